@@ -1,0 +1,26 @@
+//! A request to use a tool, exactly as it came: nothing in it has been checked.
+
+use serde_json::Value;
+
+use crate::CallId;
+
+/// One request. The tool's name is plain text on purpose: whether such a tool exists is the gate's first question.
+#[derive(Clone, Debug)]
+pub struct ToolCall {
+    /// The gate's own id for this call.
+    pub id: CallId,
+    /// The id that the model or client gave it, if any; it is echoed and recorded, never trusted.
+    pub client_id: Option<String>,
+    /// The tool's name as asked for.
+    pub tool: String,
+    /// The arguments as asked for.
+    pub arguments: Value,
+}
+
+impl ToolCall {
+    /// A call with a fresh id.
+    #[must_use]
+    pub fn new(tool: impl Into<String>, arguments: Value) -> Self {
+        Self { id: CallId::fresh(), client_id: None, tool: tool.into(), arguments }
+    }
+}

@@ -1,0 +1,64 @@
+//! Why a call did not do what was asked, in words that a person or a model can act on.
+
+use serde_json::{Map, Value};
+
+use crate::ErrorCode;
+
+/// A code, a message, and what to do next.
+///
+/// Messages are lower-case fragments without a final period, with values in backticks. Paths in them are aliases
+/// or relative to the workspace; a host path never goes in here.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Failure {
+    /// The stable code.
+    pub code: ErrorCode,
+    /// What is wrong.
+    pub message: String,
+    /// What would help.
+    pub help: Option<String>,
+    /// Facts a program may use.
+    pub details: Map<String, Value>,
+    /// What only the operator may know, such as which permission is missing; goes to the audit record, not to the model.
+    pub operator_note: Option<String>,
+}
+
+impl Failure {
+    /// A failure with a message and nothing else.
+    #[must_use]
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), help: None, details: Map::new(), operator_note: None }
+    }
+
+    /// Says what to do next.
+    #[must_use]
+    pub fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+
+    /// Adds a fact for programs.
+    #[must_use]
+    pub fn detail(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.details.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// Adds what only the operator may know.
+    #[must_use]
+    pub fn operator_note(mut self, note: impl Into<String>) -> Self {
+        self.operator_note = Some(note.into());
+        self
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(&self.message)?;
+        match &self.help {
+            Some(help) => write!(formatter, "; {help}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Failure {}

@@ -1,0 +1,148 @@
+//! Identifiers. Each is its own type, so that a run cannot be passed where a session is meant.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+/// One call through the gate. Time-ordered: sorting ids sorts calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct CallId(Uuid);
+
+impl CallId {
+    /// A fresh id; ids made later sort later.
+    #[must_use]
+    pub fn fresh() -> Self {
+        Self(Uuid::now_v7())
+    }
+}
+
+impl fmt::Display for CallId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(formatter)
+    }
+}
+
+impl FromStr for CallId {
+    type Err = InvalidId;
+
+    fn from_str(text: &str) -> Result<Self, InvalidId> {
+        Uuid::parse_str(text).map(Self).map_err(|_| InvalidId { text: text.to_owned(), wanted: "a call id (UUID)" })
+    }
+}
+
+/// Text that is not an identifier of the wanted kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidId {
+    text: String,
+    wanted: &'static str,
+}
+
+impl fmt::Display for InvalidId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "`{}` is not {}", self.text.escape_debug(), self.wanted)
+    }
+}
+
+impl std::error::Error for InvalidId {}
+
+/// Names that may become a folder or a file: one to 128 of `A-Z a-z 0-9 . _ -`, not starting with a dot.
+fn is_safe_name(text: &str) -> bool {
+    (1..=128).contains(&text.len())
+        && !text.starts_with('.')
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'))
+}
+
+macro_rules! safe_name {
+    ($(#[$doc:meta])* $name:ident, $wanted:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $name(String);
+
+        impl $name {
+            /// The name as text.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str(&self.0)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = InvalidId;
+
+            fn from_str(text: &str) -> Result<Self, InvalidId> {
+                if is_safe_name(text) {
+                    Ok(Self(text.to_owned()))
+                } else {
+                    Err(InvalidId { text: text.chars().take(60).collect(), wanted: $wanted })
+                }
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = InvalidId;
+
+            fn try_from(text: String) -> Result<Self, InvalidId> {
+                text.parse()
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(name: $name) -> String {
+                name.0
+            }
+        }
+    };
+}
+
+safe_name!(
+    /// A conversation or a sitting at the command line: what `undo --session` puts back.
+    SessionId,
+    "a session id (1 to 128 of A-Z a-z 0-9 . _ -, not starting with a dot)"
+);
+safe_name!(
+    /// A run of a workflow: owns one `@state` folder.
+    RunId,
+    "a run id (1 to 128 of A-Z a-z 0-9 . _ -, not starting with a dot)"
+);
+safe_name!(
+    /// An agent that the operator declared.
+    AgentName,
+    "an agent name (1 to 128 of A-Z a-z 0-9 . _ -, not starting with a dot)"
+);
+safe_name!(
+    /// A tool's name as models see it, such as `read_file` or `fs.read`.
+    ToolName,
+    "a tool name (1 to 128 of A-Z a-z 0-9 . _ -, not starting with a dot)"
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_could_leave_a_folder_are_refused() {
+        for bad in ["", ".", "..", ".hidden", "a/b", "a\\b", "a\0b", "a b", "é", &"x".repeat(129)] {
+            assert!(bad.parse::<RunId>().is_err(), "{bad:?} was accepted");
+        }
+        for good in ["a", "run-1", "fs.read", "A_b.9", &"x".repeat(128)] {
+            assert_eq!(good.parse::<RunId>().unwrap().as_str(), good);
+        }
+    }
+
+    #[test]
+    fn call_ids_sort_by_age() {
+        let ids: Vec<CallId> = (0..1000).map(|_| CallId::fresh()).collect();
+        assert!(ids.windows(2).all(|pair| pair[0] < pair[1]));
+        assert_eq!(ids[0].to_string().parse::<CallId>().unwrap(), ids[0]);
+    }
+}

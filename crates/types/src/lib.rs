@@ -1,0 +1,30 @@
+//! What a tool call is made of.
+//!
+//! Ids, callers, stages, stable codes, outcomes and limits: the words that every other crate speaks.
+//! This crate decides nothing, does no input or output, and knows no wire format: a profile or a protocol
+//! that wants another spelling of a code or an answer keeps that spelling to itself.
+
+pub mod id;
+pub mod class;
+pub mod caller;
+pub mod call;
+pub mod stage;
+pub mod code;
+pub mod failure;
+pub mod outcome;
+pub mod limits;
+pub mod stop;
+pub mod digest;
+pub mod time;
+
+pub use call::ToolCall;
+pub use caller::{Caller, Trust};
+pub use class::{Category, ToolClass};
+pub use code::ErrorCode;
+pub use digest::Sha256;
+pub use failure::Failure;
+pub use id::{AgentName, CallId, RunId, SessionId, ToolName};
+pub use limits::Limits;
+pub use outcome::{Decision, Outcome, ToolOutput};
+pub use stage::Stage;
+pub use stop::{Stop, StopReason};

@@ -1,0 +1,20 @@
+//! How much one call may read, write, list, find and take.
+
+use std::time::Duration;
+
+/// The bounds of one call. Profiles set them, configuration and agents may change them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of file content in one answer.
+    pub max_read_bytes: u64,
+    /// Bytes of a file after one write, append, edit or patch.
+    pub max_write_bytes: u64,
+    /// Entries in one listing.
+    pub max_entries: usize,
+    /// Matches in one search when the call does not say.
+    pub max_matches: usize,
+    /// Bytes of any answer.
+    pub max_output_bytes: u64,
+    /// Time for one call.
+    pub timeout: Duration,
+}
