@@ -1,1 +1,35 @@
-//! placeholder
+//! What an operator declares.
+//!
+//! [`Config`] is the configuration file `toolgate.yaml`. It is read from text that someone else loaded: this crate
+//! opens no file, asks no environment and decides no call. It refuses to guess as well: an unknown key, a value
+//! of the wrong kind, a glob that could never match or a permission that does not say `allowed` is a [`Problem`]
+//! with the file, the line, the column and a remedy, and all problems of a file are reported at once.
+//!
+//! ```
+//! use toolgate_manifest::Config;
+//!
+//! let problems = Config::parse("toolgate.yaml", "trust: gided\nlimit: {}\n").unwrap_err();
+//! assert_eq!(
+//!     problems.to_string(),
+//!     "toolgate.yaml:1:8: `gided` is not a trust level — use `supervised`, `guided` or `autonomous`\n\
+//!      toolgate.yaml:2:1: unknown key `limit` — did you mean `limits`?",
+//! );
+//! ```
+
+mod config;
+mod decode;
+mod globs;
+mod path;
+mod problem;
+mod quantity;
+mod read;
+mod report;
+mod tree;
+
+pub use config::{
+    Access, AgentConfig, ApprovalConfig, AuditConfig, Config, EXAMPLE, LimitOverrides, MountConfig,
+    OnAuditFailure, OnViolation, ProfileName, ToolPermission,
+};
+pub use globs::{BadGlob, Globs};
+pub use path::DeclaredPath;
+pub use problem::{Located, Problem, Problems};

@@ -1,0 +1,299 @@
+//! The configuration file, as types.
+//!
+//! Every key is optional; what is absent here is decided by the profile or by the command line. Values keep their
+//! place in the file where a later check, by someone who can see the disk or the registry, may have to point at them.
+
+use std::num::NonZeroU64;
+use std::str::FromStr;
+use std::time::Duration;
+
+use toolgate_text::nearest::nearest_name;
+use toolgate_types::{AgentName, Limits, ToolName, Trust};
+
+use crate::decode::{Word, any_of};
+use crate::globs::Globs;
+use crate::path::DeclaredPath;
+use crate::problem::{Located, Place, Problem, Problems, Source, shown};
+
+/// A fully commented configuration file that uses every key.
+pub const EXAMPLE: &str = include_str!("../examples/toolgate.yaml");
+
+/// What `toolgate.yaml` declares.
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    /// `profile`: which tools there are and how they answer.
+    pub profile: Option<Located<ProfileName>>,
+    /// `workspace`: the folder that is mounted read-write as `@project`.
+    pub workspace: Option<Located<DeclaredPath>>,
+    /// `state_dir`: where runs, journals and quarantine are kept.
+    pub state_dir: Option<Located<DeclaredPath>>,
+    /// `mounts`: further folders by alias, in the order of the file.
+    pub mounts: Vec<MountConfig>,
+    /// `deny`: globs that extend the built-in deny list for every mount.
+    pub deny: Globs,
+    /// `trust`: how much is asked when neither the agent nor the command line says.
+    pub trust: Option<Located<Trust>>,
+    /// `on_violation`: whether a call that tried to leave its bounds is answered or ends the conversation.
+    pub on_violation: Option<Located<OnViolation>>,
+    /// `limits`: bounds of every call, in place of the profile's.
+    pub limits: LimitOverrides,
+    /// `audit`: the record of calls.
+    pub audit: AuditConfig,
+    /// `approval`: questions to people.
+    pub approval: ApprovalConfig,
+    /// `agents`: who may do what, in the order of the file.
+    pub agents: Vec<AgentConfig>,
+    pub(crate) source: Source,
+}
+
+/// `mounts`, one entry: a folder that paths may begin with by alias.
+#[derive(Clone, Debug)]
+pub struct MountConfig {
+    /// The alias, such as `@docs`.
+    pub alias: Located<String>,
+    /// `path`: the folder; the one key that a mount must have.
+    pub path: Located<DeclaredPath>,
+    /// `access`: `ro` unless it says `rw`.
+    pub access: Access,
+    /// `scope`: only what matches is visible; absent means everything.
+    pub scope: Option<Globs>,
+    /// `deny`: what matches is denied, whatever the scope says.
+    pub deny: Globs,
+}
+
+/// `audit`: the record of calls.
+#[derive(Clone, Debug, Default)]
+pub struct AuditConfig {
+    /// `directory`: where the daily files lie.
+    pub directory: Option<Located<DeclaredPath>>,
+    /// `on_failure`: whether a call that cannot be recorded may run.
+    pub on_failure: Option<Located<OnAuditFailure>>,
+    /// `checkpoints`: the file of signed checkpoints; best kept on another disk.
+    pub checkpoints: Option<Located<DeclaredPath>>,
+    /// `key`: the file that holds the signing key.
+    pub key: Option<Located<DeclaredPath>>,
+    /// `checkpoint_every`: how many records between two checkpoints.
+    pub checkpoint_every: Option<NonZeroU64>,
+}
+
+/// `approval`: questions to people.
+#[derive(Clone, Debug, Default)]
+pub struct ApprovalConfig {
+    /// `timeout`: how long a question waits before it counts as no.
+    pub timeout: Option<Duration>,
+}
+
+/// `agents`, one entry: what one agent may do.
+#[derive(Clone, Debug)]
+pub struct AgentConfig {
+    /// The agent's name.
+    pub name: Located<AgentName>,
+    /// `description`: for people.
+    pub description: Option<String>,
+    /// `trust`: how much is asked about this agent's calls.
+    pub trust: Option<Located<Trust>>,
+    /// `max_read_bytes`, `max_write_bytes` and `timeout` (or `tools.fs.maxReadBytes` and `tools.fs.maxWriteBytes`):
+    /// bounds of this agent's calls.
+    pub limits: LimitOverrides,
+    /// `tool_permissions`: exactly the tools that this agent may use. Absent means those that only read.
+    pub tool_permissions: Option<Vec<ToolPermission>>,
+}
+
+/// `tool_permissions`, one entry: whether and how an agent may use one tool.
+#[derive(Clone, Debug)]
+pub struct ToolPermission {
+    /// The tool's name in the profile.
+    pub tool: Located<ToolName>,
+    /// `allowed`: must be said; nothing defaults to allowed.
+    pub allowed: bool,
+    /// `paths`: globs that a call's paths must match, in every mount; absent means all paths.
+    pub paths: Option<Globs>,
+    /// `max_read_bytes`, `max_write_bytes` and `timeout`: bounds of this agent's calls of this tool.
+    pub limits: LimitOverrides,
+}
+
+/// Bounds that replace others where they are given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LimitOverrides {
+    /// `max_read_bytes`: bytes of file content in one answer.
+    pub max_read_bytes: Option<u64>,
+    /// `max_write_bytes`: bytes of a file after one write, append, edit or patch.
+    pub max_write_bytes: Option<u64>,
+    /// `max_entries`: entries in one listing.
+    pub max_entries: Option<usize>,
+    /// `max_matches`: matches in one search when the call does not say.
+    pub max_matches: Option<usize>,
+    /// `max_output_bytes`: bytes of any answer.
+    pub max_output_bytes: Option<u64>,
+    /// `timeout`: time for one call.
+    pub timeout: Option<Duration>,
+}
+
+impl LimitOverrides {
+    /// `base`, with what is given here in its place.
+    #[must_use]
+    pub fn over(self, base: Limits) -> Limits {
+        Limits {
+            max_read_bytes: self.max_read_bytes.unwrap_or(base.max_read_bytes),
+            max_write_bytes: self.max_write_bytes.unwrap_or(base.max_write_bytes),
+            max_entries: self.max_entries.unwrap_or(base.max_entries),
+            max_matches: self.max_matches.unwrap_or(base.max_matches),
+            max_output_bytes: self.max_output_bytes.unwrap_or(base.max_output_bytes),
+            timeout: self.timeout.unwrap_or(base.timeout),
+        }
+    }
+}
+
+macro_rules! words {
+    ($(#[$doc:meta])* $name:ident, $what:literal { $($(#[$word_doc:meta])* $variant:ident = $word:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum $name {
+            $($(#[$word_doc])* $variant,)*
+        }
+
+        impl $name {
+            /// Every value, in the order of the documentation.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            /// The word used in configuration.
+            #[must_use]
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $word,)* }
+            }
+        }
+
+        impl Word for $name {
+            const WHAT: &'static str = $what;
+            const WORDS: &'static [(&'static str, Self)] = &[$(($word, Self::$variant),)*];
+        }
+    };
+}
+
+words! {
+    /// A set of tools with its own names, limits and wording.
+    ProfileName, "a profile" {
+        /// The default: every tool, text and structured answers.
+        Native = "native",
+        /// `fs.*` tools over `@project`, `@pkg` and `@state`.
+        Crew = "crew",
+        /// Five text tools with `ok:` and `category:` answers.
+        Claw = "claw",
+        /// Five tools with JSON observations.
+        Sidecar = "sidecar",
+        /// Four tools for a chat page; a violation ends the conversation.
+        Studio = "studio",
+    }
+}
+
+words! {
+    /// Whether files of a mount may be changed.
+    Access, "an access mode" {
+        /// Read-only.
+        ReadOnly = "ro",
+        /// Read-write.
+        ReadWrite = "rw",
+    }
+}
+
+words! {
+    /// What follows when a call tries to leave what was declared.
+    OnViolation, "an answer to violations" {
+        /// The model is told, and goes on.
+        Answer = "answer",
+        /// The conversation ends.
+        Stop = "stop",
+    }
+}
+
+words! {
+    /// What follows when a call cannot be recorded.
+    OnAuditFailure, "an answer to audit failures" {
+        /// The call is denied.
+        Deny = "deny",
+        /// A warning is printed and the call goes on.
+        Warn = "warn",
+    }
+}
+
+impl FromStr for ProfileName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.iter().copied().find(|name| name.as_str() == text);
+        found.ok_or_else(|| {
+            let names = any_of(Self::ALL.iter().map(|name| name.as_str()));
+            format!("`{}` is not a profile; use {names}", shown(text))
+        })
+    }
+}
+
+impl Word for Trust {
+    const WHAT: &'static str = "a trust level";
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("supervised", Self::Supervised), ("guided", Self::Guided), ("autonomous", Self::Autonomous)];
+}
+
+impl Config {
+    /// Reads a configuration file. `file` is what problems call it; nothing is opened.
+    ///
+    /// # Errors
+    /// Every problem that was found.
+    pub fn parse(file: &str, text: &str) -> Result<Self, Problems> {
+        crate::read::config(Source::new(file, text), text)
+    }
+
+    /// Reads a configuration file from bytes that may not be text.
+    ///
+    /// # Errors
+    /// Every problem that was found.
+    pub fn parse_bytes(file: &str, bytes: &[u8]) -> Result<Self, Problems> {
+        std::str::from_utf8(bytes)
+            .map_err(|error| not_text(file, bytes, error.valid_up_to()))
+            .and_then(|text| Self::parse(file, text))
+    }
+
+    /// The agent of this name.
+    #[must_use]
+    pub fn agent(&self, name: &str) -> Option<&AgentConfig> {
+        self.agents.iter().find(|agent| agent.name.value.as_str() == name)
+    }
+
+    /// Permissions that name a tool which is not among the known ones.
+    #[must_use]
+    pub fn check_tools(&self, known: &[&str]) -> Vec<Problem> {
+        let permissions = self.agents.iter().flat_map(|agent| agent.tool_permissions.iter().flatten());
+        let unknown = permissions.filter(|permission| !known.contains(&permission.tool.value.as_str()));
+        unknown.map(|permission| self.unknown_tool(&permission.tool, known)).collect()
+    }
+
+    fn unknown_tool(&self, tool: &Located<ToolName>, known: &[&str]) -> Problem {
+        let name = tool.value.as_str();
+        let help = match nearest_name(name, known.iter().copied()) {
+            Some(nearest) => format!("did you mean `{nearest}`?"),
+            None => format!("use {}", any_of(known.iter().copied())),
+        };
+        self.problem_at(tool, format!("unknown tool `{}`", shown(name)), Some(help))
+    }
+
+    /// A problem with something that this file declared, found by someone who knows more than the file says.
+    #[must_use]
+    pub fn problem_at<T>(
+        &self,
+        at: &Located<T>,
+        message: impl Into<String>,
+        help: Option<String>,
+    ) -> Problem {
+        self.source.problem(at.place(), at.width, message, help)
+    }
+}
+
+/// A problem at the first byte that is not text.
+fn not_text(file: &str, bytes: &[u8], valid: usize) -> Problems {
+    let before = String::from_utf8_lossy(bytes.get(..valid).unwrap_or_default());
+    let line = before.split('\n').count();
+    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+    let source = Source::new(file, &String::from_utf8_lossy(bytes));
+    let help = Some("save the file as UTF-8".to_owned());
+    Problems(vec![source.problem(Place { line, column }, 1, "this is not UTF-8 text", help)])
+}

@@ -1,0 +1,257 @@
+//! From located nodes to typed values, one problem for every misfit.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use toolgate_text::nearest::nearest_name;
+
+use crate::globs::Globs;
+use crate::path::DeclaredPath;
+use crate::problem::{Located, shown};
+use crate::quantity::{self, Misfit};
+use crate::report::Report;
+use crate::tree::{Kind, Node};
+
+/// A key that a mapping may have, and an example of it in use.
+pub(crate) struct Key {
+    pub(crate) name: &'static str,
+    pub(crate) example: &'static str,
+}
+
+/// A value, with what to call it and what a right one looks like.
+pub(crate) struct Field {
+    /// How messages name it, such as `` `limits` ``.
+    pub(crate) name: String,
+    pub(crate) example: &'static str,
+    pub(crate) node: Rc<Node>,
+}
+
+impl Field {
+    /// Says what was expected instead.
+    fn misfit(&self, expected: &str, report: &mut Report<'_>) {
+        let message = format!("{} must be {expected}, not {}", self.name, self.node.describe());
+        report.node(&self.node, message, Some(format!("for example `{}`", self.example)));
+    }
+
+    /// The value's text, if it is a scalar.
+    fn scalar(&self, expected: &str, report: &mut Report<'_>) -> Option<&str> {
+        let text = self.node.text();
+        if text.is_none() {
+            self.misfit(expected, report);
+        }
+        text
+    }
+
+    fn locate<T>(&self, value: T) -> Located<T> {
+        Located::new(value, &self.node)
+    }
+}
+
+/// A mapping whose keys are known.
+pub(crate) struct Section {
+    fields: Vec<(&'static str, Field)>,
+    /// Whether some key was refused, so that what seems to be missing may only be misspelt.
+    refused: bool,
+}
+
+impl Section {
+    /// Reads a mapping, reporting keys that are not known and keys without a value.
+    pub(crate) fn read(field: &Field, keys: &'static [Key], report: &mut Report<'_>) -> Option<Self> {
+        let entries = mapping(field, report)?;
+        let fields: Vec<_> =
+            entries.iter().filter_map(|(name, value)| known(name, value, keys, report)).collect();
+        Some(Self { refused: fields.len() < entries.len(), fields })
+    }
+
+    /// The value of a key, decoded; `None` when it is absent or does not fit.
+    pub(crate) fn get<T>(
+        &self,
+        name: &str,
+        report: &mut Report<'_>,
+        decode: impl FnOnce(&Field, &mut Report<'_>) -> Option<T>,
+    ) -> Option<T> {
+        self.field(name).and_then(|field| decode(field, report))
+    }
+
+    /// Whether a key was certainly left out.
+    pub(crate) fn lacks(&self, name: &str) -> bool {
+        !self.refused && self.field(name).is_none()
+    }
+
+    /// The value of a key as it was found.
+    pub(crate) fn field(&self, name: &str) -> Option<&Field> {
+        self.fields.iter().find(|(key, _)| *key == name).map(|(_, field)| field)
+    }
+}
+
+fn known(
+    name: &Node,
+    value: &Rc<Node>,
+    keys: &'static [Key],
+    report: &mut Report<'_>,
+) -> Option<(&'static str, Field)> {
+    let text = name.text()?;
+    let Some(key) = keys.iter().find(|key| key.name == text) else {
+        let names = keys.iter().map(|key| key.name);
+        let help = match nearest_name(text, names.clone()) {
+            Some(nearest) => format!("did you mean `{nearest}`?"),
+            None => format!("use {}", any_of(names)),
+        };
+        report.node(name, format!("unknown key `{}`", shown(text)), Some(help));
+        return None;
+    };
+    let field = Field { name: format!("`{}`", key.name), example: key.example, node: Rc::clone(value) };
+    has_value(name, &field, report).then_some((key.name, field))
+}
+
+/// A key without a value is a mistake: whether it means none or the default would be a guess.
+fn has_value(name: &Node, field: &Field, report: &mut Report<'_>) -> bool {
+    let missing = field.node.is_null();
+    if missing {
+        let help = format!("remove the key, or write for example `{}`", field.example);
+        report.node(name, format!("{} has no value", field.name), Some(help));
+    }
+    !missing
+}
+
+fn mapping<'f>(field: &'f Field, report: &mut Report<'_>) -> Option<&'f [(Rc<Node>, Rc<Node>)]> {
+    match &field.node.kind {
+        Kind::Map(entries) => Some(entries),
+        Kind::Scalar { .. } | Kind::List(_) => {
+            field.misfit("a mapping", report);
+            None
+        }
+    }
+}
+
+/// A mapping from names that the operator chose; `what` is what they name.
+pub(crate) fn named(
+    field: &Field,
+    what: &str,
+    report: &mut Report<'_>,
+) -> Option<Vec<(Located<String>, Field)>> {
+    let entries = mapping(field, report)?;
+    let named = |(key, value): &(Rc<Node>, Rc<Node>)| {
+        let text = key.text()?;
+        let name = format!("{what} `{}`", shown(text));
+        let field = Field { name, example: field.example, node: Rc::clone(value) };
+        let located = Located::new(text.to_owned(), key);
+        has_value(key, &field, report).then_some((located, field))
+    };
+    Some(entries.iter().filter_map(named).collect())
+}
+
+/// A name that the operator chose, as its own type.
+pub(crate) fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(
+    name: &Located<String>,
+    report: &mut Report<'_>,
+) -> Option<Located<T>> {
+    match name.value.parse() {
+        Ok(value) => Some(name.with(value)),
+        Err(error) => {
+            report.located(name, error.to_string(), None);
+            None
+        }
+    }
+}
+
+/// One of a few words.
+pub(crate) trait Word: Copy + 'static {
+    /// What the words name, with its article.
+    const WHAT: &'static str;
+    /// The words and their meanings.
+    const WORDS: &'static [(&'static str, Self)];
+}
+
+pub(crate) fn word<T: Word>(field: &Field, report: &mut Report<'_>) -> Option<Located<T>> {
+    let text = field.scalar(T::WHAT, report)?;
+    let found = T::WORDS.iter().find(|(word, _)| *word == text);
+    if found.is_none() {
+        let help = format!("use {}", any_of(T::WORDS.iter().map(|(word, _)| *word)));
+        report.node(&field.node, format!("`{}` is not {}", shown(text), T::WHAT), Some(help));
+    }
+    found.map(|(_, value)| field.locate(*value))
+}
+
+pub(crate) fn text(field: &Field, report: &mut Report<'_>) -> Option<String> {
+    field.scalar("text", report).map(str::to_owned)
+}
+
+pub(crate) fn flag(field: &Field, report: &mut Report<'_>) -> Option<bool> {
+    match &field.node.kind {
+        Kind::Scalar { text, plain: true } if text == "true" => Some(true),
+        Kind::Scalar { text, plain: true } if text == "false" => Some(false),
+        _ => {
+            field.misfit("`true` or `false`", report);
+            None
+        }
+    }
+}
+
+pub(crate) fn duration(field: &Field, report: &mut Report<'_>) -> Option<Duration> {
+    quantity(field, "a time", quantity::duration, report)
+}
+
+pub(crate) fn size(field: &Field, report: &mut Report<'_>) -> Option<u64> {
+    quantity(field, "a size", quantity::size, report)
+}
+
+pub(crate) fn count(field: &Field, report: &mut Report<'_>) -> Option<u64> {
+    quantity(field, "a count", quantity::count, report)
+}
+
+fn quantity<T>(
+    field: &Field,
+    what: &str,
+    read: fn(&str) -> Result<T, Misfit>,
+    report: &mut Report<'_>,
+) -> Option<T> {
+    match read(field.scalar(what, report)?) {
+        Ok(quantity) => Some(quantity),
+        Err(Misfit { message, help }) => {
+            report.node(&field.node, format!("{}: {message}", field.name), Some(help));
+            None
+        }
+    }
+}
+
+pub(crate) fn path(field: &Field, report: &mut Report<'_>) -> Option<Located<DeclaredPath>> {
+    match DeclaredPath::new(field.scalar("a path", report)?) {
+        Ok(path) => Some(field.locate(path)),
+        Err((message, help)) => {
+            report.node(&field.node, format!("{}: {message}", field.name), Some(help.to_owned()));
+            None
+        }
+    }
+}
+
+/// A list of globs. Each is checked by itself first, so that every bad one is reported where it stands.
+pub(crate) fn globs(field: &Field, report: &mut Report<'_>) -> Option<Globs> {
+    let Kind::List(items) = &field.node.kind else {
+        field.misfit("a list of globs", report);
+        return None;
+    };
+    let texts: Vec<Option<&str>> = items.iter().map(|item| glob(field, item, report)).collect();
+    let texts: Vec<&str> = texts.into_iter().collect::<Option<_>>()?;
+    Globs::compile(texts).map_err(|error| report.node(&field.node, error.to_string(), None)).ok()
+}
+
+fn glob<'i>(field: &Field, item: &'i Rc<Node>, report: &mut Report<'_>) -> Option<&'i str> {
+    let Some(text) = item.text().filter(|_| !item.is_null()) else {
+        let name = format!("each glob of {}", field.name);
+        Field { name, example: field.example, node: Rc::clone(item) }.misfit("text", report);
+        return None;
+    };
+    Globs::compile([text]).map_err(|error| report.node(item, error.to_string(), None)).ok()?;
+    Some(text)
+}
+
+/// `` `a`, `b` or `c` ``.
+pub(crate) fn any_of<'w>(words: impl Iterator<Item = &'w str>) -> String {
+    let mut quoted: Vec<String> = words.map(|word| format!("`{word}`")).collect();
+    match quoted.pop() {
+        Some(last) if quoted.is_empty() => last,
+        Some(last) => format!("{} or {last}", quoted.join(", ")),
+        None => String::new(),
+    }
+}

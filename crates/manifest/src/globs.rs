@@ -1,0 +1,176 @@
+//! Globs, compiled when they are read, so that none can fail or surprise when a call is decided.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use thiserror::Error;
+use toolgate_types::ErrorCode;
+
+use crate::problem::shown;
+
+/// A set of globs over paths relative to a mount, with `/` between names.
+///
+/// `*` and `?` stay within one name; `**` crosses names and, alone, matches every path.
+#[derive(Clone, Debug, Default)]
+pub struct Globs {
+    patterns: Arc<[String]>,
+    set: Arc<GlobSet>,
+}
+
+/// A glob that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum BadGlob {
+    /// It does not parse.
+    #[error("the glob `{}` does not parse: {reason}", shown(.glob))]
+    Syntax {
+        /// The glob.
+        glob: String,
+        /// What the parser says.
+        reason: String,
+    },
+    /// It parses, and no path could ever match it: a deny that denies nothing, or a scope without anything in it.
+    #[error("the glob `{}` can match nothing: {reason}", shown(.glob))]
+    MatchesNothing {
+        /// The glob.
+        glob: String,
+        /// Why.
+        reason: &'static str,
+    },
+    /// Together, the globs are too large to compile.
+    #[error("these globs are too large to compile: {reason}")]
+    TooLarge {
+        /// What the compiler says.
+        reason: String,
+    },
+}
+
+impl BadGlob {
+    /// The stable code.
+    #[must_use]
+    pub fn code(&self) -> ErrorCode {
+        ErrorCode::InvalidPattern
+    }
+}
+
+impl Globs {
+    /// Compiles globs.
+    ///
+    /// # Errors
+    /// The first glob that does not parse or could never match, or that all of them are too large together.
+    pub fn compile<T: AsRef<str>>(patterns: impl IntoIterator<Item = T>) -> Result<Self, BadGlob> {
+        let patterns: Vec<String> = patterns.into_iter().map(|pattern| pattern.as_ref().to_owned()).collect();
+        let mut builder = GlobSetBuilder::new();
+        for pattern in &patterns {
+            builder.add(parse(pattern)?);
+        }
+        let set = builder.build().map_err(|error| BadGlob::TooLarge { reason: error.kind().to_string() })?;
+        Ok(Self { patterns: patterns.into(), set: Arc::new(set) })
+    }
+
+    /// The globs as they were written.
+    #[must_use]
+    pub fn patterns(&self) -> &[String] {
+        &self.patterns
+    }
+
+    /// Whether any of them matches. The path is relative to its mount.
+    #[must_use]
+    pub fn matches(&self, path: &Path) -> bool {
+        self.set.is_match(path)
+    }
+}
+
+fn parse(pattern: &str) -> Result<globset::Glob, BadGlob> {
+    if let Some(reason) = why_nothing_matches(pattern) {
+        return Err(BadGlob::MatchesNothing { glob: pattern.to_owned(), reason });
+    }
+    let glob = GlobBuilder::new(pattern).literal_separator(true).build();
+    glob.map_err(|error| BadGlob::Syntax { glob: pattern.to_owned(), reason: error.kind().to_string() })
+}
+
+/// Spellings that are paths in other programs and match nothing here, where paths are relative and normal.
+fn why_nothing_matches(pattern: &str) -> Option<&'static str> {
+    if pattern.is_empty() {
+        return Some("it is empty");
+    }
+    if pattern.starts_with('!') {
+        return Some("`!` does not negate here; use `deny`, or `[!]` for a name that begins with `!`");
+    }
+    if pattern.starts_with('/') || pattern.starts_with('~') {
+        return Some("paths are relative to the mount, so leave out the beginning");
+    }
+    if pattern.ends_with('/') {
+        return Some("it ends in `/`; write `**` after it to match what is inside");
+    }
+    if pattern.contains('\0') {
+        return Some("no path holds NUL");
+    }
+    let odd = pattern.split('/').find(|name| matches!(*name, "" | "." | ".."));
+    odd.map(|_| "paths have no empty, `.` or `..` part")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stars_stay_within_a_name_and_double_stars_cross() {
+        for (glob, path, expected) in [
+            ("**", "a", true),
+            ("**", "a/b/.c", true),
+            ("*.md", "a.md", true),
+            ("*.md", "docs/a.md", false),
+            ("**/*.md", "a.md", true),
+            ("**/*.md", "docs/deep/a.md", true),
+            ("src/**", "src/a/b.rs", true),
+            ("src/**", "src", false),
+            ("src/**", "src_evil/a", false),
+            ("src/*/x", "src/a/b/x", false),
+            ("{a,b}/?", "b/x", true),
+            ("{a,b}/?", "b/xy", false),
+            ("a\\*", "a*", true),
+            ("a\\*", "ab", false),
+        ] {
+            let globs = Globs::compile([glob]).unwrap();
+            assert_eq!(globs.matches(Path::new(path)), expected, "{glob} against {path}");
+        }
+    }
+
+    #[test]
+    fn no_globs_match_nothing() {
+        assert!(!Globs::default().matches(Path::new("a")));
+        assert!(!Globs::compile::<&str>([]).unwrap().matches(Path::new("")));
+    }
+
+    #[test]
+    fn what_could_never_match_is_refused() {
+        for glob in [
+            "",
+            "/etc/**",
+            "./src/**",
+            "../x",
+            "a/../b",
+            "a//b",
+            "dir/",
+            "~/x",
+            "!drafts/**",
+            "a\0b",
+            ".",
+            "a/.",
+        ] {
+            assert!(matches!(Globs::compile([glob]), Err(BadGlob::MatchesNothing { .. })), "{glob:?}");
+        }
+        for glob in ["[", "{a", "a}", "[z-a]", "a\\"] {
+            assert!(matches!(Globs::compile([glob]), Err(BadGlob::Syntax { .. })), "{glob:?}");
+        }
+    }
+
+    #[test]
+    fn a_set_that_is_too_large_is_an_error_and_not_a_panic() {
+        let alternatives: Vec<String> =
+            (0..2000).map(|number| format!("{number}{}", "?".repeat(200))).collect();
+        let glob = format!("{{{}}}", alternatives.join(","));
+        assert!(matches!(Globs::compile([glob]), Err(BadGlob::TooLarge { .. })));
+    }
+}

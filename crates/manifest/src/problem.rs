@@ -1,0 +1,245 @@
+//! What is wrong with a file, where, and what would help.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::tree::Node;
+
+/// The longest piece of a source line that a rendered problem shows.
+const SHOWN_WIDTH: usize = 100;
+
+/// A place in a file, counted from one; columns count characters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Place {
+    pub(crate) line: usize,
+    pub(crate) column: usize,
+}
+
+/// A value with the place it was declared at, so that later checks can point there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Located<T> {
+    /// What was declared.
+    pub value: T,
+    /// The line, counted from one.
+    pub line: usize,
+    /// The character in the line, counted from one.
+    pub column: usize,
+    /// How many characters to underline.
+    pub(crate) width: usize,
+}
+
+impl<T> Located<T> {
+    pub(crate) fn new(value: T, node: &Node) -> Self {
+        Self { value, line: node.place.line, column: node.place.column, width: node.width }
+    }
+
+    /// Another value at the same place.
+    pub(crate) fn with<U>(&self, value: U) -> Located<U> {
+        Located { value, line: self.line, column: self.column, width: self.width }
+    }
+
+    pub(crate) fn place(&self) -> Place {
+        Place { line: self.line, column: self.column }
+    }
+}
+
+/// A value that was declared in code rather than in a file: it stands on line zero.
+impl<T> From<T> for Located<T> {
+    fn from(value: T) -> Self {
+        Self { value, line: 0, column: 0, width: 0 }
+    }
+}
+
+/// One mistake in a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Problem {
+    /// The file as the operator named it.
+    pub file: String,
+    /// The line, counted from one.
+    pub line: usize,
+    /// The character in the line, counted from one.
+    pub column: usize,
+    /// What is wrong: a lower-case fragment with values in backticks.
+    pub message: String,
+    /// What would help.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub help: Option<String>,
+    /// The line itself, with the part to underline.
+    #[serde(skip)]
+    excerpt: Excerpt,
+}
+
+impl Problem {
+    /// The problem in plain text: place, message, help, then the line with a caret under the mistake.
+    #[must_use]
+    pub fn render(&self) -> String {
+        let number = self.line.to_string();
+        let margin = " ".repeat(number.len());
+        let Excerpt { line, skip, width } = &self.excerpt;
+        let (space, carets) = (" ".repeat(*skip), "^".repeat(*width));
+        format!("{self}\n {number} | {line}\n {margin} | {space}{carets}\n")
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { file, line, column, message, help, .. } = self;
+        write!(formatter, "{}:{line}:{column}: {message}", shown(file))?;
+        match help {
+            Some(help) => write!(formatter, " — {help}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Every mistake that was found in a file, in the order of the file; never empty.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Problems(pub(crate) Vec<Problem>);
+
+impl Problems {
+    /// The problems in the order of the file.
+    #[must_use]
+    pub fn as_slice(&self) -> &[Problem] {
+        &self.0
+    }
+
+    /// All of them in plain text, with source lines.
+    #[must_use]
+    pub fn render(&self) -> String {
+        self.0.iter().map(Problem::render).collect()
+    }
+}
+
+impl fmt::Display for Problems {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lines: Vec<String> = self.0.iter().map(Problem::to_string).collect();
+        formatter.write_str(&lines.join("\n"))
+    }
+}
+
+impl std::error::Error for Problems {}
+
+impl IntoIterator for Problems {
+    type Item = Problem;
+    type IntoIter = std::vec::IntoIter<Problem>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+/// The part of a line that is shown, and what of it is underlined.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Excerpt {
+    line: String,
+    skip: usize,
+    width: usize,
+}
+
+/// A file's name and text, kept so that problems found later can still show the line.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Source {
+    file: Arc<str>,
+    text: Arc<str>,
+}
+
+impl Source {
+    pub(crate) fn new(file: &str, text: &str) -> Self {
+        Self { file: file.into(), text: text.into() }
+    }
+
+    /// A problem at a place, underlining `width` characters as far as the line reaches.
+    pub(crate) fn problem(
+        &self,
+        place: Place,
+        width: usize,
+        message: impl Into<String>,
+        help: Option<String>,
+    ) -> Problem {
+        let excerpt = self.excerpt(place, width);
+        let Place { line, column } = place;
+        Problem { file: self.file.to_string(), line, column, message: message.into(), help, excerpt }
+    }
+
+    fn excerpt(&self, place: Place, width: usize) -> Excerpt {
+        let line = self.text.split('\n').nth(place.line.saturating_sub(1)).unwrap_or_default();
+        let line = line.strip_prefix('\u{feff}').unwrap_or(line).trim_end();
+        let column = place.column.saturating_sub(1);
+        // A long line is shown from shortly before the mistake.
+        let start = if column < SHOWN_WIDTH * 3 / 4 { 0 } else { column - SHOWN_WIDTH / 4 };
+        let line: String = line.chars().skip(start).take(SHOWN_WIDTH).map(printable).collect();
+        let skip = (column - start).min(line.chars().count());
+        let width = width.min(line.chars().count() - skip).max(1);
+        Excerpt { line, skip, width }
+    }
+}
+
+/// One column on the terminal for every character, and nothing that could steer the terminal.
+fn printable(character: char) -> char {
+    match character {
+        '\t' => ' ',
+        visible if is_visible(visible) => visible,
+        _ => char::REPLACEMENT_CHARACTER,
+    }
+}
+
+fn is_visible(character: char) -> bool {
+    matches!(character, '"' | '\'' | '\\') || character.escape_debug().len() == 1
+}
+
+/// A value as messages show it: short, on one line, with invisible characters written out.
+pub(crate) fn shown(text: &str) -> String {
+    const LONGEST: usize = 60;
+    let mut shown: String = text.chars().take(LONGEST).map(visible).collect();
+    if text.chars().nth(LONGEST).is_some() {
+        shown.push('…');
+    }
+    shown
+}
+
+fn visible(character: char) -> String {
+    if is_visible(character) { character.to_string() } else { character.escape_debug().to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rendered(text: &str, line: usize, column: usize, width: usize) -> String {
+        Source::new("f.yaml", text).problem(Place { line, column }, width, "wrong", None).render()
+    }
+
+    #[test]
+    fn the_caret_stands_under_the_mistake() {
+        assert_eq!(
+            rendered("a: b\nkey: value\n", 2, 6, 5),
+            "f.yaml:2:6: wrong\n 2 | key: value\n   |      ^^^^^\n"
+        );
+    }
+
+    #[test]
+    fn a_place_past_the_text_still_renders() {
+        assert_eq!(rendered("a", 9, 40, 3), "f.yaml:9:40: wrong\n 9 | \n   | ^\n");
+        assert_eq!(rendered("", 0, 0, 0), "f.yaml:0:0: wrong\n 0 | \n   | ^\n");
+    }
+
+    #[test]
+    fn a_long_line_is_shown_around_the_mistake() {
+        let text = format!("{}HERE{}", "x".repeat(500), "y".repeat(500));
+        let shown = rendered(&text, 1, 501, 4);
+        let lines: Vec<&str> = shown.lines().collect();
+        assert_eq!(lines[1].chars().count(), SHOWN_WIDTH + 5);
+        assert_eq!(lines[1].find("HERE"), lines[2].find("^^^^"));
+    }
+
+    #[test]
+    fn nothing_that_steers_a_terminal_is_printed() {
+        let shown = rendered("key: \u{1b}[31m\u{202e}red\u{7}\t!", 1, 6, 3);
+        assert!(!shown.contains(['\u{1b}', '\u{202e}', '\u{7}', '\t']), "{shown:?}");
+        assert_eq!(super::shown("a\u{1b}\u{202e}\n\"b"), "a\\u{1b}\\u{202e}\\n\"b");
+        assert_eq!(super::shown(&"x".repeat(61)), format!("{}…", "x".repeat(60)));
+    }
+}

@@ -1,0 +1,266 @@
+//! Reads the configuration file, key by key.
+
+use std::num::NonZeroU64;
+use std::rc::Rc;
+
+use crate::config::{
+    Access, AgentConfig, ApprovalConfig, AuditConfig, Config, LimitOverrides, MountConfig, ToolPermission,
+};
+use crate::decode::{
+    Field, Key, Section, count, duration, flag, globs, named, parsed, path, size, text, word,
+};
+use crate::globs::Globs;
+use crate::problem::{Located, Problems, Source, shown};
+use crate::report::Report;
+use crate::tree;
+
+const fn key(name: &'static str, example: &'static str) -> Key {
+    Key { name, example }
+}
+
+const TOP: &[Key] = &[
+    key("profile", "profile: native"),
+    key("workspace", "workspace: ./"),
+    key("state_dir", "state_dir: ~/.local/state/toolgate"),
+    key("mounts", "mounts: {\"@docs\": {path: ../docs, access: ro}}"),
+    key("deny", "deny: [\"**/*.secret\"]"),
+    key("trust", "trust: guided"),
+    key("on_violation", "on_violation: answer"),
+    key("limits", "limits: {max_read_bytes: 256KiB}"),
+    key("audit", "audit: {directory: ./audit}"),
+    key("approval", "approval: {timeout: 30s}"),
+    key("agents", "agents: {reviewer: {trust: supervised}}"),
+];
+
+const MOUNT: &[Key] = &[
+    key("path", "path: ../docs"),
+    key("access", "access: ro"),
+    key("scope", "scope: [\"**/*.md\"]"),
+    key("deny", "deny: [\"drafts/**\"]"),
+];
+
+const LIMITS: &[Key] = &[
+    key("max_read_bytes", "max_read_bytes: 256KiB"),
+    key("max_write_bytes", "max_write_bytes: 1MiB"),
+    key("max_entries", "max_entries: 500"),
+    key("max_matches", "max_matches: 50"),
+    key("max_output_bytes", "max_output_bytes: 100KB"),
+    key("timeout", "timeout: 60s"),
+];
+
+const AUDIT: &[Key] = &[
+    key("directory", "directory: ./audit"),
+    key("on_failure", "on_failure: deny"),
+    key("checkpoints", "checkpoints: /mnt/elsewhere/toolgate.checkpoints"),
+    key("key", "key: ~/.config/toolgate/audit.key"),
+    key("checkpoint_every", "checkpoint_every: 256"),
+];
+
+const APPROVAL: &[Key] = &[key("timeout", "timeout: 30s")];
+
+const AGENT: &[Key] = &[
+    key("description", "description: reviews pull requests"),
+    key("trust", "trust: supervised"),
+    key("max_read_bytes", "max_read_bytes: 20000"),
+    key("max_write_bytes", "max_write_bytes: 5000"),
+    key("timeout", "timeout: 10s"),
+    key("tools", "tools: {fs: {maxReadBytes: 20000}}"),
+    key("tool_permissions", "tool_permissions: {read_file: {allowed: true}}"),
+];
+
+const AGENT_TOOLS: &[Key] = &[key("fs", "fs: {maxReadBytes: 20000, maxWriteBytes: 5000}")];
+
+const AGENT_FS: &[Key] =
+    &[key("maxReadBytes", "maxReadBytes: 20000"), key("maxWriteBytes", "maxWriteBytes: 5000")];
+
+const PERMISSION: &[Key] = &[
+    key("allowed", "allowed: true"),
+    key("paths", "paths: [\"src/**\"]"),
+    key("timeout", "timeout: 120s"),
+    key("max_read_bytes", "max_read_bytes: 64KiB"),
+    key("max_write_bytes", "max_write_bytes: 64KiB"),
+];
+
+/// Reads the whole file.
+pub(crate) fn config(source: Source, text: &str) -> Result<Config, Problems> {
+    let mut report = Report::new(&source);
+    let config = match tree::read(text, &mut report) {
+        Some(root) if !root.is_null() => {
+            let file = Field { name: "the file".to_owned(), example: "profile: native", node: root };
+            top(&file, &mut report)
+        }
+        _ => None,
+    };
+    report.finish()?;
+    Ok(Config { source, ..config.unwrap_or_default() })
+}
+
+fn top(file: &Field, report: &mut Report<'_>) -> Option<Config> {
+    let section = Section::read(file, TOP, report)?;
+    Some(Config {
+        profile: section.get("profile", report, word),
+        workspace: section.get("workspace", report, path),
+        state_dir: section.get("state_dir", report, path),
+        mounts: section.get("mounts", report, mounts).unwrap_or_default(),
+        deny: section.get("deny", report, globs).unwrap_or_default(),
+        trust: section.get("trust", report, word),
+        on_violation: section.get("on_violation", report, word),
+        limits: section.get("limits", report, limits).unwrap_or_default(),
+        audit: section.get("audit", report, audit).unwrap_or_default(),
+        approval: section.get("approval", report, approval).unwrap_or_default(),
+        agents: section.get("agents", report, agents).unwrap_or_default(),
+        source: Source::default(),
+    })
+}
+
+fn mounts(field: &Field, report: &mut Report<'_>) -> Option<Vec<MountConfig>> {
+    let entries = named(field, "mount", report)?;
+    Some(entries.into_iter().filter_map(|(alias, entry)| mount(alias, &entry, report)).collect())
+}
+
+fn mount(alias: Located<String>, field: &Field, report: &mut Report<'_>) -> Option<MountConfig> {
+    check_alias(&alias, report);
+    let section = Section::read(field, MOUNT, report)?;
+    if section.lacks("path") {
+        let help = "for example `path: ../docs`".to_owned();
+        report.located(&alias, format!("{} has no `path`", field.name), Some(help));
+    }
+    let access = section.get("access", report, word::<Access>);
+    let scope = section.get("scope", report, some_globs);
+    let deny = section.get("deny", report, globs).unwrap_or_default();
+    let path = section.get("path", report, path)?;
+    Some(MountConfig {
+        alias,
+        path,
+        access: access.map_or(Access::ReadOnly, |access| access.value),
+        scope,
+        deny,
+    })
+}
+
+fn check_alias(alias: &Located<String>, report: &mut Report<'_>) {
+    if alias.value == "@project" {
+        let help = "set `workspace` instead".to_owned();
+        report.located(alias, "`@project` is always the workspace", Some(help));
+    } else if !is_alias(&alias.value) {
+        let help = "write `@`, a lower-case letter, then lower-case letters, digits, `_` or `-`, such as `\"@docs\"`";
+        report.located(alias, format!("`{}` is not an alias", shown(&alias.value)), Some(help.to_owned()));
+    }
+}
+
+/// `@[a-z][a-z0-9_-]*`
+fn is_alias(text: &str) -> bool {
+    let name = text.strip_prefix('@').unwrap_or_default();
+    name.starts_with(|first: char| first.is_ascii_lowercase())
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'_' | b'-'))
+}
+
+fn limits(field: &Field, report: &mut Report<'_>) -> Option<LimitOverrides> {
+    let section = Section::read(field, LIMITS, report)?;
+    Some(LimitOverrides {
+        max_entries: section.get("max_entries", report, amount),
+        max_matches: section.get("max_matches", report, amount),
+        max_output_bytes: section.get("max_output_bytes", report, size),
+        ..call_limits(&section, report)
+    })
+}
+
+fn amount(field: &Field, report: &mut Report<'_>) -> Option<usize> {
+    count(field, report).map(|count| usize::try_from(count).unwrap_or(usize::MAX))
+}
+
+/// The bounds that agents and permissions may set as well.
+fn call_limits(section: &Section, report: &mut Report<'_>) -> LimitOverrides {
+    LimitOverrides {
+        max_read_bytes: section.get("max_read_bytes", report, size),
+        max_write_bytes: section.get("max_write_bytes", report, size),
+        timeout: section.get("timeout", report, duration),
+        ..LimitOverrides::default()
+    }
+}
+
+fn audit(field: &Field, report: &mut Report<'_>) -> Option<AuditConfig> {
+    let section = Section::read(field, AUDIT, report)?;
+    Some(AuditConfig {
+        directory: section.get("directory", report, path),
+        on_failure: section.get("on_failure", report, word),
+        checkpoints: section.get("checkpoints", report, path),
+        key: section.get("key", report, path),
+        checkpoint_every: section.get("checkpoint_every", report, count).and_then(NonZeroU64::new),
+    })
+}
+
+fn approval(field: &Field, report: &mut Report<'_>) -> Option<ApprovalConfig> {
+    let section = Section::read(field, APPROVAL, report)?;
+    Some(ApprovalConfig { timeout: section.get("timeout", report, duration) })
+}
+
+fn agents(field: &Field, report: &mut Report<'_>) -> Option<Vec<AgentConfig>> {
+    let entries = named(field, "agent", report)?;
+    Some(entries.into_iter().filter_map(|(name, entry)| agent(&name, &entry, report)).collect())
+}
+
+fn agent(name: &Located<String>, field: &Field, report: &mut Report<'_>) -> Option<AgentConfig> {
+    let name = parsed(name, report);
+    let section = Section::read(field, AGENT, report)?;
+    Some(AgentConfig {
+        description: section.get("description", report, text),
+        trust: section.get("trust", report, word),
+        limits: agent_limits(&section, report),
+        tool_permissions: section.get("tool_permissions", report, tool_permissions),
+        name: name?,
+    })
+}
+
+/// An agent's bounds, in either of the two spellings but not in both.
+fn agent_limits(section: &Section, report: &mut Report<'_>) -> LimitOverrides {
+    let mut limits = call_limits(section, report);
+    let tools = section.get("tools", report, |field, report| Section::read(field, AGENT_TOOLS, report));
+    let fs = tools
+        .and_then(|tools| tools.get("fs", report, |field, report| Section::read(field, AGENT_FS, report)));
+    let Some(fs) = fs else { return limits };
+    for (long, short, limit) in [
+        ("maxReadBytes", "max_read_bytes", &mut limits.max_read_bytes),
+        ("maxWriteBytes", "max_write_bytes", &mut limits.max_write_bytes),
+    ] {
+        let Some(field) = fs.field(long) else { continue };
+        if section.field(short).is_some() {
+            let message = format!("`{long}` says again what `{short}` says");
+            report.node(&field.node, message, Some("keep one of them".to_owned()));
+        }
+        *limit = size(field, report).or(*limit);
+    }
+    limits
+}
+
+fn tool_permissions(field: &Field, report: &mut Report<'_>) -> Option<Vec<ToolPermission>> {
+    let entries = named(field, "tool", report)?;
+    Some(entries.into_iter().filter_map(|(tool, entry)| tool_permission(&tool, &entry, report)).collect())
+}
+
+fn tool_permission(tool: &Located<String>, field: &Field, report: &mut Report<'_>) -> Option<ToolPermission> {
+    let name = parsed(tool, report);
+    let field = Field { example: "{allowed: true}", name: field.name.clone(), node: Rc::clone(&field.node) };
+    let section = Section::read(&field, PERMISSION, report)?;
+    if section.lacks("allowed") {
+        let help = "say `allowed: true` or `allowed: false`".to_owned();
+        report.located(tool, format!("{} does not say whether it is allowed", field.name), Some(help));
+    }
+    let allowed = section.get("allowed", report, flag);
+    let paths = section.get("paths", report, some_globs);
+    let limits = call_limits(&section, report);
+    Some(ToolPermission { tool: name?, allowed: allowed?, paths, limits })
+}
+
+/// Globs that something must match; an empty list would let nothing through, which is hardly ever meant.
+fn some_globs(field: &Field, report: &mut Report<'_>) -> Option<Globs> {
+    let globs = globs(field, report)?;
+    if globs.patterns().is_empty() {
+        let help = format!("leave it out for everything, or write for example `{}`", field.example);
+        report.node(&field.node, format!("{} is empty, so nothing would match", field.name), Some(help));
+        return None;
+    }
+    Some(globs)
+}

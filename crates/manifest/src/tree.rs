@@ -1,0 +1,327 @@
+//! YAML as a tree that remembers where everything stands.
+//!
+//! The tree keeps scalars as text: what `5` or `yes` means is decided by the key that asks for it, not guessed.
+//! Whatever a configuration has no use for is a problem rather than a surprise: tags, merge keys, second documents,
+//! keys that are not text, keys that appear twice. Aliases share the node they name, and what they would amount to
+//! when written out counts against the same budget, so that a small file cannot become a large tree.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use serde_saphyr::granit_parser::{
+    self, ErrorKind, Event, Marker, Parser, ScalarStyle, ScanError, Span, StrInput, Tag,
+};
+
+use crate::problem::{Place, shown};
+use crate::report::Report;
+
+/// The longest file that is read.
+pub(crate) const MAX_BYTES: usize = 1 << 20;
+/// The most nodes that a file may amount to once aliases are written out.
+const MAX_NODES: usize = 50_000;
+/// The deepest nesting, also through aliases.
+const MAX_DEPTH: usize = 32;
+
+/// A value and where it stands.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) place: Place,
+    /// How many characters to underline.
+    pub(crate) width: usize,
+    pub(crate) kind: Kind,
+    /// How many nodes this amounts to, itself included.
+    weight: usize,
+    /// How many levels this has, itself included.
+    height: usize,
+}
+
+/// What a value is.
+#[derive(Debug)]
+pub(crate) enum Kind {
+    Scalar { text: String, plain: bool },
+    List(Vec<Rc<Node>>),
+    Map(Vec<(Rc<Node>, Rc<Node>)>),
+}
+
+impl Node {
+    /// A scalar's text.
+    pub(crate) fn text(&self) -> Option<&str> {
+        match &self.kind {
+            Kind::Scalar { text, .. } => Some(text),
+            Kind::List(_) | Kind::Map(_) => None,
+        }
+    }
+
+    /// Whether nothing was written, or one of YAML's words for nothing.
+    pub(crate) fn is_null(&self) -> bool {
+        matches!(&self.kind, Kind::Scalar { text, plain: true } if matches!(&**text, "" | "~" | "null" | "Null" | "NULL"))
+    }
+
+    /// What this is, in words.
+    pub(crate) fn describe(&self) -> String {
+        match &self.kind {
+            Kind::Scalar { .. } if self.is_null() => "nothing".to_owned(),
+            Kind::Scalar { text, plain: true } => format!("`{}`", shown(text)),
+            Kind::Scalar { text, plain: false } => format!("the text `{}`", shown(text)),
+            Kind::List(_) => "a list".to_owned(),
+            Kind::Map(_) => "a mapping".to_owned(),
+        }
+    }
+}
+
+/// Reads text into a tree. `None` when there is no value in it, or when the tree would be incomplete; the report
+/// tells the two apart.
+pub(crate) fn read(text: &str, report: &mut Report<'_>) -> Option<Rc<Node>> {
+    if text.len() > MAX_BYTES {
+        let message = format!("the file has {} bytes and at most {MAX_BYTES} are read", text.len());
+        report.at(Place { line: 1, column: 1 }, 1, message, None);
+        return None;
+    }
+    let options = granit_parser::options! {
+        emit_comments: false,
+        emit_unresolved_aliases: true,
+        flow_nesting_limit: MAX_DEPTH,
+        block_nesting_limit: MAX_DEPTH,
+    };
+    let mut composer = Composer { report, open: Vec::new(), anchors: HashMap::new(), nodes: 0, root: None };
+    for event in Parser::<StrInput<'_>>::new_from_str_with_options(text, options) {
+        match event
+            .map_err(|error| composer.unreadable(&error))
+            .and_then(|(event, span)| composer.take(event, &span))
+        {
+            Ok(()) => {}
+            Err(Abandoned) => return None,
+        }
+    }
+    composer.root
+}
+
+/// The rest of the file cannot be made sense of; why has been reported.
+struct Abandoned;
+
+/// A list or mapping whose end has not come yet.
+struct Open {
+    place: Place,
+    anchor: usize,
+    items: Items,
+}
+
+enum Items {
+    List(Vec<Rc<Node>>),
+    /// With the line on which each key first appears.
+    Map {
+        entries: Vec<(Rc<Node>, Rc<Node>)>,
+        lines: HashMap<String, usize>,
+        key: Awaited,
+    },
+}
+
+/// What a mapping does with the next node.
+enum Awaited {
+    /// It is a key.
+    Key,
+    /// It is the value of this key.
+    Value(Rc<Node>),
+    /// It is the value of a key that was refused.
+    Nothing,
+}
+
+struct Composer<'r, 's> {
+    report: &'r mut Report<'s>,
+    open: Vec<Open>,
+    /// Finished nodes that aliases may name; an anchor that is not here is still open.
+    anchors: HashMap<usize, Rc<Node>>,
+    nodes: usize,
+    root: Option<Rc<Node>>,
+}
+
+impl Composer<'_, '_> {
+    fn take(&mut self, event: Event<'_>, span: &Span) -> Result<(), Abandoned> {
+        match event {
+            Event::Scalar(text, style, anchor, tag) => {
+                self.refuse_tag(tag.as_deref(), span);
+                let plain = style == ScalarStyle::Plain;
+                let kind = Kind::Scalar { text: text.into_owned(), plain };
+                self.finish(place(&span.start), span.len(), kind, anchor)
+            }
+            Event::SequenceStart(_, anchor, tag) => {
+                self.begin(span, anchor, tag.as_deref(), Items::List(Vec::new()))
+            }
+            Event::MappingStart(_, anchor, tag) => {
+                let items = Items::Map { entries: Vec::new(), lines: HashMap::new(), key: Awaited::Key };
+                self.begin(span, anchor, tag.as_deref(), items)
+            }
+            Event::SequenceEnd | Event::MappingEnd => self.end(),
+            Event::Alias(anchor) => self.alias(anchor, span),
+            Event::UnresolvedAlias(name) => self.unresolved_alias(&name, span),
+            Event::DocumentStart(..) if self.root.is_some() => self.abandon(
+                span,
+                "a second document begins here",
+                Some("keep one document per file".to_owned()),
+            ),
+            _ => Ok(()),
+        }
+    }
+
+    fn begin(
+        &mut self,
+        span: &Span,
+        anchor: usize,
+        tag: Option<&Tag>,
+        items: Items,
+    ) -> Result<(), Abandoned> {
+        self.refuse_tag(tag, span);
+        self.open.push(Open { place: place(&span.start), anchor, items });
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<(), Abandoned> {
+        let Some(Open { place, anchor, items }) = self.open.pop() else { return Ok(()) };
+        let kind = match items {
+            Items::List(items) => Kind::List(items),
+            Items::Map { entries, .. } => Kind::Map(entries),
+        };
+        self.finish(place, 1, kind, anchor)
+    }
+
+    fn finish(&mut self, place: Place, width: usize, kind: Kind, anchor: usize) -> Result<(), Abandoned> {
+        let (weight, height) = measure(&kind);
+        let node = Rc::new(Node { place, width, kind, weight, height });
+        if anchor != 0 {
+            self.anchors.insert(anchor, Rc::clone(&node));
+        }
+        self.spend(1, &node)?;
+        self.attach(node);
+        Ok(())
+    }
+
+    fn alias(&mut self, anchor: usize, span: &Span) -> Result<(), Abandoned> {
+        let Some(node) = self.anchors.get(&anchor).cloned() else {
+            return self.abandon(span, "an alias stands inside the value it names", None);
+        };
+        self.spend(node.weight, &node)?;
+        self.attach(node);
+        Ok(())
+    }
+
+    /// Most often a glob that should have been quoted, so it is taken as the text it looks like.
+    fn unresolved_alias(&mut self, name: &str, span: &Span) -> Result<(), Abandoned> {
+        let text = format!("*{name}");
+        let help = format!("put text that begins with `*` in quotes: `\"{}\"`", shown(&text));
+        self.report.at(
+            place(&span.start),
+            span.len(),
+            format!("`{}` names no anchor", shown(&text)),
+            Some(help),
+        );
+        self.finish(place(&span.start), span.len(), Kind::Scalar { text, plain: false }, 0)
+    }
+
+    /// Counts nodes and levels against the budgets.
+    fn spend(&mut self, nodes: usize, node: &Node) -> Result<(), Abandoned> {
+        self.nodes = self.nodes.saturating_add(nodes);
+        let message = if self.nodes > MAX_NODES {
+            format!("the file amounts to more than {MAX_NODES} values")
+        } else if node.height > MAX_DEPTH {
+            too_deep()
+        } else {
+            return Ok(());
+        };
+        self.report.at(node.place, node.width, message, None);
+        Err(Abandoned)
+    }
+
+    fn attach(&mut self, node: Rc<Node>) {
+        match self.open.last_mut().map(|open| &mut open.items) {
+            None => self.root = Some(node),
+            Some(Items::List(items)) => items.push(node),
+            Some(Items::Map { entries, lines, key }) => match std::mem::replace(key, Awaited::Key) {
+                Awaited::Key if is_key(&node, lines, self.report) => *key = Awaited::Value(node),
+                Awaited::Key => *key = Awaited::Nothing,
+                Awaited::Value(name) => entries.push((name, node)),
+                Awaited::Nothing => {}
+            },
+        }
+    }
+
+    fn refuse_tag(&mut self, tag: Option<&Tag>, span: &Span) {
+        let Some(tag) = tag else { return };
+        let span = span.tag_span().unwrap_or(*span);
+        let message = format!("the tag `{}` means nothing here", shown(&tag.original()));
+        self.report.at(place(&span.start), span.len(), message, Some("remove it".to_owned()));
+    }
+
+    fn abandon(
+        &mut self,
+        span: &Span,
+        message: impl Into<String>,
+        help: Option<String>,
+    ) -> Result<(), Abandoned> {
+        self.report.at(place(&span.start), span.len(), message, help);
+        Err(Abandoned)
+    }
+
+    fn unreadable(&mut self, error: &ScanError) -> Abandoned {
+        let (message, help) = match error.kind() {
+            ErrorKind::UnexpectedCharacter { character } if character.is_control() => {
+                ("this is not text".to_owned(), None)
+            }
+            ErrorKind::UnexpectedCharacter { character } => {
+                let character = shown(&character.to_string());
+                let help = format!("put text that begins with `{character}` in quotes");
+                (format!("nothing may begin with `{character}`"), Some(help))
+            }
+            ErrorKind::TabInIndentation | ErrorKind::TabInBlockIndentation | ErrorKind::TabNotAllowed => {
+                ("a tab cannot indent YAML".to_owned(), Some("use spaces".to_owned()))
+            }
+            ErrorKind::RecursionLimitExceeded => (too_deep(), None),
+            other => (format!("this is not YAML: {other}"), None),
+        };
+        self.report.at(place(error.marker()), 1, message, help);
+        Abandoned
+    }
+}
+
+/// Whether a node may be a key beside those on these lines; if not, why is reported.
+fn is_key(node: &Node, lines: &mut HashMap<String, usize>, report: &mut Report<'_>) -> bool {
+    let Kind::Scalar { text, plain } = &node.kind else {
+        report.node(
+            node,
+            "a key must be text",
+            Some("quote it if it begins with `[`, `{`, `&` or `*`".to_owned()),
+        );
+        return false;
+    };
+    if *plain && text == "<<" {
+        let help = "repeat the keys, or share a whole value with `&name` and `*name`".to_owned();
+        report.node(node, "the merge key `<<` is not understood", Some(help));
+        return false;
+    }
+    let earlier = lines.get(text).copied();
+    match earlier {
+        Some(line) => {
+            let message = format!("the key `{}` appears twice", shown(text));
+            report.node(node, message, Some(format!("it is already on line {line}; keep one of them")));
+        }
+        None => _ = lines.insert(text.clone(), node.place.line),
+    }
+    earlier.is_none()
+}
+
+fn too_deep() -> String {
+    format!("values are nested more than {MAX_DEPTH} levels deep")
+}
+
+fn measure(kind: &Kind) -> (usize, usize) {
+    let children: Vec<&Node> = match kind {
+        Kind::Scalar { .. } => Vec::new(),
+        Kind::List(items) => items.iter().map(|item| &**item).collect(),
+        Kind::Map(entries) => entries.iter().flat_map(|(key, value)| [&**key, &**value]).collect(),
+    };
+    let weight = children.iter().fold(1usize, |sum, child| sum.saturating_add(child.weight));
+    (weight, 1 + children.iter().map(|child| child.height).max().unwrap_or(0))
+}
+
+fn place(marker: &Marker) -> Place {
+    Place { line: marker.line(), column: marker.col() + 1 }
+}
