@@ -1,0 +1,31 @@
+//! How much is asked before a call runs.
+
+use toolgate_types::{ToolClass, Trust};
+
+/// Whether a person must agree before a permitted call of this class runs.
+#[must_use]
+pub fn needs_question(trust: Trust, class: ToolClass) -> bool {
+    match trust {
+        Trust::Supervised => true,
+        Trust::Guided => class.has_effect(),
+        Trust::Autonomous => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_whole_table() {
+        for (trust, read, write, destructive) in [
+            (Trust::Supervised, true, true, true),
+            (Trust::Guided, false, true, true),
+            (Trust::Autonomous, false, false, false),
+        ] {
+            let asked = [ToolClass::Read, ToolClass::Write, ToolClass::Destructive]
+                .map(|class| needs_question(trust, class));
+            assert_eq!(asked, [read, write, destructive], "{trust}");
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! Decisions, from a configuration file to a verdict, and against slow reference models.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a panic is how a test fails"
+)]
+
+mod declared;
+mod properties;
