@@ -1,1 +1,40 @@
-//! placeholder
+//! Files that are only ever reached through directory handles.
+//!
+//! A workspace is a set of mounts. A path is text from somebody we do not trust: it chooses a mount and some names, the kernel opens them beneath the
+//! mount's handle, and every rule is asked about what was opened. Nothing here checks a path and then uses it: what was checked is what is used.
+//! Changes are staged without a name, recorded, and then made in one step, so that a crash leaves the old file or the new one.
+//!
+//! This crate knows no tool, no profile and no policy; it answers with shown paths and typed errors, and never with a host path.
+
+mod fold;
+mod deny_list;
+mod rules;
+mod location;
+mod mount;
+mod request;
+mod view;
+mod open;
+mod read;
+mod browse;
+mod change;
+mod target;
+mod stage;
+mod transaction;
+mod write;
+mod relocate;
+mod restore;
+mod error;
+
+pub use browse::{FoundFiles, FoundLines, Listed};
+pub use change::{After, ChangeKind, Forgetful, PlannedChange, Recorder, Settled};
+pub use deny_list::DEFAULT_DENY;
+pub use error::WorkspaceError;
+pub use mount::{Access, Mount, MountError, is_alias};
+pub use read::{FileContent, FileRead, ReadRequest, TextWindow};
+pub use restore::{Expect, Restoration};
+pub use relocate::{Deleted, Moved, Overwrite};
+pub use request::PathStyle;
+pub use rules::{InvalidGlob, PathGrant, Rules};
+pub use view::{View, Workspace};
+pub use write::{Rehearsal, Transformed, Written};
+pub use toolgate_search::{Entry, EntryKind, FindOptions, ListOptions, Match, SearchOptions};

@@ -1,0 +1,134 @@
+//! Listing, finding and searching: the walk happens beneath the opened directory, and the rules are asked about every entry.
+
+use std::os::fd::AsFd as _;
+use std::path::Path;
+
+use toolgate_search::{Entry, FindOptions, ListOptions, Match, SearchOptions, Start, Target};
+use toolgate_types::StopReason;
+
+use crate::error::WorkspaceError;
+use crate::mount::Mount;
+use crate::open::{Opened, open_existing};
+use crate::rules::Verdict;
+use crate::view::View;
+
+/// A directory's entries.
+#[derive(Debug)]
+pub struct Listed {
+    /// The directory as answers show it.
+    pub path: String,
+    /// In the order of their names; entries that may not be reached are left out.
+    pub entries: Vec<Entry>,
+    /// How many there are.
+    pub total: usize,
+    /// Whether the limit cut the list.
+    pub truncated: bool,
+}
+
+/// Files that match a glob.
+#[derive(Debug)]
+pub struct FoundFiles {
+    /// As answers show them, in order.
+    pub paths: Vec<String>,
+    /// Whether the limit cut the list, or time ran out.
+    pub truncated: bool,
+}
+
+/// Lines that match a pattern.
+#[derive(Debug)]
+pub struct FoundLines {
+    /// The path as answers show it, and the match.
+    pub matches: Vec<(String, Match)>,
+    /// Whether the limit cut the list, or time ran out.
+    pub truncated: bool,
+    /// Whether time ran out.
+    pub timed_out: bool,
+    /// How many files were looked at.
+    pub files_searched: u64,
+    /// How many files match.
+    pub files_with_matches: u64,
+}
+
+impl View<'_> {
+    /// Lists a directory.
+    ///
+    /// # Errors
+    /// See [`WorkspaceError`].
+    pub fn list(&self, path: &str, options: &ListOptions) -> Result<Listed, WorkspaceError> {
+        let requested = self.request(path)?;
+        let mount = self.mount(requested.mount)?;
+        let opened = open_existing(self, &requested)?;
+        let shown = self.show(mount, &opened.location);
+        if !opened.is_directory() {
+            return Err(WorkspaceError::NotADirectory { path: shown });
+        }
+        let start = start(mount, &opened);
+        let listing = toolgate_search::list(start, &self.visible(mount), options, self.stop)
+            .map_err(|error| WorkspaceError::Other(error.into()))?;
+        if let Some(reason) = listing.stopped {
+            return Err(WorkspaceError::Stopped(reason));
+        }
+        let (entries, total, truncated) = (listing.entries, listing.total, listing.truncated);
+        Ok(Listed { path: shown, entries, total, truncated })
+    }
+
+    /// Finds files by glob beneath a directory.
+    ///
+    /// # Errors
+    /// See [`WorkspaceError`].
+    pub fn find(&self, path: &str, options: &FindOptions<'_>) -> Result<FoundFiles, WorkspaceError> {
+        let requested = self.request(path)?;
+        let mount = self.mount(requested.mount)?;
+        let opened = open_existing(self, &requested)?;
+        if !opened.is_directory() {
+            return Err(WorkspaceError::NotADirectory { path: requested.shown });
+        }
+        let found = toolgate_search::find(start(mount, &opened), &self.visible(mount), options, self.stop)
+            .map_err(|error| WorkspaceError::Other(error.into()))?;
+        let truncated = found.truncated || partial(found.stopped)?;
+        Ok(FoundFiles { paths: found.paths.iter().map(|path| self.show(mount, path)).collect(), truncated })
+    }
+
+    /// Searches a file, or every file beneath a directory.
+    ///
+    /// # Errors
+    /// See [`WorkspaceError`].
+    pub fn search(&self, path: &str, options: &SearchOptions<'_>) -> Result<FoundLines, WorkspaceError> {
+        let requested = self.request(path)?;
+        let mount = self.mount(requested.mount)?;
+        let opened = open_existing(self, &requested)?;
+        let target = match opened.is_directory() {
+            true => Target::Tree(start(mount, &opened)),
+            false => Target::File { file: opened.file.as_fd(), path: &opened.location },
+        };
+        let found = toolgate_search::search(target, &self.visible(mount), options, self.stop)
+            .map_err(|error| WorkspaceError::Other(error.into()))?;
+        let timed_out = partial(found.stopped)?;
+        let matches = found.matches.into_iter().map(|found| (self.show(mount, &found.path), found)).collect();
+        Ok(FoundLines {
+            matches,
+            truncated: found.truncated || timed_out,
+            timed_out,
+            files_searched: found.effort.files_searched,
+            files_with_matches: found.effort.files_with_matches,
+        })
+    }
+
+    fn visible<'v>(&'v self, mount: &'v Mount) -> impl Fn(&Path, bool) -> bool + Sync + use<'v> {
+        let (rules, grant) = (mount.rules(), self.grant);
+        move |location: &Path, is_directory| rules.verdict(location, is_directory, grant) == Verdict::Reachable
+    }
+}
+
+fn start<'o>(mount: &'o Mount, opened: &'o Opened) -> Start<'o> {
+    Start { directory: opened.file.as_fd(), base: &opened.location, mount: Some(mount.as_fd()) }
+}
+
+/// What was found before the time ran out is an answer; what was found before a cancellation is not.
+fn partial(stopped: Option<StopReason>) -> Result<bool, WorkspaceError> {
+    match stopped {
+        None => Ok(false),
+        Some(StopReason::Deadline) => Ok(true),
+        Some(StopReason::Cancelled) => Err(WorkspaceError::Stopped(StopReason::Cancelled)),
+    }
+}

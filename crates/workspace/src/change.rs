@@ -1,0 +1,90 @@
+//! What a change will do, told to whoever must remember it before it is done.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use toolgate_types::Sha256;
+
+/// One file that is about to change.
+#[derive(Debug)]
+pub struct PlannedChange<'a> {
+    /// The mount's alias.
+    pub alias: &'a str,
+    /// Where the mount really is. For the journal only.
+    pub host_root: &'a Path,
+    /// The file below the mount.
+    pub location: &'a Path,
+    /// What happens to it.
+    pub kind: ChangeKind,
+    /// What is there now, open for reading, so that it can be kept.
+    pub before: Option<&'a File>,
+    /// What will be there.
+    pub after: Option<After>,
+    /// A name in the same folder that exists for an instant; whatever is left of it after a crash is litter.
+    pub temporary: Option<OsString>,
+    /// Folders that will be made for it, outermost first, below the mount.
+    pub new_folders: Vec<PathBuf>,
+}
+
+/// What happens to a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ChangeKind {
+    /// It did not exist.
+    Create,
+    /// It gets new content.
+    Modify,
+    /// It goes away.
+    Delete,
+    /// It gets another name, possibly in another mount.
+    Move {
+        /// The other mount's alias.
+        alias: String,
+        /// Where that mount really is.
+        host_root: PathBuf,
+        /// The new location below it.
+        location: PathBuf,
+    },
+}
+
+/// Content that a change leaves behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct After {
+    /// Its digest.
+    pub sha256: Sha256,
+    /// Its size.
+    pub bytes: u64,
+}
+
+/// Keeps what is needed to put changes back. Called on every change, before anything can be seen of it.
+pub trait Recorder: Sync {
+    /// Returns once the intent and the means to undo are stored; an error means that nothing may be changed.
+    ///
+    /// # Errors
+    /// Why it could not be stored.
+    fn record(&self, changes: &[PlannedChange<'_>]) -> Result<(), String>;
+
+    /// Says how it went. After `RolledBack` nothing has changed, and another attempt may be recorded.
+    fn settle(&self, settled: Settled);
+}
+
+/// How a recorded change ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Settled {
+    /// All of it was made.
+    Done,
+    /// None of it was made.
+    RolledBack,
+}
+
+/// Remembers nothing: for undoing, which keeps its own books, and for tests.
+#[derive(Debug)]
+pub struct Forgetful;
+
+impl Recorder for Forgetful {
+    fn record(&self, _changes: &[PlannedChange<'_>]) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn settle(&self, _settled: Settled) {}
+}

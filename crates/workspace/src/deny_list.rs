@@ -1,0 +1,142 @@
+//! What is denied by default, wherever it lies and in any case.
+//!
+//! Each line is a sequence of names that is looked for anywhere in a location; what lies below a match is denied too.
+//! `*` stands for any part of one name, `**` for any number of names. The list is plain data matched by a few lines of code, because compiling it
+//! into regular expressions would cost more than a whole call from the command line.
+
+/// Secrets, and the parts of a repository that make other programs run things.
+pub const DEFAULT_DENY: &[&str] = &[
+    // Environment files; the ones meant to be shared are excepted below.
+    ".env",
+    ".env.*",
+    ".envrc",
+    // What git would run or obey, in nested repositories, submodules and worktrees too.
+    ".git/config",
+    ".git/config.worktree",
+    ".git/config.lock",
+    ".git/hooks",
+    ".git/modules/**/config",
+    ".git/modules/**/config.worktree",
+    ".git/modules/**/hooks",
+    ".git/worktrees/**/config.worktree",
+    ".git-credentials",
+    // Keys and credentials by the folder that tools keep them in.
+    ".ssh",
+    ".gnupg",
+    ".aws",
+    ".azure",
+    ".config/gcloud",
+    ".config/gh/hosts.yml",
+    ".kube",
+    ".docker/config.json",
+    ".cargo/credentials",
+    ".cargo/credentials.toml",
+    // Keys and credentials by name.
+    ".npmrc",
+    ".yarnrc.yml",
+    ".pypirc",
+    ".netrc",
+    "_netrc",
+    ".pgpass",
+    ".my.cnf",
+    ".htpasswd",
+    ".vault-token",
+    ".terraformrc",
+    "credentials",
+    "credentials.json",
+    "credentials.yaml",
+    "credentials.yml",
+    "credentials.toml",
+    "client_secret*.json",
+    "service-account*.json",
+    "service_account*.json",
+    "id_rsa",
+    "id_dsa",
+    "id_ecdsa",
+    "id_ecdsa_sk",
+    "id_ed25519",
+    "id_ed25519_sk",
+    "*.pem",
+    "*.key",
+    "*.p12",
+    "*.pfx",
+    "*.jks",
+    "*.keystore",
+    "*.kdbx",
+    // The gate's own configuration.
+    "toolgate.yaml",
+    "toolgate.yml",
+];
+
+/// Names that the list above catches and that are meant to be shared.
+const EXCEPTIONS: &[&str] = &[".env.example", ".env.sample", ".env.template"];
+
+/// The first rule that denies this folded location.
+pub(crate) fn default_rule(folded: &str) -> Option<&'static str> {
+    let names: Vec<&str> = folded.split('/').collect();
+    (0..names.len()).find_map(|start| {
+        let rest = names.get(start..)?;
+        let first = rest.first()?;
+        if EXCEPTIONS.contains(first) {
+            return None;
+        }
+        DEFAULT_DENY.iter().copied().find(|rule| begins_with(rest, rule))
+    })
+}
+
+/// Whether the names begin with the rule's sequence.
+fn begins_with(names: &[&str], rule: &str) -> bool {
+    let (head, tail) = match rule.split_once('/') {
+        Some((head, tail)) => (head, Some(tail)),
+        None => (rule, None),
+    };
+    let Some((name, rest)) = names.split_first() else { return false };
+    match (head, tail) {
+        ("**", Some(tail)) => begins_with(names, tail) || begins_with(rest, rule),
+        (_, None) => name_matches(name, head),
+        (_, Some(tail)) => name_matches(name, head) && begins_with(rest, tail),
+    }
+}
+
+fn name_matches(name: &str, pattern: &str) -> bool {
+    match pattern.split_once('*') {
+        None => name == pattern,
+        Some((before, after)) => {
+            name.len() >= before.len() + after.len() && name.starts_with(before) && name.ends_with(after)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn catches_secrets_anywhere() {
+        for (location, rule) in [
+            (".env", ".env"),
+            ("a/b/.env.local", ".env.*"),
+            (".git/config", ".git/config"),
+            ("vendor/x/.git/hooks/pre-commit", ".git/hooks"),
+            (".git/modules/a/b/config", ".git/modules/**/config"),
+            (".git/modules/config", ".git/modules/**/config"),
+            (".git/modules/a/hooks/post-checkout", ".git/modules/**/hooks"),
+            ("home/.ssh/known_hosts", ".ssh"),
+            ("deploy/server.pem", "*.pem"),
+            ("client_secret_12.json", "client_secret*.json"),
+            ("sub/toolgate.yaml", "toolgate.yaml"),
+        ] {
+            assert_eq!(default_rule(location), Some(rule), "{location}");
+        }
+    }
+
+    #[test]
+    fn lets_the_rest_through() {
+        for location in [
+            "", "src/main.rs", ".env.example", "a/.env.sample", ".environment", "env", "git/config", ".git/HEAD", ".git/info/exclude",
+            "config", "hooks/pre-commit", "ssh", "pem", "monkey.rs", "key", "credentials.md", ".gitignore", "client_secret.txt",
+        ] {
+            assert_eq!(default_rule(location), None, "{location}");
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! Everything that can go wrong with a file, each with a stable code and a remedy.
+
+use std::io;
+
+use rustix::io::Errno;
+use thiserror::Error;
+use toolgate_types::{ErrorCode, Failure, StopReason};
+
+/// Why a file could not be reached, read or changed. Paths in it are shown as the model named them or as aliases.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum WorkspaceError {
+    /// The path is of a form that is never accepted.
+    #[error("path {reason}")]
+    InvalidPath {
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// The alias is not mounted.
+    #[error("there is no mount `{alias}`")]
+    UnknownAlias {
+        /// The alias as named.
+        alias: String,
+        /// The aliases there are.
+        known: String,
+    },
+    /// The path must begin with an alias.
+    #[error("`{path}` does not begin with a mount alias")]
+    AliasRequired {
+        /// The path as named.
+        path: String,
+        /// The aliases there are.
+        known: String,
+    },
+    /// The path lies outside.
+    #[error("`{path}` is outside the workspace")]
+    Outside {
+        /// The path as named.
+        path: String,
+    },
+    /// A link on the way leads outside or nowhere.
+    #[error("`{path}` goes through a symbolic link that leads {}", if *.dangling { "nowhere" } else { "outside the workspace" })]
+    SymlinkOutside {
+        /// The path as named.
+        path: String,
+        /// Whether the link's target does not exist.
+        dangling: bool,
+    },
+    /// Links lead in a circle.
+    #[error("`{path}` goes through symbolic links that lead in a circle")]
+    SymlinkLoop {
+        /// The path as named.
+        path: String,
+    },
+    /// On the deny list.
+    #[error("`{path}` is protected and cannot be reached")]
+    Denied {
+        /// The path as named.
+        path: String,
+        /// The rule, for the operator.
+        rule: String,
+    },
+    /// Outside the globs that were granted.
+    #[error("`{path}` is outside the paths granted for this call")]
+    OutOfScope {
+        /// The path as named.
+        path: String,
+    },
+    /// May be read but not changed.
+    #[error("`{path}` is read-only here")]
+    ReadOnly {
+        /// The path as named.
+        path: String,
+    },
+    /// A FIFO, socket or device.
+    #[error("`{path}` is not a regular file but a {kind}")]
+    SpecialFile {
+        /// The path as named.
+        path: String,
+        /// What it is.
+        kind: &'static str,
+    },
+    /// Nothing there.
+    #[error("`{path}` does not exist")]
+    NotFound {
+        /// The path as named.
+        path: String,
+    },
+    /// A directory where a file is needed.
+    #[error("`{path}` is a directory, not a file")]
+    NotAFile {
+        /// The path as named.
+        path: String,
+    },
+    /// A file where a directory is needed.
+    #[error("`{path}` is not a directory")]
+    NotADirectory {
+        /// The path as named.
+        path: String,
+    },
+    /// Something is there already.
+    #[error("`{path}` exists already")]
+    AlreadyExists {
+        /// The path as named.
+        path: String,
+    },
+    /// Not text.
+    #[error("`{path}` appears to be binary or invalid UTF-8")]
+    Binary {
+        /// The path as named.
+        path: String,
+    },
+    /// Too large to be read whole.
+    #[error("`{path}` has {bytes} bytes, more than the {limit} that may be read at once")]
+    ReadLimit {
+        /// The path as named.
+        path: String,
+        /// Its size.
+        bytes: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// Too large to be written.
+    #[error("{bytes} bytes are more than the {limit} that may be written to `{path}` at once")]
+    WriteLimit {
+        /// The path as named.
+        path: String,
+        /// The size it would have.
+        bytes: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// The lines asked for make no sense.
+    #[error("lines {start} to {end} are not a range of `{path}`")]
+    InvalidRange {
+        /// The path as named.
+        path: String,
+        /// First line asked for.
+        start: u64,
+        /// Last line asked for.
+        end: u64,
+        /// What would work.
+        help: String,
+    },
+    /// The file is not as the call expects it.
+    #[error("`{path}` is not in the expected state: {reason}")]
+    Precondition {
+        /// The path as named.
+        path: String,
+        /// What differs.
+        reason: String,
+    },
+    /// The call must end.
+    #[error("{}", match .0 { StopReason::Cancelled => "the call was cancelled", StopReason::Deadline => "the call took longer than it may" })]
+    Stopped(StopReason),
+    /// The change could not be recorded, so it was not made.
+    #[error("the change could not be recorded, so nothing was changed: {0}")]
+    NotRecorded(String),
+    /// A search or listing failed; the text layer or search layer explained why.
+    #[error("{0}")]
+    Other(Failure),
+    /// The operating system refused.
+    #[error("{doing} `{path}` failed: {source}")]
+    Io {
+        /// What was being done.
+        doing: &'static str,
+        /// The path as named.
+        path: String,
+        /// The reason.
+        source: io::Error,
+    },
+}
+
+impl WorkspaceError {
+    /// The stable code.
+    #[must_use]
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::InvalidPath { .. } => ErrorCode::InvalidPath,
+            Self::UnknownAlias { .. } => ErrorCode::UnknownAlias,
+            Self::AliasRequired { .. } | Self::Outside { .. } => ErrorCode::OutsideWorkspace,
+            Self::SymlinkOutside { .. } => ErrorCode::SymlinkOutsideWorkspace,
+            Self::SymlinkLoop { .. } => ErrorCode::SymlinkLoop,
+            Self::Denied { .. } => ErrorCode::DeniedPath,
+            Self::OutOfScope { .. } => ErrorCode::OutOfScope,
+            Self::ReadOnly { .. } => ErrorCode::ReadOnly,
+            Self::SpecialFile { .. } => ErrorCode::SpecialFile,
+            Self::NotFound { .. } => ErrorCode::NotFound,
+            Self::NotAFile { .. } => ErrorCode::NotAFile,
+            Self::NotADirectory { .. } => ErrorCode::NotADirectory,
+            Self::AlreadyExists { .. } => ErrorCode::AlreadyExists,
+            Self::Binary { .. } => ErrorCode::BinaryFile,
+            Self::ReadLimit { .. } => ErrorCode::ReadLimit,
+            Self::WriteLimit { .. } => ErrorCode::WriteLimit,
+            Self::InvalidRange { .. } => ErrorCode::InvalidRange,
+            Self::Precondition { .. } => ErrorCode::PreconditionFailed,
+            Self::Stopped(StopReason::Cancelled) => ErrorCode::Cancelled,
+            Self::Stopped(StopReason::Deadline) => ErrorCode::Timeout,
+            Self::NotRecorded(_) => ErrorCode::AuditUnavailable,
+            Self::Other(failure) => failure.code,
+            Self::Io { source, .. } => io_code(source),
+        }
+    }
+
+    fn help(&self) -> Option<String> {
+        let text = match self {
+            Self::InvalidPath { .. } => "name a file relative to the workspace, such as `src/main.rs`",
+            Self::UnknownAlias { known, .. } => {
+                return Some(format!("use one of {known}; a file whose own name begins with `@` is written `./@name`"));
+            }
+            Self::AliasRequired { known, .. } => return Some(format!("begin the path with one of {known}")),
+            Self::Outside { .. } | Self::SymlinkOutside { .. } => "stay inside the workspace; use a path relative to it",
+            Self::Denied { .. } => "secrets and the gate's own files are never available; go on without this file",
+            Self::OutOfScope { .. } => "choose a path inside the granted globs, or ask the operator to widen them",
+            Self::ReadOnly { .. } => "write to a read-write mount instead",
+            Self::NotFound { .. } => "list the directory to see what is there",
+            Self::NotAFile { .. } => "name a file inside this directory",
+            Self::AlreadyExists { .. } => "choose another name, or allow overwriting",
+            Self::Binary { .. } => "only text can be read or edited",
+            Self::ReadLimit { .. } => "ask for a range of lines, or search the file",
+            Self::WriteLimit { .. } => "write less at once",
+            Self::InvalidRange { help, .. } => return Some(help.clone()),
+            Self::Precondition { .. } => "read the file again and repeat the change on what is there now",
+            Self::Stopped(StopReason::Deadline) => "ask for less, or narrow the path",
+            Self::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => "free some space; the old content is untouched",
+            _ => return None,
+        };
+        Some(text.to_owned())
+    }
+
+    /// Maps what the operating system said about a path.
+    pub(crate) fn io(doing: &'static str, path: &str, source: io::Error) -> Self {
+        let path = path.to_owned();
+        match source.raw_os_error().map(Errno::from_raw_os_error) {
+            Some(Errno::NOENT) => Self::NotFound { path },
+            Some(Errno::NOTDIR) => Self::NotADirectory { path },
+            Some(Errno::LOOP) => Self::SymlinkLoop { path },
+            Some(Errno::NAMETOOLONG) => Self::InvalidPath { reason: "is too long" },
+            Some(Errno::NXIO) => Self::SpecialFile { path, kind: "socket or device" },
+            _ => Self::Io { doing, path, source },
+        }
+    }
+}
+
+fn io_code(source: &io::Error) -> ErrorCode {
+    match source.kind() {
+        io::ErrorKind::PermissionDenied => ErrorCode::PermissionDenied,
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorCode::DiskFull,
+        io::ErrorKind::ReadOnlyFilesystem => ErrorCode::ReadOnlyFilesystem,
+        io::ErrorKind::FileTooLarge => ErrorCode::WriteLimit,
+        io::ErrorKind::IsADirectory => ErrorCode::NotAFile,
+        io::ErrorKind::AlreadyExists => ErrorCode::AlreadyExists,
+        _ => ErrorCode::IoError,
+    }
+}
+
+impl From<StopReason> for WorkspaceError {
+    fn from(reason: StopReason) -> Self {
+        Self::Stopped(reason)
+    }
+}
+
+impl From<WorkspaceError> for Failure {
+    fn from(error: WorkspaceError) -> Self {
+        if let WorkspaceError::Other(failure) = error {
+            return failure;
+        }
+        let mut failure = Self::new(error.code(), error.to_string());
+        failure.help = error.help();
+        match &error {
+            WorkspaceError::Denied { rule, .. } => failure.operator_note = Some(format!("deny rule `{rule}`")),
+            WorkspaceError::ReadLimit { bytes, limit, .. } | WorkspaceError::WriteLimit { bytes, limit, .. } => {
+                failure = failure.detail("bytes", *bytes).detail("limit", *limit);
+            }
+            _ => {}
+        }
+        failure
+    }
+}

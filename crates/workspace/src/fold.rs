@@ -1,0 +1,87 @@
+//! Names as a careless filesystem would see them.
+//!
+//! `.ENV`, `．ｅｎｖ` and `.env` with a zero-width joiner in it are other files on ext4 and the same file on many other
+//! filesystems. Deny rules are matched on the folded name, so that a twin is refused everywhere.
+
+use std::borrow::Cow;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+use unicode_normalization::UnicodeNormalization as _;
+
+/// Folds case, compatibility forms, invisible characters, and the trailing dots and spaces that Windows drops.
+pub(crate) fn fold(path: &Path) -> Cow<'_, str> {
+    let bytes = path.as_os_str().as_bytes();
+    if bytes.iter().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"._-/".contains(byte))
+        && !has_trailing_dot(bytes)
+    {
+        // Plain ASCII folds to itself; this is nearly every path there is.
+        if let Ok(text) = std::str::from_utf8(bytes) {
+            return Cow::Borrowed(text);
+        }
+    }
+    let text = path.to_string_lossy();
+    let folded: Vec<String> = text.split('/').map(fold_component).collect();
+    Cow::Owned(folded.join("/"))
+}
+
+fn has_trailing_dot(bytes: &[u8]) -> bool {
+    bytes.ends_with(b".") || bytes.windows(2).any(|pair| pair == b"./")
+}
+
+fn fold_component(component: &str) -> String {
+    let folded: String = component
+        .nfkc()
+        .filter(|character| !is_invisible(*character))
+        .flat_map(char::to_lowercase)
+        .map(straighten)
+        .nfkc()
+        .collect();
+    // NTFS opens `name::$DATA` and `name.` as `name`.
+    let stem = folded.split(':').next().unwrap_or_default();
+    stem.trim_end_matches(['.', ' ']).to_owned()
+}
+
+/// Letters that lower-casing leaves different from their ASCII twins.
+fn straighten(character: char) -> char {
+    match character {
+        'ı' => 'i',
+        'ſ' => 's',
+        '․' | '。' | '﹒' => '.',
+        other => other,
+    }
+}
+
+/// Characters that HFS+ and people's eyes pass over.
+fn is_invisible(character: char) -> bool {
+    matches!(
+        character,
+        '\u{00ad}' | '\u{034f}' | '\u{061c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}' | '\u{180b}'..='\u{180f}'
+            | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}'
+            | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fff8}' | '\u{e0000}'..='\u{e0fff}'
+    ) || character.is_control()
+        // A combining dot is what is left of `İ` after lower-casing.
+        || character == '\u{0307}'
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn twins_fold_to_the_plain_name() {
+        for twin in [
+            ".env", ".ENV", ".Env", "．ｅｎｖ", ".e\u{200c}nv", ".\u{feff}env", ".env.", ".env ", ".env::$DATA", "․env", ".ｅnv",
+            ".ENV. .", ".e\u{00ad}nv", ".\u{202e}env",
+        ] {
+            assert_eq!(fold(Path::new(twin)), ".env", "{twin:?}");
+        }
+        assert_eq!(fold(Path::new("A/.GİT/Config")), "a/.git/config");
+        assert_eq!(fold(Path::new(".ſsh/x")), ".ssh/x");
+    }
+
+    #[test]
+    fn plain_names_are_borrowed() {
+        assert!(matches!(fold(Path::new("src/main.rs")), Cow::Borrowed("src/main.rs")));
+    }
+}

@@ -1,0 +1,172 @@
+//! A mount: an open directory handle, an alias, an access mode and rules.
+
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+
+use cap_std::fs::Dir;
+
+use crate::location::real_location;
+use crate::rules::Rules;
+
+/// Whether a mount may be changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Reading only.
+    ReadOnly,
+    /// Reading and writing.
+    ReadWrite,
+}
+
+/// An open directory with a name and rules.
+#[derive(Debug)]
+pub struct Mount {
+    alias: String,
+    directory: Dir,
+    root: PathBuf,
+    declared: PathBuf,
+    access: Access,
+    rules: Rules,
+    is_default: bool,
+}
+
+/// Why a directory could not be mounted.
+#[derive(Debug, thiserror::Error)]
+pub enum MountError {
+    /// Not `@` and a lower-case name.
+    #[error("`{0}` is not a mount alias; write `@` and a lower-case name, such as `@docs`")]
+    InvalidAlias(String),
+    /// The folder could not be opened.
+    #[error("cannot open `{}` for `{alias}`: {source}", path.display())]
+    Open {
+        /// The alias.
+        alias: String,
+        /// The folder as declared.
+        path: PathBuf,
+        /// The reason.
+        source: std::io::Error,
+    },
+    /// Two mounts with one alias.
+    #[error("the alias `{0}` is mounted twice")]
+    Duplicate(String),
+}
+
+impl Mount {
+    /// Takes an open directory as a mount. `declared` is the absolute path the operator wrote.
+    ///
+    /// # Errors
+    /// A bad alias, or a handle whose location the system does not tell.
+    pub fn new(
+        alias: &str,
+        directory: std::fs::File,
+        declared: &Path,
+        access: Access,
+        rules: Rules,
+    ) -> Result<Self, MountError> {
+        if !is_alias(alias) {
+            return Err(MountError::InvalidAlias(alias.to_owned()));
+        }
+        let root = real_location(directory.as_fd()).map_err(|source| MountError::Open {
+            alias: alias.to_owned(),
+            path: declared.to_path_buf(),
+            source,
+        })?;
+        Ok(Self {
+            alias: alias.to_owned(),
+            directory: Dir::from_std_file(directory),
+            root,
+            declared: declared.to_path_buf(),
+            access,
+            rules,
+            is_default: false,
+        })
+    }
+
+    /// Keeps these files and folders of the gate (absolute host paths) out of reach, where they lie in this mount.
+    #[must_use]
+    pub fn hide_own_files(mut self, host_paths: &[PathBuf]) -> Self {
+        let inside = host_paths.iter().filter_map(|path| self.strip_root(path));
+        // A mount that is itself one of the gate's folders, such as `@state`, is meant to be reached.
+        let inside: Vec<PathBuf> = inside.filter(|rest| !rest.as_os_str().is_empty()).collect();
+        self.rules = std::mem::take(&mut self.rules).own_files(inside);
+        self
+    }
+
+    /// Bare relative paths mean this mount.
+    #[must_use]
+    pub fn as_default(mut self) -> Self {
+        self.is_default = true;
+        self
+    }
+
+    /// The alias, with its `@`.
+    #[must_use]
+    pub fn alias(&self) -> &str {
+        &self.alias
+    }
+
+    /// Whether bare relative paths mean this mount.
+    #[must_use]
+    pub fn is_default(&self) -> bool {
+        self.is_default
+    }
+
+    /// Whether it may be changed.
+    #[must_use]
+    pub fn access(&self) -> Access {
+        self.access
+    }
+
+    /// Where it really is on the host. For the operator and for the journal, never for a model.
+    #[must_use]
+    pub fn host_root(&self) -> &Path {
+        &self.root
+    }
+
+    pub(crate) fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    pub(crate) fn directory(&self) -> &Dir {
+        &self.directory
+    }
+
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.directory.as_fd()
+    }
+
+    /// The rest of an absolute host path below this mount, name by name: `/w/a_evil` is not below `/w/a`.
+    pub(crate) fn strip_root(&self, path: &Path) -> Option<PathBuf> {
+        let stripped = path.strip_prefix(&self.root).or_else(|_| path.strip_prefix(&self.declared)).ok()?;
+        Some(stripped.to_path_buf())
+    }
+
+    /// How a location of this mount is shown: relative in the default mount, with the alias elsewhere.
+    #[must_use]
+    pub fn show(&self, location: &Path) -> String {
+        if !self.is_default {
+            return self.show_with_alias(location);
+        }
+        let text = location.to_string_lossy().into_owned();
+        if text.is_empty() { ".".to_owned() } else { text }
+    }
+
+    /// How a location of this mount is shown where every path carries its alias.
+    #[must_use]
+    pub fn show_with_alias(&self, location: &Path) -> String {
+        if location.as_os_str() == OsStr::new("") {
+            return self.alias.clone();
+        }
+        format!("{}/{}", self.alias, location.to_string_lossy())
+    }
+}
+
+/// `@` and a lower-case name.
+#[must_use]
+pub fn is_alias(text: &str) -> bool {
+    text.strip_prefix('@').is_some_and(|name| {
+        name.starts_with(|first: char| first.is_ascii_lowercase())
+            && name.len() <= 64
+            && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-".contains(&byte))
+    })
+}

@@ -1,0 +1,184 @@
+//! Opening what was named, beneath a mount's handle, and asking the rules about what was opened.
+
+use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd as _;
+use std::path::{Component, Path, PathBuf};
+
+use cap_std::fs::{OpenOptions, OpenOptionsExt as _};
+use rustix::fs::{FileType, OFlags, Stat};
+
+use crate::error::WorkspaceError;
+use crate::location::real_location;
+use crate::mount::Mount;
+use crate::request::Requested;
+use crate::rules::Verdict;
+use crate::view::View;
+
+/// The kernel's own bound on links in one path.
+const MAX_LINKS: usize = 40;
+
+/// Something that exists, is open, and passed the rules.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) file: File,
+    pub(crate) stat: Stat,
+    /// The real location below the mount.
+    pub(crate) location: PathBuf,
+}
+
+impl Opened {
+    pub(crate) fn is_directory(&self) -> bool {
+        FileType::from_raw_mode(self.stat.st_mode) == FileType::Directory
+    }
+
+    pub(crate) fn size(&self) -> u64 {
+        u64::try_from(self.stat.st_size).unwrap_or(0)
+    }
+}
+
+/// Opens what exists at a requested path.
+pub(crate) fn open_existing(view: &View<'_>, requested: &Requested) -> Result<Opened, WorkspaceError> {
+    let mount = view.mount(requested.mount)?;
+    let file = open_beneath(mount, requested)?;
+    let opened = identify(mount, file, &requested.shown)?;
+    check_rules(view, mount, &opened.location, opened.is_directory(), &requested.shown)?;
+    if requested.wants_directory && !opened.is_directory() {
+        return Err(WorkspaceError::NotADirectory { path: requested.shown.clone() });
+    }
+    Ok(opened)
+}
+
+/// Applies the mount's rules and the call's grant to a real location.
+pub(crate) fn check_rules(
+    view: &View<'_>,
+    mount: &Mount,
+    location: &Path,
+    is_directory: bool,
+    shown: &str,
+) -> Result<(), WorkspaceError> {
+    match mount.rules().verdict(location, is_directory, view.grant) {
+        Verdict::Reachable => Ok(()),
+        Verdict::Denied { rule } => Err(WorkspaceError::Denied { path: shown.to_owned(), rule }),
+        Verdict::OutOfScope => Err(WorkspaceError::OutOfScope { path: shown.to_owned() }),
+    }
+}
+
+fn open_beneath(mount: &Mount, requested: &Requested) -> Result<File, WorkspaceError> {
+    let relative = requested.relative();
+    match open_path(mount, &relative) {
+        Ok(file) => Ok(file),
+        // Either something leads outside, or an absolute link leads back inside, or a link leads nowhere.
+        Err(error) if is_escape(&error) || error.kind() == io::ErrorKind::NotFound => {
+            let missing = error.kind() == io::ErrorKind::NotFound;
+            reopen_through_links(mount, requested, missing)
+        }
+        Err(error) => Err(WorkspaceError::io("opening", &requested.shown, error)),
+    }
+}
+
+/// Never blocks on a FIFO, never acquires a terminal, never leaves the mount.
+fn open_path(mount: &Mount, relative: &Path) -> io::Result<File> {
+    let relative = if relative.as_os_str().is_empty() { Path::new(".") } else { relative };
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(i32::try_from(flags.bits()).unwrap_or(0));
+    Ok(mount.directory().open_with(relative, &options)?.into_std())
+}
+
+/// cap-std reports a path that leads outside as a refusal without an error number.
+fn is_escape(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::PermissionDenied && error.raw_os_error().is_none()
+}
+
+fn reopen_through_links(mount: &Mount, requested: &Requested, missing: bool) -> Result<File, WorkspaceError> {
+    let shown = || requested.shown.clone();
+    let followed = follow_links(mount, requested)?;
+    if missing && !followed.through_link {
+        return Err(WorkspaceError::NotFound { path: shown() });
+    }
+    // The kernel checks the followed path like any other: whoever swapped a link meanwhile gains nothing.
+    open_path(mount, &followed.path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => WorkspaceError::SymlinkOutside { path: shown(), dangling: true },
+        _ if is_escape(&error) => WorkspaceError::SymlinkOutside { path: shown(), dangling: false },
+        _ => WorkspaceError::io("opening", &requested.shown, error),
+    })
+}
+
+struct Followed {
+    path: PathBuf,
+    through_link: bool,
+}
+
+/// Spells out every link on the way, turning absolute ones that land inside into relative paths.
+fn follow_links(mount: &Mount, requested: &Requested) -> Result<Followed, WorkspaceError> {
+    let outside = || WorkspaceError::SymlinkOutside { path: requested.shown.clone(), dangling: false };
+    let mut pending: VecDeque<OsString> = requested.names.iter().cloned().collect();
+    let mut path = PathBuf::new();
+    let mut links = 0;
+    while let Some(name) = pending.pop_front() {
+        if name == OsStr::new("..") {
+            if !path.pop() {
+                return Err(outside());
+            }
+            continue;
+        }
+        path.push(&name);
+        let Ok(target) = mount.directory().read_link_contents(&path) else { continue };
+        links += 1;
+        if links > MAX_LINKS {
+            return Err(WorkspaceError::SymlinkLoop { path: requested.shown.clone() });
+        }
+        path.pop();
+        let target = if target.is_absolute() {
+            path.clear();
+            mount.strip_root(&target).ok_or_else(outside)?
+        } else {
+            target
+        };
+        for component in target.components().rev() {
+            match component {
+                Component::Normal(name) => pending.push_front(name.to_owned()),
+                Component::ParentDir => pending.push_front(OsString::from("..")),
+                Component::CurDir | Component::RootDir | Component::Prefix(_) => {}
+            }
+        }
+    }
+    Ok(Followed { path, through_link: links > 0 })
+}
+
+/// What was opened, and where it really is.
+pub(crate) fn identify(mount: &Mount, file: File, shown: &str) -> Result<Opened, WorkspaceError> {
+    let stat = rustix::fs::fstat(&file).map_err(|error| WorkspaceError::io("looking at", shown, error.into()))?;
+    let kind = FileType::from_raw_mode(stat.st_mode);
+    if !matches!(kind, FileType::RegularFile | FileType::Directory) {
+        return Err(WorkspaceError::SpecialFile { path: shown.to_owned(), kind: kind_name(kind) });
+    }
+    if stat.st_nlink == 0 {
+        return Err(WorkspaceError::NotFound { path: shown.to_owned() });
+    }
+    let located = real_location(file.as_fd()).map_err(|error| WorkspaceError::io("locating", shown, error))?;
+    let location = below_root(mount, &located).ok_or_else(|| WorkspaceError::Outside { path: shown.to_owned() })?;
+    Ok(Opened { file, stat, location })
+}
+
+/// The location below the mount, also when the mount's own folder was renamed since it was opened.
+fn below_root(mount: &Mount, located: &Path) -> Option<PathBuf> {
+    if let Ok(rest) = located.strip_prefix(mount.host_root()) {
+        return Some(rest.to_path_buf());
+    }
+    let root_now = real_location(mount.as_fd()).ok()?;
+    located.strip_prefix(root_now).ok().map(Path::to_path_buf)
+}
+
+fn kind_name(kind: FileType) -> &'static str {
+    match kind {
+        FileType::Fifo => "named pipe",
+        FileType::Socket => "socket",
+        FileType::CharacterDevice | FileType::BlockDevice => "device",
+        FileType::Symlink => "symbolic link",
+        _ => "special file",
+    }
+}

@@ -1,0 +1,309 @@
+//! Reading: one pass that hashes, counts, tells text from binary, and keeps only the lines and bytes asked for.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read as _};
+
+use toolgate_types::Sha256;
+use toolgate_types::digest::Sha256Hasher;
+
+use crate::error::WorkspaceError;
+use crate::open::{Opened, open_existing};
+use crate::view::View;
+
+/// Which part of a file to answer with, and what to do when that is too much.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ReadRequest {
+    /// First line, from 1.
+    pub start_line: Option<u64>,
+    /// Last line, inclusive.
+    pub end_line: Option<u64>,
+    /// Refuse a file over the limit instead of cutting it; lines asked for by number are cut all the same.
+    pub refuse_oversize: bool,
+}
+
+/// What a read found.
+#[derive(Debug)]
+pub struct FileRead {
+    /// The path as answers show it.
+    pub path: String,
+    /// Size of the whole file.
+    pub bytes: u64,
+    /// Digest of the whole file.
+    pub sha256: Sha256,
+    /// The text asked for, or that it is not text.
+    pub content: FileContent,
+}
+
+/// Text or not.
+#[derive(Debug)]
+pub enum FileContent {
+    /// UTF-8 without NUL, throughout the file.
+    Text(TextWindow),
+    /// Anything else.
+    Binary,
+}
+
+/// The part of a text that was kept.
+#[derive(Debug)]
+pub struct TextWindow {
+    /// The bytes as they are in the file, cut at a character boundary.
+    pub text: String,
+    /// Whether the limit cut it.
+    pub truncated: bool,
+    /// Lines in the whole file.
+    pub total_lines: u64,
+    /// Number of the first line kept.
+    pub first_line: u64,
+    /// Number of the last line kept, wholly or in part; one less than the first when nothing was kept.
+    pub last_line: u64,
+}
+
+const CHUNK: usize = 128 * 1024;
+
+impl View<'_> {
+    /// Reads a file, or a range of its lines.
+    ///
+    /// # Errors
+    /// See [`WorkspaceError`].
+    pub fn read(&self, path: &str, request: &ReadRequest) -> Result<FileRead, WorkspaceError> {
+        let requested = self.request(path)?;
+        let window = Window::of(request, &requested.shown)?;
+        let opened = open_existing(self, &requested)?;
+        if opened.is_directory() {
+            return Err(WorkspaceError::NotAFile { path: requested.shown });
+        }
+        let shown = self.show(self.mount(requested.mount)?, &opened.location);
+        if request.refuse_oversize && window.is_whole() && opened.size() > self.limits.max_read_bytes {
+            let (bytes, limit) = (opened.size(), self.limits.max_read_bytes);
+            return Err(WorkspaceError::ReadLimit { path: shown, bytes, limit });
+        }
+        let scan = self.scan(&opened, window, &shown)?;
+        scan.finish(shown)
+    }
+
+    fn scan(&self, opened: &Opened, window: Window, shown: &str) -> Result<Scan, WorkspaceError> {
+        let mut scan = Scan::new(window, self.limits.max_read_bytes);
+        let expected = usize::try_from(opened.size()).unwrap_or(CHUNK);
+        let mut buffer = vec![0; expected.saturating_add(1).min(CHUNK)];
+        stream(&opened.file, &mut buffer, self, shown, |chunk| scan.feed(chunk))?;
+        Ok(scan)
+    }
+
+    /// Digest of an open file, from its beginning.
+    pub(crate) fn hash(&self, file: &File, shown: &str) -> Result<Sha256, WorkspaceError> {
+        let mut hasher = Sha256Hasher::new();
+        let mut buffer = vec![0; CHUNK];
+        stream(file, &mut buffer, self, shown, |chunk| hasher.update(chunk))?;
+        Ok(hasher.finish())
+    }
+
+    /// The whole text of an open file, and its digest, when it is text and not over the limit.
+    pub(crate) fn whole_text(&self, opened: &Opened, limit: u64, shown: &str) -> Result<String, WorkspaceError> {
+        if opened.size() > limit {
+            return Err(WorkspaceError::WriteLimit { path: shown.to_owned(), bytes: opened.size(), limit });
+        }
+        let mut bytes = Vec::with_capacity(usize::try_from(opened.size()).unwrap_or(0).saturating_add(1));
+        let mut buffer = vec![0; CHUNK];
+        stream(&opened.file, &mut buffer, self, shown, |chunk| bytes.extend_from_slice(chunk))?;
+        if memchr::memchr(0, &bytes).is_some() {
+            return Err(WorkspaceError::Binary { path: shown.to_owned() });
+        }
+        String::from_utf8(bytes).map_err(|_| WorkspaceError::Binary { path: shown.to_owned() })
+    }
+}
+
+/// Feeds a file to a consumer chunk by chunk, giving up when the call must end.
+fn stream(
+    mut file: &File,
+    buffer: &mut [u8],
+    view: &View<'_>,
+    shown: &str,
+    mut consume: impl FnMut(&[u8]),
+) -> Result<(), WorkspaceError> {
+    loop {
+        view.stop.check()?;
+        match file.read(buffer) {
+            Ok(0) => return Ok(()),
+            Ok(count) => consume(buffer.get(..count).unwrap_or_default()),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(WorkspaceError::io("reading", shown, error)),
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Window {
+    start: u64,
+    end: u64,
+}
+
+impl Window {
+    fn of(request: &ReadRequest, shown: &str) -> Result<Self, WorkspaceError> {
+        let start = request.start_line.unwrap_or(1);
+        let end = request.end_line.unwrap_or(u64::MAX);
+        if start == 0 || end < start {
+            let help = "lines count from 1, and the last line is not before the first".to_owned();
+            return Err(WorkspaceError::InvalidRange { path: shown.to_owned(), start, end, help });
+        }
+        Ok(Self { start, end })
+    }
+
+    fn is_whole(self) -> bool {
+        self.start == 1 && self.end == u64::MAX
+    }
+}
+
+/// The state of one pass over a file.
+struct Scan {
+    window: Window,
+    limit: usize,
+    hasher: Sha256Hasher,
+    utf8: Utf8Check,
+    bytes: u64,
+    newlines: u64,
+    ends_with_newline: bool,
+    kept: Vec<u8>,
+    cut: bool,
+}
+
+impl Scan {
+    fn new(window: Window, limit: u64) -> Self {
+        Self {
+            window,
+            limit: usize::try_from(limit).unwrap_or(usize::MAX),
+            hasher: Sha256Hasher::new(),
+            utf8: Utf8Check::default(),
+            bytes: 0,
+            newlines: 0,
+            ends_with_newline: true,
+            kept: Vec::new(),
+            cut: false,
+        }
+    }
+
+    fn feed(&mut self, chunk: &[u8]) {
+        self.hasher.update(chunk);
+        self.utf8.feed(chunk);
+        self.bytes += chunk.len() as u64;
+        self.ends_with_newline = chunk.last() == Some(&b'\n');
+        if self.window.is_whole() {
+            self.keep(chunk);
+            self.newlines += memchr::memchr_iter(b'\n', chunk).count() as u64;
+        } else {
+            self.keep_window(chunk);
+        }
+    }
+
+    fn keep_window(&mut self, chunk: &[u8]) {
+        let mut rest = chunk;
+        while !rest.is_empty() {
+            let line = self.newlines + 1;
+            if line > self.window.end {
+                self.newlines += memchr::memchr_iter(b'\n', rest).count() as u64;
+                return;
+            }
+            let end = memchr::memchr(b'\n', rest).map_or(rest.len(), |position| position + 1);
+            let (part, after) = rest.split_at_checked(end).unwrap_or((rest, &[]));
+            if line >= self.window.start {
+                self.keep(part);
+            }
+            self.newlines += u64::from(part.last() == Some(&b'\n'));
+            rest = after;
+        }
+    }
+
+    fn keep(&mut self, part: &[u8]) {
+        let room = self.limit.saturating_sub(self.kept.len());
+        self.cut |= part.len() > room;
+        self.kept.extend_from_slice(part.get(..room.min(part.len())).unwrap_or_default());
+    }
+
+    fn finish(self, path: String) -> Result<FileRead, WorkspaceError> {
+        let total_lines = self.newlines + u64::from(!self.ends_with_newline);
+        let Window { start, end } = self.window;
+        if start > total_lines.max(1) {
+            let help = format!("the file has {total_lines} lines");
+            return Err(WorkspaceError::InvalidRange { path, start, end: end.min(total_lines.max(start)), help });
+        }
+        let content = match self.utf8.is_text() {
+            false => FileContent::Binary,
+            true => FileContent::Text(text_window(self.kept, self.cut, start, total_lines)),
+        };
+        Ok(FileRead { path, bytes: self.bytes, sha256: self.hasher.finish(), content })
+    }
+}
+
+fn text_window(mut kept: Vec<u8>, truncated: bool, first_line: u64, total_lines: u64) -> TextWindow {
+    // Only the limit can have cut inside a character: the whole file was found to be UTF-8.
+    if let Err(error) = std::str::from_utf8(&kept) {
+        kept.truncate(error.valid_up_to());
+    }
+    let newlines = memchr::memchr_iter(b'\n', &kept).count() as u64;
+    let partial = u64::from(kept.last().is_some_and(|byte| *byte != b'\n'));
+    let text = String::from_utf8(kept).unwrap_or_default();
+    TextWindow { text, truncated, total_lines, first_line, last_line: first_line + newlines + partial - 1 }
+}
+
+/// Checks UTF-8 and the absence of NUL across chunk borders.
+#[derive(Default)]
+struct Utf8Check {
+    broken: bool,
+    carry: Vec<u8>,
+}
+
+impl Utf8Check {
+    fn feed(&mut self, chunk: &[u8]) {
+        if self.broken {
+            return;
+        }
+        self.broken = memchr::memchr(0, chunk).is_some();
+        let rest = self.finish_carry(chunk);
+        if let Err(error) = std::str::from_utf8(rest) {
+            match error.error_len() {
+                Some(_) => self.broken = true,
+                None => self.carry = rest.get(error.valid_up_to()..).unwrap_or_default().to_vec(),
+            }
+        }
+    }
+
+    /// Completes a character that the last chunk began; returns what follows it.
+    fn finish_carry<'a>(&mut self, chunk: &'a [u8]) -> &'a [u8] {
+        let mut rest = chunk;
+        while !self.carry.is_empty() && !self.broken {
+            let Some((byte, after)) = rest.split_first() else { return rest };
+            self.carry.push(*byte);
+            rest = after;
+            match std::str::from_utf8(&self.carry) {
+                Ok(_) => self.carry.clear(),
+                Err(error) => self.broken = error.error_len().is_some(),
+            }
+        }
+        rest
+    }
+
+    fn is_text(&self) -> bool {
+        !self.broken && self.carry.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn utf8_is_checked_across_chunks() {
+        let text = "aé漢🦀z".as_bytes();
+        for size in 1..=text.len() {
+            let mut check = Utf8Check::default();
+            text.chunks(size).for_each(|chunk| check.feed(chunk));
+            assert!(check.is_text(), "chunks of {size}");
+        }
+        for bad in [&b"\xff"[..], b"a\xc3", b"\xc3\x28", b"\xed\xa0\x80", b"a\0b", b"\xf0\x9f\xa6"] {
+            for size in 1..=bad.len() {
+                let mut check = Utf8Check::default();
+                bad.chunks(size).for_each(|chunk| check.feed(chunk));
+                assert!(!check.is_text(), "{bad:?} in chunks of {size}");
+            }
+        }
+    }
+}

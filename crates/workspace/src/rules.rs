@@ -1,0 +1,206 @@
+//! Which files may be reached at all.
+//!
+//! Rules are asked about the real location of what was opened, never about what was named. A deny beats a scope.
+
+use std::path::{Path, PathBuf};
+
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+
+use crate::deny_list::default_rule;
+use crate::fold::fold;
+
+/// A glob that does not parse.
+#[derive(Debug, thiserror::Error)]
+#[error("`{glob}` is not a glob: {reason}")]
+pub struct InvalidGlob {
+    /// The glob as written.
+    pub glob: String,
+    /// What is wrong.
+    pub reason: String,
+}
+
+/// Which files of any mount one call was granted.
+pub trait PathGrant: Send + Sync + std::fmt::Debug {
+    /// Whether a real location below a mount is among them.
+    fn covers(&self, location: &Path) -> bool;
+}
+
+/// What of a mount may be reached, and what of that may be changed.
+#[derive(Clone, Debug, Default)]
+pub struct Rules {
+    deny: Option<Globs>,
+    scope: Option<GlobSet>,
+    protected: Option<Globs>,
+    own_files: Vec<PathBuf>,
+}
+
+/// The answer about one location.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Reachable,
+    Denied { rule: String },
+    OutOfScope,
+}
+
+impl Rules {
+    /// The default deny list alone.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The operator's own denials, as globs; a folder means all that is in it.
+    ///
+    /// # Errors
+    /// A glob that does not parse.
+    pub fn deny(mut self, patterns: &[String]) -> Result<Self, InvalidGlob> {
+        let texts: Vec<String> = patterns.iter().flat_map(|pattern| with_everything_below(pattern)).collect();
+        self.deny = Globs::compile(texts)?;
+        Ok(self)
+    }
+
+    /// Limits the mount to what matches.
+    ///
+    /// # Errors
+    /// A glob that does not parse.
+    pub fn scope(mut self, patterns: &[String]) -> Result<Self, InvalidGlob> {
+        self.scope = if patterns.is_empty() { None } else { Some(compile(patterns, false)?) };
+        Ok(self)
+    }
+
+    /// Files that may be read but not written, replaced or moved.
+    ///
+    /// # Errors
+    /// A glob that does not parse.
+    pub fn protect(mut self, patterns: &[&str]) -> Result<Self, InvalidGlob> {
+        self.protected = Globs::compile(patterns.iter().map(|pattern| (*pattern).to_owned()).collect())?;
+        Ok(self)
+    }
+
+    /// The gate's own files and folders, as locations inside this mount.
+    #[must_use]
+    pub(crate) fn own_files(mut self, locations: Vec<PathBuf>) -> Self {
+        self.own_files = locations;
+        self
+    }
+
+    pub(crate) fn verdict(&self, location: &Path, is_directory: bool, grant: Option<&dyn PathGrant>) -> Verdict {
+        if let Some(rule) = self.denying_rule(location) {
+            return Verdict::Denied { rule };
+        }
+        // Directories are passed so that what lies in scope below them can be reached; their entries are asked about.
+        let in_scope = self.scope.as_ref().is_none_or(|globs| globs.is_match(location));
+        let granted = grant.is_none_or(|grant| grant.covers(location));
+        if is_directory || (in_scope && granted) { Verdict::Reachable } else { Verdict::OutOfScope }
+    }
+
+    fn denying_rule(&self, location: &Path) -> Option<String> {
+        if let Some(own) = self.own_files.iter().find(|own| location.starts_with(own)) {
+            return Some(format!("the gate's own `{}`", own.display()));
+        }
+        let folded = fold(location);
+        if let Some(rule) = self.deny.as_ref().and_then(|globs| globs.first_match(&folded)) {
+            return Some(rule.to_owned());
+        }
+        default_rule(&folded).map(str::to_owned)
+    }
+
+    pub(crate) fn may_change(&self, location: &Path) -> bool {
+        self.protected.as_ref().is_none_or(|globs| globs.first_match(&fold(location)).is_none())
+    }
+}
+
+/// `src/**` is everything below `src`, `*` stays within one directory.
+fn compile(patterns: &[String], ignore_case: bool) -> Result<GlobSet, InvalidGlob> {
+    let mut builder = GlobSetBuilder::new();
+    for pattern in patterns {
+        let glob = GlobBuilder::new(pattern.trim_start_matches("./"))
+            .literal_separator(true)
+            .case_insensitive(ignore_case)
+            .build()
+            .map_err(|error| InvalidGlob { glob: pattern.clone(), reason: error.kind().to_string() })?;
+        builder.add(glob);
+    }
+    builder.build().map_err(|error| InvalidGlob { glob: patterns.join(", "), reason: error.kind().to_string() })
+}
+
+/// `secrets` and `secrets/` mean the folder and all that is in it.
+fn with_everything_below(pattern: &str) -> Vec<String> {
+    let trimmed = pattern.trim_end_matches('/');
+    let mut patterns = vec![trimmed.to_owned()];
+    match trimmed.strip_suffix("/**") {
+        // The folder itself is denied with its content, so that it can be neither listed nor moved away.
+        Some(folder) if !folder.is_empty() && folder != "**" => patterns.push(folder.to_owned()),
+        Some(_) => {}
+        None => patterns.push(format!("{trimmed}/**")),
+    }
+    patterns
+}
+
+/// Globs matched on folded locations, remembering their text so that a denial can say which rule it was.
+#[derive(Clone, Debug)]
+struct Globs {
+    texts: Vec<String>,
+    set: GlobSet,
+}
+
+impl Globs {
+    fn compile(texts: Vec<String>) -> Result<Option<Self>, InvalidGlob> {
+        if texts.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(Self { set: compile(&texts, true)?, texts }))
+    }
+
+    fn first_match(&self, folded: &str) -> Option<&str> {
+        let index = self.set.matches(folded).into_iter().min()?;
+        self.texts.get(index).map(String::as_str)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn denied(rules: &Rules, location: &str) -> bool {
+        matches!(rules.verdict(Path::new(location), false, None), Verdict::Denied { .. })
+    }
+
+    #[test]
+    fn operator_denials_cover_the_folder_and_its_content_in_any_case() {
+        let rules = Rules::new().deny(&["secrets/".into(), "**/*.Secret".into(), "drafts/**".into()]).unwrap();
+        for location in ["secrets", "Secrets/a/b", "x/y.secret", "x/Y.SECRET", "drafts", "drafts/x", ".env"] {
+            assert!(denied(&rules, location), "{location}");
+        }
+        for location in ["a/secrets", "secret", "x.secrets", "draft"] {
+            assert!(!denied(&rules, location), "{location}");
+        }
+    }
+
+    #[test]
+    fn a_deny_beats_a_scope_and_a_scope_keeps_the_rest_out() {
+        let rules = Rules::new().scope(&["src/**".into()]).unwrap();
+        assert_eq!(rules.verdict(Path::new("src/a.rs"), false, None), Verdict::Reachable);
+        assert_eq!(rules.verdict(Path::new("docs/a.md"), false, None), Verdict::OutOfScope);
+        assert_eq!(rules.verdict(Path::new("docs"), true, None), Verdict::Reachable);
+        assert!(denied(&rules, "src/.env"));
+        #[derive(Debug)]
+        struct OnlyMarkdown;
+        impl PathGrant for OnlyMarkdown {
+            fn covers(&self, location: &Path) -> bool {
+                location.extension().is_some_and(|extension| extension == "md")
+            }
+        }
+        let grant = OnlyMarkdown;
+        assert_eq!(rules.verdict(Path::new("src/a.rs"), false, Some(&grant)), Verdict::OutOfScope);
+        assert_eq!(rules.verdict(Path::new("src/a.md"), false, Some(&grant)), Verdict::Reachable);
+        assert_eq!(rules.verdict(Path::new("docs/a.md"), false, Some(&grant)), Verdict::OutOfScope);
+    }
+
+    #[test]
+    fn own_files_are_denied_with_everything_below() {
+        let rules = Rules::new().own_files(vec![PathBuf::from("var/state")]);
+        assert!(denied(&rules, "var/state/audit/x.jsonl") && denied(&rules, "var/state"));
+        assert!(!denied(&rules, "var/state2"));
+    }
+}

@@ -1,0 +1,173 @@
+//! Where a change goes: an open parent directory and one name in it.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+
+use crate::error::WorkspaceError;
+use crate::mount::{Access, Mount};
+use crate::open::{Opened, check_rules, identify, open_existing};
+use crate::request::Requested;
+use crate::view::View;
+
+/// How often a place that keeps changing under us is looked up anew before giving up.
+const ATTEMPTS: usize = 32;
+
+/// A place for a file: its parent is open, its rules are passed, and what is there now is open too.
+#[derive(Debug)]
+pub(crate) struct Target<'a> {
+    pub(crate) mount: &'a Mount,
+    /// The parent, or the deepest folder above it that exists.
+    pub(crate) directory: File,
+    /// Folders to be made between that and the file.
+    pub(crate) missing: Vec<OsString>,
+    /// The file's own name.
+    pub(crate) name: OsString,
+    /// The real location below the mount.
+    pub(crate) location: PathBuf,
+    /// What is there now.
+    pub(crate) existing: Option<Opened>,
+    /// As named.
+    pub(crate) shown: String,
+}
+
+/// Finds the place that a path names, for writing.
+pub(crate) fn find_target<'a>(view: &View<'a>, requested: &Requested) -> Result<Target<'a>, WorkspaceError> {
+    let mount = view.mount(requested.mount)?;
+    if requested.names.is_empty() || requested.wants_directory {
+        return Err(WorkspaceError::NotAFile { path: requested.shown.clone() });
+    }
+    for _ in 0..ATTEMPTS {
+        view.stop.check()?;
+        let found = match open_existing(view, requested) {
+            Ok(opened) => existing_target(mount, requested, opened)?,
+            Err(WorkspaceError::NotFound { .. }) => new_target(view, mount, requested)?,
+            Err(error) => return Err(error),
+        };
+        let Some(target) = found else { continue };
+        check_rules(view, mount, &target.location, false, &requested.shown)?;
+        if mount.access() == Access::ReadOnly || !mount.rules().may_change(&target.location) {
+            return Err(WorkspaceError::ReadOnly { path: requested.shown.clone() });
+        }
+        return Ok(target);
+    }
+    Err(keeps_changing(&requested.shown))
+}
+
+pub(crate) fn keeps_changing(shown: &str) -> WorkspaceError {
+    WorkspaceError::Precondition { path: shown.to_owned(), reason: "it keeps being changed by others".to_owned() }
+}
+
+/// The parent of what was opened, at its real location; `None` when it moved meanwhile.
+fn existing_target<'a>(
+    mount: &'a Mount,
+    requested: &Requested,
+    opened: Opened,
+) -> Result<Option<Target<'a>>, WorkspaceError> {
+    if opened.is_directory() {
+        return Err(WorkspaceError::NotAFile { path: requested.shown.clone() });
+    }
+    let Some(name) = opened.location.file_name().map(OsStr::to_owned) else { return Ok(None) };
+    let parent = opened.location.parent().unwrap_or(Path::new("")).to_path_buf();
+    let Some(directory) = open_directory_exactly(mount, &parent, &requested.shown)? else { return Ok(None) };
+    match stat_name(&directory, &name) {
+        Ok(stat) if same_file(&stat, &opened.stat) => {}
+        _ => return Ok(None),
+    }
+    let location = opened.location.clone();
+    let shown = requested.shown.clone();
+    Ok(Some(Target { mount, directory, missing: Vec::new(), name, location, existing: Some(opened), shown }))
+}
+
+/// The deepest existing folder above a file that does not exist yet; `None` when it appeared meanwhile.
+fn new_target<'a>(
+    view: &View<'a>,
+    mount: &'a Mount,
+    requested: &Requested,
+) -> Result<Option<Target<'a>>, WorkspaceError> {
+    let mut above = requested.clone();
+    let mut missing: Vec<OsString> = Vec::new();
+    let opened = loop {
+        let Some(name) = above.names.pop() else { return Ok(None) };
+        missing.push(name);
+        match open_existing(view, &above) {
+            Ok(opened) if opened.is_directory() => break opened,
+            Ok(_) => return Err(WorkspaceError::NotADirectory { path: requested.shown.clone() }),
+            Err(WorkspaceError::NotFound { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    };
+    missing.reverse();
+    let Some(first) = missing.first() else { return Ok(None) };
+    match stat_name(&opened.file, first) {
+        Err(Errno::NOENT) => {}
+        // Openable names were opened above, so this one is a link that leads nowhere, or it has just appeared.
+        Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink => {
+            return Err(WorkspaceError::SymlinkOutside { path: requested.shown.clone(), dangling: true });
+        }
+        Ok(_) => return Ok(None),
+        Err(error) => return Err(WorkspaceError::io("looking at", &requested.shown, error.into())),
+    }
+    let location = missing.iter().fold(opened.location.clone(), |path, name| path.join(name));
+    let Some(name) = missing.pop() else { return Ok(None) };
+    let shown = requested.shown.clone();
+    Ok(Some(Target { mount, directory: opened.file, missing, name, location, existing: None, shown }))
+}
+
+/// Opens a folder by its real location; `None` when that is no longer its real location.
+fn open_directory_exactly(mount: &Mount, location: &Path, shown: &str) -> Result<Option<File>, WorkspaceError> {
+    let path = if location.as_os_str().is_empty() { Path::new(".") } else { location };
+    let Ok(file) = mount.directory().open(path) else { return Ok(None) };
+    let opened = match identify(mount, file.into_std(), shown) {
+        Ok(opened) => opened,
+        Err(WorkspaceError::NotFound { .. } | WorkspaceError::Outside { .. } | WorkspaceError::SpecialFile { .. }) => {
+            return Ok(None);
+        }
+        Err(error) => return Err(error),
+    };
+    Ok((opened.is_directory() && opened.location == location).then_some(opened.file))
+}
+
+pub(crate) fn stat_name(directory: &File, name: &OsStr) -> Result<Stat, Errno> {
+    rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)
+}
+
+pub(crate) fn same_file(one: &Stat, other: &Stat) -> bool {
+    one.st_dev == other.st_dev && one.st_ino == other.st_ino
+}
+
+impl Target<'_> {
+    /// Makes the missing folders, one name at a time and never through a link, and remembers which ones it made.
+    pub(crate) fn make_parents(&mut self, made: &mut Vec<(File, OsString)>) -> Result<(), WorkspaceError> {
+        for name in std::mem::take(&mut self.missing) {
+            let created = match rustix::fs::mkdirat(&self.directory, &name, Mode::from_raw_mode(0o755)) {
+                Ok(()) => true,
+                Err(Errno::EXIST) => false,
+                Err(error) => return Err(WorkspaceError::io("making a folder for", &self.shown, error.into())),
+            };
+            let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let next = rustix::fs::openat(&self.directory, &name, flags, Mode::empty())
+                .map_err(|error| WorkspaceError::io("opening the folder of", &self.shown, error.into()))?;
+            let above = std::mem::replace(&mut self.directory, File::from(next));
+            if created {
+                let saved = above.sync_all();
+                made.push((above, name));
+                saved.map_err(|error| WorkspaceError::io("saving the folder of", &self.shown, error))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether this is the file that was found, unmodified. Its link count and change time are not asked: keeping it for undo changes them.
+    pub(crate) fn is_as_found(&self, now: &Stat) -> bool {
+        self.existing.as_ref().is_some_and(|existing| {
+            same_file(&existing.stat, now)
+                && existing.stat.st_size == now.st_size
+                && existing.stat.st_mtime == now.st_mtime
+                && existing.stat.st_mtime_nsec == now.st_mtime_nsec
+        })
+    }
+}

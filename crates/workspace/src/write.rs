@@ -1,0 +1,179 @@
+//! Writing, appending, and changing a text in place: each replaces a whole file in one step.
+
+use toolgate_types::{Failure, Sha256};
+
+use crate::change::Recorder;
+use crate::error::WorkspaceError;
+use crate::request::Requested;
+use crate::stage::{Content, stage};
+use crate::target::{Target, find_target, keeps_changing};
+use crate::transaction::{Attempt, Step, carry_out};
+use crate::view::View;
+
+/// How often a change is tried anew when somebody else was faster.
+const ATTEMPTS: usize = 64;
+
+/// What a write did.
+#[derive(Clone, Debug)]
+pub struct Written {
+    /// The path as answers show it.
+    pub path: String,
+    /// Whether the file is new.
+    pub created: bool,
+    /// Digest of what was there before, where it had to be known.
+    pub sha256_before: Option<Sha256>,
+    /// Digest of what is there now.
+    pub sha256_after: Sha256,
+    /// Size of the file now.
+    pub bytes: u64,
+}
+
+/// What a change of a text did, or would do.
+#[derive(Clone, Debug)]
+pub struct Transformed {
+    /// The text before.
+    pub before: String,
+    /// The text after.
+    pub after: String,
+    /// What was written; for a rehearsal, what would have been.
+    pub written: Written,
+}
+
+/// Whether to make a change or only to say what it would be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rehearsal {
+    /// Make it.
+    No,
+    /// Only say what it would be.
+    Yes,
+}
+
+impl View<'_> {
+    /// Gives a file this content. With `if_match`, only if the file now has that digest.
+    ///
+    /// # Errors
+    /// See [`WorkspaceError`].
+    pub fn write(
+        &self,
+        path: &str,
+        content: &[u8],
+        if_match: Option<Sha256>,
+        recorder: &dyn Recorder,
+    ) -> Result<Written, WorkspaceError> {
+        let requested = self.request(path)?;
+        self.check_write_size(content.len() as u64, &requested.shown)?;
+        self.until_not_overtaken(&requested, |target| {
+            let before = self.check_digest(&target, if_match)?;
+            let staged = stage(self, &target, Content::Bytes(content), None)?;
+            Ok((Step::Put(target, staged), before))
+        }, recorder)
+    }
+
+    /// Adds to the end of a file; makes it if it is not there.
+    ///
+    /// # Errors
+    /// See [`WorkspaceError`].
+    pub fn append(&self, path: &str, content: &[u8], recorder: &dyn Recorder) -> Result<Written, WorkspaceError> {
+        let requested = self.request(path)?;
+        self.check_write_size(content.len() as u64, &requested.shown)?;
+        self.until_not_overtaken(&requested, |target| {
+            let existing = target.existing.as_ref().map(|existing| &existing.file);
+            let content = existing.map_or(Content::Bytes(content), |file| Content::Appended(file, content));
+            let staged = stage(self, &target, content, None)?;
+            Ok((Step::Put(target, staged), None))
+        }, recorder)
+    }
+
+    /// Reads a text, lets `change` make a new one of it, and writes that back if nobody was faster.
+    ///
+    /// # Errors
+    /// See [`WorkspaceError`]; what `change` says is passed on.
+    pub fn transform(
+        &self,
+        path: &str,
+        if_match: Option<Sha256>,
+        rehearsal: Rehearsal,
+        change: &dyn Fn(&str) -> Result<String, Failure>,
+        recorder: &dyn Recorder,
+    ) -> Result<Transformed, WorkspaceError> {
+        let requested = self.request(path)?;
+        for _ in 0..ATTEMPTS {
+            let target = find_target(self, &requested)?;
+            let Some(existing) = &target.existing else {
+                return Err(WorkspaceError::NotFound { path: requested.shown });
+            };
+            let before = self.whole_text(existing, self.limits.max_write_bytes, &requested.shown)?;
+            let sha256_before = Sha256::of(before.as_bytes());
+            check_match(if_match, Some(sha256_before), &requested.shown)?;
+            let after = change(&before).map_err(WorkspaceError::Other)?;
+            self.check_write_size(after.len() as u64, &requested.shown)?;
+            let mut written = Written {
+                path: self.show(target.mount, &target.location),
+                created: false,
+                sha256_before: Some(sha256_before),
+                sha256_after: Sha256::of(after.as_bytes()),
+                bytes: after.len() as u64,
+            };
+            if rehearsal == Rehearsal::Yes {
+                return Ok(Transformed { before, after, written });
+            }
+            let staged = stage(self, &target, Content::Bytes(after.as_bytes()), None)?;
+            written.sha256_after = staged.after.sha256;
+            if carry_out(self, vec![Step::Put(target, staged)], recorder)? == Attempt::Done {
+                return Ok(Transformed { before, after, written });
+            }
+        }
+        Err(keeps_changing(&requested.shown))
+    }
+
+    fn until_not_overtaken<'v>(
+        &'v self,
+        requested: &Requested,
+        prepare: impl Fn(Target<'v>) -> Result<(Step<'v>, Option<Sha256>), WorkspaceError>,
+        recorder: &dyn Recorder,
+    ) -> Result<Written, WorkspaceError> {
+        for _ in 0..ATTEMPTS {
+            let target = find_target(self, requested)?;
+            let path = self.show(target.mount, &target.location);
+            let created = target.existing.is_none();
+            let (step, sha256_before) = prepare(target)?;
+            let Step::Put(_, staged) = &step else { return Err(keeps_changing(&requested.shown)) };
+            let after = staged.after;
+            if carry_out(self, vec![step], recorder)? == Attempt::Done {
+                return Ok(Written { path, created, sha256_before, sha256_after: after.sha256, bytes: after.bytes });
+            }
+        }
+        Err(keeps_changing(&requested.shown))
+    }
+
+    pub(crate) fn check_write_size(&self, bytes: u64, shown: &str) -> Result<(), WorkspaceError> {
+        let limit = self.limits.max_write_bytes;
+        if bytes > limit {
+            return Err(WorkspaceError::WriteLimit { path: shown.to_owned(), bytes, limit });
+        }
+        Ok(())
+    }
+
+    /// Digest of what is there, when the call says what it expects.
+    fn check_digest(&self, target: &Target<'_>, if_match: Option<Sha256>) -> Result<Option<Sha256>, WorkspaceError> {
+        if if_match.is_none() {
+            return Ok(None);
+        }
+        let found = match &target.existing {
+            Some(existing) => Some(self.hash(&existing.file, &target.shown)?),
+            None => None,
+        };
+        check_match(if_match, found, &target.shown)?;
+        Ok(found)
+    }
+}
+
+fn check_match(expected: Option<Sha256>, found: Option<Sha256>, shown: &str) -> Result<(), WorkspaceError> {
+    let reason = match (expected, found) {
+        (None, _) => return Ok(()),
+        (Some(expected), Some(found)) if expected == found => return Ok(()),
+        (Some(_), Some(found)) => format!("its SHA-256 is `{found}`"),
+        (Some(_), None) => "it does not exist".to_owned(),
+    };
+    Err(WorkspaceError::Precondition { path: shown.to_owned(), reason })
+}
