@@ -1,1 +1,68 @@
-fn main() {}
+//! Developer tasks. `cargo xtask --help` lists them.
+//!
+//! These run on a developer's machine and start compilers, so they hold the ambient authority that the product's
+//! crates do not have. They depend on none of those crates.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a developer tool reads the repository, starts processes and talks to a terminal"
+)]
+
+mod bench;
+mod command;
+mod demo;
+mod fuzz;
+mod lint;
+mod metadata;
+mod steps;
+mod suite;
+mod tidy;
+
+use std::process::ExitCode;
+
+/// Why a task failed, in words for a developer.
+type Fault = Box<dyn std::error::Error>;
+
+const HELP: &str = "\
+Developer tasks of Toolgate.
+
+Usage: cargo xtask TASK
+
+  run             build the binary and walk through a demonstration in target/demo
+  test            everything that continuous integration checks: tidy, format, clippy, tests
+  lint            format, clippy and tidy; cargo-deny where it is installed
+  tidy            rules that compilers do not know: arrows between crates, reasons, file sizes
+  bench           all benchmarks, with a table of their ratios to other programs
+  fuzz [SECONDS]  every fuzz target for a while (60 seconds each unless told)
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let outcome = match arguments[..] {
+        ["run"] => demo::run(),
+        ["test"] => suite::run(),
+        ["lint"] => lint::run(),
+        ["tidy"] => tidy::run(),
+        ["bench"] => bench::run(),
+        ["fuzz"] => fuzz::run("60"),
+        ["fuzz", seconds] => fuzz::run(seconds),
+        [] | ["help" | "--help" | "-h"] => {
+            print!("{HELP}");
+            Ok(())
+        }
+        _ => {
+            eprint!("there is no task `{}`\n\n{HELP}", arguments.join(" "));
+            return ExitCode::from(2);
+        }
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(fault) => {
+            eprintln!("\nxtask: {fault}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Starting other programs in the repository.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::Fault;
+
+/// The repository's folder, which cargo tells tasks that it runs.
+pub(crate) fn root() -> Result<PathBuf, Fault> {
+    let package = std::env::var_os("CARGO_MANIFEST_DIR").ok_or("run this as `cargo xtask`")?;
+    let root = Path::new(&package).parent().ok_or("the package has no folder above it")?;
+    Ok(root.to_owned())
+}
+
+/// A program in the repository's folder.
+pub(crate) fn program(name: &str, arguments: &[&str]) -> Result<Command, Fault> {
+    let mut command = Command::new(name);
+    command.args(arguments).current_dir(root()?);
+    Ok(command)
+}
+
+/// The cargo that runs this task.
+pub(crate) fn cargo(arguments: &[&str]) -> Result<Command, Fault> {
+    program(&std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned()), arguments)
+}
+
+/// Runs to the end, with its output passed through.
+pub(crate) fn succeed(mut command: Command) -> Result<(), Fault> {
+    println!("$ {}", as_typed(&command));
+    let status = command.status().map_err(|error| cannot_start(&command, &error))?;
+    if status.success() { Ok(()) } else { Err(format!("`{}` failed: {status}", as_typed(&command)).into()) }
+}
+
+/// Runs to the end and hands back what it printed.
+pub(crate) fn output(mut command: Command) -> Result<String, Fault> {
+    let output = command.stderr(Stdio::inherit()).output().map_err(|error| cannot_start(&command, &error))?;
+    if !output.status.success() {
+        return Err(format!("`{}` failed: {}", as_typed(&command), output.status).into());
+    }
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+/// Which of a program's two streams to listen to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stream {
+    Output,
+    Error,
+}
+
+/// Runs to the end, passing the output through and showing each line of one stream to `listen`. Whether it succeeded.
+pub(crate) fn listen(
+    mut command: Command,
+    stream: Stream,
+    mut listen: impl FnMut(&str),
+) -> Result<bool, Fault> {
+    println!("$ {}", as_typed(&command));
+    match stream {
+        Stream::Output => command.stdout(Stdio::piped()),
+        Stream::Error => command.stderr(Stdio::piped()),
+    };
+    let mut child = command.spawn().map_err(|error| cannot_start(&command, &error))?;
+    let piped: Box<dyn std::io::Read> = match (child.stdout.take(), child.stderr.take()) {
+        (Some(output), _) => Box::new(output),
+        (None, Some(error)) => Box::new(error),
+        (None, None) => return Err("the program's output was not connected".into()),
+    };
+    for line in BufReader::new(piped).split(b'\n') {
+        let line = line?;
+        let line = String::from_utf8_lossy(&line);
+        println!("{line}");
+        listen(&line);
+    }
+    Ok(child.wait()?.success())
+}
+
+/// Whether a program is there.
+pub(crate) fn is_installed(name: &str, arguments: &[&str]) -> bool {
+    let status = Command::new(name).args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    status.is_ok_and(|status| status.success())
+}
+
+fn cannot_start(command: &Command, error: &std::io::Error) -> Fault {
+    format!("cannot start `{}`: {error}", as_typed(command)).into()
+}
+
+/// The command as a person would type it.
+pub(crate) fn as_typed(command: &Command) -> String {
+    let program = Path::new(command.get_program()).file_name().unwrap_or(command.get_program());
+    let words = std::iter::once(program).chain(command.get_args());
+    words.map(|word| quote(&word.to_string_lossy())).collect::<Vec<_>>().join(" ")
+}
+
+fn quote(word: &str) -> String {
+    let plain = |character: char| character.is_ascii_alphanumeric() || "-_./=:@,+".contains(character);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_read_as_they_would_be_typed() {
+        let mut command = Command::new("/usr/bin/toolgate");
+        command.args(["call", "read_file", "{\"path\": \"it's\"}", ""]);
+        assert_eq!(as_typed(&command), "toolgate call read_file '{\"path\": \"it'\\''s\"}' ''");
+    }
+}

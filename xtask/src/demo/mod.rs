@@ -1,0 +1,42 @@
+//! A walk through what the gate allows, refuses, records and puts back, with the real binary on real files.
+
+mod scene;
+mod walk;
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::Fault;
+use crate::command::{as_typed, cargo, succeed};
+use crate::metadata::Metadata;
+use walk::{Step, WALK};
+
+pub(crate) fn run() -> Result<(), Fault> {
+    succeed(cargo(&["build", "--package", "toolgate"])?)?;
+    let target = Metadata::ask(cargo(&[])?)?.target_directory;
+    let (binary, folder) = (target.join("debug/toolgate"), target.join("demo"));
+    scene::set(&folder)?;
+    println!("\nThe demonstration works in {}. Every command below can be typed there.", folder.display());
+
+    let mut surprises = Vec::new();
+    for (number, step) in (1..).zip(WALK) {
+        surprises.extend(take(number, step, &binary, &folder)?);
+    }
+    println!("\nThat was it. To go on by yourself: cd {} && PATH=\"$PWD/../debug:$PATH\"", folder.display());
+    if surprises.is_empty() { Ok(()) } else { Err(surprises.join("; ").into()) }
+}
+
+/// Takes one step, and says so if it ended otherwise than it should.
+fn take(number: usize, step: &Step, binary: &Path, folder: &Path) -> Result<Option<String>, Fault> {
+    let mut command = Command::new(binary);
+    command.args(step.arguments).current_dir(folder).stdin(Stdio::null()).env_remove("TOOLGATE_TOKEN");
+    println!("\n{number}. {}\n   {}\n\n$ {}", step.title, step.explanation, as_typed(&command));
+    let status = command.status()?;
+    // No code means that a signal ended it, which is never what was expected.
+    let exit = status.code().unwrap_or(-1);
+    if exit != 0 {
+        println!("(exit code {exit})");
+    }
+    let surprise = format!("step {number} ended with exit code {exit} instead of {}", step.exit);
+    Ok((exit != step.exit).then_some(surprise))
+}

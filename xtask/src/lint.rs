@@ -1,0 +1,32 @@
+//! Format, clippy, tidy, and the dependency rules where cargo-deny is there to read them.
+
+use crate::command::{cargo, is_installed, succeed};
+use crate::steps::Steps;
+use crate::{Fault, tidy};
+
+pub(crate) fn run() -> Result<(), Fault> {
+    let mut steps = Steps::default();
+    check(&mut steps);
+    steps.take("Dependencies (cargo-deny)", dependencies);
+    steps.finish()
+}
+
+/// What `lint` and `test` have in common.
+pub(crate) fn check(steps: &mut Steps) {
+    steps.take("Tidy", tidy::run);
+    steps.take("Format", || succeed(cargo(&["fmt", "--all", "--check"])?));
+    steps.take("Clippy", || {
+        succeed(cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])?)
+    });
+}
+
+/// Licences, sources and bans need no network; advisories do, and are asked for by name.
+fn dependencies() -> Result<(), Fault> {
+    if !is_installed("cargo-deny", &["--version"]) {
+        println!(
+            "cargo-deny is not installed, so deny.toml was not checked; `cargo install cargo-deny` adds it"
+        );
+        return Ok(());
+    }
+    succeed(cargo(&["deny", "check", "bans", "licenses", "sources"])?)
+}

@@ -1,0 +1,49 @@
+//! Everything that continuous integration checks.
+
+use std::os::unix::fs::MetadataExt;
+
+use crate::command::{cargo, is_installed, program, succeed};
+use crate::steps::Steps;
+use crate::{Fault, lint};
+
+/// Programs that tests compare with or drive, and the Debian packages that hold them.
+const NEEDED: &[(&str, &str)] = &[("rg", "ripgrep"), ("git", "git")];
+
+pub(crate) fn run() -> Result<(), Fault> {
+    let mut steps = Steps::default();
+    steps.take("What tests need", prepare);
+    lint::check(&mut steps);
+    steps.take("Tests", || succeed(cargo(&["test", "--workspace", "--no-fail-fast"])?));
+    steps.finish()
+}
+
+fn prepare() -> Result<(), Fault> {
+    let missing: Vec<&str> = NEEDED
+        .iter()
+        .filter(|(name, _)| !is_installed(name, &["--version"]))
+        .map(|(_, package)| *package)
+        .collect();
+    if missing.is_empty() {
+        println!("all there");
+        return Ok(());
+    }
+    if !(is_root() && is_installed("apt-get", &["--version"])) {
+        return Err(format!("tests need these programs, please install them: {}", missing.join(", ")).into());
+    }
+    install(&missing)
+}
+
+fn install(packages: &[&str]) -> Result<(), Fault> {
+    let arguments: Vec<&str> =
+        ["install", "--yes", "--no-install-recommends"].into_iter().chain(packages.iter().copied()).collect();
+    if succeed(program("apt-get", &arguments)?).is_ok() {
+        return Ok(());
+    }
+    // A fresh machine has no package lists yet.
+    succeed(program("apt-get", &["update"])?)?;
+    succeed(program("apt-get", &arguments)?)
+}
+
+fn is_root() -> bool {
+    std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
+}
