@@ -1,0 +1,288 @@
+//! Unified diffs, as `diff -u`, `patch` and `git apply` understand them.
+//!
+//! A line ends with `\n` and nothing else, so CRLF files give lines that end with a carriage return, and the diff
+//! brings them back exactly. The cost is bounded by a budget of work instead of a clock: where the best diff would
+//! cost too much, a longer one that is just as true is given.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::ops::Range;
+
+use similar::{Algorithm, DiffTag, capture_diff_slices};
+
+use crate::patch::name;
+
+/// Steps that the exact algorithm may take for one diff, at its worst.
+const BUDGET: usize = 16_000_000;
+/// How often a piece that is too large is split at lines that occur only once.
+const SPLITS: usize = 8;
+
+/// The unified diff that turns `old` into `new`, with `context` lines around each change; empty when they are the same.
+///
+/// The labels are written as they are given (`a/src/lib.rs`, `/dev/null`), quoted where they need it.
+#[must_use]
+pub fn unified(old: &str, new: &str, old_label: &str, new_label: &str, context: usize) -> String {
+    if old == new {
+        return String::new();
+    }
+    let old: Vec<&str> = old.split_inclusive('\n').collect();
+    let new: Vec<&str> = new.split_inclusive('\n').collect();
+    let mut out = format!("--- {}\n+++ {}\n", name::written(old_label), name::written(new_label));
+    let changes = changes(&old, &new);
+    for group in changes.chunk_by(|one, next| next.old.start - one.old.end <= context.saturating_mul(2)) {
+        write_hunk(&mut out, &old, &new, group, context);
+    }
+    out
+}
+
+/// A run of old lines that gives way to a run of new lines; one of them may be empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Change {
+    old: Range<usize>,
+    new: Range<usize>,
+}
+
+fn write_hunk(out: &mut String, old: &[&str], new: &[&str], group: &[Change], context: usize) {
+    let (Some(first), Some(last)) = (group.first(), group.last()) else { return };
+    let before = context.min(first.old.start);
+    let after = context.min(old.len() - last.old.end);
+    let old_range = first.old.start - before..last.old.end + after;
+    let new_range = first.new.start - before..last.new.end + after;
+    // Writing to a string cannot fail.
+    let _ = writeln!(out, "@@ -{} +{} @@", written_range(&old_range), written_range(&new_range));
+    let mut at = old_range.start;
+    for change in group {
+        write_lines(out, ' ', old, at..change.old.start);
+        write_lines(out, '-', old, change.old.clone());
+        write_lines(out, '+', new, change.new.clone());
+        at = change.old.end;
+    }
+    write_lines(out, ' ', old, at..old_range.end);
+}
+
+/// `start,count`; an empty range names the line before it, and a count of one is left out.
+fn written_range(range: &Range<usize>) -> String {
+    match range.len() {
+        0 => format!("{},0", range.start),
+        1 => format!("{}", range.start + 1),
+        count => format!("{},{count}", range.start + 1),
+    }
+}
+
+fn write_lines(out: &mut String, sign: char, lines: &[&str], range: Range<usize>) {
+    for line in lines.get(range).unwrap_or_default() {
+        out.push(sign);
+        out.push_str(line);
+        if !line.ends_with('\n') {
+            out.push_str("\n\\ No newline at end of file\n");
+        }
+    }
+}
+
+fn changes(old: &[&str], new: &[&str]) -> Vec<Change> {
+    let mut numbers = HashMap::new();
+    let mut number = |line| {
+        let next = numbers.len();
+        *numbers.entry(line).or_insert(next)
+    };
+    let old: Vec<usize> = old.iter().map(|line| number(*line)).collect();
+    let new: Vec<usize> = new.iter().map(|line| number(*line)).collect();
+    let mut search = Search { budget: BUDGET, changes: Vec::new() };
+    search.compare(&Piece { old: &old, new: &new, old_start: 0, new_start: 0 }, SPLITS);
+    search.changes
+}
+
+/// Parts of the two texts that correspond, each line as a number.
+#[derive(Clone, Copy)]
+struct Piece<'a> {
+    old: &'a [usize],
+    new: &'a [usize],
+    old_start: usize,
+    new_start: usize,
+}
+
+impl<'a> Piece<'a> {
+    /// The part within these ranges, counted from the beginning of this piece.
+    fn part(&self, old: Range<usize>, new: Range<usize>) -> Self {
+        Self {
+            old_start: self.old_start + old.start,
+            new_start: self.new_start + new.start,
+            old: self.old.get(old).unwrap_or_default(),
+            new: self.new.get(new).unwrap_or_default(),
+        }
+    }
+
+    /// Without the lines that are the same at the beginning and at the end.
+    fn trimmed(&self) -> Self {
+        let same = |pair: &(&usize, &usize)| pair.0 == pair.1;
+        let start = self.old.iter().zip(self.new).take_while(same).count();
+        let rest = self.part(start..self.old.len(), start..self.new.len());
+        let end = rest.old.iter().rev().zip(rest.new.iter().rev()).take_while(same).count();
+        rest.part(0..rest.old.len() - end, 0..rest.new.len() - end)
+    }
+
+    /// The most that comparing it exactly can cost.
+    fn cost(&self) -> usize {
+        let lines = self.old.len() + self.new.len();
+        lines.saturating_mul(lines)
+    }
+
+    /// Lines that occur once in either text, in an order that both share: (old, new) positions.
+    fn anchors(&self) -> Vec<(usize, usize)> {
+        let old_places = only_places(self.old);
+        let new_places = only_places(self.new);
+        let mut pairs: Vec<(usize, usize)> =
+            old_places.iter().filter_map(|(line, old)| Some(((*old)?, (*new_places.get(line)?)?))).collect();
+        pairs.sort_unstable();
+        longest_rising(&pairs)
+    }
+}
+
+/// Where each line stands, or `None` for a line that stands in several places.
+fn only_places(lines: &[usize]) -> HashMap<usize, Option<usize>> {
+    let mut places = HashMap::new();
+    for (index, line) in lines.iter().enumerate() {
+        places.entry(*line).and_modify(|place| *place = None).or_insert(Some(index));
+    }
+    places
+}
+
+/// The longest selection of pairs, sorted by their first part, whose second part rises too.
+fn longest_rising(pairs: &[(usize, usize)]) -> Vec<(usize, usize)> {
+    // `ends` holds, for each length, the pair with the smallest second part that ends a selection of that length.
+    let mut ends: Vec<usize> = Vec::new();
+    let mut before: Vec<Option<usize>> = Vec::with_capacity(pairs.len());
+    let second = |index: &usize| pairs.get(*index).map_or(0, |pair| pair.1);
+    for (index, pair) in pairs.iter().enumerate() {
+        let length = ends.partition_point(|end| second(end) < pair.1);
+        before.push(length.checked_sub(1).and_then(|shorter| ends.get(shorter).copied()));
+        match ends.get_mut(length) {
+            Some(end) => *end = index,
+            None => ends.push(index),
+        }
+    }
+    let chain = std::iter::successors(ends.last().copied(), |index| before.get(*index).copied().flatten());
+    let mut chosen: Vec<(usize, usize)> = chain.filter_map(|index| pairs.get(index).copied()).collect();
+    chosen.reverse();
+    chosen
+}
+
+/// Collects changes in order while the budget lasts.
+struct Search {
+    budget: usize,
+    changes: Vec<Change>,
+}
+
+impl Search {
+    fn compare(&mut self, piece: &Piece<'_>, splits: usize) {
+        let piece = piece.trimmed();
+        if piece.old.is_empty() || piece.new.is_empty() {
+            self.replace(&piece);
+        } else if piece.cost() <= self.budget {
+            self.budget -= piece.cost();
+            self.compare_exactly(&piece);
+        } else if splits > 0 {
+            self.split(&piece, splits - 1);
+        } else {
+            self.replace(&piece);
+        }
+    }
+
+    fn compare_exactly(&mut self, piece: &Piece<'_>) {
+        for operation in capture_diff_slices(Algorithm::Myers, piece.old, piece.new) {
+            if operation.tag() != DiffTag::Equal {
+                self.replace(&piece.part(operation.old_range(), operation.new_range()));
+            }
+        }
+    }
+
+    fn split(&mut self, piece: &Piece<'_>, splits: usize) {
+        let anchors = piece.anchors();
+        if anchors.is_empty() {
+            return self.replace(piece);
+        }
+        let (mut old, mut new) = (0, 0);
+        for (old_anchor, new_anchor) in anchors {
+            self.compare(&piece.part(old..old_anchor, new..new_anchor), splits);
+            (old, new) = (old_anchor + 1, new_anchor + 1);
+        }
+        self.compare(&piece.part(old..piece.old.len(), new..piece.new.len()), splits);
+    }
+
+    /// Takes the whole piece as changed, and joins it to the change before when they touch.
+    fn replace(&mut self, piece: &Piece<'_>) {
+        let old = piece.old_start..piece.old_start + piece.old.len();
+        let new = piece.new_start..piece.new_start + piece.new.len();
+        if old.is_empty() && new.is_empty() {
+            return;
+        }
+        match self.changes.last_mut() {
+            Some(last) if last.old.end == old.start && last.new.end == new.start => {
+                last.old.end = old.end;
+                last.new.end = new.end;
+            }
+            _ => self.changes.push(Change { old, new }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writes_what_patch_reads() {
+        let old = "one\ntwo\nthree\nfour\nfive\nsix\nseven\neight\nnine\nten";
+        let new = "one\n2\nthree\nfour\nfive\nsix\nseven\neight\nnine\nten\n";
+        insta::assert_snapshot!(unified(old, new, "a/list.txt", "b/list.txt", 2), @r"
+        --- a/list.txt
+        +++ b/list.txt
+        @@ -1,4 +1,4 @@
+         one
+        -two
+        +2
+         three
+         four
+        @@ -8,3 +8,3 @@
+         eight
+         nine
+        -ten
+        \ No newline at end of file
+        +ten
+        ");
+        insta::assert_snapshot!(unified("", "new\n", "/dev/null", "b/a b\tc", 3), @r#"
+        --- /dev/null
+        +++ "b/a b\tc"
+        @@ -0,0 +1 @@
+        +new
+        "#);
+        insta::assert_snapshot!(unified("x\ny\n", "x\n", "a/x y", "b/x y", 0), @r"
+        --- a/x y	
+        +++ b/x y	
+        @@ -2 +1,0 @@
+        -y
+        ");
+        assert_eq!(unified("same", "same", "a", "b", 3), "");
+    }
+
+    #[test]
+    fn stays_cheap_and_useful_on_large_texts() {
+        let old: Vec<String> = (0..60_000).map(|number| format!("line {number}\n")).collect();
+        let mut new = old.clone();
+        new[10] = "changed\n".into();
+        new.remove(59_000);
+        let diff = unified(&old.concat(), &new.concat(), "a", "b", 0);
+        assert_eq!(
+            diff,
+            "--- a\n+++ b\n@@ -11 +11 @@\n-line 10\n+changed\n@@ -59001 +59000,0 @@\n-line 59000\n"
+        );
+    }
+
+    #[test]
+    fn gives_up_on_minimal_before_it_gives_up_on_time() {
+        // No line is unique, nothing is shared at the ends, and the exact algorithm would need minutes.
+        let old = "a\nb\n".repeat(200_000);
+        let new = "c\nc\nb\na\n".repeat(100_000) + "d\n";
+        assert!(unified(&old, &new, "a", "b", 3).len() >= new.len());
+    }
+}

@@ -1,0 +1,16 @@
+//! Behaviour of the crate as its callers see it, against slow and obvious models.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    reason = "tests fail by panicking"
+)]
+
+mod arbitrary;
+mod diff;
+mod edit;
+mod patch;
+mod texts;
+mod window;
