@@ -1,1 +1,97 @@
-//! placeholder
+//! The record of every call: append-only, one line each, each line chained to the one before, signed now and then.
+//!
+//! It exists so that an operator, or an outsider with the public key, can tell what was done and that nobody
+//! changed the account of it. It owns the audit directory and nothing else. It decides nothing: whether a call may
+//! go on when its record cannot be written is for the gate to say. It never sees arguments or output, only their
+//! digests. It is synchronous and knows no runtime; a [`Ticket`] can be awaited by any.
+//!
+//! ```
+//! # use toolgate_audit::{AuditLog, LogOptions, Filter, show, verify, VerifyOptions, Entry};
+//! # use toolgate_types::{CallId, Caller, Sha256, ToolClass, Trust};
+//! # let scratch = tempfile::tempdir()?;
+//! # let directory = scratch.path().join("audit");
+//! # let caller = Caller { subject: "alice".into(), permissions: Default::default(), agent: None,
+//! #     session: "s1".parse()?, run: None, trust: Trust::Guided };
+//! let (log, _recovered) = AuditLog::open(LogOptions::new(&directory))?;
+//! let ticket = log.append(&Entry {
+//!     call: CallId::fresh(),
+//!     client_call_id: None,
+//!     caller: &caller,
+//!     tool: "read_file",
+//!     class: Some(ToolClass::Read),
+//!     args_hash: Sha256::of(b"{}"),
+//!     denial: None,
+//!     response: None,
+//!     duration: std::time::Duration::from_micros(1234),
+//! })?;
+//! ticket.wait()?;
+//! log.close()?;
+//!
+//! assert!(verify(&directory, &VerifyOptions::default())?.problem.is_none());
+//! let newest = show(&directory, Filter::default())?.next().unwrap()?;
+//! assert_eq!((newest.seq, newest.tool.name.as_str()), (1, "read_file"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+pub mod error;
+pub mod entry;
+mod bounded;
+pub mod record;
+mod line;
+mod day;
+mod folder;
+mod backwards;
+mod lines;
+mod writer;
+mod commit;
+mod ticket;
+mod intents;
+mod recovery;
+mod key;
+mod checkpoint;
+mod log;
+pub mod verify;
+mod query;
+mod follow;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+pub use checkpoint::Checkpoint;
+pub use day::{Day, InvalidDay};
+pub use entry::{Denial, Entry, Intent, Response};
+pub use error::{AuditError, Warning};
+pub use follow::Follower;
+pub use key::{InvalidPublicKey, PublicKey, public_key_path};
+pub use log::{AuditLog, Clock, LogOptions, Warn};
+pub use query::{Filter, Show, show, tail};
+pub use record::Record;
+pub use recovery::Recovered;
+pub use ticket::Ticket;
+pub use verify::{Note, Problem, ProblemKind, Report, Start, VerifyOptions, verify};
+
+/// Locks, also after a panic elsewhere: what these locks guard is checked against the disk before it is used.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+/// probe
+pub fn probe(entry: &Entry<'_>) {
+    use std::time::Instant;
+    let n = 200_000u32;
+    let t = Instant::now();
+    for _ in 0..n { std::hint::black_box(record::Body::from(std::hint::black_box(entry))); }
+    let a = t.elapsed() / n;
+    let b = record::Body::from(entry);
+    let t = Instant::now();
+    for _ in 0..n { std::hint::black_box(line::to_json(std::hint::black_box(&b))).unwrap(); }
+    let c = t.elapsed() / n;
+    let body = line::to_json(&b).unwrap();
+    let mut lines = Vec::new();
+    let t = Instant::now();
+    let mut h = line::genesis();
+    for i in 0..n { lines.clear(); h = line::seal(&mut lines, i as u64, h, "2026-11-15T05:01:02.003Z", &body); }
+    let d = t.elapsed() / n;
+    let t = Instant::now();
+    for _ in 0..n { h = std::hint::black_box(toolgate_types::Sha256::of(&lines)); }
+    let e = t.elapsed() / n;
+    println!("from {a:?} json {c:?} seal {d:?} sha {e:?} len {} {h}", lines.len());
+}

@@ -1,1 +1,65 @@
-fn main() {}
+//! The binary: wiring, exit codes, ambient authority.
+
+mod exit;
+mod arguments;
+mod ambient;
+mod settings;
+mod terminal;
+mod build;
+mod commands;
+
+use std::io::{self, IsTerminal as _, Write as _};
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use crate::arguments::{Arguments, Command};
+use crate::exit::Failed;
+use crate::terminal::{be_quiet, paint, wants_colour};
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            let code = if error.use_stderr() { exit::USAGE } else { exit::DONE };
+            // Help that nobody reads any more is not an error.
+            let _ = error.print();
+            return ExitCode::from(code);
+        }
+    };
+    if arguments.common.quiet {
+        be_quiet();
+    }
+    match run(arguments) {
+        Ok(code) => ExitCode::from(code),
+        Err(failed) => {
+            report(&failed);
+            ExitCode::from(failed.code)
+        }
+    }
+}
+
+fn run(arguments: Arguments) -> Result<u8, Failed> {
+    let common = arguments.common;
+    match arguments.command {
+        Command::Call { tool, arguments } => commands::call::run(&common, tool, &arguments),
+        Command::Tools { format } => commands::tools::run(&common, format),
+        Command::Check { files } => commands::check::run(&common, &files),
+        Command::Audit(command) => commands::audit::run(&common, command),
+        Command::Changes { session, all } => commands::changes::list(&common, session.as_ref(), all),
+        Command::Undo { call, session, force } => {
+            commands::changes::undo(&common, call, session.as_ref(), force)
+        }
+        Command::Doctor => commands::doctor::run(&common),
+        Command::Completions { shell } => commands::completions::run(shell),
+    }
+}
+
+fn report(failed: &Failed) {
+    let colour = wants_colour(io::stderr().is_terminal());
+    let mut stderr = io::stderr().lock();
+    let _ = writeln!(stderr, "{} {}", paint("error:", "1;31", colour), failed.message);
+    if let Some(help) = &failed.help {
+        let _ = writeln!(stderr, "{} {help}", paint("help:", "1;36", colour));
+    }
+}

@@ -1,1 +1,29 @@
-//! placeholder
+//! The stages of a tool call, as types.
+//!
+//! ```text
+//! Received → looked up → caller verified → permitted → arguments valid → approved → run → output valid → answered
+//!    REGISTRY      AUTH        PERMISSION    VALIDATION    APPROVAL    EXECUTION   OUTPUT
+//! ```
+//!
+//! Each arrow consumes one type and hands out the next; a tool can only be run with an [`ApprovedCall`], and only the approving stage makes one.
+//! Whatever happens, a call ends in exactly one audit record. Anything that fails to decide, denies.
+//!
+//! The gate knows no wire format and no profile: it takes a [`ToolCall`](toolgate_types::ToolCall) and answers with an
+//! [`Outcome`](toolgate_types::Outcome).
+
+mod tool;
+mod registry;
+mod schema;
+mod approval;
+mod stages;
+mod journal;
+mod gate;
+mod error;
+
+pub use approval::{Approver, NobodyToAsk, Question, Reply};
+pub use error::GateError;
+pub use gate::{AuditMode, CallOptions, Gate, GateOptions, Settled};
+pub use journal::{Change, ChangeSet, Journal, UndoError, UndoOptions, Undone};
+pub use registry::Registry;
+pub use stages::ApprovedCall;
+pub use tool::{Blocking, CallContext, Preview, Progress, Tool, ToolFuture, ToolSpec};

@@ -5,11 +5,15 @@
 //! patch are handed back as text for the workspace to judge. Every text that it reads may have been written by a
 //! hostile model, so work and answers are bounded and nothing panics. Line ends are never normalised.
 
-pub mod diff;
-pub mod edit;
 pub mod nearest;
-pub mod patch;
 mod place;
 pub mod window;
+
+pub mod edit;
+
+pub mod diff;
+pub mod patch;
+
+pub mod frontmatter;
 
 pub use place::{Difference, Mismatch, Place};

@@ -46,7 +46,9 @@ impl FromStr for Trust {
             "supervised" => Ok(Self::Supervised),
             "guided" => Ok(Self::Guided),
             "autonomous" => Ok(Self::Autonomous),
-            other => Err(format!("`{other}` is not a trust level; use `supervised`, `guided` or `autonomous`")),
+            other => {
+                Err(format!("`{other}` is not a trust level; use `supervised`, `guided` or `autonomous`"))
+            }
         }
     }
 }

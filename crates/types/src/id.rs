@@ -29,7 +29,9 @@ impl FromStr for CallId {
     type Err = InvalidId;
 
     fn from_str(text: &str) -> Result<Self, InvalidId> {
-        Uuid::parse_str(text).map(Self).map_err(|_| InvalidId { text: text.to_owned(), wanted: "a call id (UUID)" })
+        Uuid::parse_str(text)
+            .map(Self)
+            .map_err(|_| InvalidId { text: text.to_owned(), wanted: "a call id (UUID)" })
     }
 }
 

@@ -62,6 +62,10 @@ impl Stop {
 
 impl fmt::Debug for Stop {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Stop").field("deadline", &self.deadline).field("reason", &self.reason()).finish()
+        formatter
+            .debug_struct("Stop")
+            .field("deadline", &self.deadline)
+            .field("reason", &self.reason())
+            .finish()
     }
 }

@@ -116,7 +116,9 @@ impl View<'_> {
 
     fn visible<'v>(&'v self, mount: &'v Mount) -> impl Fn(&Path, bool) -> bool + Sync + use<'v> {
         let (rules, grant) = (mount.rules(), self.grant);
-        move |location: &Path, is_directory| rules.verdict(location, is_directory, grant) == Verdict::Reachable
+        move |location: &Path, is_directory| {
+            rules.verdict(location, is_directory, grant) == Verdict::Reachable
+        }
     }
 }
 

@@ -133,8 +133,24 @@ mod tests {
     #[test]
     fn lets_the_rest_through() {
         for location in [
-            "", "src/main.rs", ".env.example", "a/.env.sample", ".environment", "env", "git/config", ".git/HEAD", ".git/info/exclude",
-            "config", "hooks/pre-commit", "ssh", "pem", "monkey.rs", "key", "credentials.md", ".gitignore", "client_secret.txt",
+            "",
+            "src/main.rs",
+            ".env.example",
+            "a/.env.sample",
+            ".environment",
+            "env",
+            "git/config",
+            ".git/HEAD",
+            ".git/info/exclude",
+            "config",
+            "hooks/pre-commit",
+            "ssh",
+            "pem",
+            "monkey.rs",
+            "key",
+            "credentials.md",
+            ".gitignore",
+            "client_secret.txt",
         ] {
             assert_eq!(default_rule(location), None, "{location}");
         }

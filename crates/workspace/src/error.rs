@@ -206,12 +206,20 @@ impl WorkspaceError {
         let text = match self {
             Self::InvalidPath { .. } => "name a file relative to the workspace, such as `src/main.rs`",
             Self::UnknownAlias { known, .. } => {
-                return Some(format!("use one of {known}; a file whose own name begins with `@` is written `./@name`"));
+                return Some(format!(
+                    "use one of {known}; a file whose own name begins with `@` is written `./@name`"
+                ));
             }
             Self::AliasRequired { known, .. } => return Some(format!("begin the path with one of {known}")),
-            Self::Outside { .. } | Self::SymlinkOutside { .. } => "stay inside the workspace; use a path relative to it",
-            Self::Denied { .. } => "secrets and the gate's own files are never available; go on without this file",
-            Self::OutOfScope { .. } => "choose a path inside the granted globs, or ask the operator to widen them",
+            Self::Outside { .. } | Self::SymlinkOutside { .. } => {
+                "stay inside the workspace; use a path relative to it"
+            }
+            Self::Denied { .. } => {
+                "secrets and the gate's own files are never available; go on without this file"
+            }
+            Self::OutOfScope { .. } => {
+                "choose a path inside the granted globs, or ask the operator to widen them"
+            }
             Self::ReadOnly { .. } => "write to a read-write mount instead",
             Self::NotFound { .. } => "list the directory to see what is there",
             Self::NotAFile { .. } => "name a file inside this directory",
@@ -222,7 +230,9 @@ impl WorkspaceError {
             Self::InvalidRange { help, .. } => return Some(help.clone()),
             Self::Precondition { .. } => "read the file again and repeat the change on what is there now",
             Self::Stopped(StopReason::Deadline) => "ask for less, or narrow the path",
-            Self::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => "free some space; the old content is untouched",
+            Self::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => {
+                "free some space; the old content is untouched"
+            }
             _ => return None,
         };
         Some(text.to_owned())
@@ -268,8 +278,11 @@ impl From<WorkspaceError> for Failure {
         let mut failure = Self::new(error.code(), error.to_string());
         failure.help = error.help();
         match &error {
-            WorkspaceError::Denied { rule, .. } => failure.operator_note = Some(format!("deny rule `{rule}`")),
-            WorkspaceError::ReadLimit { bytes, limit, .. } | WorkspaceError::WriteLimit { bytes, limit, .. } => {
+            WorkspaceError::Denied { rule, .. } => {
+                failure.operator_note = Some(format!("deny rule `{rule}`"))
+            }
+            WorkspaceError::ReadLimit { bytes, limit, .. }
+            | WorkspaceError::WriteLimit { bytes, limit, .. } => {
                 failure = failure.detail("bytes", *bytes).detail("limit", *limit);
             }
             _ => {}

@@ -71,8 +71,20 @@ mod tests {
     #[test]
     fn twins_fold_to_the_plain_name() {
         for twin in [
-            ".env", ".ENV", ".Env", "．ｅｎｖ", ".e\u{200c}nv", ".\u{feff}env", ".env.", ".env ", ".env::$DATA", "․env", ".ｅnv",
-            ".ENV. .", ".e\u{00ad}nv", ".\u{202e}env",
+            ".env",
+            ".ENV",
+            ".Env",
+            "．ｅｎｖ",
+            ".e\u{200c}nv",
+            ".\u{feff}env",
+            ".env.",
+            ".env ",
+            ".env::$DATA",
+            "․env",
+            ".ｅnv",
+            ".ENV. .",
+            ".e\u{00ad}nv",
+            ".\u{202e}env",
         ] {
             assert_eq!(fold(Path::new(twin)), ".env", "{twin:?}");
         }

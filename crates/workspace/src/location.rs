@@ -11,5 +11,9 @@ pub(crate) fn real_location(handle: BorrowedFd<'_>) -> io::Result<PathBuf> {
     let link = format!("/proc/self/fd/{}", handle.as_raw_fd());
     let target = rustix::fs::readlink(link, Vec::with_capacity(256))?;
     let path = PathBuf::from(OsString::from_vec(target.into_bytes()));
-    if path.is_absolute() { Ok(path) } else { Err(io::Error::other("the kernel does not tell where this file is")) }
+    if path.is_absolute() {
+        Ok(path)
+    } else {
+        Err(io::Error::other("the kernel does not tell where this file is"))
+    }
 }

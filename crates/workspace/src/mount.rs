@@ -167,6 +167,8 @@ pub fn is_alias(text: &str) -> bool {
     text.strip_prefix('@').is_some_and(|name| {
         name.starts_with(|first: char| first.is_ascii_lowercase())
             && name.len() <= 64
-            && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-".contains(&byte))
+            && name
+                .bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-".contains(&byte))
     })
 }

@@ -151,7 +151,8 @@ fn follow_links(mount: &Mount, requested: &Requested) -> Result<Followed, Worksp
 
 /// What was opened, and where it really is.
 pub(crate) fn identify(mount: &Mount, file: File, shown: &str) -> Result<Opened, WorkspaceError> {
-    let stat = rustix::fs::fstat(&file).map_err(|error| WorkspaceError::io("looking at", shown, error.into()))?;
+    let stat =
+        rustix::fs::fstat(&file).map_err(|error| WorkspaceError::io("looking at", shown, error.into()))?;
     let kind = FileType::from_raw_mode(stat.st_mode);
     if !matches!(kind, FileType::RegularFile | FileType::Directory) {
         return Err(WorkspaceError::SpecialFile { path: shown.to_owned(), kind: kind_name(kind) });
@@ -159,8 +160,10 @@ pub(crate) fn identify(mount: &Mount, file: File, shown: &str) -> Result<Opened,
     if stat.st_nlink == 0 {
         return Err(WorkspaceError::NotFound { path: shown.to_owned() });
     }
-    let located = real_location(file.as_fd()).map_err(|error| WorkspaceError::io("locating", shown, error))?;
-    let location = below_root(mount, &located).ok_or_else(|| WorkspaceError::Outside { path: shown.to_owned() })?;
+    let located =
+        real_location(file.as_fd()).map_err(|error| WorkspaceError::io("locating", shown, error))?;
+    let location =
+        below_root(mount, &located).ok_or_else(|| WorkspaceError::Outside { path: shown.to_owned() })?;
     Ok(Opened { file, stat, location })
 }
 

@@ -98,7 +98,12 @@ impl View<'_> {
     }
 
     /// The whole text of an open file, and its digest, when it is text and not over the limit.
-    pub(crate) fn whole_text(&self, opened: &Opened, limit: u64, shown: &str) -> Result<String, WorkspaceError> {
+    pub(crate) fn whole_text(
+        &self,
+        opened: &Opened,
+        limit: u64,
+        shown: &str,
+    ) -> Result<String, WorkspaceError> {
         if opened.size() > limit {
             return Err(WorkspaceError::WriteLimit { path: shown.to_owned(), bytes: opened.size(), limit });
         }
@@ -223,7 +228,12 @@ impl Scan {
         let Window { start, end } = self.window;
         if start > total_lines.max(1) {
             let help = format!("the file has {total_lines} lines");
-            return Err(WorkspaceError::InvalidRange { path, start, end: end.min(total_lines.max(start)), help });
+            return Err(WorkspaceError::InvalidRange {
+                path,
+                start,
+                end: end.min(total_lines.max(start)),
+                help,
+            });
         }
         let content = match self.utf8.is_text() {
             false => FileContent::Binary,

@@ -59,7 +59,11 @@ impl View<'_> {
     ///
     /// # Errors
     /// `Precondition` when a file is not what it is expected to be; else see [`WorkspaceError`].
-    pub fn restore(&self, restorations: &[Restoration], recorder: &dyn Recorder) -> Result<(), WorkspaceError> {
+    pub fn restore(
+        &self,
+        restorations: &[Restoration],
+        recorder: &dyn Recorder,
+    ) -> Result<(), WorkspaceError> {
         let mut steps = Vec::new();
         for restoration in restorations {
             steps.extend(self.step_back(restoration)?);
@@ -99,7 +103,9 @@ impl View<'_> {
             (_, Expect::Anything) | (None, Expect::Absent) => return Ok(target),
             (None, Expect::Digest(_)) => "it was deleted",
             (Some(_), Expect::Absent) => "there is a file again",
-            (Some(existing), Expect::Digest(digest)) if self.hash(&existing.file, path)? == digest => return Ok(target),
+            (Some(existing), Expect::Digest(digest)) if self.hash(&existing.file, path)? == digest => {
+                return Ok(target);
+            }
             (Some(_), Expect::Digest(_)) => "it was changed since",
         };
         Err(WorkspaceError::Precondition { path: path.to_owned(), reason: found.to_owned() })
@@ -121,7 +127,8 @@ impl View<'_> {
     /// Takes away a temporary name that a crash left beside a file.
     pub fn remove_litter(&self, alias: &str, beside: &Path, name: &std::ffi::OsStr) {
         let Some(mount) = self.workspace.mount(alias) else { return };
-        let folder = beside.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let folder =
+            beside.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         if let Ok(folder) = mount.directory().open(folder) {
             let _ = rustix::fs::unlinkat(&folder, name, AtFlags::empty());
         }

@@ -84,7 +84,12 @@ impl Rules {
         self
     }
 
-    pub(crate) fn verdict(&self, location: &Path, is_directory: bool, grant: Option<&dyn PathGrant>) -> Verdict {
+    pub(crate) fn verdict(
+        &self,
+        location: &Path,
+        is_directory: bool,
+        grant: Option<&dyn PathGrant>,
+    ) -> Verdict {
         if let Some(rule) = self.denying_rule(location) {
             return Verdict::Denied { rule };
         }
@@ -121,7 +126,9 @@ fn compile(patterns: &[String], ignore_case: bool) -> Result<GlobSet, InvalidGlo
             .map_err(|error| InvalidGlob { glob: pattern.clone(), reason: error.kind().to_string() })?;
         builder.add(glob);
     }
-    builder.build().map_err(|error| InvalidGlob { glob: patterns.join(", "), reason: error.kind().to_string() })
+    builder
+        .build()
+        .map_err(|error| InvalidGlob { glob: patterns.join(", "), reason: error.kind().to_string() })
 }
 
 /// `secrets` and `secrets/` mean the folder and all that is in it.
@@ -168,7 +175,8 @@ mod tests {
 
     #[test]
     fn operator_denials_cover_the_folder_and_its_content_in_any_case() {
-        let rules = Rules::new().deny(&["secrets/".into(), "**/*.Secret".into(), "drafts/**".into()]).unwrap();
+        let rules =
+            Rules::new().deny(&["secrets/".into(), "**/*.Secret".into(), "drafts/**".into()]).unwrap();
         for location in ["secrets", "Secrets/a/b", "x/y.secret", "x/Y.SECRET", "drafts", "drafts/x", ".env"] {
             assert!(denied(&rules, location), "{location}");
         }

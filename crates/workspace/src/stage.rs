@@ -76,7 +76,12 @@ fn unnamed_file(directory: &File) -> io::Result<(File, bool)> {
     }
 }
 
-fn fill(view: &View<'_>, file: &File, content: Content<'_>, target: &Target<'_>) -> Result<After, WorkspaceError> {
+fn fill(
+    view: &View<'_>,
+    file: &File,
+    content: Content<'_>,
+    target: &Target<'_>,
+) -> Result<After, WorkspaceError> {
     let mut writer = HashingWriter { file, hasher: Sha256Hasher::new(), bytes: 0 };
     let written = match content {
         Content::Bytes(bytes) => writer.write_all(bytes),

@@ -49,7 +49,8 @@ pub(crate) fn find_target<'a>(view: &View<'a>, requested: &Requested) -> Result<
         };
         let Some(target) = found else { continue };
         check_rules(view, mount, &target.location, false, &requested.shown)?;
-        if mount.access() == Access::ReadOnly || !mount.rules().may_change(&target.location) {
+        let unlocked = view.unlocked.is_some_and(|path| path == mount.show_with_alias(&target.location));
+        if mount.access() == Access::ReadOnly || !(unlocked || mount.rules().may_change(&target.location)) {
             return Err(WorkspaceError::ReadOnly { path: requested.shown.clone() });
         }
         return Ok(target);
@@ -58,7 +59,10 @@ pub(crate) fn find_target<'a>(view: &View<'a>, requested: &Requested) -> Result<
 }
 
 pub(crate) fn keeps_changing(shown: &str) -> WorkspaceError {
-    WorkspaceError::Precondition { path: shown.to_owned(), reason: "it keeps being changed by others".to_owned() }
+    WorkspaceError::Precondition {
+        path: shown.to_owned(),
+        reason: "it keeps being changed by others".to_owned(),
+    }
 }
 
 /// The parent of what was opened, at its real location; `None` when it moved meanwhile.
@@ -118,12 +122,20 @@ fn new_target<'a>(
 }
 
 /// Opens a folder by its real location; `None` when that is no longer its real location.
-fn open_directory_exactly(mount: &Mount, location: &Path, shown: &str) -> Result<Option<File>, WorkspaceError> {
+fn open_directory_exactly(
+    mount: &Mount,
+    location: &Path,
+    shown: &str,
+) -> Result<Option<File>, WorkspaceError> {
     let path = if location.as_os_str().is_empty() { Path::new(".") } else { location };
     let Ok(file) = mount.directory().open(path) else { return Ok(None) };
     let opened = match identify(mount, file.into_std(), shown) {
         Ok(opened) => opened,
-        Err(WorkspaceError::NotFound { .. } | WorkspaceError::Outside { .. } | WorkspaceError::SpecialFile { .. }) => {
+        Err(
+            WorkspaceError::NotFound { .. }
+            | WorkspaceError::Outside { .. }
+            | WorkspaceError::SpecialFile { .. },
+        ) => {
             return Ok(None);
         }
         Err(error) => return Err(error),
@@ -146,7 +158,9 @@ impl Target<'_> {
             let created = match rustix::fs::mkdirat(&self.directory, &name, Mode::from_raw_mode(0o755)) {
                 Ok(()) => true,
                 Err(Errno::EXIST) => false,
-                Err(error) => return Err(WorkspaceError::io("making a folder for", &self.shown, error.into())),
+                Err(error) => {
+                    return Err(WorkspaceError::io("making a folder for", &self.shown, error.into()));
+                }
             };
             let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let next = rustix::fs::openat(&self.directory, &name, flags, Mode::empty())

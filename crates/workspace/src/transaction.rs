@@ -48,7 +48,8 @@ pub(crate) fn carry_out(
     recorder: &dyn Recorder,
 ) -> Result<Attempt, WorkspaceError> {
     let names: Vec<OsString> = steps.iter().map(|step| temporary_name(&step.place().name)).collect();
-    let planned: Vec<PlannedChange<'_>> = steps.iter().zip(&names).map(|(step, name)| step.plan(name)).collect();
+    let planned: Vec<PlannedChange<'_>> =
+        steps.iter().zip(&names).map(|(step, name)| step.plan(name)).collect();
     recorder.record(&planned).map_err(WorkspaceError::NotRecorded)?;
     drop(planned);
     let outcome = make_folders_and_swap(view, &mut steps, &names);
@@ -167,7 +168,9 @@ impl<'a> Step<'a> {
     fn plan<'s>(&'s self, temporary: &OsStr) -> PlannedChange<'s> {
         let place = self.place();
         let (kind, after, maker) = match self {
-            Self::Put(target, staged) if target.existing.is_none() => (ChangeKind::Create, Some(staged.after), target),
+            Self::Put(target, staged) if target.existing.is_none() => {
+                (ChangeKind::Create, Some(staged.after), target)
+            }
             Self::Put(target, staged) => (ChangeKind::Modify, Some(staged.after), target),
             Self::Remove(target) => (ChangeKind::Delete, None, target),
             Self::Move(_, to) => (to.as_move_destination(), None, to),
@@ -187,7 +190,9 @@ impl<'a> Step<'a> {
     fn swap(&self, temporary: &OsStr) -> Result<Attempt, WorkspaceError> {
         let failed = |error: std::io::Error| WorkspaceError::io("changing", &self.place().shown, error);
         match self {
-            Self::Put(target, staged) if target.existing.is_none() => create(target, staged, temporary).map_err(failed),
+            Self::Put(target, staged) if target.existing.is_none() => {
+                create(target, staged, temporary).map_err(failed)
+            }
             Self::Put(target, staged) => exchange(target, staged, temporary).map_err(failed),
             Self::Remove(target) => hide(target, temporary).map_err(failed),
             Self::Move(from, to) => relocate(from, to),
@@ -262,7 +267,8 @@ fn exchange(target: &Target<'_>, staged: &Staged, temporary: &OsStr) -> std::io:
     let directory = &target.directory;
     staged.link(directory, temporary)?;
     let discard = || rustix::fs::unlinkat(directory, temporary, AtFlags::empty());
-    let swap = || rustix::fs::renameat_with(directory, temporary, directory, &target.name, RenameFlags::EXCHANGE);
+    let swap =
+        || rustix::fs::renameat_with(directory, temporary, directory, &target.name, RenameFlags::EXCHANGE);
     match swap() {
         Ok(()) => {}
         Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => return replace(target, temporary),

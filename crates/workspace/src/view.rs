@@ -4,8 +4,9 @@ use toolgate_types::{Limits, Stop};
 
 use crate::error::WorkspaceError;
 use crate::mount::Mount;
-use crate::rules::PathGrant;
 use crate::request::{self, PathStyle, Requested};
+use crate::rules::PathGrant;
+use crate::target::find_target;
 
 /// All mounts of a workspace.
 #[derive(Debug)]
@@ -53,6 +54,8 @@ pub struct View<'a> {
     pub grant: Option<&'a dyn PathGrant>,
     /// When to give up.
     pub stop: &'a Stop,
+    /// The one protected file, with its alias, that this call may change all the same.
+    pub unlocked: Option<&'a str>,
 }
 
 impl<'a> View<'a> {
@@ -62,6 +65,15 @@ impl<'a> View<'a> {
 
     pub(crate) fn mount(&self, index: usize) -> Result<&'a Mount, WorkspaceError> {
         self.workspace.mounts.get(index).ok_or(WorkspaceError::InvalidPath { reason: "has no mount" })
+    }
+
+    /// Where a path really leads, as answers show it: the file that is there, or the place where it would be.
+    ///
+    /// # Errors
+    /// See [`WorkspaceError`].
+    pub fn resolved(&self, path: &str) -> Result<String, WorkspaceError> {
+        let target = find_target(self, &self.request(path)?)?;
+        Ok(self.show(target.mount, &target.location))
     }
 
     pub(crate) fn show(&self, mount: &Mount, location: &std::path::Path) -> String {

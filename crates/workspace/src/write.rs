@@ -62,26 +62,40 @@ impl View<'_> {
     ) -> Result<Written, WorkspaceError> {
         let requested = self.request(path)?;
         self.check_write_size(content.len() as u64, &requested.shown)?;
-        self.until_not_overtaken(&requested, |target| {
-            let before = self.check_digest(&target, if_match)?;
-            let staged = stage(self, &target, Content::Bytes(content), None)?;
-            Ok((Step::Put(target, staged), before))
-        }, recorder)
+        self.until_not_overtaken(
+            &requested,
+            |target| {
+                let before = self.check_digest(&target, if_match)?;
+                let staged = stage(self, &target, Content::Bytes(content), None)?;
+                Ok((Step::Put(target, staged), before))
+            },
+            recorder,
+        )
     }
 
     /// Adds to the end of a file; makes it if it is not there.
     ///
     /// # Errors
     /// See [`WorkspaceError`].
-    pub fn append(&self, path: &str, content: &[u8], recorder: &dyn Recorder) -> Result<Written, WorkspaceError> {
+    pub fn append(
+        &self,
+        path: &str,
+        content: &[u8],
+        recorder: &dyn Recorder,
+    ) -> Result<Written, WorkspaceError> {
         let requested = self.request(path)?;
         self.check_write_size(content.len() as u64, &requested.shown)?;
-        self.until_not_overtaken(&requested, |target| {
-            let existing = target.existing.as_ref().map(|existing| &existing.file);
-            let content = existing.map_or(Content::Bytes(content), |file| Content::Appended(file, content));
-            let staged = stage(self, &target, content, None)?;
-            Ok((Step::Put(target, staged), None))
-        }, recorder)
+        self.until_not_overtaken(
+            &requested,
+            |target| {
+                let existing = target.existing.as_ref().map(|existing| &existing.file);
+                let content =
+                    existing.map_or(Content::Bytes(content), |file| Content::Appended(file, content));
+                let staged = stage(self, &target, content, None)?;
+                Ok((Step::Put(target, staged), None))
+            },
+            recorder,
+        )
     }
 
     /// Reads a text, lets `change` make a new one of it, and writes that back if nobody was faster.
@@ -140,7 +154,13 @@ impl View<'_> {
             let Step::Put(_, staged) = &step else { return Err(keeps_changing(&requested.shown)) };
             let after = staged.after;
             if carry_out(self, vec![step], recorder)? == Attempt::Done {
-                return Ok(Written { path, created, sha256_before, sha256_after: after.sha256, bytes: after.bytes });
+                return Ok(Written {
+                    path,
+                    created,
+                    sha256_before,
+                    sha256_after: after.sha256,
+                    bytes: after.bytes,
+                });
             }
         }
         Err(keeps_changing(&requested.shown))
@@ -155,7 +175,11 @@ impl View<'_> {
     }
 
     /// Digest of what is there, when the call says what it expects.
-    fn check_digest(&self, target: &Target<'_>, if_match: Option<Sha256>) -> Result<Option<Sha256>, WorkspaceError> {
+    fn check_digest(
+        &self,
+        target: &Target<'_>,
+        if_match: Option<Sha256>,
+    ) -> Result<Option<Sha256>, WorkspaceError> {
         if if_match.is_none() {
             return Ok(None);
         }

@@ -11,6 +11,7 @@
 mod arbitrary;
 mod diff;
 mod edit;
+mod frontmatter;
 mod patch;
 mod texts;
 mod window;

@@ -1,0 +1,116 @@
+//! Reads a file's lines from its end, so that the newest record costs the same in a short file and in a long one.
+
+use rustix::io::Errno;
+
+use crate::folder::{Handle, read_at};
+
+/// The first step is small because most readers want one line only.
+const FIRST_STEP: u64 = 4 * 1024;
+const STEP: u64 = 64 * 1024;
+
+/// The complete lines of a file, last first.
+#[derive(Debug)]
+pub(crate) struct BackwardLines {
+    file: Handle,
+    /// Where the part that has not been read yet ends.
+    unread: u64,
+    /// What was read and not handed out, ending in a newline once [`BackwardLines::skip_unfinished`] was called.
+    pending: Vec<u8>,
+    step: u64,
+}
+
+impl BackwardLines {
+    /// Lines that end at or before `length`.
+    pub(crate) fn new(file: Handle, length: u64) -> Self {
+        Self { file, unread: length, pending: Vec::new(), step: FIRST_STEP }
+    }
+
+    /// Leaves out what follows the last newline, and says how long the complete lines are together.
+    pub(crate) fn skip_unfinished(&mut self) -> Result<u64, Errno> {
+        loop {
+            if let Some(newline) = last_newline(&self.pending) {
+                self.pending.truncate(newline + 1);
+                return Ok(self.unread + self.pending.len() as u64);
+            }
+            if self.unread == 0 {
+                self.pending.clear();
+                return Ok(0);
+            }
+            self.read_step()?;
+        }
+    }
+
+    /// The line before the last one handed out, without its newline.
+    pub(crate) fn next_line(&mut self) -> Result<Option<Vec<u8>>, Errno> {
+        loop {
+            let without_newline = self.pending.split_last().map(|(_, rest)| rest);
+            if let Some(start) = without_newline.and_then(last_newline) {
+                return Ok(Some(self.take_line(start + 1)));
+            }
+            if self.unread == 0 {
+                return Ok((!self.pending.is_empty()).then(|| self.take_line(0)));
+            }
+            self.read_step()?;
+        }
+    }
+
+    fn take_line(&mut self, start: usize) -> Vec<u8> {
+        let mut line = self.pending.split_off(start.min(self.pending.len()));
+        line.pop();
+        line
+    }
+
+    fn read_step(&mut self) -> Result<(), Errno> {
+        let step = self.step.min(self.unread);
+        let start = self.unread - step;
+        let mut bytes = read_at(&self.file, usize::try_from(step).unwrap_or(usize::MAX), start)?;
+        bytes.append(&mut self.pending);
+        self.pending = bytes;
+        self.unread = start;
+        self.step = STEP;
+        Ok(())
+    }
+}
+
+fn last_newline(bytes: &[u8]) -> Option<usize> {
+    bytes.iter().rposition(|byte| *byte == b'\n')
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::sync::Arc;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn backwards(content: &[u8]) -> (u64, Vec<Vec<u8>>) {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(content).unwrap();
+        let mut lines = BackwardLines::new(Arc::new(file.into()), content.len() as u64);
+        let complete = lines.skip_unfinished().unwrap();
+        let mut all = Vec::new();
+        while let Some(line) = lines.next_line().unwrap() {
+            all.push(line);
+        }
+        (complete, all)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn agrees_with_reading_forwards(
+            lines in prop::collection::vec((0usize..9000, prop::bool::weighted(0.2)), 0..12),
+            torn in 0usize..9000,
+        ) {
+            let lines: Vec<Vec<u8>> =
+                lines.into_iter().map(|(length, long)| vec![b'x'; if long { length * 10 } else { length / 50 }]).collect();
+            let mut content: Vec<u8> = lines.iter().flat_map(|line| line.iter().copied().chain([b'\n'])).collect();
+            let complete = content.len() as u64;
+            content.extend(vec![b't'; torn]);
+            let expected: Vec<Vec<u8>> = lines.into_iter().rev().collect();
+            prop_assert_eq!(backwards(&content), (complete, expected));
+        }
+    }
+}

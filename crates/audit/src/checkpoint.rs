@@ -1,0 +1,172 @@
+//! Signed statements that the chain had a certain hash at a certain place.
+//!
+//! A hash chain alone can be rewritten from any point on by whoever owns the file. A checkpoint, kept in a file of
+//! its own that may be anywhere, cannot: it makes a rewritten or cut log visible.
+
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use toolgate_types::{Sha256, time};
+
+use crate::backwards::BackwardLines;
+use crate::folder::{Folder, Handle, state_of_open, write_all};
+use crate::key::{PublicKey, Signing, from_hex, place_of, to_hex};
+use crate::writer::{Mark, Writer};
+use crate::{AuditError, Day};
+
+/// Keeps these signatures apart from all others.
+const CHECKPOINT_DOMAIN: &[u8] = b"toolgate.audit.checkpoint.v1\0";
+
+/// One line of the checkpoint file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// The place of the record that it vouches for.
+    pub seq: u64,
+    /// That record's hash.
+    pub hash: Sha256,
+    /// The day whose file holds that record.
+    pub day: Day,
+    /// When it was signed.
+    pub timestamp: Timestamp,
+    /// Whose signature it is.
+    pub public_key: PublicKey,
+    /// The signature.
+    pub signature: [u8; 64],
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct CheckpointLine {
+    seq: u64,
+    hash: Sha256,
+    day: String,
+    timestamp: String,
+    public_key: String,
+    signature: String,
+}
+
+impl Checkpoint {
+    fn sign(mark: Mark, now: Timestamp, signing: &Signing) -> Self {
+        let unsigned = Self {
+            seq: mark.seq,
+            hash: mark.hash,
+            day: mark.day,
+            timestamp: Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now),
+            public_key: signing.public(),
+            signature: [0; 64],
+        };
+        Self { signature: signing.sign(&unsigned.message()), ..unsigned }
+    }
+
+    /// What is signed: every field at a fixed length, so that no two checkpoints share a message.
+    fn message(&self) -> Vec<u8> {
+        let mut message = CHECKPOINT_DOMAIN.to_vec();
+        message.extend_from_slice(&self.seq.to_be_bytes());
+        message.extend_from_slice(self.hash.as_bytes());
+        message.extend_from_slice(self.day.to_string().as_bytes());
+        message.extend_from_slice(&self.timestamp.as_millisecond().to_be_bytes());
+        message.extend_from_slice(self.public_key.as_bytes());
+        message
+    }
+
+    /// Whether the key it names did sign it.
+    #[must_use]
+    pub fn is_signed(&self) -> bool {
+        self.public_key.verifies(&self.message(), &self.signature)
+    }
+
+    /// Reads a line without its newline; only the exact spelling that a gate writes is taken.
+    pub(crate) fn parse(line: &[u8]) -> Option<Self> {
+        let fields: CheckpointLine = serde_json::from_slice(line).ok()?;
+        let checkpoint = Self {
+            seq: fields.seq,
+            hash: fields.hash,
+            day: fields.day.parse().ok()?,
+            timestamp: fields.timestamp.parse().ok()?,
+            public_key: fields.public_key.parse().ok()?,
+            signature: from_hex(&fields.signature)?,
+        };
+        (checkpoint.to_line().ok()?.as_slice() == line).then_some(checkpoint)
+    }
+
+    fn to_line(self) -> Result<Vec<u8>, AuditError> {
+        crate::line::to_json(&CheckpointLine {
+            seq: self.seq,
+            hash: self.hash,
+            day: self.day.to_string(),
+            timestamp: time::rfc3339_millis(self.timestamp),
+            public_key: self.public_key.to_string(),
+            signature: to_hex(&self.signature),
+        })
+    }
+}
+
+/// Whether a checkpoint must be on the disk when signing it returns.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Durability {
+    Synced,
+    Left,
+}
+
+/// Signs checkpoints. The key is loaded, or made, when the first one is due.
+pub(crate) struct Checkpoints {
+    path: PathBuf,
+    key_path: PathBuf,
+    signing: Option<Signing>,
+    newest: u64,
+}
+
+impl Checkpoints {
+    pub(crate) fn new(path: PathBuf, key_path: PathBuf) -> Self {
+        Self { path, key_path, signing: None, newest: 0 }
+    }
+
+    /// Signs and adds one, unless there is one for this or a later record already: the file stays in order even
+    /// when several processes sign.
+    pub(crate) fn vouch(
+        &mut self,
+        mark: Mark,
+        now: Timestamp,
+        writer: &std::sync::Mutex<Writer>,
+        durability: Durability,
+    ) -> Result<(), AuditError> {
+        if mark.seq <= self.newest {
+            return Ok(());
+        }
+        let signing = match self.signing.take() {
+            Some(signing) => signing,
+            None => Signing::load_or_create(&self.key_path)?,
+        };
+        let mut line = Checkpoint::sign(mark, now, &signing).to_line()?;
+        self.signing = Some(signing);
+        line.push(b'\n');
+        let (folder, name) = place_of(&self.path, Folder::open_or_create)?;
+        let file = folder.append_to(&name)?;
+        crate::lock(writer).locked(|_| append_if_newer(&folder, &name, &file, mark.seq, &line))?;
+        self.newest = mark.seq;
+        if durability == Durability::Synced {
+            rustix::fs::fdatasync(&file).map_err(|cause| AuditError::NotDurable { cause })?;
+            folder.sync()?;
+        }
+        Ok(())
+    }
+}
+
+fn append_if_newer(folder: &Folder, name: &str, file: &Handle, seq: u64, line: &[u8]) -> Result<(), AuditError> {
+    let failed = |cause| folder.error("read", name, cause);
+    let length = state_of_open(file).map_err(failed)?.length;
+    let mut lines = BackwardLines::new(file.clone(), length);
+    let complete = lines.skip_unfinished().map_err(failed)?;
+    let newest = lines.next_line().map_err(failed)?.and_then(|line| Checkpoint::parse(&line));
+    if newest.is_some_and(|newest| newest.seq >= seq) {
+        return Ok(());
+    }
+    if complete < length {
+        rustix::fs::ftruncate(file, complete).map_err(|cause| folder.error("repair", name, cause))?;
+    }
+    write_all(file, line).map_err(|cause| {
+        let _ = rustix::fs::ftruncate(file, complete);
+        folder.error("write", name, cause)
+    })
+}

@@ -1,0 +1,394 @@
+#![allow(warnings,clippy::all,reason="x")]
+//! Group commit: many records, one wait for the disk.
+//!
+//! Whoever adds something takes a number. A round writes what is queued, syncs everything that was added before it
+//! began and thereby settles all numbers up to that point; what arrives meanwhile is settled by the next round. A
+//! thread that waits leads a round itself; for tasks, which must not block, a worker thread does.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use toolgate_types::CallId;
+
+use crate::folder::Handle;
+use crate::writer::Mark;
+use crate::{AuditError, lock};
+
+/// The longest that a round waits for company before it begins.
+const LONGEST_GATHERING: Duration = Duration::from_millis(2);
+
+/// Something that is not known to be on the disk.
+#[derive(Clone)]
+pub(crate) enum Unsynced {
+    /// What a file holds.
+    File(Handle),
+    /// The names in a directory.
+    Folder(Handle),
+}
+
+impl Unsynced {
+    fn sync(&self) -> Result<(), Errno> {
+        // A directory needs the full sync: on ext4 a data sync may leave out a new name.
+        rustix::io::retry_on_intr(|| match self {
+            Self::File(file) => rustix::fs::fdatasync(file),
+            Self::Folder(folder) => rustix::fs::fsync(folder),
+        })
+    }
+
+    fn is(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::File(one), Self::File(two)) | (Self::Folder(one), Self::Folder(two)) => Arc::ptr_eq(one, two),
+            _ => false,
+        }
+    }
+}
+
+/// A record that waits to be written with others.
+pub(crate) struct Queued {
+    pub(crate) number: u64,
+    pub(crate) call: CallId,
+    pub(crate) body: Vec<u8>,
+}
+
+/// What writing a queue did.
+#[derive(Default)]
+pub(crate) struct Flushed {
+    /// What is to be synced because of it.
+    pub(crate) unsynced: Vec<Unsynced>,
+    /// What is to be vouched for because of it.
+    pub(crate) due: Vec<Mark>,
+    /// Why nothing of the queue was written, if nothing was.
+    pub(crate) rejected: Option<AuditError>,
+}
+
+/// Does for a round what needs the log.
+pub(crate) trait Log {
+    /// Writes queued records: all of them or none.
+    fn flush(&self, queue: &[Queued]) -> Flushed;
+    /// Signs a checkpoint.
+    fn vouch(&self, mark: Mark);
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+enum Worker {
+    #[default]
+    Absent,
+    Idle,
+    Busy,
+}
+
+#[derive(Default)]
+struct State {
+    /// The highest number given out.
+    issued: u64,
+    /// The highest number settled.
+    synced: u64,
+    /// The highest number that a task waits for.
+    wanted: u64,
+    queue: Vec<Queued>,
+    /// Queued records that could not be written, until their tickets have heard of it.
+    rejected: HashMap<u64, AuditError>,
+    unsynced: Vec<Unsynced>,
+    /// Records to vouch for as soon as their number is settled.
+    due: Vec<(u64, Mark)>,
+    wakers: Vec<(u64, Waker)>,
+    round_running: bool,
+    /// The number at which a gathering round has all the company it hopes for; 0 when none gathers.
+    gathering_until: u64,
+    last_batch: u64,
+    last_cost: Duration,
+    /// Once a sync failed, the kernel may have dropped what it could not write: nothing later is safe.
+    failure: Option<AuditError>,
+    worker: Worker,
+    thread: Option<JoinHandle<()>>,
+    closing: bool,
+}
+
+impl State {
+    fn settled(&self, number: u64) -> Option<Result<(), AuditError>> {
+        if self.synced < number {
+            return self.failure.clone().map(Err);
+        }
+        Some(self.rejected.get(&number).cloned().map_or(Ok(()), Err))
+    }
+
+    fn mark_unsynced(&mut self, unsynced: impl IntoIterator<Item = Unsynced>) {
+        for new in unsynced {
+            if !self.unsynced.iter().any(|known| known.is(&new)) {
+                self.unsynced.push(new);
+            }
+        }
+    }
+
+    fn tasks_wait(&self) -> bool {
+        self.failure.is_none() && self.wanted > self.synced
+    }
+
+    fn take_due(&mut self) -> Vec<Mark> {
+        let synced = self.synced;
+        let mut marks: Vec<Mark> =
+            self.due.extract_if(.., |(number, _)| *number <= synced).map(|(_, mark)| mark).collect();
+        marks.sort_unstable_by_key(|mark| mark.seq);
+        marks
+    }
+}
+
+/// What a task that asked to be woken is told.
+pub(crate) enum Enlisted {
+    /// There is nothing to wait for.
+    Settled(Result<(), AuditError>),
+    /// It will be woken.
+    Waiting,
+    /// It will be woken if the caller sees to it that there is a worker.
+    NobodyWorks,
+}
+
+/// Numbers, rounds, and those who wait for them.
+#[derive(Default)]
+pub(crate) struct Commit {
+    state: Mutex<State>,
+    /// Wakes the worker, and a round that gathers.
+    work: Condvar,
+    /// Wakes threads that wait for a round led by another.
+    done: Condvar,
+    /// Follows the state's `synced`.
+    synced: AtomicU64,
+    /// Whether a queued record was ever rejected.
+    any_rejected: AtomicBool,
+}
+
+impl Commit {
+    /// Gives out the number of something that has just been written.
+    pub(crate) fn issue(&self, unsynced: impl IntoIterator<Item = Unsynced>) -> u64 {
+        let mut state = lock(&self.state);
+        state.mark_unsynced(unsynced);
+        self.next_number(&mut state)
+    }
+
+    /// Gives out the number of a record that the next round is to write, and says whether there is a worker to do
+    /// so. The caller must see to it that there is: what is queued is written even if nobody waits for it.
+    pub(crate) fn enqueue(&self, call: CallId, body: Vec<u8>) -> (u64, bool) {
+        let mut state = lock(&self.state);
+        let number = self.next_number(&mut state);
+        state.queue.push(Queued { number, call, body });
+        state.wanted = number;
+        self.rouse(&mut state);
+        (number, state.worker != Worker::Absent)
+    }
+
+    fn next_number(&self, state: &mut State) -> u64 {
+        state.issued += 1;
+        if state.gathering_until != 0 && state.issued >= state.gathering_until {
+            state.gathering_until = 0;
+            self.work.notify_all();
+        }
+        state.issued
+    }
+
+    /// Forgets what is only kept for a ticket that nobody holds any more.
+    pub(crate) fn forget(&self, number: u64) {
+        if self.any_rejected.load(Ordering::Acquire) {
+            lock(&self.state).rejected.remove(&number);
+        }
+    }
+
+    /// Whether a number is settled and all is well, found out without waiting for anybody.
+    fn is_plainly_synced(&self, number: u64) -> bool {
+        // In this order: what was rejected is known before its number is settled.
+        self.synced.load(Ordering::Acquire) >= number && !self.any_rejected.load(Ordering::Acquire)
+    }
+
+    /// What became of a number, if that is known.
+    pub(crate) fn settled(&self, number: u64) -> Option<Result<(), AuditError>> {
+        lock(&self.state).settled(number)
+    }
+
+    /// Blocks until the number is settled.
+    pub(crate) fn wait(&self, number: u64, log: &dyn Log) -> Result<(), AuditError> {
+        let mut state = lock(&self.state);
+        loop {
+            if let Some(result) = state.settled(number) {
+                return result;
+            }
+            state = if state.round_running { wait_on(&self.done, state) } else { self.round(state, log) };
+        }
+    }
+
+    /// Arranges for the task to be woken when the number is settled. `again` says that it was here before.
+    pub(crate) fn enlist(&self, number: u64, waker: &Waker, again: bool) -> Enlisted {
+        if self.is_plainly_synced(number) {
+            return Enlisted::Settled(Ok(()));
+        }
+        let mut state = lock(&self.state);
+        if let Some(result) = state.settled(number) {
+            return Enlisted::Settled(result);
+        }
+        let known = if again { state.wakers.iter_mut().find(|(known, _)| *known == number) } else { None };
+        match known {
+            Some((_, known)) => known.clone_from(waker),
+            None => state.wakers.push((number, waker.clone())),
+        }
+        state.wanted = state.wanted.max(number);
+        self.rouse(&mut state);
+        if state.worker == Worker::Absent { Enlisted::NobodyWorks } else { Enlisted::Waiting }
+    }
+
+    /// Has a record vouched for once its number is settled. The caller must see to it that there is a worker.
+    pub(crate) fn vouch_later(&self, number: u64, mark: Mark) {
+        let mut state = lock(&self.state);
+        state.due.push((number, mark));
+        state.wanted = state.wanted.max(number);
+        self.rouse(&mut state);
+    }
+
+    fn rouse(&self, state: &mut State) {
+        if state.worker == Worker::Idle {
+            state.worker = Worker::Busy;
+            self.work.notify_all();
+        }
+    }
+
+    /// Runs `spawn` if there is no worker. Where no thread can be had, this thread does the worker's round.
+    pub(crate) fn ensure_worker(&self, log: &dyn Log, spawn: impl FnOnce() -> std::io::Result<JoinHandle<()>>) {
+        let mut state = lock(&self.state);
+        if state.worker != Worker::Absent {
+            return;
+        }
+        match spawn() {
+            Ok(thread) => {
+                state.worker = Worker::Busy;
+                state.thread = Some(thread);
+            }
+            Err(_) => drop(self.round(state, log)),
+        }
+    }
+
+    /// The worker's life: rounds while tasks wait, checkpoints when they are due, until the log closes.
+    pub(crate) fn work(&self, log: &dyn Log) {
+        let mut state = lock(&self.state);
+        loop {
+            if state.tasks_wait() && !state.round_running {
+                state = self.round(state, log);
+                continue;
+            }
+            let marks = state.take_due();
+            if !marks.is_empty() {
+                drop(state);
+                marks.into_iter().for_each(|mark| log.vouch(mark));
+                state = lock(&self.state);
+            } else if state.closing && !state.tasks_wait() {
+                state.worker = Worker::Absent;
+                return;
+            } else {
+                state.worker = Worker::Idle;
+                state = wait_on(&self.work, state);
+                state.worker = Worker::Busy;
+            }
+        }
+    }
+
+    /// Ends the worker, if there is one, once it has done what it was asked for.
+    pub(crate) fn close(&self) {
+        let thread = {
+            let mut state = lock(&self.state);
+            state.closing = true;
+ for s in STATS.lock().unwrap().drain(..) { eprint!("{s}"); }
+            self.work.notify_all();
+            state.thread.take()
+        };
+        if let Some(thread) = thread {
+            // The worker catches nothing and returns nothing; if it panicked there is nothing left to wait for.
+            let _ = thread.join();
+        }
+    }
+
+    fn round<'a>(&'a self, mut state: MutexGuard<'a, State>, log: &dyn Log) -> MutexGuard<'a, State> {
+        state.round_running = true;
+        let t0 = Instant::now();
+        state = self.gather(state);
+        let t1 = Instant::now();
+        let nq=state.queue.len();
+        state = self.flush(state, log);
+        let goal = state.queue.first().map_or(state.issued, |queued| queued.number - 1);
+        let unsynced = std::mem::take(&mut state.unsynced);
+        drop(state);
+
+        let began = Instant::now();
+        let result = unsynced.iter().try_for_each(Unsynced::sync);
+        let t3 = Instant::now();
+        self.settle(goal, result, began.elapsed());
+        let t4 = Instant::now();
+        { let mut l = LASTEND.lock().unwrap(); 
+        let s = format!("n {nq} idle {:?} gather {:?} flush {:?} sync {:?} settle {:?}\n", l.map(|l| t0-l), t1-t0, began-t1, t3-began, t4-t3); *l=Some(t4); STATS.lock().unwrap().push(s);} 
+        lock(&self.state)
+    }
+
+    /// Has the queue written. What is queued meanwhile stays for later.
+    fn flush<'a>(&'a self, mut state: MutexGuard<'a, State>, log: &dyn Log) -> MutexGuard<'a, State> {
+        let queue = std::mem::take(&mut state.queue);
+        let Some(last) = queue.last().map(|queued| queued.number) else { return state };
+        drop(state);
+        let flushed = log.flush(&queue);
+        let mut state = lock(&self.state);
+        state.mark_unsynced(flushed.unsynced);
+        state.due.extend(flushed.due.into_iter().map(|mark| (last, mark)));
+        if let Some(error) = flushed.rejected {
+            self.any_rejected.store(true, Ordering::Release);
+            state.rejected.extend(queue.iter().map(|queued| (queued.number, error.clone())));
+        }
+        state
+    }
+
+    /// Ends a round: tells everybody up to `goal` how it went.
+    fn settle(&self, goal: u64, result: Result<(), Errno>, cost: Duration) {
+        let mut state = lock(&self.state);
+        state.round_running = false;
+        state.last_cost = cost;
+        state.last_batch = goal - state.synced;
+        let ready = match result {
+            Ok(()) => {
+                state.synced = goal;
+                self.synced.store(goal, Ordering::Release);
+                state.wakers.extract_if(.., |(number, _)| *number <= goal).collect()
+            }
+            Err(cause) => {
+                state.failure = Some(AuditError::NotDurable { cause });
+                std::mem::take(&mut state.wakers)
+            }
+        };
+        if state.tasks_wait() || !state.due.is_empty() {
+            self.rouse(&mut state);
+        }
+        drop(state);
+        self.done.notify_all();
+        ready.into_iter().for_each(|(_, waker)| waker.wake());
+    }
+
+    /// Waits a moment for as many as the last round settled: they were woken together and will be back together.
+    /// Without this, the first of them would get a round of its own while all others wait for the next. Someone
+    /// who is alone is never kept waiting.
+    fn gather<'a>(&self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        let awaited = state.synced + state.last_batch;
+        let until = Instant::now() + (state.last_cost / 2).min(LONGEST_GATHERING);
+        while state.issued < awaited && !state.closing {
+            let Some(left) = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) else {
+                break;
+            };
+            state.gathering_until = awaited;
+            state = self.work.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state.gathering_until = 0;
+        state
+    }
+}
+
+static LASTEND: Mutex<Option<Instant>> = Mutex::new(None);
+pub static STATS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+fn wait_on<'a, T>(condition: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+    condition.wait(guard).unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,70 @@
+//! What the gate hands over: how a call ended, and what a call is about to do.
+
+use std::time::Duration;
+
+use toolgate_types::{CallId, Caller, ErrorCode, Sha256, Stage, ToolClass};
+
+/// How one call ended. Becomes exactly one record.
+///
+/// There is no place for arguments or output in clear, only for their digests.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry<'a> {
+    /// The gate's id for the call.
+    pub call: CallId,
+    /// The id the client gave it, never trusted.
+    pub client_call_id: Option<&'a str>,
+    /// Who called.
+    pub caller: &'a Caller,
+    /// The tool's name as it was asked for, whether or not there is such a tool.
+    pub tool: &'a str,
+    /// The tool's class, if there is such a tool.
+    pub class: Option<ToolClass>,
+    /// The digest of the arguments.
+    pub args_hash: Sha256,
+    /// Why it did not do what was asked; `None` is a call that was allowed and answered.
+    /// The code decides whether the record says `DENIED` or `ERROR`.
+    pub denial: Option<Denial<'a>>,
+    /// What was answered, if there was output.
+    pub response: Option<Response<'a>>,
+    /// How long the call took.
+    pub duration: Duration,
+}
+
+/// Where and why a call ended without doing what was asked.
+#[derive(Clone, Copy, Debug)]
+pub struct Denial<'a> {
+    /// Where.
+    pub stage: Stage,
+    /// Why, as a stable code.
+    pub code: ErrorCode,
+    /// Why, for the operator. May name missing permissions; must not quote arguments.
+    pub reason: &'a str,
+}
+
+/// What left the gate.
+#[derive(Clone, Copy, Debug)]
+pub struct Response<'a> {
+    /// The field paths that were masked, redacted or dropped.
+    pub redacted_fields: &'a [String],
+    /// The digest of the raw output.
+    pub output_hash: Sha256,
+    /// The size of the raw output.
+    pub output_bytes: u64,
+}
+
+/// What a call is about to do. Durable before the effect begins, so that no effect goes without a record.
+#[derive(Clone, Copy, Debug)]
+pub struct Intent<'a> {
+    /// The gate's id for the call.
+    pub call: CallId,
+    /// The id the client gave it, never trusted.
+    pub client_call_id: Option<&'a str>,
+    /// Who called.
+    pub caller: &'a Caller,
+    /// The tool.
+    pub tool: &'a str,
+    /// The tool's class.
+    pub class: ToolClass,
+    /// The digest of the arguments.
+    pub args_hash: Sha256,
+}

@@ -1,0 +1,131 @@
+//! What can go wrong with the record, in words an operator can act on.
+//!
+//! Messages name host paths. They are for the operator's eyes: the gate answers a model with
+//! `audit_unavailable` and nothing more.
+
+use std::path::PathBuf;
+
+use rustix::io::Errno;
+use toolgate_types::ErrorCode;
+
+/// Why the record could not be written or read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AuditError {
+    /// The operating system refused.
+    #[error("could not {action} `{}`: {cause}", path.display())]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// What the operating system said.
+        cause: Errno,
+    },
+    /// A write came back, but the disk did not confirm it; nothing after it can be trusted to last either.
+    #[error("the disk did not confirm the audit record: {cause}")]
+    NotDurable {
+        /// What the operating system said.
+        cause: Errno,
+    },
+    /// A line of a file is not what a gate writes.
+    #[error("`{}` cannot be read: {problem}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The signing key cannot be used.
+    #[error("the signing key `{}` cannot be used: {problem}", path.display())]
+    Key {
+        /// Where the key is.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// An entry could not be turned into a line.
+    #[error("the record could not be written as JSON: {problem}")]
+    Encoding {
+        /// What the encoder said.
+        problem: String,
+    },
+}
+
+impl AuditError {
+    /// The stable code.
+    #[must_use]
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::Io { cause, .. } | Self::NotDurable { cause } => code_of(*cause),
+            Self::Damaged { .. } => ErrorCode::PreconditionFailed,
+            Self::Key { .. } => ErrorCode::PermissionDenied,
+            Self::Encoding { .. } => ErrorCode::Internal,
+        }
+    }
+
+    /// What the operator can do about it.
+    #[must_use]
+    pub fn help(&self) -> &'static str {
+        match self {
+            Self::Damaged { .. } => {
+                "run `toolgate audit verify` to see the first bad line, keep a copy, then move the file aside"
+            }
+            Self::Key { .. } => "an audit key is 32 bytes, readable by its owner only (mode 0600)",
+            Self::Encoding { .. } => "this is a defect of the gate; please report it",
+            Self::NotDurable { .. } => "check the disk, then start the gate again",
+            Self::Io { .. } => match self.code() {
+                ErrorCode::DiskFull => "free some space, or put the audit directory on another disk",
+                ErrorCode::ReadOnlyFilesystem => "put the audit directory on a filesystem that can be written",
+                ErrorCode::PermissionDenied => "let this user write there, or choose another audit directory",
+                ErrorCode::NotADirectory | ErrorCode::NotAFile => "something else is in that place; move it away",
+                _ => "check that the audit directory exists and can be written",
+            },
+        }
+    }
+}
+
+fn code_of(cause: Errno) -> ErrorCode {
+    match cause {
+        Errno::NOSPC | Errno::DQUOT | Errno::FBIG => ErrorCode::DiskFull,
+        Errno::ROFS => ErrorCode::ReadOnlyFilesystem,
+        Errno::ACCESS | Errno::PERM => ErrorCode::PermissionDenied,
+        Errno::NOENT => ErrorCode::NotFound,
+        Errno::NOTDIR => ErrorCode::NotADirectory,
+        Errno::ISDIR | Errno::LOOP => ErrorCode::NotAFile,
+        _ => ErrorCode::IoError,
+    }
+}
+
+/// What was noticed on the way and did not stop the work.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Warning {
+    /// A line that a dying process left unfinished was removed; nobody had been told that it was written.
+    #[error("removed {bytes} bytes of an unfinished line at the end of `{}`", path.display())]
+    UnfinishedLine {
+        /// The file.
+        path: PathBuf,
+        /// How much was removed.
+        bytes: u64,
+    },
+    /// Records are written, but the newest are not under a signature yet.
+    #[error("no checkpoint was signed: {0}")]
+    Checkpoint(AuditError),
+    /// The log was dropped and could not be closed as it should; every record is kept.
+    #[error("the log was not closed properly: {0}")]
+    Closing(AuditError),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_cause_has_a_code_and_a_remedy() {
+        let mut table = String::new();
+        for cause in [Errno::NOSPC, Errno::DQUOT, Errno::FBIG, Errno::ROFS, Errno::ACCESS, Errno::NOTDIR, Errno::IO] {
+            let error = AuditError::Io { action: "write", path: "/a".into(), cause };
+            table.push_str(&format!("{} | {error} | {}\n", error.code().as_str(), error.help()));
+        }
+        insta::assert_snapshot!(table, @"");
+    }
+}

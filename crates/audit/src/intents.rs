@@ -1,0 +1,128 @@
+//! What this process is about to do, kept until it is done.
+//!
+//! Each process has a file of its own, which it holds locked for as long as it lives: a file that is not locked
+//! belonged to a process that died. The file is made while the directory's lock is held, so that nobody can find
+//! it in the moment between its making and its locking.
+
+use std::collections::HashSet;
+use std::sync::Mutex;
+
+use rustix::fs::FlockOperation;
+use toolgate_types::CallId;
+use uuid::Uuid;
+
+use crate::commit::{Commit, Unsynced};
+use crate::folder::{Folder, Handle, write_all};
+use crate::writer::Writer;
+use crate::{AuditError, lock};
+
+/// The folder of intents in the audit directory.
+pub(crate) const FOLDER_NAME: &str = "intents";
+/// What the names of intent files end in.
+pub(crate) const SUFFIX: &str = ".jsonl";
+/// A file that has grown past this is followed by a new one, and goes when all its calls have ended.
+const FILE_BYTES: u64 = 1024 * 1024;
+
+/// One file of intents.
+struct Generation {
+    name: String,
+    file: Handle,
+    length: u64,
+    /// Calls that have not ended.
+    open: HashSet<CallId>,
+    /// The number of the last outcome; until that is settled the file must stay.
+    last_outcome: u64,
+}
+
+/// This process's intents.
+pub(crate) struct Intents {
+    audit_folder: Folder,
+    folder: Option<Folder>,
+    /// Oldest first; lines go to the last.
+    generations: Vec<Generation>,
+    /// Whether the last generation takes more lines.
+    accepting: bool,
+}
+
+impl Intents {
+    pub(crate) fn new(audit_folder: Folder) -> Self {
+        Self { audit_folder, folder: None, generations: Vec::new(), accepting: false }
+    }
+
+    /// Adds a line, and returns its number.
+    pub(crate) fn add(
+        &mut self,
+        call: CallId,
+        line: &[u8],
+        writer: &Mutex<Writer>,
+        commit: &Commit,
+    ) -> Result<u64, AuditError> {
+        let mut unsynced = Vec::new();
+        if !self.accepting {
+            // Tidying must not keep a call from being announced; what stays is looked at by the next start.
+            let _ = self.remove_ended(|number| matches!(commit.settled(number), Some(Ok(()))));
+            unsynced = self.begin_file(writer)?;
+        }
+        let (Some(folder), Some(generation)) = (&self.folder, self.generations.last_mut()) else {
+            return Err(self.audit_folder.error("open", FOLDER_NAME, rustix::io::Errno::NOENT));
+        };
+        if let Err(cause) = write_all(&generation.file, line) {
+            // Part of a line may be there. Nothing may follow it, or the two would become one.
+            self.accepting = false;
+            return Err(folder.error("write", &generation.name, cause));
+        }
+        generation.length += line.len() as u64;
+        generation.open.insert(call);
+        self.accepting = generation.length < FILE_BYTES;
+        unsynced.push(Unsynced::File(generation.file.clone()));
+        Ok(commit.issue(unsynced))
+    }
+
+    /// Notes that a call has its record, added under this number.
+    pub(crate) fn ended(&mut self, call: CallId, number: u64) {
+        if let Some(generation) = self.generations.iter_mut().find(|generation| generation.open.contains(&call)) {
+            generation.open.remove(&call);
+            generation.last_outcome = number;
+        }
+    }
+
+    /// Removes the files whose calls have all ended, once their records are on the disk, and gives up the others
+    /// to the next start.
+    pub(crate) fn close(&mut self, mut settled: impl FnMut(u64) -> Result<(), AuditError>) -> Result<(), AuditError> {
+        for generation in self.generations.iter().filter(|generation| generation.open.is_empty()) {
+            settled(generation.last_outcome)?;
+        }
+        self.accepting = false;
+        let removed = self.remove_ended(|_| true);
+        self.generations.clear();
+        removed
+    }
+
+    fn remove_ended(&mut self, settled: impl Fn(u64) -> bool) -> Result<(), AuditError> {
+        let Some(folder) = &self.folder else { return Ok(()) };
+        let ended = |generation: &mut Generation| generation.open.is_empty() && settled(generation.last_outcome);
+        self.generations.extract_if(.., ended).try_for_each(|generation| folder.remove(&generation.name))
+    }
+
+    fn begin_file(&mut self, writer: &Mutex<Writer>) -> Result<Vec<Unsynced>, AuditError> {
+        let (folder, made) = match self.folder.take() {
+            Some(folder) => (folder, false),
+            None => self.audit_folder.subfolder(FOLDER_NAME)?,
+        };
+        let name = format!("{}{SUFFIX}", Uuid::now_v7());
+        let created = lock(writer).locked(|_| {
+            let file = folder.create_new(&name)?;
+            rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)
+                .map_err(|cause| folder.error("lock", &name, cause))?;
+            Ok(file)
+        });
+        let mut unsynced = vec![Unsynced::Folder(folder.handle().clone())];
+        if made {
+            unsynced.push(Unsynced::Folder(self.audit_folder.handle().clone()));
+        }
+        self.folder = Some(folder);
+        let generation = Generation { name, file: created?, length: 0, open: HashSet::new(), last_outcome: 0 };
+        self.generations.push(generation);
+        Ok(unsynced)
+    }
+}

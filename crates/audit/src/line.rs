@@ -1,0 +1,152 @@
+//! Turns a record into the bytes of its line, and a line back into what can be checked.
+//!
+//! The hash covers the raw bytes of the line, not what a parser makes of them: two spellings of the same JSON are
+//! two different lines.
+
+use std::io;
+
+use serde::Serialize;
+use serde_json::ser::Formatter;
+use toolgate_types::digest::Sha256Hasher;
+use toolgate_types::Sha256;
+
+use crate::AuditError;
+use crate::record::Link;
+
+/// Keeps these hashes apart from all others.
+const RECORD_DOMAIN: &[u8] = b"toolgate.audit.record.v1\0";
+const BEFORE_HASH: &[u8] = b",\"hash\":\"";
+const AFTER_HASH: &[u8] = b"\"}";
+const HASH_DIGITS: usize = 64;
+
+/// No line a gate writes is longer: every text and every list in it is bounded.
+pub(crate) const MAX_LINE_BYTES: u64 = 1024 * 1024;
+
+/// What stands before the first line.
+pub(crate) fn genesis() -> Sha256 {
+    Sha256::from([0; 32])
+}
+
+/// JSON on one line, in which no character can move the cursor or turn the text around.
+pub(crate) fn to_json(value: &impl Serialize) -> Result<Vec<u8>, AuditError> {
+    let failed = |error: serde_json::Error| AuditError::Encoding { problem: error.to_string() };
+    let mut bytes = Vec::with_capacity(1024);
+    serde_json::to_writer(&mut bytes, value).map_err(failed)?;
+    // Most lines hold nothing but printable ASCII and need no second look at each string.
+    if !bytes.iter().fold(false, |found, byte| found | (*byte >= 0x7f)) {
+        return Ok(bytes);
+    }
+    bytes.clear();
+    value.serialize(&mut serde_json::Serializer::with_formatter(&mut bytes, PlainText)).map_err(failed)?;
+    Ok(bytes)
+}
+
+/// Adds the whole line, newline and all, to `lines`, and returns its hash. `at` is the time as it is to be written.
+pub(crate) fn seal(lines: &mut Vec<u8>, seq: u64, prev: Sha256, at: &str, body: &[u8]) -> Sha256 {
+    let start = lines.len();
+    lines.extend_from_slice(format!("{{\"seq\":{seq},\"prev\":\"{prev}\",\"timestamp\":\"{at}\",").as_bytes());
+    let body = body.strip_prefix(b"{").unwrap_or(body);
+    lines.extend_from_slice(body.strip_suffix(b"}").unwrap_or(body));
+    let hash = hash_of(lines.get(start..).unwrap_or_default());
+    lines.extend_from_slice(BEFORE_HASH);
+    lines.extend_from_slice(hash.to_string().as_bytes());
+    lines.extend_from_slice(AFTER_HASH);
+    lines.push(b'\n');
+    hash
+}
+
+fn hash_of(content: &[u8]) -> Sha256 {
+    let mut hasher = Sha256Hasher::new();
+    hasher.update(RECORD_DOMAIN);
+    hasher.update(content);
+    hasher.finish()
+}
+
+/// Why a line is not a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum LineProblem {
+    /// It does not have the shape of one.
+    Unparsable(String),
+    /// It has, and its hash is not that of its content.
+    Changed,
+}
+
+/// Checks that the line is whole and unchanged, and returns its hash and its ties.
+pub(crate) fn check(line: &[u8]) -> Result<(Link, Sha256), LineProblem> {
+    let (content, stated) = split(line).ok_or_else(|| LineProblem::Unparsable("it has no hash at its end".into()))?;
+    let hash = hash_of(content);
+    if hash.to_string().as_bytes() != stated {
+        return Err(LineProblem::Changed);
+    }
+    let link = serde_json::from_slice(line).map_err(|error| LineProblem::Unparsable(error.to_string()))?;
+    Ok((link, hash))
+}
+
+/// The ties of a line and the hash it states, unchecked: enough to go on from it.
+pub(crate) fn glance(line: &[u8]) -> Option<(Link, Sha256)> {
+    let (_, stated) = split(line)?;
+    let hash = std::str::from_utf8(stated).ok()?.parse().ok()?;
+    Some((serde_json::from_slice(line).ok()?, hash))
+}
+
+fn split(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    let line = line.strip_suffix(AFTER_HASH)?;
+    let (content, hash) = line.split_at_checked(line.len().checked_sub(HASH_DIGITS)?)?;
+    Some((content.strip_suffix(BEFORE_HASH)?, hash))
+}
+
+/// Compact JSON that escapes control characters, bidirectional overrides and invisible characters.
+struct PlainText;
+
+impl Formatter for PlainText {
+    fn write_string_fragment<W: ?Sized + io::Write>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
+        for character in fragment.chars() {
+            if misleads(character) {
+                for unit in character.encode_utf16(&mut [0; 2]) {
+                    write!(writer, "\\u{unit:04x}")?;
+                }
+            } else {
+                writer.write_all(character.encode_utf8(&mut [0; 4]).as_bytes())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Characters that change how the text around them looks without showing themselves.
+fn misleads(character: char) -> bool {
+    character.is_control()
+        || matches!(character,
+            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_in_a_string_can_end_the_line_or_turn_it_around() {
+        let nasty = "a\n\r\"\\\u{1b}[2J\u{7f}\u{85}\u{202e}\u{2066}\u{feff}\u{e0041}\u{2028}é漢";
+        let json = String::from_utf8(to_json(&nasty).unwrap()).unwrap();
+        insta::assert_snapshot!(json, @"");
+        assert_eq!(serde_json::from_str::<String>(&json).unwrap(), nasty);
+    }
+
+    #[test]
+    fn the_hash_is_compared_as_it_is_written() {
+        let mut line = Vec::new();
+        let body = br#"{"traceId":"01931b2c-0000-7000-8000-000000000001"}"#;
+        let hash = seal(&mut line, 1, genesis(), "2026-11-15T05:01:02.003Z", body);
+        line.pop();
+        assert_eq!(check(&line).unwrap().1, hash);
+        let text = String::from_utf8(line.clone()).unwrap();
+        let shouted = text.replace(&hash.to_string(), &hash.to_string().to_uppercase());
+        assert_eq!(check(shouted.as_bytes()).unwrap_err(), LineProblem::Changed);
+        let spaced = text.replace(",\"prev\"", ", \"prev\"");
+        assert_eq!(check(spaced.as_bytes()).unwrap_err(), LineProblem::Changed);
+        for bad in ["", "{}", "\"}", "null", &"0".repeat(66)] {
+            assert!(matches!(check(bad.as_bytes()), Err(LineProblem::Unparsable(_))), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! The log as a process holds it: add records, announce intents, close.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use jiff::Timestamp;
+
+use crate::checkpoint::{Checkpoints, Durability};
+use crate::commit::{self, Commit, Flushed, Queued, Unsynced};
+use crate::entry::{Entry, Intent};
+use crate::folder::Folder;
+use crate::intents::Intents;
+use crate::line::to_json;
+use crate::record::{Body, RecordedIntent};
+use crate::recovery::{Recovered, recover};
+use crate::ticket::Ticket;
+use crate::writer::{Appended, Mark, Writer};
+use crate::{AuditError, Warning, lock};
+
+/// Tells the time.
+pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+/// Hears of what did not stop the work.
+pub type Warn = Arc<dyn Fn(Warning) + Send + Sync>;
+
+/// The name of the checkpoint file in the audit directory.
+const CHECKPOINTS_NAME: &str = "checkpoints.jsonl";
+
+/// Where the record lies and how often it is signed.
+#[derive(Clone)]
+pub struct LogOptions {
+    /// The directory of the day files, made if it is not there.
+    pub directory: PathBuf,
+    /// The file of signed checkpoints; by default `checkpoints.jsonl` in the directory. Kept elsewhere, it guards
+    /// against whoever can change the directory.
+    pub checkpoints: Option<PathBuf>,
+    /// The signing key, made when first needed; by default `keys/audit.key` beside the directory.
+    pub key: Option<PathBuf>,
+    /// How many records there are between two checkpoints.
+    pub checkpoint_every: u64,
+    /// Tells the time.
+    pub clock: Clock,
+    /// Hears of what did not stop the work.
+    pub warn: Warn,
+}
+
+impl LogOptions {
+    /// The defaults, for a log in this directory.
+    #[must_use]
+    pub fn new(directory: impl Into<PathBuf>) -> Self {
+        Self {
+            directory: directory.into(),
+            checkpoints: None,
+            key: None,
+            checkpoint_every: 256,
+            clock: Arc::new(Timestamp::now),
+            warn: Arc::new(|_| ()),
+        }
+    }
+
+    /// The file of checkpoints.
+    #[must_use]
+    pub fn checkpoints_path(&self) -> PathBuf {
+        self.checkpoints.clone().unwrap_or_else(|| default_checkpoints(&self.directory))
+    }
+
+    /// The signing key.
+    #[must_use]
+    pub fn key_path(&self) -> PathBuf {
+        self.key.clone().unwrap_or_else(|| default_key(&self.directory))
+    }
+}
+
+impl fmt::Debug for LogOptions {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("LogOptions")
+            .field("directory", &self.directory)
+            .field("checkpoints", &self.checkpoints_path())
+            .field("key", &self.key_path())
+            .field("checkpoint_every", &self.checkpoint_every)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Where a directory's checkpoints are unless somebody said otherwise.
+pub(crate) fn default_checkpoints(directory: &Path) -> PathBuf {
+    directory.join(CHECKPOINTS_NAME)
+}
+
+/// Where a directory's signing key is unless somebody said otherwise.
+fn default_key(directory: &Path) -> PathBuf {
+    directory.parent().unwrap_or(Path::new("..")).join("keys/audit.key")
+}
+
+/// What the log, its tickets and its worker share.
+pub(crate) struct Shared {
+    pub(crate) folder: Folder,
+    pub(crate) writer: Mutex<Writer>,
+    pub(crate) commit: Commit,
+    intents: Mutex<Intents>,
+    checkpoints: Mutex<Checkpoints>,
+    checkpoint_every: u64,
+    clock: Clock,
+    warn: Warn,
+}
+
+impl Shared {
+    fn open(options: &LogOptions) -> Result<Self, AuditError> {
+        let folder = Folder::open_or_create(&options.directory)?;
+        let writer = Writer::open(folder.clone(), (options.clock)())?;
+        Ok(Self {
+            intents: Mutex::new(Intents::new(folder.clone())),
+            folder,
+            writer: Mutex::new(writer),
+            commit: Commit::default(),
+            checkpoints: Mutex::new(Checkpoints::new(options.checkpoints_path(), options.key_path())),
+            checkpoint_every: options.checkpoint_every.max(1),
+            clock: options.clock.clone(),
+            warn: options.warn.clone(),
+        })
+    }
+
+    /// Adds a record and returns its number.
+    pub(crate) fn append_body(self: &Arc<Self>, body: Body) -> Result<u64, AuditError> {
+        let call = body.trace_id;
+        let body = to_json(&body)?;
+        let Flushed { unsynced, due, .. } = self.write([body.as_slice()])?;
+        let number = self.commit.issue(unsynced);
+        lock(&self.intents).ended(call, number);
+        for mark in due {
+            self.ensure_worker();
+            self.commit.vouch_later(number, mark);
+        }
+        Ok(number)
+    }
+
+    /// Writes lines, and returns what is to be synced and vouched for because of it.
+    fn write<'a>(&self, bodies: impl IntoIterator<Item = &'a [u8]>) -> Result<Flushed, AuditError> {
+        let (result, unfinished) = {
+            let mut writer = lock(&self.writer);
+            (writer.append(bodies, &*self.clock), writer.take_unfinished())
+        };
+        if let Some((day, bytes)) = unfinished {
+            (self.warn)(Warning::UnfinishedLine { path: self.folder.path_of(&day.file_name()), bytes });
+        }
+        let Appended { first, last, file, opened, rotated } = result?;
+        let is_due = (first - 1) / self.checkpoint_every != last.seq / self.checkpoint_every;
+        let folder = opened.then(|| Unsynced::Folder(self.folder.handle().clone()));
+        Ok(Flushed {
+            unsynced: std::iter::once(Unsynced::File(file)).chain(folder).collect(),
+            due: rotated.into_iter().chain(is_due.then_some(last)).collect(),
+            rejected: None,
+        })
+    }
+
+    pub(crate) fn ensure_worker(self: &Arc<Self>) {
+        self.commit.ensure_worker(&**self, || {
+            let shared = Arc::clone(self);
+            let builder = std::thread::Builder::new().name("audit-sync".to_owned());
+            builder.spawn(move || shared.commit.work(&*shared))
+        });
+    }
+
+    fn sign(&self, mark: Mark, durability: Durability) -> Result<(), AuditError> {
+        lock(&self.checkpoints).vouch(mark, (self.clock)(), &self.writer, durability)
+    }
+
+    fn close(&self) -> Result<(), AuditError> {
+        self.commit.close();
+        let own_last = lock(&self.writer).own_last();
+        let signed = own_last.map_or(Ok(()), |mark| self.sign(mark, Durability::Left));
+        let tidied = lock(&self.intents).close(|number| self.commit.wait(number, self));
+        signed.and(tidied)
+    }
+}
+
+impl commit::Log for Shared {
+    fn flush(&self, queue: &[Queued]) -> Flushed {
+        match self.write(queue.iter().map(|queued| queued.body.as_slice())) {
+            Ok(flushed) => {
+                let mut intents = lock(&self.intents);
+                queue.iter().for_each(|queued| intents.ended(queued.call, queued.number));
+                flushed
+            }
+            Err(error) => Flushed { rejected: Some(error), ..Flushed::default() },
+        }
+    }
+
+    fn vouch(&self, mark: Mark) {
+        if let Err(error) = self.sign(mark, Durability::Synced) {
+            (self.warn)(Warning::Checkpoint(error));
+        }
+    }
+}
+
+/// The append-only record of every call.
+///
+/// Any number of threads and processes may hold a log on the same directory.
+pub struct AuditLog {
+    shared: Arc<Shared>,
+    closed: bool,
+}
+
+impl AuditLog {
+    /// Opens the log, and gives calls that a dead process left behind their record.
+    ///
+    /// # Errors
+    /// When the directory cannot be made or written, or ends in a line that is not a record.
+    pub fn open(options: LogOptions) -> Result<(Self, Recovered), AuditError> {
+        let shared = Arc::new(Shared::open(&options)?);
+        let unfinished = lock(&shared.writer).take_unfinished();
+        let mut recovered = recover(&shared)?;
+        recovered.truncated_bytes = unfinished.map_or(0, |(_, bytes)| bytes);
+        Ok((Self { shared, closed: false }, recovered))
+    }
+
+    /// Adds the record of a call. When this returns the line is written and survives this process; when the
+    /// ticket is settled it survives a power failure.
+    ///
+    /// # Errors
+    /// When the line could not be written; then no part of it is left.
+    pub fn append(&self, entry: &Entry<'_>) -> Result<Ticket, AuditError> {
+        let number = self.shared.append_body(Body::from(entry))?;
+        Ok(Ticket::new(Arc::clone(&self.shared), number))
+    }
+
+    /// Adds the record of a call together with those of others: the next round of the group commit writes and
+    /// syncs them all at once. For those who wait for the disk anyway, this is several times cheaper than
+    /// [`AuditLog::append`]. Until the ticket is settled the record may be lost with the process, and what keeps
+    /// it from being written is told by the ticket.
+    ///
+    /// # Errors
+    /// When the record cannot be put into JSON.
+    pub fn submit(&self, entry: &Entry<'_>) -> Result<Ticket, AuditError> {
+        let body = to_json(&Body::from(entry))?;
+        let (number, has_worker) = self.shared.commit.enqueue(entry.call, body);
+        if !has_worker {
+            self.shared.ensure_worker();
+        }
+        Ok(Ticket::new(Arc::clone(&self.shared), number))
+    }
+
+    /// Announces a call that is going to change something. The effect must not begin before the ticket is
+    /// settled. The call's own record, added with [`AuditLog::append`], takes the announcement back.
+    ///
+    /// # Errors
+    /// When the announcement could not be written.
+    pub fn intent(&self, intent: &Intent<'_>) -> Result<Ticket, AuditError> {
+        let shared = &self.shared;
+        let since = lock(&shared.writer).day().map(|day| day.to_string());
+        let mut line = to_json(&RecordedIntent::new(intent, (shared.clock)(), since))?;
+        line.push(b'\n');
+        let number = lock(&shared.intents).add(intent.call, &line, &shared.writer, &shared.commit)?;
+        Ok(Ticket::new(Arc::clone(shared), number))
+    }
+
+    /// Signs a last checkpoint over what this log added, and removes its intents if all their calls have ended.
+    /// Dropping the log does the same, and tells the `warn` hook instead of returning an error.
+    ///
+    /// # Errors
+    /// When the checkpoint could not be signed or the intents not be removed; every record is kept all the same.
+    pub fn close(mut self) -> Result<(), AuditError> {
+        self.closed = true;
+        self.shared.close()
+    }
+}
+
+impl Drop for AuditLog {
+    fn drop(&mut self) {
+        if !self.closed
+            && let Err(error) = self.shared.close()
+        {
+            (self.shared.warn)(Warning::Closing(error));
+        }
+    }
+}
+
+impl fmt::Debug for AuditLog {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("AuditLog").field("directory", &self.shared.folder.path_of("")).finish_non_exhaustive()
+    }
+}

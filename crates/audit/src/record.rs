@@ -1,0 +1,249 @@
+//! A record as it is written and read: the names and the order of its fields.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use toolgate_types::{CallId, Caller, Decision, ErrorCode, Sha256, Stage, ToolClass};
+
+use crate::bounded::{bounded, bounded_list, bounded_reason};
+use crate::entry::{Denial, Entry, Intent, Response};
+
+/// One line of a day's file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Record {
+    /// Its place in the whole log; never starts again.
+    pub seq: u64,
+    /// The hash of the line before.
+    pub prev: Sha256,
+    /// When it was written.
+    #[serde(with = "moment")]
+    pub timestamp: Timestamp,
+    /// The call.
+    pub trace_id: CallId,
+    /// Who called.
+    pub caller: RecordedCaller,
+    /// What was asked for.
+    pub tool: RecordedTool,
+    /// With what.
+    pub request: RecordedRequest,
+    /// What became of it.
+    pub decision: Decision,
+    /// Where and why it was refused or failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub denial: Option<RecordedDenial>,
+    /// What was answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response: Option<RecordedResponse>,
+    /// How long it took, in milliseconds.
+    pub duration: f64,
+    /// The hash of this line up to here.
+    pub hash: Sha256,
+}
+
+/// Who called.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordedCaller {
+    /// The subject.
+    pub sub: String,
+    /// What the subject was granted.
+    pub permissions: Vec<String>,
+    /// The agent, if not a person.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// The session.
+    pub session: String,
+    /// The workflow run, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
+}
+
+/// The tool that was asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordedTool {
+    /// The name as asked for, cut if it was very long.
+    pub name: String,
+    /// The class, if there is such a tool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub classification: Option<ToolClass>,
+}
+
+/// What the tool was asked with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RecordedRequest {
+    /// The digest of the arguments.
+    pub args_hash: Sha256,
+    /// The client's id for the call, cut if it was very long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_call_id: Option<String>,
+}
+
+/// Where and why a call was refused or failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordedDenial {
+    /// Where.
+    pub stage: Stage,
+    /// Why, as a stable code.
+    pub code: ErrorCode,
+    /// Why, for the operator.
+    pub reason: String,
+}
+
+/// What was answered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RecordedResponse {
+    /// The field paths that were masked, redacted or dropped.
+    pub redacted_fields: Vec<String>,
+    /// The digest of the raw output.
+    pub output_hash: Sha256,
+    /// The size of the raw output.
+    pub output_bytes: u64,
+}
+
+/// The part of a record that is known before its place in the chain is.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Body {
+    pub(crate) trace_id: CallId,
+    pub(crate) caller: RecordedCaller,
+    pub(crate) tool: RecordedTool,
+    pub(crate) request: RecordedRequest,
+    pub(crate) decision: Decision,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) denial: Option<RecordedDenial>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) response: Option<RecordedResponse>,
+    pub(crate) duration: f64,
+}
+
+impl From<&Entry<'_>> for Body {
+    fn from(entry: &Entry<'_>) -> Self {
+        Self {
+            trace_id: entry.call,
+            caller: entry.caller.into(),
+            tool: RecordedTool { name: bounded(entry.tool), classification: entry.class },
+            request: RecordedRequest::new(entry.args_hash, entry.client_call_id),
+            decision: match entry.denial {
+                None => Decision::Allowed,
+                Some(denial) if denial.code.is_denial() => Decision::Denied,
+                Some(_) => Decision::Error,
+            },
+            denial: entry.denial.map(RecordedDenial::from),
+            response: entry.response.map(RecordedResponse::from),
+            duration: milliseconds(entry.duration),
+        }
+    }
+}
+
+impl From<&Caller> for RecordedCaller {
+    fn from(caller: &Caller) -> Self {
+        Self {
+            sub: bounded(&caller.subject),
+            permissions: bounded_list(&caller.permissions),
+            agent: caller.agent.as_ref().map(|agent| agent.as_str().to_owned()),
+            session: caller.session.as_str().to_owned(),
+            run: caller.run.as_ref().map(|run| run.as_str().to_owned()),
+        }
+    }
+}
+
+impl RecordedRequest {
+    fn new(args_hash: Sha256, client_call_id: Option<&str>) -> Self {
+        Self { args_hash, client_call_id: client_call_id.map(bounded) }
+    }
+}
+
+impl From<Denial<'_>> for RecordedDenial {
+    fn from(denial: Denial<'_>) -> Self {
+        Self { stage: denial.stage, code: denial.code, reason: bounded_reason(denial.reason) }
+    }
+}
+
+impl From<Response<'_>> for RecordedResponse {
+    fn from(response: Response<'_>) -> Self {
+        Self {
+            redacted_fields: bounded_list(response.redacted_fields),
+            output_hash: response.output_hash,
+            output_bytes: response.output_bytes,
+        }
+    }
+}
+
+/// Whole microseconds, written as milliseconds.
+fn milliseconds(duration: std::time::Duration) -> f64 {
+    duration.as_micros() as f64 / 1000.0
+}
+
+/// An intent as it is kept until the call ends.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct RecordedIntent {
+    pub(crate) call: CallId,
+    #[serde(with = "moment")]
+    pub(crate) at: Timestamp,
+    /// The newest day file when the call began: its record can be in no older one. `None` when there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) since: Option<String>,
+    pub(crate) caller: RecordedCaller,
+    pub(crate) tool: RecordedTool,
+    pub(crate) request: RecordedRequest,
+}
+
+impl RecordedIntent {
+    pub(crate) fn new(intent: &Intent<'_>, at: Timestamp, since: Option<String>) -> Self {
+        Self {
+            call: intent.call,
+            at,
+            since,
+            caller: intent.caller.into(),
+            tool: RecordedTool { name: bounded(intent.tool), classification: Some(intent.class) },
+            request: RecordedRequest::new(intent.args_hash, intent.client_call_id),
+        }
+    }
+
+    /// The record of a call whose process ended before the call did.
+    pub(crate) fn interrupted(self) -> Body {
+        let began = toolgate_types::time::rfc3339_millis(self.at);
+        Body {
+            trace_id: self.call,
+            caller: self.caller,
+            tool: self.tool,
+            request: self.request,
+            decision: Decision::Error,
+            denial: Some(RecordedDenial {
+                stage: Stage::Execution,
+                code: ErrorCode::Interrupted,
+                reason: format!("the process ended before the call that began at {began} did"),
+            }),
+            response: None,
+            duration: 0.0,
+        }
+    }
+}
+
+/// The part of a record that ties it to its neighbours.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Link {
+    pub(crate) seq: u64,
+    pub(crate) prev: Sha256,
+    #[serde(with = "moment")]
+    pub(crate) timestamp: Timestamp,
+    pub(crate) trace_id: CallId,
+}
+
+/// Time stamps in records: RFC 3339, UTC, milliseconds.
+pub(crate) mod moment {
+    use jiff::Timestamp;
+    use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
+
+    pub(crate) fn serialize<S: Serializer>(moment: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&toolgate_types::time::rfc3339_millis(*moment))
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Timestamp, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        text.parse().map_err(D::Error::custom)
+    }
+}

@@ -1,0 +1,140 @@
+//! Gives every call that a dead process left behind its one record.
+//!
+//! A recoverer may die too. It removes a file of intents only when every call in it has a record on the disk, and
+//! before adding one it looks whether there is one already: whoever comes next starts over and adds nothing twice.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use rustix::fs::FlockOperation;
+use toolgate_types::CallId;
+
+use crate::folder::{Folder, Handle, read_at, state_of_open};
+use crate::intents::{FOLDER_NAME, SUFFIX};
+use crate::lines::{Lines, Step};
+use crate::log::Shared;
+use crate::record::{Link, RecordedIntent};
+use crate::{AuditError, Day, lock};
+
+/// What opening a log found and put right.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recovered {
+    /// Calls that were under way when their process died, and now have an `ERROR` record.
+    pub interrupted: Vec<CallId>,
+    /// Bytes of an unfinished line that were removed.
+    pub truncated_bytes: u64,
+    /// Files of intents with lines that cannot be read; they were kept under another name.
+    pub damaged: Vec<std::path::PathBuf>,
+}
+
+/// The intents of a process that died.
+struct Orphans {
+    name: String,
+    /// Holds the lock that keeps other recoverers away.
+    _locked: Handle,
+    intents: Vec<RecordedIntent>,
+    damaged: bool,
+}
+
+/// Records the calls of dead processes.
+pub(crate) fn recover(shared: &Arc<Shared>) -> Result<Recovered, AuditError> {
+    let mut recovered = Recovered::default();
+    let Some(folder) = shared.folder.existing_subfolder(FOLDER_NAME)? else { return Ok(recovered) };
+    let orphans = find_orphans(shared, &folder)?;
+    if orphans.is_empty() {
+        return Ok(recovered);
+    }
+    let mut done = recorded_calls(&shared.folder, &orphans)?;
+    for intent in orphans.iter().flat_map(|orphans| &orphans.intents) {
+        if done.insert(intent.call) {
+            shared.append_body(intent.clone().interrupted())?;
+            recovered.interrupted.push(intent.call);
+        }
+    }
+    lock(&shared.writer).sync()?;
+    for orphans in &orphans {
+        put_away(&folder, orphans, &mut recovered)?;
+    }
+    Ok(recovered)
+}
+
+fn find_orphans(shared: &Shared, folder: &Folder) -> Result<Vec<Orphans>, AuditError> {
+    let mut found = Vec::new();
+    for name in folder.names()?.into_iter().filter(|name| name.ends_with(SUFFIX)) {
+        let Some(file) = folder.read(&name)? else { continue };
+        if take_over(shared, folder, &name, &file)? {
+            let (intents, damaged) = read_intents(folder, &name, &file)?;
+            found.push(Orphans { name, _locked: file, intents, damaged });
+        }
+    }
+    Ok(found)
+}
+
+/// Takes the lock of a file whose owner is gone. A file without a name was dealt with by another recoverer.
+fn take_over(shared: &Shared, folder: &Folder, name: &str, file: &Handle) -> Result<bool, AuditError> {
+    let locked = lock(&shared.writer)
+        .locked(|_| Ok(rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive).is_ok()))?;
+    let stat = rustix::fs::fstat(file).map_err(|cause| folder.error("look at", name, cause))?;
+    Ok(locked && stat.st_nlink > 0)
+}
+
+/// Reads the complete lines. An unfinished one was never durable, so what it announces never began.
+fn read_intents(folder: &Folder, name: &str, file: &Handle) -> Result<(Vec<RecordedIntent>, bool), AuditError> {
+    let failed = |cause| folder.error("read", name, cause);
+    let length = usize::try_from(state_of_open(file).map_err(failed)?.length).unwrap_or(usize::MAX);
+    let content = read_at(file, length, 0).map_err(failed)?;
+    let lines = content.split_inclusive(|byte| *byte == b'\n').filter_map(|line| line.strip_suffix(b"\n"));
+    let mut intents = Vec::new();
+    let mut damaged = false;
+    for line in lines {
+        match serde_json::from_slice(line) {
+            Ok(intent) => intents.push(intent),
+            Err(_) => damaged = true,
+        }
+    }
+    Ok((intents, damaged))
+}
+
+/// Which of these calls have a record.
+fn recorded_calls(folder: &Folder, orphans: &[Orphans]) -> Result<HashSet<CallId>, AuditError> {
+    let intents = || orphans.iter().flat_map(|orphans| &orphans.intents);
+    let wanted: HashSet<CallId> = intents().map(|intent| intent.call).collect();
+    // An intent that does not say since when could be recorded anywhere.
+    let since = intents().map(|intent| intent.since.as_ref().and_then(|day| day.parse::<Day>().ok())).min().flatten();
+    let mut recorded = HashSet::new();
+    for day in folder.days()?.into_iter().filter(|day| Some(*day) >= since) {
+        let Some(mut lines) = Lines::open(folder, &day.file_name())? else { continue };
+        while let Some(call) = next_call(&mut lines)? {
+            if wanted.contains(&call) {
+                recorded.insert(call);
+            }
+        }
+    }
+    Ok(recorded)
+}
+
+/// The call of the next line that can be read; a damaged line is for a check to find.
+fn next_call(lines: &mut Lines) -> Result<Option<CallId>, AuditError> {
+    loop {
+        match lines.step()? {
+            Step::Whole => {
+                if let Ok(link) = serde_json::from_slice::<Link>(lines.bytes()) {
+                    return Ok(Some(link.trace_id));
+                }
+            }
+            Step::TooLong => {}
+            Step::Unfinished | Step::End => return Ok(None),
+        }
+    }
+}
+
+fn put_away(folder: &Folder, orphans: &Orphans, recovered: &mut Recovered) -> Result<(), AuditError> {
+    if orphans.damaged {
+        let kept = format!("{}.damaged", orphans.name);
+        folder.rename(&orphans.name, &kept)?;
+        recovered.damaged.push(folder.path_of(&kept));
+        Ok(())
+    } else {
+        folder.remove(&orphans.name)
+    }
+}

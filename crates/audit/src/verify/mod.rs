@@ -1,0 +1,317 @@
+//! Checks that the log is whole: every line as it was written, none added, removed or moved, and every checkpoint
+//! in agreement.
+//!
+//! A check reads and never writes. It may run while processes add records. It needs the directory, the checkpoints
+//! and, to be worth more than a checksum, a public key that came from elsewhere.
+
+mod calls;
+mod cursor;
+mod report;
+
+use std::cmp::Ordering;
+use std::path::{Path, PathBuf};
+
+use toolgate_types::Sha256;
+
+use crate::folder::Folder;
+use crate::line::{LineProblem, check, genesis, glance};
+use crate::lines::{Lines, Step};
+use crate::log::default_checkpoints;
+use crate::record::Link;
+use crate::{AuditError, Day, PublicKey};
+use calls::{Calls, Suspects};
+use cursor::Cursor;
+pub use report::{Note, Problem, ProblemKind, Report};
+
+/// Where a whole log may begin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Start {
+    /// With the first record ever.
+    #[default]
+    Genesis,
+    /// Also with a record right after one that a checkpoint vouches for, because older days were archived. There
+    /// is always such a checkpoint at the end of a day.
+    Checkpoint,
+}
+
+/// How to check.
+#[derive(Clone, Debug, Default)]
+pub struct VerifyOptions {
+    /// The file of checkpoints; by default `checkpoints.jsonl` in the directory.
+    pub checkpoints: Option<PathBuf>,
+    /// The keys that checkpoints may be signed with. Empty means any, which a report notes.
+    pub trusted: Vec<PublicKey>,
+    /// Where the log may begin.
+    pub start: Start,
+}
+
+/// Checks the log in this directory.
+///
+/// # Errors
+/// When a file cannot be read. What is wrong with the log is not an error but [`Report::problem`].
+pub fn verify(directory: &Path, options: &VerifyOptions) -> Result<Report, AuditError> {
+    let folder = Folder::open(directory)?;
+    let path = options.checkpoints.clone().unwrap_or_else(|| default_checkpoints(directory));
+    let cursor = Cursor::open(&path, &options.trusted)?;
+    let days = folder.days()?;
+    let bytes = days.iter().try_fold(0, |sum, day| {
+        Ok::<u64, AuditError>(sum + folder.state(&day.file_name())?.map_or(0, |state| state.length))
+    })?;
+    let mut checking = Check {
+        folder: &folder,
+        days: &days,
+        start: options.start,
+        cursor,
+        calls: Calls::new(bytes),
+        last: None,
+        vouched: 0,
+        report: Report::default(),
+    };
+    let problem = match checking.run() {
+        Ok(()) => None,
+        Err(Stop::Problem(problem)) => Some(problem),
+        Err(Stop::Failed(error)) => return Err(error),
+    };
+    checking.into_report(problem, options)
+}
+
+/// Why a check ended early.
+enum Stop {
+    Problem(Problem),
+    Failed(AuditError),
+}
+
+impl From<AuditError> for Stop {
+    fn from(error: AuditError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+fn at(file: &Path, line: u64, kind: ProblemKind) -> Stop {
+    Stop::Problem(Problem { file: file.to_owned(), line, kind })
+}
+
+/// A line of a day's file.
+#[derive(Clone, Copy)]
+struct Place {
+    day: Day,
+    line: u64,
+}
+
+/// The last good record.
+#[derive(Clone, Copy)]
+struct Good {
+    seq: u64,
+    hash: Sha256,
+    place: Place,
+}
+
+struct Check<'a> {
+    folder: &'a Folder,
+    days: &'a [Day],
+    start: Start,
+    cursor: Cursor,
+    calls: Calls,
+    last: Option<Good>,
+    /// The last record that a checkpoint vouched for.
+    vouched: u64,
+    report: Report,
+}
+
+impl Check<'_> {
+    fn run(&mut self) -> Result<(), Stop> {
+        for day in self.days {
+            self.day(*day)?;
+        }
+        self.end()
+    }
+
+    fn day(&mut self, day: Day) -> Result<(), Stop> {
+        let Some(mut lines) = Lines::open(self.folder, &day.file_name())? else { return Ok(()) };
+        loop {
+            let step = lines.step()?;
+            let place = Place { day, line: lines.number() };
+            match step {
+                Step::End => return Ok(()),
+                Step::Unfinished => return self.unfinished(place),
+                Step::TooLong => return Err(self.problem(place, unparsable("it is too long"))),
+                Step::Whole => match self.record(lines.bytes(), place) {
+                    Err(Stop::Problem(problem)) => return Err(self.explain(problem, &mut lines)?),
+                    other => other?,
+                },
+            }
+        }
+    }
+
+    fn record(&mut self, line: &[u8], place: Place) -> Result<(), Stop> {
+        let (link, hash) = check(line).map_err(|problem| {
+            let kind = match problem {
+                LineProblem::Unparsable(detail) => unparsable(&detail),
+                LineProblem::Changed => ProblemKind::Changed,
+            };
+            self.problem(place, kind)
+        })?;
+        self.follows(&link, place)?;
+        if Day::of(link.timestamp) > place.day {
+            return Err(self.problem(place, ProblemKind::WrongDay));
+        }
+        self.compare_checkpoints(link.seq, hash, place)?;
+        self.accept(&link, Good { seq: link.seq, hash, place });
+        Ok(())
+    }
+
+    fn accept(&mut self, link: &Link, good: Good) {
+        if self.last.is_none_or(|last| last.place.day != good.place.day) {
+            self.report.days += 1;
+        }
+        self.calls.add(link.trace_id);
+        self.last = Some(good);
+        self.report.records += 1;
+        self.report.first_time.get_or_insert(link.timestamp);
+        self.report.last_time = Some(link.timestamp);
+    }
+
+    /// Whether a record comes right after the last good one.
+    fn follows(&mut self, link: &Link, place: Place) -> Result<(), Stop> {
+        let (expected, prev) = match self.last {
+            Some(last) => (last.seq.saturating_add(1), last.hash),
+            None => self.beginning(link)?,
+        };
+        let found = link.seq;
+        let kind = match found.cmp(&expected) {
+            Ordering::Equal if link.prev == prev => return Ok(()),
+            Ordering::Equal => ProblemKind::Unlinked,
+            Ordering::Less => ProblemKind::Repeated { expected, found },
+            Ordering::Greater => ProblemKind::Missing { expected, found },
+        };
+        Err(self.problem(place, kind))
+    }
+
+    /// What the first record must be, and what it must name as its predecessor.
+    fn beginning(&mut self, link: &Link) -> Result<(u64, Sha256), Stop> {
+        let before = link.seq.saturating_sub(1);
+        while self.start == Start::Checkpoint
+            && let Some((checkpoint, _)) = self.cursor.peek()?
+            && checkpoint.seq <= before
+        {
+            self.cursor.advance();
+            if checkpoint.seq == before {
+                self.report.notes.push(Note::BeginsAtCheckpoint { seq: link.seq });
+                return Ok((link.seq, checkpoint.hash));
+            }
+        }
+        Ok((1, genesis()))
+    }
+
+    /// Compares what checkpoints say about this record, if any do.
+    fn compare_checkpoints(&mut self, seq: u64, hash: Sha256, place: Place) -> Result<(), Stop> {
+        while let Some((checkpoint, number)) = self.cursor.peek()?
+            && checkpoint.seq <= seq
+        {
+            if checkpoint.hash != hash || checkpoint.day != place.day {
+                return Err(self.problem(place, ProblemKind::Rewritten { checkpoint: number }));
+            }
+            self.cursor.advance();
+            self.vouched = checkpoint.seq;
+            self.report.checkpoints += 1;
+        }
+        Ok(())
+    }
+
+    /// An unfinished line at the very end is one that was being written. Anywhere else somebody broke it off.
+    fn unfinished(&mut self, place: Place) -> Result<(), Stop> {
+        for later in self.days.iter().filter(|day| **day > place.day) {
+            if self.folder.state(&later.file_name())?.is_some_and(|state| state.length > 0) {
+                return Err(self.problem(place, ProblemKind::Unfinished));
+            }
+        }
+        let file = self.folder.path_of(&place.day.file_name());
+        self.report.notes.push(Note::UnfinishedLine { file, line: place.line });
+        Ok(())
+    }
+
+    /// Looks at what surrounds missing records, to say more exactly what happened and where.
+    fn explain(&mut self, problem: Problem, lines: &mut Lines) -> Result<Stop, Stop> {
+        let ProblemKind::Missing { expected, found } = problem.kind else { return Ok(Stop::Problem(problem)) };
+        if lines.step()? == Step::Whole && glance(lines.bytes()).is_some_and(|(link, _)| link.seq == expected) {
+            return Ok(Stop::Problem(Problem { kind: ProblemKind::Swapped, ..problem }));
+        }
+        if problem.line == 1
+            && let Some((checkpoint, _)) = self.cursor.peek()?
+            && checkpoint.seq < found
+        {
+            return Ok(self.gone(checkpoint.day, problem.kind));
+        }
+        Ok(Stop::Problem(problem))
+    }
+
+    /// After the last record: checkpoints that are left vouch for records that are not there.
+    fn end(&mut self) -> Result<(), Stop> {
+        match self.cursor.peek()? {
+            None => Ok(()),
+            Some((checkpoint, _)) => {
+                let last = self.last.map_or(0, |last| last.seq);
+                Err(self.gone(checkpoint.day, ProblemKind::Cut { last, vouched: checkpoint.seq }))
+            }
+        }
+    }
+
+    /// The place where a vanished record of this day should be.
+    fn gone(&self, day: Day, kind: ProblemKind) -> Stop {
+        let kind = if self.days.contains(&day) { kind } else { ProblemKind::DayMissing };
+        let line = self.last.filter(|last| last.place.day == day).map_or(1, |last| last.place.line + 1);
+        self.problem(Place { day, line }, kind)
+    }
+
+    fn problem(&self, place: Place, kind: ProblemKind) -> Stop {
+        at(&self.folder.path_of(&place.day.file_name()), place.line, kind)
+    }
+
+    fn into_report(self, problem: Option<Problem>, options: &VerifyOptions) -> Result<Report, AuditError> {
+        let mut report = self.report;
+        report.last_seq = self.last.map(|last| last.seq);
+        report.last_hash = self.last.map(|last| last.hash);
+        report.records_after_checkpoint =
+            report.last_seq.map_or(0, |last| report.records.min(last.saturating_sub(self.vouched)));
+        report.keys = self.cursor.keys;
+        if report.keys.is_empty() && problem.is_none() {
+            report.notes.push(Note::NoCheckpoints);
+        } else if options.trusted.is_empty() {
+            report.notes.push(Note::KeyNotPinned);
+        }
+        let repeated = match self.calls.suspects() {
+            Some(suspects) => second_record(self.folder, self.days, report.records, suspects)?,
+            None => None,
+        };
+        report.problem = repeated.or(problem);
+        Ok(report)
+    }
+}
+
+fn unparsable(detail: &str) -> ProblemKind {
+    ProblemKind::Unparsable { detail: detail.to_owned() }
+}
+
+/// The first of the good records whose call has one already.
+fn second_record(
+    folder: &Folder,
+    days: &[Day],
+    records: u64,
+    mut suspects: Suspects,
+) -> Result<Option<Problem>, AuditError> {
+    let mut left = records;
+    for day in days {
+        let name = day.file_name();
+        let Some(mut lines) = Lines::open(folder, &name)? else { continue };
+        while left > 0 && lines.step()? == Step::Whole {
+            left -= 1;
+            let Ok(link) = serde_json::from_slice::<Link>(lines.bytes()) else { continue };
+            let line = lines.number();
+            if let Some((first_day, first_line)) = suspects.seen_before(link.trace_id, *day, line) {
+                let kind = ProblemKind::SecondRecord { call: link.trace_id, day: first_day, line: first_line };
+                return Ok(Some(Problem { file: folder.path_of(&name), line, kind }));
+            }
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,225 @@
+//! What a check found, in words.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+use toolgate_types::{CallId, Sha256};
+
+use crate::{Day, PublicKey};
+
+/// What a check of the whole log found. Figures are about what was read before the first problem.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Records that were checked and found good.
+    pub records: u64,
+    /// Day files with records among them.
+    pub days: u64,
+    /// When the first of them was written.
+    pub first_time: Option<Timestamp>,
+    /// When the last of them was written.
+    pub last_time: Option<Timestamp>,
+    /// The place of the last of them.
+    pub last_seq: Option<u64>,
+    /// The hash of the last of them: whoever notes it down elsewhere has a checkpoint of their own.
+    pub last_hash: Option<Sha256>,
+    /// Checkpoints that were checked and agree with the chain.
+    pub checkpoints: u64,
+    /// Records after the last checkpoint: their removal would not be noticed.
+    pub records_after_checkpoint: u64,
+    /// The keys that signed the checkpoints.
+    pub keys: Vec<PublicKey>,
+    /// What is worth knowing and no sign of tampering.
+    pub notes: Vec<Note>,
+    /// The first thing that is wrong.
+    pub problem: Option<Problem>,
+}
+
+/// Something wrong, and the first line where it shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The file.
+    pub file: PathBuf,
+    /// The line, from one. For lines that are gone it is where they should be.
+    pub line: u64,
+    /// What is wrong.
+    pub kind: ProblemKind,
+}
+
+/// What is wrong with a line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProblemKind {
+    /// It is not a record.
+    Unparsable {
+        /// Why not.
+        detail: String,
+    },
+    /// It ends without a newline though other lines come after it.
+    Unfinished,
+    /// Its hash is not that of its content.
+    Changed,
+    /// Its number is right but it does not name the line before it.
+    Unlinked,
+    /// Records are missing before it.
+    Missing {
+        /// The record that should be here.
+        expected: u64,
+        /// The record that is.
+        found: u64,
+    },
+    /// It and the next line stand in the wrong order.
+    Swapped,
+    /// Its number was used before: it was added, or stands too late.
+    Repeated {
+        /// The record that should be here.
+        expected: u64,
+        /// The record that is.
+        found: u64,
+    },
+    /// The call has a record already.
+    SecondRecord {
+        /// The call.
+        call: CallId,
+        /// The day of the first record.
+        day: Day,
+        /// The line of the first record.
+        line: u64,
+    },
+    /// The record is younger than the day of its file.
+    WrongDay,
+    /// This day's file is gone.
+    DayMissing,
+    /// A checkpoint vouches for records that are not there.
+    Cut {
+        /// The last record that is there; 0 when there is none.
+        last: u64,
+        /// The record that a checkpoint vouches for.
+        vouched: u64,
+    },
+    /// A checkpoint vouches for another record in this place: history was rewritten.
+    Rewritten {
+        /// The line of the checkpoint.
+        checkpoint: u64,
+    },
+    /// The line is not a checkpoint.
+    CheckpointUnparsable,
+    /// The checkpoint's signature is not good.
+    CheckpointForged,
+    /// The checkpoint is signed by a key that is not trusted.
+    CheckpointUntrusted {
+        /// The key.
+        key: PublicKey,
+    },
+    /// The checkpoint does not come after the one before it.
+    CheckpointDisorder,
+}
+
+impl ProblemKind {
+    /// A word for programs.
+    #[must_use]
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Self::Unparsable { .. } => "unparsable",
+            Self::Unfinished => "unfinished",
+            Self::Changed => "changed",
+            Self::Unlinked => "unlinked",
+            Self::Missing { .. } => "missing",
+            Self::Swapped => "swapped",
+            Self::Repeated { .. } => "repeated",
+            Self::SecondRecord { .. } => "second_record",
+            Self::WrongDay => "wrong_day",
+            Self::DayMissing => "day_missing",
+            Self::Cut { .. } => "cut",
+            Self::Rewritten { .. } => "rewritten",
+            Self::CheckpointUnparsable => "checkpoint_unparsable",
+            Self::CheckpointForged => "checkpoint_forged",
+            Self::CheckpointUntrusted { .. } => "checkpoint_untrusted",
+            Self::CheckpointDisorder => "checkpoint_disorder",
+        }
+    }
+}
+
+impl fmt::Display for ProblemKind {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unparsable { detail } => write!(formatter, "this is not a record: {detail}"),
+            Self::Unfinished => formatter.write_str("the line breaks off though records come after it"),
+            Self::Changed => formatter.write_str("the line was changed: its hash is not that of its content"),
+            Self::Unlinked => formatter.write_str(
+                "the line does not follow the one before it: one of the two was replaced",
+            ),
+            Self::Missing { expected, found } => {
+                write!(formatter, "record {expected} should be here, but this is record {found}: lines were removed")
+            }
+            Self::Swapped => formatter.write_str("this line and the next were swapped"),
+            Self::Repeated { expected, found } => write!(
+                formatter,
+                "record {expected} should be here, but this is record {found}: a line was added or moved"
+            ),
+            Self::SecondRecord { call, day, line } => {
+                write!(formatter, "call `{call}` has a record already, in `{}` line {line}", day.file_name())
+            }
+            Self::WrongDay => formatter.write_str("the record is younger than the day of its file"),
+            Self::DayMissing => formatter.write_str("the file of this day is gone, though a checkpoint vouches for it"),
+            Self::Cut { last, vouched } => write!(
+                formatter,
+                "the log ends after record {last}, but a checkpoint vouches for record {vouched}: the end was cut, \
+                 or lost before it reached the disk"
+            ),
+            Self::Rewritten { checkpoint } => write!(
+                formatter,
+                "checkpoint {checkpoint} vouches for another record in this place: history was rewritten"
+            ),
+            Self::CheckpointUnparsable => formatter.write_str("this is not a checkpoint"),
+            Self::CheckpointForged => formatter.write_str("the signature of this checkpoint is not good"),
+            Self::CheckpointUntrusted { key } => {
+                write!(formatter, "this checkpoint is signed by `{key}`, which is not a trusted key")
+            }
+            Self::CheckpointDisorder => formatter.write_str("this checkpoint does not come after the one before it"),
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "`{}` line {}: {}", self.file.display(), self.line, self.kind)
+    }
+}
+
+/// What is worth knowing and no sign of tampering.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// The log ends in an unfinished line: a process is writing it, or died while it was.
+    UnfinishedLine {
+        /// The file.
+        file: PathBuf,
+        /// The line.
+        line: u64,
+    },
+    /// There are no checkpoints: a cut end or a rewritten log would not be noticed.
+    NoCheckpoints,
+    /// No trusted key was given: the checkpoints may have been signed by anybody.
+    KeyNotPinned,
+    /// Older day files were taken away; what is left begins right after a checkpoint.
+    BeginsAtCheckpoint {
+        /// The first record that is left.
+        seq: u64,
+    },
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnfinishedLine { file, line } => {
+                write!(formatter, "`{}` line {line} is unfinished; the next writer removes it", file.display())
+            }
+            Self::NoCheckpoints => {
+                formatter.write_str("there are no checkpoints, so a cut or rewritten log would not be noticed")
+            }
+            Self::KeyNotPinned => formatter.write_str("no trusted key was given, so any key was taken"),
+            Self::BeginsAtCheckpoint { seq } => {
+                write!(formatter, "older days were taken away; the log begins at record {seq}, after a checkpoint")
+            }
+        }
+    }
+}

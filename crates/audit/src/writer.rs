@@ -1,0 +1,283 @@
+//! The one place that adds lines to the day files.
+//!
+//! Every addition happens under the directory's lock, which all processes that share the directory take. What
+//! this process believes about the end of the log is checked under that lock each time: the `lock` file names the
+//! newest day, and that day's file tells by its length whether somebody else added to it.
+
+use std::os::fd::OwnedFd;
+
+use jiff::Timestamp;
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+use toolgate_types::{Sha256, time};
+
+use crate::backwards::BackwardLines;
+use crate::folder::{FileState, Folder, Handle, read_at, state_of_open, write_all};
+use crate::line::{genesis, glance, seal};
+use crate::{AuditError, Day};
+
+const LOCK_NAME: &str = "lock";
+const DAY_LENGTH: usize = 10;
+
+/// A record by its place in the chain: what a checkpoint vouches for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mark {
+    pub(crate) seq: u64,
+    pub(crate) hash: Sha256,
+    pub(crate) day: Day,
+}
+
+/// What adding lines did.
+pub(crate) struct Appended {
+    /// The first record's place, and the last record.
+    pub(crate) first: u64,
+    pub(crate) last: Mark,
+    /// The file they are in.
+    pub(crate) file: Handle,
+    /// Whether this process had not had that file open before, so that its name may not be on the disk yet.
+    pub(crate) opened: bool,
+    /// The last record of the day before, if this is the first of a new day.
+    pub(crate) rotated: Option<Mark>,
+}
+
+/// The file that lines go to.
+struct Current {
+    day: Day,
+    name: String,
+    file: Handle,
+    state: FileState,
+}
+
+/// Adds lines.
+pub(crate) struct Writer {
+    folder: Folder,
+    lock: OwnedFd,
+    current: Option<Current>,
+    /// The last record of the log, as far as this process knows.
+    last: Option<Mark>,
+    /// The last record that this process added.
+    own_last: Option<Mark>,
+    opened: bool,
+    unfinished: Option<(Day, u64)>,
+    /// Kept so that it need not be made for each record.
+    lines: Vec<u8>,
+}
+
+impl Writer {
+    /// Opens the log for adding; changes nothing but an unfinished last line.
+    pub(crate) fn open(folder: Folder, now: Timestamp) -> Result<Self, AuditError> {
+        let lock = folder.open_or_create_file(LOCK_NAME)?;
+        let (current, last, own_last, opened, unfinished) = (None, None, None, false, None);
+        let lines = Vec::with_capacity(2048);
+        let mut writer = Self { folder, lock, current, last, own_last, opened, unfinished, lines };
+        writer.locked(|writer| writer.refresh(Day::of(now)))?;
+        Ok(writer)
+    }
+
+    /// Adds records, all with one write or none.
+    pub(crate) fn append<'a>(
+        &mut self,
+        bodies: impl IntoIterator<Item = &'a [u8]>,
+        clock: impl Fn() -> Timestamp,
+    ) -> Result<Appended, AuditError> {
+        self.locked(|writer| {
+            let now = clock();
+            let today = Day::of(now);
+            writer.refresh(today)?;
+            let rotated = writer.begin_day(today)?;
+            writer.write_lines(now, bodies, rotated)
+        })
+    }
+
+    /// Runs this while no other process changes the directory.
+    pub(crate) fn locked<T>(
+        &mut self,
+        work: impl FnOnce(&mut Self) -> Result<T, AuditError>,
+    ) -> Result<T, AuditError> {
+        self.flock(FlockOperation::LockExclusive)?;
+        let result = work(self);
+        self.flock(FlockOperation::Unlock)?;
+        result
+    }
+
+    fn flock(&self, operation: FlockOperation) -> Result<(), AuditError> {
+        rustix::io::retry_on_intr(|| rustix::fs::flock(&self.lock, operation))
+            .map_err(|cause| self.folder.error("lock", LOCK_NAME, cause))
+    }
+
+    /// The newest day that this process has seen a file of. It never goes back.
+    pub(crate) fn day(&self) -> Option<Day> {
+        self.current.as_ref().map(|current| current.day)
+    }
+
+    /// The last record that this process added.
+    pub(crate) fn own_last(&self) -> Option<Mark> {
+        self.own_last
+    }
+
+    /// What was removed from the end of a file since this was last asked.
+    pub(crate) fn take_unfinished(&mut self) -> Option<(Day, u64)> {
+        self.unfinished.take()
+    }
+
+    /// Makes every record so far last.
+    pub(crate) fn sync(&self) -> Result<(), AuditError> {
+        if let Some(current) = &self.current {
+            rustix::fs::fdatasync(&current.file).map_err(|cause| AuditError::NotDurable { cause })?;
+        }
+        self.folder.sync()
+    }
+
+    /// Brings what this process believes in line with the directory.
+    fn refresh(&mut self, today: Day) -> Result<(), AuditError> {
+        let noted = self.noted_day()?;
+        if let Some(current) = &self.current
+            && noted == Some(current.day)
+            && self.folder.state(&current.name)? == Some(current.state)
+        {
+            return Ok(());
+        }
+        match self.newest_day(noted, today)? {
+            Some(day) => self.go_to(day),
+            None => {
+                self.current = None;
+                Ok(())
+            }
+        }
+    }
+
+    /// The newest day that has a file. The note in the lock file spares a look at the whole directory, but only
+    /// while it names today or later: everything else is looked up.
+    fn newest_day(&self, noted: Option<Day>, today: Day) -> Result<Option<Day>, AuditError> {
+        if let Some(day) = noted
+            && day >= today
+            && self.folder.state(&day.file_name())?.is_some()
+        {
+            return Ok(Some(day));
+        }
+        Ok(self.folder.days()?.pop())
+    }
+
+    /// Moves to the end of this day's file, removing a line that a dying process left unfinished: under the lock
+    /// nobody is at work on it, and nobody was told that it was written.
+    fn go_to(&mut self, day: Day) -> Result<(), AuditError> {
+        let name = day.file_name();
+        let file = self.handle_of(day, &name)?;
+        let failed = |cause| self.folder.error("read", &name, cause);
+        let mut state = state_of_open(&file).map_err(failed)?;
+        let mut lines = BackwardLines::new(file.clone(), state.length);
+        let complete = lines.skip_unfinished().map_err(failed)?;
+        if complete < state.length {
+            rustix::fs::ftruncate(&file, complete).map_err(|cause| self.folder.error("repair", &name, cause))?;
+            self.unfinished = Some((day, state.length - complete));
+            state.length = complete;
+        }
+        let found = self.last_mark(&mut lines, day, &name)?;
+        self.opened |= self.current.as_ref().is_none_or(|current| current.state.inode != state.inode);
+        self.current = Some(Current { day, name, file, state });
+        // Where the directory knows less than this process wrote, records were taken away. Counting on from what
+        // was written leaves a gap that a check will find.
+        self.last = self.own_last.into_iter().chain(found).max_by_key(|mark| mark.seq);
+        Ok(())
+    }
+
+    /// The day's file: the one already open, unless another was put in its place.
+    fn handle_of(&self, day: Day, name: &str) -> Result<Handle, AuditError> {
+        if let Some(current) = &self.current
+            && current.day == day
+            && self.folder.state(name)?.is_some_and(|state| state.inode == current.state.inode)
+        {
+            return Ok(current.file.clone());
+        }
+        self.folder.append_to(name)
+    }
+
+    /// The last record of a file, or of the newest file before it that has one.
+    fn last_mark(&self, lines: &mut BackwardLines, day: Day, name: &str) -> Result<Option<Mark>, AuditError> {
+        if let Some(mark) = self.read_mark(lines, day, name)? {
+            return Ok(Some(mark));
+        }
+        for earlier in self.folder.days()?.into_iter().rev().filter(|earlier| *earlier < day) {
+            let name = earlier.file_name();
+            let Some(file) = self.folder.read(&name)? else { continue };
+            let failed = |cause| self.folder.error("read", &name, cause);
+            let mut lines = BackwardLines::new(file.clone(), state_of_open(&file).map_err(failed)?.length);
+            lines.skip_unfinished().map_err(failed)?;
+            if let Some(mark) = self.read_mark(&mut lines, earlier, &name)? {
+                return Ok(Some(mark));
+            }
+        }
+        Ok(None)
+    }
+
+    fn read_mark(&self, lines: &mut BackwardLines, day: Day, name: &str) -> Result<Option<Mark>, AuditError> {
+        let Some(line) = lines.next_line().map_err(|cause| self.folder.error("read", name, cause))? else {
+            return Ok(None);
+        };
+        let (link, hash) = glance(&line)
+            .ok_or_else(|| self.folder.damaged(name, "its last line is not a record, so none can follow it"))?;
+        Ok(Some(Mark { seq: link.seq, hash, day }))
+    }
+
+    /// Starts today's file if the newest one is older. A clock that steps back keeps the newer file, so that the
+    /// order of files stays the order of records.
+    fn begin_day(&mut self, today: Day) -> Result<Option<Mark>, AuditError> {
+        if self.day().is_some_and(|day| day >= today) {
+            return Ok(None);
+        }
+        if let Some(current) = &self.current {
+            // A record of the new day must not outlive, in a power failure, one of the old day.
+            rustix::fs::fdatasync(&current.file).map_err(|cause| AuditError::NotDurable { cause })?;
+        }
+        let before = self.last;
+        self.go_to(today)?;
+        self.note_day(today)?;
+        Ok(before)
+    }
+
+    fn write_lines<'a>(
+        &mut self,
+        now: Timestamp,
+        bodies: impl IntoIterator<Item = &'a [u8]>,
+        rotated: Option<Mark>,
+    ) -> Result<Appended, AuditError> {
+        let Some(current) = &mut self.current else {
+            return Err(self.folder.error("write", LOCK_NAME, Errno::NOENT));
+        };
+        let (before, mut hash) = self.last.map_or_else(|| (0, genesis()), |mark| (mark.seq, mark.hash));
+        let mut seq = before;
+        let at = time::rfc3339_millis(now);
+        self.lines.clear();
+        for body in bodies {
+            seq = seq.saturating_add(1);
+            hash = seal(&mut self.lines, seq, hash, &at, body);
+        }
+        if let Err(cause) = write_all(&current.file, &self.lines) {
+            let error = self.folder.error("write", &current.name, cause);
+            // Whatever part was written goes. If even that fails, the next writer finds an unfinished line.
+            let _ = rustix::fs::ftruncate(&current.file, current.state.length);
+            self.current = None;
+            return Err(error);
+        }
+        current.state.length += self.lines.len() as u64;
+        let last = Mark { seq, hash, day: current.day };
+        let file = current.file.clone();
+        self.last = Some(last);
+        self.own_last = Some(last);
+        Ok(Appended { first: before + 1, last, file, opened: std::mem::take(&mut self.opened), rotated })
+    }
+
+    fn noted_day(&self) -> Result<Option<Day>, AuditError> {
+        let note = read_at(&self.lock, DAY_LENGTH, 0).map_err(|cause| self.folder.error("read", LOCK_NAME, cause))?;
+        Ok(std::str::from_utf8(&note).ok().and_then(|text| text.parse().ok()))
+    }
+
+    fn note_day(&self, day: Day) -> Result<(), AuditError> {
+        let note = format!("{day}\n");
+        match rustix::io::retry_on_intr(|| rustix::io::pwrite(&self.lock, note.as_bytes(), 0)) {
+            Ok(written) if written == note.len() => Ok(()),
+            Ok(_) => Err(self.folder.error("write", LOCK_NAME, Errno::NOSPC)),
+            Err(cause) => Err(self.folder.error("write", LOCK_NAME, cause)),
+        }
+    }
+}

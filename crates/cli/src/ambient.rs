@@ -1,0 +1,124 @@
+//! What this process takes from its surroundings, in one place: environment, current folder, host paths.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the binary owns ambient authority; everything behind it works on handles"
+)]
+
+use std::fs::File;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+use cap_std::ambient_authority;
+use cap_std::fs::Dir;
+
+use crate::exit::Failed;
+
+/// Where the process stands.
+#[derive(Clone, Debug)]
+pub(crate) struct Surroundings {
+    pub(crate) current: PathBuf,
+    pub(crate) home: Option<PathBuf>,
+    pub(crate) state_home: Option<PathBuf>,
+    pub(crate) user: String,
+}
+
+impl Surroundings {
+    pub(crate) fn look() -> Result<Self, Failed> {
+        let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+        let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        Ok(Self {
+            current: std::env::current_dir()
+                .map_err(|error| Failed::usage(format!("there is no current folder: {error}")))?,
+            home: absolute("HOME"),
+            state_home: absolute("XDG_STATE_HOME"),
+            user: variable("USER")
+                .map_or_else(|| "local".to_owned(), |user| user.to_string_lossy().into_owned()),
+        })
+    }
+
+    /// A path as a person writes it: trimmed, `~` expanded, made absolute, without `.` and `..`.
+    pub(crate) fn absolute(&self, path: &Path) -> Result<PathBuf, Failed> {
+        let text = path.to_str().map_or(path, |text| Path::new(text.trim()));
+        if text.as_os_str().is_empty() {
+            return Err(Failed::usage("a folder is named by an empty path"));
+        }
+        let expanded = match text.strip_prefix("~") {
+            Ok(rest) => match &self.home {
+                Some(home) => home.join(rest),
+                None => {
+                    return Err(Failed::usage(format!(
+                        "`{}` needs a home folder, and HOME is not set",
+                        text.display()
+                    )));
+                }
+            },
+            Err(_) => self.current.join(text),
+        };
+        Ok(without_dots(&expanded))
+    }
+}
+
+fn without_dots(path: &Path) -> PathBuf {
+    let mut clean = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::ParentDir => {
+                clean.pop();
+            }
+            Component::CurDir => {}
+            other => clean.push(other),
+        }
+    }
+    clean
+}
+
+/// Opens a folder, making it first if it is missing.
+pub(crate) fn open_or_make_folder(path: &Path) -> io::Result<File> {
+    match open_folder(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            std::fs::create_dir_all(path)?;
+            open_folder(path)
+        }
+        other => other,
+    }
+}
+
+/// Opens a folder.
+pub(crate) fn open_folder(path: &Path) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let flags = i32::try_from(rustix::fs::OFlags::DIRECTORY.bits()).unwrap_or(0);
+    std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path)
+}
+
+/// Opens a folder of the gate's own, making it for this user alone if it is missing.
+pub(crate) fn open_own_folder(path: &Path) -> io::Result<Dir> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    match Dir::open_ambient_dir(path, ambient_authority()) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+            Dir::open_ambient_dir(path, ambient_authority())
+        }
+        other => other,
+    }
+}
+
+/// Reads a file that the operator named.
+pub(crate) fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+    std::fs::read(path)
+}
+
+/// The real place of a file or folder, as far as it exists.
+pub(crate) fn real_path(path: &Path) -> PathBuf {
+    if let Ok(real) = std::fs::canonicalize(path) {
+        return real;
+    }
+    match (path.parent(), path.file_name()) {
+        (Some(parent), Some(name)) => real_path(parent).join(name),
+        _ => path.to_path_buf(),
+    }
+}
+
+/// `toolgate.yaml` in this folder or the nearest one above.
+pub(crate) fn find_upward(start: &Path) -> Option<PathBuf> {
+    start.ancestors().map(|folder| folder.join("toolgate.yaml")).find(|candidate| candidate.is_file())
+}

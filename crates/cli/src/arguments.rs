@@ -1,0 +1,220 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use toolgate_types::{AgentName, CallId, Decision, RunId, SessionId, Trust};
+
+/// The gate between an LLM agent and the machine.
+#[derive(Debug, Parser)]
+#[command(name = "toolgate", version, about, long_about = LONG, after_help = AFTER, propagate_version = true)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+const LONG: &str = "The gate between an LLM agent and the machine.\n\nA model asks for a tool; Toolgate decides whether that caller may make that \
+call with those arguments, asks a person where it must, does it inside the declared workspace, and writes down what happened.";
+
+const AFTER: &str = "Examples:
+  toolgate call read_file '{\"path\": \"README.md\"}'
+  toolgate call edit_file '{\"path\": \"a.txt\", \"old_text\": \"x\", \"new_text\": \"y\", \"dry_run\": true}'
+  toolgate tools --format openai
+  toolgate audit show --decision denied
+  toolgate undo
+
+Exit codes: 0 done, 1 the tool answered with an error, 2 usage or configuration, 3 denied, 4 limit, 130 interrupted.";
+
+/// Options of every command.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct Common {
+    /// Configuration file [default: toolgate.yaml, looked for upward]
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Common options")]
+    pub(crate) config: Option<PathBuf>,
+    /// Names, limits and wording of the tools: native, crew, claw, sidecar, studio
+    #[arg(long, global = true, value_name = "NAME", help_heading = "Common options")]
+    pub(crate) profile: Option<String>,
+    /// The folder that tools work in, mounted as @project; made if it is missing [default: the current folder]
+    #[arg(long, global = true, value_name = "DIR", help_heading = "Common options")]
+    pub(crate) workspace: Option<PathBuf>,
+    /// Another folder, as @name=DIR, or @name=DIR:ro for reading only
+    #[arg(long = "mount", global = true, value_name = "@NAME=DIR[:ro]", help_heading = "Common options")]
+    pub(crate) mounts: Vec<String>,
+    /// Where audit records, undo information and runs are kept [default: ~/.local/state/toolgate]
+    #[arg(long, global = true, value_name = "DIR", help_heading = "Common options")]
+    pub(crate) state_dir: Option<PathBuf>,
+    /// The run that calls belong to; has its own @state in profile crew
+    #[arg(long = "run", global = true, value_name = "ID", help_heading = "Common options")]
+    pub(crate) run: Option<RunId>,
+    /// The declared agent to act as; a person acts as none
+    #[arg(long, global = true, value_name = "NAME", help_heading = "Common options")]
+    pub(crate) agent: Option<AgentName>,
+    /// How much is asked: supervised, guided or autonomous
+    #[arg(long, global = true, value_name = "LEVEL", help_heading = "Common options")]
+    pub(crate) trust: Option<Trust>,
+    /// Answer in JSON
+    #[arg(long, global = true, help_heading = "Common options")]
+    pub(crate) json: bool,
+    /// Say less
+    #[arg(short, long, global = true, help_heading = "Common options")]
+    pub(crate) quiet: bool,
+    /// Say more
+    #[arg(short, long, global = true, help_heading = "Common options")]
+    pub(crate) verbose: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Make one call through the whole gate; prints exactly what a model would be given
+    #[command(after_help = "Examples:
+  toolgate call read_file '{\"path\": \"src/main.rs\", \"start_line\": 1, \"end_line\": 20}'
+  echo '{\"pattern\": \"fn main\"}' | toolgate call search_files -
+  toolgate call --profile crew --mount @pkg=./pkg fs.read '{\"path\": \"@pkg/workflow.md\"}'")]
+    Call {
+        /// The tool's name
+        tool: String,
+        /// Its arguments as JSON, or - to read them from standard input
+        #[arg(default_value = "{}", value_name = "ARGS_JSON | -")]
+        arguments: String,
+    },
+    /// List the tools as a model would see them
+    #[command(after_help = "Examples:
+  toolgate tools
+  toolgate tools --format openai --agent reviewer")]
+    Tools {
+        /// The shape
+        #[arg(long, value_enum, default_value_t = Format::Table)]
+        format: Format,
+    },
+    /// Check configuration files; every problem with file, line and remedy
+    #[command(after_help = "Examples:
+  toolgate check
+  toolgate check deploy/toolgate.yaml --json")]
+    Check {
+        /// The files [default: the configuration in use]
+        files: Vec<PathBuf>,
+    },
+    /// Look at the record of calls
+    #[command(subcommand)]
+    Audit(AuditCommand),
+    /// List what calls changed
+    #[command(after_help = "Examples:
+  toolgate changes
+  toolgate changes --session run-42 --json")]
+    Changes {
+        /// Only this session
+        #[arg(long, value_name = "ID")]
+        session: Option<SessionId>,
+        /// Also changes made in other workspaces
+        #[arg(long)]
+        all: bool,
+    },
+    /// Put back what calls changed: the last call, one call, or a whole session
+    #[command(after_help = "Examples:
+  toolgate undo                     the last change in this workspace
+  toolgate undo --call 0199…        one call
+  toolgate undo --session run-42    everything a session changed, newest first")]
+    Undo {
+        /// This call
+        #[arg(long, value_name = "ID", conflicts_with = "session")]
+        call: Option<CallId>,
+        /// Everything this session changed
+        #[arg(long, value_name = "ID")]
+        session: Option<SessionId>,
+        /// Put back even what others changed since
+        #[arg(long)]
+        force: bool,
+    },
+    /// Tell what this machine can enforce
+    Doctor,
+    /// Write a completion script for a shell
+    #[command(after_help = "Example:
+  toolgate completions bash > ~/.local/share/bash-completion/completions/toolgate")]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum AuditCommand {
+    /// Check the whole record; names the first line that was changed, cut or removed
+    #[command(after_help = "Examples:
+  toolgate audit verify
+  toolgate audit verify --public-key keys/audit.pub --checkpoints /mnt/elsewhere/checkpoints.jsonl")]
+    Verify {
+        /// Checkpoints that were kept elsewhere
+        #[arg(long, value_name = "FILE")]
+        checkpoints: Option<PathBuf>,
+        /// The public key that must have signed them: 64 hexadecimal digits, or a file that holds them
+        #[arg(long, value_name = "KEY")]
+        public_key: Option<String>,
+    },
+    /// Show records, oldest first
+    #[command(after_help = "Examples:
+  toolgate audit show --decision denied --since 2026-11-01
+  toolgate audit show --tool write_file --json")]
+    Show {
+        #[command(flatten)]
+        filter: AuditFilter,
+        /// At most this many, the newest
+        #[arg(long, default_value_t = 100)]
+        limit: usize,
+    },
+    /// Show the last records, and with --follow every new one
+    Tail {
+        /// How many
+        #[arg(short = 'n', long, default_value_t = 10)]
+        lines: usize,
+        /// Go on showing new records
+        #[arg(short, long)]
+        follow: bool,
+    },
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct AuditFilter {
+    /// Only this tool
+    #[arg(long)]
+    pub(crate) tool: Option<String>,
+    /// Only this caller
+    #[arg(long)]
+    pub(crate) caller: Option<String>,
+    /// Only this session
+    #[arg(long)]
+    pub(crate) session: Option<String>,
+    /// Only this decision: allowed, denied or error
+    #[arg(long, value_parser = decision)]
+    pub(crate) decision: Option<Decision>,
+    /// Not before this time: 2026-11-15, 2026-11-15T08:00:00Z, or 2h, 30m, 7d ago
+    #[arg(long, value_name = "TIME")]
+    pub(crate) since: Option<String>,
+    /// Not after this time
+    #[arg(long, value_name = "TIME")]
+    pub(crate) until: Option<String>,
+}
+
+fn decision(text: &str) -> Result<Decision, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "allowed" => Ok(Decision::Allowed),
+        "denied" => Ok(Decision::Denied),
+        "error" => Ok(Decision::Error),
+        _ => Err("use allowed, denied or error".to_owned()),
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people
+    Table,
+    /// OpenAI function tools
+    Openai,
+    /// Anthropic tools
+    Anthropic,
+    /// Ollama tools
+    Ollama,
+    /// MCP tools/list
+    Mcp,
+}

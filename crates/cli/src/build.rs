@@ -1,0 +1,147 @@
+//! From settings to a gate.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use cap_std::fs::Dir;
+use toolgate_audit::{AuditLog, LogOptions};
+use toolgate_gate::{Approver, AuditMode, Blocking, Gate, GateOptions, Journal};
+use toolgate_manifest::OnAuditFailure;
+use toolgate_tools::{Front, initialise_run};
+use toolgate_workspace::{Access, Mount, MountError, Rules, Workspace};
+
+use crate::ambient::{open_folder, open_or_make_folder, open_own_folder, real_path};
+use crate::exit::Failed;
+use crate::settings::{MountSettings, Settings};
+use crate::terminal::{Terminal, complain};
+
+/// A gate with its profile, ready to be called.
+pub(crate) struct Built {
+    pub(crate) front: Front,
+    pub(crate) workspace: Arc<Workspace>,
+}
+
+/// Files of a run that the gate writes and the model may only read; the workflow's place changes through its guard.
+const RUN_PROTECTED: &[&str] = &["logs", "logs/**", "workflow.md"];
+
+pub(crate) fn workspace(settings: &Settings) -> Result<Workspace, Failed> {
+    let own = own_files(settings);
+    let rules = |deny: &[String], scope: &[String]| {
+        let all: Vec<String> = settings.deny.iter().chain(deny).cloned().collect();
+        Rules::new().deny(&all)?.scope(scope)
+    };
+    let mut mounts = Vec::new();
+    let project = open_or_make_folder(&settings.workspace)
+        .map_err(|source| cannot_open("@project", &settings.workspace, source))?;
+    let project_rules = rules(&[], &[]).map_err(|error| Failed::usage(error.to_string()))?;
+    let project = Mount::new("@project", project, &settings.workspace, Access::ReadWrite, project_rules);
+    mounts.push(project.map_err(|error| Failed::usage(error.to_string()))?.hide_own_files(&own).as_default());
+    for MountSettings { alias, path, read_only, scope, deny } in &settings.mounts {
+        let opened = if *read_only { open_folder(path) } else { open_or_make_folder(path) };
+        let opened = opened.map_err(|source| cannot_open(alias, path, source))?;
+        let access = if *read_only { Access::ReadOnly } else { Access::ReadWrite };
+        let rules = rules(deny, scope).map_err(|error| Failed::usage(error.to_string()))?;
+        let mount = Mount::new(alias, opened, path, access, rules)
+            .map_err(|error| Failed::usage(error.to_string()))?;
+        mounts.push(mount.hide_own_files(&own));
+    }
+    if settings.profile.has_runs() {
+        mounts.push(state_mount(settings)?);
+    }
+    Workspace::new(mounts).map_err(|error| Failed::usage(error.to_string()))
+}
+
+fn cannot_open(alias: &str, path: &std::path::Path, source: std::io::Error) -> Failed {
+    Failed::usage(MountError::Open { alias: alias.to_owned(), path: path.to_path_buf(), source }.to_string())
+        .help("name a folder that exists and that you may read")
+}
+
+fn run_folder(settings: &Settings) -> PathBuf {
+    settings.state_dir.join("runs").join(settings.run.as_str())
+}
+
+fn state_mount(settings: &Settings) -> Result<Mount, Failed> {
+    let path = run_folder(settings);
+    let folder = open_own_folder(&path).map_err(|source| cannot_open("@state", &path, source))?;
+    let rules = Rules::new().protect(RUN_PROTECTED).map_err(|error| Failed::usage(error.to_string()))?;
+    Mount::new("@state", folder.into_std_file(), &path, Access::ReadWrite, rules)
+        .map_err(|error| Failed::usage(error.to_string()))
+}
+
+/// What no mount may show, wherever it lies.
+fn own_files(settings: &Settings) -> Vec<PathBuf> {
+    let config = settings.loaded.file.iter();
+    let others = [&settings.state_dir, &settings.audit_dir].into_iter();
+    let optional = settings.checkpoints.iter().chain(&settings.key);
+    config.chain(others).chain(optional).map(|path| real_path(path)).collect()
+}
+
+pub(crate) fn log_options(settings: &Settings) -> LogOptions {
+    let quiet_warn = |warning: toolgate_audit::Warning| complain(&warning.to_string());
+    let mut options = LogOptions::new(&settings.audit_dir);
+    options.checkpoints = settings.checkpoints.clone();
+    options.key = settings.key.clone();
+    options.warn = Arc::new(quiet_warn);
+    if let Some(every) = settings.checkpoint_every {
+        options.checkpoint_every = every;
+    }
+    options
+}
+
+/// Opens everything and puts the gate together.
+pub(crate) fn gate(settings: &Settings, approver: Option<Arc<dyn Approver>>) -> Result<Built, Failed> {
+    let state = open_own_folder(&settings.state_dir).map_err(|error| state_failed(settings, &error))?;
+    let journal = open_journal(&state).map_err(|error| state_failed(settings, &error))?;
+    let (audit, recovered) = AuditLog::open(log_options(settings))
+        .map_err(|error| Failed::usage(error.to_string()).help(error.help()))?;
+    for call in &recovered.interrupted {
+        complain(&format!(
+            "call {call} was interrupted; it is recorded as an error and its changes were put back"
+        ));
+    }
+    let workspace = Arc::new(workspace(settings)?);
+    let registry = settings.profile.registry(&workspace).map_err(|error| Failed::usage(error.to_string()))?;
+    let audit_mode = match settings.on_audit_failure {
+        OnAuditFailure::Deny => AuditMode::Deny,
+        OnAuditFailure::Warn => AuditMode::Warn,
+    };
+    let gate = Gate::new(GateOptions {
+        registry,
+        agents: settings.loaded.config.agents.clone(),
+        limits: settings.limits,
+        audit,
+        audit_mode,
+        journal: Arc::new(journal),
+        approver: approver.unwrap_or_else(|| Arc::new(Terminal)),
+        approval_patience: settings.approval_patience,
+        blocking: Blocking::Here,
+        complain: Arc::new(complain),
+    });
+    let mut front = Front::new(settings.profile, Arc::new(gate));
+    if settings.profile.has_runs() {
+        initialise_run(&workspace, &settings.limits).map_err(|error| Failed::usage(error.to_string()))?;
+        let folder =
+            open_own_folder(&run_folder(settings)).map_err(|error| state_failed(settings, &error))?;
+        front = front.with_run_log(folder);
+    }
+    Ok(Built { front, workspace })
+}
+
+fn open_journal(state: &Dir) -> std::io::Result<Journal> {
+    match state.open_dir("journal") {
+        Ok(folder) => Journal::open(&folder),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            match state.create_dir("journal") {
+                Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => return Err(error),
+                _ => {}
+            }
+            Journal::open(&state.open_dir("journal")?)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn state_failed(settings: &Settings, error: &std::io::Error) -> Failed {
+    Failed::usage(format!("the state directory `{}` cannot be used: {error}", settings.state_dir.display()))
+        .help("name another one with --state-dir")
+}

@@ -1,0 +1,216 @@
+//! `toolgate audit`: the record, read back and checked.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use toolgate_audit::{AuditError, Filter, Follower, PublicKey, Record, Report, VerifyOptions};
+use toolgate_types::time::rfc3339_millis;
+use toolgate_types::{Decision, Trust};
+
+use super::print;
+use crate::ambient::{Surroundings, read_file};
+use crate::arguments::{AuditCommand, AuditFilter, Common};
+use crate::exit::{DONE, Failed, TOOL_ERROR};
+use crate::settings::{Settings, settle};
+use crate::terminal::{paint, reveal, wants_colour};
+
+/// How often a followed log is looked at.
+const FOLLOW_EVERY: Duration = Duration::from_millis(200);
+
+pub(crate) fn run(common: &Common, command: AuditCommand) -> Result<u8, Failed> {
+    let settings = settle(common, Trust::Guided)?;
+    match command {
+        AuditCommand::Verify { checkpoints, public_key } => {
+            verify(common, &settings, checkpoints.as_deref(), public_key.as_deref())
+        }
+        AuditCommand::Show { filter, limit } => show(common, &settings, filter, limit),
+        AuditCommand::Tail { lines, follow } => tail(common, &settings, lines, follow),
+    }
+}
+
+fn failed(error: AuditError) -> Failed {
+    let help = error.help();
+    Failed::error(error.to_string()).help(help)
+}
+
+fn verify(
+    common: &Common,
+    settings: &Settings,
+    checkpoints: Option<&Path>,
+    public_key: Option<&str>,
+) -> Result<u8, Failed> {
+    let surroundings = Surroundings::look()?;
+    let checkpoints = match checkpoints {
+        Some(path) => Some(surroundings.absolute(path)?),
+        None => settings.checkpoints.clone(),
+    };
+    let trusted = public_key.map(|key| read_key(key, &surroundings)).transpose()?;
+    let options =
+        VerifyOptions { checkpoints, trusted: trusted.into_iter().collect(), ..VerifyOptions::default() };
+    let report = toolgate_audit::verify(&settings.audit_dir, &options).map_err(failed)?;
+    print(&if common.json { format!("{}\n", report_json(&report)) } else { report_text(&report) })?;
+    Ok(if report.problem.is_none() { DONE } else { TOOL_ERROR })
+}
+
+/// A key as digits, or as a file that holds them.
+fn read_key(text: &str, surroundings: &Surroundings) -> Result<PublicKey, Failed> {
+    if let Ok(key) = text.trim().parse() {
+        return Ok(key);
+    }
+    let path = surroundings.absolute(Path::new(text))?;
+    let wrong = |reason: String| {
+        Failed::usage(format!("`{text}` is not a public key: {reason}"))
+            .help("give 64 hexadecimal digits, or a file that holds them, such as keys/audit.pub in the state directory")
+    };
+    let bytes = read_file(&path).map_err(|error| wrong(error.to_string()))?;
+    String::from_utf8_lossy(&bytes)
+        .trim()
+        .parse()
+        .map_err(|_| wrong("the file holds something else".to_owned()))
+}
+
+fn report_json(report: &Report) -> Value {
+    json!({
+        "ok": report.problem.is_none(),
+        "records": report.records, "days": report.days,
+        "firstTime": report.first_time.map(rfc3339_millis), "lastTime": report.last_time.map(rfc3339_millis),
+        "lastSeq": report.last_seq, "lastHash": report.last_hash,
+        "checkpoints": report.checkpoints, "recordsAfterCheckpoint": report.records_after_checkpoint,
+        "keys": report.keys.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "notes": report.notes.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "problem": report.problem.as_ref().map(|problem| json!({
+            "file": problem.file.file_name().map(|name| name.to_string_lossy()), "line": problem.line,
+            "kind": problem.kind.as_str(), "message": problem.to_string(),
+        })),
+    })
+}
+
+fn report_text(report: &Report) -> String {
+    let mut text = String::new();
+    match &report.problem {
+        Some(problem) => {
+            let _ = writeln!(text, "BROKEN: {problem}");
+            let _ = writeln!(text, "{} records before it are good", report.records);
+        }
+        None => {
+            let _ = writeln!(
+                text,
+                "ok: {} records in {} days, {} checkpoints, {} records after the last checkpoint",
+                report.records, report.days, report.checkpoints, report.records_after_checkpoint
+            );
+        }
+    }
+    for key in &report.keys {
+        let _ = writeln!(text, "signed by {key}");
+    }
+    for note in &report.notes {
+        let _ = writeln!(text, "note: {note}");
+    }
+    text
+}
+
+fn show(common: &Common, settings: &Settings, filter: AuditFilter, limit: usize) -> Result<u8, Failed> {
+    let filter = Filter {
+        tool: filter.tool,
+        caller: filter.caller,
+        decision: filter.decision,
+        session: filter.session,
+        call: None,
+        since: filter.since.as_deref().map(moment).transpose()?,
+        until: filter.until.as_deref().map(moment).transpose()?,
+        limit: Some(limit),
+    };
+    let records = toolgate_audit::show(&settings.audit_dir, filter).map_err(failed)?;
+    let mut records: Vec<Record> = records.collect::<Result<_, _>>().map_err(failed)?;
+    records.reverse();
+    print_records(common, &records)?;
+    Ok(DONE)
+}
+
+fn tail(common: &Common, settings: &Settings, lines: usize, follow: bool) -> Result<u8, Failed> {
+    if !follow {
+        let records = toolgate_audit::tail(&settings.audit_dir, lines).map_err(failed)?;
+        print_records(common, &records)?;
+        return Ok(DONE);
+    }
+    let (mut records, mut follower) = Follower::start(&settings.audit_dir, lines).map_err(failed)?;
+    loop {
+        print_records(common, &records)?;
+        std::thread::sleep(FOLLOW_EVERY);
+        records = follower.poll().map_err(failed)?;
+    }
+}
+
+/// A day, a moment, or a time ago.
+fn moment(text: &str) -> Result<Timestamp, Failed> {
+    if let Ok(moment) = text.parse::<Timestamp>() {
+        return Ok(moment);
+    }
+    if let Ok(moment) = format!("{text}T00:00:00Z").parse::<Timestamp>() {
+        return Ok(moment);
+    }
+    let wrong = || {
+        Failed::usage(format!("`{text}` is not a time"))
+            .help("write 2026-11-15, 2026-11-15T08:00:00Z, or 2h, 30m, 7d ago")
+    };
+    let unit = text.chars().last().ok_or_else(wrong)?;
+    let count: i64 = text.trim_end_matches(unit).parse().map_err(|_| wrong())?;
+    let seconds = match unit {
+        's' => 1,
+        'm' => 60,
+        'h' => 3600,
+        'd' => 86400,
+        _ => return Err(wrong()),
+    };
+    let ago = SignedDuration::from_secs(count.checked_mul(seconds).ok_or_else(wrong)?);
+    Timestamp::now().checked_sub(ago).map_err(|_| wrong())
+}
+
+fn print_records(common: &Common, records: &[Record]) -> Result<(), Failed> {
+    use std::io::IsTerminal as _;
+    let colour = wants_colour(std::io::stdout().is_terminal());
+    let mut text = String::new();
+    for record in records {
+        if common.json {
+            let line = serde_json::to_string(record).map_err(|error| Failed::error(error.to_string()))?;
+            let _ = writeln!(text, "{line}");
+        } else {
+            let _ = writeln!(text, "{}", record_line(record, colour));
+        }
+    }
+    print(&text)
+}
+
+fn record_line(record: &Record, colour: bool) -> String {
+    let code = match record.decision {
+        Decision::Allowed => "32",
+        Decision::Denied => "31",
+        Decision::Error => "33",
+    };
+    let decision = paint(&format!("{:<7}", record.decision.as_str()), code, colour);
+    let who = match &record.caller.agent {
+        Some(agent) => format!("{}/{agent}", record.caller.sub),
+        None => record.caller.sub.clone(),
+    };
+    let why = record.denial.as_ref().map(|denial| {
+        let reason = if denial.reason == denial.code.as_str() {
+            String::new()
+        } else {
+            format!(": {}", denial.reason)
+        };
+        format!("  {} {}{reason}", denial.stage.as_str(), denial.code.as_str())
+    });
+    let line = format!(
+        "{:>5}  {}  {decision}  {:<16} {who}  {:.1} ms  {}{}",
+        record.seq,
+        rfc3339_millis(record.timestamp),
+        reveal(&record.tool.name),
+        record.duration,
+        record.trace_id,
+        reveal(&why.unwrap_or_default()),
+    );
+    line
+}

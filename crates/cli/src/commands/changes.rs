@@ -1,0 +1,149 @@
+//! `toolgate changes` and `toolgate undo`.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+use toolgate_gate::{ChangeSet, UndoError, UndoOptions};
+use toolgate_types::{CallId, SessionId, Trust};
+use toolgate_workspace::Workspace;
+
+use super::{print, runtime};
+use crate::arguments::Common;
+use crate::build::{self, Built};
+use crate::exit::{DENIED, DONE, Failed};
+use crate::settings::settle;
+
+pub(crate) fn list(common: &Common, session: Option<&SessionId>, all: bool) -> Result<u8, Failed> {
+    let settings = settle(common, Trust::Guided)?;
+    let built = build::gate(&settings, None)?;
+    let sets: Vec<ChangeSet> = known(&built)?
+        .into_iter()
+        .filter(|set| all || is_here(set, &built.workspace))
+        .filter(|set| session.is_none_or(|session| set.session == *session))
+        .collect();
+    if common.json {
+        let rows: Vec<Value> = sets.iter().map(set_json).collect();
+        print(&format!("{}\n", Value::Array(rows)))?;
+    } else {
+        print(&table(&sets))?;
+    }
+    Ok(DONE)
+}
+
+fn known(built: &Built) -> Result<Vec<ChangeSet>, Failed> {
+    built
+        .front
+        .gate()
+        .journal()
+        .changes()
+        .map_err(|error| Failed::error(format!("the journal cannot be read: {error}")))
+}
+
+/// Whether a change was made in the workspace that is in use now.
+fn is_here(set: &ChangeSet, workspace: &Workspace) -> bool {
+    let mounted =
+        |root: &str| workspace.mounts().iter().any(|mount| mount.host_root().to_str() == Some(root));
+    set.changes.iter().all(|change| mounted(&change.root))
+}
+
+fn set_json(set: &ChangeSet) -> Value {
+    let changes: Vec<Value> = set
+        .changes
+        .iter()
+        .map(|change| {
+            json!({
+                "path": change.shown(), "kind": change.kind, "to": change.shown_destination(),
+                "bytesBefore": change.before.as_ref().map(|kept| kept.bytes), "sha256After": change.after,
+            })
+        })
+        .collect();
+    json!({
+        "call": set.call, "session": set.session, "tool": set.tool, "at": set.at, "changes": changes,
+        "undoneBy": set.undone_by, "undoes": set.undoes,
+    })
+}
+
+fn table(sets: &[ChangeSet]) -> String {
+    let mut text = String::new();
+    for set in sets {
+        let state = match (set.undone_by, set.undoes) {
+            (Some(_), _) => "  (undone)".to_owned(),
+            (None, Some(call)) => format!("  (put back {call})"),
+            (None, None) => String::new(),
+        };
+        let _ = writeln!(text, "{}  {}  {}  session {}{state}", set.call, set.at, set.tool, set.session);
+        for change in &set.changes {
+            let to = change.shown_destination().map(|to| format!(" -> {to}")).unwrap_or_default();
+            let _ = writeln!(text, "    {:<7} {}{to}", change.kind.as_str(), change.shown());
+        }
+    }
+    if sets.is_empty() {
+        text.push_str("no changes\n");
+    }
+    text
+}
+
+pub(crate) fn undo(
+    common: &Common,
+    call: Option<CallId>,
+    session: Option<&SessionId>,
+    force: bool,
+) -> Result<u8, Failed> {
+    let settings = settle(common, Trust::Guided)?;
+    let built = build::gate(&settings, None)?;
+    let calls = match call {
+        Some(call) => vec![call],
+        None => chosen(&built, session)?,
+    };
+    let runtime = runtime()?;
+    let mut rows = Vec::new();
+    for call in calls {
+        let undoing = built.front.gate().undo(call, settings.caller.clone(), UndoOptions { force });
+        match runtime.block_on(undoing) {
+            Ok(undone) => {
+                if !common.json {
+                    print(&format!("undid {call}: {}\n", undone.paths.join(", ")))?;
+                }
+                rows.push(json!({"call": undone.call, "by": undone.by, "paths": undone.paths}));
+            }
+            Err(error) => {
+                if common.json {
+                    print(&format!(
+                        "{}\n",
+                        json!({"undone": rows, "error": {"call": call, "code": error.code().as_str(), "message": error.to_string()}})
+                    ))?;
+                }
+                return Err(explain(error));
+            }
+        }
+    }
+    if common.json {
+        print(&format!("{}\n", json!({"undone": rows})))?;
+    } else if rows.is_empty() {
+        print("nothing to undo\n")?;
+    }
+    Ok(DONE)
+}
+
+/// The newest change here that is still in force, or all of a session, newest first.
+fn chosen(built: &Built, session: Option<&SessionId>) -> Result<Vec<CallId>, Failed> {
+    let mut sets = known(built)?;
+    sets.reverse();
+    let in_force = sets.iter().filter(|set| set.undone_by.is_none() && set.undoes.is_none());
+    let here = in_force.filter(|set| is_here(set, &built.workspace));
+    Ok(match session {
+        Some(session) => here.filter(|set| set.session == *session).map(|set| set.call).collect(),
+        None => here.take(1).map(|set| set.call).collect(),
+    })
+}
+
+fn explain(error: UndoError) -> Failed {
+    let failed = Failed::error(error.to_string());
+    match error {
+        UndoError::Conflict { .. } => {
+            Failed { code: DENIED, ..failed }.help("nothing was touched; look at the file, then use --force to put the old content back all the same")
+        }
+        UndoError::Unknown(_) => failed.help("`toolgate changes` lists what can be undone"),
+        _ => failed,
+    }
+}

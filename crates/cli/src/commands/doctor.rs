@@ -1,0 +1,147 @@
+//! `toolgate doctor`: what this machine can enforce, layer by layer.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use rustix::fs::{Mode, OFlags, RenameFlags, ResolveFlags};
+use rustix::io::Errno;
+use serde_json::{Value, json};
+use toolgate_types::Trust;
+
+use super::print;
+use crate::ambient::{open_or_make_folder, open_own_folder};
+use crate::arguments::Common;
+use crate::exit::{DONE, Failed, TOOL_ERROR};
+use crate::settings::{Settings, settle};
+
+/// One thing that was tried.
+struct Finding {
+    name: &'static str,
+    state: State,
+    detail: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Works.
+    Ok,
+    /// Missing; something else stands in for it.
+    Fallback,
+    /// Missing; the gate refuses to work without it.
+    Missing,
+}
+
+impl State {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Fallback => "fallback",
+            Self::Missing => "missing",
+        }
+    }
+}
+
+pub(crate) fn run(common: &Common) -> Result<u8, Failed> {
+    let settings = settle(common, Trust::Guided)?;
+    let findings = examine(&settings);
+    if common.json {
+        let rows: Vec<Value> = findings
+            .iter()
+            .map(|finding| json!({"check": finding.name, "state": finding.state.as_str(), "detail": finding.detail}))
+            .collect();
+        print(&format!("{}\n", Value::Array(rows)))?;
+    } else {
+        let mut text = String::new();
+        for finding in &findings {
+            let _ = writeln!(text, "{:<9} {:<22} {}", finding.state.as_str(), finding.name, finding.detail);
+        }
+        print(&text)?;
+    }
+    let broken = findings.iter().any(|finding| finding.state == State::Missing);
+    Ok(if broken { TOOL_ERROR } else { DONE })
+}
+
+fn examine(settings: &Settings) -> Vec<Finding> {
+    let mut findings = vec![real_locations(), state_folder(settings), audit_folder(settings)];
+    match open_or_make_folder(&settings.workspace) {
+        Err(error) => {
+            findings.push(Finding { name: "workspace", state: State::Missing, detail: error.to_string() })
+        }
+        Ok(folder) => {
+            findings.push(opening_beneath(&folder));
+            findings.push(unnamed_files(&folder));
+            findings.push(exchange(&folder));
+        }
+    }
+    findings
+}
+
+fn found(name: &'static str, state: State, detail: impl Into<String>) -> Finding {
+    Finding { name, state, detail: detail.into() }
+}
+
+fn opening_beneath(folder: &std::fs::File) -> Finding {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    match rustix::fs::openat2(folder, ".", OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve) {
+        Ok(_) => found("openat2", State::Ok, "the kernel keeps paths beneath a mount"),
+        Err(error) => found(
+            "openat2",
+            State::Fallback,
+            format!("{error}; paths are walked name by name without following links"),
+        ),
+    }
+}
+
+fn real_locations() -> Finding {
+    match rustix::fs::readlink("/proc/self/fd/0", Vec::new()) {
+        Ok(_) => found("/proc", State::Ok, "the kernel tells where an open file is"),
+        Err(Errno::NOENT) if Path::new("/proc/self/fd").exists() => found("/proc", State::Ok, "mounted"),
+        Err(error) => found(
+            "/proc",
+            State::Missing,
+            format!("{error}; mount /proc: rules are applied to real locations"),
+        ),
+    }
+}
+
+fn unnamed_files(folder: &std::fs::File) -> Finding {
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    match rustix::fs::openat(folder, ".", flags, Mode::from_raw_mode(0o600)) {
+        Ok(_) => found("unnamed files", State::Ok, "new content has no name until it is complete"),
+        Err(error) => {
+            found("unnamed files", State::Fallback, format!("{error}; new content waits in memory"))
+        }
+    }
+}
+
+/// Asks to exchange two names that do not exist: a kernel that can, says that they do not exist.
+fn exchange(folder: &std::fs::File) -> Finding {
+    match rustix::fs::renameat_with(
+        folder,
+        ".toolgate-doctor-a",
+        folder,
+        ".toolgate-doctor-b",
+        RenameFlags::EXCHANGE,
+    ) {
+        Err(Errno::NOENT) | Ok(()) => {
+            found("exchange", State::Ok, "old and new content change places in one step")
+        }
+        Err(error) => found("exchange", State::Fallback, format!("{error}; content is replaced by renaming")),
+    }
+}
+
+fn state_folder(settings: &Settings) -> Finding {
+    match open_own_folder(&settings.state_dir) {
+        Ok(_) => found("state directory", State::Ok, settings.state_dir.display().to_string()),
+        Err(error) => {
+            found("state directory", State::Missing, format!("{}: {error}", settings.state_dir.display()))
+        }
+    }
+}
+
+fn audit_folder(settings: &Settings) -> Finding {
+    match toolgate_audit::AuditLog::open(crate::build::log_options(settings)) {
+        Ok(_) => found("audit", State::Ok, settings.audit_dir.display().to_string()),
+        Err(error) => found("audit", State::Missing, format!("{error}; {}", error.help())),
+    }
+}

@@ -1,0 +1,69 @@
+//! `toolgate tools`: what a model would see.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use toolgate_gate::Tool;
+use toolgate_tools::ToolFormat;
+use toolgate_types::Trust;
+
+use super::print;
+use crate::arguments::{Common, Format};
+use crate::build;
+use crate::exit::{DONE, Failed};
+use crate::settings::settle;
+
+pub(crate) fn run(common: &Common, format: Format) -> Result<u8, Failed> {
+    let settings = settle(common, Trust::Guided)?;
+    let built = build::gate(&settings, None)?;
+    let tools = built.front.gate().visible_tools(&settings.caller);
+    let written = match format {
+        Format::Table if common.json => json_table(&tools),
+        Format::Table => return print(&table(&tools)).map(|()| DONE),
+        Format::Openai => ToolFormat::OpenAi.write(&tools),
+        Format::Anthropic => ToolFormat::Anthropic.write(&tools),
+        Format::Ollama => ToolFormat::Ollama.write(&tools),
+        Format::Mcp => ToolFormat::Mcp.write(&tools),
+    };
+    let text = serde_json::to_string_pretty(&written).map_err(|error| Failed::error(error.to_string()))?;
+    print(&format!("{text}\n"))?;
+    Ok(DONE)
+}
+
+fn argument_names(tool: &Arc<dyn Tool>) -> Vec<String> {
+    let schema = &tool.spec().input_schema;
+    let required: Vec<&str> = schema
+        .get("required")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    let properties = schema.get("properties").and_then(Value::as_object);
+    let mark =
+        |name: &String| if required.contains(&name.as_str()) { name.clone() } else { format!("{name}?") };
+    properties.into_iter().flat_map(|properties| properties.keys().map(mark)).collect()
+}
+
+fn table(tools: &[Arc<dyn Tool>]) -> String {
+    let mut text = String::new();
+    for tool in tools {
+        let spec = tool.spec();
+        let arguments = argument_names(tool).join(", ");
+        let _ = writeln!(text, "{:<16} {:<12} {arguments}", spec.name.as_str(), spec.class.as_str());
+        let _ = writeln!(text, "    {}", spec.description);
+    }
+    if tools.is_empty() {
+        text.push_str("no tools: this agent may use none\n");
+    }
+    text
+}
+
+fn json_table(tools: &[Arc<dyn Tool>]) -> Value {
+    let row = |tool: &Arc<dyn Tool>| {
+        let spec = tool.spec();
+        json!({"name": spec.name, "class": spec.class, "category": spec.category, "description": spec.description, "arguments": argument_names(tool)})
+    };
+    Value::Array(tools.iter().map(row).collect())
+}

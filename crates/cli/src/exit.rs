@@ -1,0 +1,39 @@
+//! Exit codes, a contract with scripts.
+
+/// Done.
+pub(crate) const DONE: u8 = 0;
+/// The tool answered with an error.
+pub(crate) const TOOL_ERROR: u8 = 1;
+/// Usage or configuration.
+pub(crate) const USAGE: u8 = 2;
+/// Denied, or approval needed and nobody to ask.
+pub(crate) const DENIED: u8 = 3;
+/// A limit, a budget or a loop.
+pub(crate) const LIMIT: u8 = 4;
+/// Interrupted.
+pub(crate) const INTERRUPTED: u8 = 130;
+
+/// What a failed command says, and the code it ends with.
+#[derive(Debug)]
+pub(crate) struct Failed {
+    pub(crate) code: u8,
+    pub(crate) message: String,
+    pub(crate) help: Option<String>,
+}
+
+impl Failed {
+    /// Wrong usage or configuration.
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self { code: USAGE, message: message.into(), help: None }
+    }
+
+    /// Anything else that went wrong.
+    pub(crate) fn error(message: impl Into<String>) -> Self {
+        Self { code: TOOL_ERROR, message: message.into(), help: None }
+    }
+
+    pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+}

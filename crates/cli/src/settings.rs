@@ -1,0 +1,234 @@
+//! Configuration and command line, joined: what this process is to do.
+
+use std::path::{Path, PathBuf};
+
+use toolgate_manifest::{Access, AgentConfig, Config, DeclaredPath, MountConfig, OnAuditFailure};
+use toolgate_tools::Profile;
+use toolgate_types::{Caller, Limits, RunId, SessionId, Sha256, Trust};
+
+use crate::ambient::{Surroundings, find_upward, read_file};
+use crate::arguments::Common;
+use crate::exit::Failed;
+
+/// A configuration with the place it came from.
+pub(crate) struct Loaded {
+    pub(crate) config: Config,
+    pub(crate) file: Option<PathBuf>,
+    folder: PathBuf,
+}
+
+/// Everything decided before a gate is built.
+pub(crate) struct Settings {
+    pub(crate) profile: Profile,
+    pub(crate) workspace: PathBuf,
+    pub(crate) mounts: Vec<MountSettings>,
+    pub(crate) deny: Vec<String>,
+    pub(crate) state_dir: PathBuf,
+    pub(crate) audit_dir: PathBuf,
+    pub(crate) checkpoints: Option<PathBuf>,
+    pub(crate) key: Option<PathBuf>,
+    pub(crate) checkpoint_every: Option<u64>,
+    pub(crate) on_audit_failure: OnAuditFailure,
+    pub(crate) limits: Limits,
+    pub(crate) approval_patience: std::time::Duration,
+    pub(crate) run: RunId,
+    pub(crate) caller: Caller,
+    pub(crate) loaded: Loaded,
+}
+
+/// One more folder.
+pub(crate) struct MountSettings {
+    pub(crate) alias: String,
+    pub(crate) path: PathBuf,
+    pub(crate) read_only: bool,
+    pub(crate) scope: Vec<String>,
+    pub(crate) deny: Vec<String>,
+}
+
+/// What a question waits by default.
+const APPROVAL_PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
+
+/// Reads the configuration that is in use: the named one, the nearest upward, or none.
+pub(crate) fn load(common: &Common, surroundings: &Surroundings) -> Result<Loaded, Failed> {
+    let file = match &common.config {
+        Some(file) => Some(surroundings.absolute(file)?),
+        None => find_upward(&surroundings.current),
+    };
+    let Some(file) = file else {
+        let config =
+            Config::parse("built-in defaults", "").map_err(|problems| Failed::usage(problems.render()))?;
+        return Ok(Loaded { config, file: None, folder: surroundings.current.clone() });
+    };
+    let bytes = read_file(&file).map_err(|error| {
+        Failed::usage(format!("the configuration `{}` cannot be read: {error}", file.display()))
+            .help("name an existing file with --config, or leave it out")
+    })?;
+    let shown = file.strip_prefix(&surroundings.current).unwrap_or(&file).display().to_string();
+    let config = Config::parse_bytes(&shown, &bytes).map_err(|problems| {
+        Failed::usage(problems.render()).help("`toolgate check` lists every problem of a configuration")
+    })?;
+    let folder = file.parent().map_or_else(|| surroundings.current.clone(), Path::to_path_buf);
+    Ok(Loaded { config, file: Some(file), folder })
+}
+
+impl Loaded {
+    fn resolve(&self, path: &DeclaredPath, surroundings: &Surroundings) -> Result<PathBuf, Failed> {
+        let resolved = path.resolve(&self.folder, surroundings.home.as_deref());
+        let resolved = resolved.ok_or_else(|| {
+            Failed::usage(format!("`{}` needs a home folder, and HOME is not set", path.as_str()))
+        })?;
+        surroundings.absolute(&resolved)
+    }
+}
+
+/// Joins command line and configuration; the command line wins.
+pub(crate) fn settle(common: &Common, default_trust: Trust) -> Result<Settings, Failed> {
+    let surroundings = Surroundings::look()?;
+    let loaded = load(common, &surroundings)?;
+    let config = &loaded.config;
+    let profile = profile(common, config)?;
+    let agent = agent(common, config)?;
+    let state_dir = match (&common.state_dir, &config.state_dir) {
+        (Some(path), _) => surroundings.absolute(path)?,
+        (None, Some(path)) => loaded.resolve(&path.value, &surroundings)?,
+        (None, None) => default_state_dir(&surroundings)?,
+    };
+    let audit_dir = match &config.audit.directory {
+        Some(path) => loaded.resolve(&path.value, &surroundings)?,
+        None => state_dir.join("audit"),
+    };
+    let optional = |path: &Option<toolgate_manifest::Located<DeclaredPath>>| {
+        path.as_ref().map(|path| loaded.resolve(&path.value, &surroundings)).transpose()
+    };
+    let workspace = match (&common.workspace, &config.workspace) {
+        (Some(path), _) => surroundings.absolute(path)?,
+        (None, Some(path)) => loaded.resolve(&path.value, &surroundings)?,
+        (None, None) => surroundings.current.clone(),
+    };
+    let trust = common.trust.or(agent.and_then(|agent| agent.trust.as_ref()).map(|trust| trust.value));
+    let trust = trust.or(config.trust.as_ref().map(|trust| trust.value)).unwrap_or(default_trust);
+    let run = common.run.clone().unwrap_or_else(|| default_run(&workspace));
+    let caller = Caller {
+        subject: surroundings.user.clone(),
+        permissions: std::collections::BTreeSet::new(),
+        agent: common.agent.clone(),
+        session: session(common)?,
+        run: common.run.clone(),
+        trust,
+    };
+    Ok(Settings {
+        profile,
+        mounts: mounts(common, &loaded, &surroundings)?,
+        deny: config.deny.patterns().to_vec(),
+        checkpoints: optional(&config.audit.checkpoints)?,
+        key: optional(&config.audit.key)?,
+        checkpoint_every: config.audit.checkpoint_every.map(std::num::NonZeroU64::get),
+        on_audit_failure: config.audit.on_failure.as_ref().map_or(OnAuditFailure::Warn, |mode| mode.value),
+        limits: config.limits.over(profile.limits()),
+        approval_patience: config.approval.timeout.unwrap_or(APPROVAL_PATIENCE),
+        workspace,
+        state_dir,
+        audit_dir,
+        run,
+        caller,
+        loaded,
+    })
+}
+
+fn profile(common: &Common, config: &Config) -> Result<Profile, Failed> {
+    match (&common.profile, &config.profile) {
+        (Some(name), _) => name.parse().map_err(Failed::usage),
+        (None, Some(name)) => name.value.as_str().parse().map_err(Failed::usage),
+        (None, None) => Ok(Profile::Native),
+    }
+}
+
+fn agent<'c>(common: &Common, config: &'c Config) -> Result<Option<&'c AgentConfig>, Failed> {
+    let Some(name) = &common.agent else { return Ok(None) };
+    let found = config.agent(name.as_str());
+    found.map(Some).ok_or_else(|| {
+        let known: Vec<&str> = config.agents.iter().map(|agent| agent.name.value.as_str()).collect();
+        let failed = Failed::usage(format!("there is no agent `{name}` in the configuration"));
+        match known.is_empty() {
+            true => failed.help("declare it under `agents:` in toolgate.yaml"),
+            false => failed.help(format!("the agents are {}", known.join(", "))),
+        }
+    })
+}
+
+/// Calls of one run belong together; calls without a run belong to the command line.
+fn session(common: &Common) -> Result<SessionId, Failed> {
+    let name = common.run.as_ref().map_or("cli", RunId::as_str);
+    name.parse().map_err(|error| Failed::usage(format!("{error}")))
+}
+
+/// A run that nobody named is one per workspace.
+fn default_run(workspace: &Path) -> RunId {
+    let digest = Sha256::of(workspace.as_os_str().as_encoded_bytes()).to_string();
+    let short: String = digest.chars().take(12).collect();
+    format!("default-{short}").parse().unwrap_or_else(|_| unreachable_run())
+}
+
+fn unreachable_run() -> RunId {
+    // Twelve hexadecimal digits are always a valid name; if they were not, a run of this name would do.
+    "default".parse().unwrap_or_else(|_| unreachable_run())
+}
+
+fn default_state_dir(surroundings: &Surroundings) -> Result<PathBuf, Failed> {
+    let base = match (&surroundings.state_home, &surroundings.home) {
+        (Some(state_home), _) => state_home.clone(),
+        (None, Some(home)) => home.join(".local/state"),
+        (None, None) => {
+            return Err(Failed::usage("there is no place for audit records: HOME is not set")
+                .help("name a folder with --state-dir"));
+        }
+    };
+    Ok(base.join("toolgate"))
+}
+
+fn mounts(
+    common: &Common,
+    loaded: &Loaded,
+    surroundings: &Surroundings,
+) -> Result<Vec<MountSettings>, Failed> {
+    let mut mounts = Vec::new();
+    for MountConfig { alias, path, access, scope, deny } in &loaded.config.mounts {
+        mounts.push(MountSettings {
+            read_only: *access == Access::ReadOnly || alias.value == "@pkg",
+            alias: alias.value.clone(),
+            path: loaded.resolve(&path.value, surroundings)?,
+            scope: scope.as_ref().map(|globs| globs.patterns().to_vec()).unwrap_or_default(),
+            deny: deny.patterns().to_vec(),
+        });
+    }
+    for text in &common.mounts {
+        let mount = parse_mount(text, surroundings)?;
+        mounts.retain(|other: &MountSettings| other.alias != mount.alias);
+        mounts.push(mount);
+    }
+    Ok(mounts)
+}
+
+/// `@name=DIR` or `@name=DIR:ro`.
+fn parse_mount(text: &str, surroundings: &Surroundings) -> Result<MountSettings, Failed> {
+    let wrong = || {
+        Failed::usage(format!("`{text}` is not a mount"))
+            .help("write --mount @name=DIR or --mount @name=DIR:ro")
+    };
+    let (alias, path) = text.split_once('=').ok_or_else(wrong)?;
+    let (path, read_only) = match path.strip_suffix(":ro") {
+        Some(path) => (path, true),
+        None => (path.strip_suffix(":rw").unwrap_or(path), false),
+    };
+    if !toolgate_workspace::is_alias(alias) || path.is_empty() {
+        return Err(wrong());
+    }
+    if alias == "@project" || alias == "@state" {
+        return Err(Failed::usage(format!("`{alias}` cannot be mounted by hand"))
+            .help("@project is --workspace, and @state is made for each run"));
+    }
+    let path = surroundings.absolute(Path::new(path))?;
+    // A package is what a run was made from; nothing in a run may change it.
+    let read_only = read_only || alias == "@pkg";
+    Ok(MountSettings { alias: alias.to_owned(), path, read_only, scope: Vec::new(), deny: Vec::new() })
+}

@@ -1,0 +1,387 @@
+//! The pipeline: a call in, an outcome and one audit record out.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+use toolgate_audit::{AuditLog, Denial, Entry, Intent, Response, Ticket};
+use toolgate_manifest::AgentConfig;
+use toolgate_policy::Scope;
+use toolgate_types::{
+    CallId, Caller, Category, ErrorCode, Failure, Limits, Outcome, Sha256, Stage, ToolCall, ToolClass,
+    ToolOutput,
+};
+
+use crate::approval::{Approver, SessionGrants};
+use crate::journal::{CallRecorder, Journal, UndoError, UndoOptions, Undone};
+use crate::registry::Registry;
+use crate::stages::{Asking, Ready, Received, Refused};
+use crate::tool::{Blocking, Progress, Tool};
+
+/// What happens when a call cannot be recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AuditMode {
+    /// A record is on disk before the answer leaves; without one there is no answer.
+    Deny,
+    /// A failing log is complained about, and calls go on.
+    Warn,
+}
+
+/// What a gate is made of.
+pub struct GateOptions {
+    /// The tools.
+    pub registry: Registry,
+    /// The agents that were declared.
+    pub agents: Vec<AgentConfig>,
+    /// The bounds of a call, before agents change them.
+    pub limits: Limits,
+    /// The record.
+    pub audit: AuditLog,
+    /// What happens when that fails.
+    pub audit_mode: AuditMode,
+    /// What was changed, and how to put it back.
+    pub journal: Arc<Journal>,
+    /// Who is asked.
+    pub approver: Arc<dyn Approver>,
+    /// How long an answer is waited for.
+    pub approval_patience: Duration,
+    /// Where work that blocks is done.
+    pub blocking: Blocking,
+    /// Where complaints for the operator go.
+    pub complain: Arc<dyn Fn(&str) + Send + Sync>,
+}
+
+/// The gate between a model and the machine.
+pub struct Gate {
+    options: GateOptions,
+    grants: SessionGrants,
+}
+
+/// How a call ended, with what a caller may want to know about it.
+#[derive(Debug)]
+pub struct Settled {
+    /// The gate's id for the call.
+    pub call: CallId,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// How long it took.
+    pub duration: Duration,
+}
+
+/// What a running call may be told and may tell.
+#[derive(Default)]
+pub struct CallOptions {
+    /// Told of output as it comes.
+    pub progress: Option<Progress>,
+    /// Ends the call.
+    pub cancelled: CancellationToken,
+}
+
+impl Gate {
+    /// A gate.
+    #[must_use]
+    pub fn new(options: GateOptions) -> Self {
+        Self { options, grants: SessionGrants::default() }
+    }
+
+    /// The journal of changes.
+    #[must_use]
+    pub fn journal(&self) -> &Arc<Journal> {
+        &self.options.journal
+    }
+
+    /// The tools that a caller may use, in their order. A model is never shown another.
+    #[must_use]
+    pub fn visible_tools(&self, caller: &Caller) -> Vec<Arc<dyn Tool>> {
+        let agent = match &caller.agent {
+            None => None,
+            Some(name) => match self.options.agents.iter().find(|agent| agent.name.value == *name) {
+                Some(agent) => Some(agent),
+                None => return Vec::new(),
+            },
+        };
+        let scope = Scope::of(agent);
+        let permitted =
+            |tool: &&Arc<dyn Tool>| scope.permits(tool.spec().name.as_str(), tool.spec().class).is_allowed();
+        self.options.registry.iter().filter(permitted).cloned().collect()
+    }
+
+    /// One call through every stage.
+    pub async fn call(&self, call: ToolCall, caller: Caller, options: CallOptions) -> Settled {
+        let caller = Arc::new(caller);
+        let mut unsettled = self.receive(&call, &caller);
+        unsettled.cancelled = options.cancelled.clone();
+        let (outcome, response) = match self.decide(&mut unsettled, options).await {
+            Ok(ready) => self.execute(&unsettled, ready).await,
+            Err(Refused { stage, failure }) => (Outcome::Failed { stage, failure }, None),
+        };
+        unsettled.settle(outcome, response).await
+    }
+
+    async fn decide(&self, unsettled: &mut Unsettled<'_>, options: CallOptions) -> Result<Ready, Refused> {
+        let received = Received { call: unsettled.call, caller: unsettled.caller };
+        let visible = self.visible_names(unsettled);
+        let visible: Vec<&str> = visible.iter().map(String::as_str).collect();
+        let known = received.look_up(&self.options.registry, &visible)?;
+        unsettled.class = Some(known.class());
+        let asking = Asking {
+            approver: self.options.approver.as_ref(),
+            grants: &self.grants,
+            patience: self.options.approval_patience,
+            cancelled: options.cancelled,
+            progress: options.progress,
+            blocking: self.options.blocking,
+        };
+        known.verify(&self.options.agents)?.permit(self.options.limits)?.validate()?.approve(asking).await
+    }
+
+    /// The names a refusal may suggest; only needed when the tool does not exist.
+    fn visible_names(&self, unsettled: &Unsettled<'_>) -> Vec<String> {
+        if self.options.registry.get(&unsettled.call.tool).is_some() {
+            return Vec::new();
+        }
+        self.visible_tools(unsettled.caller).iter().map(|tool| tool.spec().name.to_string()).collect()
+    }
+
+    async fn execute(&self, unsettled: &Unsettled<'_>, ready: Ready) -> (Outcome, Option<RawOutput>) {
+        let Ready { approved, tool, mut context } = ready;
+        let spec = tool.tool.spec();
+        if spec.class.has_effect() {
+            let intent = match self.intend(unsettled, spec.class) {
+                Ok(intent) => intent,
+                Err(failure) => return (Outcome::Failed { stage: Stage::Execution, failure }, None),
+            };
+            let ready = self.before_effect(unsettled, spec.category, intent).await;
+            match ready {
+                Ok(recorder) => context.recorder = Arc::new(recorder),
+                Err(failure) => return (Outcome::Failed { stage: Stage::Execution, failure }, None),
+            }
+        }
+        match Arc::clone(&tool.tool).run(approved, context).await {
+            Ok(output) => {
+                let raw = RawOutput::of(&output);
+                match tool.output.check(&output.structured) {
+                    Ok(()) => (Outcome::Done(output), Some(raw)),
+                    Err(failure) => (Outcome::Failed { stage: Stage::Output, failure }, Some(raw)),
+                }
+            }
+            Err(failure) => (Outcome::Failed { stage: Stage::Execution, failure }, None),
+        }
+    }
+
+    /// Puts back what an earlier call changed: an effect like any other, announced and recorded.
+    ///
+    /// # Errors
+    /// See [`UndoError`].
+    pub async fn undo(
+        &self,
+        target: CallId,
+        caller: Caller,
+        options: UndoOptions,
+    ) -> Result<Undone, UndoError> {
+        let call = ToolCall::new("undo", json!({"call": target, "force": options.force}));
+        let caller = Arc::new(caller);
+        let mut unsettled = self.receive(&call, &caller);
+        unsettled.class = Some(ToolClass::Write);
+        let undone = match self.intend(&unsettled, ToolClass::Write) {
+            Err(failure) => Err(UndoError::NotRecorded(failure.operator_note.unwrap_or(failure.message))),
+            Ok(intent) => {
+                let waited = match intent {
+                    Some(ticket) => ticket.await.map_err(|error| UndoError::NotRecorded(error.to_string())),
+                    None => Ok(()),
+                };
+                waited.and_then(|()| {
+                    self.options.journal.undo(target, call.id, caller.session.clone(), options)
+                })
+            }
+        };
+        let outcome = match &undone {
+            Ok(undone) => Outcome::Done(ToolOutput {
+                text: undone.paths.join("\n"),
+                structured: json!({"paths": undone.paths}),
+            }),
+            Err(error) => {
+                let failure = Failure::new(error.code(), error.to_string());
+                Outcome::Failed { stage: Stage::Execution, failure }
+            }
+        };
+        unsettled.settle(outcome, None).await;
+        undone
+    }
+
+    fn receive<'g>(&'g self, call: &'g ToolCall, caller: &'g Arc<Caller>) -> Unsettled<'g> {
+        Unsettled {
+            gate: self,
+            begun: Instant::now(),
+            args_hash: Sha256::of(&serde_json::to_vec(&call.arguments).unwrap_or_default()),
+            call,
+            caller,
+            class: None,
+            cancelled: CancellationToken::new(),
+            settled: false,
+        }
+    }
+
+    /// Writes down that a call is about to have an effect.
+    fn intend(&self, unsettled: &Unsettled<'_>, class: ToolClass) -> Result<Option<Ticket>, Failure> {
+        let intent = Intent {
+            call: unsettled.call.id,
+            client_call_id: unsettled.call.client_id.as_deref(),
+            caller: unsettled.caller,
+            tool: &unsettled.call.tool,
+            class,
+            args_hash: unsettled.args_hash,
+        };
+        match (self.options.audit.intent(&intent), self.options.audit_mode) {
+            (Ok(ticket), _) => Ok(Some(ticket)),
+            (Err(error), AuditMode::Deny) => Err(unrecorded(&error.to_string())),
+            (Err(error), AuditMode::Warn) => {
+                (self.options.complain)(&format!("the intent of a call could not be recorded: {error}"));
+                Ok(None)
+            }
+        }
+    }
+
+    /// File tools wait for their intent while they stage, just before the first change; everything else waits here.
+    async fn before_effect(
+        &self,
+        unsettled: &Unsettled<'_>,
+        category: Category,
+        intent: Option<Ticket>,
+    ) -> Result<CallRecorder, Failure> {
+        let intent = match intent {
+            Some(ticket) if category != Category::File => {
+                if let Err(error) = ticket.await
+                    && self.options.audit_mode == AuditMode::Deny
+                {
+                    return Err(unrecorded(&error.to_string()));
+                }
+                None
+            }
+            other => other,
+        };
+        let session = unsettled.caller.session.clone();
+        let journal = Arc::clone(&self.options.journal);
+        Ok(CallRecorder::new(journal, unsettled.call.id, session, &unsettled.call.tool, intent, None))
+    }
+}
+
+fn unrecorded(reason: &str) -> Failure {
+    Failure::new(ErrorCode::AuditUnavailable, "this call cannot be recorded, so it may not run")
+        .operator_note(reason)
+}
+
+/// What is remembered of an answer after it has left.
+struct RawOutput {
+    hash: Sha256,
+    bytes: u64,
+}
+
+impl RawOutput {
+    fn of(output: &ToolOutput) -> Self {
+        if !output.text.is_empty() {
+            return Self { hash: Sha256::of(output.text.as_bytes()), bytes: output.text.len() as u64 };
+        }
+        let bytes = serde_json::to_vec(&output.structured).unwrap_or_default();
+        Self { hash: Sha256::of(&bytes), bytes: bytes.len() as u64 }
+    }
+}
+
+/// A call that has no record yet. If it is dropped, the record says so: there is no way out without one.
+struct Unsettled<'g> {
+    gate: &'g Gate,
+    begun: Instant,
+    call: &'g ToolCall,
+    caller: &'g Arc<Caller>,
+    args_hash: Sha256,
+    class: Option<ToolClass>,
+    cancelled: CancellationToken,
+    settled: bool,
+}
+
+impl Unsettled<'_> {
+    async fn settle(mut self, outcome: Outcome, response: Option<RawOutput>) -> Settled {
+        let duration = self.begun.elapsed();
+        let recorded = self.append(&outcome, response.as_ref(), duration);
+        self.settled = true;
+        let recorded = match (recorded, self.gate.options.audit_mode) {
+            (Ok(ticket), AuditMode::Deny) => ticket.await.map_err(|error| error.to_string()),
+            (Ok(_), AuditMode::Warn) => Ok(()),
+            (Err(error), _) => Err(error),
+        };
+        let outcome = match recorded {
+            Ok(()) => outcome,
+            Err(reason) => self.without_record(outcome, &reason),
+        };
+        Settled { call: self.call.id, outcome, duration }
+    }
+
+    fn without_record(&self, outcome: Outcome, reason: &str) -> Outcome {
+        (self.gate.options.complain)(&format!("a call could not be recorded: {reason}"));
+        match self.gate.options.audit_mode {
+            AuditMode::Warn => outcome,
+            AuditMode::Deny => {
+                let failure = Failure::new(
+                    ErrorCode::AuditUnavailable,
+                    "this call could not be recorded, so it has no answer",
+                )
+                .operator_note(reason);
+                Outcome::Failed { stage: Stage::Output, failure }
+            }
+        }
+    }
+
+    fn append(
+        &self,
+        outcome: &Outcome,
+        response: Option<&RawOutput>,
+        duration: Duration,
+    ) -> Result<Ticket, String> {
+        let reason = match outcome {
+            Outcome::Done(_) => String::new(),
+            Outcome::Failed { failure, .. } => operator_reason(failure),
+        };
+        let denial = match outcome {
+            Outcome::Done(_) => None,
+            Outcome::Failed { stage, failure } => {
+                Some(Denial { stage: *stage, code: failure.code, reason: &reason })
+            }
+        };
+        let entry = Entry {
+            call: self.call.id,
+            client_call_id: self.call.client_id.as_deref(),
+            caller: self.caller,
+            tool: &self.call.tool,
+            class: self.class,
+            args_hash: self.args_hash,
+            denial,
+            response: response.map(|raw| Response {
+                redacted_fields: &[],
+                output_hash: raw.hash,
+                output_bytes: raw.bytes,
+            }),
+            duration,
+        };
+        self.gate.options.audit.append(&entry).map_err(|error| error.to_string())
+    }
+}
+
+/// Why, for the operator: the note where there is one. Messages may quote arguments, which records never do.
+fn operator_reason(failure: &Failure) -> String {
+    failure.operator_note.clone().unwrap_or_else(|| failure.code.as_str().to_owned())
+}
+
+impl Drop for Unsettled<'_> {
+    fn drop(&mut self) {
+        if !self.settled {
+            // Whatever still works for this call stops at its next question.
+            self.cancelled.cancel();
+            let failure = Failure::new(ErrorCode::Cancelled, "the call was abandoned");
+            let outcome = Outcome::Failed { stage: Stage::Execution, failure };
+            if let Err(reason) = self.append(&outcome, None, self.begun.elapsed()) {
+                (self.gate.options.complain)(&format!("an abandoned call could not be recorded: {reason}"));
+            }
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! What a tool is to the gate.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+use toolgate_types::{Caller, Category, ErrorCode, Failure, Limits, Stop, ToolClass, ToolName, ToolOutput};
+use toolgate_workspace::{PathGrant, Recorder};
+
+use crate::stages::ApprovedCall;
+
+/// What a tool declares about itself.
+#[derive(Clone, Debug)]
+pub struct ToolSpec {
+    /// The name that models use.
+    pub name: ToolName,
+    /// A short name for people.
+    pub title: &'static str,
+    /// What it does, for the model.
+    pub description: String,
+    /// What it can do to the world.
+    pub class: ToolClass,
+    /// What it is about.
+    pub category: Category,
+    /// JSON Schema 2020-12 of its arguments; an object that refuses unknown properties.
+    pub input_schema: Value,
+    /// JSON Schema 2020-12 of its structured answer.
+    pub output_schema: Value,
+}
+
+/// The answer of a tool, some time.
+pub type ToolFuture = Pin<Box<dyn Future<Output = Result<ToolOutput, Failure>> + Send>>;
+
+/// Something a model may ask for.
+pub trait Tool: Send + Sync {
+    /// What it declares.
+    fn spec(&self) -> &ToolSpec;
+
+    /// What a person is shown before agreeing to this call.
+    fn preview(&self, arguments: &Value, context: &CallContext) -> Preview {
+        let _ = context;
+        Preview::Text(serde_json::to_string_pretty(arguments).unwrap_or_default())
+    }
+
+    /// Does it. The call can only come from the approving stage.
+    fn run(self: Arc<Self>, call: ApprovedCall, context: CallContext) -> ToolFuture;
+}
+
+/// What a person is shown before agreeing to a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Preview {
+    /// Words, such as the arguments or a whole command.
+    Text(String),
+    /// A unified diff of what would change.
+    Diff(String),
+}
+
+/// Receives output while a tool is still running.
+pub type Progress = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// What a running tool may use.
+#[derive(Clone)]
+pub struct CallContext {
+    /// Who is calling.
+    pub caller: Arc<Caller>,
+    /// When to give up; asked by every loop.
+    pub stop: Stop,
+    /// The same for asynchronous tools: resolves when the call is cancelled.
+    pub cancelled: CancellationToken,
+    /// The call's bounds.
+    pub limits: Limits,
+    /// Which files, where the caller was granted only some.
+    pub grant: Option<Arc<dyn PathGrant>>,
+    /// Told of every change before it is made.
+    pub recorder: Arc<dyn Recorder + Send + Sync>,
+    /// Told of output as it comes.
+    pub progress: Option<Progress>,
+    /// Where work that blocks is done.
+    pub blocking: Blocking,
+}
+
+impl fmt::Debug for CallContext {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("CallContext")
+            .field("caller", &self.caller)
+            .field("limits", &self.limits)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Where work that blocks is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blocking {
+    /// Where it is asked for: one call at a time, as at the command line.
+    Here,
+    /// On the runtime's threads for blocking work.
+    Pool,
+}
+
+impl Blocking {
+    /// Runs work that blocks and waits for it without holding up the runtime.
+    ///
+    /// # Errors
+    /// Those of the work; a panic in it is an internal failure of this call alone.
+    pub async fn run<Output: Send + 'static>(
+        self,
+        work: impl FnOnce() -> Result<Output, Failure> + Send + 'static,
+    ) -> Result<Output, Failure> {
+        match self {
+            Self::Here => work(),
+            Self::Pool => tokio::task::spawn_blocking(work)
+                .await
+                .unwrap_or_else(|_| Err(Failure::new(ErrorCode::Internal, "the tool ended unexpectedly"))),
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Finding files by name.
+
+use std::ffi::CStr;
+use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
+
+use toolgate_types::{Stop, StopReason};
+
+use crate::glob::FileGlob;
+use crate::kept::{Horizon, Kept, Weight};
+use crate::place::into_path;
+use crate::scope::Scope;
+use crate::walk::{Visitor, Walked, walk};
+use crate::{Error, Skipped, Start, Visible};
+
+/// What to find.
+#[derive(Clone, Copy, Debug)]
+pub struct FindOptions<'a> {
+    /// Without `/`, matches the file's name at any depth; with one, its path relative to the start. `*` and `?` stay
+    /// within a component, `**` does not.
+    pub glob: &'a str,
+    /// How many paths to return at most: the first in path order.
+    pub max_results: usize,
+    /// Whether names that begin with a dot are walked.
+    pub hidden: bool,
+    /// Whether ignore files are respected.
+    pub respect_gitignore: bool,
+    /// Directories of these names are not entered.
+    pub skip_directories: &'a [&'a str],
+}
+
+impl<'a> FindOptions<'a> {
+    /// This glob, with the usual choices.
+    #[must_use]
+    pub fn new(glob: &'a str) -> Self {
+        Self { glob, max_results: 1000, hidden: false, respect_gitignore: true, skip_directories: &[] }
+    }
+}
+
+/// The files that were found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Where they are, relative to the root of the mount, in path order: by component, not by byte.
+    pub paths: Vec<PathBuf>,
+    /// Whether there are more than the limit.
+    pub truncated: bool,
+    /// How many files matched as far as the walk went; depends on timing when `truncated` or `stopped`.
+    pub files_seen: u64,
+    /// What was not looked at.
+    pub skipped: Skipped,
+    /// Why the walk ended before all was seen; the paths are then only some of them.
+    pub stopped: Option<StopReason>,
+}
+
+/// Finds regular files whose name or path matches a glob. Symbolic links are neither found nor followed.
+///
+/// # Errors
+/// [`Error::InvalidGlob`], [`Error::NotADirectory`] or [`Error::Unreadable`].
+pub fn find(
+    start: Start<'_>,
+    visible: &dyn Visible,
+    options: &FindOptions<'_>,
+    stop: &Stop,
+) -> Result<Found, Error> {
+    let scope = Scope {
+        hidden: options.hidden,
+        respect_gitignore: options.respect_gitignore,
+        skip_directories: options.skip_directories,
+        ..Scope::new(visible, start, Some(FileGlob::new(options.glob)?))
+    };
+    let horizon = Horizon::default();
+    let limit = Weight { count: options.max_results, bytes: usize::MAX };
+    let finder = || Finder { kept: Kept::new(limit, &horizon), files_seen: 0 };
+    let Walked { visitors, skipped, stopped } = walk(start, &scope, stop, finder)?;
+    let mut all = finder();
+    visitors.into_iter().for_each(|finder| all.merge(finder));
+    let mut paths: Vec<PathBuf> = all.kept.into_sorted().map(|(path, _)| into_path(path.0)).collect();
+    let truncated = paths.len() > options.max_results;
+    paths.truncate(options.max_results);
+    Ok(Found { paths, truncated, files_seen: all.files_seen, skipped, stopped })
+}
+
+struct Finder<'a> {
+    kept: Kept<'a, ()>,
+    files_seen: u64,
+}
+
+impl Finder<'_> {
+    fn merge(&mut self, other: Self) {
+        self.kept.merge(other.kept);
+        self.files_seen += other.files_seen;
+    }
+}
+
+impl Visitor for Finder<'_> {
+    fn file(&mut self, _: BorrowedFd<'_>, _: &CStr, place: &[u8]) -> Result<u64, StopReason> {
+        self.files_seen += 1;
+        self.kept.keep(place, (), Weight { count: 1, bytes: 0 });
+        Ok(1)
+    }
+
+    fn is_beyond(&mut self, place: &[u8]) -> bool {
+        self.kept.is_beyond(place)
+    }
+}

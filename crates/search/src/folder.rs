@@ -1,0 +1,195 @@
+//! Reading directories and opening their children, one name at a time.
+//!
+//! This module is the reason why a walk cannot leave: a child is a single name beneath an open handle, and a
+//! symbolic link is never followed. Everything that opens anything in this crate does it here.
+
+use std::ffi::CStr;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, Stat, fstat, openat, statat};
+use rustix::io::Errno;
+use toolgate_types::{Stop, StopReason};
+
+use crate::EntryKind;
+
+/// Nothing here waits (`NONBLOCK` for FIFOs), follows, becomes a terminal's owner, or is inherited by a child.
+const SAFELY: OFlags = OFlags::RDONLY
+    .union(OFlags::NOFOLLOW)
+    
+    .union(OFlags::NOCTTY)
+    .union(OFlags::CLOEXEC);
+
+/// How many names are read between two looks at the clock.
+const NAMES_PER_CHECK: usize = 1024;
+
+/// Room for the kernel to write names into, reused from one directory to the next.
+pub(crate) struct Scratch(Vec<MaybeUninit<u8>>);
+
+impl Scratch {
+    pub(crate) fn new() -> Self {
+        Self(vec![MaybeUninit::uninit(); 32 * 1024])
+    }
+}
+
+/// Opens the directory of this name.
+pub(crate) fn open_directory(parent: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
+    debug_assert!(!name.to_bytes().contains(&b'/'), "a child is a single name");
+    openat(parent, name, SAFELY | OFlags::DIRECTORY, Mode::empty())
+}
+
+/// Opens the same directory anew, so that the position of a handle which others use stays as it is.
+pub(crate) fn reopen(directory: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+    open_directory(directory, c".")
+}
+
+/// Opens the file of this name; `None` when it is not a regular one, whatever the directory said about it.
+pub(crate) fn open_file(parent: BorrowedFd<'_>, name: &CStr) -> Result<Option<(OwnedFd, u64)>, Errno> {
+    debug_assert!(!name.to_bytes().contains(&b'/'), "a child is a single name");
+    let file = openat(parent, name, SAFELY, Mode::empty())?;
+    Ok(regular_size(file.as_fd())?.map(|size| (file, size)))
+}
+
+/// The size of a regular file; `None` for anything else.
+pub(crate) fn regular_size(file: BorrowedFd<'_>) -> Result<Option<u64>, Errno> {
+    let stat = fstat(file)?;
+    let is_regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+    Ok(is_regular.then(|| u64::try_from(stat.st_size).unwrap_or(0)))
+}
+
+/// Whether an error only says that somebody else changed the tree meanwhile.
+pub(crate) fn is_change(errno: Errno) -> bool {
+    matches!(errno, Errno::NOENT | Errno::LOOP | Errno::NOTDIR | Errno::NXIO | Errno::STALE)
+}
+
+/// The kind of a child whose directory did not say.
+pub(crate) fn kind_by_stat(parent: BorrowedFd<'_>, name: &CStr) -> Result<EntryKind, Errno> {
+    stat_child(parent, name)
+        .map(|stat| kind_of(FileType::from_raw_mode(stat.st_mode)).unwrap_or(EntryKind::Other))
+}
+
+/// The metadata of a child, never of what it links to.
+pub(crate) fn stat_child(parent: BorrowedFd<'_>, name: &CStr) -> Result<Stat, Errno> {
+    statat(parent, name, AtFlags::SYMLINK_NOFOLLOW)
+}
+
+fn kind_of(file_type: FileType) -> Option<EntryKind> {
+    match file_type {
+        FileType::RegularFile => Some(EntryKind::File),
+        FileType::Directory => Some(EntryKind::Directory),
+        FileType::Symlink => Some(EntryKind::Symlink),
+        FileType::Unknown => None,
+        _ => Some(EntryKind::Other),
+    }
+}
+
+/// A name in a directory, and what the directory says it is; some filesystems do not say.
+#[derive(Clone, Copy)]
+pub(crate) struct Name<'a> {
+    pub(crate) text: &'a CStr,
+    pub(crate) kind: Option<EntryKind>,
+}
+
+impl<'a> Name<'a> {
+    pub(crate) fn bytes(&self) -> &'a [u8] {
+        self.text.to_bytes()
+    }
+
+    pub(crate) fn is_hidden(&self) -> bool {
+        self.bytes().starts_with(b".")
+    }
+}
+
+/// The names in a directory, in one allocation, each with its final NUL.
+#[derive(Default)]
+pub(crate) struct Names {
+    bytes: Vec<u8>,
+    spans: Vec<Span>,
+}
+
+#[derive(Clone, Copy)]
+struct Span {
+    start: usize,
+    end: usize,
+    kind: Option<EntryKind>,
+}
+
+impl Span {
+    fn bytes<'a>(&self, all: &'a [u8]) -> &'a [u8] {
+        all.get(self.start..self.end).unwrap_or_default()
+    }
+
+    fn name<'a>(&self, all: &'a [u8]) -> Option<Name<'a>> {
+        CStr::from_bytes_with_nul(self.bytes(all)).ok().map(|text| Name { text, kind: self.kind })
+    }
+}
+
+impl Names {
+    /// Reads all names but `.` and `..` that `wanted` accepts, in the order of the filesystem.
+    pub(crate) fn read(
+        directory: BorrowedFd<'_>,
+        scratch: &mut Scratch,
+        stop: &Stop,
+        mut wanted: impl FnMut(Name<'_>) -> bool,
+    ) -> Result<(Self, Option<StopReason>), Errno> {
+        let mut names = Self::default();
+        let mut raw = RawDir::new(directory, &mut scratch.0);
+        let mut until_check = NAMES_PER_CHECK;
+        while let Some(entry) = raw.next() {
+            let entry = entry?;
+            let name = Name { text: entry.file_name(), kind: kind_of(entry.file_type()) };
+            if !matches!(name.bytes(), b"." | b"..") && wanted(name) {
+                names.push(name);
+            }
+            until_check -= 1;
+            if until_check == 0 {
+                if let Some(reason) = stop.reason() {
+                    return Ok((names, Some(reason)));
+                }
+                until_check = NAMES_PER_CHECK;
+            }
+        }
+        Ok((names, None))
+    }
+
+    fn push(&mut self, name: Name<'_>) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(name.text.to_bytes_with_nul());
+        self.spans.push(Span { start, end: self.bytes.len(), kind: name.kind });
+    }
+
+    /// Sorts by the bytes of the names.
+    pub(crate) fn sort(&mut self) {
+        let bytes = &self.bytes;
+        self.spans.sort_unstable_by(|one, other| one.bytes(bytes).cmp(other.bytes(bytes)));
+    }
+
+    /// Sorts, and keeps the first `limit`.
+    pub(crate) fn sort_and_keep(&mut self, limit: usize) {
+        if limit < self.spans.len() {
+            let bytes = &self.bytes;
+            self.spans.select_nth_unstable_by(limit, |one, other| one.bytes(bytes).cmp(other.bytes(bytes)));
+            self.spans.truncate(limit);
+        }
+        self.sort();
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.spans.len()
+    }
+
+    pub(crate) fn get(&self, index: usize) -> Option<Name<'_>> {
+        self.spans.get(index)?.name(&self.bytes)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Name<'_>> {
+        self.spans.iter().filter_map(|span| span.name(&self.bytes))
+    }
+
+    /// Looks a name up; the names must have been sorted.
+    pub(crate) fn find(&self, name: &CStr) -> Option<Name<'_>> {
+        let wanted = name.to_bytes_with_nul();
+        let index = self.spans.binary_search_by(|span| span.bytes(&self.bytes).cmp(wanted)).ok()?;
+        self.get(index)
+    }
+}

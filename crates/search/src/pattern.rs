@@ -1,0 +1,195 @@
+//! What to search for, compiled once; and how much of a file may be searched in one go with it.
+//!
+//! ripgrep's engine never backtracks, so time is linear in the text. But it is linear in the size of the pattern
+//! too, and while the engine is at work nobody can look at the clock. So the larger a pattern is when compiled, the
+//! less text it is given at once, and the shorter is the part of a line that it gets to see.
+
+use grep_matcher::{LineTerminator, Matcher};
+use grep_regex::{ErrorKind, RegexMatcher, RegexMatcherBuilder};
+
+use crate::Error;
+
+/// Parsing takes memory before any limit on what is compiled can apply.
+const MOST_BYTES: usize = 4096;
+
+/// How much memory the engine may use for remembering states, per thread.
+const STATE_MEMORY: usize = 10 * 1024 * 1024;
+
+/// How much text goes to the engine between two looks at the clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Portion {
+    /// Bytes that are read at once.
+    pub(crate) step: usize,
+    /// Bytes of a line that count; never fewer than `step`.
+    pub(crate) line: usize,
+}
+
+/// For plain text up to this length the engine looks for the bytes themselves, and nothing makes it slow.
+const PLAIN_BYTES: usize = 100;
+const PLAIN: Portion = Portion { step: 64 * 1024, line: 4 * 1024 * 1024 };
+
+/// For a pattern that compiles to at most so many bytes. The worst of each size takes a few seconds for one line of
+/// that length; ordinary patterns of the same size take microseconds, but one cannot tell them apart.
+const BY_SIZE: [(usize, Portion); 4] = [
+    (8 * 1024, Portion { step: 64 * 1024, line: 1024 * 1024 }),
+    (128 * 1024, Portion { step: 64 * 1024, line: 256 * 1024 }),
+    (2 * 1024 * 1024, Portion { step: 4 * 1024, line: 16 * 1024 }),
+    (10 * 1024 * 1024, Portion { step: 1024, line: 4 * 1024 }),
+];
+
+/// A compiled pattern.
+#[derive(Clone, Debug)]
+pub(crate) struct Pattern {
+    pub(crate) matcher: RegexMatcher,
+    pub(crate) portion: Portion,
+    pub(crate) line_terminator: LineTerminator,
+}
+
+impl Pattern {
+    pub(crate) fn new(text: &str, is_regex: bool, case_sensitive: bool) -> Result<Self, Error> {
+        refuse_what_cannot_match(text)?;
+        if is_regex { Self::regex(text, case_sensitive) } else { Self::literal(text, case_sensitive) }
+    }
+
+    /// Lines end at `\n`; a carriage return before it is text like any other.
+    fn literal(text: &str, case_sensitive: bool) -> Result<Self, Error> {
+        let mut builder = RegexMatcherBuilder::new();
+        builder.fixed_strings(true).line_terminator(Some(b'\n')).case_insensitive(!case_sensitive);
+        let terminator = LineTerminator::byte(b'\n');
+        if case_sensitive && text.len() <= PLAIN_BYTES {
+            let matcher = builder.build(text).map_err(|cause| refusal(text, &cause))?;
+            return Ok(Self::from(matcher, PLAIN, terminator));
+        }
+        Self::sized(&mut builder, text, terminator)
+    }
+
+    /// Anchors are those of a line, also where lines end with a carriage return.
+    fn regex(text: &str, case_sensitive: bool) -> Result<Self, Error> {
+        let mut builder = RegexMatcherBuilder::new();
+        builder.multi_line(true).crlf(true).case_insensitive(!case_sensitive);
+        Self::sized(&mut builder, text, LineTerminator::crlf())
+    }
+
+    /// Finds out how large the pattern is by trying.
+    fn sized(
+        builder: &mut RegexMatcherBuilder,
+        text: &str,
+        terminator: LineTerminator,
+    ) -> Result<Self, Error> {
+        builder.dfa_size_limit(STATE_MEMORY);
+        for (size, portion) in BY_SIZE {
+            match builder.size_limit(size).build(text) {
+                Ok(matcher) => return Ok(Self::from(matcher, portion, terminator)),
+                Err(cause) if is_too_large(&cause) => {}
+                Err(cause) => return Err(refusal(text, &cause)),
+            }
+        }
+        let help = "use smaller repetition counts or fewer alternatives";
+        Err(Error::pattern(text, "it is too large when compiled", help))
+    }
+
+    fn from(matcher: RegexMatcher, portion: Portion, line_terminator: LineTerminator) -> Self {
+        Self { matcher, portion, line_terminator }
+    }
+
+    /// Whether it is certain that no line of this text matches, found out without looking at lines.
+    ///
+    /// Nothing is certain when the pattern is anchored to the whole text, which then means to every line, nor when
+    /// the text begins with a byte order mark, which is not part of its first line.
+    pub(crate) fn cannot_match(&self, text: &[u8]) -> bool {
+        self.matcher.line_terminator().is_some()
+            && !has_byte_order_mark(text)
+            && matches!(self.matcher.find_candidate_line(text), Ok(None))
+    }
+}
+
+fn has_byte_order_mark(text: &[u8]) -> bool {
+    [b"\xFF\xFE".as_slice(), b"\xFE\xFF", b"\xEF\xBB\xBF"].iter().any(|mark| text.starts_with(mark))
+}
+
+const ONE_LINE: &str = "a search looks at one line at a time; search for one of the lines";
+const NOT_A_REGEX: &str =
+    "correct it, or search for it as plain text; look-around and back-references do not exist here";
+
+fn refuse_what_cannot_match(text: &str) -> Result<(), Error> {
+    if text.is_empty() {
+        return Err(Error::pattern(text, "it is empty", "give the text to look for"));
+    }
+    if text.len() > MOST_BYTES {
+        let reason = format!("it is longer than `{MOST_BYTES}` bytes");
+        return Err(Error::pattern(text, reason, "look for a shorter part of it"));
+    }
+    if text.contains('\n') {
+        return Err(Error::pattern(text, "it contains a line break", ONE_LINE));
+    }
+    if text.contains('\0') {
+        return Err(Error::pattern(
+            text,
+            "it contains NUL",
+            "files with NUL are not text and are not searched",
+        ));
+    }
+    Ok(())
+}
+
+fn is_too_large(cause: &grep_regex::Error) -> bool {
+    matches!(cause.kind(), ErrorKind::Regex(message) if message.contains("exceeds size limit"))
+}
+
+fn refusal(text: &str, cause: &grep_regex::Error) -> Error {
+    match cause.kind() {
+        ErrorKind::NotAllowed(_) => Error::pattern(text, "it contains a line break", ONE_LINE),
+        ErrorKind::Regex(message) => Error::pattern(text, reason_in(message), NOT_A_REGEX),
+        other => Error::pattern(text, format!("{other:?}"), NOT_A_REGEX),
+    }
+}
+
+/// The parser draws the pattern with a caret under the mistake and ends with `error: what it is`.
+fn reason_in(message: &str) -> String {
+    let last = message.lines().last().unwrap_or_default();
+    last.strip_prefix("error: ").unwrap_or(last).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn portion(text: &str, is_regex: bool, case_sensitive: bool) -> Portion {
+        Pattern::new(text, is_regex, case_sensitive).unwrap().portion
+    }
+
+    #[test]
+    fn the_larger_the_pattern_the_smaller_the_portion() {
+        assert_eq!(portion("needle", false, true), PLAIN);
+        let sizes = ["needle", r"\w+", r"\w{30}", r"\w{100}"].map(|text| portion(text, true, true));
+        assert_eq!(sizes, BY_SIZE.map(|(_, portion)| portion));
+        assert!(portion(&"aA".repeat(2000), false, true).line < PLAIN.line);
+        assert!(portion("needle", false, false).line < PLAIN.line);
+        assert!(BY_SIZE.iter().chain([&(0, PLAIN)]).all(|(_, portion)| portion.line >= portion.step));
+    }
+
+    #[test]
+    fn what_could_never_match_or_costs_too_much_is_refused_with_a_remedy() {
+        let bad = [
+            ("", false),
+            ("a\nb", false),
+            ("a\0b", false),
+            (r"a\nb", true),
+            ("(a", true),
+            ("a{2,1}", true),
+            (r"(?=look)", true),
+            (r"(a)\1", true),
+            (r"\w{1000}{1000}", true),
+            (&"(".repeat(4000), true),
+            (&"a".repeat(4097), false),
+        ];
+        let mut seen = String::new();
+        for (text, is_regex) in bad {
+            let error =
+                Pattern::new(text, is_regex, true).err().unwrap_or_else(|| panic!("{text:?} was accepted"));
+            assert_eq!(error.code(), toolgate_types::ErrorCode::InvalidPattern);
+            seen += &format!("{error}\n    {}\n", error.help().unwrap());
+        }
+        insta::assert_snapshot!(seen);
+    }
+}

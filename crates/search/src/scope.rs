@@ -1,0 +1,71 @@
+//! Which entries a walk takes: not hidden, not ignored, not skipped by name, and visible to the caller.
+
+use std::sync::Arc;
+
+use crate::folder::Name;
+use crate::glob::FileGlob;
+use crate::ignored::{IgnoreRules, Word};
+use crate::place::as_path;
+use crate::{EntryKind, Start, Visible};
+
+/// The choices of one walk.
+pub(crate) struct Scope<'a> {
+    pub(crate) visible: &'a dyn Visible,
+    /// Files must match this, if there is one.
+    pub(crate) glob: Option<FileGlob>,
+    /// Whether names that begin with a dot are taken.
+    pub(crate) hidden: bool,
+    /// Whether ignore files are read.
+    pub(crate) respect_gitignore: bool,
+    /// Directories of these names are not entered.
+    pub(crate) skip_directories: &'a [&'a str],
+    /// How many bytes of a path lie before the part relative to the start of the walk.
+    pub(crate) start: usize,
+}
+
+impl<'a> Scope<'a> {
+    pub(crate) fn new(visible: &'a dyn Visible, start: Start<'_>, glob: Option<FileGlob>) -> Self {
+        let length = start.place().len();
+        let start = if length == 0 { 0 } else { length + 1 };
+        Self { visible, glob, hidden: false, respect_gitignore: true, skip_directories: &[], start }
+    }
+
+    /// Whether to take this entry. The caller's rules are asked last, since they may cost the most, and always.
+    pub(crate) fn takes(
+        &self,
+        name: Name<'_>,
+        kind: EntryKind,
+        place: &[u8],
+        rules: Option<&Arc<IgnoreRules>>,
+    ) -> bool {
+        let is_directory = kind == EntryKind::Directory;
+        name.bytes() != b".git"
+            && self.wants_name(name, is_directory, place)
+            && self.is_listed(name, is_directory, place, rules)
+            && self.visible.visible(as_path(place), is_directory)
+    }
+
+    fn wants_name(&self, name: Name<'_>, is_directory: bool, place: &[u8]) -> bool {
+        if is_directory {
+            !self.skip_directories.iter().any(|skipped| skipped.as_bytes() == name.bytes())
+        } else {
+            let relative = place.get(self.start..).unwrap_or_default();
+            self.glob.as_ref().is_none_or(|glob| glob.matches(name.bytes(), relative))
+        }
+    }
+
+    /// As in ripgrep, an ignore file may say that something is wanted although it is hidden.
+    fn is_listed(
+        &self,
+        name: Name<'_>,
+        is_directory: bool,
+        place: &[u8],
+        rules: Option<&Arc<IgnoreRules>>,
+    ) -> bool {
+        match rules.map_or(Word::Silent, |rules| rules.about(place, is_directory)) {
+            Word::Ignore => false,
+            Word::Keep => true,
+            Word::Silent => self.hidden || !name.is_hidden(),
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! What an update asks for, and what the frontmatter must say afterwards.
+
+use serde_json::{Map, Value};
+
+use super::FrontmatterError;
+use super::outline::Outline;
+use super::write;
+use crate::nearest::nearest_name;
+use crate::window::truncate_at_char_boundary;
+
+/// Names that take more bytes than this when written are not read back as names.
+const MAX_NAME_BYTES: usize = 500;
+/// Lists in objects in lists.
+const MAX_DEPTH: usize = 32;
+/// Bytes of an unknown operation that an error repeats.
+const SHOWN_BYTES: usize = 80;
+
+/// The operations that there are.
+const KNOWN: [Known; 6] = [
+    Known { name: "stepsCompleted.append", field: "stepsCompleted", kind: Kind::AppendUniqueStrings },
+    Known { name: "variables.set", field: "variables", kind: Kind::Merge },
+    Known { name: "decisionLog.append", field: "decisionLog", kind: Kind::AppendObjects },
+    Known { name: "artifacts.append", field: "artifacts", kind: Kind::AppendUniqueStrings },
+    Known { name: "currentNodeId.set", field: "currentNodeId", kind: Kind::SetString },
+    Known { name: "updatedAt.set", field: "updatedAt", kind: Kind::SetString },
+];
+
+struct Known {
+    name: &'static str,
+    field: &'static str,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    AppendUniqueStrings,
+    AppendObjects,
+    Merge,
+    SetString,
+}
+
+impl Kind {
+    fn wanted(self) -> &'static str {
+        match self {
+            Self::AppendUniqueStrings => "a string or a list of strings",
+            Self::AppendObjects => "an object or a list of objects",
+            Self::Merge => "an object of names and values",
+            Self::SetString => "a string",
+        }
+    }
+
+    fn example(self) -> &'static str {
+        match self {
+            Self::AppendUniqueStrings => r#"["first", "second"]"#,
+            Self::AppendObjects => r#"[{"decision": "what", "reason": "why"}]"#,
+            Self::Merge => r#"{"name": "value"}"#,
+            Self::SetString => r#""value""#,
+        }
+    }
+}
+
+/// One operation with the values that it was given.
+pub(super) struct Operation {
+    known: &'static Known,
+    values: Values,
+}
+
+enum Values {
+    Items(Vec<Value>),
+    Entries(Map<String, Value>),
+    Single(Value),
+}
+
+/// The names of all operations.
+pub(super) fn names() -> Vec<&'static str> {
+    KNOWN.iter().map(|known| known.name).collect()
+}
+
+/// A sentence that names all operations.
+pub(super) fn known() -> String {
+    let names: Vec<String> = names().iter().map(|name| format!("`{name}`")).collect();
+    format!("the operations are {}", names.join(", "))
+}
+
+/// How an operation is written.
+pub(super) fn example(operation: &str) -> String {
+    let kind = KNOWN.iter().find(|known| known.name == operation).map(|known| known.kind.example());
+    format!("for example `{{\"{operation}\": {}}}`", kind.unwrap_or_default())
+}
+
+/// Reads an update in either spelling.
+pub(super) fn read(update: &Map<String, Value>) -> Result<Vec<Operation>, FrontmatterError> {
+    let mut operations: Vec<Operation> = Vec::new();
+    for (name, value) in update {
+        let nested = value.as_object().filter(|_| KNOWN.iter().any(|known| known.field == name));
+        let pairs: Vec<(String, &Value)> = match nested {
+            Some(verbs) => verbs.iter().map(|(verb, value)| (format!("{name}.{verb}"), value)).collect(),
+            None => vec![(name.clone(), value)],
+        };
+        for (name, value) in pairs {
+            let operation = read_one(&name, value)?;
+            if operations.iter().any(|other| other.known.name == operation.known.name) {
+                return Err(FrontmatterError::GivenTwice { operation: name });
+            }
+            operations.push(operation);
+        }
+    }
+    if operations.is_empty() { Err(FrontmatterError::NothingToDo) } else { Ok(operations) }
+}
+
+fn read_one(name: &str, value: &Value) -> Result<Operation, FrontmatterError> {
+    let known = KNOWN.iter().find(|known| known.name == name).ok_or_else(|| unknown(name))?;
+    let wrong =
+        || FrontmatterError::WrongArgument { operation: name.to_owned(), wanted: known.kind.wanted() };
+    let writable = is_writable(value, 0);
+    let values = match (known.kind, value) {
+        _ if !writable => {
+            let wanted = "names of up to 500 bytes other than `<<`, and values of up to 32 levels";
+            return Err(FrontmatterError::WrongArgument { operation: name.to_owned(), wanted });
+        }
+        (Kind::AppendUniqueStrings, value) => {
+            Values::Items(items(value, Value::is_string).ok_or_else(wrong)?)
+        }
+        (Kind::AppendObjects, value) => Values::Items(items(value, Value::is_object).ok_or_else(wrong)?),
+        (Kind::Merge, Value::Object(entries)) => Values::Entries(entries.clone()),
+        (Kind::SetString, Value::String(_)) => Values::Single(value.clone()),
+        (Kind::Merge | Kind::SetString, _) => return Err(wrong()),
+    };
+    Ok(Operation { known, values })
+}
+
+fn unknown(name: &str) -> FrontmatterError {
+    let asked = truncate_at_char_boundary(name, SHOWN_BYTES).to_owned();
+    let nearest = nearest_name(&asked, names()).map(str::to_owned);
+    FrontmatterError::UnknownOperation { asked, nearest }
+}
+
+/// One value or a list of them, if they are all of the right kind.
+fn items(value: &Value, right: fn(&Value) -> bool) -> Option<Vec<Value>> {
+    let items = match value {
+        Value::Array(items) => items.clone(),
+        single => vec![single.clone()],
+    };
+    items.iter().all(right).then_some(items)
+}
+
+/// Whether a value can be written on one line of YAML and read back.
+fn is_writable(value: &Value, depth: usize) -> bool {
+    match value {
+        _ if depth > MAX_DEPTH => false,
+        Value::Array(items) => items.iter().all(|item| is_writable(item, depth + 1)),
+        Value::Object(entries) => entries.iter().all(|(name, value)| {
+            write::name(name).len() <= MAX_NAME_BYTES && name != "<<" && is_writable(value, depth + 1)
+        }),
+        _ => true,
+    }
+}
+
+/// What has to change, and what the result must say.
+pub(super) struct Plan {
+    pub(super) edits: Vec<Edit>,
+    pub(super) intended: Map<String, Value>,
+}
+
+/// A change that really changes something.
+pub(super) enum Edit {
+    /// Add these to the end of a list.
+    Append { field: &'static str, items: Vec<Value> },
+    /// Give these entries of a mapping these values.
+    Put { field: &'static str, entries: Map<String, Value> },
+    /// Give a field this value.
+    Set { field: &'static str, value: Value },
+}
+
+/// Works out the changes against what the frontmatter says now.
+pub(super) fn plan(
+    value: &Map<String, Value>,
+    operations: Vec<Operation>,
+    outline: &Outline,
+) -> Result<Plan, FrontmatterError> {
+    let mut plan = Plan { edits: Vec::new(), intended: value.clone() };
+    for Operation { known, values } in operations {
+        let field = known.field;
+        let line = outline.entry(field).map_or(1, |entry| entry.line);
+        let wrong = |wanted| FrontmatterError::WrongKind { line, field: field.to_owned(), wanted };
+        let now = plan.intended.get(field).cloned().unwrap_or_default();
+        match (values, now) {
+            (Values::Items(items), now @ (Value::Array(_) | Value::Null)) => {
+                plan.append(field, items, now, known.kind == Kind::AppendUniqueStrings);
+            }
+            (Values::Items(_), _) => return Err(wrong("a list")),
+            (Values::Entries(entries), now @ (Value::Object(_) | Value::Null)) => {
+                plan.put(field, entries, now)
+            }
+            (Values::Entries(_), _) => return Err(wrong("a mapping of names to values")),
+            (Values::Single(value), now) => plan.set(field, value, &now),
+        }
+    }
+    Ok(plan)
+}
+
+impl Plan {
+    fn append(&mut self, field: &'static str, items: Vec<Value>, now: Value, unique: bool) {
+        let mut list = match now {
+            Value::Array(list) => list,
+            _ => Vec::new(),
+        };
+        let before = list.len();
+        if unique {
+            let mut seen: std::collections::HashSet<String> =
+                list.iter().filter_map(Value::as_str).map(str::to_owned).collect();
+            list.extend(
+                items
+                    .into_iter()
+                    .filter(|item| item.as_str().is_some_and(|text| seen.insert(text.to_owned()))),
+            );
+        } else {
+            list.extend(items);
+        }
+        let added: Vec<Value> = list.iter().skip(before).cloned().collect();
+        if !added.is_empty() {
+            self.intended.insert(field.to_owned(), Value::Array(list));
+            self.edits.push(Edit::Append { field, items: added });
+        }
+    }
+
+    fn put(&mut self, field: &'static str, mut entries: Map<String, Value>, now: Value) {
+        let mut mapping = match now {
+            Value::Object(mapping) => mapping,
+            _ => Map::new(),
+        };
+        entries.retain(|name, value| mapping.get(name) != Some(value));
+        if !entries.is_empty() {
+            mapping.extend(entries.clone());
+            self.intended.insert(field.to_owned(), Value::Object(mapping));
+            self.edits.push(Edit::Put { field, entries });
+        }
+    }
+
+    fn set(&mut self, field: &'static str, value: Value, now: &Value) {
+        if value != *now {
+            self.intended.insert(field.to_owned(), value.clone());
+            self.edits.push(Edit::Set { field, value });
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! Changing YAML text at known places, leaving every other byte alone.
+
+use std::ops::Range;
+
+use serde_json::{Map, Value};
+
+use super::FrontmatterError;
+use super::operation::Edit;
+use super::outline::{Entry, Node, Outline, Shape, Style};
+use super::write;
+
+/// How far new blocks are indented below their name.
+const STEP: usize = 2;
+
+/// The YAML with all edits made.
+pub(super) fn apply(
+    yaml: &str,
+    outline: &Outline,
+    edits: &[Edit],
+    line_end: &'static str,
+) -> Result<String, FrontmatterError> {
+    if let Some(Node { line, shape: Shape::Mapping { flow: true, .. }, .. }) = outline.root {
+        return Err(FrontmatterError::Braces { line });
+    }
+    let mut work = Splicer { yaml, outline, line_end, splices: Vec::new(), tail: String::new() };
+    for edit in edits {
+        match edit {
+            Edit::Append { field, items } => work.append(field, items)?,
+            Edit::Put { field, entries } => work.put(field, entries)?,
+            Edit::Set { field, value } => work.set(field, value)?,
+        }
+    }
+    Ok(work.finish())
+}
+
+struct Splicer<'a> {
+    yaml: &'a str,
+    outline: &'a Outline,
+    line_end: &'static str,
+    /// Places to replace; an empty place is an insertion.
+    splices: Vec<(Range<usize>, String)>,
+    /// New names, which go to the end.
+    tail: String,
+}
+
+impl Splicer<'_> {
+    fn append(&mut self, field: &str, items: &[Value]) -> Result<(), FrontmatterError> {
+        let (indent, line_end) = (self.outline.indent, self.line_end);
+        let Some(entry) = self.outline.entry(field) else {
+            self.tail.push_str(&format!("{:indent$}{field}:{line_end}", ""));
+            self.tail.push_str(&write::item_lines(items, indent + STEP, line_end));
+            return Ok(());
+        };
+        match &entry.value.shape {
+            _ if self.is_empty(&entry.value) => {
+                self.become_block(entry, write::item_lines(items, indent + STEP, line_end))
+            }
+            Shape::Sequence { flow: true, items: children } => {
+                let text: Vec<String> = items.iter().map(write::inline).collect();
+                self.insert_in_flow(
+                    &entry.value,
+                    children.last().map(|item| item.span.end),
+                    &text.join(", "),
+                );
+                Ok(())
+            }
+            _ => {
+                let indent = self.block_indent(entry)?;
+                let lines = write::item_lines(items, indent, line_end);
+                self.insert(self.after(entry.value.span.end), lines);
+                Ok(())
+            }
+        }
+    }
+
+    fn put(&mut self, field: &str, entries: &Map<String, Value>) -> Result<(), FrontmatterError> {
+        let (indent, line_end) = (self.outline.indent, self.line_end);
+        let Some(entry) = self.outline.entry(field) else {
+            self.tail.push_str(&format!("{:indent$}{field}:{line_end}", ""));
+            self.tail.push_str(&write::entry_lines(entries, indent + STEP, line_end));
+            return Ok(());
+        };
+        if self.is_empty(&entry.value) {
+            return self.become_block(entry, write::entry_lines(entries, indent + STEP, line_end));
+        }
+        let mut new = Map::new();
+        let children = entry.value.entries();
+        let in_flow = matches!(entry.value.shape, Shape::Mapping { flow: true, .. });
+        for (name, value) in entries {
+            match children.get(name.as_str()) {
+                Some(child) => self.replace_value(child, value, in_flow)?,
+                None => drop(new.insert(name.clone(), value.clone())),
+            }
+        }
+        if new.is_empty() { Ok(()) } else { self.add_entries(entry, &new) }
+    }
+
+    fn add_entries(&mut self, entry: &Entry, new: &Map<String, Value>) -> Result<(), FrontmatterError> {
+        if let Shape::Mapping { flow: true, entries } = &entry.value.shape {
+            let text: Vec<String> = new.iter().map(|(name, value)| write::entry(name, value)).collect();
+            let last = entries.last().map(|last| last.key_span.end.max(last.value.span.end));
+            self.insert_in_flow(&entry.value, last, &text.join(", "));
+            return Ok(());
+        }
+        let indent = self.block_indent(entry)?;
+        let lines = write::entry_lines(new, indent, self.line_end);
+        self.insert(self.after(entry.value.span.end), lines);
+        Ok(())
+    }
+
+    fn set(&mut self, field: &str, value: &Value) -> Result<(), FrontmatterError> {
+        match self.outline.entry(field) {
+            Some(entry) => self.replace_value(entry, value, false),
+            None => {
+                let indent = self.outline.indent;
+                let line = format!("{:indent$}{}{}", "", write::entry(field, value), self.line_end);
+                self.tail.push_str(&line);
+                Ok(())
+            }
+        }
+    }
+
+    /// Puts another value behind a name. A comment behind the value stays; what is inside a block goes with it.
+    fn replace_value(&mut self, entry: &Entry, value: &Value, in_flow: bool) -> Result<(), FrontmatterError> {
+        let text = write::inline(value);
+        let place = entry.value.span.clone();
+        match &entry.value.shape {
+            Shape::Scalar(Style::Nothing) => match self.colon(entry) {
+                Some(colon) => self.insert(colon, format!(" {text}")),
+                // `{name}` has no colon yet.
+                None if in_flow => self.insert(entry.key_span.end, format!(": {text}")),
+                None => return Err(unwritable(entry)),
+            },
+            Shape::Scalar(Style::Quoted) => {
+                let text = value.as_str().map(write::quoted).unwrap_or(text);
+                self.splices.push((place, text));
+            }
+            Shape::Scalar(Style::Plain)
+            | Shape::Sequence { flow: true, .. }
+            | Shape::Mapping { flow: true, .. } => self.splices.push((place, text)),
+            Shape::Scalar(Style::Block) => {
+                let colon = self.colon_or_refuse(entry)?;
+                let written = self.slice(colon..place.end.max(colon)).trim_end().len();
+                self.splices.push((colon..self.after(colon + written), format!(" {text}{}", self.line_end)));
+            }
+            Shape::Sequence { .. } | Shape::Mapping { .. } => {
+                let colon = self.colon_or_refuse(entry)?;
+                self.insert(colon, format!(" {text}"));
+                self.splices.push((self.after(colon)..self.after(place.end), String::new()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts lines below a name that had nothing, `null`, `[]` or `{}`. A comment behind it stays.
+    fn become_block(&mut self, entry: &Entry, lines: String) -> Result<(), FrontmatterError> {
+        let colon = self.colon_or_refuse(entry)?;
+        let value = entry.value.span.clone();
+        if value.is_empty() {
+            self.insert(self.after(colon), lines);
+            return Ok(());
+        }
+        let kept = self.slice(colon..value.start).trim_end_matches([' ', '\t']).len();
+        self.splices.push((colon + kept..value.end, String::new()));
+        self.insert(self.after(value.end), lines);
+        Ok(())
+    }
+
+    /// Puts text behind the last part of `[…]` or `{…}`.
+    fn insert_in_flow(&mut self, node: &Node, last: Option<usize>, text: &str) {
+        let close = node.span.end.saturating_sub(1);
+        let Some(last) = last else { return self.insert(close, text.to_owned()) };
+        let rest = self.slice(last..close);
+        let has_comma =
+            rest.lines().any(|line| line.split('#').next().is_some_and(|code| code.contains(',')));
+        // A comment would swallow what is put behind the last part, so then it goes before the bracket.
+        let (place, space) =
+            if rest.contains('#') { (close, "") } else { (last + rest.trim_end().len(), " ") };
+        let lead = if has_comma { space } else { ", " };
+        self.insert(place, format!("{lead}{text}"));
+    }
+
+    fn insert(&mut self, place: usize, text: String) {
+        self.splices.push((place..place, text));
+    }
+
+    /// Whether there is nothing in a value that would have to be kept.
+    fn is_empty(&self, node: &Node) -> bool {
+        let inside = self.slice(node.span.clone());
+        match &node.shape {
+            Shape::Scalar(Style::Nothing) => true,
+            // Only a null is planned to become a list or a mapping.
+            Shape::Scalar(Style::Plain) => true,
+            Shape::Scalar(Style::Quoted | Style::Block) => false,
+            Shape::Sequence { flow, items } => *flow && items.is_empty() && !inside.contains('#'),
+            Shape::Mapping { flow, entries } => *flow && entries.is_empty() && !inside.contains('#'),
+        }
+    }
+
+    /// The place behind the colon of a name, if it follows on the same line.
+    fn colon(&self, entry: &Entry) -> Option<usize> {
+        let rest = self.slice(entry.key_span.end..self.yaml.len());
+        let blanks = rest.len() - rest.trim_start_matches([' ', '\t']).len();
+        rest.trim_start_matches([' ', '\t']).starts_with(':').then(|| entry.key_span.end + blanks + 1)
+    }
+
+    fn colon_or_refuse(&self, entry: &Entry) -> Result<usize, FrontmatterError> {
+        self.colon(entry).ok_or_else(|| unwritable(entry))
+    }
+
+    /// How far the block below a name is indented: as far as its first line that is not a comment.
+    fn block_indent(&self, entry: &Entry) -> Result<usize, FrontmatterError> {
+        let below = self.after(self.colon_or_refuse(entry)?);
+        let first = self
+            .slice(below..self.yaml.len())
+            .lines()
+            .find(|line| !line.trim().is_empty() && !line.trim_start().starts_with('#'));
+        Ok(first.map_or(0, |line| line.len() - line.trim_start_matches(' ').len()))
+    }
+
+    /// The beginning of the first line behind a place.
+    fn after(&self, place: usize) -> usize {
+        if place > 0 && self.slice(0..place).ends_with('\n') {
+            return place;
+        }
+        let rest = self.slice(place..self.yaml.len());
+        rest.find('\n').map_or(self.yaml.len(), |line_feed| place + line_feed + 1)
+    }
+
+    fn slice(&self, range: Range<usize>) -> &str {
+        self.yaml.get(range).unwrap_or_default()
+    }
+
+    fn finish(mut self) -> String {
+        self.splices.sort_by_key(|(place, _)| place.start);
+        let mut out = String::with_capacity(self.yaml.len() + self.tail.len());
+        let mut done = 0;
+        for (place, text) in &self.splices {
+            out.push_str(self.slice(done..place.start));
+            out.push_str(text);
+            done = place.end;
+        }
+        out.push_str(self.slice(done..self.yaml.len()));
+        out.push_str(&self.tail);
+        out
+    }
+}
+
+fn unwritable(entry: &Entry) -> FrontmatterError {
+    FrontmatterError::Unwritable { line: entry.line, field: entry.key.clone() }
+}

@@ -1,0 +1,193 @@
+//! Five text tools: `ok: …`, or a stable category and a reason.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use toolgate_text::edit::{Edit, apply_within};
+use toolgate_types::{ErrorCode, Failure, Outcome, ToolClass, ToolOutput};
+use toolgate_workspace::{FileContent, ListOptions, ReadRequest, Recorder, Rehearsal, View, WorkspaceError};
+
+use crate::file_tool::{Declaration, decode, object};
+use crate::front::Answer;
+use crate::native::list_text;
+
+pub(crate) fn tools() -> Vec<Declaration> {
+    let path = json!({"type": "string", "description": "Path relative to the workspace"});
+    let content = json!({"type": "string", "description": "Text content"});
+    let declare = |name, title, description, class, input, work| Declaration {
+        name,
+        title,
+        description,
+        class,
+        input,
+        output: json!({"type": "string"}),
+        work,
+        show: None,
+    };
+    vec![
+        declare(
+            "read_file",
+            "Read a file",
+            "Read a UTF-8 text file of the workspace.",
+            ToolClass::Read,
+            object(json!({"path": path}), &["path"]),
+            read_file,
+        ),
+        declare(
+            "write_file",
+            "Write a file",
+            "Replace the whole content of a file, or create it. Parent directories are made.",
+            ToolClass::Write,
+            object(json!({"path": path, "content": content}), &["path", "content"]),
+            write_file,
+        ),
+        declare(
+            "append_file",
+            "Append to a file",
+            "Add text to the end of a file, or create it.",
+            ToolClass::Write,
+            object(json!({"path": path, "content": content}), &["path", "content"]),
+            append_file,
+        ),
+        declare(
+            "list_dir",
+            "List a directory",
+            "List the entries of a directory, sorted by name. Without a path: the workspace.",
+            ToolClass::Read,
+            object(json!({"path": path}), &[]),
+            list_dir,
+        ),
+        declare(
+            "edit_file",
+            "Edit a file",
+            "Replace exact text. old_text must match once, unless replace_all is true.",
+            ToolClass::Write,
+            object(
+                json!({
+                    "path": path, "old_text": {"type": "string", "description": "Text to replace, exactly"},
+                    "new_text": {"type": "string", "description": "Text to put in its place"},
+                    "replace_all": {"type": "boolean", "description": "Replace every match (default false)"},
+                }),
+                &["path", "old_text", "new_text"],
+            ),
+            edit_file,
+        ),
+    ]
+}
+
+fn ok(text: String) -> Result<ToolOutput, Failure> {
+    let text = format!("ok: {text}");
+    Ok(ToolOutput { structured: Value::String(text.clone()), text })
+}
+
+#[derive(Deserialize)]
+struct PathOnly {
+    path: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct PathAndContent {
+    path: String,
+    content: String,
+}
+
+fn read_file(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {
+    let PathOnly { path } = decode(arguments)?;
+    let read = view.read(&path.unwrap_or_default(), &ReadRequest::default())?;
+    match read.content {
+        FileContent::Binary => Err(WorkspaceError::Binary { path: read.path }.into()),
+        FileContent::Text(window) => {
+            let shown = window.text.len();
+            let notice = match window.truncated {
+                true => format!("\n[truncated: first {shown} of {} bytes shown]", read.bytes),
+                false => String::new(),
+            };
+            ok(format!("read {shown} bytes from {}\n{}{notice}", read.path, window.text))
+        }
+    }
+}
+
+fn write_file(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Result<ToolOutput, Failure> {
+    let PathAndContent { path, content } = decode(arguments)?;
+    let written = view.write(&path, content.as_bytes(), None, recorder)?;
+    ok(format!("wrote {} bytes to {}", written.bytes, written.path))
+}
+
+fn append_file(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Result<ToolOutput, Failure> {
+    let PathAndContent { path, content } = decode(arguments)?;
+    let written = view.append(&path, content.as_bytes(), recorder)?;
+    ok(format!("appended {} bytes to {} (now {} bytes)", content.len(), written.path, written.bytes))
+}
+
+fn list_dir(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {
+    let PathOnly { path } = decode(arguments)?;
+    let options = ListOptions {
+        max_entries: view.limits.max_entries,
+        include_hidden: true,
+        include_symlinks: true,
+        with_size: true,
+    };
+    let listed = view.list(path.as_deref().unwrap_or("."), &options)?;
+    ok(format!("{} entries in {}\n{}", listed.total, listed.path, list_text(&listed)))
+}
+
+#[derive(Deserialize)]
+struct EditArguments {
+    path: String,
+    old_text: String,
+    new_text: String,
+    #[serde(default)]
+    replace_all: bool,
+}
+
+fn edit_file(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Result<ToolOutput, Failure> {
+    let EditArguments { path, old_text, new_text, replace_all } = decode(arguments)?;
+    let edits = [Edit { old_text, new_text, replace_all }];
+    let limit = usize::try_from(view.limits.max_write_bytes).unwrap_or(usize::MAX);
+    let counted = std::cell::Cell::new(0);
+    let change = |before: &str| {
+        let edited = apply_within(before, &edits, limit).map_err(Failure::from)?;
+        counted.set(edited.replacements.iter().sum::<usize>());
+        Ok(edited.text)
+    };
+    let transformed = view.transform(&path, None, Rehearsal::No, &change, recorder)?;
+    let count = counted.get();
+    ok(format!("replaced {count} of {count} matches in {}", transformed.written.path))
+}
+
+/// The stable categories of this profile.
+fn category(code: ErrorCode) -> &'static str {
+    match code {
+        ErrorCode::InvalidPath => "invalid_path",
+        ErrorCode::UnknownAlias
+        | ErrorCode::OutsideWorkspace
+        | ErrorCode::SymlinkOutsideWorkspace
+        | ErrorCode::SymlinkLoop => "outside_workspace",
+        ErrorCode::NotFound => "path_not_found",
+        ErrorCode::DeniedPath
+        | ErrorCode::OutOfScope
+        | ErrorCode::ReadOnly
+        | ErrorCode::SpecialFile
+        | ErrorCode::PermissionDenied
+        | ErrorCode::NotPermitted
+        | ErrorCode::Unauthenticated
+        | ErrorCode::ApprovalDenied
+        | ErrorCode::ApprovalExpired
+        | ErrorCode::ApprovalUnavailable => "permission_denied",
+        ErrorCode::EditAmbiguous => "ambiguous_edit",
+        ErrorCode::EditNotFound => "edit_not_found",
+        // A call that never reached a file has no category in the original; its own code says it best.
+        ErrorCode::UnknownTool | ErrorCode::InvalidArguments => code.as_str(),
+        _ => "io_error",
+    }
+}
+
+pub(crate) fn render(outcome: &Outcome) -> Answer {
+    match outcome {
+        Outcome::Done(output) => Answer { text: output.text.clone(), structured: None, is_error: false },
+        Outcome::Failed { failure, .. } => Answer {
+            text: format!("{}: {failure}", category(failure.code)),
+            structured: None,
+            is_error: true,
+        },
+    }
+}

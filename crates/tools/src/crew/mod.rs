@@ -1,0 +1,48 @@
+//! CrewAgent's dress: `fs.*` tools over `@project`, `@pkg` and `@state`, answered as a ToolResult union.
+
+mod tools;
+mod workflow;
+mod run;
+mod run_log;
+
+use serde_json::{Value, json};
+use toolgate_types::{ErrorCode, Outcome};
+
+use crate::front::Answer;
+
+pub use run::{RunError, initialise_run};
+pub(crate) use run_log::RunLog;
+pub(crate) use tools::tools;
+
+/// The codes of this profile.
+fn code(code: ErrorCode) -> &'static str {
+    match code {
+        ErrorCode::NotFound => "ENOENT",
+        ErrorCode::ReadLimit => "E_READ_LIMIT",
+        ErrorCode::WriteLimit => "E_WRITE_LIMIT",
+        ErrorCode::InvalidFrontmatter => "E_INVALID_FRONTMATTER",
+        ErrorCode::SchemaViolation | ErrorCode::InvalidArguments => "E_SCHEMA_VALIDATION",
+        ErrorCode::InvalidTransition => "E_INVALID_TRANSITION",
+        ErrorCode::PreconditionFailed => "E_PRECONDITION_FAILED",
+        ErrorCode::NotPermitted | ErrorCode::Unauthenticated => "E_SANDBOX_VIOLATION",
+        violation if violation.is_violation() => "E_SANDBOX_VIOLATION",
+        _ => "E_INTERNAL",
+    }
+}
+
+pub(crate) fn render(outcome: &Outcome) -> Answer {
+    let (result, is_error) = match outcome {
+        Outcome::Done(output) => (output.structured.clone(), false),
+        Outcome::Failed { stage, failure } => {
+            let mut details = failure.details.clone();
+            details.insert("code".to_owned(), json!(failure.code.as_str()));
+            details.insert("stage".to_owned(), json!(stage.as_str()));
+            if let Some(help) = &failure.help {
+                details.insert("hint".to_owned(), json!(help));
+            }
+            let error = json!({"code": code(failure.code), "message": failure.message, "details": Value::Object(details)});
+            (json!({"ok": false, "error": error}), true)
+        }
+    };
+    Answer { text: result.to_string(), structured: Some(result), is_error }
+}

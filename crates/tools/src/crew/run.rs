@@ -1,0 +1,57 @@
+//! Beginning a run: its `@state` gets the package's workflow.
+
+use toolgate_types::{Limits, Stop};
+use toolgate_workspace::{FileContent, Forgetful, PathStyle, ReadRequest, View, Workspace, WorkspaceError};
+
+use super::workflow::WORKFLOW;
+
+const PACKAGE_WORKFLOW: &str = "@pkg/workflow.md";
+
+/// Why a run could not begin.
+#[derive(Debug)]
+pub struct RunError(WorkspaceError);
+
+impl std::fmt::Display for RunError {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "the run cannot begin: {}", self.0)
+    }
+}
+
+impl std::error::Error for RunError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.0)
+    }
+}
+
+/// Copies the package's `workflow.md` into a new run. A run that has one, and a package that has none, are left as they are.
+///
+/// # Errors
+/// A workflow that cannot be read or written.
+pub fn initialise_run(workspace: &Workspace, limits: &Limits) -> Result<bool, RunError> {
+    if workspace.mount("@pkg").is_none() || workspace.mount("@state").is_none() {
+        return Ok(false);
+    }
+    let limits = Limits { max_read_bytes: 4 << 20, max_write_bytes: 4 << 20, ..*limits };
+    let stop = Stop::never();
+    let view = View {
+        workspace,
+        style: PathStyle::AliasOnly,
+        limits: &limits,
+        grant: None,
+        stop: &stop,
+        unlocked: Some(WORKFLOW),
+    };
+    if view.digest_of(WORKFLOW).map_err(RunError)?.is_some() {
+        return Ok(false);
+    }
+    let read =
+        match view.read(PACKAGE_WORKFLOW, &ReadRequest { refuse_oversize: true, ..ReadRequest::default() }) {
+            Err(WorkspaceError::NotFound { .. }) => return Ok(false),
+            other => other.map_err(RunError)?,
+        };
+    let FileContent::Text(window) = read.content else {
+        return Err(RunError(WorkspaceError::Binary { path: read.path }));
+    };
+    view.write(WORKFLOW, window.text.as_bytes(), None, &Forgetful).map_err(RunError)?;
+    Ok(true)
+}

@@ -1,0 +1,292 @@
+//! The five `fs.*` tools.
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use toolgate_text::frontmatter;
+use toolgate_types::{ErrorCode, Failure, Sha256, ToolClass, ToolOutput};
+use toolgate_workspace::{
+    EntryKind, FileContent, ListOptions, ReadRequest, Recorder, Rehearsal, SearchOptions, View,
+    WorkspaceError,
+};
+
+use super::workflow::{self, WORKFLOW};
+use crate::file_tool::{Declaration, decode, object};
+
+/// Folders that a search never enters, as this profile's users know it.
+const SKIPPED: &[&str] = &[".git", "node_modules"];
+
+pub(crate) fn tools() -> Vec<Declaration> {
+    let path =
+        json!({"type": "string", "description": "Path with its mount: @project/…, @pkg/… or @state/…"});
+    let line = json!({"type": "integer", "minimum": 1, "description": "Line number, from 1, inclusive"});
+    let count = |minimum: u64| json!({"type": "integer", "minimum": minimum});
+    let digest = json!({"type": "string", "pattern": "^[0-9a-fA-F]{64}$", "description": "SHA-256 that the file must have now"});
+    let declare = |name, title, description, class, input, work| Declaration {
+        name,
+        title,
+        description,
+        class,
+        input,
+        output: json!({"type": "object", "properties": {"ok": {"const": true}, "path": {"type": "string"}}, "required": ["ok", "path"]}),
+        work,
+        show: None,
+    };
+    vec![
+        declare(
+            "fs.list",
+            "List a directory",
+            "List the direct children of a directory. Hidden entries and symbolic links are left out.",
+            ToolClass::Read,
+            object(json!({"path": path}), &["path"]),
+            list,
+        ),
+        declare(
+            "fs.read",
+            "Read a file",
+            "Read a text file, or the lines from startLine to endLine. Large files are cut; use a range of lines or fs.search.",
+            ToolClass::Read,
+            object(json!({"path": path, "startLine": line, "endLine": line}), &["path"]),
+            read,
+        ),
+        declare(
+            "fs.search",
+            "Search in files",
+            "Search a directory tree for a text; a pattern written as /…/ or /…/i is a regular expression.",
+            ToolClass::Read,
+            object(
+                json!({
+                    "path": path, "pattern": {"type": "string", "minLength": 1, "description": "Text to find, or /regular expression/i"},
+                    "before": count(0), "after": count(0), "maxMatches": count(1),
+                }),
+                &["path", "pattern"],
+            ),
+            search,
+        ),
+        declare(
+            "fs.write",
+            "Write a file",
+            "Create a file or replace its content, in @project or @state.",
+            ToolClass::Write,
+            object(
+                json!({"path": path, "content": {"type": "string"}, "ifMatchSha256": digest}),
+                &["path", "content"],
+            ),
+            write,
+        ),
+        declare(
+            "fs.apply_patch",
+            "Update the workflow's frontmatter",
+            "Update the frontmatter of a Markdown file in @state: stepsCompleted.append, variables.set, decisionLog.append, artifacts.append, \
+             currentNodeId.set, updatedAt.set. The body is left as it is.",
+            ToolClass::Write,
+            object(
+                json!({
+                    "path": path,
+                    "patch": {
+                        "type": "object",
+                        "properties": {"operation": {"const": "updateFrontmatter"}, "update": {"type": "object"}, "ifMatchSha256": digest},
+                        "required": ["operation", "update"],
+                        "additionalProperties": true,
+                    },
+                }),
+                &["path", "patch"],
+            ),
+            apply_patch,
+        ),
+    ]
+}
+
+fn result(structured: Value) -> Result<ToolOutput, Failure> {
+    Ok(ToolOutput { text: String::new(), structured })
+}
+
+#[derive(Deserialize)]
+struct ListArguments {
+    path: String,
+}
+
+fn list(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {
+    let ListArguments { path } = decode(arguments)?;
+    let options = ListOptions {
+        max_entries: view.limits.max_entries,
+        include_hidden: false,
+        include_symlinks: false,
+        with_size: true,
+    };
+    let listed = view.list(&path, &options)?;
+    let entries: Vec<Value> = listed
+        .entries
+        .iter()
+        .map(|entry| {
+            let name = entry.name.to_string_lossy();
+            let kind = if entry.kind == EntryKind::Directory { "directory" } else { "file" };
+            json!({"name": name, "type": kind, "path": format!("{}/{name}", listed.path), "bytes": entry.size})
+        })
+        .collect();
+    if !listed.truncated {
+        return result(json!({"ok": true, "path": listed.path, "entries": entries}));
+    }
+    let hint = format!(
+        "showing {} of {} entries; list a subdirectory or use fs.search",
+        entries.len(),
+        listed.total
+    );
+    result(
+        json!({"ok": true, "path": listed.path, "entriesPreview": entries, "truncated": true, "total": listed.total, "hint": hint}),
+    )
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ReadArguments {
+    path: String,
+    start_line: Option<u64>,
+    end_line: Option<u64>,
+}
+
+fn read(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {
+    let ReadArguments { path, start_line, end_line } = decode(arguments)?;
+    let read = view.read(&path, &ReadRequest { start_line, end_line, refuse_oversize: false })?;
+    let FileContent::Text(window) = read.content else {
+        return Err(WorkspaceError::Binary { path: read.path }.into());
+    };
+    let mut fields = Map::new();
+    fields.insert("ok".to_owned(), json!(true));
+    fields.insert("path".to_owned(), json!(read.path));
+    if start_line.is_some() || end_line.is_some() {
+        fields.insert("startLine".to_owned(), json!(window.first_line));
+        fields.insert("endLine".to_owned(), json!(window.last_line));
+    }
+    if window.truncated {
+        let hint = format!(
+            "the answer is limited to {} bytes; use startLine/endLine (the file has {} lines) or fs.search",
+            view.limits.max_read_bytes, window.total_lines
+        );
+        fields.insert("contentPreview".to_owned(), json!(window.text));
+        fields.insert("truncated".to_owned(), json!(true));
+        fields.insert("hint".to_owned(), json!(hint));
+    } else {
+        fields.insert("content".to_owned(), json!(window.text));
+    }
+    fields.insert("bytes".to_owned(), json!(read.bytes));
+    fields.insert("sha256".to_owned(), json!(read.sha256.to_string()));
+    result(Value::Object(fields))
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SearchArguments {
+    path: String,
+    pattern: String,
+    before: Option<usize>,
+    after: Option<usize>,
+    max_matches: Option<usize>,
+}
+
+/// `/…/` and `/…/i` are regular expressions; anything else is looked for as it is.
+fn regex_in(pattern: &str) -> Option<(&str, bool)> {
+    let (body, ignore_case) = match pattern.strip_suffix("/i") {
+        Some(body) => (body, true),
+        None => (pattern.strip_suffix('/')?, false),
+    };
+    let body = body.strip_prefix('/')?;
+    (!body.is_empty()).then_some((body, ignore_case))
+}
+
+fn search(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {
+    let arguments: SearchArguments = decode(arguments)?;
+    let (pattern, regex, ignore_case) = match regex_in(&arguments.pattern) {
+        Some((body, ignore_case)) => (body, true, ignore_case),
+        None => (arguments.pattern.as_str(), false, false),
+    };
+    let options = SearchOptions {
+        regex,
+        case_sensitive: !ignore_case,
+        before: arguments.before.unwrap_or(1),
+        after: arguments.after.unwrap_or(1),
+        max_matches: arguments.max_matches.unwrap_or(view.limits.max_matches).min(1000),
+        max_bytes: usize::try_from(view.limits.max_output_bytes).unwrap_or(usize::MAX),
+        respect_gitignore: false,
+        skip_directories: SKIPPED,
+        ..SearchOptions::new(pattern)
+    };
+    let found = view.search(&arguments.path, &options)?;
+    let lines = |lines: &[toolgate_workspace::Line]| -> Vec<String> {
+        lines.iter().map(|line| line.text.clone()).collect()
+    };
+    let matches: Vec<Value> = found
+        .matches
+        .iter()
+        .map(|(path, found)| {
+            json!({"path": path, "line": found.number, "text": found.line.text, "before": lines(&found.before), "after": lines(&found.after)})
+        })
+        .collect();
+    let stats = json!({
+        "filesSearched": found.files_searched, "filesMatched": found.files_with_matches, "matchesReturned": matches.len(),
+    });
+    result(
+        json!({"ok": true, "path": arguments.path, "matches": matches, "truncated": found.truncated, "stats": stats}),
+    )
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WriteArguments {
+    path: String,
+    content: String,
+    if_match_sha256: Option<Sha256>,
+}
+
+fn write(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Result<ToolOutput, Failure> {
+    let WriteArguments { path, content, if_match_sha256 } = decode(arguments)?;
+    // The workflow's state is protected: it cannot be replaced behind the back of its schema and its graph.
+    let unlocked = workflow::unlocked(view);
+    let written = if unlocked.resolved(&path)? == WORKFLOW {
+        workflow::replace(&unlocked, &path, content, if_match_sha256, recorder)?
+    } else {
+        view.write(&path, content.as_bytes(), if_match_sha256, recorder)?
+    };
+    result(
+        json!({"ok": true, "path": written.path, "bytesWritten": written.bytes, "sha256After": written.sha256_after.to_string()}),
+    )
+}
+
+#[derive(Deserialize)]
+struct PatchArguments {
+    path: String,
+    patch: Patch,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Patch {
+    update: Map<String, Value>,
+    if_match_sha256: Option<Sha256>,
+}
+
+fn apply_patch(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Result<ToolOutput, Failure> {
+    let PatchArguments { path, patch } = decode(arguments)?;
+    let unlocked = workflow::unlocked(view);
+    let shown = unlocked.resolved(&path)?;
+    if !shown.starts_with("@state/") {
+        let message = format!("`{path}` is not in `@state`, the only place where frontmatter can be updated");
+        return Err(Failure::new(ErrorCode::ReadOnly, message).help("use fs.write for other files"));
+    }
+    let (view, guard) = match shown == WORKFLOW {
+        true => (&unlocked, Some(workflow::Guard::load(view)?)),
+        false => (view, None),
+    };
+    let change = |before: &str| {
+        let after = frontmatter::update(before, &patch.update).map_err(Failure::from)?;
+        if let Some(guard) = &guard {
+            guard.check(Some(before), &after)?;
+        }
+        Ok(after)
+    };
+    let transformed = view.transform(&path, patch.if_match_sha256, Rehearsal::No, &change, recorder)?;
+    let written = transformed.written;
+    let before = written.sha256_before.map(|digest| digest.to_string());
+    result(
+        json!({"ok": true, "path": written.path, "sha256Before": before, "sha256After": written.sha256_after.to_string()}),
+    )
+}

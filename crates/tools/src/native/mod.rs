@@ -1,0 +1,53 @@
+//! Toolgate's own dress: text for the model, and the same as structured JSON.
+
+mod reading;
+mod writing;
+
+use serde_json::{Value, json};
+use toolgate_types::{Failure, Outcome, Stage};
+
+use crate::file_tool::Declaration;
+use crate::front::Answer;
+
+pub(crate) use reading::{content_notice, list_text};
+
+pub(crate) fn tools() -> Vec<Declaration> {
+    let mut tools = reading::tools();
+    tools.extend(writing::tools());
+    tools
+}
+
+/// Done: the tool's own text. Not done: the code, the reason, and what would help.
+pub(crate) fn render(outcome: &Outcome) -> Answer {
+    match outcome {
+        Outcome::Done(output) => {
+            Answer { text: output.text.clone(), structured: Some(output.structured.clone()), is_error: false }
+        }
+        Outcome::Failed { stage, failure } => Answer {
+            text: failure_text(failure),
+            structured: Some(json!({"error": failure_json(*stage, failure)})),
+            is_error: true,
+        },
+    }
+}
+
+fn failure_text(failure: &Failure) -> String {
+    match &failure.help {
+        Some(help) => format!("{}: {}\nhelp: {help}", failure.code.as_str(), failure.message),
+        None => format!("{}: {}", failure.code.as_str(), failure.message),
+    }
+}
+
+fn failure_json(stage: Stage, failure: &Failure) -> Value {
+    let mut error =
+        json!({"code": failure.code.as_str(), "message": failure.message, "stage": stage.as_str()});
+    if let Value::Object(fields) = &mut error {
+        if let Some(help) = &failure.help {
+            fields.insert("help".to_owned(), json!(help));
+        }
+        if !failure.details.is_empty() {
+            fields.insert("details".to_owned(), Value::Object(failure.details.clone()));
+        }
+    }
+    error
+}

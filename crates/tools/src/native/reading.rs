@@ -1,0 +1,324 @@
+//! Tools that change nothing.
+
+use std::fmt::Write as _;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use toolgate_types::{Failure, ToolClass, ToolOutput};
+use toolgate_workspace::{
+    Entry, EntryKind, FileContent, FindOptions, FoundLines, ListOptions, Listed, Match, ReadRequest,
+    Recorder, SearchOptions, TextWindow, View,
+};
+
+use crate::file_tool::{Declaration, decode, object};
+
+/// More matches or results than this are never answered at once, whatever the call says.
+const MOST_RESULTS: usize = 1000;
+
+pub(crate) fn tools() -> Vec<Declaration> {
+    let path = json!({"type": "string", "description": "Path relative to the workspace, or with a mount alias such as @project/src"});
+    let line = |which: &str| json!({"type": "integer", "minimum": 1, "description": format!("{which} line, counted from 1, inclusive")});
+    vec![
+        Declaration {
+            name: "read_file",
+            title: "Read a file",
+            description: "Read a text file, or a range of its lines. Answers with the text and with the size and SHA-256 of the whole file. \
+                          A long file is cut with a notice that says how to go on.",
+            class: ToolClass::Read,
+            input: object(
+                json!({"path": path, "start_line": line("First"), "end_line": line("Last")}),
+                &["path"],
+            ),
+            output: object(
+                json!({
+                    "path": {"type": "string"}, "content": {"type": "string"}, "bytes": {"type": "integer"},
+                    "sha256": {"type": "string"}, "binary": {"type": "boolean"}, "truncated": {"type": "boolean"},
+                    "start_line": {"type": "integer"}, "end_line": {"type": "integer"}, "total_lines": {"type": "integer"},
+                }),
+                &["path", "bytes", "sha256", "binary"],
+            ),
+            work: read_file,
+            show: None,
+        },
+        Declaration {
+            name: "list_directory",
+            title: "List a directory",
+            description: "List the entries of one directory, sorted by name, with type and size.",
+            class: ToolClass::Read,
+            input: object(
+                json!({"path": {"type": "string", "description": "Directory; the workspace itself when absent"}}),
+                &[],
+            ),
+            output: object(
+                json!({
+                    "path": {"type": "string"}, "total": {"type": "integer"}, "truncated": {"type": "boolean"},
+                    "entries": {"type": "array", "items": {"type": "object", "properties": {
+                        "name": {"type": "string"}, "type": {"enum": ["file", "directory", "symlink", "other"]}, "size": {"type": "integer"},
+                    }, "required": ["name", "type"]}},
+                }),
+                &["path", "entries", "total", "truncated"],
+            ),
+            work: list_directory,
+            show: None,
+        },
+        Declaration {
+            name: "search_files",
+            title: "Search in files",
+            description: "Search file contents for a text (default) or a regular expression, line by line. Respects .gitignore. \
+                          Answers with path, line number and line, and with neighbouring lines if asked.",
+            class: ToolClass::Read,
+            input: object(
+                json!({
+                    "pattern": {"type": "string", "minLength": 1, "description": "Text to find, or a regular expression with regex: true"},
+                    "path": {"type": "string", "description": "File or directory to search; the workspace when absent"},
+                    "regex": {"type": "boolean", "description": "Read the pattern as a regular expression (default false)"},
+                    "case_sensitive": {"type": "boolean", "description": "Whether a and A differ (default true)"},
+                    "glob": {"type": "string", "description": "Only files that match, such as *.rs or src/**/*.ts"},
+                    "before": {"type": "integer", "minimum": 0, "maximum": 50, "description": "Lines before each match"},
+                    "after": {"type": "integer", "minimum": 0, "maximum": 50, "description": "Lines after each match"},
+                    "max_matches": {"type": "integer", "minimum": 1, "maximum": MOST_RESULTS},
+                }),
+                &["pattern"],
+            ),
+            output: object(
+                json!({
+                    "matches": {"type": "array", "items": {"type": "object", "properties": {
+                        "path": {"type": "string"}, "line": {"type": "integer"}, "text": {"type": "string"},
+                        "before": {"type": "array", "items": {"type": "string"}}, "after": {"type": "array", "items": {"type": "string"}},
+                    }, "required": ["path", "line", "text"]}},
+                    "truncated": {"type": "boolean"}, "timed_out": {"type": "boolean"},
+                    "files_searched": {"type": "integer"}, "files_with_matches": {"type": "integer"},
+                }),
+                &["matches", "truncated", "files_searched"],
+            ),
+            work: search_files,
+            show: None,
+        },
+        Declaration {
+            name: "find_files",
+            title: "Find files by name",
+            description: "Find files whose name or path matches a glob: *.md at any depth, src/**/*.rs from the directory on. Respects .gitignore.",
+            class: ToolClass::Read,
+            input: object(
+                json!({
+                    "glob": {"type": "string", "minLength": 1, "description": "Glob; without a slash it matches names at any depth"},
+                    "path": {"type": "string", "description": "Directory to look in; the workspace when absent"},
+                    "max_results": {"type": "integer", "minimum": 1, "maximum": MOST_RESULTS},
+                }),
+                &["glob"],
+            ),
+            output: object(
+                json!({"paths": {"type": "array", "items": {"type": "string"}}, "truncated": {"type": "boolean"}}),
+                &["paths", "truncated"],
+            ),
+            work: find_files,
+            show: None,
+        },
+    ]
+}
+
+#[derive(Deserialize)]
+struct ReadArguments {
+    path: String,
+    start_line: Option<u64>,
+    end_line: Option<u64>,
+}
+
+fn read_file(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {
+    let ReadArguments { path, start_line, end_line } = decode(arguments)?;
+    let read = view.read(&path, &ReadRequest { start_line, end_line, refuse_oversize: false })?;
+    let mut structured =
+        json!({"path": read.path, "bytes": read.bytes, "sha256": read.sha256.to_string(), "binary": true});
+    let text = match read.content {
+        FileContent::Binary => {
+            format!("binary file `{}`: {} bytes, sha256 {}", read.path, read.bytes, read.sha256)
+        }
+        FileContent::Text(window) => {
+            let notice = content_notice(&window, read.bytes);
+            if let Value::Object(fields) = &mut structured {
+                fields.insert("binary".to_owned(), json!(false));
+                fields.insert("truncated".to_owned(), json!(window.truncated));
+                fields.insert("start_line".to_owned(), json!(window.first_line));
+                fields.insert("end_line".to_owned(), json!(window.last_line));
+                fields.insert("total_lines".to_owned(), json!(window.total_lines));
+                fields.insert("content".to_owned(), json!(window.text));
+            }
+            window.text + &notice
+        }
+    };
+    Ok(ToolOutput { text, structured })
+}
+
+/// What is said after text that was cut; the same words for the same cut.
+pub(crate) fn content_notice(window: &TextWindow, bytes: u64) -> String {
+    if !window.truncated {
+        return String::new();
+    }
+    let line_end = if window.text.is_empty() || window.text.ends_with('\n') { "" } else { "\n" };
+    let TextWindow { first_line, last_line, total_lines, .. } = window;
+    format!(
+        "{line_end}[truncated: lines {first_line} to {last_line} of {total_lines} shown; the file has {bytes} bytes; \
+         go on with start_line {last_line}]\n"
+    )
+}
+
+#[derive(Deserialize)]
+struct ListArguments {
+    path: Option<String>,
+}
+
+fn list_directory(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {
+    let ListArguments { path } = decode(arguments)?;
+    let options = ListOptions {
+        max_entries: view.limits.max_entries,
+        include_hidden: true,
+        include_symlinks: true,
+        with_size: true,
+    };
+    let listed = view.list(path.as_deref().unwrap_or("."), &options)?;
+    let entries: Vec<Value> = listed.entries.iter().map(entry_json).collect();
+    let structured = json!({"path": listed.path, "entries": entries, "total": listed.total, "truncated": listed.truncated});
+    Ok(ToolOutput { text: list_text(&listed), structured })
+}
+
+fn entry_json(entry: &Entry) -> Value {
+    let kind = match entry.kind {
+        EntryKind::File => "file",
+        EntryKind::Directory => "directory",
+        EntryKind::Symlink => "symlink",
+        EntryKind::Other => "other",
+    };
+    let mut value = json!({"name": entry.name.to_string_lossy(), "type": kind});
+    if let (Some(size), EntryKind::File, Value::Object(fields)) = (entry.size, entry.kind, &mut value) {
+        fields.insert("size".to_owned(), json!(size));
+    }
+    value
+}
+
+/// One line per entry: directories end in a slash, links in an at sign, files carry their size.
+pub(crate) fn list_text(listed: &Listed) -> String {
+    let mut text = String::new();
+    for entry in &listed.entries {
+        let name = entry.name.to_string_lossy();
+        let name = name.replace(['\n', '\r'], "\u{fffd}");
+        let _ = match (entry.kind, entry.size) {
+            (EntryKind::Directory, _) => writeln!(text, "{name}/"),
+            (EntryKind::Symlink, _) => writeln!(text, "{name}@"),
+            (EntryKind::File, Some(size)) => writeln!(text, "{name}  {size}"),
+            _ => writeln!(text, "{name}"),
+        };
+    }
+    if listed.entries.is_empty() {
+        text.push_str("(empty)\n");
+    }
+    if listed.truncated {
+        let _ = writeln!(text, "[truncated: {} of {} entries shown]", listed.entries.len(), listed.total);
+    }
+    text
+}
+
+#[derive(Deserialize)]
+struct SearchArguments {
+    pattern: String,
+    path: Option<String>,
+    #[serde(default)]
+    regex: bool,
+    case_sensitive: Option<bool>,
+    glob: Option<String>,
+    #[serde(default)]
+    before: usize,
+    #[serde(default)]
+    after: usize,
+    max_matches: Option<usize>,
+}
+
+fn search_files(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {
+    let arguments: SearchArguments = decode(arguments)?;
+    let options = SearchOptions {
+        regex: arguments.regex,
+        case_sensitive: arguments.case_sensitive.unwrap_or(true),
+        glob: arguments.glob.as_deref(),
+        before: arguments.before,
+        after: arguments.after,
+        max_matches: arguments.max_matches.unwrap_or(view.limits.max_matches).min(MOST_RESULTS),
+        max_bytes: usize::try_from(view.limits.max_output_bytes).unwrap_or(usize::MAX),
+        hidden: true,
+        ..SearchOptions::new(&arguments.pattern)
+    };
+    let found = view.search(arguments.path.as_deref().unwrap_or("."), &options)?;
+    let matches: Vec<Value> = found.matches.iter().map(|(path, found)| match_json(path, found)).collect();
+    let structured = json!({
+        "matches": matches, "truncated": found.truncated, "timed_out": found.timed_out,
+        "files_searched": found.files_searched, "files_with_matches": found.files_with_matches,
+    });
+    Ok(ToolOutput { text: search_text(&found), structured })
+}
+
+fn match_json(path: &str, found: &Match) -> Value {
+    let mut value = json!({"path": path, "line": found.number, "text": found.line.text});
+    if let Value::Object(fields) = &mut value {
+        for (name, lines) in [("before", &found.before), ("after", &found.after)] {
+            if !lines.is_empty() {
+                let lines: Vec<&str> = lines.iter().map(|line| line.text.as_str()).collect();
+                fields.insert(name.to_owned(), json!(lines));
+            }
+        }
+    }
+    value
+}
+
+/// As grep writes it: `path:line:text` for matches, `path-line-text` for neighbours, `--` between groups.
+fn search_text(found: &FoundLines) -> String {
+    let mut text = String::new();
+    for (index, (path, found)) in found.matches.iter().enumerate() {
+        let context = !found.before.is_empty() || !found.after.is_empty();
+        if context && index > 0 {
+            text.push_str("--\n");
+        }
+        let first = found.number.saturating_sub(found.before.len() as u64);
+        for (number, line) in (first..).zip(&found.before) {
+            let _ = writeln!(text, "{path}-{number}-{}", line.text);
+        }
+        let _ = writeln!(text, "{path}:{}:{}", found.number, found.line.text);
+        for (number, line) in (found.number + 1..).zip(&found.after) {
+            let _ = writeln!(text, "{path}-{number}-{}", line.text);
+        }
+    }
+    if found.matches.is_empty() {
+        let _ = writeln!(text, "no matches in {} files", found.files_searched);
+    }
+    if found.timed_out {
+        text.push_str("[the search ran out of time; narrow the path or the glob]\n");
+    } else if found.truncated {
+        let _ = writeln!(
+            text,
+            "[truncated: the first {} matches shown; narrow the search or raise max_matches]",
+            found.matches.len()
+        );
+    }
+    text
+}
+
+#[derive(Deserialize)]
+struct FindArguments {
+    glob: String,
+    path: Option<String>,
+    max_results: Option<usize>,
+}
+
+fn find_files(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {
+    let arguments: FindArguments = decode(arguments)?;
+    let options = FindOptions {
+        max_results: arguments.max_results.unwrap_or(view.limits.max_entries).min(MOST_RESULTS),
+        hidden: true,
+        ..FindOptions::new(&arguments.glob)
+    };
+    let found = view.find(arguments.path.as_deref().unwrap_or("."), &options)?;
+    let mut text = found.paths.join("\n");
+    text.push_str(if found.paths.is_empty() { "no files match\n" } else { "\n" });
+    if found.truncated {
+        let _ = writeln!(text, "[truncated: the first {} files shown]", found.paths.len());
+    }
+    let structured = json!({"paths": found.paths, "truncated": found.truncated});
+    Ok(ToolOutput { text, structured })
+}

@@ -1,0 +1,349 @@
+//! Tools that change something; all of it can be put back with `toolgate undo`.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use toolgate_gate::Preview;
+use toolgate_text::diff::unified;
+use toolgate_text::edit::{Edit, apply_within};
+use toolgate_types::{ErrorCode, Failure, Sha256, ToolClass, ToolOutput};
+use toolgate_workspace::{
+    FileContent, Forgetful, Overwrite, ReadRequest, Recorder, Rehearsal, Transformed, View, WorkspaceError,
+    Written,
+};
+
+use crate::file_tool::{Declaration, decode, object};
+
+/// Unchanged lines around each change in a diff.
+const DIFF_CONTEXT: usize = 3;
+
+pub(crate) fn tools() -> Vec<Declaration> {
+    let path = json!({"type": "string", "description": "Path relative to the workspace, or with a mount alias such as @project/src"});
+    let dry_run = json!({"type": "boolean", "description": "Only answer with the diff; change nothing"});
+    let text = |what: &str| json!({"type": "string", "description": what});
+    let written = object(
+        json!({
+            "path": {"type": "string"}, "created": {"type": "boolean"}, "bytes": {"type": "integer"},
+            "sha256_before": {"type": "string"}, "sha256": {"type": "string"},
+        }),
+        &["path", "created", "bytes", "sha256"],
+    );
+    vec![
+        Declaration {
+            name: "write_file",
+            title: "Write a file",
+            description: "Create a file or replace its whole content, in one step. Missing parent directories are made. With if_match_sha256 \
+                          the file is only replaced if its content still has that digest.",
+            class: ToolClass::Write,
+            input: object(
+                json!({
+                    "path": path, "content": text("The whole new content"),
+                    "if_match_sha256": {"type": "string", "pattern": "^[0-9a-fA-F]{64}$", "description": "SHA-256 that the file must have now"},
+                }),
+                &["path", "content"],
+            ),
+            output: written.clone(),
+            work: write_file,
+            show: Some(show_write),
+        },
+        Declaration {
+            name: "append_file",
+            title: "Append to a file",
+            description: "Add text to the end of a file; the file is made if it does not exist.",
+            class: ToolClass::Write,
+            input: object(json!({"path": path, "content": text("The text to add")}), &["path", "content"]),
+            output: written,
+            work: append_file,
+            show: None,
+        },
+        Declaration {
+            name: "edit_file",
+            title: "Edit a file",
+            description: "Replace exact text in a file: old_text must be there exactly once, unless replace_all is true. Several edits are applied in \
+                          order, all or none. Answers with a diff; with dry_run nothing is changed.",
+            class: ToolClass::Write,
+            input: object(
+                json!({
+                    "path": path, "old_text": text("Text that is there now, exactly"), "new_text": text("Text to put in its place"),
+                    "replace_all": {"type": "boolean", "description": "Replace every occurrence"},
+                    "edits": {"type": "array", "minItems": 1, "maxItems": 1000, "description": "Several edits, instead of old_text and new_text", "items": {
+                        "type": "object",
+                        "properties": {"old_text": {"type": "string"}, "new_text": {"type": "string"}, "replace_all": {"type": "boolean"}},
+                        "required": ["old_text", "new_text"], "additionalProperties": false,
+                    }},
+                    "dry_run": dry_run,
+                }),
+                &["path"],
+            ),
+            output: object(
+                json!({
+                    "path": {"type": "string"}, "replacements": {"type": "integer"}, "diff": {"type": "string"}, "dry_run": {"type": "boolean"},
+                    "sha256_before": {"type": "string"}, "sha256": {"type": "string"},
+                }),
+                &["path", "replacements", "diff", "dry_run"],
+            ),
+            work: edit_file,
+            show: Some(show_edit),
+        },
+        Declaration {
+            name: "apply_patch",
+            title: "Apply a patch",
+            description: "Apply a unified diff over one or several files: create, change, delete, rename. All files are changed or none. With dry_run \
+                          nothing is changed.",
+            class: ToolClass::Write,
+            input: object(
+                json!({"patch": text("Unified diff, as `git diff` or `diff -u` writes it"), "dry_run": dry_run}),
+                &["patch"],
+            ),
+            output: object(
+                json!({
+                    "files": {"type": "array", "items": {"type": "object", "properties": {
+                        "path": {"type": "string"}, "from": {"type": "string"}, "action": {"enum": ["create", "modify", "delete", "rename"]},
+                    }, "required": ["path", "action"]}},
+                    "dry_run": {"type": "boolean"}, "diff": {"type": "string"},
+                }),
+                &["files", "dry_run", "diff"],
+            ),
+            work: apply_patch,
+            show: Some(show_patch),
+        },
+        Declaration {
+            name: "move_file",
+            title: "Move a file",
+            description: "Give a file another name or place. The new name must be free unless overwrite is true.",
+            class: ToolClass::Write,
+            input: object(
+                json!({"from": path, "to": path, "overwrite": {"type": "boolean", "description": "Replace a file that is there"}}),
+                &["from", "to"],
+            ),
+            output: object(
+                json!({"from": {"type": "string"}, "to": {"type": "string"}, "replaced": {"type": "boolean"}}),
+                &["from", "to", "replaced"],
+            ),
+            work: move_file,
+            show: None,
+        },
+        Declaration {
+            name: "delete_file",
+            title: "Delete a file",
+            description: "Delete one file. Directories are not deleted.",
+            class: ToolClass::Destructive,
+            input: object(json!({"path": path}), &["path"]),
+            output: object(
+                json!({"path": {"type": "string"}, "bytes": {"type": "integer"}}),
+                &["path", "bytes"],
+            ),
+            work: delete_file,
+            show: None,
+        },
+    ]
+}
+
+#[derive(Deserialize)]
+struct WriteArguments {
+    path: String,
+    content: String,
+    if_match_sha256: Option<Sha256>,
+}
+
+fn write_file(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Result<ToolOutput, Failure> {
+    let WriteArguments { path, content, if_match_sha256 } = decode(arguments)?;
+    let written = view.write(&path, content.as_bytes(), if_match_sha256, recorder)?;
+    let verb = if written.created { "created" } else { "replaced" };
+    Ok(written_output(&written, &format!("{verb} {}: {} bytes", written.path, written.bytes)))
+}
+
+fn written_output(written: &Written, what: &str) -> ToolOutput {
+    let mut structured = json!({
+        "path": written.path, "created": written.created, "bytes": written.bytes, "sha256": written.sha256_after.to_string(),
+    });
+    if let (Some(before), Value::Object(fields)) = (written.sha256_before, &mut structured) {
+        fields.insert("sha256_before".to_owned(), json!(before.to_string()));
+    }
+    ToolOutput { text: format!("{what}, sha256 {}\n", written.sha256_after), structured }
+}
+
+/// A diff from what is there to what is asked for.
+fn show_write(view: &View<'_>, arguments: Value) -> Result<Preview, Failure> {
+    let WriteArguments { path, content, .. } = decode(arguments)?;
+    let before = match view.read(&path, &ReadRequest::default()) {
+        Ok(read) => match read.content {
+            FileContent::Text(window) => window.text,
+            FileContent::Binary => String::new(),
+        },
+        Err(WorkspaceError::NotFound { .. }) => String::new(),
+        Err(error) => return Err(error.into()),
+    };
+    Ok(Preview::Diff(unified(&before, &content, &path, &path, DIFF_CONTEXT)))
+}
+
+#[derive(Deserialize)]
+struct AppendArguments {
+    path: String,
+    content: String,
+}
+
+fn append_file(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Result<ToolOutput, Failure> {
+    let AppendArguments { path, content } = decode(arguments)?;
+    let written = view.append(&path, content.as_bytes(), recorder)?;
+    let what = format!("appended {} bytes to {}: {} bytes now", content.len(), written.path, written.bytes);
+    Ok(written_output(&written, &what))
+}
+
+#[derive(Deserialize)]
+struct EditArguments {
+    path: String,
+    old_text: Option<String>,
+    new_text: Option<String>,
+    #[serde(default)]
+    replace_all: bool,
+    edits: Option<Vec<OneEdit>>,
+    #[serde(default)]
+    dry_run: bool,
+}
+
+#[derive(Deserialize)]
+struct OneEdit {
+    old_text: String,
+    new_text: String,
+    #[serde(default)]
+    replace_all: bool,
+}
+
+impl EditArguments {
+    fn edits(&mut self) -> Result<Vec<Edit>, Failure> {
+        match (self.old_text.take(), self.new_text.take(), self.edits.take()) {
+            (Some(old_text), Some(new_text), None) => {
+                Ok(vec![Edit { old_text, new_text, replace_all: self.replace_all }])
+            }
+            (None, None, Some(edits)) => Ok(edits
+                .into_iter()
+                .map(|edit| Edit {
+                    old_text: edit.old_text,
+                    new_text: edit.new_text,
+                    replace_all: edit.replace_all,
+                })
+                .collect()),
+            (_, _, edits) => {
+                let message = match edits {
+                    Some(_) => "`edits` and `old_text`/`new_text` exclude each other",
+                    None => "an edit needs `old_text` and `new_text`, or `edits`",
+                };
+                let help = r#"send {"path", "old_text", "new_text"} or {"path", "edits": [{"old_text", "new_text"}]}"#;
+                Err(Failure::new(ErrorCode::InvalidArguments, message).help(help))
+            }
+        }
+    }
+}
+
+fn edit(
+    view: &View<'_>,
+    mut arguments: EditArguments,
+    recorder: &dyn Recorder,
+) -> Result<(Transformed, usize), Failure> {
+    let edits = arguments.edits()?;
+    let limit = usize::try_from(view.limits.max_write_bytes).unwrap_or(usize::MAX);
+    let rehearsal = if arguments.dry_run { Rehearsal::Yes } else { Rehearsal::No };
+    let counted = std::cell::Cell::new(0);
+    let change = |before: &str| {
+        let edited = apply_within(before, &edits, limit).map_err(Failure::from)?;
+        counted.set(edited.replacements.iter().sum());
+        Ok(edited.text)
+    };
+    let transformed = view.transform(&arguments.path, None, rehearsal, &change, recorder)?;
+    Ok((transformed, counted.get()))
+}
+
+fn diff_of(transformed: &Transformed) -> String {
+    let path = &transformed.written.path;
+    unified(&transformed.before, &transformed.after, path, path, DIFF_CONTEXT)
+}
+
+fn edit_file(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Result<ToolOutput, Failure> {
+    let arguments: EditArguments = decode(arguments)?;
+    let dry_run = arguments.dry_run;
+    let (transformed, replacements) = edit(view, arguments, recorder)?;
+    let diff = diff_of(&transformed);
+    let written = &transformed.written;
+    let verb = if dry_run { "would replace" } else { "replaced" };
+    let text = format!("{verb} {replacements} in {}\n{diff}", written.path);
+    let mut structured =
+        json!({"path": written.path, "replacements": replacements, "diff": diff, "dry_run": dry_run});
+    if let (Some(before), Value::Object(fields)) = (written.sha256_before, &mut structured) {
+        fields.insert("sha256_before".to_owned(), json!(before.to_string()));
+        fields.insert("sha256".to_owned(), json!(written.sha256_after.to_string()));
+    }
+    Ok(ToolOutput { text, structured })
+}
+
+fn show_edit(view: &View<'_>, arguments: Value) -> Result<Preview, Failure> {
+    let mut arguments: EditArguments = decode(arguments)?;
+    arguments.dry_run = true;
+    let (transformed, _) = edit(view, arguments, &Forgetful)?;
+    Ok(Preview::Diff(diff_of(&transformed)))
+}
+
+#[derive(Deserialize)]
+struct PatchArguments {
+    patch: String,
+    #[serde(default)]
+    dry_run: bool,
+}
+
+fn apply_patch(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Result<ToolOutput, Failure> {
+    let PatchArguments { patch, dry_run } = decode(arguments)?;
+    let rehearsal = if dry_run { Rehearsal::Yes } else { Rehearsal::No };
+    let patched = view.apply_patch(&patch, rehearsal, recorder)?;
+    let mut text = String::new();
+    let mut files = Vec::new();
+    for file in &patched.files {
+        text.push_str(&format!(
+            "{}{} {}\n",
+            if dry_run { "would " } else { "" },
+            file.action.as_str(),
+            file.path
+        ));
+        let mut entry = json!({"path": file.path, "action": file.action.as_str()});
+        if let (Some(from), Value::Object(fields)) = (&file.from, &mut entry) {
+            fields.insert("from".to_owned(), json!(from));
+        }
+        files.push(entry);
+    }
+    text.push_str(&patched.diff);
+    Ok(ToolOutput { text, structured: json!({"files": files, "dry_run": dry_run, "diff": patched.diff}) })
+}
+
+fn show_patch(view: &View<'_>, arguments: Value) -> Result<Preview, Failure> {
+    let PatchArguments { patch, .. } = decode(arguments)?;
+    Ok(Preview::Diff(view.apply_patch(&patch, Rehearsal::Yes, &Forgetful)?.diff))
+}
+
+#[derive(Deserialize)]
+struct MoveArguments {
+    from: String,
+    to: String,
+    #[serde(default)]
+    overwrite: bool,
+}
+
+fn move_file(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Result<ToolOutput, Failure> {
+    let MoveArguments { from, to, overwrite } = decode(arguments)?;
+    let overwrite = if overwrite { Overwrite::Yes } else { Overwrite::No };
+    let moved = view.move_file(&from, &to, overwrite, recorder)?;
+    let text = format!("moved {} to {}\n", moved.from, moved.to);
+    Ok(ToolOutput {
+        text,
+        structured: json!({"from": moved.from, "to": moved.to, "replaced": moved.replaced}),
+    })
+}
+
+#[derive(Deserialize)]
+struct DeleteArguments {
+    path: String,
+}
+
+fn delete_file(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Result<ToolOutput, Failure> {
+    let DeleteArguments { path } = decode(arguments)?;
+    let deleted = view.delete(&path, recorder)?;
+    let text = format!("deleted {} ({} bytes)\n", deleted.path, deleted.bytes);
+    Ok(ToolOutput { text, structured: json!({"path": deleted.path, "bytes": deleted.bytes}) })
+}

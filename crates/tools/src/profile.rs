@@ -1,0 +1,193 @@
+//! Names, schemas, limits and wording of one way to use the gate.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use toolgate_gate::{GateError, Registry, Tool, ToolSpec};
+use toolgate_types::{Limits, Outcome, ToolClass};
+use toolgate_workspace::{PathStyle, Workspace};
+
+use crate::file_tool::Declaration;
+use crate::front::Answer;
+use crate::{claw, crew, native, sidecar, studio};
+
+/// One dress of the gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Profile {
+    /// Toolgate's own.
+    Native,
+    /// CrewAgent's `fs.*` tools over `@project`, `@pkg` and `@state`.
+    Crew,
+    /// MiniClaw's five text tools.
+    Claw,
+    /// JSON observations for small local models.
+    Sidecar,
+    /// The tools of a chat studio.
+    Studio,
+}
+
+impl Profile {
+    /// All profiles, in the order of the documentation.
+    pub const ALL: [Self; 5] = [Self::Native, Self::Crew, Self::Claw, Self::Sidecar, Self::Studio];
+
+    /// The name in configuration and on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::Crew => "crew",
+            Self::Claw => "claw",
+            Self::Sidecar => "sidecar",
+            Self::Studio => "studio",
+        }
+    }
+
+    /// How paths are written.
+    #[must_use]
+    pub fn path_style(self) -> PathStyle {
+        if self == Self::Crew { PathStyle::AliasOnly } else { PathStyle::Free }
+    }
+
+    /// Whether the profile works on runs, each with a `@state` of its own.
+    #[must_use]
+    pub fn has_runs(self) -> bool {
+        self == Self::Crew
+    }
+
+    /// The bounds of a call before the operator changes them.
+    #[must_use]
+    pub fn limits(self) -> Limits {
+        let native = Limits {
+            max_read_bytes: 256 * 1024,
+            max_write_bytes: 1024 * 1024,
+            max_entries: 1000,
+            max_matches: 100,
+            max_output_bytes: 100_000,
+            timeout: Duration::from_secs(60),
+        };
+        match self {
+            Self::Native => native,
+            Self::Crew => Limits {
+                max_read_bytes: 50_000,
+                max_write_bytes: 100_000,
+                max_entries: 200,
+                max_matches: 50,
+                timeout: Duration::from_secs(30),
+                ..native
+            },
+            Self::Claw => Limits { max_entries: 500, timeout: Duration::from_secs(10), ..native },
+            Self::Sidecar => Limits { max_read_bytes: 1_000_000, max_matches: 50, ..native },
+            Self::Studio => Limits { max_read_bytes: 100_000, ..native },
+        }
+    }
+
+    fn declarations(self) -> Vec<Declaration> {
+        match self {
+            Self::Native => native::tools(),
+            Self::Crew => crew::tools(),
+            Self::Claw => claw::tools(),
+            Self::Sidecar => sidecar::tools(),
+            Self::Studio => studio::tools(),
+        }
+    }
+
+    /// The names of its tools, in their order.
+    #[must_use]
+    pub fn tool_names(self) -> Vec<&'static str> {
+        self.declarations().iter().map(|declaration| declaration.name).collect()
+    }
+
+    /// Its tools over a workspace.
+    ///
+    /// # Errors
+    /// Two tools with one name.
+    pub fn registry(self, workspace: &Arc<Workspace>) -> Result<Registry, GateError> {
+        let mut registry = Registry::new();
+        for declaration in self.declarations() {
+            if let Some(tool) = declaration.over(workspace, self.path_style()) {
+                registry.register(tool)?;
+            }
+        }
+        Ok(registry)
+    }
+
+    /// What a model is given.
+    #[must_use]
+    pub fn render(self, tool: &str, outcome: &Outcome) -> Answer {
+        match self {
+            Self::Native => native::render(outcome),
+            Self::Crew => crew::render(outcome),
+            Self::Claw => claw::render(outcome),
+            Self::Sidecar => sidecar::render(tool, outcome),
+            Self::Studio => studio::render(outcome),
+        }
+    }
+}
+
+impl fmt::Display for Profile {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
+
+impl FromStr for Profile {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::ALL.into_iter().find(|profile| profile.name() == text).ok_or_else(|| {
+            let names: Vec<&str> = Self::ALL.iter().map(|profile| profile.name()).collect();
+            format!("`{text}` is not a profile; use one of {}", names.join(", "))
+        })
+    }
+}
+
+/// The shapes in which tools are told to models.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ToolFormat {
+    /// OpenAI function tools.
+    OpenAi,
+    /// Anthropic tools.
+    Anthropic,
+    /// Ollama's `tools` array.
+    Ollama,
+    /// MCP `tools/list`.
+    Mcp,
+}
+
+impl ToolFormat {
+    /// The tools in this shape.
+    #[must_use]
+    pub fn write(self, tools: &[Arc<dyn Tool>]) -> Value {
+        Value::Array(tools.iter().map(|tool| self.write_one(tool.spec())).collect())
+    }
+
+    fn write_one(self, spec: &ToolSpec) -> Value {
+        let name = spec.name.as_str();
+        match self {
+            Self::OpenAi | Self::Ollama => json!({
+                "type": "function",
+                "function": {"name": name, "description": spec.description, "parameters": spec.input_schema},
+            }),
+            Self::Anthropic => {
+                json!({"name": name, "description": spec.description, "input_schema": spec.input_schema})
+            }
+            Self::Mcp => json!({
+                "name": name,
+                "title": spec.title,
+                "description": spec.description,
+                "inputSchema": spec.input_schema,
+                "outputSchema": spec.output_schema,
+                "annotations": {
+                    "title": spec.title,
+                    "readOnlyHint": spec.class == ToolClass::Read,
+                    "destructiveHint": spec.class == ToolClass::Destructive,
+                    "idempotentHint": spec.class == ToolClass::Read,
+                    "openWorldHint": false,
+                },
+            }),
+        }
+    }
+}

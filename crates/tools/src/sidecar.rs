@@ -1,0 +1,223 @@
+//! JSON observations for small local models; never more than five tools.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use toolgate_types::{ErrorCode, Failure, Outcome, ToolClass, ToolOutput};
+use toolgate_workspace::{EntryKind, FileContent, ListOptions, ReadRequest, Recorder, SearchOptions, View};
+
+use crate::file_tool::{Declaration, decode, object};
+use crate::front::Answer;
+
+pub(crate) fn tools() -> Vec<Declaration> {
+    let path = |what: &str| json!({"type": "string", "description": what});
+    let line = |what: &str| json!({"type": "integer", "minimum": 1, "description": what});
+    let declare = |name, title, description, class, input, work| Declaration {
+        name,
+        title,
+        description,
+        class,
+        input,
+        output: json!({"type": "object"}),
+        work,
+        show: None,
+    };
+    vec![
+        declare(
+            "read_file",
+            "Read a file",
+            "Read the contents of a file, or a range of its lines.",
+            ToolClass::Read,
+            object(
+                json!({
+                    "path": path("File path relative to workspace root"),
+                    "start_line": line("Starting line number (1-based, optional)"),
+                    "end_line": line("Ending line number (inclusive, optional)"),
+                }),
+                &["path"],
+            ),
+            read_file,
+        ),
+        declare(
+            "write_file",
+            "Write a file",
+            "Write content to a file. Creates the file and its parent directories if needed.",
+            ToolClass::Write,
+            object(
+                json!({"path": path("File path relative to workspace root"), "content": path("Content to write")}),
+                &["path", "content"],
+            ),
+            write_file,
+        ),
+        declare(
+            "list_directory",
+            "List a directory",
+            "List files and directories at a path.",
+            ToolClass::Read,
+            object(json!({"path": path("Directory path relative to workspace root (optional)")}), &[]),
+            list_directory,
+        ),
+        declare(
+            "search_files",
+            "Search in files",
+            "Search file contents for a text or a regular expression.",
+            ToolClass::Read,
+            object(
+                json!({
+                    "pattern": {"type": "string", "minLength": 1, "description": "Text to search for"},
+                    "path": path("File or directory to search (optional)"),
+                    "regex": {"type": "boolean", "description": "Read the pattern as a regular expression"},
+                    "case_sensitive": {"type": "boolean", "description": "Whether a and A differ (default true)"},
+                    "glob": path("Only files that match, such as *.js"),
+                    "max_matches": {"type": "integer", "minimum": 1, "maximum": 50, "description": "At most 50"},
+                }),
+                &["pattern"],
+            ),
+            search_files,
+        ),
+    ]
+}
+
+fn observed(structured: Value) -> Result<ToolOutput, Failure> {
+    Ok(ToolOutput { text: String::new(), structured })
+}
+
+#[derive(Deserialize)]
+struct ReadArguments {
+    path: String,
+    start_line: Option<u64>,
+    end_line: Option<u64>,
+}
+
+fn read_file(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {
+    let ReadArguments { path, start_line, end_line } = decode(arguments)?;
+    let read = view.read(&path, &ReadRequest { start_line, end_line, refuse_oversize: true })?;
+    observed(match read.content {
+        FileContent::Binary => {
+            json!({"path": read.path, "binary": true, "size": read.bytes, "sha256": read.sha256.to_string()})
+        }
+        FileContent::Text(window) => json!({
+            "content": window.text, "lines": window.total_lines, "path": read.path, "size": read.bytes,
+            "start_line": window.first_line, "end_line": window.last_line, "truncated": window.truncated,
+        }),
+    })
+}
+
+#[derive(Deserialize)]
+struct WriteArguments {
+    path: String,
+    content: String,
+}
+
+fn write_file(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Result<ToolOutput, Failure> {
+    let WriteArguments { path, content } = decode(arguments)?;
+    let written = view.write(&path, content.as_bytes(), None, recorder)?;
+    observed(json!({"path": written.path, "bytes_written": written.bytes, "created": written.created}))
+}
+
+#[derive(Deserialize)]
+struct ListArguments {
+    path: Option<String>,
+}
+
+fn list_directory(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {
+    let ListArguments { path } = decode(arguments)?;
+    let options = ListOptions {
+        max_entries: view.limits.max_entries,
+        include_hidden: true,
+        include_symlinks: true,
+        with_size: true,
+    };
+    let listed = view.list(path.as_deref().unwrap_or("."), &options)?;
+    let entries: Vec<Value> = listed
+        .entries
+        .iter()
+        .map(|entry| {
+            let kind = match entry.kind {
+                EntryKind::File => "file",
+                EntryKind::Directory => "directory",
+                EntryKind::Symlink => "symlink",
+                EntryKind::Other => "other",
+            };
+            json!({"name": entry.name.to_string_lossy(), "type": kind, "size": entry.size})
+        })
+        .collect();
+    observed(
+        json!({"path": listed.path, "entries": entries, "count": listed.total, "truncated": listed.truncated}),
+    )
+}
+
+#[derive(Deserialize)]
+struct SearchArguments {
+    pattern: String,
+    path: Option<String>,
+    #[serde(default)]
+    regex: bool,
+    case_sensitive: Option<bool>,
+    glob: Option<String>,
+    max_matches: Option<usize>,
+}
+
+fn search_files(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {
+    let arguments: SearchArguments = decode(arguments)?;
+    let options = SearchOptions {
+        regex: arguments.regex,
+        case_sensitive: arguments.case_sensitive.unwrap_or(true),
+        glob: arguments.glob.as_deref(),
+        max_matches: arguments.max_matches.unwrap_or(view.limits.max_matches).min(view.limits.max_matches),
+        max_bytes: usize::try_from(view.limits.max_output_bytes).unwrap_or(usize::MAX),
+        hidden: true,
+        skip_directories: &["node_modules"],
+        ..SearchOptions::new(&arguments.pattern)
+    };
+    let found = view.search(arguments.path.as_deref().unwrap_or("."), &options)?;
+    let matches: Vec<Value> = found
+        .matches
+        .iter()
+        .map(|(path, found)| json!({"file": path, "line": found.number, "text": found.line.text}))
+        .collect();
+    observed(
+        json!({"pattern": arguments.pattern, "matches": matches, "count": matches.len(), "truncated": found.truncated}),
+    )
+}
+
+/// Codes as this profile's models know them: the sandbox's own, the operating system's, or a plain failure.
+fn code(code: ErrorCode) -> &'static str {
+    match code {
+        ErrorCode::OutsideWorkspace | ErrorCode::UnknownAlias => "PATH_OUTSIDE_WORKSPACE",
+        ErrorCode::SymlinkOutsideWorkspace | ErrorCode::SymlinkLoop => "SYMLINK_OUTSIDE_WORKSPACE",
+        ErrorCode::InvalidPath => "INVALID_PATH",
+        ErrorCode::DeniedPath | ErrorCode::OutOfScope | ErrorCode::ReadOnly | ErrorCode::SpecialFile => {
+            "PATH_DENIED"
+        }
+        ErrorCode::UnknownTool => "UNKNOWN_TOOL",
+        ErrorCode::InvalidArguments => "INVALID_ARGUMENTS",
+        ErrorCode::NotPermitted | ErrorCode::Unauthenticated => "NOT_PERMITTED",
+        ErrorCode::ApprovalDenied | ErrorCode::ApprovalExpired | ErrorCode::ApprovalUnavailable => {
+            "NOT_APPROVED"
+        }
+        ErrorCode::NotFound => "ENOENT",
+        ErrorCode::NotAFile => "EISDIR",
+        ErrorCode::NotADirectory => "ENOTDIR",
+        ErrorCode::PermissionDenied => "EACCES",
+        ErrorCode::DiskFull => "ENOSPC",
+        ErrorCode::ReadOnlyFilesystem => "EROFS",
+        ErrorCode::ReadLimit | ErrorCode::WriteLimit => "FILE_TOO_LARGE",
+        ErrorCode::InvalidPattern => "INVALID_PATTERN",
+        ErrorCode::Timeout => "TIMEOUT",
+        ErrorCode::Cancelled => "CANCELLED",
+        _ => "EXECUTION_ERROR",
+    }
+}
+
+pub(crate) fn render(tool: &str, outcome: &Outcome) -> Answer {
+    let (observation, is_error) = match outcome {
+        Outcome::Done(output) => {
+            (json!({"success": true, "tool": tool, "output": output.structured, "error": null}), false)
+        }
+        Outcome::Failed { failure, .. } => {
+            let error = json!({"code": code(failure.code), "message": failure.to_string()});
+            (json!({"success": false, "tool": tool, "output": null, "error": error}), true)
+        }
+    };
+    Answer { text: observation.to_string(), structured: Some(observation), is_error }
+}

@@ -1,0 +1,105 @@
+//! The tools of a chat studio: `{output, metadata, isError}`.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use toolgate_types::{Failure, Outcome, ToolClass, ToolOutput};
+use toolgate_workspace::{FileContent, ReadRequest, Recorder, View, WorkspaceError};
+
+use crate::file_tool::{Declaration, decode, object};
+use crate::front::Answer;
+use crate::native::content_notice;
+
+pub(crate) fn tools() -> Vec<Declaration> {
+    let path = json!({"type": "string", "description": "Path relative to the project, or @central/… for the second zone"});
+    let line = |what: &str| json!({"type": "integer", "minimum": 1, "description": what});
+    vec![
+        Declaration {
+            name: "file_read",
+            title: "Read a file",
+            description: "Read a file's contents within the sandbox, or a range of its lines.",
+            class: ToolClass::Read,
+            input: object(
+                json!({"path": path, "start_line": line("First line, from 1"), "end_line": line("Last line, inclusive")}),
+                &["path"],
+            ),
+            output: json!({"type": "object"}),
+            work: file_read,
+            show: None,
+        },
+        Declaration {
+            name: "file_write",
+            title: "Write a file",
+            description: "Create a file or replace its content within the sandbox.",
+            class: ToolClass::Write,
+            input: object(
+                json!({"path": path, "content": {"type": "string", "description": "The whole new content"}}),
+                &["path", "content"],
+            ),
+            output: json!({"type": "object"}),
+            work: file_write,
+            show: None,
+        },
+    ]
+}
+
+#[derive(Deserialize)]
+struct ReadArguments {
+    path: String,
+    start_line: Option<u64>,
+    end_line: Option<u64>,
+}
+
+fn file_read(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {
+    let ReadArguments { path, start_line, end_line } = decode(arguments)?;
+    let read = view.read(&path, &ReadRequest { start_line, end_line, refuse_oversize: false })?;
+    match read.content {
+        FileContent::Binary => Err(WorkspaceError::Binary { path: read.path }.into()),
+        FileContent::Text(window) => {
+            let structured = json!({
+                "path": read.path, "bytes": read.bytes, "sha256": read.sha256.to_string(), "lineCount": window.total_lines,
+                "startLine": window.first_line, "endLine": window.last_line, "truncated": window.truncated,
+            });
+            let notice = content_notice(&window, read.bytes);
+            Ok(ToolOutput { text: window.text + &notice, structured })
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct WriteArguments {
+    path: String,
+    content: String,
+}
+
+fn file_write(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Result<ToolOutput, Failure> {
+    let WriteArguments { path, content } = decode(arguments)?;
+    let written = view.write(&path, content.as_bytes(), None, recorder)?;
+    let text = format!(
+        "{} {} ({} bytes)",
+        if written.created { "created" } else { "wrote" },
+        written.path,
+        written.bytes
+    );
+    let structured = json!({
+        "path": written.path, "bytes": written.bytes, "created": written.created, "sha256": written.sha256_after.to_string(),
+    });
+    Ok(ToolOutput { text, structured })
+}
+
+pub(crate) fn render(outcome: &Outcome) -> Answer {
+    let (result, is_error) = match outcome {
+        Outcome::Done(output) => {
+            (json!({"output": output.text, "metadata": output.structured, "isError": false}), false)
+        }
+        Outcome::Failed { stage, failure } => {
+            let mut metadata = json!({
+                "code": failure.code.as_str(), "stage": stage.as_str(), "violation": failure.code.is_violation(),
+            });
+            if let (false, Value::Object(fields)) = (failure.details.is_empty(), &mut metadata) {
+                fields.insert("details".to_owned(), Value::Object(failure.details.clone()));
+            }
+            (json!({"output": failure.to_string(), "metadata": metadata, "isError": true}), true)
+        }
+    };
+    Answer { text: result.to_string(), structured: Some(result), is_error }
+}
