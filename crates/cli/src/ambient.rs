@@ -56,6 +56,11 @@ impl Surroundings {
         };
         Ok(without_dots(&expanded))
     }
+
+    /// A path as messages name it: from the current folder where it lies below.
+    pub(crate) fn shown(&self, path: &Path) -> String {
+        path.strip_prefix(&self.current).unwrap_or(path).display().to_string()
+    }
 }
 
 fn without_dots(path: &Path) -> PathBuf {

@@ -25,7 +25,7 @@ const AFTER: &str = "Examples:
   toolgate audit show --decision denied
   toolgate undo
 
-Exit codes: 0 done, 1 the tool answered with an error, 2 usage or configuration, 3 denied, 4 limit, 130 interrupted.";
+Exit codes: 0 done, 1 the tool answered with an error, 2 usage or configuration, 3 denied, 4 limit (out of time), 130 interrupted.";
 
 /// Options of every command.
 #[derive(Args, Clone, Debug, Default)]
@@ -42,7 +42,7 @@ pub(crate) struct Common {
     /// Another folder, as @name=DIR, or @name=DIR:ro for reading only
     #[arg(long = "mount", global = true, value_name = "@NAME=DIR[:ro]", help_heading = "Common options")]
     pub(crate) mounts: Vec<String>,
-    /// Where audit records, undo information and runs are kept [default: ~/.local/state/toolgate]
+    /// Where audit records, undo information and runs are kept [default: $XDG_STATE_HOME/toolgate, else ~/.local/state/toolgate]
     #[arg(long, global = true, value_name = "DIR", help_heading = "Common options")]
     pub(crate) state_dir: Option<PathBuf>,
     /// The run that calls belong to; has its own @state in profile crew
@@ -84,7 +84,7 @@ pub(crate) enum Command {
   toolgate tools
   toolgate tools --format openai --agent reviewer")]
     Tools {
-        /// The shape
+        /// The shape to write them in
         #[arg(long, value_enum, default_value_t = Format::Table)]
         format: Format,
     },
@@ -104,7 +104,7 @@ pub(crate) enum Command {
   toolgate changes
   toolgate changes --session run-42 --json")]
     Changes {
-        /// Only this session
+        /// Only what this session changed
         #[arg(long, value_name = "ID")]
         session: Option<SessionId>,
         /// Also changes made in other workspaces
@@ -123,7 +123,7 @@ pub(crate) enum Command {
         /// Everything this session changed
         #[arg(long, value_name = "ID")]
         session: Option<SessionId>,
-        /// Put back even what others changed since
+        /// Put the old content back even over what others changed since
         #[arg(long)]
         force: bool,
     },
@@ -159,7 +159,7 @@ pub(crate) enum AuditCommand {
     Show {
         #[command(flatten)]
         filter: AuditFilter,
-        /// At most this many, the newest
+        /// At most this many: the newest
         #[arg(long, default_value_t = 100)]
         limit: usize,
     },
@@ -188,10 +188,10 @@ pub(crate) struct AuditFilter {
     /// Only this decision: allowed, denied or error
     #[arg(long, value_parser = decision)]
     pub(crate) decision: Option<Decision>,
-    /// Not before this time: 2026-11-15, 2026-11-15T08:00:00Z, or 2h, 30m, 7d ago
+    /// Not before this time: 2026-11-15, 2026-11-15T08:00:00Z, or an age such as 30m, 2h or 7d
     #[arg(long, value_name = "TIME")]
     pub(crate) since: Option<String>,
-    /// Not after this time
+    /// Not after this time, written the same way
     #[arg(long, value_name = "TIME")]
     pub(crate) until: Option<String>,
 }

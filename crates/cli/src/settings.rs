@@ -63,9 +63,9 @@ pub(crate) fn load(common: &Common, surroundings: &Surroundings) -> Result<Loade
         Failed::usage(format!("the configuration `{}` cannot be read: {error}", file.display()))
             .help("name an existing file with --config, or leave it out")
     })?;
-    let shown = file.strip_prefix(&surroundings.current).unwrap_or(&file).display().to_string();
-    let config = Config::parse_bytes(&shown, &bytes).map_err(|problems| {
-        Failed::usage(problems.render()).help("`toolgate check` lists every problem of a configuration")
+    let config = Config::parse_bytes(&surroundings.shown(&file), &bytes).map_err(|problems| {
+        Failed::usage(problems.render().trim_end())
+            .help("correct the file; `toolgate check` says when nothing is left")
     })?;
     let folder = file.parent().map_or_else(|| surroundings.current.clone(), Path::to_path_buf);
     Ok(Loaded { config, file: Some(file), folder })

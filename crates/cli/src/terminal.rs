@@ -64,8 +64,12 @@ impl Approver for Terminal {
                     "run it in a terminal, or pass --trust autonomous if this call needs no question";
                 return Reply::Nobody(remedy.to_owned());
             };
-            ask_on(&terminal, &question)
-                .unwrap_or_else(|error| Reply::Nobody(format!("the terminal failed: {error}")))
+            match ask_on(&terminal, &question) {
+                Ok(Some(reply)) => reply,
+                // The time is up, and saying so is the gate's: silence is not the same as a no.
+                Ok(None) => std::future::pending().await,
+                Err(error) => Reply::Nobody(format!("the terminal failed: {error}")),
+            }
         })
     }
 }
@@ -76,18 +80,15 @@ fn open_terminal() -> io::Result<File> {
     if terminal.is_terminal() { Ok(terminal) } else { Err(io::Error::other("not a terminal")) }
 }
 
-fn ask_on(mut terminal: &File, question: &Question) -> io::Result<Reply> {
+/// The answer, or nothing when the time is up.
+fn ask_on(mut terminal: &File, question: &Question) -> io::Result<Option<Reply>> {
     let colour = wants_colour(true);
     let bold = |text: &str| paint(text, "1", colour);
-    let agent =
-        question.caller.agent.as_ref().map_or_else(|| "you".to_owned(), |agent| format!("agent {agent}"));
-    writeln!(
-        terminal,
-        "{} wants to call {} ({})",
-        agent,
-        bold(&reveal(&question.tool)),
-        question.class.as_str()
-    )?;
+    let asks = match &question.caller.agent {
+        Some(agent) => format!("agent {agent} asks"),
+        None => "you ask".to_owned(),
+    };
+    writeln!(terminal, "{asks} to call {} ({})", bold(&reveal(&question.tool)), question.class.as_str())?;
     match &question.preview {
         Preview::Text(text) => writeln!(terminal, "{}", reveal(text))?,
         Preview::Diff(diff) => terminal.write_all(coloured_diff(diff, colour).as_bytes())?,
@@ -101,15 +102,18 @@ fn ask_on(mut terminal: &File, question: &Question) -> io::Result<Reply> {
     )?;
     // What was typed before the question was seen is not an answer to it.
     let _ = tcflush(terminal, QueueSelector::IFlush);
-    let answer = read_line(terminal, question.patience)?;
-    Ok(match answer.as_deref().map(str::trim) {
-        Some("y" | "Y" | "yes") => Reply::Once,
-        Some("s" | "S") => Reply::ForSession,
-        Some(text) if text.len() > 2 && text.starts_with("n ") => {
+    let Some(answer) = read_line(terminal, question.patience)? else {
+        writeln!(terminal)?;
+        return Ok(None);
+    };
+    Ok(Some(match answer.trim() {
+        "y" | "Y" | "yes" => Reply::Once,
+        "s" | "S" => Reply::ForSession,
+        text if text.len() > 2 && text.starts_with("n ") => {
             Reply::No(Some(text.trim_start_matches("n ").to_owned()))
         }
         _ => Reply::No(None),
-    })
+    }))
 }
 
 /// A line from the terminal, or nothing when the time is up. Never blocks longer than that.

@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use toolgate_audit::{AuditError, Filter, Follower, PublicKey, Record, Report, VerifyOptions};
 use toolgate_types::time::rfc3339_millis;
-use toolgate_types::{Decision, Trust};
+use toolgate_types::{Decision, ErrorCode, Trust};
 
 use super::print;
 use crate::ambient::{Surroundings, read_file};
@@ -32,7 +32,12 @@ pub(crate) fn run(common: &Common, command: AuditCommand) -> Result<u8, Failed> 
 }
 
 fn failed(error: AuditError) -> Failed {
-    let help = error.help();
+    let help = match error.code() {
+        ErrorCode::NotFound => {
+            "nothing was recorded there yet, or the record is elsewhere: see --state-dir and `audit.directory`"
+        }
+        _ => error.help(),
+    };
     Failed::error(error.to_string()).help(help)
 }
 
@@ -93,13 +98,16 @@ fn report_text(report: &Report) -> String {
     match &report.problem {
         Some(problem) => {
             let _ = writeln!(text, "BROKEN: {problem}");
-            let _ = writeln!(text, "{} records before it are good", report.records);
+            let _ = writeln!(text, "good before it: {}", counted(report.records, "record"));
         }
         None => {
             let _ = writeln!(
                 text,
-                "ok: {} records in {} days, {} checkpoints, {} records after the last checkpoint",
-                report.records, report.days, report.checkpoints, report.records_after_checkpoint
+                "ok: {} in {}, {}, {} after the last checkpoint",
+                counted(report.records, "record"),
+                counted(report.days, "day"),
+                counted(report.checkpoints, "checkpoint"),
+                counted(report.records_after_checkpoint, "record"),
             );
         }
     }
@@ -110,6 +118,11 @@ fn report_text(report: &Report) -> String {
         let _ = writeln!(text, "note: {note}");
     }
     text
+}
+
+/// `1 record`, `2 records`.
+fn counted(count: u64, what: &str) -> String {
+    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
 fn show(common: &Common, settings: &Settings, filter: AuditFilter, limit: usize) -> Result<u8, Failed> {
@@ -154,7 +167,7 @@ fn moment(text: &str) -> Result<Timestamp, Failed> {
     }
     let wrong = || {
         Failed::usage(format!("`{text}` is not a time"))
-            .help("write 2026-11-15, 2026-11-15T08:00:00Z, or 2h, 30m, 7d ago")
+            .help("write 2026-11-15, 2026-11-15T08:00:00Z, or an age such as 30m, 2h or 7d")
     };
     let unit = text.chars().last().ok_or_else(wrong)?;
     let count: i64 = text.trim_end_matches(unit).parse().map_err(|_| wrong())?;

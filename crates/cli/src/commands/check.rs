@@ -26,14 +26,14 @@ pub(crate) fn run(common: &Common, files: &[PathBuf]) -> Result<u8, Failed> {
     for file in &files {
         problems.extend(check_file(common, file, &surroundings)?);
     }
-    let checked: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
+    let checked: Vec<String> = files.iter().map(|file| surroundings.shown(file)).collect();
     if common.json {
         print(&format!("{}\n", json!({"files": checked, "problems": problems})))?;
     } else if problems.is_empty() {
         print(&format!("ok: {} checked, no problems\n", checked.join(", ")))?;
     } else {
         let rendered: Vec<String> = problems.iter().map(Problem::render).collect();
-        print(&format!("{}\n", rendered.join("\n")))?;
+        print(&rendered.join("\n"))?;
     }
     Ok(if problems.is_empty() { DONE } else { USAGE })
 }
@@ -43,7 +43,7 @@ fn check_file(common: &Common, file: &Path, surroundings: &Surroundings) -> Resu
     let bytes = read_file(&absolute).map_err(|error| {
         Failed::usage(format!("`{}` cannot be read: {error}", file.display())).help("name an existing file")
     })?;
-    let config = match Config::parse_bytes(&file.display().to_string(), &bytes) {
+    let config = match Config::parse_bytes(&surroundings.shown(file), &bytes) {
         Ok(config) => config,
         Err(problems) => return Ok(problems.as_slice().to_vec()),
     };
