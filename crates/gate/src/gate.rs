@@ -161,7 +161,7 @@ impl Gate {
         match Arc::clone(&tool.tool).run(approved, context).await {
             Ok(output) => {
                 let raw = RawOutput::of(&output);
-                match tool.output.check(&output.structured) {
+                match tool.output.check(&tool.tool.spec().output_schema, &output.structured) {
                     Ok(()) => (Outcome::Done(output), Some(raw)),
                     Err(failure) => (Outcome::Failed { stage: Stage::Output, failure }, Some(raw)),
                 }

@@ -13,6 +13,7 @@
 
 mod tool;
 mod registry;
+mod quick;
 mod schema;
 mod approval;
 mod stages;

@@ -8,66 +8,56 @@ use serde_json::{Value, json};
 use toolgate_text::nearest::nearest_name;
 use toolgate_types::{ErrorCode, Failure};
 
+use crate::quick::proves;
+
 /// How many problems of one call are told at once.
 const MAX_PROBLEMS: usize = 8;
 
 /// A schema that is compiled when it is first needed. One that does not compile lets nothing through.
-struct Lazy {
-    schema: Value,
-    compiled: OnceLock<Result<Validator, String>>,
-}
+#[derive(Default)]
+struct Lazy(OnceLock<Result<Validator, String>>);
 
 impl Lazy {
-    fn new(schema: &Value) -> Self {
-        Self { schema: schema.clone(), compiled: OnceLock::new() }
-    }
-
-    fn validator(&self) -> Result<&Validator, Failure> {
-        let compiled = self.compiled.get_or_init(|| {
-            jsonschema::draft202012::options().build(&self.schema).map_err(|error| error.to_string())
+    fn validator(&self, schema: &Value) -> Result<&Validator, Failure> {
+        let compiled = self.0.get_or_init(|| {
+            jsonschema::draft202012::options().build(schema).map_err(|error| error.to_string())
         });
         compiled.as_ref().map_err(|reason| {
-            Failure::new(ErrorCode::Internal, "the tool's schema cannot be used")
-                .operator_note(reason.clone())
+            Failure::new(ErrorCode::Internal, "the tool's schema cannot be used").operator_note(reason.clone())
         })
     }
 }
 
 /// Checks arguments.
+#[derive(Default)]
 pub(crate) struct InputCheck(Lazy);
 
 impl InputCheck {
-    pub(crate) fn new(schema: &Value) -> Self {
-        Self(Lazy::new(schema))
-    }
-
     /// What does not fit, in words that let the model repair its call.
-    pub(crate) fn check(&self, arguments: &Value) -> Result<(), Failure> {
-        let validator = self.0.validator()?;
+    pub(crate) fn check(&self, schema: &Value, arguments: &Value) -> Result<(), Failure> {
+        if proves(schema, arguments) {
+            return Ok(());
+        }
+        let validator = self.0.validator(schema)?;
         if validator.is_valid(arguments) {
             return Ok(());
         }
-        let known = self.known_names();
-        let problems: Vec<String> = validator
-            .iter_errors(arguments)
-            .take(MAX_PROBLEMS)
-            .flat_map(|error| describe(&error, &known))
-            .collect();
-        let message =
-            if problems.is_empty() { "the arguments do not fit".to_owned() } else { problems.join("; ") };
-        let required: Vec<&Value> =
-            self.0.schema.get("required").and_then(Value::as_array).into_iter().flatten().collect();
+        let known = known_names(schema);
+        let problems: Vec<String> =
+            validator.iter_errors(arguments).take(MAX_PROBLEMS).flat_map(|error| describe(&error, &known)).collect();
+        let message = if problems.is_empty() { "the arguments do not fit".to_owned() } else { problems.join("; ") };
+        let required: Vec<&Value> = schema.get("required").and_then(Value::as_array).into_iter().flatten().collect();
         Err(Failure::new(ErrorCode::InvalidArguments, message)
             .help(format!("known arguments: {}", known.join(", ")))
             .detail("problems", problems)
             .detail("known", known)
             .detail("required", json!(required)))
     }
+}
 
-    fn known_names(&self) -> Vec<String> {
-        let properties = self.0.schema.get("properties").and_then(Value::as_object);
-        properties.into_iter().flat_map(|properties| properties.keys().cloned()).collect()
-    }
+fn known_names(schema: &Value) -> Vec<String> {
+    let properties = schema.get("properties").and_then(Value::as_object);
+    properties.into_iter().flat_map(|properties| properties.keys().cloned()).collect()
 }
 
 fn describe(error: &ValidationError<'_>, known: &[String]) -> Vec<String> {
@@ -110,27 +100,22 @@ fn bounded(text: &str) -> String {
 }
 
 /// Checks answers.
+#[derive(Default)]
 pub(crate) struct OutputCheck(Lazy);
 
 impl OutputCheck {
-    pub(crate) fn new(schema: &Value) -> Self {
-        Self(Lazy::new(schema))
-    }
-
     /// The model is not told what is wrong with an answer that it will not get; the operator is.
-    pub(crate) fn check(&self, structured: &Value) -> Result<(), Failure> {
-        let validator = self.0.validator()?;
-        match validator.validate(structured) {
+    pub(crate) fn check(&self, schema: &Value, structured: &Value) -> Result<(), Failure> {
+        if proves(schema, structured) {
+            return Ok(());
+        }
+        match self.0.validator(schema)?.validate(structured) {
             Ok(()) => Ok(()),
-            Err(error) => Err(Failure::new(
-                ErrorCode::OutputInvalid,
-                "the tool answered with something it did not declare",
-            )
-            .operator_note(format!(
-                "`{}`: {}",
-                error.instance_path(),
-                bounded(&error.masked().to_string())
-            ))),
+            Err(error) => {
+                let note = format!("`{}`: {}", error.instance_path(), bounded(&error.masked().to_string()));
+                Err(Failure::new(ErrorCode::OutputInvalid, "the tool answered with something it did not declare")
+                    .operator_note(note))
+            }
         }
     }
 }

@@ -111,7 +111,8 @@ pub(crate) struct Permitted<'g> {
 impl<'g> Permitted<'g> {
     /// VALIDATION: do the arguments fit?
     pub(crate) fn validate(self) -> Result<Valid<'g>, Refused> {
-        match self.known.tool.input.check(&self.known.received.call.arguments) {
+        let Known { received, tool } = &self.known;
+        match tool.input.check(&tool.tool.spec().input_schema, &received.call.arguments) {
             Ok(()) => Ok(Valid { permitted: self }),
             Err(failure) => refuse(Stage::Validation, failure),
         }
