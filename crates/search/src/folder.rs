@@ -16,7 +16,7 @@ use crate::EntryKind;
 /// Nothing here waits (`NONBLOCK` for FIFOs), follows, becomes a terminal's owner, or is inherited by a child.
 const SAFELY: OFlags = OFlags::RDONLY
     .union(OFlags::NOFOLLOW)
-    
+    .union(OFlags::NONBLOCK)
     .union(OFlags::NOCTTY)
     .union(OFlags::CLOEXEC);
 

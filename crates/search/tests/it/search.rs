@@ -26,7 +26,7 @@ fn patterns_are_text_unless_said_otherwise() {
         (regex, "x.y", &[1, 2]),
         (regex, "^x.y$", &[1, 2]),
         (regex, r"\Ax", &[1, 2]),
-        (regex, r"\Axz", &[2]),
+        (regex, r"\A[^xX]", &[4, 5]),
         (regex, r"(?i)^x\.", &[1, 3]),
         (regex, "z|É", &[2, 5]),
         (regex, "^$", &[]),
