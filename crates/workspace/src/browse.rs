@@ -115,10 +115,7 @@ impl View<'_> {
     }
 
     fn visible<'v>(&'v self, mount: &'v Mount) -> impl Fn(&Path, bool) -> bool + Sync + use<'v> {
-        let (rules, grant) = (mount.rules(), self.grant);
-        move |location: &Path, is_directory| {
-            rules.verdict(location, is_directory, grant) == Verdict::Reachable
-        }
+        move |location: &Path, is_directory| self.verdict(mount, location, is_directory) == Verdict::Reachable
     }
 }
 

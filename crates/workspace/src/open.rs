@@ -59,7 +59,7 @@ pub(crate) fn check_rules(
     is_directory: bool,
     shown: &str,
 ) -> Result<(), WorkspaceError> {
-    match mount.rules().verdict(location, is_directory, view.grant) {
+    match view.verdict(mount, location, is_directory) {
         Verdict::Reachable => Ok(()),
         Verdict::Denied { rule } => Err(WorkspaceError::Denied { path: shown.to_owned(), rule }),
         Verdict::OutOfScope => Err(WorkspaceError::OutOfScope { path: shown.to_owned() }),
@@ -72,8 +72,7 @@ fn open_beneath(mount: &Mount, requested: &Requested) -> Result<File, WorkspaceE
         Ok(file) => Ok(file),
         // Either something leads outside, or an absolute link leads back inside, or a link leads nowhere.
         Err(error) if is_escape(&error) || error.kind() == io::ErrorKind::NotFound => {
-            let missing = error.kind() == io::ErrorKind::NotFound;
-            reopen_through_links(mount, requested, missing)
+            reopen_through_links(mount, requested)
         }
         Err(error) => Err(WorkspaceError::io("opening", &requested.shown, error)),
     }
@@ -93,15 +92,14 @@ fn is_escape(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::PermissionDenied && error.raw_os_error().is_none()
 }
 
-fn reopen_through_links(mount: &Mount, requested: &Requested, missing: bool) -> Result<File, WorkspaceError> {
+fn reopen_through_links(mount: &Mount, requested: &Requested) -> Result<File, WorkspaceError> {
     let shown = || requested.shown.clone();
     let followed = follow_links(mount, requested)?;
-    if missing && !followed.through_link {
-        return Err(WorkspaceError::NotFound { path: shown() });
-    }
     // The kernel checks the followed path like any other: whoever swapped a link meanwhile gains nothing.
     open_path(mount, &followed.path).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => WorkspaceError::SymlinkOutside { path: shown(), dangling: true },
+        io::ErrorKind::NotFound if followed.leads_nowhere => {
+            WorkspaceError::SymlinkOutside { path: shown(), dangling: true }
+        }
         _ if is_escape(&error) => WorkspaceError::SymlinkOutside { path: shown(), dangling: false },
         _ => WorkspaceError::io("opening", &requested.shown, error),
     })
@@ -109,16 +107,25 @@ fn reopen_through_links(mount: &Mount, requested: &Requested, missing: bool) -> 
 
 struct Followed {
     path: PathBuf,
-    through_link: bool,
+    /// Whether the first name that is missing was named by a link, and not by the caller.
+    leads_nowhere: bool,
+}
+
+/// A name on the way, and who named it.
+struct Name {
+    name: OsString,
+    by_link: bool,
 }
 
 /// Spells out every link on the way, turning absolute ones that land inside into relative paths.
 fn follow_links(mount: &Mount, requested: &Requested) -> Result<Followed, WorkspaceError> {
     let outside = || WorkspaceError::SymlinkOutside { path: requested.shown.clone(), dangling: false };
-    let mut pending: VecDeque<OsString> = requested.names.iter().cloned().collect();
+    let mut pending: VecDeque<Name> =
+        requested.names.iter().map(|name| Name { name: name.clone(), by_link: false }).collect();
     let mut path = PathBuf::new();
     let mut links = 0;
-    while let Some(name) = pending.pop_front() {
+    let mut missing = None;
+    while let Some(Name { name, by_link }) = pending.pop_front() {
         if name == OsStr::new("..") {
             if !path.pop() {
                 return Err(outside());
@@ -126,7 +133,15 @@ fn follow_links(mount: &Mount, requested: &Requested) -> Result<Followed, Worksp
             continue;
         }
         path.push(&name);
-        let Ok(target) = mount.directory().read_link_contents(&path) else { continue };
+        let target = match mount.directory().read_link_contents(&path) {
+            Ok(target) => target,
+            Err(error) => {
+                if error.kind() == io::ErrorKind::NotFound {
+                    missing.get_or_insert(by_link);
+                }
+                continue;
+            }
+        };
         links += 1;
         if links > MAX_LINKS {
             return Err(WorkspaceError::SymlinkLoop { path: requested.shown.clone() });
@@ -139,18 +154,21 @@ fn follow_links(mount: &Mount, requested: &Requested) -> Result<Followed, Worksp
             target
         };
         for component in target.components().rev() {
-            match component {
-                Component::Normal(name) => pending.push_front(name.to_owned()),
-                Component::ParentDir => pending.push_front(OsString::from("..")),
-                Component::CurDir | Component::RootDir | Component::Prefix(_) => {}
-            }
+            let name = match component {
+                Component::Normal(name) => name.to_owned(),
+                Component::ParentDir => OsString::from(".."),
+                Component::CurDir | Component::RootDir | Component::Prefix(_) => continue,
+            };
+            pending.push_front(Name { name, by_link: true });
         }
     }
-    Ok(Followed { path, through_link: links > 0 })
+    Ok(Followed { path, leads_nowhere: missing == Some(true) })
 }
 
 /// What was opened, and where it really is.
 pub(crate) fn identify(mount: &Mount, file: File, shown: &str) -> Result<Opened, WorkspaceError> {
+    // Asked before whether it still has a name: the kernel tells a wrong place for what has none.
+    let located = real_location(file.as_fd());
     let stat =
         rustix::fs::fstat(&file).map_err(|error| WorkspaceError::io("looking at", shown, error.into()))?;
     let kind = FileType::from_raw_mode(stat.st_mode);
@@ -160,8 +178,7 @@ pub(crate) fn identify(mount: &Mount, file: File, shown: &str) -> Result<Opened,
     if stat.st_nlink == 0 {
         return Err(WorkspaceError::NotFound { path: shown.to_owned() });
     }
-    let located =
-        real_location(file.as_fd()).map_err(|error| WorkspaceError::io("locating", shown, error))?;
+    let located = located.map_err(|error| WorkspaceError::io("locating", shown, error))?;
     let location =
         below_root(mount, &located).ok_or_else(|| WorkspaceError::Outside { path: shown.to_owned() })?;
     Ok(Opened { file, stat, location })

@@ -8,7 +8,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use crate::error::WorkspaceError;
-use crate::mount::{Access, Mount};
+use crate::mount::Mount;
 use crate::open::{Opened, check_rules, identify, open_existing};
 use crate::request::Requested;
 use crate::view::View;
@@ -49,8 +49,7 @@ pub(crate) fn find_target<'a>(view: &View<'a>, requested: &Requested) -> Result<
         };
         let Some(target) = found else { continue };
         check_rules(view, mount, &target.location, false, &requested.shown)?;
-        let unlocked = view.unlocked.is_some_and(|path| path == mount.show_with_alias(&target.location));
-        if mount.access() == Access::ReadOnly || !(unlocked || mount.rules().may_change(&target.location)) {
+        if !view.may_change(mount, &target.location) {
             return Err(WorkspaceError::ReadOnly { path: requested.shown.clone() });
         }
         return Ok(target);

@@ -1,11 +1,13 @@
 //! A workspace as one call sees it.
 
+use std::path::{Path, PathBuf};
+
 use toolgate_types::{Limits, Stop};
 
 use crate::error::WorkspaceError;
-use crate::mount::Mount;
+use crate::mount::{Access, Mount};
 use crate::request::{self, PathStyle, Requested};
-use crate::rules::PathGrant;
+use crate::rules::{PathGrant, Verdict};
 use crate::target::find_target;
 
 /// All mounts of a workspace.
@@ -67,6 +69,35 @@ impl<'a> View<'a> {
         self.workspace.mounts.get(index).ok_or(WorkspaceError::InvalidPath { reason: "has no mount" })
     }
 
+    /// What the rules say about a location, those of mounts inside this one too: coming through the outer mount is no way around them.
+    pub(crate) fn verdict(&self, mount: &Mount, location: &Path, is_directory: bool) -> Verdict {
+        let own = mount.rules().verdict(location, is_directory, self.grant);
+        let inner = self.inner_mounts(mount, location);
+        let inner = inner.map(|(inner, rest)| inner.rules().verdict(&rest, is_directory, None));
+        let mut refusals = std::iter::once(own).chain(inner).filter(|verdict| *verdict != Verdict::Reachable);
+        refusals.next().unwrap_or(Verdict::Reachable)
+    }
+
+    /// Whether a file may be changed, also as far as mounts inside this one have a say.
+    pub(crate) fn may_change(&self, mount: &Mount, location: &Path) -> bool {
+        let may = |mount: &Mount, location: &Path| {
+            let unlocked = self.unlocked.is_some_and(|path| path == mount.show_with_alias(location));
+            mount.access() == Access::ReadWrite && (unlocked || mount.rules().may_change(location))
+        };
+        may(mount, location) && self.inner_mounts(mount, location).all(|(inner, rest)| may(inner, &rest))
+    }
+
+    /// Mounts that lie inside another one and hold a location of it, with the rest of the way.
+    fn inner_mounts(&self, mount: &Mount, location: &Path) -> impl Iterator<Item = (&'a Mount, PathBuf)> {
+        self.workspace.mounts.iter().filter_map(|inner| {
+            let place = inner.host_root().strip_prefix(mount.host_root()).ok()?;
+            if place.as_os_str().is_empty() {
+                return None;
+            }
+            Some((inner, location.strip_prefix(place).ok()?.to_path_buf()))
+        })
+    }
+
     /// Where a path really leads, as answers show it: the file that is there, or the place where it would be.
     ///
     /// # Errors
@@ -76,7 +107,7 @@ impl<'a> View<'a> {
         Ok(self.show(target.mount, &target.location))
     }
 
-    pub(crate) fn show(&self, mount: &Mount, location: &std::path::Path) -> String {
+    pub(crate) fn show(&self, mount: &Mount, location: &Path) -> String {
         match self.style {
             PathStyle::AliasOnly => mount.show_with_alias(location),
             PathStyle::Free => mount.show(location),
