@@ -9,7 +9,9 @@ use serde_json::{Map, Value};
 pub(crate) fn proves(schema: &Value, value: &Value) -> bool {
     match schema {
         Value::Bool(allowed) => *allowed,
-        Value::Object(keywords) => keywords.iter().all(|(keyword, rule)| holds(keyword, rule, keywords, value)),
+        Value::Object(keywords) => {
+            keywords.iter().all(|(keyword, rule)| holds(keyword, rule, keywords, value))
+        }
         _ => false,
     }
 }
@@ -21,25 +23,36 @@ fn holds(keyword: &str, rule: &Value, keywords: &Map<String, Value>, value: &Val
         ("type", _) => rule.as_str().is_some_and(|kind| has_type(kind, value)),
         ("enum", _) => rule.as_array().is_some_and(|allowed| allowed.contains(value)),
         ("const", _) => rule == value,
-        ("properties", Value::Object(fields)) => rule
-            .as_object()
-            .is_some_and(|rules| rules.iter().all(|(name, rule)| fields.get(name).is_none_or(|field| proves(rule, field)))),
-        ("required", Value::Object(fields)) => rule
-            .as_array()
-            .is_some_and(|names| names.iter().all(|name| name.as_str().is_some_and(|name| fields.contains_key(name)))),
+        ("properties", Value::Object(fields)) => rule.as_object().is_some_and(|rules| {
+            rules.iter().all(|(name, rule)| fields.get(name).is_none_or(|field| proves(rule, field)))
+        }),
+        ("required", Value::Object(fields)) => rule.as_array().is_some_and(|names| {
+            names.iter().all(|name| name.as_str().is_some_and(|name| fields.contains_key(name)))
+        }),
         ("additionalProperties", Value::Object(fields)) => {
             let known = keywords.get("properties").and_then(Value::as_object);
-            fields.iter().all(|(name, field)| known.is_some_and(|known| known.contains_key(name)) || proves(rule, field))
+            fields.iter().all(|(name, field)| {
+                known.is_some_and(|known| known.contains_key(name)) || proves(rule, field)
+            })
         }
         ("items", Value::Array(items)) => items.iter().all(|item| proves(rule, item)),
         ("minItems", Value::Array(items)) => rule.as_u64().is_some_and(|least| items.len() as u64 >= least),
         ("maxItems", Value::Array(items)) => rule.as_u64().is_some_and(|most| items.len() as u64 <= most),
-        ("minLength", Value::String(text)) => rule.as_u64().is_some_and(|least| text.chars().count() as u64 >= least),
+        ("minLength", Value::String(text)) => {
+            rule.as_u64().is_some_and(|least| text.chars().count() as u64 >= least)
+        }
         ("minimum", Value::Number(number)) => at_least(number.as_i64(), rule.as_i64()),
         ("maximum", Value::Number(number)) => at_least(rule.as_i64(), number.as_i64()),
         // A keyword about another type says nothing about this value.
         (
-            "properties" | "required" | "additionalProperties" | "items" | "minItems" | "maxItems" | "minLength" | "minimum"
+            "properties"
+            | "required"
+            | "additionalProperties"
+            | "items"
+            | "minItems"
+            | "maxItems"
+            | "minLength"
+            | "minimum"
             | "maximum",
             _,
         ) => true,
@@ -79,8 +92,13 @@ mod tests {
         assert!(proves(&schema, &json!({"path": "a"})));
         assert!(proves(&schema, &json!({"path": "a", "line": 1})));
         for doubtful in [
-            json!({}), json!({"path": 1}), json!({"path": "a", "line": 0}), json!({"path": "a", "x": 1}), json!([]),
-            json!({"path": "a", "line": 1.0}), json!({"path": "a", "digest": "a"}),
+            json!({}),
+            json!({"path": 1}),
+            json!({"path": "a", "line": 0}),
+            json!({"path": "a", "x": 1}),
+            json!([]),
+            json!({"path": "a", "line": 1.0}),
+            json!({"path": "a", "digest": "a"}),
         ] {
             assert!(!proves(&schema, &doubtful), "{doubtful}");
         }

@@ -23,7 +23,8 @@ impl Lazy {
             jsonschema::draft202012::options().build(schema).map_err(|error| error.to_string())
         });
         compiled.as_ref().map_err(|reason| {
-            Failure::new(ErrorCode::Internal, "the tool's schema cannot be used").operator_note(reason.clone())
+            Failure::new(ErrorCode::Internal, "the tool's schema cannot be used")
+                .operator_note(reason.clone())
         })
     }
 }
@@ -43,10 +44,15 @@ impl InputCheck {
             return Ok(());
         }
         let known = known_names(schema);
-        let problems: Vec<String> =
-            validator.iter_errors(arguments).take(MAX_PROBLEMS).flat_map(|error| describe(&error, &known)).collect();
-        let message = if problems.is_empty() { "the arguments do not fit".to_owned() } else { problems.join("; ") };
-        let required: Vec<&Value> = schema.get("required").and_then(Value::as_array).into_iter().flatten().collect();
+        let problems: Vec<String> = validator
+            .iter_errors(arguments)
+            .take(MAX_PROBLEMS)
+            .flat_map(|error| describe(&error, &known))
+            .collect();
+        let message =
+            if problems.is_empty() { "the arguments do not fit".to_owned() } else { problems.join("; ") };
+        let required: Vec<&Value> =
+            schema.get("required").and_then(Value::as_array).into_iter().flatten().collect();
         Err(Failure::new(ErrorCode::InvalidArguments, message)
             .help(format!("known arguments: {}", known.join(", ")))
             .detail("problems", problems)
@@ -113,8 +119,11 @@ impl OutputCheck {
             Ok(()) => Ok(()),
             Err(error) => {
                 let note = format!("`{}`: {}", error.instance_path(), bounded(&error.masked().to_string()));
-                Err(Failure::new(ErrorCode::OutputInvalid, "the tool answered with something it did not declare")
-                    .operator_note(note))
+                Err(Failure::new(
+                    ErrorCode::OutputInvalid,
+                    "the tool answered with something it did not declare",
+                )
+                .operator_note(note))
             }
         }
     }

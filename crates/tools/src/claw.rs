@@ -181,9 +181,9 @@ fn category(code: ErrorCode) -> &'static str {
     }
 }
 
-pub(crate) fn render(outcome: &Outcome) -> Answer {
+pub(crate) fn render(outcome: Outcome) -> Answer {
     match outcome {
-        Outcome::Done(output) => Answer { text: output.text.clone(), structured: None, is_error: false },
+        Outcome::Done(output) => Answer { text: output.text, structured: None, is_error: false },
         Outcome::Failed { failure, .. } => Answer {
             text: format!("{}: {failure}", category(failure.code)),
             structured: None,

@@ -1,10 +1,11 @@
 //! A profile in front of a gate.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
 use toolgate_gate::{CallOptions, Gate, Settled};
-use toolgate_types::{Caller, ToolCall};
+use toolgate_types::{CallId, Caller, Decision, Failure, Outcome, Stage, ToolCall};
 
 use crate::crew::RunLog;
 use crate::profile::Profile;
@@ -18,6 +19,21 @@ pub struct Answer {
     pub structured: Option<Value>,
     /// Whether the call did not do what was asked.
     pub is_error: bool,
+}
+
+/// How a call went: what the model is given, and what only the operator may know.
+#[derive(Debug)]
+pub struct Called {
+    /// What a model is given.
+    pub answer: Answer,
+    /// The gate's id for the call.
+    pub call: CallId,
+    /// What the record says.
+    pub decision: Decision,
+    /// Where and why it was refused or failed.
+    pub failed: Option<(Stage, Failure)>,
+    /// How long it took.
+    pub duration: Duration,
 }
 
 /// A gate that speaks a profile's language.
@@ -47,15 +63,20 @@ impl Front {
         &self.gate
     }
 
-    /// One call. Answers with what a model is given, and with what the gate knows.
-    pub async fn call(&self, call: ToolCall, caller: Caller, options: CallOptions) -> (Answer, Settled) {
+    /// One call.
+    pub async fn call(&self, call: ToolCall, caller: Caller, options: CallOptions) -> Called {
         let told = self.run_log.as_ref().map(|log| log.begin(&call, &caller));
         let tool = call.tool.clone();
-        let settled = self.gate.call(call, caller, options).await;
-        let answer = self.profile.render(&tool, &settled.outcome);
+        let Settled { call, outcome, duration } = self.gate.call(call, caller, options).await;
+        let decision = outcome.decision();
+        let failed = match &outcome {
+            Outcome::Failed { stage, failure } => Some((*stage, failure.clone())),
+            Outcome::Done(_) => None,
+        };
+        let answer = self.profile.render(&tool, outcome);
         if let (Some(log), Some(told)) = (&self.run_log, told) {
-            log.finish(told, &answer, settled.duration);
+            log.finish(told, &answer, duration);
         }
-        (answer, settled)
+        Called { answer, call, decision, failed, duration }
     }
 }

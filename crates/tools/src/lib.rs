@@ -13,5 +13,5 @@ mod studio;
 mod front;
 
 pub use crew::{RunError, initialise_run};
-pub use front::{Answer, Front};
+pub use front::{Answer, Called, Front};
 pub use profile::{Profile, ToolFormat};

@@ -116,7 +116,7 @@ impl Profile {
 
     /// What a model is given.
     #[must_use]
-    pub fn render(self, tool: &str, outcome: &Outcome) -> Answer {
+    pub fn render(self, tool: &str, outcome: Outcome) -> Answer {
         match self {
             Self::Native => native::render(outcome),
             Self::Crew => crew::render(outcome),

@@ -209,7 +209,7 @@ fn code(code: ErrorCode) -> &'static str {
     }
 }
 
-pub(crate) fn render(tool: &str, outcome: &Outcome) -> Answer {
+pub(crate) fn render(tool: &str, outcome: Outcome) -> Answer {
     let (observation, is_error) = match outcome {
         Outcome::Done(output) => {
             (json!({"success": true, "tool": tool, "output": output.structured, "error": null}), false)

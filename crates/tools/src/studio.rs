@@ -86,7 +86,7 @@ fn file_write(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Res
     Ok(ToolOutput { text, structured })
 }
 
-pub(crate) fn render(outcome: &Outcome) -> Answer {
+pub(crate) fn render(outcome: Outcome) -> Answer {
     let (result, is_error) = match outcome {
         Outcome::Done(output) => {
             (json!({"output": output.text, "metadata": output.structured, "isError": false}), false)

@@ -73,28 +73,37 @@ const EXCEPTIONS: &[&str] = &[".env.example", ".env.sample", ".env.template"];
 
 /// The first rule that denies this folded location.
 pub(crate) fn default_rule(folded: &str) -> Option<&'static str> {
-    let names: Vec<&str> = folded.split('/').collect();
-    (0..names.len()).find_map(|start| {
-        let rest = names.get(start..)?;
-        let first = rest.first()?;
-        if EXCEPTIONS.contains(first) {
-            return None;
+    let mut rest = folded;
+    loop {
+        if let Some(rule) = rule_for(rest) {
+            return Some(rule);
         }
-        DEFAULT_DENY.iter().copied().find(|rule| begins_with(rest, rule))
-    })
+        rest = rest.split_once('/')?.1;
+    }
 }
 
-/// Whether the names begin with the rule's sequence.
-fn begins_with(names: &[&str], rule: &str) -> bool {
-    let (head, tail) = match rule.split_once('/') {
-        Some((head, tail)) => (head, Some(tail)),
-        None => (rule, None),
+/// The first rule whose sequence begins right here. Asked about every name of every listing, so the first letter decides first.
+fn rule_for(rest: &str) -> Option<&'static str> {
+    let first = rest.bytes().next()?;
+    let here = |rule: &&&str| {
+        let begins = rule.bytes().next();
+        (begins == Some(first) || begins == Some(b'*')) && begins_with(rest, rule)
     };
-    let Some((name, rest)) = names.split_first() else { return false };
-    match (head, tail) {
-        ("**", Some(tail)) => begins_with(names, tail) || begins_with(rest, rule),
-        (_, None) => name_matches(name, head),
-        (_, Some(tail)) => name_matches(name, head) && begins_with(rest, tail),
+    let rule = DEFAULT_DENY.iter().find(here)?;
+    let name = rest.split('/').next().unwrap_or_default();
+    (!EXCEPTIONS.contains(&name)).then_some(rule)
+}
+
+/// Whether a location begins with the rule's sequence of names.
+fn begins_with(location: &str, rule: &str) -> bool {
+    let (name, rest) = match location.split_once('/') {
+        Some((name, rest)) => (name, Some(rest)),
+        None => (location, None),
+    };
+    match rule.split_once('/') {
+        None => name_matches(name, rule),
+        Some(("**", tail)) => begins_with(location, tail) || rest.is_some_and(|rest| begins_with(rest, rule)),
+        Some((head, tail)) => name_matches(name, head) && rest.is_some_and(|rest| begins_with(rest, tail)),
     }
 }
 

@@ -12,21 +12,28 @@ use unicode_normalization::UnicodeNormalization as _;
 /// Folds case, compatibility forms, invisible characters, and the trailing dots and spaces that Windows drops.
 pub(crate) fn fold(path: &Path) -> Cow<'_, str> {
     let bytes = path.as_os_str().as_bytes();
-    if bytes.iter().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"._-/".contains(byte))
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"._-/+@ ".contains(byte);
+    if let Ok(text) = std::str::from_utf8(bytes)
+        && bytes.iter().all(plain)
         && !has_trailing_dot(bytes)
     {
-        // Plain ASCII folds to itself; this is nearly every path there is.
-        if let Ok(text) = std::str::from_utf8(bytes) {
-            return Cow::Borrowed(text);
-        }
+        // Plain ASCII folds to lower case; this is nearly every path there is.
+        return if bytes.iter().any(u8::is_ascii_uppercase) {
+            Cow::Owned(text.to_ascii_lowercase())
+        } else {
+            Cow::Borrowed(text)
+        };
     }
     let text = path.to_string_lossy();
     let folded: Vec<String> = text.split('/').map(fold_component).collect();
     Cow::Owned(folded.join("/"))
 }
 
+/// Names that end in a dot or a space.
 fn has_trailing_dot(bytes: &[u8]) -> bool {
-    bytes.ends_with(b".") || bytes.windows(2).any(|pair| pair == b"./")
+    let dropped = |byte: u8| byte == b'.' || byte == b' ';
+    bytes.last().is_some_and(|last| dropped(*last))
+        || bytes.windows(2).any(|pair| matches!(pair, [before, b'/'] if dropped(*before)))
 }
 
 fn fold_component(component: &str) -> String {

@@ -3,9 +3,9 @@
 use std::io::{self, IsTerminal as _, Read as _};
 
 use serde_json::{Value, json};
-use toolgate_gate::{CallOptions, Settled};
-use toolgate_tools::Answer;
-use toolgate_types::{ErrorCode, Outcome, ToolCall, Trust};
+use toolgate_gate::CallOptions;
+use toolgate_tools::Called;
+use toolgate_types::{ErrorCode, Failure, Stage, ToolCall, Trust};
 
 use super::{print, runtime};
 use crate::arguments::Common;
@@ -24,18 +24,21 @@ pub(crate) fn run(common: &Common, tool: String, arguments: &str) -> Result<u8, 
     let built = build::gate(&settings, None)?;
     let call = ToolCall::new(tool.clone(), arguments);
     let calling = built.front.call(call, settings.caller.clone(), CallOptions::default());
-    let (answer, settled) = runtime()?.block_on(calling);
+    let called = runtime()?.block_on(calling);
     drop(built);
     if common.json {
-        print(&format!("{}\n", envelope(&settings, &tool, &answer, &settled)))?;
+        print(&format!("{}\n", envelope(&settings, &tool, &called)))?;
     } else {
-        print(&answer.text)?;
-        if !answer.text.ends_with('\n') && (answer.text.starts_with('{') || io::stdout().is_terminal()) {
+        let text = &called.answer.text;
+        print(text)?;
+        if !text.ends_with('\n') && (text.starts_with('{') || io::stdout().is_terminal()) {
             print("\n")?;
         }
     }
-    explain(&settled);
-    Ok(exit_code(&settled.outcome))
+    if let Some((stage, failure)) = &called.failed {
+        explain(&called, *stage, failure);
+    }
+    Ok(called.failed.map_or(DONE, |(_, failure)| exit_code(failure.code)))
 }
 
 fn parse_arguments(text: &str) -> Result<Value, Failed> {
@@ -55,13 +58,14 @@ fn parse_arguments(text: &str) -> Result<Value, Failed> {
     })
 }
 
-fn envelope(settings: &Settings, tool: &str, answer: &Answer, settled: &Settled) -> Value {
+fn envelope(settings: &Settings, tool: &str, called: &Called) -> Value {
+    let Called { answer, call, decision, failed, duration } = called;
     let mut value = json!({
-        "call": settled.call, "profile": settings.profile.name(), "tool": tool,
-        "decision": settled.outcome.decision().as_str(), "isError": answer.is_error,
-        "text": answer.text, "structured": answer.structured, "durationMs": settled.duration.as_secs_f64() * 1e3,
+        "call": call, "profile": settings.profile.name(), "tool": tool,
+        "decision": decision.as_str(), "isError": answer.is_error,
+        "text": answer.text, "structured": answer.structured, "durationMs": duration.as_secs_f64() * 1e3,
     });
-    if let (Outcome::Failed { stage, failure }, Value::Object(fields)) = (&settled.outcome, &mut value) {
+    if let (Some((stage, failure)), Value::Object(fields)) = (failed, &mut value) {
         fields.insert("stage".to_owned(), json!(stage.as_str()));
         fields.insert("code".to_owned(), json!(failure.code.as_str()));
         fields.insert("operatorNote".to_owned(), json!(failure.operator_note));
@@ -70,28 +74,17 @@ fn envelope(settings: &Settings, tool: &str, answer: &Answer, settled: &Settled)
 }
 
 /// What the person at the keyboard may know and the model may not.
-fn explain(settled: &Settled) {
-    if let Outcome::Failed { stage, failure } = &settled.outcome {
-        let note =
-            failure.operator_note.as_ref().map(|note| format!(": {}", reveal(note))).unwrap_or_default();
-        let decision = settled.outcome.decision().as_str();
-        complain(&format!(
-            "{decision} at {} with {}{note} (call {})",
-            stage.as_str(),
-            failure.code.as_str(),
-            settled.call
-        ));
-    }
+fn explain(called: &Called, stage: Stage, failure: &Failure) {
+    let note = failure.operator_note.as_ref().map(|note| format!(": {}", reveal(note))).unwrap_or_default();
+    let (decision, code) = (called.decision.as_str(), failure.code.as_str());
+    complain(&format!("{decision} at {} with {code}{note} (call {})", stage.as_str(), called.call));
 }
 
-fn exit_code(outcome: &Outcome) -> u8 {
-    match outcome {
-        Outcome::Done(_) => DONE,
-        Outcome::Failed { failure, .. } => match failure.code {
-            ErrorCode::Timeout => LIMIT,
-            ErrorCode::Cancelled => INTERRUPTED,
-            code if code.is_denial() => DENIED,
-            _ => TOOL_ERROR,
-        },
+fn exit_code(code: ErrorCode) -> u8 {
+    match code {
+        ErrorCode::Timeout => LIMIT,
+        ErrorCode::Cancelled => INTERRUPTED,
+        code if code.is_denial() => DENIED,
+        _ => TOOL_ERROR,
     }
 }

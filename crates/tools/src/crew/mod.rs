@@ -30,11 +30,11 @@ fn code(code: ErrorCode) -> &'static str {
     }
 }
 
-pub(crate) fn render(outcome: &Outcome) -> Answer {
+pub(crate) fn render(outcome: Outcome) -> Answer {
     let (result, is_error) = match outcome {
-        Outcome::Done(output) => (output.structured.clone(), false),
+        Outcome::Done(output) => (output.structured, false),
         Outcome::Failed { stage, failure } => {
-            let mut details = failure.details.clone();
+            let mut details = failure.details;
             details.insert("code".to_owned(), json!(failure.code.as_str()));
             details.insert("stage".to_owned(), json!(stage.as_str()));
             if let Some(help) = &failure.help {

@@ -18,14 +18,14 @@ pub(crate) fn tools() -> Vec<Declaration> {
 }
 
 /// Done: the tool's own text. Not done: the code, the reason, and what would help.
-pub(crate) fn render(outcome: &Outcome) -> Answer {
+pub(crate) fn render(outcome: Outcome) -> Answer {
     match outcome {
         Outcome::Done(output) => {
-            Answer { text: output.text.clone(), structured: Some(output.structured.clone()), is_error: false }
+            Answer { text: output.text, structured: Some(output.structured), is_error: false }
         }
         Outcome::Failed { stage, failure } => Answer {
-            text: failure_text(failure),
-            structured: Some(json!({"error": failure_json(*stage, failure)})),
+            text: failure_text(&failure),
+            structured: Some(json!({"error": failure_json(stage, &failure)})),
             is_error: true,
         },
     }

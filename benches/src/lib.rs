@@ -1,0 +1,128 @@
+//! What the benchmarks share: a gate over a scratch workspace, and medians of runs that take turns.
+//!
+//! Every comparison happens in one run with the peer measured in between, so that whatever else the machine does falls on both alike. A line that begins with
+//! `RATIO` is gathered by `cargo xtask bench`.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::indexing_slicing,
+    reason = "a benchmark arranges files by hand, prints what it measures, and may stop at the first surprise"
+)]
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use toolgate_audit::{AuditLog, LogOptions};
+use toolgate_gate::{AuditMode, Blocking, CallOptions, Gate, GateOptions, Journal, NobodyToAsk};
+use toolgate_tools::{Answer, Front, Profile};
+use toolgate_types::{Caller, Limits, ToolCall, Trust};
+use toolgate_workspace::{Access, Mount, Rules, Workspace};
+
+/// A gate of the native profile over a folder, with its state beside it.
+pub struct Bench {
+    front: Front,
+    runtime: tokio::runtime::Runtime,
+    caller: Caller,
+}
+
+impl Bench {
+    /// A gate in `warn` mode over this folder.
+    #[must_use]
+    pub fn over(workspace: &Path, state: &Path) -> Self {
+        Self::with_limits(workspace, state, Profile::Native.limits())
+    }
+
+    /// The same with other limits.
+    #[must_use]
+    pub fn with_limits(workspace: &Path, state: &Path, limits: Limits) -> Self {
+        let folder = File::open(workspace).unwrap();
+        let mount =
+            Mount::new("@project", folder, workspace, Access::ReadWrite, Rules::new()).unwrap().as_default();
+        let workspace = Arc::new(Workspace::new(vec![mount]).unwrap());
+        let (audit, _) = AuditLog::open(LogOptions::new(state.join("audit"))).unwrap();
+        let journal = state.join("journal");
+        std::fs::create_dir_all(&journal).unwrap();
+        let journal = cap_std::fs::Dir::open_ambient_dir(&journal, cap_std::ambient_authority()).unwrap();
+        let gate = Gate::new(GateOptions {
+            registry: Profile::Native.registry(&workspace).unwrap(),
+            agents: Vec::new(),
+            limits,
+            audit,
+            audit_mode: AuditMode::Warn,
+            journal: Arc::new(Journal::open(&journal).unwrap()),
+            approver: Arc::new(NobodyToAsk { remedy: String::new() }),
+            approval_patience: Duration::from_secs(1),
+            blocking: Blocking::Here,
+            complain: Arc::new(|_| ()),
+        });
+        let caller = Caller {
+            subject: "bench".to_owned(),
+            permissions: std::collections::BTreeSet::new(),
+            agent: None,
+            session: "bench".parse().unwrap(),
+            run: None,
+            trust: Trust::Autonomous,
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        Self { front: Front::new(Profile::Native, Arc::new(gate)), runtime, caller }
+    }
+
+    /// One call, which must be answered as expected.
+    pub fn call(&self, tool: &str, arguments: Value, succeeds: bool) -> Answer {
+        let call = ToolCall::new(tool, arguments);
+        let calling = self.front.call(call, self.caller.clone(), CallOptions::default());
+        let answer = self.runtime.block_on(calling).answer;
+        assert_eq!(answer.is_error, !succeeds, "{}", answer.text);
+        answer
+    }
+}
+
+/// Runs both in turns and returns the median of each.
+pub fn in_turns(rounds: usize, mut ours: impl FnMut(), mut peer: impl FnMut()) -> (Duration, Duration) {
+    let time = |work: &mut dyn FnMut()| {
+        let begun = Instant::now();
+        work();
+        begun.elapsed()
+    };
+    let mut times = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        times.0.push(time(&mut ours));
+        times.1.push(time(&mut peer));
+    }
+    times.0.sort();
+    times.1.sort();
+    (times.0[rounds / 2], times.1[rounds / 2])
+}
+
+/// Prints a comparison that `cargo xtask bench` gathers.
+pub fn report(name: &str, ours: Duration, peer: Duration, peer_name: &str, bound: f64) {
+    let ratio = ours.as_secs_f64() / peer.as_secs_f64();
+    println!(
+        "RATIO {name} ours={} peer={}({peer_name}) ratio={ratio:.3} bound={bound}",
+        shown(ours),
+        shown(peer)
+    );
+}
+
+/// Prints how much ours takes over the floor, as a share of what it may take.
+pub fn report_extra(name: &str, ours: Duration, floor: Duration, floor_name: &str, allowance: Duration) {
+    let extra = ours.saturating_sub(floor);
+    let share = extra.as_secs_f64() / allowance.as_secs_f64();
+    println!(
+        "RATIO {name} ours={} peer={}({floor_name};{}_over_of_{}) ratio={share:.3} bound=1",
+        shown(ours),
+        shown(floor),
+        shown(extra),
+        shown(allowance)
+    );
+}
+
+fn shown(time: Duration) -> String {
+    let micros = time.as_secs_f64() * 1e6;
+    if micros < 1000.0 { format!("{micros:.1}us") } else { format!("{:.2}ms", micros / 1000.0) }
+}

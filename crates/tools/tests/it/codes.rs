@@ -1,0 +1,73 @@
+//! `docs/errors.md` lists every code, in order, as the profiles really spell it.
+
+use serde_json::Value;
+use toolgate_tools::{Answer, Profile};
+use toolgate_types::{ErrorCode, Failure, Outcome, Stage};
+
+use crate::page::rows;
+
+const PAGE: &str = include_str!("../../../../docs/errors.md");
+
+#[test]
+fn the_page_lists_every_code_as_the_profiles_spell_it() {
+    let (spelt, explained): (Vec<String>, Vec<bool>) = rows(PAGE, "## The codes")
+        .iter()
+        .map(|cells| (cells[..cells.len() - 1].join(" | "), !cells[cells.len() - 1].is_empty()))
+        .unzip();
+    let wanted: Vec<String> = ErrorCode::ALL.iter().map(|code| row(*code)).collect();
+    assert_eq!(spelt, wanted, "docs/errors.md should hold:\n| {} |", wanted.join(" | … |\n| "));
+    assert!(explained.iter().all(|explained| *explained), "every code needs a meaning");
+}
+
+fn row(code: ErrorCode) -> String {
+    let decision = failed(code).decision().as_str();
+    let kind = if code.is_violation() { format!("{decision}, violation") } else { decision.to_owned() };
+    let [crew, claw, sidecar] = [Profile::Crew, Profile::Claw, Profile::Sidecar].map(|p| spelling(p, code));
+    format!("`{}` | {kind} | `{crew}` | `{claw}` | `{sidecar}`", code.as_str())
+}
+
+/// What the page says about the two profiles that have no column.
+#[test]
+fn native_and_studio_spell_codes_as_they_are() {
+    for code in ErrorCode::ALL {
+        assert_eq!(spelling(Profile::Native, *code), code.as_str());
+        assert_eq!(spelling(Profile::Studio, *code), code.as_str());
+        let studio = answer(Profile::Studio, *code).structured.unwrap();
+        assert_eq!(studio["metadata"]["violation"], code.is_violation(), "{}", code.as_str());
+    }
+}
+
+#[test]
+fn no_profile_takes_a_failure_for_a_success() {
+    for (code, profile) in ErrorCode::ALL.iter().flat_map(|code| Profile::ALL.map(|profile| (code, profile)))
+    {
+        let answer = answer(profile, *code);
+        assert!(answer.is_error, "{profile} {}", code.as_str());
+        assert!(!answer.text.starts_with("ok"), "{profile} {}", code.as_str());
+        assert!(!answer.text.contains("only for the operator"), "{profile} {}", code.as_str());
+    }
+}
+
+fn failed(code: ErrorCode) -> Outcome {
+    let failure =
+        Failure::new(code, "what is wrong").help("what would help").operator_note("only for the operator");
+    Outcome::Failed { stage: Stage::Execution, failure }
+}
+
+fn answer(profile: Profile, code: ErrorCode) -> Answer {
+    profile.render("read_file", &failed(code))
+}
+
+/// How a profile tells a model which code it was.
+fn spelling(profile: Profile, code: ErrorCode) -> String {
+    let Answer { text, structured, .. } = answer(profile, code);
+    let pointer = match profile {
+        Profile::Native => "/error/code",
+        Profile::Crew => "/error/code",
+        Profile::Sidecar => "/error/code",
+        Profile::Studio => "/metadata/code",
+        Profile::Claw => return text.split(':').next().unwrap().to_owned(),
+    };
+    let structured = structured.unwrap();
+    structured.pointer(pointer).and_then(Value::as_str).unwrap().to_owned()
+}

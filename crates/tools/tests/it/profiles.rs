@@ -1,0 +1,61 @@
+//! `docs/profiles.md` lists the tools, arguments and limits that the profiles really have.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use toolgate_gate::ToolSpec;
+use toolgate_tools::Profile;
+use toolgate_workspace::Workspace;
+
+use crate::page::rows;
+
+const PAGE: &str = include_str!("../../../../docs/profiles.md");
+
+#[test]
+fn the_page_lists_every_tool_with_its_class_and_arguments() {
+    let nowhere = Arc::new(Workspace::new(Vec::new()).unwrap());
+    for profile in Profile::ALL {
+        let registry = profile.registry(&nowhere).unwrap();
+        assert!(
+            registry.names().eq(profile.tool_names()),
+            "{profile} declares a tool that cannot be registered"
+        );
+        let wanted: Vec<String> = registry.iter().map(|tool| row(tool.spec())).collect();
+        let listed: Vec<String> = rows(PAGE, &format!("### Tools of `{profile}`"))
+            .iter()
+            .map(|cells| cells[..3].join(" | "))
+            .collect();
+        assert_eq!(listed, wanted, "docs/profiles.md should hold:\n| {} |", wanted.join(" |\n| "));
+    }
+}
+
+fn row(spec: &ToolSpec) -> String {
+    let required = spec.input_schema["required"].as_array().unwrap();
+    let names = spec.input_schema["properties"].as_object().unwrap().keys();
+    let mark = |name: &String| match required.contains(&Value::String(name.clone())) {
+        true => format!("`{name}`"),
+        false => format!("`{name}?`"),
+    };
+    let arguments: Vec<String> = names.map(mark).collect();
+    format!("`{}` | {} | {}", spec.name, spec.class.as_str(), arguments.join(", "))
+}
+
+#[test]
+fn the_page_lists_the_limits() {
+    let listed: Vec<String> = rows(PAGE, "## Limits").iter().map(|cells| cells.join(" | ")).collect();
+    let wanted: Vec<String> = Profile::ALL.iter().map(|profile| limits(*profile)).collect();
+    assert_eq!(listed, wanted, "docs/profiles.md should hold:\n| {} |", wanted.join(" |\n| "));
+}
+
+fn limits(profile: Profile) -> String {
+    let limits = profile.limits();
+    format!(
+        "`{profile}` | {} | {} | {} | {} | {} | {} s",
+        limits.max_read_bytes,
+        limits.max_write_bytes,
+        limits.max_entries,
+        limits.max_matches,
+        limits.max_output_bytes,
+        limits.timeout.as_secs()
+    )
+}
