@@ -55,7 +55,7 @@ fn failed(code: ErrorCode) -> Outcome {
 }
 
 fn answer(profile: Profile, code: ErrorCode) -> Answer {
-    profile.render("read_file", &failed(code))
+    profile.render("read_file", failed(code))
 }
 
 /// How a profile tells a model which code it was.
