@@ -1,4 +1,5 @@
-//! Reads a file's lines from its end, so that the newest record costs the same in a short file and in a long one.
+//! Reads a file's lines from its end, so that the newest record costs the same in a short file and in a long
+//! one.
 
 use rustix::io::Errno;
 
@@ -14,7 +15,8 @@ pub(crate) struct BackwardLines {
     file: Handle,
     /// Where the part that has not been read yet ends.
     unread: u64,
-    /// What was read and not handed out, ending in a newline once [`BackwardLines::skip_unfinished`] was called.
+    /// What was read and not handed out, ending in a newline once [`BackwardLines::skip_unfinished`] was
+    /// called.
     pending: Vec<u8>,
     step: u64,
 }
@@ -104,9 +106,9 @@ mod tests {
             lines in prop::collection::vec((0usize..9000, prop::bool::weighted(0.2)), 0..12),
             torn in 0usize..9000,
         ) {
-            let lines: Vec<Vec<u8>> =
-                lines.into_iter().map(|(length, long)| vec![b'x'; if long { length * 10 } else { length / 50 }]).collect();
-            let mut content: Vec<u8> = lines.iter().flat_map(|line| line.iter().copied().chain([b'\n'])).collect();
+            let length_of = |(length, is_long)| if is_long { length * 10 } else { length / 50 };
+            let lines: Vec<Vec<u8>> = lines.into_iter().map(|line| vec![b'x'; length_of(line)]).collect();
+            let mut content: Vec<u8> = lines.iter().flat_map(|line| [line.as_slice(), b"\n"].concat()).collect();
             let complete = content.len() as u64;
             content.extend(vec![b't'; torn]);
             let expected: Vec<Vec<u8>> = lines.into_iter().rev().collect();

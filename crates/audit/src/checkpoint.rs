@@ -1,9 +1,10 @@
 //! Signed statements that the chain had a certain hash at a certain place.
 //!
-//! A hash chain alone can be rewritten from any point on by whoever owns the file. A checkpoint, kept in a file of
-//! its own that may be anywhere, cannot: it makes a rewritten or cut log visible.
+//! A hash chain alone can be rewritten from any point on by whoever owns the file. A checkpoint, kept in a
+//! file of its own that may be anywhere, cannot: it makes a rewritten or cut log visible.
 
 use std::path::PathBuf;
+use std::sync::Mutex;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -102,13 +103,6 @@ impl Checkpoint {
     }
 }
 
-/// Whether a checkpoint must be on the disk when signing it returns.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Durability {
-    Synced,
-    Left,
-}
-
 /// Signs checkpoints. The key is loaded, or made, when the first one is due.
 pub(crate) struct Checkpoints {
     path: PathBuf,
@@ -122,14 +116,14 @@ impl Checkpoints {
         Self { path, key_path, signing: None, newest: 0 }
     }
 
-    /// Signs and adds one, unless there is one for this or a later record already: the file stays in order even
-    /// when several processes sign.
+    /// Signs and adds one, unless there is one for this or a later record already: the file stays in order
+    /// even when several processes sign. Nobody waits for the disk here: what a power failure may take are
+    /// checkpoints of the last moments, and the next one vouches for their records too.
     pub(crate) fn vouch(
         &mut self,
         mark: Mark,
         now: Timestamp,
-        writer: &std::sync::Mutex<Writer>,
-        durability: Durability,
+        writer: &Mutex<Writer>,
     ) -> Result<(), AuditError> {
         if mark.seq <= self.newest {
             return Ok(());
@@ -145,15 +139,17 @@ impl Checkpoints {
         let file = folder.append_to(&name)?;
         crate::lock(writer).locked(|_| append_if_newer(&folder, &name, &file, mark.seq, &line))?;
         self.newest = mark.seq;
-        if durability == Durability::Synced {
-            rustix::fs::fdatasync(&file).map_err(|cause| AuditError::NotDurable { cause })?;
-            folder.sync()?;
-        }
         Ok(())
     }
 }
 
-fn append_if_newer(folder: &Folder, name: &str, file: &Handle, seq: u64, line: &[u8]) -> Result<(), AuditError> {
+fn append_if_newer(
+    folder: &Folder,
+    name: &str,
+    file: &Handle,
+    seq: u64,
+    line: &[u8],
+) -> Result<(), AuditError> {
     let failed = |cause| folder.error("read", name, cause);
     let length = state_of_open(file).map_err(failed)?.length;
     let mut lines = BackwardLines::new(file.clone(), length);

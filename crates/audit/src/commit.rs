@@ -1,9 +1,9 @@
-#![allow(warnings,clippy::all,reason="x")]
 //! Group commit: many records, one wait for the disk.
 //!
-//! Whoever adds something takes a number. A round writes what is queued, syncs everything that was added before it
-//! began and thereby settles all numbers up to that point; what arrives meanwhile is settled by the next round. A
-//! thread that waits leads a round itself; for tasks, which must not block, a worker thread does.
+//! Whoever adds something takes a number. A round writes what is queued, syncs everything that was added
+//! before it began and thereby settles all numbers up to that point; what arrives meanwhile is settled by the
+//! next round. A thread that waits leads a round itself; for tasks, which must not block, a worker thread
+//! does.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -42,7 +42,9 @@ impl Unsynced {
 
     fn is(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::File(one), Self::File(two)) | (Self::Folder(one), Self::Folder(two)) => Arc::ptr_eq(one, two),
+            (Self::File(one), Self::File(two)) | (Self::Folder(one), Self::Folder(two)) => {
+                Arc::ptr_eq(one, two)
+            }
             _ => false,
         }
     }
@@ -170,8 +172,9 @@ impl Commit {
         self.next_number(&mut state)
     }
 
-    /// Gives out the number of a record that the next round is to write, and says whether there is a worker to do
-    /// so. The caller must see to it that there is: what is queued is written even if nobody waits for it.
+    /// Gives out the number of a record that the next round is to write, and says whether there is a worker
+    /// to do so. The caller must see to it that there is: what is queued is written even if nobody waits for
+    /// it.
     pub(crate) fn enqueue(&self, call: CallId, body: Vec<u8>) -> (u64, bool) {
         let mut state = lock(&self.state);
         let number = self.next_number(&mut state);
@@ -254,7 +257,11 @@ impl Commit {
     }
 
     /// Runs `spawn` if there is no worker. Where no thread can be had, this thread does the worker's round.
-    pub(crate) fn ensure_worker(&self, log: &dyn Log, spawn: impl FnOnce() -> std::io::Result<JoinHandle<()>>) {
+    pub(crate) fn ensure_worker(
+        &self,
+        log: &dyn Log,
+        spawn: impl FnOnce() -> std::io::Result<JoinHandle<()>>,
+    ) {
         let mut state = lock(&self.state);
         if state.worker != Worker::Absent {
             return;
@@ -297,22 +304,19 @@ impl Commit {
         let thread = {
             let mut state = lock(&self.state);
             state.closing = true;
- for s in STATS.lock().unwrap().drain(..) { eprint!("{s}"); }
             self.work.notify_all();
             state.thread.take()
         };
         if let Some(thread) = thread {
-            // The worker catches nothing and returns nothing; if it panicked there is nothing left to wait for.
+            // The worker catches nothing and returns nothing; if it panicked there is nothing left to wait
+            // for.
             let _ = thread.join();
         }
     }
 
     fn round<'a>(&'a self, mut state: MutexGuard<'a, State>, log: &dyn Log) -> MutexGuard<'a, State> {
         state.round_running = true;
-        let t0 = Instant::now();
         state = self.gather(state);
-        let t1 = Instant::now();
-        let nq=state.queue.len();
         state = self.flush(state, log);
         let goal = state.queue.first().map_or(state.issued, |queued| queued.number - 1);
         let unsynced = std::mem::take(&mut state.unsynced);
@@ -320,11 +324,7 @@ impl Commit {
 
         let began = Instant::now();
         let result = unsynced.iter().try_for_each(Unsynced::sync);
-        let t3 = Instant::now();
         self.settle(goal, result, began.elapsed());
-        let t4 = Instant::now();
-        { let mut l = LASTEND.lock().unwrap(); 
-        let s = format!("n {nq} idle {:?} gather {:?} flush {:?} sync {:?} settle {:?}\n", l.map(|l| t0-l), t1-t0, began-t1, t3-began, t4-t3); *l=Some(t4); STATS.lock().unwrap().push(s);} 
         lock(&self.state)
     }
 
@@ -369,14 +369,15 @@ impl Commit {
         ready.into_iter().for_each(|(_, waker)| waker.wake());
     }
 
-    /// Waits a moment for as many as the last round settled: they were woken together and will be back together.
-    /// Without this, the first of them would get a round of its own while all others wait for the next. Someone
-    /// who is alone is never kept waiting.
+    /// Waits a moment for as many as the last round settled: they were woken together and will be back
+    /// together. Without this, the first of them would get a round of its own while all others wait for the
+    /// next. Someone who is alone is never kept waiting.
     fn gather<'a>(&self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         let awaited = state.synced + state.last_batch;
         let until = Instant::now() + (state.last_cost / 2).min(LONGEST_GATHERING);
         while state.issued < awaited && !state.closing {
-            let Some(left) = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) else {
+            let Some(left) = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
+            else {
                 break;
             };
             state.gathering_until = awaited;
@@ -387,8 +388,6 @@ impl Commit {
     }
 }
 
-static LASTEND: Mutex<Option<Instant>> = Mutex::new(None);
-pub static STATS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 fn wait_on<'a, T>(condition: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
     condition.wait(guard).unwrap_or_else(PoisonError::into_inner)
 }

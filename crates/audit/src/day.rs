@@ -74,7 +74,9 @@ mod tests {
         let day = Day::from_file_name("2026-11-15.jsonl").unwrap();
         assert_eq!(day.file_name(), "2026-11-15.jsonl");
         assert_eq!(day.next().to_string(), "2026-11-16");
-        for other in ["20261115.jsonl", "2026-11-15", "2026-11-31.jsonl", "2026-11-15.jsonl.gz", "x.jsonl", ".jsonl"] {
+        for other in
+            ["20261115.jsonl", "2026-11-15", "2026-11-31.jsonl", "2026-11-15.jsonl.gz", "x.jsonl", ".jsonl"]
+        {
             assert_eq!(Day::from_file_name(other), None, "{other}");
         }
     }

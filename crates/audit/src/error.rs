@@ -75,9 +75,13 @@ impl AuditError {
             Self::NotDurable { .. } => "check the disk, then start the gate again",
             Self::Io { .. } => match self.code() {
                 ErrorCode::DiskFull => "free some space, or put the audit directory on another disk",
-                ErrorCode::ReadOnlyFilesystem => "put the audit directory on a filesystem that can be written",
+                ErrorCode::ReadOnlyFilesystem => {
+                    "put the audit directory on a filesystem that can be written"
+                }
                 ErrorCode::PermissionDenied => "let this user write there, or choose another audit directory",
-                ErrorCode::NotADirectory | ErrorCode::NotAFile => "something else is in that place; move it away",
+                ErrorCode::NotADirectory | ErrorCode::NotAFile => {
+                    "something else is in that place; move it away"
+                }
                 _ => "check that the audit directory exists and can be written",
             },
         }
@@ -122,10 +126,20 @@ mod tests {
     #[test]
     fn every_cause_has_a_code_and_a_remedy() {
         let mut table = String::new();
-        for cause in [Errno::NOSPC, Errno::DQUOT, Errno::FBIG, Errno::ROFS, Errno::ACCESS, Errno::NOTDIR, Errno::IO] {
+        for cause in
+            [Errno::NOSPC, Errno::DQUOT, Errno::FBIG, Errno::ROFS, Errno::ACCESS, Errno::NOTDIR, Errno::IO]
+        {
             let error = AuditError::Io { action: "write", path: "/a".into(), cause };
             table.push_str(&format!("{} | {error} | {}\n", error.code().as_str(), error.help()));
         }
-        insta::assert_snapshot!(table, @"");
+        insta::assert_snapshot!(table, @r"
+        disk_full | could not write `/a`: No space left on device (os error 28) | free some space, or put the audit directory on another disk
+        disk_full | could not write `/a`: Disk quota exceeded (os error 122) | free some space, or put the audit directory on another disk
+        disk_full | could not write `/a`: File too large (os error 27) | free some space, or put the audit directory on another disk
+        read_only_filesystem | could not write `/a`: Read-only file system (os error 30) | put the audit directory on a filesystem that can be written
+        permission_denied | could not write `/a`: Permission denied (os error 13) | let this user write there, or choose another audit directory
+        not_a_directory | could not write `/a`: Not a directory (os error 20) | something else is in that place; move it away
+        io_error | could not write `/a`: Input/output error (os error 5) | check that the audit directory exists and can be written
+        ");
     }
 }

@@ -1,7 +1,7 @@
 //! A directory that this crate owns, and the few system calls made beneath its handle.
 //!
-//! Every file is opened by name beneath the handle and never through a symbolic link, so that nothing planted in
-//! the directory can lead a write elsewhere.
+//! Every file is opened by name beneath the handle and never through a symbolic link, so that nothing planted
+//! in the directory can lead a write elsewhere.
 
 use std::fs::DirBuilder;
 use std::os::fd::{AsFd, OwnedFd};
@@ -35,8 +35,11 @@ impl Folder {
     /// Opens a directory that exists.
     pub(crate) fn open(path: &Path) -> Result<Self, AuditError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let handle = rustix::fs::open(path, flags, Mode::empty())
-            .map_err(|cause| AuditError::Io { action: "open", path: path.to_owned(), cause })?;
+        let handle = rustix::fs::open(path, flags, Mode::empty()).map_err(|cause| AuditError::Io {
+            action: "open",
+            path: path.to_owned(),
+            cause,
+        })?;
         Ok(Self { handle: Arc::new(handle), path: path.to_owned() })
     }
 
@@ -44,10 +47,12 @@ impl Folder {
     pub(crate) fn open_or_create(path: &Path) -> Result<Self, AuditError> {
         match Self::open(path) {
             Err(AuditError::Io { cause: Errno::NOENT, .. }) => {
-                DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| AuditError::Io {
-                    action: "create",
-                    path: path.to_owned(),
-                    cause: Errno::from_io_error(&error).unwrap_or(Errno::IO),
+                DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| {
+                    AuditError::Io {
+                        action: "create",
+                        path: path.to_owned(),
+                        cause: Errno::from_io_error(&error).unwrap_or(Errno::IO),
+                    }
                 })?;
                 Self::open(path)
             }
@@ -96,7 +101,8 @@ impl Folder {
         Ok(self.read_owned(name)?.map(Arc::new))
     }
 
-    /// Opens a file that may be missing, for one reader. Not blocking, in case it is a pipe that nobody writes to.
+    /// Opens a file that may be missing, for one reader. Not blocking, in case it is a pipe that nobody
+    /// writes to.
     pub(crate) fn read_owned(&self, name: &str) -> Result<Option<OwnedFd>, AuditError> {
         match self.open_file(name, OFlags::RDONLY | OFlags::NONBLOCK) {
             Ok(file) => Ok(Some(file)),

@@ -22,8 +22,8 @@ struct Reading {
 }
 
 impl Follower {
-    /// Starts at the end of the log, and returns the newest records up to there, oldest first. Nothing is lost or
-    /// told twice between these and the first poll.
+    /// Starts at the end of the log, and returns the newest records up to there, oldest first. Nothing is
+    /// lost or told twice between these and the first poll.
     ///
     /// # Errors
     /// When the directory or one of these records cannot be read.
@@ -41,15 +41,16 @@ impl Follower {
         Ok((records, Self { folder, reading }))
     }
 
-    /// The records that were added since the last poll, oldest first. A line that is still being written waits for
-    /// the next poll.
+    /// The records that were added since the last poll, oldest first. A line that is still being written
+    /// waits for the next poll.
     ///
     /// # Errors
     /// When a file cannot be read, or the next line is not a record; the poll after goes on behind that line.
     pub fn poll(&mut self) -> Result<Vec<Record>, AuditError> {
         let mut records = Vec::new();
         loop {
-            // The next file is looked for before the end of this one: once it has a line, this one is finished.
+            // The next file is looked for before the end of this one: once it has a line, this one is
+            // finished.
             let next = self.next_day()?;
             let reached_end = match &mut self.reading {
                 Some(reading) => reading.read_on(&self.folder, &mut records)?,
@@ -73,8 +74,8 @@ impl Follower {
 }
 
 impl Reading {
-    /// Reads complete lines up to the end, and says whether it got there. A bad line is an error only when it comes
-    /// first, so that the records before it are handed out.
+    /// Reads complete lines up to the end, and says whether it got there. A bad line is an error only when it
+    /// comes first, so that the records before it are handed out.
     fn read_on(&mut self, folder: &Folder, records: &mut Vec<Record>) -> Result<bool, AuditError> {
         let name = self.day.file_name();
         let failed = |cause| folder.error("read", &name, cause);
@@ -87,7 +88,8 @@ impl Reading {
                 return Ok(false);
             }
             self.offset += line.len() as u64 + 1;
-            let record = record.map_err(|error| folder.damaged(&name, format!("a line is not a record: {error}")))?;
+            let record =
+                record.map_err(|error| folder.damaged(&name, format!("a line is not a record: {error}")))?;
             records.push(record);
         }
         Ok(true)

@@ -1,8 +1,8 @@
 //! What this process is about to do, kept until it is done.
 //!
-//! Each process has a file of its own, which it holds locked for as long as it lives: a file that is not locked
-//! belonged to a process that died. The file is made while the directory's lock is held, so that nobody can find
-//! it in the moment between its making and its locking.
+//! Each process has a file of its own, which it holds locked for as long as it lives: a file that is not
+//! locked belonged to a process that died. The file is made while the directory's lock is held, so that
+//! nobody can find it in the moment between its making and its locking.
 
 use std::collections::HashSet;
 use std::sync::Mutex;
@@ -80,15 +80,20 @@ impl Intents {
 
     /// Notes that a call has its record, added under this number.
     pub(crate) fn ended(&mut self, call: CallId, number: u64) {
-        if let Some(generation) = self.generations.iter_mut().find(|generation| generation.open.contains(&call)) {
+        if let Some(generation) =
+            self.generations.iter_mut().find(|generation| generation.open.contains(&call))
+        {
             generation.open.remove(&call);
             generation.last_outcome = number;
         }
     }
 
-    /// Removes the files whose calls have all ended, once their records are on the disk, and gives up the others
-    /// to the next start.
-    pub(crate) fn close(&mut self, mut settled: impl FnMut(u64) -> Result<(), AuditError>) -> Result<(), AuditError> {
+    /// Removes the files whose calls have all ended, once their records are on the disk, and gives up the
+    /// others to the next start.
+    pub(crate) fn close(
+        &mut self,
+        mut settled: impl FnMut(u64) -> Result<(), AuditError>,
+    ) -> Result<(), AuditError> {
         for generation in self.generations.iter().filter(|generation| generation.open.is_empty()) {
             settled(generation.last_outcome)?;
         }
@@ -100,7 +105,8 @@ impl Intents {
 
     fn remove_ended(&mut self, settled: impl Fn(u64) -> bool) -> Result<(), AuditError> {
         let Some(folder) = &self.folder else { return Ok(()) };
-        let ended = |generation: &mut Generation| generation.open.is_empty() && settled(generation.last_outcome);
+        let ended =
+            |generation: &mut Generation| generation.open.is_empty() && settled(generation.last_outcome);
         self.generations.extract_if(.., ended).try_for_each(|generation| folder.remove(&generation.name))
     }
 
@@ -121,7 +127,8 @@ impl Intents {
             unsynced.push(Unsynced::Folder(self.audit_folder.handle().clone()));
         }
         self.folder = Some(folder);
-        let generation = Generation { name, file: created?, length: 0, open: HashSet::new(), last_outcome: 0 };
+        let generation =
+            Generation { name, file: created?, length: 0, open: HashSet::new(), last_outcome: 0 };
         self.generations.push(generation);
         Ok(unsynced)
     }

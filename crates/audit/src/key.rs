@@ -31,7 +31,8 @@ impl PublicKey {
     /// When there is no such file, or it holds something else.
     pub fn read(path: &Path) -> Result<Self, AuditError> {
         let (folder, name) = place_of(path, Folder::open)?;
-        let file = folder.read(&name)?.ok_or_else(|| folder.error("open", &name, rustix::io::Errno::NOENT))?;
+        let file =
+            folder.read(&name)?.ok_or_else(|| folder.error("open", &name, rustix::io::Errno::NOENT))?;
         let bytes = read_at(&file, 128, 0).map_err(|cause| folder.error("read", &name, cause))?;
         let text = std::str::from_utf8(&bytes).unwrap_or_default().trim();
         text.parse().map_err(|InvalidPublicKey| folder.damaged(&name, InvalidPublicKey.to_string()))
@@ -87,8 +88,8 @@ pub(crate) struct Signing {
 }
 
 impl Signing {
-    /// Loads the key at this path, making it if there is none. Several processes may do so at once: they end up
-    /// with the same key.
+    /// Loads the key at this path, making it if there is none. Several processes may do so at once: they end
+    /// up with the same key.
     pub(crate) fn load_or_create(path: &Path) -> Result<Self, AuditError> {
         let (folder, name) = place_of(path, Folder::open_or_create)?;
         if folder.state(&name)?.is_none() {
@@ -130,8 +131,10 @@ fn public_name(name: &str) -> String {
 
 fn create(folder: &Folder, name: &str) -> Result<(), AuditError> {
     let mut seed = [0; SEED_BYTES];
-    getrandom::fill(&mut seed)
-        .map_err(|_| AuditError::Key { path: folder.path_of(name), problem: "no random numbers to make it from" })?;
+    getrandom::fill(&mut seed).map_err(|_| AuditError::Key {
+        path: folder.path_of(name),
+        problem: "no random numbers to make it from",
+    })?;
     put(folder, name, &seed)
 }
 
@@ -168,7 +171,11 @@ pub(crate) fn place_of(
     open: impl FnOnce(&Path) -> Result<Folder, AuditError>,
 ) -> Result<(Folder, String), AuditError> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else {
-        return Err(AuditError::Io { action: "open", path: path.to_owned(), cause: rustix::io::Errno::INVAL });
+        return Err(AuditError::Io {
+            action: "open",
+            path: path.to_owned(),
+            cause: rustix::io::Errno::INVAL,
+        });
     };
     let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
     Ok((open(parent)?, name.to_owned()))
@@ -176,7 +183,11 @@ pub(crate) fn place_of(
 
 /// Lower-case hexadecimal digits.
 pub(crate) fn to_hex(bytes: &[u8]) -> String {
-    bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).filter_map(|nibble| char::from_digit(nibble.into(), 16)).collect()
+    bytes
+        .iter()
+        .flat_map(|byte| [byte >> 4, byte & 15])
+        .filter_map(|nibble| char::from_digit(nibble.into(), 16))
+        .collect()
 }
 
 /// The bytes that these hexadecimal digits stand for, if there are exactly as many as wanted.
@@ -219,7 +230,9 @@ mod tests {
     fn a_key_that_others_may_read_or_that_is_cut_is_refused() {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("audit.key");
-        for (length, mode, accepted) in [(32, 0o600, true), (32, 0o440, true), (32, 0o604, false), (31, 0o600, false)] {
+        for (length, mode, accepted) in
+            [(32, 0o600, true), (32, 0o440, true), (32, 0o604, false), (31, 0o600, false)]
+        {
             std::fs::write(&path, vec![7; length]).unwrap();
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
             let loaded = Signing::load_or_create(&path);

@@ -1,9 +1,10 @@
-//! The record of every call: append-only, one line each, each line chained to the one before, signed now and then.
+//! The record of every call: append-only, one line each, each line chained to the one before, signed now and
+//! then.
 //!
 //! It exists so that an operator, or an outsider with the public key, can tell what was done and that nobody
-//! changed the account of it. It owns the audit directory and nothing else. It decides nothing: whether a call may
-//! go on when its record cannot be written is for the gate to say. It never sees arguments or output, only their
-//! digests. It is synchronous and knows no runtime; a [`Ticket`] can be awaited by any.
+//! changed the account of it. It owns the audit directory and nothing else. It decides nothing: whether a
+//! call may go on when its record cannot be written is for the gate to say. It never sees arguments or
+//! output, only their digests. It is synchronous and knows no runtime; a [`Ticket`] can be awaited by any.
 //!
 //! ```
 //! # use toolgate_audit::{AuditLog, LogOptions, Filter, show, verify, VerifyOptions, Entry};
@@ -72,26 +73,4 @@ pub use verify::{Note, Problem, ProblemKind, Report, Start, VerifyOptions, verif
 /// Locks, also after a panic elsewhere: what these locks guard is checked against the disk before it is used.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-/// probe
-pub fn probe(entry: &Entry<'_>) {
-    use std::time::Instant;
-    let n = 200_000u32;
-    let t = Instant::now();
-    for _ in 0..n { std::hint::black_box(record::Body::from(std::hint::black_box(entry))); }
-    let a = t.elapsed() / n;
-    let b = record::Body::from(entry);
-    let t = Instant::now();
-    for _ in 0..n { std::hint::black_box(line::to_json(std::hint::black_box(&b))).unwrap(); }
-    let c = t.elapsed() / n;
-    let body = line::to_json(&b).unwrap();
-    let mut lines = Vec::new();
-    let t = Instant::now();
-    let mut h = line::genesis();
-    for i in 0..n { lines.clear(); h = line::seal(&mut lines, i as u64, h, "2026-11-15T05:01:02.003Z", &body); }
-    let d = t.elapsed() / n;
-    let t = Instant::now();
-    for _ in 0..n { h = std::hint::black_box(toolgate_types::Sha256::of(&lines)); }
-    let e = t.elapsed() / n;
-    println!("from {a:?} json {c:?} seal {d:?} sha {e:?} len {} {h}", lines.len());
 }

@@ -1,14 +1,14 @@
 //! Turns a record into the bytes of its line, and a line back into what can be checked.
 //!
-//! The hash covers the raw bytes of the line, not what a parser makes of them: two spellings of the same JSON are
-//! two different lines.
+//! The hash covers the raw bytes of the line, not what a parser makes of them: two spellings of the same JSON
+//! are two different lines.
 
 use std::io;
 
 use serde::Serialize;
 use serde_json::ser::Formatter;
-use toolgate_types::digest::Sha256Hasher;
 use toolgate_types::Sha256;
+use toolgate_types::digest::Sha256Hasher;
 
 use crate::AuditError;
 use crate::record::Link;
@@ -41,18 +41,38 @@ pub(crate) fn to_json(value: &impl Serialize) -> Result<Vec<u8>, AuditError> {
     Ok(bytes)
 }
 
-/// Adds the whole line, newline and all, to `lines`, and returns its hash. `at` is the time as it is to be written.
+/// Adds the whole line, newline and all, to `lines`, and returns its hash. `at` is the time as it is to be
+/// written.
 pub(crate) fn seal(lines: &mut Vec<u8>, seq: u64, prev: Sha256, at: &str, body: &[u8]) -> Sha256 {
     let start = lines.len();
-    lines.extend_from_slice(format!("{{\"seq\":{seq},\"prev\":\"{prev}\",\"timestamp\":\"{at}\",").as_bytes());
     let body = body.strip_prefix(b"{").unwrap_or(body);
-    lines.extend_from_slice(body.strip_suffix(b"}").unwrap_or(body));
+    let body = body.strip_suffix(b"}").unwrap_or(body);
+    let seq = seq.to_string();
+    let prev = hex_digits(prev);
+    let opening: [&[u8]; 8] = [
+        b"{\"seq\":",
+        seq.as_bytes(),
+        b",\"prev\":\"",
+        &prev,
+        b"\",\"timestamp\":\"",
+        at.as_bytes(),
+        b"\",",
+        body,
+    ];
+    opening.iter().for_each(|part| lines.extend_from_slice(part));
     let hash = hash_of(lines.get(start..).unwrap_or_default());
-    lines.extend_from_slice(BEFORE_HASH);
-    lines.extend_from_slice(hash.to_string().as_bytes());
-    lines.extend_from_slice(AFTER_HASH);
-    lines.push(b'\n');
+    let closing: [&[u8]; 4] = [BEFORE_HASH, &hex_digits(hash), AFTER_HASH, b"\n"];
+    closing.iter().for_each(|part| lines.extend_from_slice(part));
     hash
+}
+
+fn hex_digits(hash: Sha256) -> [u8; HASH_DIGITS] {
+    let digit = |nibble: u8| nibble + if nibble < 10 { b'0' } else { b'a' - 10 };
+    let mut digits = [0; HASH_DIGITS];
+    for (pair, byte) in digits.chunks_exact_mut(2).zip(hash.as_bytes()) {
+        pair.copy_from_slice(&[digit(byte >> 4), digit(byte & 15)]);
+    }
+    digits
 }
 
 fn hash_of(content: &[u8]) -> Sha256 {
@@ -73,9 +93,10 @@ pub(crate) enum LineProblem {
 
 /// Checks that the line is whole and unchanged, and returns its hash and its ties.
 pub(crate) fn check(line: &[u8]) -> Result<(Link, Sha256), LineProblem> {
-    let (content, stated) = split(line).ok_or_else(|| LineProblem::Unparsable("it has no hash at its end".into()))?;
+    let (content, stated) =
+        split(line).ok_or_else(|| LineProblem::Unparsable("it has no hash at its end".into()))?;
     let hash = hash_of(content);
-    if hash.to_string().as_bytes() != stated {
+    if hex_digits(hash) != stated {
         return Err(LineProblem::Changed);
     }
     let link = serde_json::from_slice(line).map_err(|error| LineProblem::Unparsable(error.to_string()))?;
@@ -99,7 +120,11 @@ fn split(line: &[u8]) -> Option<(&[u8], &[u8])> {
 struct PlainText;
 
 impl Formatter for PlainText {
-    fn write_string_fragment<W: ?Sized + io::Write>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
+    fn write_string_fragment<W: ?Sized + io::Write>(
+        &mut self,
+        writer: &mut W,
+        fragment: &str,
+    ) -> io::Result<()> {
         for character in fragment.chars() {
             if misleads(character) {
                 for unit in character.encode_utf16(&mut [0; 2]) {
@@ -129,7 +154,7 @@ mod tests {
     fn nothing_in_a_string_can_end_the_line_or_turn_it_around() {
         let nasty = "a\n\r\"\\\u{1b}[2J\u{7f}\u{85}\u{202e}\u{2066}\u{feff}\u{e0041}\u{2028}é漢";
         let json = String::from_utf8(to_json(&nasty).unwrap()).unwrap();
-        insta::assert_snapshot!(json, @"");
+        insta::assert_snapshot!(json, @r#""a\n\r\"\\\u001b[2J\u007f\u0085\u202e\u2066\ufeff\udb40\udc41\u2028é漢""#);
         assert_eq!(serde_json::from_str::<String>(&json).unwrap(), nasty);
     }
 

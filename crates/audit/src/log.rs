@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use jiff::Timestamp;
 
-use crate::checkpoint::{Checkpoints, Durability};
+use crate::checkpoint::Checkpoints;
 use crate::commit::{self, Commit, Flushed, Queued, Unsynced};
 use crate::entry::{Entry, Intent};
 use crate::folder::Folder;
@@ -31,8 +31,8 @@ const CHECKPOINTS_NAME: &str = "checkpoints.jsonl";
 pub struct LogOptions {
     /// The directory of the day files, made if it is not there.
     pub directory: PathBuf,
-    /// The file of signed checkpoints; by default `checkpoints.jsonl` in the directory. Kept elsewhere, it guards
-    /// against whoever can change the directory.
+    /// The file of signed checkpoints; by default `checkpoints.jsonl` in the directory. Kept elsewhere, it
+    /// guards against whoever can change the directory.
     pub checkpoints: Option<PathBuf>,
     /// The signing key, made when first needed; by default `keys/audit.key` beside the directory.
     pub key: Option<PathBuf>,
@@ -162,14 +162,14 @@ impl Shared {
         });
     }
 
-    fn sign(&self, mark: Mark, durability: Durability) -> Result<(), AuditError> {
-        lock(&self.checkpoints).vouch(mark, (self.clock)(), &self.writer, durability)
+    fn sign(&self, mark: Mark) -> Result<(), AuditError> {
+        lock(&self.checkpoints).vouch(mark, (self.clock)(), &self.writer)
     }
 
     fn close(&self) -> Result<(), AuditError> {
         self.commit.close();
         let own_last = lock(&self.writer).own_last();
-        let signed = own_last.map_or(Ok(()), |mark| self.sign(mark, Durability::Left));
+        let signed = own_last.map_or(Ok(()), |mark| self.sign(mark));
         let tidied = lock(&self.intents).close(|number| self.commit.wait(number, self));
         signed.and(tidied)
     }
@@ -188,7 +188,7 @@ impl commit::Log for Shared {
     }
 
     fn vouch(&self, mark: Mark) {
-        if let Err(error) = self.sign(mark, Durability::Synced) {
+        if let Err(error) = self.sign(mark) {
             (self.warn)(Warning::Checkpoint(error));
         }
     }
@@ -227,8 +227,8 @@ impl AuditLog {
 
     /// Adds the record of a call together with those of others: the next round of the group commit writes and
     /// syncs them all at once. For those who wait for the disk anyway, this is several times cheaper than
-    /// [`AuditLog::append`]. Until the ticket is settled the record may be lost with the process, and what keeps
-    /// it from being written is told by the ticket.
+    /// [`AuditLog::append`]. Until the ticket is settled the record may be lost with the process, and what
+    /// keeps it from being written is told by the ticket.
     ///
     /// # Errors
     /// When the record cannot be put into JSON.
@@ -255,11 +255,11 @@ impl AuditLog {
         Ok(Ticket::new(Arc::clone(shared), number))
     }
 
-    /// Signs a last checkpoint over what this log added, and removes its intents if all their calls have ended.
-    /// Dropping the log does the same, and tells the `warn` hook instead of returning an error.
+    /// Signs a last checkpoint over what this log added, and removes its intents if all their calls have
+    /// ended. Dropping the log does the same, and tells the `warn` hook instead of returning an error.
     ///
     /// # Errors
-    /// When the checkpoint could not be signed or the intents not be removed; every record is kept all the same.
+    /// When the checkpoint could not be signed or the intents not be removed; every record is kept.
     pub fn close(mut self) -> Result<(), AuditError> {
         self.closed = true;
         self.shared.close()
@@ -278,6 +278,9 @@ impl Drop for AuditLog {
 
 impl fmt::Debug for AuditLog {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("AuditLog").field("directory", &self.shared.folder.path_of("")).finish_non_exhaustive()
+        formatter
+            .debug_struct("AuditLog")
+            .field("directory", &self.shared.folder.path_of(""))
+            .finish_non_exhaustive()
     }
 }

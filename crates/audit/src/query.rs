@@ -44,8 +44,8 @@ impl Filter {
             && self.until.is_none_or(|until| record.timestamp <= until)
     }
 
-    /// Whether a day's file can hold wanted records. A record is never younger than its file's day. It is older
-    /// only where the clock stepped back; up to a day of that is allowed for.
+    /// Whether a day's file can hold wanted records. A record is never younger than its file's day. It is
+    /// older only where the clock stepped back; up to a day of that is allowed for.
     fn may_be_in(&self, day: Day) -> bool {
         self.since.is_none_or(|since| day >= Day::of(since))
             && self.until.is_none_or(|until| day <= Day::of(until).next())
@@ -89,14 +89,21 @@ pub struct Show {
 
 impl Show {
     /// Goes on with a file that was found to end at `length`.
-    pub(crate) fn of_part(folder: Folder, older: Vec<Day>, day: Day, lines: BackwardLines, limit: usize) -> Self {
+    pub(crate) fn of_part(
+        folder: Folder,
+        older: Vec<Day>,
+        day: Day,
+        lines: BackwardLines,
+        limit: usize,
+    ) -> Self {
         Self { folder, filter: Filter::default(), days: older, reading: Some((day, lines)), left: limit }
     }
 
     fn next_line(&mut self) -> Result<Option<(Day, Vec<u8>)>, AuditError> {
         loop {
             if let Some((day, lines)) = &mut self.reading {
-                let line = lines.next_line().map_err(|cause| self.folder.error("read", &day.file_name(), cause))?;
+                let line =
+                    lines.next_line().map_err(|cause| self.folder.error("read", &day.file_name(), cause))?;
                 if let Some(line) = line {
                     return Ok(Some((*day, line)));
                 }
@@ -108,8 +115,9 @@ impl Show {
 
     fn next_match(&mut self) -> Result<Option<Record>, AuditError> {
         while let Some((day, line)) = self.next_line()? {
-            let record: Record = serde_json::from_slice(&line)
-                .map_err(|error| self.folder.damaged(&day.file_name(), format!("a line is not a record: {error}")))?;
+            let record: Record = serde_json::from_slice(&line).map_err(|error| {
+                self.folder.damaged(&day.file_name(), format!("a line is not a record: {error}"))
+            })?;
             if self.filter.matches(&record) {
                 return Ok(Some(record));
             }

@@ -182,7 +182,8 @@ pub(crate) struct RecordedIntent {
     pub(crate) call: CallId,
     #[serde(with = "moment")]
     pub(crate) at: Timestamp,
-    /// The newest day file when the call began: its record can be in no older one. `None` when there was none.
+    /// The newest day file when the call began: its record can be in no older one. `None` when there was
+    /// none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) since: Option<String>,
     pub(crate) caller: RecordedCaller,

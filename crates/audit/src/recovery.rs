@@ -1,7 +1,8 @@
 //! Gives every call that a dead process left behind its one record.
 //!
-//! A recoverer may die too. It removes a file of intents only when every call in it has a record on the disk, and
-//! before adding one it looks whether there is one already: whoever comes next starts over and adds nothing twice.
+//! A recoverer may die too. It removes a file of intents only when every call in it has a record on the disk,
+//! and before adding one it looks whether there is one already: whoever comes next starts over and adds
+//! nothing twice.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -79,7 +80,11 @@ fn take_over(shared: &Shared, folder: &Folder, name: &str, file: &Handle) -> Res
 }
 
 /// Reads the complete lines. An unfinished one was never durable, so what it announces never began.
-fn read_intents(folder: &Folder, name: &str, file: &Handle) -> Result<(Vec<RecordedIntent>, bool), AuditError> {
+fn read_intents(
+    folder: &Folder,
+    name: &str,
+    file: &Handle,
+) -> Result<(Vec<RecordedIntent>, bool), AuditError> {
     let failed = |cause| folder.error("read", name, cause);
     let length = usize::try_from(state_of_open(file).map_err(failed)?.length).unwrap_or(usize::MAX);
     let content = read_at(file, length, 0).map_err(failed)?;
@@ -100,7 +105,8 @@ fn recorded_calls(folder: &Folder, orphans: &[Orphans]) -> Result<HashSet<CallId
     let intents = || orphans.iter().flat_map(|orphans| &orphans.intents);
     let wanted: HashSet<CallId> = intents().map(|intent| intent.call).collect();
     // An intent that does not say since when could be recorded anywhere.
-    let since = intents().map(|intent| intent.since.as_ref().and_then(|day| day.parse::<Day>().ok())).min().flatten();
+    let since =
+        intents().map(|intent| intent.since.as_ref().and_then(|day| day.parse::<Day>().ok())).min().flatten();
     let mut recorded = HashSet::new();
     for day in folder.days()?.into_iter().filter(|day| Some(*day) >= since) {
         let Some(mut lines) = Lines::open(folder, &day.file_name())? else { continue };

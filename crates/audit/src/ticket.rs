@@ -60,6 +60,10 @@ impl Drop for Ticket {
 
 impl std::fmt::Debug for Ticket {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Ticket").field("number", &self.number).field("durable", &self.is_durable()).finish()
+        formatter
+            .debug_struct("Ticket")
+            .field("number", &self.number)
+            .field("durable", &self.is_durable())
+            .finish()
     }
 }

@@ -1,8 +1,8 @@
 //! The one place that adds lines to the day files.
 //!
 //! Every addition happens under the directory's lock, which all processes that share the directory take. What
-//! this process believes about the end of the log is checked under that lock each time: the `lock` file names the
-//! newest day, and that day's file tells by its length whether somebody else added to it.
+//! this process believes about the end of the log is checked under that lock each time: the `lock` file names
+//! the newest day, and that day's file tells by its length whether somebody else added to it.
 
 use std::os::fd::OwnedFd;
 
@@ -146,8 +146,8 @@ impl Writer {
         }
     }
 
-    /// The newest day that has a file. The note in the lock file spares a look at the whole directory, but only
-    /// while it names today or later: everything else is looked up.
+    /// The newest day that has a file. The note in the lock file spares a look at the whole directory, but
+    /// only while it names today or later: everything else is looked up.
     fn newest_day(&self, noted: Option<Day>, today: Day) -> Result<Option<Day>, AuditError> {
         if let Some(day) = noted
             && day >= today
@@ -158,8 +158,8 @@ impl Writer {
         Ok(self.folder.days()?.pop())
     }
 
-    /// Moves to the end of this day's file, removing a line that a dying process left unfinished: under the lock
-    /// nobody is at work on it, and nobody was told that it was written.
+    /// Moves to the end of this day's file, removing a line that a dying process left unfinished: under the
+    /// lock nobody is at work on it, and nobody was told that it was written.
     fn go_to(&mut self, day: Day) -> Result<(), AuditError> {
         let name = day.file_name();
         let file = self.handle_of(day, &name)?;
@@ -168,15 +168,16 @@ impl Writer {
         let mut lines = BackwardLines::new(file.clone(), state.length);
         let complete = lines.skip_unfinished().map_err(failed)?;
         if complete < state.length {
-            rustix::fs::ftruncate(&file, complete).map_err(|cause| self.folder.error("repair", &name, cause))?;
+            rustix::fs::ftruncate(&file, complete)
+                .map_err(|cause| self.folder.error("repair", &name, cause))?;
             self.unfinished = Some((day, state.length - complete));
             state.length = complete;
         }
         let found = self.last_mark(&mut lines, day, &name)?;
         self.opened |= self.current.as_ref().is_none_or(|current| current.state.inode != state.inode);
         self.current = Some(Current { day, name, file, state });
-        // Where the directory knows less than this process wrote, records were taken away. Counting on from what
-        // was written leaves a gap that a check will find.
+        // Where the directory knows less than this process wrote, records were taken away. Counting on from
+        // what was written leaves a gap that a check will find.
         self.last = self.own_last.into_iter().chain(found).max_by_key(|mark| mark.seq);
         Ok(())
     }
@@ -214,13 +215,14 @@ impl Writer {
         let Some(line) = lines.next_line().map_err(|cause| self.folder.error("read", name, cause))? else {
             return Ok(None);
         };
-        let (link, hash) = glance(&line)
-            .ok_or_else(|| self.folder.damaged(name, "its last line is not a record, so none can follow it"))?;
+        let (link, hash) = glance(&line).ok_or_else(|| {
+            self.folder.damaged(name, "its last line is not a record, so none can follow it")
+        })?;
         Ok(Some(Mark { seq: link.seq, hash, day }))
     }
 
-    /// Starts today's file if the newest one is older. A clock that steps back keeps the newer file, so that the
-    /// order of files stays the order of records.
+    /// Starts today's file if the newest one is older. A clock that steps back keeps the newer file, so that
+    /// the order of files stays the order of records.
     fn begin_day(&mut self, today: Day) -> Result<Option<Mark>, AuditError> {
         if self.day().is_some_and(|day| day >= today) {
             return Ok(None);
@@ -268,7 +270,8 @@ impl Writer {
     }
 
     fn noted_day(&self) -> Result<Option<Day>, AuditError> {
-        let note = read_at(&self.lock, DAY_LENGTH, 0).map_err(|cause| self.folder.error("read", LOCK_NAME, cause))?;
+        let note = read_at(&self.lock, DAY_LENGTH, 0)
+            .map_err(|cause| self.folder.error("read", LOCK_NAME, cause))?;
         Ok(std::str::from_utf8(&note).ok().and_then(|text| text.parse().ok()))
     }
 

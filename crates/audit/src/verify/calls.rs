@@ -1,7 +1,7 @@
 //! Finds calls with two records without remembering all calls.
 //!
-//! A first pass sets bits for each call and remembers only those whose bits were all set before: all true repeats
-//! and a few per thousand others. A second pass, over these suspects alone, tells them apart.
+//! A first pass sets bits for each call and remembers only those whose bits were all set before: all true
+//! repeats and a few per thousand others. A second pass, over these suspects alone, tells them apart.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher as _, RandomState};

@@ -51,7 +51,8 @@ impl Cursor {
     fn read_next(&mut self) -> Result<Option<(Checkpoint, u64)>, Stop> {
         let Some(lines) = &mut self.lines else { return Ok(None) };
         let parsed = match lines.step()? {
-            // An unfinished checkpoint is one that was being written; the record it is about stands for itself.
+            // An unfinished checkpoint is one that was being written; the record it is about stands for
+            // itself.
             Step::End | Step::Unfinished => return Ok(None),
             Step::Whole => Checkpoint::parse(lines.bytes()),
             Step::TooLong => None,

@@ -1,8 +1,8 @@
-//! Checks that the log is whole: every line as it was written, none added, removed or moved, and every checkpoint
-//! in agreement.
+//! Checks that the log is whole: every line as it was written, none added, removed or moved, and every
+//! checkpoint in agreement.
 //!
-//! A check reads and never writes. It may run while processes add records. It needs the directory, the checkpoints
-//! and, to be worth more than a checksum, a public key that came from elsewhere.
+//! A check reads and never writes. It may run while processes add records. It needs the directory, the
+//! checkpoints and, to be worth more than a checksum, a public key that came from elsewhere.
 
 mod calls;
 mod cursor;
@@ -29,8 +29,8 @@ pub enum Start {
     /// With the first record ever.
     #[default]
     Genesis,
-    /// Also with a record right after one that a checkpoint vouches for, because older days were archived. There
-    /// is always such a checkpoint at the end of a day.
+    /// Also with a record right after one that a checkpoint vouches for, because older days were archived.
+    /// There is always such a checkpoint at the end of a day.
     Checkpoint,
 }
 
@@ -232,8 +232,11 @@ impl Check<'_> {
 
     /// Looks at what surrounds missing records, to say more exactly what happened and where.
     fn explain(&mut self, problem: Problem, lines: &mut Lines) -> Result<Stop, Stop> {
-        let ProblemKind::Missing { expected, found } = problem.kind else { return Ok(Stop::Problem(problem)) };
-        if lines.step()? == Step::Whole && glance(lines.bytes()).is_some_and(|(link, _)| link.seq == expected) {
+        let ProblemKind::Missing { expected, found } = problem.kind else {
+            return Ok(Stop::Problem(problem));
+        };
+        if lines.step()? == Step::Whole && glance(lines.bytes()).is_some_and(|(link, _)| link.seq == expected)
+        {
             return Ok(Stop::Problem(Problem { kind: ProblemKind::Swapped, ..problem }));
         }
         if problem.line == 1
@@ -308,7 +311,8 @@ fn second_record(
             let Ok(link) = serde_json::from_slice::<Link>(lines.bytes()) else { continue };
             let line = lines.number();
             if let Some((first_day, first_line)) = suspects.seen_before(link.trace_id, *day, line) {
-                let kind = ProblemKind::SecondRecord { call: link.trace_id, day: first_day, line: first_line };
+                let kind =
+                    ProblemKind::SecondRecord { call: link.trace_id, day: first_day, line: first_line };
                 return Ok(Some(Problem { file: folder.path_of(&name), line, kind }));
             }
         }

@@ -145,11 +145,14 @@ impl fmt::Display for ProblemKind {
             Self::Unparsable { detail } => write!(formatter, "this is not a record: {detail}"),
             Self::Unfinished => formatter.write_str("the line breaks off though records come after it"),
             Self::Changed => formatter.write_str("the line was changed: its hash is not that of its content"),
-            Self::Unlinked => formatter.write_str(
-                "the line does not follow the one before it: one of the two was replaced",
-            ),
+            Self::Unlinked => {
+                formatter.write_str("the line does not follow the one before it: one of the two was replaced")
+            }
             Self::Missing { expected, found } => {
-                write!(formatter, "record {expected} should be here, but this is record {found}: lines were removed")
+                write!(
+                    formatter,
+                    "record {expected} should be here, but this is record {found}: lines were removed"
+                )
             }
             Self::Swapped => formatter.write_str("this line and the next were swapped"),
             Self::Repeated { expected, found } => write!(
@@ -160,11 +163,13 @@ impl fmt::Display for ProblemKind {
                 write!(formatter, "call `{call}` has a record already, in `{}` line {line}", day.file_name())
             }
             Self::WrongDay => formatter.write_str("the record is younger than the day of its file"),
-            Self::DayMissing => formatter.write_str("the file of this day is gone, though a checkpoint vouches for it"),
+            Self::DayMissing => {
+                formatter.write_str("the file of this day is gone, though a checkpoint vouches for it")
+            }
             Self::Cut { last, vouched } => write!(
                 formatter,
-                "the log ends after record {last}, but a checkpoint vouches for record {vouched}: the end was cut, \
-                 or lost before it reached the disk"
+                "the log ends after record {last}, but a checkpoint vouches for record {vouched}: \
+                 the end was cut, or lost before it reached the disk"
             ),
             Self::Rewritten { checkpoint } => write!(
                 formatter,
@@ -175,7 +180,9 @@ impl fmt::Display for ProblemKind {
             Self::CheckpointUntrusted { key } => {
                 write!(formatter, "this checkpoint is signed by `{key}`, which is not a trusted key")
             }
-            Self::CheckpointDisorder => formatter.write_str("this checkpoint does not come after the one before it"),
+            Self::CheckpointDisorder => {
+                formatter.write_str("this checkpoint does not come after the one before it")
+            }
         }
     }
 }
@@ -211,14 +218,20 @@ impl fmt::Display for Note {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::UnfinishedLine { file, line } => {
-                write!(formatter, "`{}` line {line} is unfinished; the next writer removes it", file.display())
+                write!(
+                    formatter,
+                    "`{}` line {line} is unfinished; the next writer removes it",
+                    file.display()
+                )
             }
-            Self::NoCheckpoints => {
-                formatter.write_str("there are no checkpoints, so a cut or rewritten log would not be noticed")
-            }
+            Self::NoCheckpoints => formatter
+                .write_str("there are no checkpoints, so a cut or rewritten log would not be noticed"),
             Self::KeyNotPinned => formatter.write_str("no trusted key was given, so any key was taken"),
             Self::BeginsAtCheckpoint { seq } => {
-                write!(formatter, "older days were taken away; the log begins at record {seq}, after a checkpoint")
+                write!(
+                    formatter,
+                    "older days were taken away; the log begins at record {seq}, after a checkpoint"
+                )
             }
         }
     }

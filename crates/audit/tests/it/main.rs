@@ -1,0 +1,22 @@
+//! The audit log from the outside: what is written, what is noticed, what survives.
+
+#![allow(clippy::disallowed_methods, reason = "tests arrange files and processes by hand")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests may panic: that is how they fail")]
+#![allow(clippy::indexing_slicing, clippy::string_slice, reason = "tests may panic: that is how they fail")]
+
+mod support;
+mod child;
+
+mod records;
+mod forging;
+mod rotation;
+mod tampering;
+mod mutation;
+mod checkpoints;
+mod sharing;
+mod crashes;
+mod recovery;
+mod durability;
+mod failures;
+mod queries;
+mod following;
