@@ -1,0 +1,252 @@
+//! A gate in this process, put together as the binary does it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use cap_std::ambient_authority;
+use cap_std::fs::Dir;
+use serde_json::Value;
+use tokio::runtime::Runtime;
+use toolgate_audit::{AuditLog, Filter, LogOptions, Record, VerifyOptions};
+use toolgate_gate::{
+    Approver, AuditMode, Blocking, CallOptions, Gate, GateOptions, Journal, NobodyToAsk, Tool, UndoError,
+    UndoOptions, Undone,
+};
+use toolgate_manifest::{AgentConfig, Config};
+use toolgate_tools::{Called, Front, Profile, initialise_run};
+use toolgate_types::{CallId, Caller, ErrorCode, ToolCall, Trust};
+use toolgate_workspace::{Access, Mount, Rules, Workspace};
+
+/// What of a run only the gate writes, as in the binary.
+const RUN_PROTECTED: &[&str] = &["logs", "logs/**", "workflow.md"];
+
+/// What a bench is made of.
+pub struct BenchOptions {
+    profile: Profile,
+    workspace: PathBuf,
+    state: PathBuf,
+    package: Option<PathBuf>,
+    audit_mode: AuditMode,
+    agents: Vec<AgentConfig>,
+    approver: Arc<dyn Approver>,
+    patience: Duration,
+    extra_tools: Vec<Arc<dyn Tool>>,
+}
+
+impl BenchOptions {
+    /// A profile over a workspace, with the gate's own files in `state`. Nobody can be asked.
+    #[must_use]
+    pub fn new(profile: Profile, workspace: &Path, state: &Path) -> Self {
+        Self {
+            profile,
+            workspace: workspace.to_path_buf(),
+            state: state.to_path_buf(),
+            package: None,
+            audit_mode: AuditMode::Warn,
+            agents: Vec::new(),
+            approver: Arc::new(NobodyToAsk { remedy: "ask in a test".to_owned() }),
+            patience: Duration::from_secs(30),
+            extra_tools: Vec::new(),
+        }
+    }
+
+    /// Mounts a folder as `@pkg`, read-only.
+    #[must_use]
+    pub fn package(mut self, folder: &Path) -> Self {
+        self.package = Some(folder.to_path_buf());
+        self
+    }
+
+    /// What happens when a call cannot be recorded.
+    #[must_use]
+    pub fn audit_mode(mut self, mode: AuditMode) -> Self {
+        self.audit_mode = mode;
+        self
+    }
+
+    /// Declares the agents of a configuration.
+    #[must_use]
+    pub fn agents(mut self, yaml: &str) -> Self {
+        self.agents = Config::parse("test", yaml).expect("a good configuration").agents;
+        self
+    }
+
+    /// Who is asked, and for how long.
+    #[must_use]
+    pub fn approver(mut self, approver: Arc<dyn Approver>, patience: Duration) -> Self {
+        self.approver = approver;
+        self.patience = patience;
+        self
+    }
+
+    /// One more tool.
+    #[must_use]
+    pub fn tool(mut self, tool: Arc<dyn Tool>) -> Self {
+        self.extra_tools.push(tool);
+        self
+    }
+
+    /// Opens everything, which also puts right what dead processes left behind.
+    #[must_use]
+    pub fn open(self) -> Bench {
+        let journal = Journal::open(&own_folder(&self.state.join("journal"))).unwrap();
+        let audit_dir = self.state.join("audit");
+        let (audit, recovered) = AuditLog::open(LogOptions::new(&audit_dir)).unwrap();
+        let run_folder = self.state.join("runs/run");
+        let workspace = Arc::new(self.mount(&run_folder));
+        let mut registry = self.profile.registry(&workspace).unwrap();
+        for tool in self.extra_tools {
+            registry.register(tool).unwrap();
+        }
+        let complaints = Arc::new(Mutex::new(Vec::new()));
+        let heard = Arc::clone(&complaints);
+        let limits = self.profile.limits();
+        let gate = Gate::new(GateOptions {
+            registry,
+            agents: self.agents,
+            limits,
+            audit,
+            audit_mode: self.audit_mode,
+            journal: Arc::new(journal),
+            approver: self.approver,
+            approval_patience: self.patience,
+            blocking: Blocking::Here,
+            complain: Arc::new(move |complaint| heard.lock().unwrap().push(complaint.to_owned())),
+        });
+        let mut front = Front::new(self.profile, Arc::new(gate));
+        if self.profile.has_runs() {
+            initialise_run(&workspace, &limits).unwrap();
+            front = front.with_run_log(own_folder(&run_folder));
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        Bench { front, runtime, audit_dir, interrupted: recovered.interrupted, complaints }
+    }
+
+    fn mount(&self, run_folder: &Path) -> Workspace {
+        let own = vec![std::fs::canonicalize(&self.state).unwrap()];
+        let open = |alias: &str, path: &Path, access, rules| {
+            Mount::new(alias, File::open(path).unwrap(), path, access, rules).unwrap()
+        };
+        let project = open("@project", &self.workspace, Access::ReadWrite, Rules::new());
+        let mut mounts = vec![project.hide_own_files(&own).as_default()];
+        if let Some(package) = &self.package {
+            mounts.push(open("@pkg", package, Access::ReadOnly, Rules::new()).hide_own_files(&own));
+        }
+        if self.profile.has_runs() {
+            let _ = own_folder(run_folder);
+            let rules = Rules::new().protect(RUN_PROTECTED).unwrap();
+            mounts.push(open("@state", run_folder, Access::ReadWrite, rules));
+        }
+        Workspace::new(mounts).unwrap()
+    }
+}
+
+fn own_folder(path: &Path) -> Dir {
+    std::fs::create_dir_all(path).unwrap();
+    Dir::open_ambient_dir(path, ambient_authority()).unwrap()
+}
+
+/// A person at the keyboard, in this session, who is asked nothing.
+#[must_use]
+pub fn person(session: &str) -> Caller {
+    Caller {
+        subject: "tester".to_owned(),
+        permissions: BTreeSet::new(),
+        agent: None,
+        session: session.parse().unwrap(),
+        run: None,
+        trust: Trust::Autonomous,
+    }
+}
+
+/// A gate and everything that is needed to call it.
+pub struct Bench {
+    front: Front,
+    runtime: Runtime,
+    audit_dir: PathBuf,
+    interrupted: Vec<CallId>,
+    complaints: Arc<Mutex<Vec<String>>>,
+}
+
+/// The code that a call failed with, if it did.
+#[must_use]
+pub fn code_of(called: &Called) -> Option<ErrorCode> {
+    called.failed.as_ref().map(|(_, failure)| failure.code)
+}
+
+impl Bench {
+    /// One call by a person in the session `test`.
+    pub fn call(&self, tool: &str, arguments: Value) -> Called {
+        self.call_as(person("test"), tool, arguments)
+    }
+
+    /// One call.
+    pub fn call_as(&self, caller: Caller, tool: &str, arguments: Value) -> Called {
+        let calling = self.front.call(ToolCall::new(tool, arguments), caller, CallOptions::default());
+        self.runtime.block_on(calling)
+    }
+
+    /// One call that must do what it was asked for.
+    pub fn must(&self, tool: &str, arguments: Value) -> Called {
+        let shown = arguments.to_string();
+        let called = self.call(tool, arguments);
+        assert!(!called.answer.is_error, "{tool} {shown}: {}", called.answer.text);
+        called
+    }
+
+    /// Puts a call's changes back.
+    ///
+    /// # Errors
+    /// Those of the gate.
+    pub fn undo(&self, call: CallId, options: UndoOptions) -> Result<Undone, UndoError> {
+        self.runtime.block_on(self.front.gate().undo(call, person("test"), options))
+    }
+
+    /// The gate.
+    #[must_use]
+    pub fn gate(&self) -> &Arc<Gate> {
+        self.front.gate()
+    }
+
+    /// Calls that a dead process had left when this gate was opened.
+    #[must_use]
+    pub fn interrupted(&self) -> &[CallId] {
+        &self.interrupted
+    }
+
+    /// What the operator was told so far.
+    #[must_use]
+    pub fn complaints(&self) -> Vec<String> {
+        self.complaints.lock().unwrap().clone()
+    }
+
+    /// Every audit record so far, by call, oldest first.
+    #[must_use]
+    pub fn records(&self) -> BTreeMap<CallId, Vec<Record>> {
+        let mut records: BTreeMap<CallId, Vec<Record>> = BTreeMap::new();
+        for record in toolgate_audit::show(&self.audit_dir, Filter::default()).unwrap() {
+            let record = record.unwrap();
+            records.entry(record.trace_id).or_default().push(record);
+        }
+        records
+    }
+
+    /// The one record of a call.
+    #[must_use]
+    pub fn record(&self, call: CallId) -> Record {
+        let filter = Filter { call: Some(call), ..Filter::default() };
+        let mut records: Vec<Record> =
+            toolgate_audit::show(&self.audit_dir, filter).unwrap().map(Result::unwrap).collect();
+        assert_eq!(records.len(), 1, "records of call {call}");
+        records.remove(0)
+    }
+
+    /// Fails unless the whole record is intact.
+    pub fn verify_audit(&self) {
+        let report = toolgate_audit::verify(&self.audit_dir, &VerifyOptions::default()).unwrap();
+        assert!(report.problem.is_none(), "the audit log is broken: {:?}", report.problem);
+    }
+}

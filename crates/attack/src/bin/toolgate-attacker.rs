@@ -1,0 +1,2 @@
+//! A process of its own that a test races against or kills.
+fn main() {}

@@ -1,0 +1,131 @@
+//! The same intention in every profile's words: which tools there are, and how a refusal reads.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use toolgate_tools::{Called, Profile};
+use toolgate_types::ErrorCode;
+
+/// Something that can be done with a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operation {
+    Read,
+    Search,
+    List,
+    Find,
+    Write,
+    Append,
+    MoveTo,
+    PatchCreate,
+    Edit,
+    Delete,
+    MoveFrom,
+    PatchModify,
+    Frontmatter,
+}
+
+use Operation::*;
+
+/// A call of one of a profile's tools.
+pub(crate) struct Attempt {
+    pub(crate) operation: Operation,
+    pub(crate) tool: &'static str,
+    pub(crate) arguments: Value,
+}
+
+/// Everything that a profile can do with a path. `plain` is a file that may be read and moved.
+pub(crate) fn attempts(profile: Profile, path: &str, plain: &str) -> Vec<Attempt> {
+    let only_path = json!({"path": path});
+    let write = json!({"path": path, "content": "overwritten"});
+    let edit = json!({"path": path, "old_text": "e", "new_text": "E", "replace_all": true});
+    let search = json!({"pattern": "secret", "path": path});
+    let create = format!("--- /dev/null\n+++ {path}\n@@ -0,0 +1 @@\n+overwritten\n");
+    let modify = format!("--- {path}\n+++ {path}\n@@ -1 +1 @@\n-{}\n+overwritten\n", "plain text");
+    let frontmatter = json!({"path": path, "patch": {"operation": "updateFrontmatter", "update": {"variables.set": {"a": "b"}}}});
+    let attempts = match profile {
+        Profile::Native => vec![
+            (Read, "read_file", only_path.clone()),
+            (Search, "search_files", search),
+            (List, "list_directory", only_path.clone()),
+            (Find, "find_files", json!({"glob": "*", "path": path})),
+            (Write, "write_file", write.clone()),
+            (Append, "append_file", write),
+            (MoveTo, "move_file", json!({"from": plain, "to": path, "overwrite": true})),
+            (PatchCreate, "apply_patch", json!({"patch": create})),
+            (Edit, "edit_file", edit),
+            (Delete, "delete_file", only_path),
+            (MoveFrom, "move_file", json!({"from": path, "to": "moved-away.txt"})),
+            (PatchModify, "apply_patch", json!({"patch": modify})),
+        ],
+        Profile::Crew => vec![
+            (Read, "fs.read", only_path.clone()),
+            (List, "fs.list", only_path),
+            (Search, "fs.search", search),
+            (Write, "fs.write", write),
+            (Frontmatter, "fs.apply_patch", frontmatter),
+        ],
+        Profile::Claw => vec![
+            (Read, "read_file", only_path.clone()),
+            (List, "list_dir", only_path),
+            (Write, "write_file", write.clone()),
+            (Append, "append_file", write),
+            (Edit, "edit_file", edit),
+        ],
+        Profile::Sidecar => vec![
+            (Read, "read_file", only_path.clone()),
+            (List, "list_directory", only_path),
+            (Search, "search_files", search),
+            (Write, "write_file", write),
+        ],
+        Profile::Studio => vec![(Read, "file_read", only_path), (Write, "file_write", write)],
+    };
+    attempts.into_iter().map(|(operation, tool, arguments)| Attempt { operation, tool, arguments }).collect()
+}
+
+/// The codes of the profiles that have their own, by the gate's code.
+pub(crate) struct Wording(BTreeMap<&'static str, [&'static str; 3]>);
+
+impl Wording {
+    pub(crate) fn load() -> Self {
+        let table = include_str!("../data/profile_codes.txt");
+        let rows = table.lines().filter(|line| !line.starts_with('#'));
+        let row = |line: &'static str| {
+            let mut cells = line.split_whitespace();
+            let mut next = || cells.next().unwrap_or_else(|| panic!("a cell is missing: {line}"));
+            (next(), [next(), next(), next()])
+        };
+        Self(rows.map(row).collect())
+    }
+
+    /// The word that a model of this profile must be given for a code.
+    pub(crate) fn of(&self, profile: Profile, code: ErrorCode) -> &'static str {
+        let own = || self.0.get(code.as_str()).unwrap_or_else(|| panic!("{} has no row", code.as_str()));
+        match profile {
+            Profile::Native | Profile::Studio => code.as_str(),
+            Profile::Crew => own()[0],
+            Profile::Claw => own()[1],
+            Profile::Sidecar => own()[2],
+        }
+    }
+}
+
+/// The word that a model of this profile was given.
+pub(crate) fn answered_code(profile: Profile, called: &Called) -> String {
+    let answer = &called.answer;
+    let at = |pointer: &str| {
+        let parsed: Value = serde_json::from_str(&answer.text).unwrap();
+        assert_eq!(Some(&parsed), answer.structured.as_ref(), "the text and the structured answer differ");
+        parsed.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
+    };
+    let before_colon = || answer.text.split(':').next().unwrap_or_default().to_owned();
+    match profile {
+        Profile::Native => {
+            let structured = answer.structured.as_ref().unwrap();
+            assert_eq!(structured["error"]["code"], before_colon(), "text and structure differ");
+            before_colon()
+        }
+        Profile::Claw => before_colon(),
+        Profile::Crew | Profile::Sidecar => at("/error/code"),
+        Profile::Studio => at("/metadata/code"),
+    }
+}

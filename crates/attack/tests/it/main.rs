@@ -1,0 +1,17 @@
+//! The whole gate under attack.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "tests arrange files by hand, fail by panicking, and say what they counted"
+)]
+
+mod fixture;
+mod dress;
+mod hostile_paths;
+mod odd_names;
+mod undo;
