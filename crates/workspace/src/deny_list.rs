@@ -1,7 +1,7 @@
 //! What is denied by default, wherever it lies and in any case.
 //!
 //! Each line is a sequence of names that is looked for anywhere in a location; what lies below a match is denied too.
-//! `*` stands for any part of one name, `**` for any number of names. The list is plain data matched by a few lines of code, because compiling it
+//! `*` stands for any part of one name (a rule that begins with it is an ending), `**` for any number of names. The list is plain data matched by a few lines of code, because compiling it
 //! into regular expressions would cost more than a whole call from the command line.
 
 /// Secrets, and the parts of a repository that make other programs run things.
@@ -82,28 +82,34 @@ pub(crate) fn default_rule(folded: &str) -> Option<&'static str> {
     }
 }
 
-/// The first rule whose sequence begins right here. Asked about every name of every listing, so the first letter decides first.
-fn rule_for(rest: &str) -> Option<&'static str> {
-    let first = rest.bytes().next()?;
-    let here = |rule: &&&str| {
-        let begins = rule.bytes().next();
-        (begins == Some(first) || begins == Some(b'*')) && begins_with(rest, rule)
+/// The first rule whose sequence begins right here. Asked about every name of every listing, so the cheapest question comes first.
+fn rule_for(location: &str) -> Option<&'static str> {
+    let first = location.bytes().next()?;
+    let (name, below) = split(location);
+    let applies = |rule: &&&str| match rule.strip_prefix('*') {
+        Some(ending) => name.ends_with(ending),
+        None => rule.bytes().next() == Some(first) && begins_with(name, below, rule),
     };
-    let rule = DEFAULT_DENY.iter().find(here)?;
-    let name = rest.split('/').next().unwrap_or_default();
+    let rule = DEFAULT_DENY.iter().find(applies)?;
     (!EXCEPTIONS.contains(&name)).then_some(rule)
 }
 
-/// Whether a location begins with the rule's sequence of names.
-fn begins_with(location: &str, rule: &str) -> bool {
-    let (name, rest) = match location.split_once('/') {
-        Some((name, rest)) => (name, Some(rest)),
-        None => (location, None),
+fn split(location: &str) -> (&str, Option<&str>) {
+    location.split_once('/').map_or((location, None), |(name, below)| (name, Some(below)))
+}
+
+/// Whether a name and what is below it begin with the rule's sequence of names.
+fn begins_with(name: &str, below: Option<&str>, rule: &str) -> bool {
+    let further = |rule: &str| {
+        below.is_some_and(|below| {
+            let (name, below) = split(below);
+            begins_with(name, below, rule)
+        })
     };
     match rule.split_once('/') {
         None => name_matches(name, rule),
-        Some(("**", tail)) => begins_with(location, tail) || rest.is_some_and(|rest| begins_with(rest, rule)),
-        Some((head, tail)) => name_matches(name, head) && rest.is_some_and(|rest| begins_with(rest, tail)),
+        Some(("**", tail)) => begins_with(name, below, tail) || further(rule),
+        Some((head, tail)) => name_matches(name, head) && further(tail),
     }
 }
 

@@ -9,7 +9,7 @@ use toolgate_types::{ErrorCode, Failure};
 use crate::change::Recorder;
 use crate::error::WorkspaceError;
 use crate::stage::{Content, stage};
-use crate::target::{Target, find_target, keeps_changing};
+use crate::target::{Target, keeps_changing};
 use crate::transaction::{Attempt, Step, carry_out};
 use crate::view::View;
 use crate::write::Rehearsal;
@@ -87,10 +87,6 @@ impl View<'_> {
             }
         }
         Err(keeps_changing("a file of the patch"))
-    }
-
-    fn find_by_name(&self, name: &str) -> Result<Target<'_>, WorkspaceError> {
-        find_target(self, &self.request(name)?)
     }
 }
 

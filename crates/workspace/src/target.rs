@@ -57,6 +57,13 @@ pub(crate) fn find_target<'a>(view: &View<'a>, requested: &Requested) -> Result<
     Err(keeps_changing(&requested.shown))
 }
 
+impl View<'_> {
+    /// The place that a path names, for writing.
+    pub(crate) fn find_by_name(&self, path: &str) -> Result<Target<'_>, WorkspaceError> {
+        find_target(self, &self.request(path)?)
+    }
+}
+
 pub(crate) fn keeps_changing(shown: &str) -> WorkspaceError {
     WorkspaceError::Precondition {
         path: shown.to_owned(),

@@ -5,7 +5,6 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -96,14 +95,13 @@ fn swap_all(view: &View<'_>, steps: &[Step<'_>], names: &[OsString]) -> Result<A
     Ok(Attempt::Done)
 }
 
-/// `.name.tmp.<id>`, cut so that it fits into a name.
+/// `.name.tmp.<id>`, cut so that it fits into a name. Never inside a character: the journal must be able to write it down.
 fn temporary_name(name: &OsStr) -> OsString {
-    let id = toolgate_types::CallId::fresh().to_string();
-    let mut bytes = vec![b'.'];
-    bytes.extend(name.as_bytes().iter().take(200));
-    bytes.extend_from_slice(b".tmp.");
-    bytes.extend_from_slice(id.as_bytes());
-    OsString::from_vec(bytes)
+    const KEPT: usize = 200;
+    let name = name.to_string_lossy();
+    let kept = name.char_indices().take_while(|(start, character)| start + character.len_utf8() <= KEPT);
+    let kept: String = kept.map(|(_, character)| character).collect();
+    OsString::from(format!(".{kept}.tmp.{}", toolgate_types::CallId::fresh()))
 }
 
 /// Locks every folder once, in one order for all gates, so that none waits for another in a circle.
@@ -297,13 +295,19 @@ fn replace(target: &Target<'_>, temporary: &OsStr) -> std::io::Result<Attempt> {
         rustix::fs::unlinkat(directory, temporary, AtFlags::empty())?;
         return Ok(Attempt::Overtaken);
     }
-    let mut kept = temporary.to_owned();
-    kept.push("~");
+    let kept = second_name(temporary);
     rustix::fs::linkat(directory, &target.name, directory, &kept, AtFlags::empty())?;
     rustix::fs::renameat(directory, temporary, directory, &target.name)?;
     // From here on the temporary name holds the old content, as after an exchange.
     rustix::fs::renameat(directory, &kept, directory, temporary)?;
     Ok(Attempt::Done)
+}
+
+/// Where the old file waits while the new one takes its name.
+pub(crate) fn second_name(temporary: &OsStr) -> OsString {
+    let mut second = temporary.to_owned();
+    second.push("~");
+    second
 }
 
 /// The file leaves its name. If another one was there by now, it gets its name back.

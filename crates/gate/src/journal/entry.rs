@@ -24,6 +24,9 @@ pub struct ChangeSet {
     /// The call whose changes this one put back, if it is an undo.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undoes: Option<CallId>,
+    /// Temporary names of somebody who put half-done changes back: litter, should that be interrupted too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub litter: Vec<Place>,
 }
 
 /// The change of one file.

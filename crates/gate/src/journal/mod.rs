@@ -50,6 +50,9 @@ impl Journal {
         let mut sets = Vec::new();
         for entry in self.done.entries()? {
             let name = entry?.file_name();
+            if name.to_string_lossy().starts_with('.') {
+                continue;
+            }
             let Ok(bytes) = self.done.read(&name) else { continue };
             sets.extend(serde_json::from_slice::<ChangeSet>(&bytes));
         }
@@ -81,6 +84,11 @@ fn subfolder(folder: &Dir, name: &str) -> io::Result<Dir> {
 
 fn entry_name(call: CallId) -> String {
     format!("{call}.json")
+}
+
+/// Where an entry is written before it counts.
+fn unfinished_name(call: CallId) -> String {
+    format!(".{call}.json")
 }
 
 fn blob_name(call: CallId, index: usize) -> String {

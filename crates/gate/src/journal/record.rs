@@ -2,9 +2,10 @@
 
 use std::fs::File;
 use std::io;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use cap_std::fs::{OpenOptions, OpenOptionsExt as _};
+use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
 use jiff::Timestamp;
 use rustix::fs::{AtFlags, CWD, FlockOperation};
 use toolgate_audit::Ticket;
@@ -13,7 +14,7 @@ use toolgate_types::{CallId, SessionId};
 use toolgate_workspace::{ChangeKind, PlannedChange, Recorder, Settled};
 
 use super::entry::{Change, ChangeSet, Kept, Kind, Place};
-use super::{Journal, blob_name, entry_name, written};
+use super::{Journal, blob_name, entry_name, unfinished_name, written};
 
 /// Records the changes of one call. A call that changes nothing leaves nothing.
 pub(crate) struct CallRecorder {
@@ -49,16 +50,18 @@ impl CallRecorder {
             changes: Vec::new(),
             undone_by: None,
             undoes,
+            litter: Vec::new(),
         };
         Self { journal, set, state: Mutex::new(State { intent, ..State::default() }) }
     }
 
     fn keep(&self, state: &mut State, changes: &[PlannedChange<'_>]) -> Result<(), String> {
+        let entry = self.journal.begin(self.set.call).map_err(|error| error.to_string())?;
         let mut set = self.set.clone();
         for (index, change) in changes.iter().enumerate() {
             set.changes.push(self.keep_one(state, index, change)?);
         }
-        let entry = self.journal.write_pending(&set).map_err(|error| error.to_string())?;
+        self.journal.announce(&entry, &set).map_err(|error| error.to_string())?;
         state.entry = Some(entry);
         match state.intent.take() {
             Some(intent) => intent.wait().map_err(|error| error.to_string()),
@@ -118,7 +121,7 @@ impl Recorder for CallRecorder {
     fn settle(&self, settled: Settled) {
         let Ok(mut state) = self.state.lock() else { return };
         match settled {
-            Settled::Done => self.journal.finish(self.set.call),
+            Settled::Done => self.journal.finish(&self.set),
             Settled::RolledBack => self.journal.forget(self.set.call, &mut state.blobs),
         }
         state.entry = None;
@@ -154,30 +157,51 @@ impl Journal {
         }
     }
 
-    /// The entry is locked before it gets its name, so that nobody can take it for one of a dead process.
-    fn write_pending(&self, set: &ChangeSet) -> io::Result<File> {
-        use std::io::Write as _;
-        let name = entry_name(set.call);
-        let unfinished = format!(".{name}");
+    /// An entry that says nothing yet. It is locked before anything is kept for it, so that nobody takes it for one of a dead process,
+    /// and whatever is kept for it is found if this process dies now.
+    pub(super) fn begin(&self, call: CallId) -> io::Result<File> {
+        let unfinished = unfinished_name(call);
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true).mode(0o600);
-        let mut entry = self.pending.open_with(&unfinished, &options)?.into_std();
-        rustix::fs::flock(&entry, FlockOperation::NonBlockingLockExclusive)?;
-        entry.write_all(&serde_json::to_vec(set)?)?;
-        self.pending.rename(&unfinished, &self.pending, &name)?;
-        Ok(entry)
+        loop {
+            let entry = self.pending.open_with(&unfinished, &options)?.into_std();
+            rustix::fs::flock(&entry, FlockOperation::LockExclusive)?;
+            // Before it was locked, another start may have taken it for litter.
+            if is_named(&self.pending, &unfinished, &entry) {
+                return Ok(entry);
+            }
+        }
     }
 
-    fn finish(&self, call: CallId) {
+    /// Lets an entry count: from here on its changes are put back unless it is finished.
+    pub(super) fn announce(&self, mut entry: &File, set: &ChangeSet) -> io::Result<()> {
+        use std::io::Write as _;
+        entry.write_all(&serde_json::to_vec(set)?)?;
+        self.pending.rename(unfinished_name(set.call), &self.pending, entry_name(set.call))
+    }
+
+    fn finish(&self, set: &ChangeSet) {
         // If this fails, the entry stays pending and the next start puts the change back; the answer says nothing else.
-        let name = entry_name(call);
-        let _ = self.pending.rename(&name, &self.done, &name);
+        let name = entry_name(set.call);
+        if self.note_undoing(set, true).is_ok() {
+            let _ = self.pending.rename(&name, &self.done, &name);
+        }
     }
 
     pub(super) fn forget(&self, call: CallId, blobs: &mut Vec<String>) {
         let _ = self.pending.remove_file(entry_name(call));
+        let _ = self.pending.remove_file(unfinished_name(call));
         for blob in blobs.drain(..) {
             let _ = self.blobs.remove_file(blob);
         }
+    }
+}
+
+/// Whether a name in a folder is still that of an open file.
+pub(super) fn is_named(folder: &Dir, name: impl AsRef<Path>, file: &File) -> bool {
+    let named = rustix::fs::statat(folder, name.as_ref(), AtFlags::SYMLINK_NOFOLLOW);
+    match (named, rustix::fs::fstat(file)) {
+        (Ok(named), Ok(open)) => (named.st_dev, named.st_ino) == (open.st_dev, open.st_ino),
+        _ => false,
     }
 }

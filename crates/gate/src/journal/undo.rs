@@ -109,7 +109,7 @@ impl Journal {
         session: SessionId,
         options: UndoOptions,
     ) -> Result<Undone, UndoError> {
-        let mut set = self.change_set(call).ok_or(UndoError::Unknown(call))?;
+        let set = self.change_set(call).ok_or(UndoError::Unknown(call))?;
         if let Some(by) = set.undone_by {
             return Err(UndoError::AlreadyUndone { call, by });
         }
@@ -117,7 +117,8 @@ impl Journal {
         let stop = Stop::never();
         let view = View {
             workspace: &workspace,
-            style: PathStyle::AliasOnly,
+            // Not `AliasOnly`, which would read a backslash in a name as a slash.
+            style: PathStyle::Free,
             limits: &UNLIMITED,
             grant: None,
             stop: &stop,
@@ -134,14 +135,18 @@ impl Journal {
             let mount = change.moved_to.as_ref().map_or(&change.mount, |place| &place.mount);
             view.remove_empty_folders(mount, &change.new_folders);
         }
-        set.undone_by = Some(by);
-        self.rewrite(&set)?;
-        if let Some(mut original) = set.undoes.and_then(|original| self.change_set(original)) {
-            // Undoing an undo: the first call's changes are there again and can be undone again.
-            original.undone_by = None;
-            self.rewrite(&original)?;
-        }
         Ok(Undone { call, by, paths: set.changes.iter().map(Change::shown).collect() })
+    }
+
+    /// Notes at the calls concerned whether an undoing is in force. Undoing an undoing puts the first call's changes in force again, and so on.
+    pub(super) fn note_undoing(&self, undoing: &ChangeSet, in_force: bool) -> io::Result<()> {
+        let (mut by, mut target, mut in_force) = (undoing.call, undoing.undoes, in_force);
+        while let Some(mut undone) = target.and_then(|call| self.change_set(call)) {
+            undone.undone_by = in_force.then_some(by);
+            self.rewrite(&undone)?;
+            (by, target, in_force) = (undone.call, undone.undoes, !in_force);
+        }
+        Ok(())
     }
 
     fn rewrite(&self, set: &ChangeSet) -> io::Result<()> {
@@ -152,9 +157,11 @@ impl Journal {
     }
 }
 
-fn expectation(change: &Change) -> Expect {
+/// What a change left behind.
+pub(super) fn expectation(change: &Change) -> Expect {
     match (change.kind, change.after) {
-        (Kind::Delete, _) => Expect::Absent,
+        // A file that moved must find its old name free.
+        (Kind::Delete | Kind::Move, _) => Expect::Absent,
         (_, Some(digest)) => Expect::Digest(digest),
         (_, None) => Expect::Anything,
     }
@@ -164,7 +171,7 @@ fn expectation(change: &Change) -> Expect {
 pub(super) fn restoration_of(blobs: &Dir, change: &Change, expect: Expect) -> io::Result<Restoration> {
     let path = change.shown();
     if let Some(now) = change.shown_destination() {
-        return Ok(Restoration::Name { now, before: path });
+        return Ok(Restoration::Name { now, before: path, expect });
     }
     Ok(match &change.before {
         Some(kept) => {
