@@ -55,6 +55,8 @@ pub(crate) struct Queued {
     pub(crate) number: u64,
     pub(crate) call: CallId,
     pub(crate) body: Vec<u8>,
+    /// Whether nobody holds its ticket any more.
+    abandoned: bool,
 }
 
 /// What writing a queue did.
@@ -127,8 +129,9 @@ impl State {
         }
     }
 
-    fn tasks_wait(&self) -> bool {
-        self.failure.is_none() && self.wanted > self.synced
+    /// Whether there is a reason for a round. Once a sync has failed, only to write what is queued.
+    fn needs_round(&self) -> bool {
+        !self.queue.is_empty() || (self.failure.is_none() && self.wanted > self.synced)
     }
 
     fn take_due(&mut self) -> Vec<Mark> {
@@ -178,8 +181,7 @@ impl Commit {
     pub(crate) fn enqueue(&self, call: CallId, body: Vec<u8>) -> (u64, bool) {
         let mut state = lock(&self.state);
         let number = self.next_number(&mut state);
-        state.queue.push(Queued { number, call, body });
-        state.wanted = number;
+        state.queue.push(Queued { number, call, body, abandoned: false });
         self.rouse(&mut state);
         (number, state.worker != Worker::Absent)
     }
@@ -195,8 +197,13 @@ impl Commit {
 
     /// Forgets what is only kept for a ticket that nobody holds any more.
     pub(crate) fn forget(&self, number: u64) {
-        if self.any_rejected.load(Ordering::Acquire) {
-            lock(&self.state).rejected.remove(&number);
+        if self.is_plainly_synced(number) {
+            return;
+        }
+        let mut state = lock(&self.state);
+        state.rejected.remove(&number);
+        if let Some(queued) = state.queue.iter_mut().rfind(|queued| queued.number == number) {
+            queued.abandoned = true;
         }
     }
 
@@ -279,7 +286,7 @@ impl Commit {
     pub(crate) fn work(&self, log: &dyn Log) {
         let mut state = lock(&self.state);
         loop {
-            if state.tasks_wait() && !state.round_running {
+            if state.needs_round() && !state.round_running {
                 state = self.round(state, log);
                 continue;
             }
@@ -288,7 +295,7 @@ impl Commit {
                 drop(state);
                 marks.into_iter().for_each(|mark| log.vouch(mark));
                 state = lock(&self.state);
-            } else if state.closing && !state.tasks_wait() {
+            } else if state.closing && !state.needs_round() {
                 state.worker = Worker::Absent;
                 return;
             } else {
@@ -308,8 +315,7 @@ impl Commit {
             state.thread.take()
         };
         if let Some(thread) = thread {
-            // The worker catches nothing and returns nothing; if it panicked there is nothing left to wait
-            // for.
+            // The worker returns nothing, and if it panicked there is nothing left to wait for.
             let _ = thread.join();
         }
     }
@@ -320,10 +326,12 @@ impl Commit {
         state = self.flush(state, log);
         let goal = state.queue.first().map_or(state.issued, |queued| queued.number - 1);
         let unsynced = std::mem::take(&mut state.unsynced);
+        let failure = state.failure.clone();
         drop(state);
 
         let began = Instant::now();
-        let result = unsynced.iter().try_for_each(Unsynced::sync);
+        let sync = |unsynced: &Unsynced| unsynced.sync().map_err(|cause| AuditError::NotDurable { cause });
+        let result = failure.map_or_else(|| unsynced.iter().try_for_each(sync), Err);
         self.settle(goal, result, began.elapsed());
         lock(&self.state)
     }
@@ -339,13 +347,14 @@ impl Commit {
         state.due.extend(flushed.due.into_iter().map(|mark| (last, mark)));
         if let Some(error) = flushed.rejected {
             self.any_rejected.store(true, Ordering::Release);
-            state.rejected.extend(queue.iter().map(|queued| (queued.number, error.clone())));
+            let awaited = queue.iter().filter(|queued| !queued.abandoned);
+            state.rejected.extend(awaited.map(|queued| (queued.number, error.clone())));
         }
         state
     }
 
     /// Ends a round: tells everybody up to `goal` how it went.
-    fn settle(&self, goal: u64, result: Result<(), Errno>, cost: Duration) {
+    fn settle(&self, goal: u64, result: Result<(), AuditError>, cost: Duration) {
         let mut state = lock(&self.state);
         state.round_running = false;
         state.last_cost = cost;
@@ -356,12 +365,12 @@ impl Commit {
                 self.synced.store(goal, Ordering::Release);
                 state.wakers.extract_if(.., |(number, _)| *number <= goal).collect()
             }
-            Err(cause) => {
-                state.failure = Some(AuditError::NotDurable { cause });
+            Err(error) => {
+                state.failure = Some(error);
                 std::mem::take(&mut state.wakers)
             }
         };
-        if state.tasks_wait() || !state.due.is_empty() {
+        if state.needs_round() || !state.due.is_empty() {
             self.rouse(&mut state);
         }
         drop(state);
@@ -390,4 +399,104 @@ impl Commit {
 
 fn wait_on<'a, T>(condition: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
     condition.wait(guard).unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::OwnedFd;
+    use std::task::Wake;
+
+    use super::*;
+
+    /// A log whose every write is answered the same way.
+    struct Answering {
+        rejected: Option<AuditError>,
+        flushed: Mutex<Vec<usize>>,
+    }
+
+    impl Answering {
+        fn new(rejected: Option<AuditError>) -> Self {
+            Self { rejected, flushed: Mutex::default() }
+        }
+    }
+
+    impl Log for Answering {
+        fn flush(&self, queue: &[Queued]) -> Flushed {
+            lock(&self.flushed).push(queue.len());
+            Flushed { rejected: self.rejected.clone(), ..Flushed::default() }
+        }
+
+        fn vouch(&self, _: Mark) {}
+    }
+
+    struct Woken(AtomicU64);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn file() -> Unsynced {
+        Unsynced::File(Arc::new(tempfile::tempfile().unwrap().into()))
+    }
+
+    /// A pipe cannot be synced.
+    fn broken() -> Unsynced {
+        let (reader, _) = std::io::pipe().unwrap();
+        Unsynced::File(Arc::new(OwnedFd::from(reader)))
+    }
+
+    #[test]
+    fn a_sync_that_fails_fails_everything_after_it() {
+        let (commit, log) = (Commit::default(), Answering::new(None));
+        let before = commit.issue([file()]);
+        assert_eq!(commit.wait(before, &log), Ok(()));
+        let woken = Arc::new(Woken(AtomicU64::new(0)));
+        let lost = commit.issue([broken()]);
+        assert!(matches!(commit.enlist(lost, &Arc::clone(&woken).into(), false), Enlisted::NobodyWorks));
+        let failure = Err(AuditError::NotDurable { cause: Errno::INVAL });
+        assert_eq!(commit.wait(lost, &log), failure);
+        assert_eq!(woken.0.load(Ordering::Relaxed), 1);
+        // The kernel reports a lost write once. That the next sync succeeds means nothing.
+        let after = commit.issue([file()]);
+        assert_eq!(commit.wait(after, &log), failure);
+        assert_eq!(commit.settled(before), Some(Ok(())));
+        // What is queued is written all the same.
+        let (queued, _) = commit.enqueue(CallId::fresh(), Vec::new());
+        drop(commit.round(lock(&commit.state), &log));
+        assert_eq!((commit.settled(queued), lock(&log.flushed).len()), (Some(failure), 1));
+    }
+
+    #[test]
+    fn a_rejected_write_fails_its_own_tickets_only() {
+        let full = AuditError::Io { action: "write", path: "/a".into(), cause: Errno::NOSPC };
+        let (commit, log) = (Commit::default(), Answering::new(Some(full.clone())));
+        let (first, _) = commit.enqueue(CallId::fresh(), Vec::new());
+        let written = commit.issue([file()]);
+        let (second, _) = commit.enqueue(CallId::fresh(), Vec::new());
+        let (abandoned, _) = commit.enqueue(CallId::fresh(), Vec::new());
+        commit.forget(abandoned);
+        assert_eq!(commit.wait(first, &log), Err(full.clone()));
+        assert_eq!((commit.settled(second), commit.settled(written)), (Some(Err(full)), Some(Ok(()))));
+        assert_eq!(*lock(&log.flushed), [3], "one write for all");
+        let (later, _) = commit.enqueue(CallId::fresh(), Vec::new());
+        assert_eq!(commit.wait(later, &Answering::new(None)), Ok(()));
+        [first, second, later].into_iter().for_each(|number| commit.forget(number));
+        assert!(lock(&commit.state).rejected.is_empty(), "nothing is kept for tickets that are gone");
+    }
+
+    #[test]
+    fn a_round_waits_for_as_many_as_the_last_but_not_for_ever() {
+        let (commit, log) = (Commit::default(), Answering::new(None));
+        for _ in 0..3 {
+            commit.enqueue(CallId::fresh(), Vec::new());
+        }
+        let last = commit.issue([file()]);
+        commit.wait(last, &log).unwrap();
+        // Two of the four never come back.
+        let numbers = [(); 2].map(|()| commit.enqueue(CallId::fresh(), Vec::new()).0);
+        commit.wait(numbers[0], &log).unwrap();
+        assert_eq!(*lock(&log.flushed), [3, 2]);
+    }
 }

@@ -111,6 +111,14 @@ pub enum Warning {
         /// How much was removed.
         bytes: u64,
     },
+    /// Submitted records could not be written. Their tickets say so too, but nobody may be holding them.
+    #[error("{records} records could not be written: {error}")]
+    NotWritten {
+        /// How many.
+        records: usize,
+        /// Why.
+        error: AuditError,
+    },
     /// Records are written, but the newest are not under a signature yet.
     #[error("no checkpoint was signed: {0}")]
     Checkpoint(AuditError),

@@ -88,17 +88,17 @@ impl Intents {
         }
     }
 
-    /// Removes the files whose calls have all ended, once their records are on the disk, and gives up the
-    /// others to the next start.
-    pub(crate) fn close(
-        &mut self,
-        mut settled: impl FnMut(u64) -> Result<(), AuditError>,
-    ) -> Result<(), AuditError> {
-        for generation in self.generations.iter().filter(|generation| generation.open.is_empty()) {
-            settled(generation.last_outcome)?;
-        }
+    /// The number that must be settled before the files whose calls have all ended can go.
+    pub(crate) fn last_outcome(&self) -> u64 {
+        let ended = self.generations.iter().filter(|generation| generation.open.is_empty());
+        ended.map(|generation| generation.last_outcome).max().unwrap_or(0)
+    }
+
+    /// Removes the files whose calls have all ended, if their records are known to be on the disk, and gives
+    /// up the others to the next start.
+    pub(crate) fn close(&mut self, settled: impl Fn(u64) -> bool) -> Result<(), AuditError> {
         self.accepting = false;
-        let removed = self.remove_ended(|_| true);
+        let removed = self.remove_ended(settled);
         self.generations.clear();
         removed
     }

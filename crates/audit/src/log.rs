@@ -170,8 +170,11 @@ impl Shared {
         self.commit.close();
         let own_last = lock(&self.writer).own_last();
         let signed = own_last.map_or(Ok(()), |mark| self.sign(mark));
-        let tidied = lock(&self.intents).close(|number| self.commit.wait(number, self));
-        signed.and(tidied)
+        // Not under the lock of the intents: a round may need it.
+        let last_outcome = lock(&self.intents).last_outcome();
+        let synced = self.commit.wait(last_outcome, self);
+        let tidied = lock(&self.intents).close(|_| synced.is_ok());
+        signed.and(synced).and(tidied)
     }
 }
 
@@ -183,7 +186,10 @@ impl commit::Log for Shared {
                 queue.iter().for_each(|queued| intents.ended(queued.call, queued.number));
                 flushed
             }
-            Err(error) => Flushed { rejected: Some(error), ..Flushed::default() },
+            Err(error) => {
+                (self.warn)(Warning::NotWritten { records: queue.len(), error: error.clone() });
+                Flushed { rejected: Some(error), ..Flushed::default() }
+            }
         }
     }
 

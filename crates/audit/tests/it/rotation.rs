@@ -38,18 +38,19 @@ fn a_new_day_is_a_new_file_in_the_same_chain() {
 fn a_clock_that_steps_back_keeps_the_newer_file() {
     let place = Place::new();
     let (one, two) = (place.open(), place.open());
+    two.append(&allowed(id(1), &alice())).unwrap();
     place.set_clock("2026-11-16T00:00:01Z");
-    one.append(&allowed(id(1), &alice())).unwrap();
-    place.set_clock("2026-11-15T23:59:00Z");
-    // One that has been there, one that has not noticed the new day, one that has just come.
     one.append(&allowed(id(2), &alice())).unwrap();
-    two.append(&allowed(id(3), &alice())).unwrap();
-    place.open().append(&allowed(id(4), &alice())).unwrap();
+    place.set_clock("2026-11-15T23:59:00Z");
+    // One that has been there, one that has the old file open, one that has just come.
+    one.append(&allowed(id(3), &alice())).unwrap();
+    two.append(&allowed(id(4), &alice())).unwrap();
+    place.open().append(&allowed(id(5), &alice())).unwrap();
     place.set_clock("2026-11-16T00:00:02Z");
-    two.append(&allowed(id(5), &alice())).unwrap();
-    assert_eq!(seqs(&place, "2026-11-16.jsonl"), [1, 2, 3, 4, 5]);
-    assert!(!place.file("2026-11-15.jsonl").exists());
-    assert_eq!(place.sound_records().len(), 5);
+    two.append(&allowed(id(6), &alice())).unwrap();
+    assert_eq!(seqs(&place, "2026-11-15.jsonl"), [1]);
+    assert_eq!(seqs(&place, "2026-11-16.jsonl"), [2, 3, 4, 5, 6]);
+    assert_eq!(place.sound_records().len(), 6);
 }
 
 #[test]
