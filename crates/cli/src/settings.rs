@@ -151,7 +151,7 @@ fn agent<'c>(common: &Common, config: &'c Config) -> Result<Option<&'c AgentConf
         let failed = Failed::usage(format!("there is no agent `{name}` in the configuration"));
         match known.is_empty() {
             true => failed.help("declare it under `agents:` in toolgate.yaml"),
-            false => failed.help(format!("the agents are {}", known.join(", "))),
+            false => failed.help(format!("declared are {}", known.join(", "))),
         }
     })
 }
@@ -179,8 +179,10 @@ fn default_state_dir(surroundings: &Surroundings) -> Result<PathBuf, Failed> {
         (Some(state_home), _) => state_home.clone(),
         (None, Some(home)) => home.join(".local/state"),
         (None, None) => {
-            return Err(Failed::usage("there is no place for audit records: HOME is not set")
-                .help("name a folder with --state-dir"));
+            return Err(Failed::usage(
+                "there is no place for audit records: neither XDG_STATE_HOME nor HOME is set",
+            )
+            .help("name a folder with --state-dir"));
         }
     };
     Ok(base.join("toolgate"))

@@ -1,0 +1,81 @@
+//! Nothing that a person can type or write is missing from the pages.
+
+use toolgate_manifest::EXAMPLE;
+
+use crate::page::Page;
+use crate::scratch::Scratch;
+
+const COMMANDS: &[&str] = &[
+    "",
+    "call",
+    "tools",
+    "check",
+    "audit",
+    "audit show",
+    "audit tail",
+    "audit verify",
+    "changes",
+    "undo",
+    "doctor",
+    "completions",
+];
+
+fn help(command: &str) -> String {
+    let output = Scratch::new().run(&format!("toolgate {command} --help"));
+    assert!(output.status.success(), "toolgate {command} --help");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The words of a text that begin with a dash.
+fn options(text: &str) -> impl Iterator<Item = &str> {
+    let words = text.split(|character: char| !character.is_ascii_alphanumeric() && character != '-');
+    words.filter(|word| word.starts_with('-') && word.trim_start_matches('-').len() > 1)
+}
+
+#[test]
+fn every_option_is_on_the_page_of_the_command_line() {
+    let page = Page::read("docs/command-line.md").text();
+    for command in COMMANDS {
+        for option in options(&help(command)) {
+            assert!(page.contains(option), "docs/command-line.md does not mention `{option}` of `{command}`");
+        }
+    }
+}
+
+#[test]
+fn every_command_is_on_the_page_of_the_command_line() {
+    let page = Page::read("docs/command-line.md").text();
+    let help = help("");
+    let listed =
+        help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    let names: Vec<&str> = listed.filter_map(|line| line.split_whitespace().next()).collect();
+    assert!(names.len() > 5, "the commands were not found in the help");
+    for name in names.iter().filter(|name| **name != "help") {
+        assert!(
+            page.contains(&format!("\n## toolgate {name}\n")),
+            "docs/command-line.md has no part about `{name}`"
+        );
+        assert!(COMMANDS.contains(name), "`{name}` is not among the commands whose options are looked up");
+    }
+}
+
+/// The example file uses every key, which its own tests see to.
+#[test]
+fn every_key_is_on_the_page_of_the_configuration() {
+    let page = Page::read("docs/configuration.md").text();
+    let keys = EXAMPLE.lines().filter(|line| !line.trim_start().starts_with('#')).flat_map(|line| {
+        let is_name = |character: char| character.is_ascii_alphanumeric() || character == '_';
+        line.match_indices(':').filter_map(move |(end, _)| line[..end].rsplit(|c| !is_name(c)).next())
+    });
+    let tools = ["read_file", "search_files", "write_file", "delete_file"];
+    let chosen_by_the_operator = ["reviewer", "sm", "docs", "central"];
+    for key in
+        keys.filter(|key| !key.is_empty() && !tools.contains(key) && !chosen_by_the_operator.contains(key))
+    {
+        let mentioned = [format!("`{key}`"), format!("`{key}:"), format!("{{{key}"), format!(" {key}")];
+        assert!(
+            mentioned.iter().any(|text| page.contains(text)),
+            "docs/configuration.md does not mention `{key}`"
+        );
+    }
+}

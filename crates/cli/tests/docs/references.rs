@@ -1,0 +1,66 @@
+//! What the pages point at is there.
+
+use std::path::{Path, PathBuf};
+
+use crate::page::root;
+
+const PAGES: &[&str] = &["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"];
+
+/// Every page with its folder.
+fn pages() -> Vec<(String, PathBuf, String)> {
+    let inner = crate::page::all().into_iter().map(|page| page.name);
+    let mut names: Vec<String> = PAGES.iter().map(|name| (*name).to_owned()).chain(inner).collect();
+    names.sort();
+    names.dedup();
+    let read = |name: String| {
+        let path = root().join(&name);
+        let text = std::fs::read_to_string(&path).unwrap();
+        (name, path.parent().unwrap().to_path_buf(), text)
+    };
+    names.into_iter().map(read).collect()
+}
+
+#[test]
+fn every_link_leads_somewhere() {
+    for (page, folder, text) in pages() {
+        let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+        for target in targets.filter(|target| !target.starts_with("http")) {
+            let (path, anchor) = target.split_once('#').unwrap_or((target, ""));
+            let path = if path.is_empty() { root().join(&page) } else { folder.join(path) };
+            assert!(path.exists(), "{page} links to `{target}`, which does not exist");
+            assert!(
+                anchor.is_empty() || anchors(&path).contains(&anchor.to_owned()),
+                "{page} links to `{target}`"
+            );
+        }
+    }
+}
+
+/// The names that headings of a page can be linked by.
+fn anchors(page: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(page).unwrap();
+    let headings =
+        text.lines().filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#').trim());
+    let anchor = |heading: &str| {
+        let kept = |character: &char| character.is_alphanumeric() || " -_".contains(*character);
+        heading.to_lowercase().chars().filter(kept).collect::<String>().replace(' ', "-")
+    };
+    headings.map(anchor).collect()
+}
+
+/// `` `crates/x/tests/it/y.rs::name` `` names a test, which is the proof of the sentence it stands behind.
+#[test]
+fn every_test_that_is_named_as_proof_exists() {
+    let mut named = 0;
+    for (page, _, text) in pages() {
+        for reference in text.split('`').filter(|part| part.contains(".rs::")) {
+            let (file, name) = reference.split_once("::").unwrap();
+            let code = std::fs::read_to_string(root().join(file))
+                .unwrap_or_else(|error| panic!("{page} names `{file}`: {error}"));
+            let is_test = code.contains(&format!("fn {name}(")) || code.contains(&format!("mod {name} "));
+            assert!(is_test, "{page} names `{reference}`, and there is no such test");
+            named += 1;
+        }
+    }
+    assert!(named > 10, "the invariants name the tests that prove them");
+}

@@ -1,0 +1,139 @@
+//! The gate inside another program: an agent runtime that hands its model's tool calls to Toolgate.
+//!
+//! ```text
+//! cargo run -p toolgate-tools --example embed
+//! ```
+//!
+//! Everything that has to do with the machine enters here, as explicit values: folders, clock, people. Behind
+//! [`Front::call`] nothing looks around by itself.
+#![allow(clippy::disallowed_methods, reason = "an example owns its scratch folder; the gate does not")]
+#![allow(clippy::print_stdout, reason = "an example shows what it does")]
+
+use std::error::Error;
+use std::fs::File;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cap_std::ambient_authority;
+use cap_std::fs::Dir;
+use serde_json::json;
+use toolgate_audit::{AuditLog, LogOptions, VerifyOptions, verify};
+use toolgate_gate::{
+    Approver, AuditMode, Blocking, CallOptions, Gate, GateOptions, Journal, Preview, Question, Reply,
+    UndoOptions,
+};
+use toolgate_manifest::Config;
+use toolgate_tools::{Front, Profile, ToolFormat};
+use toolgate_types::{Caller, ToolCall, Trust};
+use toolgate_workspace::{Access, Mount, Rules, Workspace};
+
+/// Who is asked before something is changed. Yours would show a dialog; this one agrees to all but deletions.
+struct Colleague;
+
+impl Approver for Colleague {
+    fn ask(&self, question: Question) -> std::pin::Pin<Box<dyn Future<Output = Reply> + Send + '_>> {
+        Box::pin(async move {
+            // The preview is the whole call: a diff where there is one, else the arguments.
+            let (Preview::Diff(shown) | Preview::Text(shown)) = question.preview;
+            println!("  asked about {}:\n{}", question.tool, indented(&shown));
+            match question.tool.as_str() {
+                "delete_file" => Reply::No(Some("we keep our files".to_owned())),
+                _ => Reply::Once,
+            }
+        })
+    }
+}
+
+fn indented(text: &str) -> String {
+    text.lines().map(|line| format!("    {line}\n")).collect()
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let scratch = tempfile::tempdir()?;
+    let (project, state) = (scratch.path().join("project"), scratch.path().join("state"));
+    std::fs::create_dir_all(&project)?;
+    std::fs::create_dir_all(state.join("journal"))?;
+    std::fs::write(project.join("notes.md"), "- apples\n- pears\n")?;
+
+    // 1. What the operator declared: an agent that may read, write below `drafts`, and delete.
+    let config = Config::parse(
+        "toolgate.yaml",
+        "agents:\n  helper:\n    tool_permissions:\n      read_file: {allowed: true}\n      \
+         write_file: {allowed: true, paths: [\"drafts/**\"]}\n      delete_file: {allowed: true}\n",
+    )?;
+
+    // 2. The workspace: open directories with a name and rules. Files are opened beneath these handles only,
+    //    and the built-in deny list holds in each of them. The gate's own files are kept out of reach as well.
+    let project = Mount::new("@project", File::open(&project)?, &project, Access::ReadWrite, Rules::new())?;
+    let project = project.hide_own_files(std::slice::from_ref(&state)).as_default();
+    let workspace = Arc::new(Workspace::new(vec![project])?);
+
+    // 3. The record, and the journal that undo reads. Opening them also settles what a crash left behind.
+    let (audit, _recovered) = AuditLog::open(LogOptions::new(state.join("audit")))?;
+    let journal = Journal::open(&Dir::open_ambient_dir(state.join("journal"), ambient_authority())?)?;
+
+    // 4. The gate, and a profile in front of it. `Deny` means: no record, no answer.
+    let profile = Profile::Native;
+    let gate = Gate::new(GateOptions {
+        registry: profile.registry(&workspace)?,
+        agents: config.agents.clone(),
+        limits: profile.limits(),
+        audit,
+        audit_mode: AuditMode::Deny,
+        journal: Arc::new(journal),
+        approver: Arc::new(Colleague),
+        approval_patience: Duration::from_secs(30),
+        blocking: Blocking::Here,
+        complain: Arc::new(|complaint| println!("  complaint: {complaint}")),
+    });
+    let front = Front::new(profile, Arc::new(gate));
+
+    // 5. Who is calling. `Guided` asks about every call that changes something.
+    let caller = Caller {
+        subject: "alice".to_owned(),
+        permissions: Default::default(),
+        agent: Some("helper".parse()?),
+        session: "conversation-1".parse()?,
+        run: None,
+        trust: Trust::Guided,
+    };
+
+    // 6. What the model is offered: only what this caller may use, in the shape that its API expects.
+    let offered = ToolFormat::OpenAi.write(&front.gate().visible_tools(&caller));
+    println!("offered: {}", offered.as_array().map_or(0, Vec::len));
+
+    // 7. The model's calls. Whatever happens, there is an answer for the model, and one record.
+    let mut changed = None;
+    for (tool, arguments) in [
+        ("read_file", json!({"path": "notes.md"})),
+        ("write_file", json!({"path": "drafts/plan.md", "content": "eat the pears first\n"})),
+        ("write_file", json!({"path": "notes.md", "content": ""})),
+        ("read_file", json!({"path": "../state/audit/lock"})),
+        ("delete_file", json!({"path": "notes.md"})),
+        ("move_file", json!({"from": "notes.md", "to": "drafts/notes.md"})),
+    ] {
+        println!("{tool} {arguments}");
+        let called = front.call(ToolCall::new(tool, arguments), caller.clone(), CallOptions::default()).await;
+        println!("  {}\n{}", called.decision.as_str(), indented(&called.answer.text));
+        if tool == "write_file" && called.failed.is_none() {
+            changed = Some(called.call);
+        }
+        // What only the operator may know stays here.
+        if let Some((stage, failure)) = &called.failed {
+            println!("  for the operator: {} {:?}", stage.as_str(), failure.operator_note);
+        }
+    }
+
+    // 8. What was changed can be put back; that is recorded too.
+    if let Some(call) = changed {
+        let undone = front.gate().undo(call, caller.clone(), UndoOptions::default()).await?;
+        println!("put back: {}", undone.paths.join(", "));
+    }
+
+    // 9. Dropping the gate signs a last checkpoint. Then anyone may check the record.
+    drop(front);
+    let report = verify(&state.join("audit"), &VerifyOptions::default())?;
+    println!("records: {}, problem: {:?}", report.records, report.problem.map(|problem| problem.to_string()));
+    Ok(())
+}
