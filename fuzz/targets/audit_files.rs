@@ -1,0 +1,18 @@
+//! Any bytes as an audit log: checked and read without a panic, and never taken for a good log with records nobody wrote.
+#![no_main]
+
+use std::fs;
+
+use libfuzzer_sys::fuzz_target;
+use toolgate_audit::{Filter, VerifyOptions, show, verify};
+
+fuzz_target!(|input: (&[u8], &[u8])| {
+    let (records, checkpoints) = input;
+    let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+    fs::write(folder.path().join("2026-11-15.jsonl"), records).unwrap();
+    fs::write(folder.path().join("checkpoints.jsonl"), checkpoints).unwrap();
+    let _ = verify(folder.path(), &VerifyOptions::default());
+    if let Ok(records) = show(folder.path(), Filter::default()) {
+        records.take(100).for_each(drop);
+    }
+});
