@@ -1,8 +1,8 @@
 //! Unified diffs, as `diff -u`, `patch` and `git apply` understand them.
 //!
-//! A line ends with `\n` and nothing else, so CRLF files give lines that end with a carriage return, and the diff
-//! brings them back exactly. The cost is bounded by a budget of work instead of a clock: where the best diff would
-//! cost too much, a longer one that is just as true is given.
+//! A line ends with `\n` and nothing else, so CRLF files give lines that end with a carriage return, and the
+//! diff brings them back exactly. The cost is bounded by a budget of work instead of a clock: where the best
+//! diff would cost too much, a longer one that is just as true is given.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -17,7 +17,8 @@ const BUDGET: usize = 16_000_000;
 /// How often a piece that is too large is split at lines that occur only once.
 const SPLITS: usize = 8;
 
-/// The unified diff that turns `old` into `new`, with `context` lines around each change; empty when they are the same.
+/// The unified diff that turns `old` into `new`, with `context` lines around each change; empty when they are
+/// the same.
 ///
 /// The labels are written as they are given (`a/src/lib.rs`, `/dev/null`), quoted where they need it.
 #[must_use]
@@ -149,7 +150,8 @@ fn only_places(lines: &[usize]) -> HashMap<usize, Option<usize>> {
 
 /// The longest selection of pairs, sorted by their first part, whose second part rises too.
 fn longest_rising(pairs: &[(usize, usize)]) -> Vec<(usize, usize)> {
-    // `ends` holds, for each length, the pair with the smallest second part that ends a selection of that length.
+    // `ends` holds, for each length, the pair with the smallest second part that ends a selection of that
+    // length.
     let mut ends: Vec<usize> = Vec::new();
     let mut before: Vec<Option<usize>> = Vec::with_capacity(pairs.len());
     let second = |index: &usize| pairs.get(*index).map_or(0, |pair| pair.1);

@@ -1,7 +1,7 @@
 //! Exact replacement of text.
 //!
-//! Nothing is guessed: the text to replace is there byte for byte, once, or the edit fails and says what comes
-//! nearest. Several edits happen one after the other or not at all.
+//! Nothing is guessed: the text to replace is there byte for byte, once, or the edit fails and says what
+//! comes nearest. Several edits happen one after the other or not at all.
 
 use thiserror::Error;
 use toolgate_types::{ErrorCode, Failure};
@@ -205,7 +205,8 @@ impl EditError {
                 format!("send at most {MAX_EDITS} edits at once, or write the whole file")
             }
             Self::Empty { .. } => {
-                "to add text, give a line that is there as `old_text` and repeat it in `new_text` with the addition".to_owned()
+                "to add text, give a line that is there as `old_text`, and in `new_text` with the addition"
+                    .to_owned()
             }
             Self::Unchanged { .. } => {
                 "leave this edit out, or say in `new_text` what should stand there".to_owned()
@@ -355,7 +356,7 @@ mod tests {
         {}
         ");
         insta::assert_snapshot!(told("x", &[edit("", "x")]), @r"
-        invalid_arguments: `old_text` is empty; to add text, give a line that is there as `old_text` and repeat it in `new_text` with the addition
+        invalid_arguments: `old_text` is empty; to add text, give a line that is there as `old_text`, and in `new_text` with the addition
         {}
         ");
         insta::assert_snapshot!(told("x", &[]), @r"

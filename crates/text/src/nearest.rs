@@ -5,9 +5,10 @@ const LONGEST_NAME: usize = 128;
 
 /// The known name nearest to `asked`, or `None` when nothing is near.
 ///
-/// Case, underscores, hyphens and dots do not count, so that `startLine` finds `start_line`. A misspelt name is
-/// found when at most a third of its letters are wrong; a longer name is found by a known name inside it (`filepath`
-/// finds `path`) or by the words that both share (`old_string` finds `old_text`). Among equals the first wins.
+/// Case, underscores, hyphens and dots do not count, so that `startLine` finds `start_line`. A misspelt name
+/// is found when at most a third of its letters are wrong; a longer name is found by a known name inside it
+/// (`filepath` finds `path`) or by the words that both share (`old_string` finds `old_text`). Among equals
+/// the first wins.
 #[must_use]
 pub fn nearest_name<'a>(asked: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     if asked.is_empty() || asked.len() > LONGEST_NAME {

@@ -1,7 +1,7 @@
 //! Parts of a text: cut at a character, or picked by line.
 //!
-//! A line ends with `\n` and nothing else; a `\r` before it belongs to the line. What is picked keeps its line ends
-//! exactly, so that it can be written back.
+//! A line ends with `\n` and nothing else; a `\r` before it belongs to the line. What is picked keeps its
+//! line ends exactly, so that it can be written back.
 
 use thiserror::Error;
 use toolgate_types::{ErrorCode, Failure};

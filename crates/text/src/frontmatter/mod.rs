@@ -1,10 +1,10 @@
 //! YAML frontmatter of Markdown documents: read, and changed without touching the rest.
 //!
-//! The YAML stands between two `---` lines at the beginning of the document. An update touches the lines it has to
-//! touch and no others: comments, blank lines, order, quotes, line ends and the whole body stay byte for byte. The
-//! text is changed at positions that the YAML parser reports, and the result is parsed again and compared with what
-//! was meant before anybody sees it. Anchors, aliases, tags and further documents are refused: nobody needs them
-//! here, and they make one line change the meaning of another.
+//! The YAML stands between two `---` lines at the beginning of the document. An update touches the lines it
+//! has to touch and no others: comments, blank lines, order, quotes, line ends and the whole body stay byte
+//! for byte. The text is changed at positions that the YAML parser reports, and the result is parsed again
+//! and compared with what was meant before anybody sees it. Anchors, aliases, tags and further documents are
+//! refused: nobody needs them here, and they make one line change the meaning of another.
 
 mod error;
 mod operation;
@@ -47,8 +47,8 @@ pub fn parse(document: &str) -> Result<Frontmatter<'_>, FrontmatterError> {
 /// `updatedAt.set`. They may be nested (`{"variables": {"set": {…}}}`) or dotted (`{"variables.set": {…}}`).
 ///
 /// # Errors
-/// When the operations or the frontmatter are not as they should be. If the result would not mean exactly what was
-/// asked for, that is an internal error and no document is given.
+/// When the operations or the frontmatter are not as they should be. If the result would not mean exactly
+/// what was asked for, that is an internal error and no document is given.
 pub fn update(document: &str, update: &Map<String, Value>) -> Result<String, FrontmatterError> {
     let operations = operation::read(update)?;
     let fenced = Fenced::find(document)?;

@@ -110,12 +110,12 @@ pub(super) fn value(yaml: &str) -> Result<Map<String, Value>, FrontmatterError> 
         merge_keys: MergeKeyPolicy::Error,
         non_finite_float_policy: NonFiniteFloatPolicy::AsString,
     };
+    // What people get wrong was refused with its reason by the outline; the words of this parser are for
+    // programmers.
     let value = serde_saphyr::from_str_with_options::<Value>(yaml, options).map_err(|error| {
         let line = error.location().map_or(1, |location| location.line());
-        FrontmatterError::Yaml {
-            line: document_line(line.try_into().unwrap_or(1)),
-            problem: error.to_string(),
-        }
+        let line = document_line(line.try_into().unwrap_or(1));
+        FrontmatterError::Yaml { line, problem: "something here cannot be read".to_owned() }
     })?;
     match value {
         Value::Object(map) => Ok(map),
@@ -175,8 +175,15 @@ impl Key {
         let Node { span, line, shape } = node;
         let refuse = |what, remedy| FrontmatterError::NotAccepted { line, what, remedy };
         let text = text.ok_or_else(|| refuse("collections as names", "use text as names"))?;
-        if text == "<<" && matches!(shape, Shape::Scalar(Style::Plain)) {
-            return Err(refuse("merge keys", IN_FULL));
+        match shape {
+            Shape::Scalar(Style::Plain) if text == "<<" => return Err(refuse("merge keys", IN_FULL)),
+            Shape::Scalar(Style::Nothing) => {
+                return Err(refuse("empty names", "write a name before the colon"));
+            }
+            Shape::Scalar(Style::Plain) if ["~", "null", "Null", "NULL"].contains(&text.as_str()) => {
+                return Err(refuse("nulls as names", "put the name into quotes"));
+            }
+            _ => {}
         }
         if !names.insert(text.clone()) {
             let shown = truncate_at_char_boundary(&text, 80).escape_debug();
@@ -212,7 +219,7 @@ impl Builder<'_> {
             Event::DocumentEnd if !place.is_empty() => return refuse("document ends (`...`)", ONE_DOCUMENT),
             Event::Scalar(text, style, _, _) => {
                 let style = Style::of(style, &place);
-                let span = if style == Style::Block { self.block_text(place) } else { place };
+                let span = if style == Style::Block { self.block_text(place, &text) } else { place };
                 self.add(Node { span, line, shape: Shape::Scalar(style) }, Some(text.into_owned()))?;
             }
             Event::SequenceStart(style, ..) => {
@@ -245,15 +252,22 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// The lines of a block scalar: the parser may end it behind the spaces of the line that follows.
-    fn block_text(&self, place: Range<usize>) -> Range<usize> {
-        let before = self.yaml.get(..place.end).unwrap_or_default().trim_end_matches(' ');
-        let end = if before.ends_with('\n') { before.len() } else { place.end };
-        place.start.min(end)..end
+    /// The lines of a block scalar that says `text`. The parser may end it behind the spaces of the line that
+    /// follows, and counts blank lines below it in, also where they say nothing.
+    fn block_text(&self, place: Range<usize>, text: &str) -> Range<usize> {
+        let written = self.yaml.get(place.clone()).unwrap_or_default();
+        let last_line = text.strip_suffix('\n').unwrap_or(text);
+        let blank_lines_say_nothing = !last_line.is_empty() && !last_line.ends_with(char::is_whitespace);
+        let kept = if blank_lines_say_nothing {
+            written.trim_end()
+        } else {
+            Some(written.trim_end_matches(' ')).filter(|lines| lines.ends_with('\n')).unwrap_or(written)
+        };
+        place.start..place.start + kept.len()
     }
 
-    /// Closes the innermost collection. The parser places the end of a block where the next thing begins, so its
-    /// real end is that of its last part.
+    /// Closes the innermost collection. The parser places the end of a block where the next thing begins, so
+    /// its real end is that of its last part.
     fn end(&mut self, end: usize) -> Result<(), FrontmatterError> {
         let Some(Collection { start, line, flow, content }) = self.open.pop() else { return Ok(()) };
         let (last, shape) = match content {

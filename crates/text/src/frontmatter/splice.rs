@@ -120,7 +120,8 @@ impl Splicer<'_> {
         }
     }
 
-    /// Puts another value behind a name. A comment behind the value stays; what is inside a block goes with it.
+    /// Puts another value behind a name. A comment behind the value stays; what is inside a block goes with
+    /// it.
     fn replace_value(&mut self, entry: &Entry, value: &Value, in_flow: bool) -> Result<(), FrontmatterError> {
         let text = write::inline(value);
         let place = entry.value.span.clone();
@@ -215,7 +216,12 @@ impl Splicer<'_> {
             .slice(below..self.yaml.len())
             .lines()
             .find(|line| !line.trim().is_empty() && !line.trim_start().starts_with('#'));
-        Ok(first.map_or(0, |line| line.len() - line.trim_start_matches(' ').len()))
+        let spaces = first.map_or(0, |line| line.len() - line.trim_start_matches(' ').len());
+        match first {
+            // Some parsers let tabs pass where only spaces belong; they cannot be continued safely.
+            Some(line) if line.trim_start_matches(' ').starts_with('\t') => Err(unwritable(entry)),
+            _ => Ok(spaces),
+        }
     }
 
     /// The beginning of the first line behind a place.

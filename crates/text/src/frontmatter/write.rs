@@ -98,8 +98,8 @@ pub(super) fn quoted(text: &str) -> String {
     out
 }
 
-/// Control characters, line separators, byte order marks, invisible and direction marks, and code points that are no
-/// characters.
+/// Control characters, line separators, byte order marks, invisible and direction marks, and code points that
+/// are no characters.
 fn is_special(character: char) -> bool {
     character.is_control()
         || matches!(

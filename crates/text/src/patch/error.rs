@@ -130,7 +130,7 @@ impl PatchError {
     fn help(&self) -> String {
         match self {
             Self::Empty | Self::OtherFormat { .. } => {
-                "send a unified diff: `--- a/FILE`, `+++ b/FILE`, then hunks that begin with `@@ -1,3 +1,4 @@`"
+                "send a unified diff: `--- a/FILE`, `+++ b/FILE`, hunks that begin with `@@ -1,3 +1,4 @@`"
             }
             Self::Binary { .. } => "leave binary files out of the patch",
             Self::Mode { instead, .. } => instead,

@@ -127,7 +127,8 @@ fn bad_name(text: &str, line: usize) -> PatchError {
     PatchError::Header { line, problem, remedy: "write the name bare, or quoted as in C with octal escapes" }
 }
 
-/// The name in `a/NAME b/NAME` without the prefixes. A bare name may hold spaces, so the halves must be equal.
+/// The name in `a/NAME b/NAME` without the prefixes. A bare name may hold spaces, so the halves must be
+/// equal.
 fn common_name(names: &str) -> Option<String> {
     if names.starts_with('"') {
         let (old, rest) = name::read(names)?;
@@ -209,7 +210,8 @@ fn refuse_contradiction(git: &GitHeader, decision: Decision) -> Result<Decision,
     }
     refuse(
         "the header lines contradict each other",
-        "use `/dev/null` as the old name of a new file and as the new name of a deleted one; a rename names both files alike everywhere",
+        "use `/dev/null` as the old name of a new file and as the new name of a deleted one; \
+         a rename names both files alike everywhere",
     )
 }
 

@@ -109,7 +109,8 @@ fn read_lines(
     }
 }
 
-/// A line of a hunk; `None` when it cannot be one. A context line that lost its space for being empty is accepted.
+/// A line of a hunk; `None` when it cannot be one. A context line that lost its space for being empty is
+/// accepted.
 fn read_line(line: &str, sent_with_crlf: bool) -> Option<HunkLine> {
     let line = if sent_with_crlf { line.strip_suffix('\r').unwrap_or(line) } else { line };
     let (sign, text) = match line.as_bytes().first() {

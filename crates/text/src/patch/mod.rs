@@ -1,18 +1,20 @@
 //! Unified diffs over several files: read strictly, applied exactly.
 //!
-//! A patch comes from a model, so nothing in it is taken on trust: counts must fit the lines, hunks must be in order,
-//! a file may be named once, and context must match to the byte. A hunk whose lines stand somewhere else is applied
-//! there only if that is the only such place. Names are handed back as text; whether they may be touched is not
-//! decided here, nor whether two spellings name one file.
+//! A patch comes from a model, so nothing in it is taken on trust: counts must fit the lines, hunks must be
+//! in order, a file may be named once, and context must match to the byte. A hunk whose lines stand somewhere
+//! else is applied there only if that is the only such place. Names are handed back as text; whether they may
+//! be touched is not decided here, nor whether two spellings name one file.
 
 mod apply;
+mod conflict;
 mod error;
 mod header;
 mod hunk;
 pub(crate) mod name;
 mod parse;
 
-pub use apply::{Applied, HunkError, Moved, apply};
+pub use apply::{Applied, Moved, apply};
+pub use conflict::{Conflict, HunkError};
 pub use error::PatchError;
 pub use parse::parse;
 

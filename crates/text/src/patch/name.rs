@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// The name as it stands after `---` or `+++`: quoted where it holds quotes, backslashes or control characters, and
-/// closed with a tab where it holds spaces, as GNU `diff` does.
+/// The name as it stands after `---` or `+++`: quoted where it holds quotes, backslashes or control
+/// characters, and closed with a tab where it holds spaces, as GNU `diff` does.
 pub(crate) fn written(name: &str) -> Cow<'_, str> {
     if name.chars().any(|character| character.is_control() || matches!(character, '"' | '\\')) {
         Cow::Owned(quoted(name))
@@ -36,8 +36,8 @@ fn quoted(name: &str) -> String {
     out
 }
 
-/// The name at the beginning of `text`, and what follows it. A bare name ends at a tab or at the end of the line.
-/// `None` when quotes are not closed, an escape is unknown, or the bytes are not UTF-8.
+/// The name at the beginning of `text`, and what follows it. A bare name ends at a tab or at the end of the
+/// line. `None` when quotes are not closed, an escape is unknown, or the bytes are not UTF-8.
 pub(crate) fn read(text: &str) -> Option<(Cow<'_, str>, &str)> {
     match text.strip_prefix('"') {
         Some(rest) => read_quoted(rest).map(|(name, rest)| (Cow::Owned(name), rest)),

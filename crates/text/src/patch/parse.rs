@@ -11,8 +11,8 @@ const SHOWN_BYTES: usize = 60;
 
 /// Reads a unified diff over one or several files.
 ///
-/// `---`/`+++` headers with or without `diff --git` before them, new, deleted and renamed files. Text before the first
-/// file, such as a commit message, is skipped.
+/// `---`/`+++` headers with or without `diff --git` before them, new, deleted and renamed files. Text before
+/// the first file, such as a commit message, is skipped.
 ///
 /// # Errors
 /// The first line that is wrong, and what would be right.
@@ -96,8 +96,9 @@ pub(super) fn shown(line: &str) -> String {
     out
 }
 
-/// Skips what may stand before a file. `anything` is true before the first one: there people write prose. After a
-/// file only known lines are skipped, since an unknown one may be the rest of a hunk that was counted wrongly.
+/// Skips what may stand before a file. `anything` is true before the first one: there people write prose.
+/// After a file only known lines are skipped, since an unknown one may be the rest of a hunk that was counted
+/// wrongly.
 fn skip_to_file(reader: &mut Reader<'_>, mut anything: bool) -> Result<bool, PatchError> {
     while let Some(line) = reader.peek() {
         if line.starts_with("diff --git ") || reader.at_names() {

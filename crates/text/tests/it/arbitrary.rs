@@ -54,7 +54,7 @@ fn bounded(failure: &Failure) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(4000))]
+    #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
     fn patches(soup in patch_soup(), original in texts::text()) {

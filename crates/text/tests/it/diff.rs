@@ -10,7 +10,7 @@ use toolgate_text::patch::{Applied, PatchKind, apply, parse};
 use crate::texts;
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(3000))]
+    #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
     fn a_diff_applied_gives_the_new_text((old, new) in texts::pair(), context in 0usize..5) {
@@ -105,7 +105,7 @@ fn patch_and_git_understand_the_tricky_cases() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(40))]
+    #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
     fn patch_and_git_understand_any_diff((old, new) in texts::pair(), context in 1usize..4) {

@@ -84,8 +84,8 @@ fn changes_the_lines_it_must_and_no_others() {
       count: 4 # so far
 
       notes: "gone: now"
-
       city: Köln
+
     # decisions, newest last
     decisionLog:
     - decision: use X
@@ -172,6 +172,19 @@ fn adds_what_is_not_there_yet() {
 }
 
 #[test]
+fn odd_values_survive() {
+    let document = "---\nbig: 123456789012345678901234567890\nnan: .nan\nhex: 0x1F\noctal: 0o17\nyes: yes\nfloat: 1e400\n1: one\n\"null\": x\n\"<<\": y\n---\n";
+    let after = updated(document, json!({"currentNodeId.set": "n2"}));
+    assert_eq!(after, document.replace("y\n---", "y\ncurrentNodeId: n2\n---"));
+    insta::assert_snapshot!(Value::Object(parse(document).unwrap().value), @r#"{"big":1.2345678901234568e+29,"nan":".nan","hex":31,"octal":15,"yes":"yes","float":".inf","1":"one","null":"x","<<":"y"}"#);
+    let comments = "# comment\n".repeat(5000);
+    let comments = format!("---\n{comments}stepsCompleted:\n{comments}  - a\na: 1\n---\n");
+    assert!(
+        updated(&comments, json!({"currentNodeId.set": "n2"})).ends_with("a: 1\ncurrentNodeId: n2\n---\n")
+    );
+}
+
+#[test]
 fn nothing_new_changes_nothing() {
     let document = "---\nstepsCompleted:   [ a ,b ]\nvariables:   {x:   1}\ncurrentNodeId:    n\n---\nbody";
     for change in [
@@ -206,12 +219,15 @@ fn follows_every_way_of_writing_a_field() {
         ),
         ("stepsCompleted: [\n  a,\n  b, # second\n  ]\n", "stepsCompleted: [\n  a,\n  b, # second\n  new]\n"),
         ("stepsCompleted:\n  - a # first\n\n# c\n", "stepsCompleted:\n  - a # first\n  - new\n\n# c\n"),
+        ("stepsCompleted:\n# c\n  - a\n", "stepsCompleted:\n# c\n  - a\n  - new\n"),
         ("stepsCompleted:\n- a\n# c\n", "stepsCompleted:\n- a\n- new\n# c\n"),
         (
             "stepsCompleted:\n    # c\n    -   a\n    -\n",
             "stepsCompleted:\n    # c\n    -   a\n    -\n    - new\n",
         ),
-        ("stepsCompleted:\n- |\n  x\n\n", "stepsCompleted:\n- |\n  x\n\n- new\n"),
+        ("stepsCompleted:\n- |+\n  x\n\n", "stepsCompleted:\n- |+\n  x\n\n- new\n"),
+        ("stepsCompleted:\n- |\n  x\n    \n\n", "stepsCompleted:\n- |\n  x\n    \n\n- new\n"),
+        ("stepsCompleted:\n- |\n  x\n\n", "stepsCompleted:\n- |\n  x\n- new\n\n"),
         ("\"stepsCompleted\" : [a]\n", "\"stepsCompleted\" : [a, new]\n"),
         ("stepsCompleted:\n  [a]\n", "stepsCompleted:\n  [a, new]\n"),
         (
@@ -253,6 +269,13 @@ fn follows_every_way_of_writing_a_field() {
     }
 }
 
+#[test]
+fn a_name_without_colon_is_not_given_one() {
+    let change = map(json!({"currentNodeId.set": "n2"}));
+    let refused = Err(FrontmatterError::Unwritable { line: 2, field: "currentNodeId".into() });
+    assert_eq!(update("---\n? currentNodeId\n---\n", &change), refused);
+}
+
 fn refused(document: &str, change: Value) -> Failure {
     update(document, &map(change)).map_err(Failure::from).expect_err(document)
 }
@@ -281,6 +304,8 @@ fn refuses_documents_with_the_line() {
         "---\na: !custom x\n---\n",
         "---\n<<: {a: 1}\n---\n",
         "---\n? [a, b]\n: 1\n---\n",
+        "---\nnull: 1\n---\n",
+        "---\n: 1\n---\n",
         "---\na: 1\n...\n---\n",
         "---\na: 1\n--- b\n---\n",
         "---\na: 1\rb: 2\n---\n",
@@ -320,6 +345,8 @@ fn refuses_documents_with_the_line() {
     line 2: tags are not accepted in frontmatter; write the values out in full
     line 2: merge keys are not accepted in frontmatter; write the values out in full
     line 2: collections as names are not accepted in frontmatter; use text as names
+    line 2: nulls as names are not accepted in frontmatter; put the name into quotes
+    line 2: empty names are not accepted in frontmatter; write a name before the colon
     line 3: document ends (`...`) are not accepted in frontmatter; keep the frontmatter to one document between its two `---` lines
     line 3: further documents are not accepted in frontmatter; keep the frontmatter to one document between its two `---` lines
     line 2: carriage returns without line feed are not accepted in frontmatter; end lines with `\n` or `\r\n`
@@ -382,14 +409,14 @@ fn refuses_operations_by_name() {
 #[test]
 fn large_updates_stay_cheap() {
     let entries: Map<String, Value> =
-        (0..20_000).map(|number| (format!("name{number}"), json!(number))).collect();
-    let steps: Vec<String> = (0..20_000).map(|number| format!("step {number}")).collect();
+        (0..5_000).map(|number| (format!("name{number}"), json!(number))).collect();
+    let steps: Vec<String> = (0..5_000).map(|number| format!("step {number}")).collect();
     let change = json!({"variables.set": entries, "stepsCompleted.append": steps});
     let once = updated("---\nvariables: {}\n---\n", change.clone());
     assert_eq!(updated(&once, change), once);
-    let other: Map<String, Value> = (0..20_000).map(|number| (format!("name{number}"), json!("x"))).collect();
+    let other: Map<String, Value> = (0..5_000).map(|number| (format!("name{number}"), json!("x"))).collect();
     let twice = updated(&once, json!({"variables.set": other}));
-    assert_eq!(parse(&twice).unwrap().value["variables"]["name19999"], "x");
+    assert_eq!(parse(&twice).unwrap().value["variables"]["name4999"], "x");
 }
 
 /// The documented meaning, on JSON, with nothing clever.
@@ -433,7 +460,7 @@ fn updated_slowly(
                 }
                 Value::Array(list)
             }
-            _ => unreachable!(),
+            _ => panic!("the generator makes no `{name}`"),
         };
         value.insert(field.to_owned(), next);
     }
@@ -471,7 +498,6 @@ fn block(field: &'static str) -> impl Strategy<Value = (&'static str, String)> {
         " |\n  text\n   more\n\n  end",
         " |+\n  keep\n\n",
         " >-\n  folded\n  text",
-        " |",
         "\n  - a\n  - 'b'",
         "\n- a\n-   b # x\n# inner\n- c",
         "\n  - k: v\n    l: [1]\n  - z",
@@ -487,8 +513,7 @@ fn block(field: &'static str) -> impl Strategy<Value = (&'static str, String)> {
         "\n\n  a: 1",
     ]);
     (before, value, behind).prop_map(move |(before, value, behind)| {
-        let behind =
-            if value.contains('\n') || value.contains('#') || value.ends_with('|') { "" } else { behind };
+        let behind = if value.contains('\n') || value.contains('#') { "" } else { behind };
         (field, format!("{before}{field}:{value}{behind}\n"))
     })
 }
@@ -526,7 +551,8 @@ fn value() -> impl Strategy<Value = Value> {
 }
 
 fn object(inner: impl Strategy<Value = Value>) -> impl Strategy<Value = Map<String, Value>> {
-    prop::collection::vec((word(), inner), 0..4).prop_map(|entries| entries.into_iter().collect())
+    let name = word().prop_filter("merge keys are refused", |name| name != "<<");
+    prop::collection::vec((name, inner), 0..4).prop_map(|entries| entries.into_iter().collect())
 }
 
 fn change() -> impl Strategy<Value = Map<String, Value>> {
@@ -553,7 +579,7 @@ fn nested(change: &Map<String, Value>) -> Map<String, Value> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(3000))]
+    #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
     fn updates_agree_with_the_model_and_leave_the_rest_alone(
@@ -657,7 +683,7 @@ fn yaml_soup() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(20_000))]
+    #![proptest_config(ProptestConfig::with_cases(4000))]
 
     #[test]
     fn whatever_can_be_read_is_changed_rightly_or_refused(soup in yaml_soup()) {
@@ -668,7 +694,7 @@ proptest! {
             Ok(after) => {
                 let read = parse(&after).unwrap();
                 prop_assert_eq!(Ok(read.value), updated_slowly(&before.value, &change));
-                prop_assert_eq!(read.body, "body");
+                prop_assert_eq!(read.body, before.body);
             }
             Err(error) => prop_assert_ne!(error, FrontmatterError::NotAsIntended, "{}", document),
         }

@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 use toolgate_text::diff::unified;
-use toolgate_text::patch::{FilePatch, HunkError, Moved, PatchKind, apply, parse};
+use toolgate_text::patch::{Applied, FilePatch, HunkError, Moved, PatchKind, apply, parse};
 use toolgate_types::{ErrorCode, Failure};
 
 use crate::texts;
@@ -98,6 +98,7 @@ fn applies_exactly_or_says_where() {
         ("@@ -1 +1 @@\n-a\n\\ No newline at end of file\n+b\n\\ No newline at end of file\n", "a", "b"),
         ("@@ -1 +1 @@\n-a\n+b", "a\n", "b\n"),
         ("@@ -1,2 +1 @@\n-a\r\n b\r\n", "a\r\nb\r\n", "b\r\n"),
+        ("@@ -1,2 +1,2 @@\n-a\r\n+b\r\n\r\n", "a\r\n\r\n", "b\r\n\r\n"),
     ] {
         let applied = apply(&one(&format!("--- a/x\n+++ b/x\n{patch}")), original).unwrap();
         assert_eq!((applied.text.as_str(), applied.moved.as_slice()), (wanted, &[][..]), "{patch}");
@@ -123,6 +124,20 @@ fn a_moved_hunk_takes_the_next_along() {
     assert_eq!(applied.moved, [Moved { hunk: 1, offset: 2 }, Moved { hunk: 2, offset: 2 }]);
     let upwards = apply(&one("--- a/x\n+++ b/x\n@@ -9 +9 @@\n-c\n+C\n"), "a\nc\n").unwrap();
     assert_eq!(upwards.moved, [Moved { hunk: 1, offset: -7 }]);
+}
+
+#[test]
+fn a_moved_hunk_is_found_in_repetitive_text() {
+    let patch = one("--- a/x\n+++ b/x\n@@ -9,3 +9,2 @@\n-a\n a\n b\n");
+    let applied = apply(&patch, "a\na\na\nb\n").unwrap();
+    assert_eq!(applied, Applied { text: "a\na\nb\n".into(), moved: vec![Moved { hunk: 1, offset: -7 }] });
+}
+
+#[test]
+fn hunks_never_change_places() {
+    let patch = one("--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+A\n@@ -5 +5 @@\n-b\n+B\n");
+    assert_eq!(apply(&patch, "a\nb\n").unwrap().text, "A\nB\n");
+    assert_eq!(apply(&patch, "b\na\n").unwrap_err().hunk(), Some(2));
 }
 
 #[test]
@@ -169,6 +184,7 @@ fn refuses_with_line_and_remedy() {
         format!("{git}similarity index 100%\ncopy from x\ncopy to y\n"),
         format!("{git}new file mode 100644\n{names}@@ -1 +1 @@\n-a\n+b\n"),
         "diff --git a/x b/y\nrename from x\n".into(),
+        "diff --git a/x b/x\nrename from x\nrename to x\n".into(),
         "diff --git a/x b/y\nrename from x\nrename to z\n--- a/x\n+++ b/y\n@@ -1 +1 @@\n-a\n+b\n".into(),
         "--- /dev/null\n+++ /dev/null\n@@ -1 +1 @@\n-a\n+b\n".into(),
         "--- a/x\n+++ b/y\n@@ -1 +1 @@\n-a\n+b\n".into(),
@@ -195,11 +211,11 @@ fn refuses_with_line_and_remedy() {
     ];
     let texts: Vec<String> = patches.iter().map(|patch| refused(patch)).collect();
     insta::assert_snapshot!(texts.join("\n"), @r#"
-    the patch changes no file; send a unified diff: `--- a/FILE`, `+++ b/FILE`, then hunks that begin with `@@ -1,3 +1,4 @@`
-    the patch changes no file; send a unified diff: `--- a/FILE`, `+++ b/FILE`, then hunks that begin with `@@ -1,3 +1,4 @@`
-    patch line 1: this is a `*** Begin Patch` block, not a unified diff; send a unified diff: `--- a/FILE`, `+++ b/FILE`, then hunks that begin with `@@ -1,3 +1,4 @@`
-    patch line 1: this is a context diff, not a unified diff; send a unified diff: `--- a/FILE`, `+++ b/FILE`, then hunks that begin with `@@ -1,3 +1,4 @@`
-    patch line 1: this is the combined diff of a merge, not a unified diff; send a unified diff: `--- a/FILE`, `+++ b/FILE`, then hunks that begin with `@@ -1,3 +1,4 @@`
+    the patch changes no file; send a unified diff: `--- a/FILE`, `+++ b/FILE`, hunks that begin with `@@ -1,3 +1,4 @@`
+    the patch changes no file; send a unified diff: `--- a/FILE`, `+++ b/FILE`, hunks that begin with `@@ -1,3 +1,4 @@`
+    patch line 1: this is a `*** Begin Patch` block, not a unified diff; send a unified diff: `--- a/FILE`, `+++ b/FILE`, hunks that begin with `@@ -1,3 +1,4 @@`
+    patch line 1: this is a context diff, not a unified diff; send a unified diff: `--- a/FILE`, `+++ b/FILE`, hunks that begin with `@@ -1,3 +1,4 @@`
+    patch line 1: this is the combined diff of a merge, not a unified diff; send a unified diff: `--- a/FILE`, `+++ b/FILE`, hunks that begin with `@@ -1,3 +1,4 @@`
     patch line 1: a hunk stands before any file is named; write `--- a/FILE` and `+++ b/FILE` before the hunks of each file
     patch line 1: a `---` line without a `+++` line after it; write `--- a/FILE` and `+++ b/FILE` before the hunks of each file
     patch line 3: binary patches are not accepted; leave binary files out of the patch
@@ -211,6 +227,7 @@ fn refuses_with_line_and_remedy() {
     patch line 3: copies are not accepted; send the copy as a new file with its whole content
     patch line 1: the header lines contradict each other; use `/dev/null` as the old name of a new file and as the new name of a deleted one; a rename names both files alike everywhere
     patch line 1: the header does not say what happens to which file; write `--- a/FILE` and `+++ b/FILE` before the hunks of each file
+    patch line 1: the header lines contradict each other; use `/dev/null` as the old name of a new file and as the new name of a deleted one; a rename names both files alike everywhere
     patch line 1: the header lines contradict each other; use `/dev/null` as the old name of a new file and as the new name of a deleted one; a rename names both files alike everywhere
     patch line 1: both names are `/dev/null`; write `--- a/FILE` and `+++ b/FILE` before the hunks of each file
     patch line 1: the names `x` and `y` differ; give both the same name, or add `diff --git`, `rename from` and `rename to` lines
@@ -315,7 +332,7 @@ fn applied_slowly(patch: &FilePatch, original: &str) -> Option<String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(3000))]
+    #![proptest_config(ProptestConfig::with_cases(1500))]
 
     #[test]
     fn applying_agrees_with_the_model(

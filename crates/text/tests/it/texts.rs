@@ -1,5 +1,5 @@
-//! Texts that are likely to trip line-oriented code: few different lines, mixed line ends, lines that look like
-//! parts of a patch.
+//! Texts that are likely to trip line-oriented code: few different lines, mixed line ends, lines that look
+//! like parts of a patch.
 
 use proptest::prelude::*;
 

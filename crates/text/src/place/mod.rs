@@ -1,10 +1,12 @@
 //! Where in a text something almost stands, and what keeps it from standing there exactly.
 //!
-//! A model that misses by a tab or a line end can repair its call in one step when it is told so. The search is
-//! advice only: nothing is ever changed at a place that was found here. Its cost grows with the text, not with the
-//! product of text and wanted text.
+//! A model that misses by a tab or a line end can repair its call in one step when it is told so. The search
+//! is advice only: nothing is ever changed at a place that was found here. Its cost grows with the text, not
+//! with the product of text and wanted text.
 
-use std::collections::HashMap;
+mod likeness;
+mod reading;
+
 use std::fmt;
 
 use serde_json::{Map, Value};
@@ -13,18 +15,12 @@ use crate::window::{Lines, truncate_at_char_boundary};
 
 /// Only so much of a text is searched for a near place.
 const SEARCHED_BYTES: usize = 4 << 20;
-/// Only so many lines of what was wanted are compared.
-const WANTED_LINES: usize = 200;
 /// Lines shown of a near place.
 const SHOWN_LINES: usize = 20;
 /// Bytes shown of a near place.
 const SHOWN_BYTES: usize = 2000;
 /// Bytes shown of a single line.
 const SHOWN_LINE_BYTES: usize = 160;
-/// Below this, two texts have nothing to do with each other.
-const LEAST_SIMILARITY: usize = 50;
-/// A line of what was wanted votes for so many places at most; `}` votes for none in particular.
-const VOTES_PER_LINE: usize = 4;
 
 /// The place in a text that comes nearest to what was wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,7 +125,7 @@ impl Place {
         }
         let lines = Lines::new(text);
         let (first, last, difference) =
-            same_but_for(text, wanted).or_else(|| similar_lines(&lines, text, wanted))?;
+            reading::same_but_for(text, wanted).or_else(|| likeness::similar_lines(&lines, text, wanted))?;
         Some(Self::describe(&lines, wanted, first, last, difference))
     }
 
@@ -205,190 +201,6 @@ pub(crate) fn shown_line(line: &str) -> String {
     shown
 }
 
-/// Looks for `wanted` while closing one eye after the other.
-fn same_but_for(text: &str, wanted: &str) -> Option<(usize, usize, Difference)> {
-    let without_end = wanted.trim_end_matches(['\n', '\r']);
-    if without_end.len() < wanted.len() && !text.ends_with('\n') && text.ends_with(without_end) {
-        let lines = Lines::new(text);
-        let first = lines.number_at(text.len() - without_end.len());
-        return Some((first, lines.count(), Difference::FinalNewline));
-    }
-    let readings: [(Reading, Difference); 6] = [
-        (without_carriage_returns, line_end_difference(wanted)),
-        (without_trailing_space, Difference::TrailingSpace),
-        (without_indentation, Difference::Indentation),
-        (in_plain_characters, Difference::Typography),
-        (without_space, Difference::Whitespace),
-        (in_lower_case, Difference::Case),
-    ];
-    readings.into_iter().find_map(|(reading, difference)| {
-        let (first, last) = find_read(text, wanted, reading)?;
-        Some((first, last, refine(difference, text, wanted, first, last)))
-    })
-}
-
-fn line_end_difference(wanted: &str) -> Difference {
-    if wanted.contains("\r\n") { Difference::WantedHasCrlf } else { Difference::TextHasCrlf }
-}
-
-/// Says tabs where the difference in space is one of tabs.
-fn refine(difference: Difference, text: &str, wanted: &str, first: usize, last: usize) -> Difference {
-    let in_space = matches!(difference, Difference::Indentation | Difference::Whitespace);
-    let there = Lines::new(text).pick(first, last).unwrap_or_default();
-    if in_space && there.contains('\t') != wanted.contains('\t') {
-        return Difference::TabsAndSpaces;
-    }
-    difference
-}
-
-/// Writes a line (with its line end) in a form in which some differences disappear.
-type Reading = fn(&str, &mut String);
-
-fn without_carriage_returns(line: &str, out: &mut String) {
-    match line.strip_suffix("\r\n") {
-        Some(line) => out.extend([line, "\n"]),
-        None => out.push_str(line),
-    }
-}
-
-fn without_trailing_space(line: &str, out: &mut String) {
-    out.push_str(line.trim_end());
-    out.push_str(line_feed(line));
-}
-
-fn without_indentation(line: &str, out: &mut String) {
-    out.push_str(line.trim());
-    out.push_str(line_feed(line));
-}
-
-fn without_space(line: &str, out: &mut String) {
-    out.extend(line.split_whitespace());
-}
-
-fn in_lower_case(line: &str, out: &mut String) {
-    out.extend(line.chars().flat_map(char::to_lowercase));
-}
-
-fn in_plain_characters(line: &str, out: &mut String) {
-    out.extend(line.chars().map(|character| match character {
-        '‘' | '’' | '‛' | '′' => '\'',
-        '“' | '”' | '„' | '″' => '"',
-        '‐'..='―' | '−' => '-',
-        '\u{a0}' | '\u{2000}'..='\u{200a}' | '\u{202f}' | '\u{3000}' => ' ',
-        other => other,
-    }));
-}
-
-fn line_feed(line: &str) -> &'static str {
-    if line.ends_with('\n') { "\n" } else { "" }
-}
-
-/// The first and last line of the first place where text and wanted text read the same.
-fn find_read(text: &str, wanted: &str, reading: Reading) -> Option<(usize, usize)> {
-    let (wanted, _) = read(wanted, reading);
-    if wanted.trim().is_empty() {
-        return None;
-    }
-    let (text, starts) = read(text, reading);
-    let start = text.find(&wanted)?;
-    let line_of = |offset: usize| starts.partition_point(|start| *start <= offset);
-    Some((line_of(start), line_of(start + wanted.len() - 1)))
-}
-
-fn read(text: &str, reading: Reading) -> (String, Vec<usize>) {
-    let mut out = String::with_capacity(text.len());
-    let mut starts = Vec::new();
-    for line in text.split_inclusive('\n') {
-        starts.push(out.len());
-        reading(line, &mut out);
-    }
-    (out, starts)
-}
-
-/// The window of lines that shares most with the wanted lines.
-fn similar_lines(lines: &Lines<'_>, text: &str, wanted: &str) -> Option<(usize, usize, Difference)> {
-    let wanted_lines: Vec<&str> = wanted.split_inclusive('\n').take(WANTED_LINES).collect();
-    let height = wanted_lines.len();
-    let mut pairs = Pairs::of(wanted_lines.concat().trim());
-    [most_votes(text, &wanted_lines), like_longest_line(text, &wanted_lines)]
-        .into_iter()
-        .flatten()
-        .filter_map(|first| {
-            let last = (first + height - 1).min(lines.count());
-            let percent = pairs.similarity(lines.pick(first, last).ok()?.trim());
-            (percent >= LEAST_SIMILARITY).then_some((first, last, Difference::Similar { percent }))
-        })
-        .max_by_key(|(first, _, difference)| match difference {
-            Difference::Similar { percent } => (*percent, usize::MAX - first),
-            _ => (0, 0),
-        })
-}
-
-/// The first line of the window in which most lines are exactly wanted ones, at the right distance.
-fn most_votes(text: &str, wanted: &[&str]) -> Option<usize> {
-    let mut places: HashMap<&str, Vec<usize>> = HashMap::new();
-    for (index, line) in wanted.iter().enumerate().filter(|(_, line)| line.trim().len() >= 3) {
-        let indexes = places.entry(line.trim()).or_default();
-        if indexes.len() < VOTES_PER_LINE {
-            indexes.push(index);
-        }
-    }
-    let mut votes: HashMap<usize, usize> = HashMap::new();
-    for (number, line) in (1usize..).zip(text.split_inclusive('\n')) {
-        for index in places.get(line.trim()).into_iter().flatten() {
-            *votes.entry(number.saturating_sub(*index).max(1)).or_default() += 1;
-        }
-    }
-    votes.into_iter().max_by_key(|(first, votes)| (*votes, usize::MAX - first)).map(|(first, _)| first)
-}
-
-/// Where the window would begin if the line most like the longest wanted line were that line.
-fn like_longest_line(text: &str, wanted: &[&str]) -> Option<usize> {
-    let (index, longest) = wanted.iter().enumerate().max_by_key(|(_, line)| line.trim().len())?;
-    let mut pairs = Pairs::of(longest.trim());
-    let (number, percent) = (1usize..)
-        .zip(text.split_inclusive('\n'))
-        .map(|(number, line)| (number, pairs.similarity(line.trim())))
-        .max_by_key(|(number, percent)| (*percent, usize::MAX - number))?;
-    (percent > 0).then(|| number.saturating_sub(index).max(1))
-}
-
-/// How often each pair of neighbouring bytes occurs in a text.
-struct Pairs {
-    counts: HashMap<[u8; 2], u32>,
-    total: usize,
-}
-
-impl Pairs {
-    fn of(text: &str) -> Self {
-        let mut counts = HashMap::new();
-        for pair in pairs(text) {
-            *counts.entry(pair).or_default() += 1;
-        }
-        Self { counts, total: text.len().saturating_sub(1) }
-    }
-
-    /// Twice the shared pairs in hundredths of all pairs (the Sørensen–Dice coefficient).
-    fn similarity(&mut self, other: &str) -> usize {
-        let mut taken = Vec::new();
-        for pair in pairs(other) {
-            if let Some(count) = self.counts.get_mut(&pair).filter(|count| **count > 0) {
-                *count -= 1;
-                taken.push(pair);
-            }
-        }
-        for pair in &taken {
-            self.counts.entry(*pair).and_modify(|count| *count += 1);
-        }
-        let all = self.total + other.len().saturating_sub(1);
-        (taken.len() * 200).checked_div(all).unwrap_or(0)
-    }
-}
-
-fn pairs(text: &str) -> impl Iterator<Item = [u8; 2]> {
-    text.bytes().zip(text.bytes().skip(1)).map(|(first, second)| [first, second])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -425,6 +237,8 @@ mod tests {
             nearest(text, "fn beta(value: u64) {\n    other(value)\n}\n").unwrap();
         assert_eq!((first, last), (7, 9));
         assert!(matches!(difference, Difference::Similar { percent: 85..=99 }), "{difference:?}");
+        let (first, ..) = nearest("abcdefgh and much more\nabcdefgh\n", "abcdefghi").unwrap();
+        assert_eq!(first, 2);
         let place = Place::nearest(text, "fn beta(value: u64) {\n").unwrap();
         let mismatch = place.mismatch.unwrap();
         assert_eq!(mismatch.line, 7);

@@ -1,0 +1,104 @@
+//! Two texts that are the same but for one kind of difference.
+
+use super::Difference;
+use crate::window::Lines;
+
+/// Looks for `wanted` while closing one eye after the other.
+pub(super) fn same_but_for(text: &str, wanted: &str) -> Option<(usize, usize, Difference)> {
+    let without_end = wanted.trim_end_matches(['\n', '\r']);
+    if without_end.len() < wanted.len() && !text.ends_with('\n') && text.ends_with(without_end) {
+        let lines = Lines::new(text);
+        let first = lines.number_at(text.len() - without_end.len());
+        return Some((first, lines.count(), Difference::FinalNewline));
+    }
+    let readings: [(Reading, Difference); 6] = [
+        (without_carriage_returns, line_end_difference(wanted)),
+        (without_trailing_space, Difference::TrailingSpace),
+        (without_indentation, Difference::Indentation),
+        (in_plain_characters, Difference::Typography),
+        (without_space, Difference::Whitespace),
+        (in_lower_case, Difference::Case),
+    ];
+    readings.into_iter().find_map(|(reading, difference)| {
+        let (first, last) = find_read(text, wanted, reading)?;
+        Some((first, last, refine(difference, text, wanted, first, last)))
+    })
+}
+
+fn line_end_difference(wanted: &str) -> Difference {
+    if wanted.contains("\r\n") { Difference::WantedHasCrlf } else { Difference::TextHasCrlf }
+}
+
+/// Says tabs where the difference in space is one of tabs.
+fn refine(difference: Difference, text: &str, wanted: &str, first: usize, last: usize) -> Difference {
+    let in_space = matches!(difference, Difference::Indentation | Difference::Whitespace);
+    let there = Lines::new(text).pick(first, last).unwrap_or_default();
+    if in_space && there.contains('\t') != wanted.contains('\t') {
+        return Difference::TabsAndSpaces;
+    }
+    difference
+}
+
+/// Writes a line (with its line end) in a form in which some differences disappear.
+type Reading = fn(&str, &mut String);
+
+fn without_carriage_returns(line: &str, out: &mut String) {
+    match line.strip_suffix("\r\n") {
+        Some(line) => out.extend([line, "\n"]),
+        None => out.push_str(line),
+    }
+}
+
+fn without_trailing_space(line: &str, out: &mut String) {
+    out.push_str(line.trim_end());
+    out.push_str(line_feed(line));
+}
+
+fn without_indentation(line: &str, out: &mut String) {
+    out.push_str(line.trim());
+    out.push_str(line_feed(line));
+}
+
+fn without_space(line: &str, out: &mut String) {
+    out.extend(line.split_whitespace());
+}
+
+fn in_lower_case(line: &str, out: &mut String) {
+    out.extend(line.chars().flat_map(char::to_lowercase));
+}
+
+fn in_plain_characters(line: &str, out: &mut String) {
+    out.extend(line.chars().map(|character| match character {
+        '‘' | '’' | '‛' | '′' => '\'',
+        '“' | '”' | '„' | '″' => '"',
+        '‐'..='―' | '−' => '-',
+        '\u{a0}' | '\u{2000}'..='\u{200a}' | '\u{202f}' | '\u{3000}' => ' ',
+        other => other,
+    }));
+}
+
+fn line_feed(line: &str) -> &'static str {
+    if line.ends_with('\n') { "\n" } else { "" }
+}
+
+/// The first and last line of the first place where text and wanted text read the same.
+fn find_read(text: &str, wanted: &str, reading: Reading) -> Option<(usize, usize)> {
+    let (wanted, _) = read(wanted, reading);
+    if wanted.trim().is_empty() {
+        return None;
+    }
+    let (text, starts) = read(text, reading);
+    let start = text.find(&wanted)?;
+    let line_of = |offset: usize| starts.partition_point(|start| *start <= offset);
+    Some((line_of(start), line_of(start + wanted.len() - 1)))
+}
+
+fn read(text: &str, reading: Reading) -> (String, Vec<usize>) {
+    let mut out = String::with_capacity(text.len());
+    let mut starts = Vec::new();
+    for line in text.split_inclusive('\n') {
+        starts.push(out.len());
+        reading(line, &mut out);
+    }
+    (out, starts)
+}
