@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use crate::page::root;
 
-const PAGES: &[&str] = &["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"];
+const PAGES: &[&str] =
+    &["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "examples/README.md"];
 
 /// Every page with its folder.
 fn pages() -> Vec<(String, PathBuf, String)> {
