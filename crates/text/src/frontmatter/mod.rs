@@ -58,6 +58,9 @@ pub fn update(document: &str, update: &Map<String, Value>) -> Result<String, Fro
         return Ok(document.to_owned());
     }
     let yaml = splice::apply(fenced.yaml, &outline, &plan.edits, fenced.line_end)?;
+    if yaml.len() > MAX_BYTES {
+        return Err(FrontmatterError::TooLarge);
+    }
     let changed = [fenced.before, &yaml, fenced.closing, fenced.body].concat();
     verify(&changed, &yaml, fenced.body, &plan.intended)?;
     Ok(changed)

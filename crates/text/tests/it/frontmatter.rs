@@ -415,6 +415,8 @@ fn large_updates_stay_cheap() {
     let once = updated("---\nvariables: {}\n---\n", change.clone());
     assert_eq!(updated(&once, change), once);
     let other: Map<String, Value> = (0..5_000).map(|number| (format!("name{number}"), json!("x"))).collect();
+    let large = map(json!({"variables.set": {"large": "x".repeat(1 << 20)}}));
+    assert_eq!(update(&once, &large), Err(FrontmatterError::TooLarge));
     let twice = updated(&once, json!({"variables.set": other}));
     assert_eq!(parse(&twice).unwrap().value["variables"]["name4999"], "x");
 }
