@@ -185,8 +185,12 @@ impl Bench {
 
     /// One call.
     pub fn call_as(&self, caller: Caller, tool: &str, arguments: Value) -> Called {
-        let calling = self.front.call(ToolCall::new(tool, arguments), caller, CallOptions::default());
-        self.runtime.block_on(calling)
+        self.make(ToolCall::new(tool, arguments), caller)
+    }
+
+    /// One call whose id is known beforehand.
+    pub fn make(&self, call: ToolCall, caller: Caller) -> Called {
+        self.runtime.block_on(self.front.call(call, caller, CallOptions::default()))
     }
 
     /// One call that must do what it was asked for.
@@ -244,9 +248,10 @@ impl Bench {
         records.remove(0)
     }
 
-    /// Fails unless the whole record is intact.
-    pub fn verify_audit(&self) {
+    /// Fails unless the whole record is intact; says how many calls it holds.
+    pub fn verify_audit(&self) -> u64 {
         let report = toolgate_audit::verify(&self.audit_dir, &VerifyOptions::default()).unwrap();
         assert!(report.problem.is_none(), "the audit log is broken: {:?}", report.problem);
+        report.records
     }
 }

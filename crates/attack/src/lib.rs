@@ -17,8 +17,10 @@ mod scratch;
 mod tree;
 mod bench;
 mod spread;
+mod diary;
 
 pub use bench::{Bench, BenchOptions, code_of, person};
+pub use diary::{CHANGES, Change, Diary};
 pub use scratch::{Scratch, is_litter, litter_below};
 pub use spread::spread;
 pub use tree::{Node, Tree};

@@ -15,3 +15,5 @@ mod dress;
 mod hostile_paths;
 mod odd_names;
 mod undo;
+mod race;
+mod killed;

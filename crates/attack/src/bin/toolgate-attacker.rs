@@ -1,2 +1,0 @@
-//! A process of its own that a test races against or kills.
-fn main() {}

@@ -1,0 +1,32 @@
+//! A process of its own that tests race against, kill, or lock up with a full disk.
+//!
+//! `swap WORKSPACE OUTSIDE` exchanges files and folders with links as fast as it can until its standard input ends.
+//! `write WORKSPACE STATE NAME` makes calls through a gate, one after another, and tells each answer.
+//! `full-disk FOLDER` and `read-only-disk FOLDER` are run in a mount namespace of their own.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "this program is only ever run by tests, which arrange files by hand and fail by panicking"
+)]
+
+mod disk;
+mod swap;
+mod write;
+
+use std::path::Path;
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["swap", workspace, outside] => swap::run(Path::new(workspace), Path::new(outside)),
+        ["write", workspace, state, name] => write::run(Path::new(workspace), Path::new(state), name),
+        ["full-disk", folder] => disk::full(Path::new(folder)),
+        ["read-only-disk", folder] => disk::read_only(Path::new(folder)),
+        other => panic!("unknown role {other:?}"),
+    }
+}

@@ -1,0 +1,108 @@
+//! Exchanges what the gate looks at with links that lead outside, in every way a process can.
+
+use std::io::Read as _;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+
+/// How often the pieces that calls moved or deleted are made again.
+const REPAIR_EVERY: u64 = 64;
+
+struct Swapper<'p> {
+    workspace: &'p Path,
+    outside: &'p Path,
+}
+
+pub(crate) fn run(workspace: &Path, outside: &Path) {
+    let swapper = Swapper { workspace, outside };
+    swapper.repair();
+    let over = until_input_ends();
+    println!("ready");
+    let mut rounds: u64 = 0;
+    while !over.load(Ordering::Relaxed) {
+        if rounds.is_multiple_of(REPAIR_EVERY) {
+            swapper.repair();
+        }
+        swapper.round();
+        rounds += 1;
+    }
+    println!("{rounds}");
+}
+
+fn until_input_ends() -> Arc<AtomicBool> {
+    let over = Arc::new(AtomicBool::new(false));
+    let told = Arc::clone(&over);
+    std::thread::spawn(move || {
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        told.store(true, Ordering::Relaxed);
+    });
+    over
+}
+
+impl Swapper<'_> {
+    fn at(&self, name: &str) -> PathBuf {
+        self.workspace.join(name)
+    }
+
+    /// Makes what is missing. Calls may move and delete the inside pieces; the links are never touched by them.
+    fn repair(&self) {
+        for folder in ["dir", "deep/er", "middle/er"] {
+            if self.at(folder).symlink_metadata().is_err() {
+                let _ = std::fs::create_dir_all(self.at(folder));
+            }
+        }
+        for file in ["dir/file.txt", "deep/er/file.txt", "middle/er/file.txt", "leaf.txt", "plain.txt"] {
+            // Never through a link: this process must not be the one that touches what is outside.
+            let flags = rustix::fs::OFlags::NOFOLLOW.bits().try_into().unwrap_or(0);
+            let mut options = std::fs::OpenOptions::new();
+            std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, flags);
+            let parent_is_real = self.at(file).parent().is_some_and(|parent| {
+                parent.canonicalize().is_ok_and(|parent| parent.starts_with(self.workspace))
+            });
+            if parent_is_real && let Ok(mut made) = options.write(true).create_new(true).open(self.at(file)) {
+                let _ = std::io::Write::write_all(&mut made, b"inside\n");
+            }
+        }
+        for (name, target) in [
+            ("dir.other", self.outside.join("dir")),
+            ("leaf.other", self.outside.join("secret.txt")),
+            ("deep.other", self.outside.join("deep")),
+            ("middle/er.other", self.outside.join("deep/er")),
+            ("alias.txt", PathBuf::from("plain.txt")),
+            ("alias.other", PathBuf::from(".env")),
+        ] {
+            let _ = symlink(target, self.at(name));
+        }
+    }
+
+    fn round(&self) {
+        // In one step, so that the name is always there.
+        for (one, other) in [
+            ("dir", "dir.other"),
+            ("leaf.txt", "leaf.other"),
+            ("middle/er", "middle/er.other"),
+            ("alias.txt", "alias.other"),
+        ] {
+            let _ = renameat_with(CWD, self.at(one), CWD, self.at(other), RenameFlags::EXCHANGE);
+        }
+        // In three steps, with moments when there is nothing.
+        let _ = std::fs::rename(self.at("deep"), self.at("deep.hidden"));
+        let _ = std::fs::rename(self.at("deep.other"), self.at("deep"));
+        let _ = std::fs::rename(self.at("deep"), self.at("deep.other"));
+        let _ = std::fs::rename(self.at("deep.hidden"), self.at("deep"));
+        // A link to a file that does not exist yet, where a new file is about to be made.
+        let _ = symlink(self.outside.join("created.txt"), self.at("fresh.txt"));
+        let _ = self.remove_link("fresh.txt");
+        // A folder that is about to be made turns out to be a link.
+        let _ = symlink(self.outside.join("dir"), self.at("newdir"));
+        let _ = self.remove_link("newdir");
+    }
+
+    fn remove_link(&self, name: &str) -> std::io::Result<()> {
+        let path = self.at(name);
+        if path.symlink_metadata()?.is_symlink() { std::fs::remove_file(path) } else { Ok(()) }
+    }
+}
