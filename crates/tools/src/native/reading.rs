@@ -6,8 +6,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use toolgate_types::{Failure, ToolClass, ToolOutput};
 use toolgate_workspace::{
-    Entry, EntryKind, FileContent, FindOptions, FoundLines, ListOptions, Listed, Match, ReadRequest,
-    Recorder, SearchOptions, TextWindow, View,
+    EntryKind, FileContent, FindOptions, FoundLines, ListOptions, Listed, Match, ReadRequest, Recorder,
+    SearchOptions, TextWindow, View,
 };
 
 use crate::file_tool::{Declaration, decode, object};
@@ -17,6 +17,7 @@ const MOST_RESULTS: usize = 1000;
 
 pub(crate) fn tools() -> Vec<Declaration> {
     let path = json!({"type": "string", "description": "Path relative to the workspace, or with a mount alias such as @project/src"});
+    let names = json!({"type": "array", "items": {"type": "string"}});
     let line = |which: &str| json!({"type": "integer", "minimum": 1, "description": format!("{which} line, counted from 1, inclusive")});
     vec![
         Declaration {
@@ -52,11 +53,9 @@ pub(crate) fn tools() -> Vec<Declaration> {
             output: object(
                 json!({
                     "path": {"type": "string"}, "total": {"type": "integer"}, "truncated": {"type": "boolean"},
-                    "entries": {"type": "array", "items": {"type": "object", "properties": {
-                        "name": {"type": "string"}, "type": {"enum": ["file", "directory", "symlink", "other"]},
-                    }, "required": ["name", "type"]}},
+                    "directories": names, "files": names, "symlinks": names, "other": names,
                 }),
-                &["path", "entries", "total", "truncated"],
+                &["path", "directories", "files", "symlinks", "other", "total", "truncated"],
             ),
             work: list_directory,
             show: None,
@@ -177,19 +176,16 @@ fn list_directory(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result
         with_size: false,
     };
     let listed = view.list(path.as_deref().unwrap_or("."), &options)?;
-    let entries: Vec<Value> = listed.entries.iter().map(entry_json).collect();
-    let structured = json!({"path": listed.path, "entries": entries, "total": listed.total, "truncated": listed.truncated});
-    Ok(ToolOutput { text: list_text(&listed), structured })
-}
-
-fn entry_json(entry: &Entry) -> Value {
-    let kind = match entry.kind {
-        EntryKind::File => "file",
-        EntryKind::Directory => "directory",
-        EntryKind::Symlink => "symlink",
-        EntryKind::Other => "other",
+    let named = |kind: EntryKind| -> Vec<Value> {
+        let of_kind = listed.entries.iter().filter(|entry| entry.kind == kind);
+        of_kind.map(|entry| Value::String(entry.name.to_string_lossy().into_owned())).collect()
     };
-    json!({"name": entry.name.to_string_lossy(), "type": kind})
+    let structured = json!({
+        "path": listed.path, "directories": named(EntryKind::Directory), "files": named(EntryKind::File),
+        "symlinks": named(EntryKind::Symlink), "other": named(EntryKind::Other),
+        "total": listed.total, "truncated": listed.truncated,
+    });
+    Ok(ToolOutput { text: list_text(&listed), structured })
 }
 
 /// One line per entry: directories end in a slash, links in an at sign, files carry their size where it is known.
