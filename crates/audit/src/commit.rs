@@ -5,50 +5,23 @@
 //! next round. A thread that waits leads a round itself; for tasks, which must not block, a worker thread
 //! does.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rustix::io::Errno;
 use toolgate_types::CallId;
 
-use crate::folder::Handle;
+use crate::unsynced::Unsynced;
 use crate::writer::Mark;
 use crate::{AuditError, lock};
 
 /// The longest that a round waits for company before it begins.
 const LONGEST_GATHERING: Duration = Duration::from_millis(2);
-
-/// Something that is not known to be on the disk.
-#[derive(Clone)]
-pub(crate) enum Unsynced {
-    /// What a file holds.
-    File(Handle),
-    /// The names in a directory.
-    Folder(Handle),
-}
-
-impl Unsynced {
-    fn sync(&self) -> Result<(), Errno> {
-        // A directory needs the full sync: on ext4 a data sync may leave out a new name.
-        rustix::io::retry_on_intr(|| match self {
-            Self::File(file) => rustix::fs::fdatasync(file),
-            Self::Folder(folder) => rustix::fs::fsync(folder),
-        })
-    }
-
-    fn is(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::File(one), Self::File(two)) | (Self::Folder(one), Self::Folder(two)) => {
-                Arc::ptr_eq(one, two)
-            }
-            _ => false,
-        }
-    }
-}
+/// How many others a task wakes when it finds its own number settled.
+const WOKEN_BY_THE_WOKEN: usize = 8;
 
 /// A record that waits to be written with others.
 pub(crate) struct Queued {
@@ -165,6 +138,8 @@ pub(crate) struct Commit {
     synced: AtomicU64,
     /// Whether a queued record was ever rejected.
     any_rejected: AtomicBool,
+    /// Tasks that are to be woken.
+    ready: Mutex<VecDeque<Waker>>,
 }
 
 impl Commit {
@@ -232,6 +207,7 @@ impl Commit {
     /// Arranges for the task to be woken when the number is settled. `again` says that it was here before.
     pub(crate) fn enlist(&self, number: u64, waker: &Waker, again: bool) -> Enlisted {
         if self.is_plainly_synced(number) {
+            self.wake_ready(WOKEN_BY_THE_WOKEN);
             return Enlisted::Settled(Ok(()));
         }
         let mut state = lock(&self.state);
@@ -359,7 +335,7 @@ impl Commit {
         state.round_running = false;
         state.last_cost = cost;
         state.last_batch = goal - state.synced;
-        let ready = match result {
+        let wakers = match result {
             Ok(()) => {
                 state.synced = goal;
                 self.synced.store(goal, Ordering::Release);
@@ -375,7 +351,17 @@ impl Commit {
         }
         drop(state);
         self.done.notify_all();
-        ready.into_iter().for_each(|(_, waker)| waker.wake());
+        lock(&self.ready).extend(wakers.into_iter().map(|(_, waker)| waker));
+        self.wake_ready(usize::MAX);
+    }
+
+    /// Wakes tasks that are to be woken, at most so many. Those who were woken help: for a runtime it is far
+    /// cheaper to be told of a task by one of its own than from outside.
+    fn wake_ready(&self, most: usize) {
+        for _ in 0..most {
+            let Some(waker) = lock(&self.ready).pop_front() else { return };
+            waker.wake();
+        }
     }
 
     /// Waits a moment for as many as the last round settled: they were woken together and will be back
@@ -404,7 +390,10 @@ fn wait_on<'a, T>(condition: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'
 #[cfg(test)]
 mod tests {
     use std::os::fd::OwnedFd;
+    use std::sync::Arc;
     use std::task::Wake;
+
+    use rustix::io::Errno;
 
     use super::*;
 

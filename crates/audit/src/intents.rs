@@ -11,8 +11,9 @@ use rustix::fs::FlockOperation;
 use toolgate_types::CallId;
 use uuid::Uuid;
 
-use crate::commit::{Commit, Unsynced};
+use crate::commit::Commit;
 use crate::folder::{Folder, Handle, write_all};
+use crate::unsynced::Unsynced;
 use crate::writer::Writer;
 use crate::{AuditError, lock};
 

@@ -44,6 +44,7 @@ mod folder;
 mod backwards;
 mod lines;
 mod writer;
+mod unsynced;
 mod commit;
 mod ticket;
 mod intents;

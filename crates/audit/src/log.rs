@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use jiff::Timestamp;
 
 use crate::checkpoint::Checkpoints;
-use crate::commit::{self, Commit, Flushed, Queued, Unsynced};
+use crate::commit::{self, Commit, Flushed, Queued};
 use crate::entry::{Entry, Intent};
 use crate::folder::Folder;
 use crate::intents::Intents;
@@ -15,6 +15,7 @@ use crate::line::to_json;
 use crate::record::{Body, RecordedIntent};
 use crate::recovery::{Recovered, recover};
 use crate::ticket::Ticket;
+use crate::unsynced::Unsynced;
 use crate::writer::{Appended, Mark, Writer};
 use crate::{AuditError, Warning, lock};
 
