@@ -12,7 +12,7 @@ use toolgate_types::CallId;
 use uuid::Uuid;
 
 use crate::commit::Commit;
-use crate::folder::{Folder, Handle, write_all};
+use crate::folder::{Folder, Handle, state_of_open, write_all};
 use crate::unsynced::Unsynced;
 use crate::writer::Writer;
 use crate::{AuditError, lock};
@@ -28,6 +28,7 @@ const FILE_BYTES: u64 = 1024 * 1024;
 struct Generation {
     name: String,
     file: Handle,
+    inode: u64,
     length: u64,
     /// Calls that have not ended.
     open: HashSet<CallId>,
@@ -67,6 +68,11 @@ impl Intents {
         let (Some(folder), Some(generation)) = (&self.folder, self.generations.last_mut()) else {
             return Err(self.audit_folder.error("open", FOLDER_NAME, rustix::io::Errno::NOENT));
         };
+        if folder.state(&generation.name)?.is_none_or(|state| state.inode != generation.inode) {
+            // Somebody took the file away, and would take the announcement with it.
+            self.accepting = false;
+            return Err(folder.error("find", &generation.name, rustix::io::Errno::NOENT));
+        }
         if let Err(cause) = write_all(&generation.file, line) {
             // Part of a line may be there. Nothing may follow it, or the two would become one.
             self.accepting = false;
@@ -127,9 +133,13 @@ impl Intents {
         if made {
             unsynced.push(Unsynced::Folder(self.audit_folder.handle().clone()));
         }
+        let created = created.and_then(|file| match state_of_open(&file) {
+            Ok(state) => Ok((file, state.inode)),
+            Err(cause) => Err(folder.error("look at", &name, cause)),
+        });
         self.folder = Some(folder);
-        let generation =
-            Generation { name, file: created?, length: 0, open: HashSet::new(), last_outcome: 0 };
+        let (file, inode) = created?;
+        let generation = Generation { name, file, inode, length: 0, open: HashSet::new(), last_outcome: 0 };
         self.generations.push(generation);
         Ok(unsynced)
     }

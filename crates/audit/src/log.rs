@@ -255,8 +255,10 @@ impl AuditLog {
     /// When the announcement could not be written.
     pub fn intent(&self, intent: &Intent<'_>) -> Result<Ticket, AuditError> {
         let shared = &self.shared;
-        let since = lock(&shared.writer).day().map(|day| day.to_string());
-        let mut line = to_json(&RecordedIntent::new(intent, (shared.clock)(), since))?;
+        let now = (shared.clock)();
+        // A call whose record could not follow must not begin.
+        let since = lock(&shared.writer).check(now)?.map(|day| day.to_string());
+        let mut line = to_json(&RecordedIntent::new(intent, now, since))?;
         line.push(b'\n');
         let number = lock(&shared.intents).add(intent.call, &line, &shared.writer, &shared.commit)?;
         Ok(Ticket::new(Arc::clone(shared), number))

@@ -105,6 +105,14 @@ impl Writer {
             .map_err(|cause| self.folder.error("lock", LOCK_NAME, cause))
     }
 
+    /// Fails when the place that the next record belongs to is gone or is something else by now. Says which day it is.
+    pub(crate) fn check(&mut self, now: Timestamp) -> Result<Option<Day>, AuditError> {
+        self.locked(|writer| {
+            writer.refresh(Day::of(now))?;
+            Ok(writer.day())
+        })
+    }
+
     /// The newest day that this process has seen a file of. It never goes back.
     pub(crate) fn day(&self) -> Option<Day> {
         self.current.as_ref().map(|current| current.day)

@@ -64,12 +64,17 @@ impl Approver for NobodyToAsk {
 /// Binds an answer to the exact call: another argument, another tool or another caller is another question.
 pub(crate) fn digest(call: &ToolCall, caller: &Caller) -> Sha256 {
     let agent = caller.agent.as_ref().map(ToString::to_string).unwrap_or_default();
+    let run = caller.run.as_ref().map(ToString::to_string).unwrap_or_default();
+    let permissions: Vec<&str> = caller.permissions.iter().map(String::as_str).collect();
+    let permissions = permissions.join("\0");
     let parts = [
         call.tool.as_bytes(),
         &serde_json::to_vec(&call.arguments).unwrap_or_default(),
         caller.subject.as_bytes(),
         agent.as_bytes(),
         caller.session.as_str().as_bytes(),
+        run.as_bytes(),
+        permissions.as_bytes(),
     ];
     let mut hasher = toolgate_types::digest::Sha256Hasher::new();
     hasher.update(b"toolgate.approval.v1\0");

@@ -113,7 +113,10 @@ impl Gate {
         let mut unsettled = self.receive(&call, &caller);
         unsettled.cancelled = options.cancelled.clone();
         let (outcome, response) = match self.decide(&mut unsettled, options).await {
-            Ok(ready) => self.execute(&unsettled, ready).await,
+            Ok(ready) => {
+                unsettled.reached = Stage::Execution;
+                self.execute(&unsettled, ready).await
+            }
             Err(Refused { stage, failure }) => (Outcome::Failed { stage, failure }, None),
         };
         unsettled.settle(outcome, response).await
@@ -133,6 +136,8 @@ impl Gate {
             progress: options.progress,
             blocking: self.options.blocking,
         };
+        // The first stage that waits, and so the first that a caller can go away from.
+        unsettled.reached = Stage::Approval;
         known.verify(&self.options.agents)?.permit(self.options.limits)?.validate()?.approve(asking).await
     }
 
@@ -184,6 +189,7 @@ impl Gate {
         let caller = Arc::new(caller);
         let mut unsettled = self.receive(&call, &caller);
         unsettled.class = Some(ToolClass::Write);
+        unsettled.reached = Stage::Execution;
         let undone = match self.intend(&unsettled, ToolClass::Write) {
             Err(failure) => Err(UndoError::NotRecorded(failure.operator_note.unwrap_or(failure.message))),
             Ok(intent) => {
@@ -218,6 +224,7 @@ impl Gate {
             call,
             caller,
             class: None,
+            reached: Stage::Registry,
             cancelled: CancellationToken::new(),
             settled: false,
         }
@@ -296,6 +303,8 @@ struct Unsettled<'g> {
     caller: &'g Arc<Caller>,
     args_hash: Sha256,
     class: Option<ToolClass>,
+    /// Where it is, should it be dropped.
+    reached: Stage,
     cancelled: CancellationToken,
     settled: bool,
 }
@@ -378,7 +387,7 @@ impl Drop for Unsettled<'_> {
             // Whatever still works for this call stops at its next question.
             self.cancelled.cancel();
             let failure = Failure::new(ErrorCode::Cancelled, "the call was abandoned");
-            let outcome = Outcome::Failed { stage: Stage::Execution, failure };
+            let outcome = Outcome::Failed { stage: self.reached, failure };
             if let Err(reason) = self.append(&outcome, None, self.begun.elapsed()) {
                 (self.gate.options.complain)(&format!("an abandoned call could not be recorded: {reason}"));
             }
