@@ -193,6 +193,19 @@ impl Bench {
         self.runtime.block_on(self.front.call(call, caller, CallOptions::default()))
     }
 
+    /// Begins a call and goes away as soon as it has to wait for something.
+    pub fn abandon(&self, caller: Caller, tool: &str, arguments: Value) {
+        let call = ToolCall::new(tool, arguments);
+        let calling = self.front.call(call, caller, CallOptions::default());
+        self.runtime.block_on(async {
+            tokio::select! {
+                biased;
+                called = calling => panic!("the call did not wait: {}", called.answer.text),
+                () = tokio::task::yield_now() => {}
+            }
+        });
+    }
+
     /// One call that must do what it was asked for.
     pub fn must(&self, tool: &str, arguments: Value) -> Called {
         let shown = arguments.to_string();

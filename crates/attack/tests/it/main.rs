@@ -17,3 +17,7 @@ mod odd_names;
 mod undo;
 mod race;
 mod killed;
+mod writers;
+mod disk;
+mod approval;
+mod stages;

@@ -1,0 +1,316 @@
+//! Asking a person: what is asked, what the answers do, and how far they reach.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use toolgate_attack::{Bench, BenchOptions, Scratch, Tree, code_of, person};
+use toolgate_gate::{Approver, NobodyToAsk, Preview, Question, Reply};
+use toolgate_tools::{Called, Profile};
+use toolgate_types::{Caller, Decision, ErrorCode, Sha256, Stage, ToolClass, Trust};
+
+/// A person who answers from a list, and never again once it is empty.
+#[derive(Default)]
+pub(crate) struct Scripted {
+    replies: Mutex<VecDeque<Reply>>,
+    asked: Mutex<Vec<Question>>,
+}
+
+impl Scripted {
+    pub(crate) fn new(replies: impl IntoIterator<Item = Reply>) -> Arc<Self> {
+        Arc::new(Self { replies: Mutex::new(replies.into_iter().collect()), asked: Mutex::default() })
+    }
+
+    /// The questions so far.
+    pub(crate) fn asked(&self) -> Vec<Question> {
+        self.asked.lock().unwrap().clone()
+    }
+
+    fn will_reply(&self, reply: Reply) {
+        self.replies.lock().unwrap().push_back(reply);
+    }
+}
+
+impl Approver for Scripted {
+    fn ask(&self, question: Question) -> Pin<Box<dyn Future<Output = Reply> + Send + '_>> {
+        self.asked.lock().unwrap().push(question);
+        let reply = self.replies.lock().unwrap().pop_front();
+        Box::pin(async move {
+            match reply {
+                Some(reply) => reply,
+                None => std::future::pending().await,
+            }
+        })
+    }
+}
+
+const PATIENCE: Duration = Duration::from_millis(50);
+const AGENTS: &str = "
+agents:
+  one: {tool_permissions: {write_file: {allowed: true}, append_file: {allowed: true}, read_file: {allowed: true}}}
+  two: {tool_permissions: {write_file: {allowed: true}, append_file: {allowed: true}, read_file: {allowed: true}}}
+";
+
+struct Desk {
+    _scratch: Scratch,
+    workspace: PathBuf,
+    bench: Bench,
+}
+
+impl Desk {
+    fn new(approver: Arc<dyn Approver>) -> Self {
+        let scratch = Scratch::new();
+        let workspace = scratch.folder("w");
+        std::fs::write(workspace.join("a.txt"), "one\ntwo\nthree\n").unwrap();
+        let bench = BenchOptions::new(Profile::Native, &workspace, &scratch.folder("s"))
+            .agents(AGENTS)
+            .approver(approver, PATIENCE)
+            .open();
+        Self { _scratch: scratch, workspace, bench }
+    }
+
+    fn call(&self, caller: &Caller, tool: &str, arguments: Value) -> Called {
+        self.bench.call_as(caller.clone(), tool, arguments)
+    }
+}
+
+fn caller(trust: Trust) -> Caller {
+    Caller { trust, ..person("s1") }
+}
+
+fn write() -> (&'static str, Value) {
+    ("write_file", json!({"path": "a.txt", "content": "one\nTWO\nthree\n"}))
+}
+
+#[test]
+fn who_is_asked_about_what() {
+    let calls = [
+        ("read_file", json!({"path": "a.txt"}), ToolClass::Read),
+        ("append_file", json!({"path": "a.txt", "content": "four\n"}), ToolClass::Write),
+        ("delete_file", json!({"path": "a.txt"}), ToolClass::Destructive),
+    ];
+    for (trust, asked) in [
+        (Trust::Supervised, [true, true, true]),
+        (Trust::Guided, [false, true, true]),
+        (Trust::Autonomous, [false, false, false]),
+    ] {
+        for ((tool, arguments, class), is_asked) in calls.iter().zip(asked) {
+            let scripted = Scripted::new([Reply::Once]);
+            let desk = Desk::new(scripted.clone());
+            let called = desk.call(&caller(trust), tool, arguments.clone());
+            assert!(!called.answer.is_error, "{trust} {tool}: {}", called.answer.text);
+            let questions = scripted.asked();
+            assert_eq!(questions.len(), usize::from(is_asked), "{trust} {tool}");
+            for question in questions {
+                assert_eq!(
+                    (question.call, question.tool.as_str(), question.class),
+                    (called.call, *tool, *class)
+                );
+                assert_eq!(question.caller, caller(trust));
+                assert_eq!(question.patience, PATIENCE);
+            }
+        }
+    }
+}
+
+#[test]
+fn without_a_yes_nothing_is_touched() {
+    type Person = fn() -> Arc<dyn Approver>;
+    let cases: [(&str, Person, ErrorCode, &str); 5] = [
+        ("no", || Scripted::new([Reply::No(None)]), ErrorCode::ApprovalDenied, "a person refused"),
+        (
+            "no with words",
+            || Scripted::new([Reply::No(Some("not on a Friday".to_owned()))]),
+            ErrorCode::ApprovalDenied,
+            "not on a Friday",
+        ),
+        ("silence", || Scripted::new([]), ErrorCode::ApprovalExpired, "nobody approved"),
+        (
+            "nobody",
+            || Arc::new(NobodyToAsk { remedy: "open the page".to_owned() }),
+            ErrorCode::ApprovalUnavailable,
+            "open the page",
+        ),
+        (
+            "nobody any more",
+            || Scripted::new([Reply::Nobody("come back".to_owned())]),
+            ErrorCode::ApprovalUnavailable,
+            "come back",
+        ),
+    ];
+    for (name, person, code, words) in cases {
+        for trust in [Trust::Supervised, Trust::Guided] {
+            for (tool, arguments) in [
+                write(),
+                ("edit_file", json!({"path": "a.txt", "old_text": "two", "new_text": "TWO"})),
+                ("append_file", json!({"path": "new/b.txt", "content": "x"})),
+                ("move_file", json!({"from": "a.txt", "to": "b.txt"})),
+                ("delete_file", json!({"path": "a.txt"})),
+                ("apply_patch", json!({"patch": "--- /dev/null\n+++ c.txt\n@@ -0,0 +1 @@\n+x\n"})),
+            ] {
+                let what = format!("{name}, {trust}, {tool}");
+                let desk = Desk::new(person());
+                let before = Tree::of(&desk.workspace);
+                let called = desk.call(&caller(trust), tool, arguments);
+                assert_eq!(code_of(&called), Some(code), "{what}: {}", called.answer.text);
+                assert!(called.answer.text.contains(words), "{what}: {}", called.answer.text);
+                assert_eq!(before.differences(&Tree::of(&desk.workspace)), Vec::<String>::new(), "{what}");
+                assert!(desk.bench.gate().journal().changes().unwrap().is_empty(), "{what}");
+                let record = desk.bench.record(called.call);
+                let denial = record.denial.unwrap();
+                assert_eq!(
+                    (record.decision, denial.stage, denial.code),
+                    (Decision::Denied, Stage::Approval, code)
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn the_question_shows_what_would_change() {
+    let scripted = Scripted::new([]);
+    let desk = Desk::new(scripted.clone());
+    let patch = "--- a.txt\n+++ a.txt\n@@ -1,3 +1,3 @@\n one\n-two\n+TWO\n three\n";
+    for (tool, arguments) in [
+        write(),
+        ("edit_file", json!({"path": "a.txt", "old_text": "two", "new_text": "TWO"})),
+        ("apply_patch", json!({"patch": patch})),
+    ] {
+        desk.call(&caller(Trust::Guided), tool, arguments);
+        let question = scripted.asked().pop().unwrap();
+        let Preview::Diff(diff) = question.preview else { panic!("{tool}: {:?}", question.preview) };
+        assert!(diff.contains("\n-two\n+TWO\n") && diff.contains("a.txt"), "{tool}: {diff}");
+    }
+    // A new file is all addition; what has no diff is shown whole.
+    desk.call(&caller(Trust::Guided), "write_file", json!({"path": "b.txt", "content": "new\n"}));
+    let Preview::Diff(diff) = scripted.asked().pop().unwrap().preview else { panic!("no diff") };
+    assert!(diff.contains("+new"), "{diff}");
+    desk.call(&caller(Trust::Guided), "move_file", json!({"from": "a.txt", "to": "elsewhere.txt"}));
+    let Preview::Text(text) = scripted.asked().pop().unwrap().preview else { panic!("no text") };
+    assert!(text.contains("a.txt") && text.contains("elsewhere.txt"), "{text}");
+    // The question itself has changed nothing.
+    assert_eq!(std::fs::read_to_string(desk.workspace.join("a.txt")).unwrap(), "one\ntwo\nthree\n");
+    assert!(!desk.workspace.join("b.txt").exists());
+}
+
+#[test]
+fn another_call_is_another_question() {
+    let base = caller(Trust::Guided);
+    let with = |change: fn(&mut Caller)| {
+        let mut other = caller(Trust::Guided);
+        change(&mut other);
+        other
+    };
+    let (tool, arguments) = write();
+    let calls = [
+        ("the call", base.clone(), tool, arguments.clone()),
+        ("another tool", base.clone(), "append_file", arguments.clone()),
+        ("another path", base.clone(), tool, json!({"path": "b.txt", "content": "one\nTWO\nthree\n"})),
+        ("other content", base.clone(), tool, json!({"path": "a.txt", "content": "one\nTWO\nthree"})),
+        (
+            "one more argument",
+            base.clone(),
+            tool,
+            json!({"path": "a.txt", "content": "one\nTWO\nthree\n", "if_match_sha256": "0".repeat(64)}),
+        ),
+        ("another subject", with(|caller| caller.subject.push('x')), tool, arguments.clone()),
+        ("an agent", with(|caller| caller.agent = Some("one".parse().unwrap())), tool, arguments.clone()),
+        (
+            "another agent",
+            with(|caller| caller.agent = Some("two".parse().unwrap())),
+            tool,
+            arguments.clone(),
+        ),
+        ("another session", with(|caller| caller.session = "s2".parse().unwrap()), tool, arguments.clone()),
+        ("a run", with(|caller| caller.run = Some("r1".parse().unwrap())), tool, arguments.clone()),
+        (
+            "other rights",
+            with(|caller| caller.permissions = ["x".to_owned()].into()),
+            tool,
+            arguments.clone(),
+        ),
+    ];
+    let scripted = Scripted::new([]);
+    let desk = Desk::new(scripted.clone());
+    let mut digests: Vec<(&str, Sha256)> = Vec::new();
+    for (name, caller, tool, arguments) in calls {
+        let ask = || {
+            desk.call(&caller, tool, arguments.clone());
+            scripted.asked().pop().unwrap().digest
+        };
+        let digest = ask();
+        assert_eq!(digest, ask(), "{name}: the same call asked twice");
+        if let Some((other, _)) = digests.iter().find(|(_, known)| *known == digest) {
+            panic!("{name} and {other} have one digest");
+        }
+        digests.push((name, digest));
+    }
+}
+
+#[test]
+fn a_yes_for_the_session_reaches_no_further() {
+    let scripted = Scripted::new([Reply::ForSession]);
+    let desk = Desk::new(scripted.clone());
+    let agent = |name: &str, session: &str| Caller {
+        agent: Some(name.parse().unwrap()),
+        session: session.parse().unwrap(),
+        ..caller(Trust::Guided)
+    };
+    let write = |number: u32| json!({"path": "a.txt", "content": format!("{number}\n")});
+    let granted = agent("one", "s1");
+    for number in 0..3 {
+        let called = desk.call(&granted, "write_file", write(number));
+        assert!(!called.answer.is_error, "{}", called.answer.text);
+    }
+    assert_eq!(scripted.asked().len(), 1, "asked again within the session");
+    let before = Tree::of(&desk.workspace);
+    for (name, caller, tool) in [
+        ("another tool", agent("one", "s1"), "append_file"),
+        ("another session", agent("one", "s2"), "write_file"),
+        ("another agent", agent("two", "s1"), "write_file"),
+        ("another agent and session", agent("two", "s2"), "write_file"),
+        ("a person in the session", caller(Trust::Guided), "write_file"),
+        ("another subject", Caller { subject: "somebody".to_owned(), ..agent("one", "s1") }, "write_file"),
+    ] {
+        let questions = scripted.asked().len();
+        scripted.will_reply(Reply::No(None));
+        let called = desk.call(&caller, tool, write(7));
+        assert_eq!(code_of(&called), Some(ErrorCode::ApprovalDenied), "{name}: {}", called.answer.text);
+        assert_eq!(scripted.asked().len(), questions + 1, "{name} was not asked about");
+    }
+    assert_eq!(before.differences(&Tree::of(&desk.workspace)), Vec::<String>::new());
+    // A no to others does not take the grant back.
+    assert!(!desk.call(&granted, "write_file", write(8)).answer.is_error);
+}
+
+#[test]
+fn a_yes_once_is_for_one_call() {
+    let scripted = Scripted::new([Reply::Once, Reply::No(None)]);
+    let desk = Desk::new(scripted.clone());
+    let (tool, arguments) = write();
+    assert!(!desk.call(&caller(Trust::Guided), tool, arguments.clone()).answer.is_error);
+    let again = desk.call(&caller(Trust::Guided), tool, arguments);
+    assert_eq!(code_of(&again), Some(ErrorCode::ApprovalDenied));
+    assert_eq!(scripted.asked().len(), 2);
+}
+
+#[test]
+fn a_yes_gives_no_rights() {
+    let scripted = Scripted::new([Reply::ForSession]);
+    let desk = Desk::new(scripted.clone());
+    std::fs::write(desk.workspace.join(".env"), "secret").unwrap();
+    for path in [".env", "../outside.txt", "/etc/passwd"] {
+        let called =
+            desk.call(&caller(Trust::Supervised), "write_file", json!({"path": path, "content": "x"}));
+        assert!(code_of(&called).unwrap().is_violation(), "{path}: {}", called.answer.text);
+        // Nor does the question show what may not be seen.
+        for question in scripted.asked() {
+            assert!(!format!("{:?}", question.preview).contains("secret"), "{:?}", question.preview);
+        }
+    }
+}

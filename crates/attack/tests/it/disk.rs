@@ -1,0 +1,46 @@
+//! Full disks and disks that cannot be written, each in a mount namespace of its own.
+
+use std::process::{Command, Stdio};
+
+use toolgate_attack::Scratch;
+
+/// A command in a mount namespace of its own; `None` where that is not permitted.
+fn namespaced() -> Option<Command> {
+    let with = |flags: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "--propagation", "private"]).args(flags).arg("--");
+        command
+    };
+    // Root needs no user namespace; others may be allowed one.
+    [&[][..], &["--map-root-user"]].into_iter().map(with).find_map(|mut command| {
+        let mut probe = Command::new(command.get_program());
+        probe.args(command.get_args()).args(["mount", "-t", "tmpfs", "tmpfs", "/mnt"]);
+        let works = probe.stderr(Stdio::null()).status().is_ok_and(|status| status.success());
+        works.then(|| {
+            command.arg(env!("CARGO_BIN_EXE_toolgate-attacker"));
+            command
+        })
+    })
+}
+
+fn run(role: &str) {
+    let Some(mut command) = namespaced() else {
+        println!(
+            "note: no mount namespace may be made here, so `{role}` is left out; limits on file sizes are tried elsewhere"
+        );
+        return;
+    };
+    let scratch = Scratch::new();
+    let ended = command.arg(role).arg(scratch.path()).output().unwrap();
+    assert!(ended.status.success(), "{role}: {}", String::from_utf8_lossy(&ended.stderr));
+}
+
+#[test]
+fn a_full_disk_leaves_the_old_content() {
+    run("full-disk");
+}
+
+#[test]
+fn a_read_only_disk_is_said_to_be_one() {
+    run("read-only-disk");
+}

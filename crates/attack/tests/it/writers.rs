@@ -1,0 +1,108 @@
+//! Several writers at once, none of whom knows of the others.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use toolgate_attack::{Bench, BenchOptions, Scratch, code_of, litter_below};
+use toolgate_tools::Profile;
+use toolgate_types::ErrorCode;
+
+fn bench(scratch: &Scratch, state: &str) -> Bench {
+    BenchOptions::new(Profile::Native, &scratch.folder("w"), &scratch.folder(state)).open()
+}
+
+/// Adds one to a number in a file, as a careful model would: read, then write if nobody was faster. Says how often somebody was.
+fn increment(bench: &Bench) -> u32 {
+    for lost in 0.. {
+        let read = bench.must("read_file", json!({"path": "counter.txt"})).answer.structured.unwrap();
+        let number: u64 = read["content"].as_str().unwrap().trim().parse().unwrap();
+        let arguments = json!({
+            "path": "counter.txt", "content": format!("{}\n", number + 1), "if_match_sha256": read["sha256"],
+        });
+        let written = bench.call("write_file", arguments);
+        match code_of(&written) {
+            None => return lost,
+            Some(ErrorCode::PreconditionFailed) => {}
+            Some(code) => panic!("{code:?}: {}", written.answer.text),
+        }
+    }
+    unreachable!("somebody must be the fastest")
+}
+
+fn number_in(path: &Path) -> u64 {
+    std::fs::read_to_string(path).unwrap().trim().parse().unwrap()
+}
+
+#[test]
+fn guarded_writes_of_several_gates_lose_no_update() {
+    const EACH: u64 = 100;
+    let scratch = Scratch::new();
+    std::fs::write(scratch.folder("w").join("counter.txt"), "0\n").unwrap();
+    let count = |bench: &Bench| (0..EACH).map(|_| increment(bench)).sum::<u32>();
+    let states = ["s1", "s2", "s3"];
+    let lost: u32 = std::thread::scope(|scope| {
+        let writers = states.map(|state| scope.spawn(|| count(&bench(&scratch, state))));
+        writers.into_iter().map(|writer| writer.join().unwrap()).sum()
+    });
+    println!("{} increments, {lost} of them tried again", EACH * 3);
+    assert_eq!(number_in(&scratch.folder("w").join("counter.txt")), EACH * 3);
+    assert!(lost > 0, "the writers never met");
+}
+
+/// Makes a call until it is not overtaken any more.
+fn insist(bench: &Bench, tool: &str, arguments: &Value) {
+    loop {
+        let called = bench.call(tool, arguments.clone());
+        match code_of(&called) {
+            None => return,
+            Some(ErrorCode::PreconditionFailed) => {}
+            Some(code) => panic!("{tool} {arguments}: {code:?}: {}", called.answer.text),
+        }
+    }
+}
+
+#[test]
+fn eight_threads_that_edit_and_append_lose_nothing() {
+    const THREADS: usize = 8;
+    const EACH: usize = 25;
+    let scratch = Scratch::new();
+    let workspace = scratch.folder("w");
+    let slots: String = (0..THREADS).map(|thread| format!("slot-{thread}: 0\n")).collect();
+    std::fs::write(workspace.join("slots.txt"), slots).unwrap();
+    // Half of them share a gate, the others have one each.
+    let shared = Arc::new(bench(&scratch, "shared"));
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let gate = if thread % 2 == 0 {
+                Arc::clone(&shared)
+            } else {
+                Arc::new(bench(&scratch, &format!("own-{thread}")))
+            };
+            scope.spawn(move || {
+                for round in 0..EACH {
+                    insist(
+                        &gate,
+                        "append_file",
+                        &json!({"path": "log.txt", "content": format!("{thread} {round}\n")}),
+                    );
+                    let edit = json!({
+                        "path": "slots.txt", "old_text": format!("slot-{thread}: {round}\n"),
+                        "new_text": format!("slot-{thread}: {}\n", round + 1),
+                    });
+                    insist(&gate, "edit_file", &edit);
+                }
+            });
+        }
+    });
+    let slots: String = (0..THREADS).map(|thread| format!("slot-{thread}: {EACH}\n")).collect();
+    assert_eq!(std::fs::read_to_string(workspace.join("slots.txt")).unwrap(), slots);
+    let log = std::fs::read_to_string(workspace.join("log.txt")).unwrap();
+    for thread in 0..THREADS {
+        let own: Vec<&str> = log.lines().filter(|line| line.starts_with(&format!("{thread} "))).collect();
+        let expected: Vec<String> = (0..EACH).map(|round| format!("{thread} {round}")).collect();
+        assert_eq!(own, expected, "lines of thread {thread}, in its order");
+    }
+    assert_eq!(log.lines().count(), THREADS * EACH);
+    assert!(litter_below(&workspace).is_empty());
+}
