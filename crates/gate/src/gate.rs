@@ -312,8 +312,8 @@ struct Unsettled<'g> {
 impl Unsettled<'_> {
     async fn settle(mut self, outcome: Outcome, response: Option<RawOutput>) -> Settled {
         let duration = self.begun.elapsed();
-        let recorded = self.append(&outcome, response.as_ref(), duration);
         self.settled = true;
+        let recorded = self.append(&outcome, response.as_ref(), duration);
         let recorded = match (recorded, self.gate.options.audit_mode) {
             (Ok(ticket), AuditMode::Deny) => ticket.await.map_err(|error| error.to_string()),
             (Ok(_), AuditMode::Warn) => Ok(()),
@@ -372,7 +372,11 @@ impl Unsettled<'_> {
             }),
             duration,
         };
-        self.gate.options.audit.append(&entry).map_err(|error| error.to_string())
+        let audit = &self.gate.options.audit;
+        // Whoever waits for the disk anyway is written together with all others who do.
+        let together = self.settled && self.gate.options.audit_mode == AuditMode::Deny;
+        let written = if together { audit.submit(&entry) } else { audit.append(&entry) };
+        written.map_err(|error| error.to_string())
     }
 }
 

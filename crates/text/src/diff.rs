@@ -81,15 +81,20 @@ fn write_lines(out: &mut String, sign: char, lines: &[&str], range: Range<usize>
 }
 
 fn changes(old: &[&str], new: &[&str]) -> Vec<Change> {
+    // Most changes are small: what is the same at both ends is not even numbered.
+    let same = |pair: &(&&str, &&str)| pair.0 == pair.1;
+    let start = old.iter().zip(new).take_while(same).count();
+    let (old, new) = (old.get(start..).unwrap_or_default(), new.get(start..).unwrap_or_default());
+    let end = old.iter().rev().zip(new.iter().rev()).take_while(same).count();
     let mut numbers = HashMap::new();
     let mut number = |line| {
         let next = numbers.len();
         *numbers.entry(line).or_insert(next)
     };
-    let old: Vec<usize> = old.iter().map(|line| number(*line)).collect();
-    let new: Vec<usize> = new.iter().map(|line| number(*line)).collect();
+    let old: Vec<usize> = old.iter().take(old.len() - end).map(|line| number(*line)).collect();
+    let new: Vec<usize> = new.iter().take(new.len() - end).map(|line| number(*line)).collect();
     let mut search = Search { budget: BUDGET, changes: Vec::new() };
-    search.compare(&Piece { old: &old, new: &new, old_start: 0, new_start: 0 }, SPLITS);
+    search.compare(&Piece { old: &old, new: &new, old_start: start, new_start: start }, SPLITS);
     search.changes
 }
 

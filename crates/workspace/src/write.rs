@@ -121,18 +121,21 @@ impl View<'_> {
             check_match(if_match, Some(sha256_before), &requested.shown)?;
             let after = change(&before).map_err(WorkspaceError::Other)?;
             self.check_write_size(after.len() as u64, &requested.shown)?;
-            let mut written = Written {
-                path: self.show(target.mount, &target.location),
+            let path = self.show(target.mount, &target.location);
+            let bytes = after.len() as u64;
+            let written = |sha256_after| Written {
+                path,
                 created: false,
                 sha256_before: Some(sha256_before),
-                sha256_after: Sha256::of(after.as_bytes()),
-                bytes: after.len() as u64,
+                sha256_after,
+                bytes,
             };
             if rehearsal == Rehearsal::Yes {
+                let written = written(Sha256::of(after.as_bytes()));
                 return Ok(Transformed { before, after, written });
             }
             let staged = stage(self, &target, Content::Bytes(after.as_bytes()), None)?;
-            written.sha256_after = staged.after.sha256;
+            let written = written(staged.after.sha256);
             if carry_out(self, vec![Step::Put(target, staged)], recorder)? == Attempt::Done {
                 return Ok(Transformed { before, after, written });
             }
