@@ -1,0 +1,11 @@
+//! Behaviour of mounts and files, on a real filesystem.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests arrange files by hand and fail by panicking"
+)]
+
+mod resolution;
+mod reading;
