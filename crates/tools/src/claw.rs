@@ -4,8 +4,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use toolgate_text::edit::{Edit, apply_within};
 use toolgate_types::{ErrorCode, Failure, Outcome, ToolClass, ToolOutput};
-use toolgate_workspace::{FileContent, ListOptions, ReadRequest, Recorder, Rehearsal, View, WorkspaceError};
+use toolgate_workspace::{FileContent, ReadRequest, Recorder, Rehearsal, View, WorkspaceError};
 
+use crate::arguments::{ListArguments, PathAndContent, every_entry};
 use crate::file_tool::{Declaration, decode, object};
 use crate::front::Answer;
 use crate::native::list_text;
@@ -81,18 +82,12 @@ fn ok(text: String) -> Result<ToolOutput, Failure> {
 
 #[derive(Deserialize)]
 struct PathOnly {
-    path: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct PathAndContent {
     path: String,
-    content: String,
 }
 
 fn read_file(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {
     let PathOnly { path } = decode(arguments)?;
-    let read = view.read(&path.unwrap_or_default(), &ReadRequest::default())?;
+    let read = view.read(&path, &ReadRequest::default())?;
     match read.content {
         FileContent::Binary => Err(WorkspaceError::Binary { path: read.path }.into()),
         FileContent::Text(window) => {
@@ -119,14 +114,8 @@ fn append_file(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Re
 }
 
 fn list_dir(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {
-    let PathOnly { path } = decode(arguments)?;
-    let options = ListOptions {
-        max_entries: view.limits.max_entries,
-        include_hidden: true,
-        include_symlinks: true,
-        with_size: true,
-    };
-    let listed = view.list(path.as_deref().unwrap_or("."), &options)?;
+    let arguments: ListArguments = decode(arguments)?;
+    let listed = view.list(arguments.path(), &every_entry(view, true))?;
     ok(format!("{} entries in {}\n{}", listed.total, listed.path, list_text(&listed)))
 }
 

@@ -4,6 +4,7 @@
 //! whether something is allowed. [`Front`] puts a profile in front of a gate and answers with exactly what a model is given.
 
 mod file_tool;
+mod arguments;
 mod profile;
 mod native;
 mod claw;

@@ -3,8 +3,9 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 use toolgate_types::{ErrorCode, Failure, Outcome, ToolClass, ToolOutput};
-use toolgate_workspace::{EntryKind, FileContent, ListOptions, ReadRequest, Recorder, SearchOptions, View};
+use toolgate_workspace::{EntryKind, FileContent, ReadRequest, Recorder, SearchOptions, View};
 
+use crate::arguments::{ListArguments, PathAndContent, ReadArguments, every_entry};
 use crate::file_tool::{Declaration, decode, object};
 use crate::front::Answer;
 
@@ -81,13 +82,6 @@ fn observed(structured: Value) -> Result<ToolOutput, Failure> {
     Ok(ToolOutput { text: String::new(), structured })
 }
 
-#[derive(Deserialize)]
-struct ReadArguments {
-    path: String,
-    start_line: Option<u64>,
-    end_line: Option<u64>,
-}
-
 fn read_file(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {
     let ReadArguments { path, start_line, end_line } = decode(arguments)?;
     let read = view.read(&path, &ReadRequest { start_line, end_line, refuse_oversize: true })?;
@@ -102,32 +96,15 @@ fn read_file(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<Tool
     })
 }
 
-#[derive(Deserialize)]
-struct WriteArguments {
-    path: String,
-    content: String,
-}
-
 fn write_file(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Result<ToolOutput, Failure> {
-    let WriteArguments { path, content } = decode(arguments)?;
+    let PathAndContent { path, content } = decode(arguments)?;
     let written = view.write(&path, content.as_bytes(), None, recorder)?;
     observed(json!({"path": written.path, "bytes_written": written.bytes, "created": written.created}))
 }
 
-#[derive(Deserialize)]
-struct ListArguments {
-    path: Option<String>,
-}
-
 fn list_directory(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {
-    let ListArguments { path } = decode(arguments)?;
-    let options = ListOptions {
-        max_entries: view.limits.max_entries,
-        include_hidden: true,
-        include_symlinks: true,
-        with_size: true,
-    };
-    let listed = view.list(path.as_deref().unwrap_or("."), &options)?;
+    let arguments: ListArguments = decode(arguments)?;
+    let listed = view.list(arguments.path(), &every_entry(view, true))?;
     let entries: Vec<Value> = listed
         .entries
         .iter()

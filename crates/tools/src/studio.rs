@@ -1,10 +1,10 @@
 //! The tools of a chat studio: `{output, metadata, isError}`.
 
-use serde::Deserialize;
 use serde_json::{Value, json};
 use toolgate_types::{Failure, Outcome, ToolClass, ToolOutput};
 use toolgate_workspace::{FileContent, ReadRequest, Recorder, View, WorkspaceError};
 
+use crate::arguments::{PathAndContent, ReadArguments};
 use crate::file_tool::{Declaration, decode, object};
 use crate::front::Answer;
 use crate::native::content_notice;
@@ -42,13 +42,6 @@ pub(crate) fn tools() -> Vec<Declaration> {
     ]
 }
 
-#[derive(Deserialize)]
-struct ReadArguments {
-    path: String,
-    start_line: Option<u64>,
-    end_line: Option<u64>,
-}
-
 fn file_read(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {
     let ReadArguments { path, start_line, end_line } = decode(arguments)?;
     let read = view.read(&path, &ReadRequest { start_line, end_line, refuse_oversize: false })?;
@@ -65,14 +58,8 @@ fn file_read(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<Tool
     }
 }
 
-#[derive(Deserialize)]
-struct WriteArguments {
-    path: String,
-    content: String,
-}
-
 fn file_write(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Result<ToolOutput, Failure> {
-    let WriteArguments { path, content } = decode(arguments)?;
+    let PathAndContent { path, content } = decode(arguments)?;
     let written = view.write(&path, content.as_bytes(), None, recorder)?;
     let text = format!(
         "{} {} ({} bytes)",

@@ -64,7 +64,7 @@ impl View<'_> {
         }
         let start = start(mount, &opened);
         let listing = toolgate_search::list(start, &self.visible(mount), options, self.stop)
-            .map_err(|error| WorkspaceError::Other(error.into()))?;
+            .map_err(WorkspaceError::other)?;
         if let Some(reason) = listing.stopped {
             return Err(WorkspaceError::Stopped(reason));
         }
@@ -84,7 +84,7 @@ impl View<'_> {
             return Err(WorkspaceError::NotADirectory { path: requested.shown });
         }
         let found = toolgate_search::find(start(mount, &opened), &self.visible(mount), options, self.stop)
-            .map_err(|error| WorkspaceError::Other(error.into()))?;
+            .map_err(WorkspaceError::other)?;
         let truncated = found.truncated || partial(found.stopped)?;
         Ok(FoundFiles { paths: found.paths.iter().map(|path| self.show(mount, path)).collect(), truncated })
     }
@@ -102,7 +102,7 @@ impl View<'_> {
             false => Target::File { file: opened.file.as_fd(), path: &opened.location },
         };
         let found = toolgate_search::search(target, &self.visible(mount), options, self.stop)
-            .map_err(|error| WorkspaceError::Other(error.into()))?;
+            .map_err(WorkspaceError::other)?;
         let timed_out = partial(found.stopped)?;
         let matches = found.matches.into_iter().map(|found| (self.show(mount, &found.path), found)).collect();
         Ok(FoundLines {

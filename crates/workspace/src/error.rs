@@ -158,7 +158,7 @@ pub enum WorkspaceError {
     NotRecorded(String),
     /// A search or listing failed; the text layer or search layer explained why.
     #[error("{0}")]
-    Other(Failure),
+    Other(Box<Failure>),
     /// The operating system refused.
     #[error("{doing} `{path}` failed: {source}")]
     Io {
@@ -238,6 +238,11 @@ impl WorkspaceError {
         Some(text.to_owned())
     }
 
+    /// What another layer said, passed on as it is.
+    pub(crate) fn other(failure: impl Into<Failure>) -> Self {
+        Self::Other(Box::new(failure.into()))
+    }
+
     /// Maps what the operating system said about a path.
     pub(crate) fn io(doing: &'static str, path: &str, source: io::Error) -> Self {
         let path = path.to_owned();
@@ -273,7 +278,7 @@ impl From<StopReason> for WorkspaceError {
 impl From<WorkspaceError> for Failure {
     fn from(error: WorkspaceError) -> Self {
         if let WorkspaceError::Other(failure) = error {
-            return failure;
+            return *failure;
         }
         let mut failure = Self::new(error.code(), error.to_string());
         failure.help = error.help();

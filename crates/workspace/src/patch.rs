@@ -74,7 +74,7 @@ impl View<'_> {
         rehearsal: Rehearsal,
         recorder: &dyn Recorder,
     ) -> Result<Patched, WorkspaceError> {
-        let files = patch::parse(text).map_err(|error| WorkspaceError::Other(error.into()))?;
+        let files = patch::parse(text).map_err(WorkspaceError::other)?;
         for _ in 0..ATTEMPTS {
             let mut plan = Plan::default();
             for file in &files {
@@ -161,7 +161,7 @@ impl<'v> Plan<'v> {
         before: String,
         to: &Target<'_>,
     ) -> Result<String, WorkspaceError> {
-        let after = patch::apply(file, &before).map_err(|error| WorkspaceError::Other(error.into()))?.text;
+        let after = patch::apply(file, &before).map_err(WorkspaceError::other)?.text;
         view.check_write_size(after.len() as u64, &to.shown)?;
         let nothing = || "/dev/null".to_owned();
         let old =
@@ -188,7 +188,7 @@ impl<'v> Plan<'v> {
         let mut seen = BTreeSet::new();
         match self.places.iter().find(|place| !seen.insert(*place)) {
             None => Ok(()),
-            Some((_, location)) => Err(WorkspaceError::Other(
+            Some((_, location)) => Err(WorkspaceError::other(
                 Failure::new(ErrorCode::PatchInvalid, format!("the patch changes `{location}` twice"))
                     .help("put all changes of one file under one header"),
             )),

@@ -89,10 +89,10 @@ impl View<'_> {
             return Ok(vec![Step::Put(destination, staged), Step::Remove(source)]);
         }
         if destination.existing.is_none() {
-            return Ok(vec![Step::Move(source, destination)]);
+            return Ok(vec![Step::Move(Box::new((source, destination)))]);
         }
         let again = find_again()?;
-        Ok(vec![Step::Remove(destination), Step::Move(source, again)])
+        Ok(vec![Step::Remove(destination), Step::Move(Box::new((source, again)))])
     }
 
     /// Takes a file away.

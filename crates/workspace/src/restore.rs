@@ -154,7 +154,7 @@ impl<'v> Steps<'v> {
                 }
                 let to = self.make_room(view, before, *expect)?;
                 self.freed.push(place(&from));
-                self.steps.push(Step::Move(from, to));
+                self.steps.push(Step::Move(Box::new((from, to))));
             }
         }
         Ok(())

@@ -28,7 +28,7 @@ pub(crate) enum Step<'a> {
     /// The file at a place goes away.
     Remove(Target<'a>),
     /// The file at the first place moves to the second, which must be free.
-    Move(Target<'a>, Target<'a>),
+    Move(Box<(Target<'a>, Target<'a>)>),
 }
 
 /// How an attempt went.
@@ -146,20 +146,22 @@ impl<'a> Step<'a> {
     /// The place whose content is at stake.
     fn place(&self) -> &Target<'a> {
         match self {
-            Self::Put(target, _) | Self::Remove(target) | Self::Move(target, _) => target,
+            Self::Put(target, _) | Self::Remove(target) => target,
+            Self::Move(places) => &places.0,
         }
     }
 
     fn destination_mut(&mut self) -> &mut Target<'a> {
         match self {
-            Self::Put(target, _) | Self::Remove(target) | Self::Move(_, target) => target,
+            Self::Put(target, _) | Self::Remove(target) => target,
+            Self::Move(places) => &mut places.1,
         }
     }
 
     fn places(&self) -> Vec<&Target<'a>> {
         match self {
             Self::Put(target, _) | Self::Remove(target) => vec![target],
-            Self::Move(from, to) => vec![from, to],
+            Self::Move(places) => vec![&places.0, &places.1],
         }
     }
 
@@ -171,7 +173,7 @@ impl<'a> Step<'a> {
             }
             Self::Put(target, staged) => (ChangeKind::Modify, Some(staged.after), target),
             Self::Remove(target) => (ChangeKind::Delete, None, target),
-            Self::Move(_, to) => (to.as_move_destination(), None, to),
+            Self::Move(places) => (places.1.as_move_destination(), None, &places.1),
         };
         PlannedChange {
             alias: place.mount.alias(),
@@ -193,7 +195,7 @@ impl<'a> Step<'a> {
             }
             Self::Put(target, staged) => exchange(target, staged, temporary).map_err(failed),
             Self::Remove(target) => hide(target, temporary).map_err(failed),
-            Self::Move(from, to) => relocate(from, to),
+            Self::Move(places) => relocate(&places.0, &places.1),
         }
     }
 
@@ -206,7 +208,10 @@ impl<'a> Step<'a> {
             Self::Put(target, _) | Self::Remove(target) => {
                 rustix::fs::renameat(&target.directory, temporary, &target.directory, &target.name)
             }
-            Self::Move(from, to) => rename_to_free_name(&to.directory, &to.name, &from.directory, &from.name),
+            Self::Move(places) => {
+                let (from, to) = places.as_ref();
+                rename_to_free_name(&to.directory, &to.name, &from.directory, &from.name)
+            }
         };
     }
 

@@ -119,7 +119,7 @@ impl View<'_> {
             let before = self.whole_text(existing, self.limits.max_write_bytes, &requested.shown)?;
             let sha256_before = Sha256::of(before.as_bytes());
             check_match(if_match, Some(sha256_before), &requested.shown)?;
-            let after = change(&before).map_err(WorkspaceError::Other)?;
+            let after = change(&before).map_err(WorkspaceError::other)?;
             self.check_write_size(after.len() as u64, &requested.shown)?;
             let path = self.show(target.mount, &target.location);
             let bytes = after.len() as u64;

@@ -74,7 +74,7 @@ fn subfolder(folder: &Dir, name: &str) -> io::Result<Dir> {
             let mut builder = DirBuilder::new();
             builder.mode(0o700);
             match folder.create_dir_with(name, &builder) {
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
                 _ => folder.open_dir(name),
             }
         }

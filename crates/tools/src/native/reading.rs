@@ -6,10 +6,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use toolgate_types::{Failure, ToolClass, ToolOutput};
 use toolgate_workspace::{
-    EntryKind, FileContent, FindOptions, FoundLines, ListOptions, Listed, Match, ReadRequest, Recorder,
-    SearchOptions, TextWindow, View,
+    EntryKind, FileContent, FindOptions, FoundLines, Listed, Match, ReadRequest, Recorder, SearchOptions,
+    TextWindow, View,
 };
 
+use crate::arguments::{ListArguments, ReadArguments, every_entry};
 use crate::file_tool::{Declaration, decode, object};
 
 /// More matches or results than this are never answered at once, whatever the call says.
@@ -116,13 +117,6 @@ pub(crate) fn tools() -> Vec<Declaration> {
     ]
 }
 
-#[derive(Deserialize)]
-struct ReadArguments {
-    path: String,
-    start_line: Option<u64>,
-    end_line: Option<u64>,
-}
-
 fn read_file(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {
     let ReadArguments { path, start_line, end_line } = decode(arguments)?;
     let read = view.read(&path, &ReadRequest { start_line, end_line, refuse_oversize: false })?;
@@ -161,21 +155,10 @@ pub(crate) fn content_notice(window: &TextWindow, bytes: u64) -> String {
     )
 }
 
-#[derive(Deserialize)]
-struct ListArguments {
-    path: Option<String>,
-}
-
 fn list_directory(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {
-    let ListArguments { path } = decode(arguments)?;
-    let options = ListOptions {
-        max_entries: view.limits.max_entries,
-        include_hidden: true,
-        include_symlinks: true,
-        // A size costs a system call per entry, and reading says it anyway.
-        with_size: false,
-    };
-    let listed = view.list(path.as_deref().unwrap_or("."), &options)?;
+    let arguments: ListArguments = decode(arguments)?;
+    // A size costs a system call per entry, and reading says it anyway.
+    let listed = view.list(arguments.path(), &every_entry(view, false))?;
     let named = |kind: EntryKind| -> Vec<Value> {
         let of_kind = listed.entries.iter().filter(|entry| entry.kind == kind);
         of_kind.map(|entry| Value::String(entry.name.to_string_lossy().into_owned())).collect()

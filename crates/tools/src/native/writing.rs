@@ -11,6 +11,7 @@ use toolgate_workspace::{
     Written,
 };
 
+use crate::arguments::PathAndContent;
 use crate::file_tool::{Declaration, decode, object};
 
 /// Unchanged lines around each change in a diff.
@@ -176,14 +177,8 @@ fn show_write(view: &View<'_>, arguments: Value) -> Result<Preview, Failure> {
     Ok(Preview::Diff(unified(&before, &content, &path, &path, DIFF_CONTEXT)))
 }
 
-#[derive(Deserialize)]
-struct AppendArguments {
-    path: String,
-    content: String,
-}
-
 fn append_file(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Result<ToolOutput, Failure> {
-    let AppendArguments { path, content } = decode(arguments)?;
+    let PathAndContent { path, content } = decode(arguments)?;
     let written = view.append(&path, content.as_bytes(), recorder)?;
     let what = format!("appended {} bytes to {}: {} bytes now", content.len(), written.path, written.bytes);
     Ok(written_output(&written, &what))

@@ -1,0 +1,41 @@
+//! Arguments that several profiles take in the same words.
+
+use serde::Deserialize;
+use toolgate_workspace::{ListOptions, View};
+
+/// A file, or a range of its lines.
+#[derive(Deserialize)]
+pub(crate) struct ReadArguments {
+    pub(crate) path: String,
+    pub(crate) start_line: Option<u64>,
+    pub(crate) end_line: Option<u64>,
+}
+
+/// A directory; the workspace when absent.
+#[derive(Deserialize)]
+pub(crate) struct ListArguments {
+    path: Option<String>,
+}
+
+impl ListArguments {
+    pub(crate) fn path(&self) -> &str {
+        self.path.as_deref().unwrap_or(".")
+    }
+}
+
+/// A file and a text for it.
+#[derive(Deserialize)]
+pub(crate) struct PathAndContent {
+    pub(crate) path: String,
+    pub(crate) content: String,
+}
+
+/// Every entry that may be seen, as many as the call may list.
+pub(crate) fn every_entry(view: &View<'_>, with_size: bool) -> ListOptions {
+    ListOptions {
+        max_entries: view.limits.max_entries,
+        include_hidden: true,
+        include_symlinks: true,
+        with_size,
+    }
+}
