@@ -5,6 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use cap_std::fs::{OpenOptions, OpenOptionsExt as _};
@@ -15,10 +16,15 @@ use crate::location::real_location;
 use crate::mount::Mount;
 use crate::request::Requested;
 use crate::rules::Verdict;
+use crate::target::{keeps_changing, same_file};
+use crate::transaction::is_temporary;
 use crate::view::View;
 
 /// The kernel's own bound on links in one path.
 const MAX_LINKS: usize = 40;
+
+/// How often a name that keeps being given to other files is opened anew before giving up.
+const ATTEMPTS: usize = 32;
 
 /// Something that exists, is open, and passed the rules.
 #[derive(Debug)]
@@ -42,13 +48,29 @@ impl Opened {
 /// Opens what exists at a requested path.
 pub(crate) fn open_existing(view: &View<'_>, requested: &Requested) -> Result<Opened, WorkspaceError> {
     let mount = view.mount(requested.mount)?;
-    let file = open_beneath(mount, requested)?;
-    let opened = identify(mount, file, &requested.shown)?;
-    check_rules(view, mount, &opened.location, opened.is_directory(), &requested.shown)?;
-    if requested.wants_directory && !opened.is_directory() {
-        return Err(WorkspaceError::NotADirectory { path: requested.shown.clone() });
+    for _ in 0..ATTEMPTS {
+        let file = open_beneath(mount, requested)?;
+        let opened = match identify(mount, file, &requested.shown) {
+            // Replaced between opening and looking: the name is another file's by now, or nobody's.
+            Err(WorkspaceError::NotFound { .. }) => continue,
+            other => other?,
+        };
+        if is_being_replaced(&opened, requested) {
+            continue;
+        }
+        check_rules(view, mount, &opened.location, opened.is_directory(), &requested.shown)?;
+        if requested.wants_directory && !opened.is_directory() {
+            return Err(WorkspaceError::NotADirectory { path: requested.shown.clone() });
+        }
+        return Ok(opened);
     }
-    Ok(opened)
+    Err(keeps_changing(&requested.shown))
+}
+
+/// Whether another gate has just put new content under the name, so that this is the old content under the name that it has for an instant.
+fn is_being_replaced(opened: &Opened, requested: &Requested) -> bool {
+    let name = opened.location.file_name();
+    name.is_some_and(is_temporary) && requested.names.last().map(OsString::as_os_str) != name
 }
 
 /// Applies the mount's rules and the call's grant to a real location.
@@ -167,7 +189,7 @@ fn follow_links(mount: &Mount, requested: &Requested) -> Result<Followed, Worksp
 
 /// What was opened, and where it really is.
 pub(crate) fn identify(mount: &Mount, file: File, shown: &str) -> Result<Opened, WorkspaceError> {
-    // Asked before whether it still has a name: the kernel tells a wrong place for what has none.
+    // Asked before whether it still has a name: the kernel tells a made-up place for what has none.
     let located = real_location(file.as_fd());
     let stat =
         rustix::fs::fstat(&file).map_err(|error| WorkspaceError::io("looking at", shown, error.into()))?;
@@ -175,13 +197,19 @@ pub(crate) fn identify(mount: &Mount, file: File, shown: &str) -> Result<Opened,
     if !matches!(kind, FileType::RegularFile | FileType::Directory) {
         return Err(WorkspaceError::SpecialFile { path: shown.to_owned(), kind: kind_name(kind) });
     }
-    if stat.st_nlink == 0 {
+    let located = located.map_err(|error| WorkspaceError::io("locating", shown, error))?;
+    if stat.st_nlink == 0 || is_made_up(&located, &stat) {
         return Err(WorkspaceError::NotFound { path: shown.to_owned() });
     }
-    let located = located.map_err(|error| WorkspaceError::io("locating", shown, error))?;
     let location =
         below_root(mount, &located).ok_or_else(|| WorkspaceError::Outside { path: shown.to_owned() })?;
     Ok(Opened { file, stat, location })
+}
+
+/// A name that is gone is told as `name (deleted)`, also where the file has other names. There may be a file that is really called that.
+fn is_made_up(located: &Path, stat: &Stat) -> bool {
+    located.as_os_str().as_bytes().ends_with(b" (deleted)")
+        && !rustix::fs::lstat(located).is_ok_and(|there| same_file(&there, stat))
 }
 
 /// The location below the mount, also when the mount's own folder was renamed since it was opened.

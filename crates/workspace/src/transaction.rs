@@ -104,6 +104,13 @@ fn temporary_name(name: &OsStr) -> OsString {
     OsString::from(format!(".{kept}.tmp.{}", toolgate_types::CallId::fresh()))
 }
 
+/// Whether a name looks like one of the above.
+pub(crate) fn is_temporary(name: &OsStr) -> bool {
+    let name = name.to_string_lossy();
+    let id = name.strip_prefix('.').and_then(|rest| rest.rsplit_once(".tmp.")).map(|(_, id)| id);
+    id.is_some_and(|id| id.trim_end_matches('~').parse::<toolgate_types::CallId>().is_ok())
+}
+
 /// Locks every folder once, in one order for all gates, so that none waits for another in a circle.
 fn lock_folders<'s>(
     view: &View<'_>,
