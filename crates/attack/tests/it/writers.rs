@@ -2,11 +2,12 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
-use toolgate_attack::{Bench, BenchOptions, Scratch, code_of, litter_below};
+use toolgate_attack::{Bench, BenchOptions, Scratch, code_of, litter_below, person};
 use toolgate_tools::Profile;
-use toolgate_types::ErrorCode;
+use toolgate_types::{Caller, ErrorCode};
 
 fn bench(scratch: &Scratch, state: &str) -> Bench {
     BenchOptions::new(Profile::Native, &scratch.folder("w"), &scratch.folder(state)).open()
@@ -41,13 +42,66 @@ fn guarded_writes_of_several_gates_lose_no_update() {
     std::fs::write(scratch.folder("w").join("counter.txt"), "0\n").unwrap();
     let count = |bench: &Bench| (0..EACH).map(|_| increment(bench)).sum::<u32>();
     let states = ["s1", "s2", "s3"];
-    let lost: u32 = std::thread::scope(|scope| {
-        let writers = states.map(|state| scope.spawn(|| count(&bench(&scratch, state))));
-        writers.into_iter().map(|writer| writer.join().unwrap()).sum()
+    // Usually they meet at once; a machine with one busy core may need a few rounds.
+    for round in 1..=10 {
+        let lost: u32 = std::thread::scope(|scope| {
+            let writers = states.map(|state| scope.spawn(|| count(&bench(&scratch, state))));
+            writers.into_iter().map(|writer| writer.join().unwrap()).sum()
+        });
+        println!("{} increments, {lost} times somebody else was faster", EACH * 3);
+        assert_eq!(number_in(&scratch.folder("w").join("counter.txt")), EACH * 3 * round);
+        if lost > 0 {
+            return;
+        }
+    }
+    panic!("the writers never met");
+}
+
+#[test]
+fn a_reader_beside_writers_always_finds_the_file_under_its_name() {
+    const READS: u32 = 4000;
+    let scratch = Scratch::new();
+    let workspace = scratch.folder("w");
+    std::fs::write(workspace.join("a.txt"), "version 0\n").unwrap();
+    // Whoever may read this file and no other must not be told of the names that content has for an instant.
+    let grant = "agents: {narrow: {tool_permissions: {read_file: {allowed: true, paths: [a.txt]}}}}";
+    let reader =
+        BenchOptions::new(Profile::Native, &workspace, &scratch.folder("reader")).agents(grant).open();
+    let caller = Caller { agent: Some("narrow".parse().unwrap()), ..person("reader") };
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let writer = bench(&scratch, "writer");
+            for version in 1.. {
+                if over.load(Ordering::Relaxed) {
+                    break;
+                }
+                insist(
+                    &writer,
+                    "write_file",
+                    &json!({"path": "a.txt", "content": format!("version {version}\n")}),
+                );
+            }
+        });
+        // Another program that replaces the file in its own way, and keeps the old content under another name.
+        scope.spawn(|| {
+            let (fresh, kept) = (workspace.join("fresh"), workspace.join("kept"));
+            while !over.load(Ordering::Relaxed) {
+                std::fs::write(&fresh, "version 0\n").unwrap();
+                let _ = std::fs::remove_file(&kept);
+                let _ = std::fs::hard_link(workspace.join("a.txt"), &kept);
+                std::fs::rename(&fresh, workspace.join("a.txt")).unwrap();
+            }
+        });
+        let problem = (0..READS).find_map(|_| {
+            let read = reader.call_as(caller.clone(), "read_file", json!({"path": "a.txt"}));
+            let structured = read.answer.structured.clone().unwrap_or_default();
+            let fine = structured["path"] == "a.txt" && read.answer.text.starts_with("version ");
+            (!fine).then(|| format!("{}\n{structured}", read.answer.text))
+        });
+        over.store(true, Ordering::Relaxed);
+        assert_eq!(problem, None);
     });
-    println!("{} increments, {lost} of them tried again", EACH * 3);
-    assert_eq!(number_in(&scratch.folder("w").join("counter.txt")), EACH * 3);
-    assert!(lost > 0, "the writers never met");
 }
 
 /// Makes a call until it is not overtaken any more.

@@ -1,0 +1,17 @@
+//! The binary as people and scripts run it, and as hostile circumstances end it.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "tests arrange files by hand, run processes, fail by panicking, and say what they counted"
+)]
+
+mod place;
+mod killed;
+mod writers;
+mod file_size;
+mod undo;
+mod wiring;

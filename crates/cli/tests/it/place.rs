@@ -1,0 +1,79 @@
+//! A workspace and a state directory for the binary.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+use toolgate_attack::Scratch;
+use toolgate_audit::{Filter, Record};
+
+pub(crate) struct Place {
+    pub(crate) scratch: Scratch,
+    pub(crate) workspace: PathBuf,
+    pub(crate) state: PathBuf,
+}
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        let scratch = Scratch::new();
+        Self { workspace: scratch.folder("w"), state: scratch.folder("s"), scratch }
+    }
+
+    /// The binary over this place. It stands outside the workspace, where no configuration can be found.
+    pub(crate) fn toolgate(&self) -> Command {
+        self.beneath(Command::new(env!("CARGO_BIN_EXE_toolgate")))
+    }
+
+    /// Gives a command that ends in the binary the options of this place.
+    pub(crate) fn beneath(&self, mut command: Command) -> Command {
+        command.current_dir(self.scratch.path()).arg("--state-dir").arg(&self.state);
+        command.arg("--workspace").arg(&self.workspace).arg("--quiet");
+        command
+    }
+
+    /// Runs a command to its end.
+    pub(crate) fn run(&self, arguments: &[&str]) -> Output {
+        self.toolgate().args(arguments).output().unwrap()
+    }
+
+    /// Runs a command that must end with 0, and returns what it says.
+    pub(crate) fn must(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// One call with `--json`; returns the exit code and the envelope.
+    pub(crate) fn call(&self, tool: &str, arguments: &Value) -> (i32, Value) {
+        finish_call(self.toolgate(), tool, arguments)
+    }
+
+    /// Every audit record, oldest first.
+    pub(crate) fn records(&self) -> Vec<Record> {
+        let newest_first = toolgate_audit::show(&self.state.join("audit"), Filter::default()).unwrap();
+        let mut records: Vec<Record> = newest_first.map(Result::unwrap).collect();
+        records.reverse();
+        records
+    }
+
+    pub(crate) fn pending(&self) -> usize {
+        std::fs::read_dir(self.state.join("journal/pending")).unwrap().count()
+    }
+}
+
+/// Makes one call with a command, giving it the arguments on its standard input, which takes any size.
+pub(crate) fn finish_call(mut command: Command, tool: &str, arguments: &Value) -> (i32, Value) {
+    let mut process = command
+        .args(["call", tool, "-", "--json"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    process.stdin.take().unwrap().write_all(arguments.to_string().as_bytes()).unwrap();
+    let output = process.wait_with_output().unwrap();
+    let code = output.status.code().unwrap_or_else(|| panic!("{tool}: {output:?}"));
+    let envelope = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{tool}: {output:?}"));
+    (code, envelope)
+}
