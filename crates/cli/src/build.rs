@@ -1,6 +1,6 @@
 //! From settings to a gate.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cap_std::fs::Dir;
@@ -22,7 +22,7 @@ pub(crate) struct Built {
 }
 
 /// Files of a run that the gate writes and the model may only read; the workflow's place changes through its guard.
-const RUN_PROTECTED: &[&str] = &["logs", "logs/**", "workflow.md"];
+const RUN_PROTECTED: &[&str] = &["logs", "logs/**", "workflow.md", "workflow.md/**"];
 
 pub(crate) fn workspace(settings: &Settings) -> Result<Workspace, Failed> {
     let own = own_files(settings);
@@ -31,12 +31,14 @@ pub(crate) fn workspace(settings: &Settings) -> Result<Workspace, Failed> {
         Rules::new().deny(&all)?.scope(scope)
     };
     let mut mounts = Vec::new();
+    refuse_own_folders(settings, "@project", &settings.workspace)?;
     let project = open_or_make_folder(&settings.workspace)
         .map_err(|source| cannot_open("@project", &settings.workspace, source))?;
     let project_rules = rules(&[], &[]).map_err(|error| Failed::usage(error.to_string()))?;
     let project = Mount::new("@project", project, &settings.workspace, Access::ReadWrite, project_rules);
     mounts.push(project.map_err(|error| Failed::usage(error.to_string()))?.hide_own_files(&own).as_default());
     for MountSettings { alias, path, read_only, scope, deny } in &settings.mounts {
+        refuse_own_folders(settings, alias, path)?;
         let opened = if *read_only { open_folder(path) } else { open_or_make_folder(path) };
         let opened = opened.map_err(|source| cannot_open(alias, path, source))?;
         let access = if *read_only { Access::ReadOnly } else { Access::ReadWrite };
@@ -51,7 +53,7 @@ pub(crate) fn workspace(settings: &Settings) -> Result<Workspace, Failed> {
     Workspace::new(mounts).map_err(|error| Failed::usage(error.to_string()))
 }
 
-fn cannot_open(alias: &str, path: &std::path::Path, source: std::io::Error) -> Failed {
+fn cannot_open(alias: &str, path: &Path, source: std::io::Error) -> Failed {
     Failed::usage(MountError::Open { alias: alias.to_owned(), path: path.to_path_buf(), source }.to_string())
         .help("name a folder that exists and that you may read")
 }
@@ -63,17 +65,48 @@ fn run_folder(settings: &Settings) -> PathBuf {
 fn state_mount(settings: &Settings) -> Result<Mount, Failed> {
     let path = run_folder(settings);
     let folder = open_own_folder(&path).map_err(|source| cannot_open("@state", &path, source))?;
-    let rules = Rules::new().protect(RUN_PROTECTED).map_err(|error| Failed::usage(error.to_string()))?;
+    let rules = Rules::new().deny(&settings.deny).and_then(|rules| rules.protect(RUN_PROTECTED));
+    let rules = rules.map_err(|error| Failed::usage(error.to_string()))?;
     Mount::new("@state", folder.into_std_file(), &path, Access::ReadWrite, rules)
         .map_err(|error| Failed::usage(error.to_string()))
 }
 
 /// What no mount may show, wherever it lies.
 fn own_files(settings: &Settings) -> Vec<PathBuf> {
-    let config = settings.loaded.file.iter();
-    let others = [&settings.state_dir, &settings.audit_dir].into_iter();
-    let optional = settings.checkpoints.iter().chain(&settings.key);
-    config.chain(others).chain(optional).map(|path| real_path(path)).collect()
+    let log = log_options(settings);
+    let key = log.key_path();
+    let mut own = own_folders(settings);
+    own.extend(settings.loaded.file.clone());
+    own.extend([log.checkpoints_path(), toolgate_audit::public_key_path(&key), key]);
+    own.iter().map(|path| real_path(path)).collect()
+}
+
+/// The folders of this gate and of others of the same user, each also by its parts: a workspace may lie beside them in one folder.
+fn own_folders(settings: &Settings) -> Vec<PathBuf> {
+    let states = [Some(&settings.state_dir), settings.default_state_dir.as_ref()];
+    let parts = states.into_iter().flatten().flat_map(|state| STATE_FOLDERS.map(|part| state.join(part)));
+    let mut own: Vec<PathBuf> = parts.collect();
+    own.push(settings.audit_dir.clone());
+    own.push(settings.state_dir.clone());
+    own.extend(settings.default_state_dir.clone());
+    own
+}
+
+/// A workspace inside the gate's own folders would hand them to the model.
+fn refuse_own_folders(settings: &Settings, alias: &str, path: &Path) -> Result<(), Failed> {
+    let states = [Some(&settings.state_dir), settings.default_state_dir.as_ref()];
+    let place = real_path(path);
+    let is_state = |own: &PathBuf| states.contains(&Some(own));
+    let mut forbidden =
+        own_folders(settings).into_iter().filter(|own| !is_state(own)).map(|own| real_path(&own));
+    match forbidden.any(|own| place.starts_with(own)) {
+        false => Ok(()),
+        true => Err(Failed::usage(format!(
+            "`{}` belongs to the gate and cannot be mounted as `{alias}`",
+            path.display()
+        ))
+        .help("choose another folder, or another --state-dir")),
+    }
 }
 
 pub(crate) fn log_options(settings: &Settings) -> LogOptions {
@@ -127,15 +160,21 @@ pub(crate) fn gate(settings: &Settings, approver: Option<Arc<dyn Approver>>) -> 
     Ok(Built { front, workspace })
 }
 
+/// What the gate keeps in its state directory.
+const STATE_FOLDERS: [&str; 4] = ["audit", "keys", "runs", JOURNAL];
+
+/// The ending keeps every gate from showing it, also one that was given another state directory.
+const JOURNAL: &str = "journal.toolgate";
+
 fn open_journal(state: &Dir) -> std::io::Result<Journal> {
-    match state.open_dir("journal") {
+    match state.open_dir(JOURNAL) {
         Ok(folder) => Journal::open(&folder),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            match state.create_dir("journal") {
+            match state.create_dir(JOURNAL) {
                 Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => return Err(error),
                 _ => {}
             }
-            Journal::open(&state.open_dir("journal")?)
+            Journal::open(&state.open_dir(JOURNAL)?)
         }
         Err(error) => Err(error),
     }

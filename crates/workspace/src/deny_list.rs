@@ -20,6 +20,11 @@ pub const DEFAULT_DENY: &[&str] = &[
     ".git/modules/**/hooks",
     ".git/worktrees/**/config.worktree",
     ".git-credentials",
+    // The same for other version control.
+    ".hg/hgrc",
+    ".hg/hgrc-not-shared",
+    ".jj/repo/config.toml",
+    ".jj/workspace-config.toml",
     // Keys and credentials by the folder that tools keep them in.
     ".ssh",
     ".gnupg",
@@ -63,9 +68,10 @@ pub const DEFAULT_DENY: &[&str] = &[
     "*.jks",
     "*.keystore",
     "*.kdbx",
-    // The gate's own configuration.
+    // The gate's own configuration, and what it keeps for undoing, of whichever gate.
     "toolgate.yaml",
     "toolgate.yml",
+    "*.toolgate",
 ];
 
 /// Names that the list above catches and that are meant to be shared.

@@ -220,7 +220,9 @@ impl WorkspaceError {
             Self::OutOfScope { .. } => {
                 "choose a path inside the granted globs, or ask the operator to widen them"
             }
-            Self::ReadOnly { .. } => "write to a read-write mount instead",
+            Self::ReadOnly { .. } => {
+                "it can be read; changes go to a read-write mount, and git's own files are changed by git"
+            }
             Self::NotFound { .. } => "list the directory to see what is there",
             Self::NotAFile { .. } => "name a file inside this directory",
             Self::AlreadyExists { .. } => "choose another name, or allow overwriting",

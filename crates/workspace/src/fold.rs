@@ -72,6 +72,24 @@ fn is_invisible(character: char) -> bool {
         || character == '\u{0307}'
 }
 
+/// What editors and people call copies of a file, undone: the names that the last name may be a copy of.
+pub(crate) fn without_backup_marks(folded: &str) -> Vec<String> {
+    const ENDINGS: [&str; 8] = ["~", ".bak", ".orig", ".old", ".save", ".swp", ".swo", ".copy"];
+    let (folder, name) = folded.rsplit_once('/').unwrap_or(("", folded));
+    let mut bare = name.strip_prefix('#').and_then(|name| name.strip_suffix('#')).unwrap_or(name);
+    bare = bare.strip_prefix(".#").unwrap_or(bare);
+    while let Some(shorter) = ENDINGS.iter().find_map(|ending| bare.strip_suffix(ending)) {
+        bare = shorter;
+    }
+    if bare == name {
+        return Vec::new();
+    }
+    // vim hides the swap file of `name` as `.name.swp`.
+    let candidates = [Some(bare), bare.strip_prefix('.')];
+    let place = |name: &str| if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") };
+    candidates.into_iter().flatten().map(place).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

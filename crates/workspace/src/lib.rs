@@ -11,6 +11,7 @@ mod deny_list;
 mod rules;
 mod location;
 mod mount;
+mod repository;
 mod request;
 mod view;
 mod open;

@@ -148,7 +148,12 @@ impl Mount {
             return self.show_with_alias(location);
         }
         let text = location.to_string_lossy().into_owned();
-        if text.is_empty() { ".".to_owned() } else { text }
+        match text.chars().next() {
+            None => ".".to_owned(),
+            // Named like an alias or a home folder: written so that it can be named again.
+            Some('@' | '~') => format!("./{text}"),
+            Some(_) => text,
+        }
     }
 
     /// How a location of this mount is shown where every path carries its alias.

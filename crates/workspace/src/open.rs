@@ -48,6 +48,10 @@ impl Opened {
 /// Opens what exists at a requested path.
 pub(crate) fn open_existing(view: &View<'_>, requested: &Requested) -> Result<Opened, WorkspaceError> {
     let mount = view.mount(requested.mount)?;
+    // What is denied by name is not even opened: somebody could give it another name before it is asked where it is.
+    if let Some(rule) = mount.rules().denying_rule(&requested.relative()) {
+        return Err(WorkspaceError::Denied { path: requested.shown.clone(), rule });
+    }
     for _ in 0..ATTEMPTS {
         let file = open_beneath(mount, requested)?;
         let opened = match identify(mount, file, &requested.shown) {

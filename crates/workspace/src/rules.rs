@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
 use crate::deny_list::default_rule;
-use crate::fold::fold;
+use crate::fold::{fold, without_backup_marks};
 
 /// A glob that does not parse.
 #[derive(Debug, thiserror::Error)]
@@ -31,7 +31,8 @@ pub struct Rules {
     deny: Option<Globs>,
     scope: Option<GlobSet>,
     protected: Option<Globs>,
-    own_files: Vec<PathBuf>,
+    /// Folded.
+    own_files: Vec<String>,
 }
 
 /// The answer about one location.
@@ -80,7 +81,7 @@ impl Rules {
     /// The gate's own files and folders, as locations inside this mount.
     #[must_use]
     pub(crate) fn own_files(mut self, locations: Vec<PathBuf>) -> Self {
-        self.own_files = locations;
+        self.own_files = locations.iter().map(|location| fold(location).into_owned()).collect();
         self
     }
 
@@ -99,15 +100,24 @@ impl Rules {
         if is_directory || (in_scope && granted) { Verdict::Reachable } else { Verdict::OutOfScope }
     }
 
-    fn denying_rule(&self, location: &Path) -> Option<String> {
-        if let Some(own) = self.own_files.iter().find(|own| location.starts_with(own)) {
-            return Some(format!("the gate's own `{}`", own.display()));
-        }
+    /// The rule that keeps everybody from a location, real or named.
+    pub(crate) fn denying_rule(&self, location: &Path) -> Option<String> {
         let folded = fold(location);
-        if let Some(rule) = self.deny.as_ref().and_then(|globs| globs.first_match(&folded)) {
+        if let Some(own) = self.own_files.iter().find(|own| is_at_or_below(&folded, own)) {
+            return Some(format!("the gate's own {own}"));
+        }
+        // An operator's pattern means what it says, letter by letter, and its twins.
+        let raw = location.to_string_lossy();
+        let operators = self
+            .deny
+            .as_ref()
+            .and_then(|globs| globs.first_match(&raw).or_else(|| globs.first_match(&folded)));
+        if let Some(rule) = operators {
             return Some(rule.to_owned());
         }
-        default_rule(&folded).map(str::to_owned)
+        default_rule(&folded)
+            .or_else(|| without_backup_marks(&folded).iter().find_map(|name| default_rule(name)))
+            .map(str::to_owned)
     }
 
     pub(crate) fn may_change(&self, location: &Path) -> bool {
@@ -131,9 +141,16 @@ fn compile(patterns: &[String], ignore_case: bool) -> Result<GlobSet, InvalidGlo
         .map_err(|error| InvalidGlob { glob: patterns.join(", "), reason: error.kind().to_string() })
 }
 
+fn is_at_or_below(folded: &str, own: &str) -> bool {
+    folded.strip_prefix(own).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
 /// `secrets` and `secrets/` mean the folder and all that is in it.
 fn with_everything_below(pattern: &str) -> Vec<String> {
     let trimmed = pattern.trim_end_matches('/');
+    // Like the built-in rules, a name alone is meant wherever it lies.
+    let anywhere = if trimmed.contains('/') { trimmed.to_owned() } else { format!("**/{trimmed}") };
+    let trimmed = anywhere.as_str();
     let mut patterns = vec![trimmed.to_owned()];
     match trimmed.strip_suffix("/**") {
         // The folder itself is denied with its content, so that it can be neither listed nor moved away.
@@ -177,10 +194,12 @@ mod tests {
     fn operator_denials_cover_the_folder_and_its_content_in_any_case() {
         let rules =
             Rules::new().deny(&["secrets/".into(), "**/*.Secret".into(), "drafts/**".into()]).unwrap();
-        for location in ["secrets", "Secrets/a/b", "x/y.secret", "x/Y.SECRET", "drafts", "drafts/x", ".env"] {
+        for location in
+            ["secrets", "a/secrets", "Secrets/a/b", "x/y.secret", "x/Y.SECRET", "drafts", "drafts/x", ".env"]
+        {
             assert!(denied(&rules, location), "{location}");
         }
-        for location in ["a/secrets", "secret", "x.secrets", "draft"] {
+        for location in ["secret", "x.secrets", "draft", "a/drafts/x"] {
             assert!(!denied(&rules, location), "{location}");
         }
     }
@@ -203,6 +222,27 @@ mod tests {
         assert_eq!(rules.verdict(Path::new("src/a.rs"), false, Some(&grant)), Verdict::OutOfScope);
         assert_eq!(rules.verdict(Path::new("src/a.md"), false, Some(&grant)), Verdict::Reachable);
         assert_eq!(rules.verdict(Path::new("docs/a.md"), false, Some(&grant)), Verdict::OutOfScope);
+    }
+
+    #[test]
+    fn operator_denials_mean_what_they_say() {
+        let patterns = ["a:b/**", "notes./**", "re\u{301}sume\u{301}/**", "²secret"].map(str::to_owned);
+        let rules = Rules::new().deny(&patterns).unwrap();
+        for location in ["a:b/x", "notes./x", "re\u{301}sume\u{301}/x", "²secret", "deep/²secret"] {
+            assert!(denied(&rules, location), "{location}");
+        }
+    }
+
+    #[test]
+    fn backups_of_secrets_are_secrets() {
+        for location in
+            [".env~", "a/id_rsa.bak", "x/server.pem.orig", ".id_rsa.swp", "#.env#", ".#.env", "k.key.old~"]
+        {
+            assert!(denied(&Rules::new(), location), "{location}");
+        }
+        for location in ["notes.md~", "main.rs.bak", "#notes#", "environment~"] {
+            assert!(!denied(&Rules::new(), location), "{location}");
+        }
     }
 
     #[test]

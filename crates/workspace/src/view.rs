@@ -6,6 +6,7 @@ use toolgate_types::{Limits, Stop};
 
 use crate::error::WorkspaceError;
 use crate::mount::{Access, Mount};
+use crate::repository::is_inside_repository;
 use crate::request::{self, PathStyle, Requested};
 use crate::rules::{PathGrant, Verdict};
 use crate::target::find_target;
@@ -82,7 +83,9 @@ impl<'a> View<'a> {
     pub(crate) fn may_change(&self, mount: &Mount, location: &Path) -> bool {
         let may = |mount: &Mount, location: &Path| {
             let unlocked = self.unlocked.is_some_and(|path| path == mount.show_with_alias(location));
-            mount.access() == Access::ReadWrite && (unlocked || mount.rules().may_change(location))
+            mount.access() == Access::ReadWrite
+                && (unlocked || mount.rules().may_change(location))
+                && !is_inside_repository(mount, location)
         };
         may(mount, location) && self.inner_mounts(mount, location).all(|(inner, rest)| may(inner, &rest))
     }
