@@ -14,6 +14,7 @@ mod fixture;
 mod dress;
 mod hostile_paths;
 mod odd_names;
+mod repositories;
 mod undo;
 mod race;
 mod killed;
