@@ -23,7 +23,9 @@ fn main() {
     let bench = Bench::over(&workspace, &scratch.path().join("state"));
     // `cargo bench --bench files -- edit` measures that alone.
     let wanted = std::env::args().nth(1).filter(|name| !name.starts_with('-'));
-    for (name, measure) in [("read", read as fn(&Bench, &Path)), ("edit", edit), ("write", write), ("list", list)] {
+    for (name, measure) in
+        [("read", read as fn(&Bench, &Path)), ("edit", edit), ("write", write), ("list", list)]
+    {
         if wanted.as_ref().is_none_or(|wanted| wanted == name) {
             measure(&bench, &workspace);
         }

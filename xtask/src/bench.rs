@@ -8,7 +8,7 @@ use crate::command::{Stream, cargo, listen};
 
 pub(crate) fn run() -> Result<(), Fault> {
     let mut ratios = Vec::new();
-    let succeeded = listen(cargo(&["bench", "--workspace", "--benches"])?, Stream::Output, |line| {
+    let succeeded = listen(cargo(&["bench", "--package", "toolgate-benches", "--benches"])?, Stream::Output, |line| {
         ratios.extend(Ratio::parse(line));
     })?;
     print!("\n{}", table(&ratios));

@@ -1,6 +1,6 @@
-//! Searching, finding and listing beside ripgrep and a bare directory read, in one run over one tree.
+//! Searching and finding beside ripgrep, in one run over one tree.
 //!
-//! `cargo bench -p toolgate-search --bench tree`; wants `rg` in the path, and says so when there is none.
+//! Wants `rg` in the path, and says so when there is none.
 //! The measured processes take turns, so that whatever else the machine does falls on both alike.
 
 #![allow(
@@ -11,14 +11,12 @@
     reason = "a benchmark arranges files by hand and prints what it measures"
 )]
 
-use std::ffi::OsString;
 use std::fs::{self, File};
-use std::hint::black_box;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
-use toolgate_search::{FindOptions, ListOptions, SearchOptions, Start, Target, find, list, search};
+use toolgate_benches::{Bench, in_turns, report};
+use toolgate_search::{FindOptions, SearchOptions, Start, Target, find, search};
 use toolgate_types::Stop;
 
 const ROUNDS: usize = 25;
@@ -49,6 +47,11 @@ fn main() {
         };
         against_ripgrep(what, &tree, arguments, &ours);
     }
+    let bench = Bench::over(&tree.canonicalize().unwrap(), &folder.path().join("state"));
+    against_ripgrep("through the gate", &tree, &["-c", NEEDLE], &|| {
+        let answer = bench.call("search_files", serde_json::json!({"pattern": NEEDLE}), true);
+        assert_eq!(answer.text.lines().count(), 5);
+    });
     let options = FindOptions { max_results: 100_000, ..FindOptions::new("file00*.txt") };
     against_ripgrep("find by name", &tree, &["--files", "-g", "file00*.txt"], &|| {
         assert_eq!(
@@ -56,7 +59,6 @@ fn main() {
             4000
         );
     });
-    against_bare_reading(&folder.path().join("flat"));
 }
 
 /// 20 × 20 directories of 50 files of half a kilobyte to nine and a half, five of them with the needle.
@@ -113,20 +115,11 @@ fn against_ripgrep(what: &str, tree: &Path, arguments: &[&str], ours: &dyn Fn())
     }
     ours();
     let before = cpu_ticks();
-    let (mut their_times, mut our_times) = (Vec::new(), Vec::new());
-    for _ in 0..ROUNDS {
-        their_times.push(timed(|| assert!(theirs())));
-        our_times.push(timed(ours));
-    }
+    let (ours, theirs) = in_turns(ROUNDS, ours, || assert!(theirs()));
     let after = cpu_ticks();
-    let (theirs, ours) = (median(their_times), median(our_times));
     let cpu = |index: usize| (after[index] - before[index]) as f64 * 10.0 / ROUNDS as f64;
-    println!(
-        "{what}: rg {theirs:.2?} (cpu {:.0} ms), ours {ours:.2?} (cpu {:.0} ms), ratio {:.3}",
-        cpu(1),
-        cpu(0),
-        ours.as_secs_f64() / theirs.as_secs_f64()
-    );
+    println!("{what}: rg {theirs:.2?} (cpu {:.0} ms), ours {ours:.2?} (cpu {:.0} ms)", cpu(1), cpu(0));
+    report(&format!("search/20k-files/{}", what.replace([' ', ','], "-")), ours, theirs, "rg", 1.15);
 }
 
 /// Hundredths of a second that this process and the ones it waited for have spent.
@@ -135,50 +128,4 @@ fn cpu_ticks() -> [u64; 2] {
     let fields: Vec<u64> =
         stat.rsplit(')').next().unwrap().split_whitespace().map(|field| field.parse().unwrap_or(0)).collect();
     [fields[11] + fields[12], fields[13] + fields[14]]
-}
-
-fn against_bare_reading(flat: &Path) {
-    fs::create_dir_all(flat).unwrap();
-    for number in 0..1000 {
-        fs::write(flat.join(format!("entry-{:04}.txt", number * 7919 % 1000)), "x").unwrap();
-    }
-    let handle = File::open(flat).unwrap();
-    let everything = |_: &Path, _: bool| true;
-    let bare = || {
-        let read = fs::read_dir(flat).unwrap();
-        let mut entries: Vec<(OsString, bool)> = read
-            .map(|entry| entry.unwrap())
-            .map(|entry| (entry.file_name(), entry.file_type().unwrap().is_dir()))
-            .collect();
-        entries.sort_unstable();
-        assert_eq!(black_box(entries).len(), 1000);
-    };
-    for with_size in [false, true] {
-        let options =
-            ListOptions { max_entries: 1000, include_hidden: true, include_symlinks: true, with_size };
-        let ours = || {
-            let listing = list(Start::root(&handle), &everything, &options, &Stop::never()).unwrap();
-            assert_eq!(black_box(listing).entries.len(), 1000);
-        };
-        let (mut bare_times, mut our_times) = (Vec::new(), Vec::new());
-        for _ in 0..ROUNDS * 20 {
-            bare_times.push(timed(bare));
-            our_times.push(timed(ours));
-        }
-        let (bare, ours) = (median(bare_times), median(our_times));
-        let ratio = ours.as_secs_f64() / bare.as_secs_f64();
-        let sizes = if with_size { " with sizes" } else { "" };
-        println!("list 1,000{sizes}: bare sorted read {bare:.2?}, ours {ours:.2?}, ratio {ratio:.3}");
-    }
-}
-
-fn timed(work: impl FnOnce()) -> Duration {
-    let start = Instant::now();
-    work();
-    start.elapsed()
-}
-
-fn median(mut times: Vec<Duration>) -> Duration {
-    times.sort_unstable();
-    times[times.len() / 2]
 }
