@@ -67,7 +67,8 @@ fuzz_target!(|input: (bool, u8, &str)| {
         }
         _ => {
             if let Ok(target) = view.resolved(path) {
-                assert!(!target.starts_with('/') && !target.contains(".."), "{path:?} would be written at {target}");
+                let climbs = target.split('/').any(|name| name == "..");
+                assert!(!target.starts_with('/') && !climbs, "{path:?} would be written at {target}");
             }
             // Only a path that would be refused is tried for real: the scene must stay as it is.
             if view.resolved(path).is_err() {
