@@ -21,7 +21,7 @@ use toolgate_types::{CallId, Caller, ErrorCode, ToolCall, Trust};
 use toolgate_workspace::{Access, Mount, Rules, Workspace};
 
 /// What of a run only the gate writes, as in the binary.
-const RUN_PROTECTED: &[&str] = &["logs", "logs/**", "workflow.md"];
+const RUN_PROTECTED: &[&str] = &["logs", "logs/**", "workflow.md", "workflow.md/**"];
 
 /// What a bench is made of.
 pub struct BenchOptions {
@@ -92,7 +92,7 @@ impl BenchOptions {
     /// Opens everything, which also puts right what dead processes left behind.
     #[must_use]
     pub fn open(self) -> Bench {
-        let journal = Journal::open(&own_folder(&self.state.join("journal"))).unwrap();
+        let journal = Journal::open(&own_folder(&self.state.join("journal.toolgate"))).unwrap();
         let audit_dir = self.state.join("audit");
         let (audit, recovered) = AuditLog::open(LogOptions::new(&audit_dir)).unwrap();
         let run_folder = self.state.join("runs/run");

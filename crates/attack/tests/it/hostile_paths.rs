@@ -136,7 +136,7 @@ impl Siege {
 
     /// Everything but the gate's own books, which every call adds to; of those, what belongs to the run, and the journal of changes.
     fn look(&self) -> Vec<Tree> {
-        let (runs, journal) = (self.fixture.state.join("runs"), self.fixture.state.join("journal"));
+        let (runs, journal) = (self.fixture.state.join("runs"), self.fixture.state.join("journal.toolgate"));
         let mut trees =
             vec![Tree::without(self.fixture.scratch.path(), &[&self.fixture.state]), Tree::of(&journal)];
         if runs.exists() {

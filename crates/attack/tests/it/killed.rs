@@ -83,16 +83,16 @@ impl Place {
     }
 
     fn pending(&self) -> usize {
-        std::fs::read_dir(self.state.join("journal/pending")).unwrap().count()
+        std::fs::read_dir(self.state.join("journal.toolgate/pending")).unwrap().count()
     }
 
     /// Content that is kept for calls that left no entry.
     fn orphaned_blobs(&self) -> Vec<String> {
-        let names = std::fs::read_dir(self.state.join("journal/blobs")).unwrap();
+        let names = std::fs::read_dir(self.state.join("journal.toolgate/blobs")).unwrap();
         let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
         let is_orphan = |blob: &String| {
             let call = blob.rsplit_once('.').unwrap().0;
-            !self.state.join(format!("journal/done/{call}.json")).exists()
+            !self.state.join(format!("journal.toolgate/done/{call}.json")).exists()
         };
         names.filter(is_orphan).collect()
     }

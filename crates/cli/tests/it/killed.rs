@@ -188,3 +188,54 @@ fn a_killed_undo_is_done_or_not_and_knows_which() {
     assert!(undone > 0 && not_undone > 0);
     place.must(&["audit", "verify"]);
 }
+
+/// The entry of a call's changes, as if its process had died between making them and saying so.
+fn die_before_the_end(place: &Place, call: &str) -> PathBuf {
+    let journal = place.state.join("journal.toolgate");
+    let name = format!("{call}.json");
+    std::fs::rename(journal.join("done").join(&name), journal.join("pending").join(&name)).unwrap();
+    journal.join("pending").join(name)
+}
+
+#[test]
+fn a_killed_recovery_is_taken_up_by_the_next() {
+    const FILES: u64 = 40;
+    const ROUNDS: u64 = 12;
+    let name = |file: u64| format!("folder/file-{file}.txt");
+    let place = Place::new();
+    std::fs::create_dir(place.workspace.join("folder")).unwrap();
+    (0..FILES).for_each(|file| std::fs::write(place.workspace.join(name(file)), "old\n").unwrap());
+    let patch: String =
+        (0..FILES).map(|file| format!("--- {0}\n+++ {0}\n@@ -1 +1 @@\n-old\n+new\n", name(file))).collect();
+    let old = || -> usize {
+        let contents =
+            (0..FILES).map(|file| std::fs::read_to_string(place.workspace.join(name(file))).unwrap());
+        let contents: Vec<String> = contents.collect();
+        assert!(contents.iter().all(|content| content == "old\n" || content == "new\n"), "{contents:?}");
+        contents.iter().filter(|content| *content == "old\n").count()
+    };
+    let mut in_the_middle = 0;
+    for round in 0..ROUNDS {
+        let (code, envelope) = place.call("apply_patch", &json!({"patch": patch}));
+        assert_eq!(code, 0, "{envelope}");
+        let entry = die_before_the_end(&place, envelope["call"].as_str().unwrap());
+        let mut attempts = 0;
+        while entry.exists() {
+            let mut process =
+                place.toolgate().arg("changes").stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+            // Killed as soon as it has put something more back, at a moment of its own each time.
+            let before = old();
+            while old() == before && entry.exists() && process.try_wait().unwrap().is_none() {}
+            std::thread::sleep(Duration::from_micros((spread(round * 64 + attempts) * 400.0) as u64));
+            process.kill().unwrap();
+            process.wait().unwrap();
+            in_the_middle += u32::from(entry.exists());
+            attempts += 1;
+        }
+        place.must(&["changes"]);
+        is_clean(&place, &format!("after round {round}"));
+        assert_eq!(old(), FILES as usize, "after round {round}");
+    }
+    println!("{in_the_middle} recoveries killed in the middle");
+    assert!(in_the_middle > 0);
+}

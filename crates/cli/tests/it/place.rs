@@ -58,7 +58,7 @@ impl Place {
     }
 
     pub(crate) fn pending(&self) -> usize {
-        std::fs::read_dir(self.state.join("journal/pending")).unwrap().count()
+        std::fs::read_dir(self.state.join("journal.toolgate/pending")).unwrap().count()
     }
 }
 

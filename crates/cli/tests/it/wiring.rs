@@ -28,9 +28,13 @@ fn the_gates_own_files_are_out_of_reach() {
     let config = config.to_str().unwrap();
     place.must(&["--config", config, "call", "list_directory"]);
     std::os::unix::fs::symlink("var/state", place.workspace.join("link")).unwrap();
-    for path in
-        ["gate.conf", "var/state/audit/lock", "link/audit/lock", "var/state/journal", "link/keys/audit.key"]
-    {
+    for path in [
+        "gate.conf",
+        "var/state/audit/lock",
+        "link/audit/lock",
+        "var/state/journal.toolgate",
+        "link/keys/audit.key",
+    ] {
         refused(&place, &["--config", config], "read_file", &json!({"path": path}), "denied_path");
         refused(
             &place,

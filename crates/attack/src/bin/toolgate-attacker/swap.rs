@@ -27,6 +27,11 @@ pub(crate) fn run(workspace: &Path, outside: &Path) {
             swapper.repair();
         }
         swapper.round();
+        if rounds.is_multiple_of(2) {
+            swapper.lay_traps();
+        } else {
+            swapper.take_traps_up();
+        }
         rounds += 1;
     }
     println!("{rounds}");
@@ -93,12 +98,23 @@ impl Swapper<'_> {
         let _ = std::fs::rename(self.at("deep.other"), self.at("deep"));
         let _ = std::fs::rename(self.at("deep"), self.at("deep.other"));
         let _ = std::fs::rename(self.at("deep.hidden"), self.at("deep"));
-        // A link to a file that does not exist yet, where a new file is about to be made.
+    }
+
+    /// A link to a file that does not exist yet, where a new file is about to be made; a link where a folder is about to be made.
+    fn lay_traps(&self) {
         let _ = symlink(self.outside.join("created.txt"), self.at("fresh.txt"));
-        let _ = self.remove_link("fresh.txt");
-        // A folder that is about to be made turns out to be a link.
         let _ = symlink(self.outside.join("dir"), self.at("newdir"));
+    }
+
+    /// Takes the links away, and what calls have made in their place, so that the next calls have to make it again.
+    fn take_traps_up(&self) {
+        let _ = self.remove_link("fresh.txt");
         let _ = self.remove_link("newdir");
+        // Under another name first: nobody can slip a link in between.
+        if std::fs::rename(self.at("newdir"), self.at("newdir.gone")).is_ok() {
+            let _ = self.remove_link("newdir.gone");
+            let _ = std::fs::remove_dir_all(self.at("newdir.gone"));
+        }
     }
 
     fn remove_link(&self, name: &str) -> std::io::Result<()> {
