@@ -194,7 +194,12 @@ impl Gate {
             Err(failure) => Err(UndoError::NotRecorded(failure.operator_note.unwrap_or(failure.message))),
             Ok(intent) => {
                 let waited = match intent {
-                    Some(ticket) => ticket.await.map_err(|error| UndoError::NotRecorded(error.to_string())),
+                    Some(ticket) => match ticket.await {
+                        Err(error) if self.options.audit_mode == AuditMode::Deny => {
+                            Err(UndoError::NotRecorded(error.to_string()))
+                        }
+                        _ => Ok(()),
+                    },
                     None => Ok(()),
                 };
                 waited.and_then(|()| {
@@ -270,7 +275,9 @@ impl Gate {
         };
         let session = unsettled.caller.session.clone();
         let journal = Arc::clone(&self.options.journal);
-        Ok(CallRecorder::new(journal, unsettled.call.id, session, &unsettled.call.tool, intent, None))
+        let recorder =
+            CallRecorder::new(journal, unsettled.call.id, session, &unsettled.call.tool, intent, None);
+        Ok(recorder.intent_may_fail(self.options.audit_mode == AuditMode::Warn))
     }
 }
 

@@ -24,7 +24,7 @@ mod error;
 pub use approval::{Approver, NobodyToAsk, Question, Reply};
 pub use error::GateError;
 pub use gate::{AuditMode, CallOptions, Gate, GateOptions, Settled};
-pub use journal::{Change, ChangeSet, Journal, UndoError, UndoOptions, Undone};
+pub use journal::{Change, ChangeSet, Journal, Recovery, UndoError, UndoOptions, Undone};
 pub use registry::Registry;
 pub use stages::ApprovedCall;
 pub use tool::{Blocking, CallContext, Preview, Progress, Tool, ToolFuture, ToolSpec};

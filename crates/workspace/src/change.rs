@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use toolgate_types::Sha256;
+use toolgate_types::{Sha256, Stop};
 
 /// One file that is about to change.
 #[derive(Debug)]
@@ -59,10 +59,11 @@ pub struct After {
 /// Keeps what is needed to put changes back. Called on every change, before anything can be seen of it.
 pub trait Recorder: Sync {
     /// Returns once the intent and the means to undo are stored; an error means that nothing may be changed.
+    /// Gives up when `stop` says so.
     ///
     /// # Errors
     /// Why it could not be stored.
-    fn record(&self, changes: &[PlannedChange<'_>]) -> Result<(), String>;
+    fn record(&self, changes: &[PlannedChange<'_>], stop: &Stop) -> Result<(), NotKept>;
 
     /// Says how it went. After `RolledBack` nothing has changed, and another attempt may be recorded.
     fn settle(&self, settled: Settled);
@@ -75,6 +76,28 @@ pub enum Settled {
     Done,
     /// None of it was made.
     RolledBack,
+    /// Some of it was made and could not be taken back: what was kept for it must stay until somebody can.
+    Unsure,
+}
+
+/// Why what is needed to put a change back could not be kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotKept {
+    /// There is more to keep than may be.
+    TooLarge {
+        /// The size of the file.
+        bytes: u64,
+        /// How much may be kept of one file.
+        limit: u64,
+    },
+    /// Storing it failed. The reason is for the operator only: it may name places on the host.
+    Failed(String),
+}
+
+impl From<String> for NotKept {
+    fn from(reason: String) -> Self {
+        Self::Failed(reason)
+    }
 }
 
 /// Remembers nothing: for undoing, which keeps its own books, and for tests.
@@ -82,7 +105,7 @@ pub enum Settled {
 pub struct Forgetful;
 
 impl Recorder for Forgetful {
-    fn record(&self, _changes: &[PlannedChange<'_>]) -> Result<(), String> {
+    fn record(&self, _changes: &[PlannedChange<'_>], _stop: &Stop) -> Result<(), NotKept> {
         Ok(())
     }
 

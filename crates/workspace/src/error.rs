@@ -154,8 +154,27 @@ pub enum WorkspaceError {
     #[error("{}", match .0 { StopReason::Cancelled => "the call was cancelled", StopReason::Deadline => "the call took longer than it may" })]
     Stopped(StopReason),
     /// The change could not be recorded, so it was not made.
-    #[error("the change could not be recorded, so nothing was changed: {0}")]
-    NotRecorded(String),
+    #[error("the change could not be recorded, so nothing was changed")]
+    NotRecorded(
+        /// The reason, for the operator.
+        String,
+    ),
+    /// What would be lost is too large to be kept for undo, so nothing was changed.
+    #[error(
+        "{bytes} bytes are more than the {limit} that are kept of one file for undo, so nothing was changed"
+    )]
+    TooLargeToKeep {
+        /// The size of the file.
+        bytes: u64,
+        /// How much is kept of one file.
+        limit: u64,
+    },
+    /// A change failed half-way and could not be taken back.
+    #[error("changing `{path}` failed half-way, and not all of it could be taken back")]
+    Unsure {
+        /// The path as named.
+        path: String,
+    },
     /// A search or listing failed; the text layer or search layer explained why.
     #[error("{0}")]
     Other(Box<Failure>),
@@ -170,6 +189,9 @@ pub enum WorkspaceError {
         source: io::Error,
     },
 }
+
+/// What a [`WorkspaceError::SpecialFile`] is that only leads to a file.
+pub(crate) const SYMBOLIC_LINK: &str = "symbolic link";
 
 impl WorkspaceError {
     /// The stable code.
@@ -197,6 +219,8 @@ impl WorkspaceError {
             Self::Stopped(StopReason::Cancelled) => ErrorCode::Cancelled,
             Self::Stopped(StopReason::Deadline) => ErrorCode::Timeout,
             Self::NotRecorded(_) => ErrorCode::AuditUnavailable,
+            Self::TooLargeToKeep { .. } => ErrorCode::WriteLimit,
+            Self::Unsure { .. } => ErrorCode::IoError,
             Self::Other(failure) => failure.code,
             Self::Io { source, .. } => io_code(source),
         }
@@ -222,6 +246,11 @@ impl WorkspaceError {
             }
             Self::ReadOnly { .. } => {
                 "it can be read; changes go to a read-write mount, and git's own files are changed by git"
+            }
+            Self::SpecialFile { kind: SYMBOLIC_LINK, .. } => "name the file itself",
+            Self::TooLargeToKeep { .. } => "leave this file to a person",
+            Self::Unsure { .. } => {
+                "read the file before going on; the next start of the gate puts right what it can"
             }
             Self::NotFound { .. } => "list the directory to see what is there",
             Self::NotAFile { .. } => "name a file inside this directory",
@@ -288,7 +317,9 @@ impl From<WorkspaceError> for Failure {
             WorkspaceError::Denied { rule, .. } => {
                 failure.operator_note = Some(format!("deny rule `{rule}`"))
             }
+            WorkspaceError::NotRecorded(reason) => failure.operator_note = Some(reason.clone()),
             WorkspaceError::ReadLimit { bytes, limit, .. }
+            | WorkspaceError::TooLargeToKeep { bytes, limit }
             | WorkspaceError::WriteLimit { bytes, limit, .. } => {
                 failure = failure.detail("bytes", *bytes).detail("limit", *limit);
             }

@@ -7,6 +7,7 @@ use toolgate_text::patch::{self, FilePatch, PatchKind};
 use toolgate_types::{ErrorCode, Failure};
 
 use crate::change::Recorder;
+use crate::dress::Dress;
 use crate::error::WorkspaceError;
 use crate::stage::{Content, stage};
 use crate::target::{Target, keeps_changing};
@@ -16,6 +17,8 @@ use crate::write::Rehearsal;
 
 const ATTEMPTS: usize = 16;
 const DIFF_CONTEXT: usize = 3;
+/// Files that one patch may change. All of them are open at once, each with its folder, and a process may not have many open.
+const MAX_FILES: usize = 200;
 
 /// What a patch did, or would do.
 #[derive(Clone, Debug)]
@@ -75,6 +78,12 @@ impl View<'_> {
         recorder: &dyn Recorder,
     ) -> Result<Patched, WorkspaceError> {
         let files = patch::parse(text).map_err(WorkspaceError::other)?;
+        if files.len() > MAX_FILES {
+            let message = format!("the patch changes {} files, more than {MAX_FILES} at once", files.len());
+            return Err(WorkspaceError::other(
+                Failure::new(ErrorCode::PatchInvalid, message).help("split the patch"),
+            ));
+        }
         for _ in 0..ATTEMPTS {
             let mut plan = Plan::default();
             for file in &files {
@@ -117,23 +126,23 @@ impl<'v> Plan<'v> {
                 self.put(view, target, &after, None)
             }
             PatchKind::Delete => {
-                let target = self.note(view.find_by_name(old)?, view, PatchAction::Delete, None);
+                let target = self.note(view.find_unlinked(old)?, view, PatchAction::Delete, None);
                 let before = whole_text(view, &target)?;
                 self.changed(view, file, &target, before, &target)?;
                 self.steps.push(Step::Remove(target));
                 Ok(())
             }
             PatchKind::Rename => {
-                let from = view.find_by_name(old)?;
+                let from = view.find_unlinked(old)?;
                 let shown = view.show(from.mount, &from.location);
                 self.places
                     .push((from.mount.alias().to_owned(), from.location.to_string_lossy().into_owned()));
                 let to =
                     self.note(must_be_free(view.find_by_name(new)?)?, view, PatchAction::Rename, Some(shown));
                 let before = whole_text(view, &from)?;
-                let mode = from.existing.as_ref().map(|existing| existing.stat.st_mode & 0o777);
+                let dress = from.existing.as_ref().map(|existing| Dress::of(&existing.file, &existing.stat));
                 let after = self.changed(view, file, &from, before, &to)?;
-                self.put(view, to, &after, mode)?;
+                self.put(view, to, &after, dress)?;
                 self.steps.push(Step::Remove(from));
                 Ok(())
             }
@@ -176,9 +185,9 @@ impl<'v> Plan<'v> {
         view: &View<'_>,
         target: Target<'v>,
         after: &str,
-        mode: Option<u32>,
+        dress: Option<Dress>,
     ) -> Result<(), WorkspaceError> {
-        let staged = stage(view, &target, Content::Bytes(after.as_bytes()), mode)?;
+        let staged = stage(view, &target, Content::Bytes(after.as_bytes()), dress)?;
         self.steps.push(Step::Put(target, staged));
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Reading: one pass that hashes, counts, tells text from binary, and keeps only the lines and bytes asked for.
 
 use std::fs::File;
-use std::io::{ErrorKind, Read as _};
+use std::io::{ErrorKind, Read};
 
 use toolgate_types::Sha256;
 use toolgate_types::digest::Sha256Hasher;
@@ -109,7 +109,13 @@ impl View<'_> {
         }
         let mut bytes = Vec::with_capacity(usize::try_from(opened.size()).unwrap_or(0).saturating_add(1));
         let mut buffer = vec![0; CHUNK];
-        stream(&opened.file, &mut buffer, self, shown, |chunk| bytes.extend_from_slice(chunk))?;
+        // The size was that of a moment ago: one byte more than may be is enough to know that it grew.
+        let bounded = (&opened.file).take(limit.saturating_add(1));
+        stream(bounded, &mut buffer, self, shown, |chunk| bytes.extend_from_slice(chunk))?;
+        let length = bytes.len() as u64;
+        if length > limit {
+            return Err(WorkspaceError::WriteLimit { path: shown.to_owned(), bytes: length, limit });
+        }
         if memchr::memchr(0, &bytes).is_some() {
             return Err(WorkspaceError::Binary { path: shown.to_owned() });
         }
@@ -119,7 +125,7 @@ impl View<'_> {
 
 /// Feeds a file to a consumer chunk by chunk, giving up when the call must end.
 fn stream(
-    mut file: &File,
+    mut file: impl Read,
     buffer: &mut [u8],
     view: &View<'_>,
     shown: &str,

@@ -3,9 +3,10 @@
 use rustix::fs::Stat;
 
 use crate::change::Recorder;
+use crate::dress::Dress;
 use crate::error::WorkspaceError;
 use crate::stage::{Content, stage};
-use crate::target::{Target, find_target, keeps_changing};
+use crate::target::{Target, find_named, find_target, keeps_changing};
 use crate::transaction::{Attempt, Step, carry_out};
 use crate::view::View;
 
@@ -54,7 +55,7 @@ impl View<'_> {
     ) -> Result<Moved, WorkspaceError> {
         let (from, to) = (self.request(from)?, self.request(to)?);
         for _ in 0..ATTEMPTS {
-            let source = must_exist(find_target(self, &from)?)?;
+            let source = must_exist(find_named(self, &from)?)?;
             let destination = find_target(self, &to)?;
             if destination.existing.is_some() && overwrite == Overwrite::No {
                 return Err(WorkspaceError::AlreadyExists { path: to.shown });
@@ -84,8 +85,8 @@ impl View<'_> {
         if device(&destination)? != source.existing.as_ref().map(|existing| existing.stat.st_dev) {
             // Another filesystem: the content is copied there, then the old name goes away, both or neither.
             let Some(existing) = &source.existing else { return Err(keeps_changing(&source.shown)) };
-            let mode = existing.stat.st_mode & 0o777;
-            let staged = stage(self, &destination, Content::CopyOf(&existing.file), Some(mode))?;
+            let dress = Dress::of(&existing.file, &existing.stat);
+            let staged = stage(self, &destination, Content::CopyOf(&existing.file), Some(dress))?;
             return Ok(vec![Step::Put(destination, staged), Step::Remove(source)]);
         }
         if destination.existing.is_none() {
@@ -102,7 +103,7 @@ impl View<'_> {
     pub fn delete(&self, path: &str, recorder: &dyn Recorder) -> Result<Deleted, WorkspaceError> {
         let requested = self.request(path)?;
         for _ in 0..ATTEMPTS {
-            let target = must_exist(find_target(self, &requested)?)?;
+            let target = must_exist(find_named(self, &requested)?)?;
             let bytes = target.existing.as_ref().map_or(0, crate::open::Opened::size);
             let deleted = Deleted { path: self.show(target.mount, &target.location), bytes };
             if carry_out(self, vec![Step::Remove(target)], recorder)? == Attempt::Done {

@@ -1,16 +1,22 @@
 //! Putting earlier content back, several files at once, all or none.
 
+use std::ffi::OsStr;
 use std::fs::File;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use rustix::fs::AtFlags;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::io::Errno;
 use toolgate_types::Sha256;
 
 use crate::change::Recorder;
+use crate::dress::Dress;
 use crate::error::WorkspaceError;
 use crate::stage::{Content, stage};
-use crate::target::{Target, keeps_changing};
-use crate::transaction::{Attempt, Step, carry_out, second_name};
+use crate::swap::{second_name, unfinished_name};
+use crate::target::{Target, keeps_changing, open_folder};
+use crate::transaction::{Attempt, LOCK_PATIENCE, Step, carry_out_within};
 use crate::view::View;
 
 /// One file to be put back.
@@ -24,6 +30,8 @@ pub enum Restoration {
         content: File,
         /// Its mode.
         mode: u32,
+        /// Whose it was, user and group, where there is no file now that says so.
+        owner: Option<(u32, u32)>,
         /// What it is expected to be now.
         expect: Expect,
     },
@@ -56,6 +64,24 @@ pub enum Expect {
     Anything,
 }
 
+/// How long to wait for folders that other programs hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    /// As long as for any other change.
+    Usual,
+    /// Not at all: somebody will try again.
+    None,
+}
+
+impl Patience {
+    fn duration(self) -> Duration {
+        match self {
+            Self::Usual => LOCK_PATIENCE,
+            Self::None => Duration::ZERO,
+        }
+    }
+}
+
 impl View<'_> {
     /// Puts files back, all or none.
     ///
@@ -64,13 +90,14 @@ impl View<'_> {
     pub fn restore(
         &self,
         restorations: &[Restoration],
+        patience: Patience,
         recorder: &dyn Recorder,
     ) -> Result<(), WorkspaceError> {
         let mut steps = Steps::default();
         for restoration in restorations {
             steps.add(self, restoration)?;
         }
-        match carry_out(self, steps.steps, recorder)? {
+        match carry_out_within(self, steps.steps, recorder, patience.duration())? {
             Attempt::Done => Ok(()),
             Attempt::Overtaken => Err(keeps_changing("a file that was being put back")),
         }
@@ -96,22 +123,66 @@ impl View<'_> {
         let Some(mount) = self.workspace.mount(alias) else { return };
         for folder in folders.iter().rev() {
             let (Some(parent), Some(name)) = (folder.parent(), folder.file_name()) else { continue };
-            let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-            if let Ok(parent) = mount.directory().open(parent) {
+            if let Ok(parent) = open_folder(mount, parent) {
                 // Not empty means in use: it stays.
                 let _ = rustix::fs::unlinkat(&parent, name, AtFlags::REMOVEDIR);
             }
         }
     }
 
-    /// Takes away a temporary name that a crash left beside a file, and the second one that some filesystems need.
-    pub fn remove_litter(&self, alias: &str, beside: &Path, name: &std::ffi::OsStr) {
-        let Some(mount) = self.workspace.mount(alias) else { return };
-        let folder =
-            beside.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        if let Ok(folder) = mount.directory().open(folder) {
-            let _ = rustix::fs::unlinkat(&folder, name, AtFlags::empty());
-            let _ = rustix::fs::unlinkat(&folder, second_name(name), AtFlags::empty());
+    /// Opens what a crash left under a temporary name beside a file, if anything.
+    ///
+    /// # Errors
+    /// See [`WorkspaceError`].
+    pub fn open_litter(
+        &self,
+        alias: &str,
+        beside: &Path,
+        name: &OsStr,
+    ) -> Result<Option<File>, WorkspaceError> {
+        let Some(folder) = self.folder_of(alias, beside)? else { return Ok(None) };
+        open_leftover(&folder, name)
+    }
+
+    /// Takes away a temporary name that a crash left beside a file, and the others that some filesystems need.
+    /// `is_known` is asked whether the content is to be had elsewhere; what it does not know may be the only copy, and stays.
+    ///
+    /// # Errors
+    /// `Precondition` when something unknown is left; else see [`WorkspaceError`].
+    pub fn remove_litter(
+        &self,
+        alias: &str,
+        beside: &Path,
+        name: &OsStr,
+        is_known: &dyn Fn(Sha256) -> bool,
+    ) -> Result<(), WorkspaceError> {
+        let Some(folder) = self.folder_of(alias, beside)? else { return Ok(()) };
+        let unlink = |name: &OsStr| match rustix::fs::unlinkat(&folder, name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(error) => Err(WorkspaceError::io("removing", &name.to_string_lossy(), error.into())),
+        };
+        for name in [name.to_owned(), second_name(name)] {
+            let Some(file) = open_leftover(&folder, &name)? else { continue };
+            let path = name.to_string_lossy().into_owned();
+            if !is_known(self.hash(&file, &path)?) {
+                let reason = "it may be the only copy of something".to_owned();
+                return Err(WorkspaceError::Precondition { path, reason });
+            }
+            unlink(&name)?;
+        }
+        // Never more than a part of what was about to be written.
+        unlink(&unfinished_name(name))
+    }
+
+    /// The folder of a file; nothing when there is none any more.
+    fn folder_of(&self, alias: &str, beside: &Path) -> Result<Option<File>, WorkspaceError> {
+        let Some(mount) = self.workspace.mount(alias) else { return Ok(None) };
+        match open_folder(mount, beside.parent().unwrap_or(Path::new(""))) {
+            Ok(folder) => Ok(Some(folder)),
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
+            Err(error) => {
+                Err(WorkspaceError::io("opening the folder of", &mount.show_with_alias(beside), error))
+            }
         }
     }
 
@@ -127,6 +198,23 @@ impl View<'_> {
     }
 }
 
+/// Opens a regular file in a folder, never through a link and never waiting for anybody.
+fn open_leftover(folder: &File, name: &OsStr) -> Result<Option<File>, WorkspaceError> {
+    let path = || name.to_string_lossy().into_owned();
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = match rustix::fs::openat(folder, name, flags, Mode::empty()) {
+        Ok(handle) => File::from(handle),
+        Err(Errno::NOENT) => return Ok(None),
+        Err(error) => return Err(WorkspaceError::io("opening", &path(), error.into())),
+    };
+    let stat =
+        rustix::fs::fstat(&file).map_err(|error| WorkspaceError::io("looking at", &path(), error.into()))?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Err(WorkspaceError::NotAFile { path: path() });
+    }
+    Ok(Some(file))
+}
+
 /// The steps of putting back while they are gathered.
 #[derive(Default)]
 struct Steps<'v> {
@@ -138,15 +226,22 @@ struct Steps<'v> {
 impl<'v> Steps<'v> {
     fn add(&mut self, view: &'v View<'_>, restoration: &Restoration) -> Result<(), WorkspaceError> {
         match restoration {
-            Restoration::Content { path, content, mode, expect } => {
+            Restoration::Content { path, content, mode, owner, expect } => {
                 let target = match self.freed(view.find_by_name(path)?) {
                     Some(freed) => freed,
                     None => view.expected(path, *expect)?,
                 };
-                let staged = stage(view, &target, Content::CopyOf(content), Some(*mode))?;
+                let dress = dress_again(&target, content, *mode, *owner, path)?;
+                let staged = stage(view, &target, Content::CopyOf(content), Some(dress))?;
                 self.steps.push(Step::Put(target, staged));
             }
-            Restoration::Absence { path, expect } => self.remove(view.expected(path, *expect)?),
+            Restoration::Absence { path, expect } => {
+                // What is gone already is as it should be, whoever took it away.
+                let target = view.find_by_name(path)?;
+                if target.existing.is_some() {
+                    self.remove(view.expected(path, *expect)?);
+                }
+            }
             Restoration::Name { now, before, expect } => {
                 let from = view.find_by_name(now)?;
                 if from.existing.is_none() {
@@ -188,6 +283,22 @@ impl<'v> Steps<'v> {
     fn freed(&self, target: Target<'v>) -> Option<Target<'v>> {
         self.freed.contains(&place(&target)).then_some(Target { existing: None, ..target })
     }
+}
+
+/// The mode that was kept; all else like the file that is there, or, where there is none, like what was kept.
+fn dress_again(
+    target: &Target<'_>,
+    content: &File,
+    mode: u32,
+    owner: Option<(u32, u32)>,
+    path: &str,
+) -> Result<Dress, WorkspaceError> {
+    if let Some(existing) = &target.existing {
+        return Ok(Dress::of(&existing.file, &existing.stat).with_mode(mode));
+    }
+    let stat =
+        rustix::fs::fstat(content).map_err(|error| WorkspaceError::io("looking at", path, error.into()))?;
+    Ok(Dress::of(content, &stat).with_mode(mode).with_owner(owner))
 }
 
 fn place(target: &Target<'_>) -> (String, PathBuf) {

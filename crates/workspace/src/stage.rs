@@ -3,21 +3,21 @@
 //! New content is written and saved under no name at all (`O_TMPFILE`), so that a crash before the change leaves nothing behind.
 //! Where a filesystem cannot do that, it waits in memory and gets a temporary name only after the change was recorded.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 
-use rustix::fs::{AtFlags, CWD, Gid, MemfdFlags, Mode, OFlags, Stat, Uid};
+use rustix::fs::{AtFlags, CWD, MemfdFlags, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use toolgate_types::digest::Sha256Hasher;
 
 use crate::change::After;
+use crate::dress::Dress;
 use crate::error::WorkspaceError;
+use crate::swap::{rename_to_free_name, unfinished_name};
 use crate::target::Target;
 use crate::view::View;
-
-/// Mode of files that did not exist before.
-const NEW_FILE_MODE: u32 = 0o644;
 
 /// What a file will hold.
 #[derive(Clone, Copy, Debug)]
@@ -35,33 +35,28 @@ pub(crate) enum Content<'a> {
 pub(crate) struct Staged {
     file: File,
     in_memory: bool,
-    mode: u32,
-    owner: Option<(u32, u32)>,
+    dress: Dress,
     pub(crate) after: After,
 }
 
-/// Writes content beside its target, unnamed and saved.
+/// Writes content beside its target, unnamed and saved. Unless told otherwise, it is dressed like the file that it replaces.
 pub(crate) fn stage(
     view: &View<'_>,
     target: &Target<'_>,
     content: Content<'_>,
-    mode: Option<u32>,
+    dress: Option<Dress>,
 ) -> Result<Staged, WorkspaceError> {
     let failed = |error: io::Error| WorkspaceError::io("writing", &target.shown, error);
     let (file, in_memory) = unnamed_file(&target.directory).map_err(failed)?;
     let after = fill(view, &file, content, target)?;
-    let stat = target.existing.as_ref().map(|existing| &existing.stat);
-    let mode = mode.or_else(|| stat.map(|stat| stat.st_mode & 0o777)).unwrap_or(NEW_FILE_MODE);
-    let staged = Staged { file, in_memory, mode, owner: stat.map(owner_of), after };
+    let replaced = || target.existing.as_ref().map(|existing| Dress::of(&existing.file, &existing.stat));
+    let dress = dress.or_else(replaced).unwrap_or_else(Dress::of_new_file);
+    let staged = Staged { file, in_memory, dress, after };
     if !in_memory {
-        staged.dress(&staged.file).map_err(failed)?;
+        staged.dress.put_on(&staged.file).map_err(failed)?;
         staged.file.sync_all().map_err(failed)?;
     }
     Ok(staged)
-}
-
-fn owner_of(stat: &Stat) -> (u32, u32) {
-    (stat.st_uid, stat.st_gid)
 }
 
 fn unnamed_file(directory: &File) -> io::Result<(File, bool)> {
@@ -86,9 +81,11 @@ fn fill(
     let written = match content {
         Content::Bytes(bytes) => writer.write_all(bytes),
         Content::Appended(existing, bytes) => {
-            writer.copy_from(existing, view).and_then(|()| writer.write_all(bytes))
+            // The file may be growing while it is copied; what is copied is bounded all the same.
+            let room = view.limits.max_write_bytes.saturating_sub(bytes.len() as u64);
+            writer.copy_from(existing, room, view).and_then(|()| writer.write_all(bytes))
         }
-        Content::CopyOf(source) => writer.copy_from(source, view),
+        Content::CopyOf(source) => writer.copy_from(source, u64::MAX, view),
     };
     written.map_err(|error| match view.stop.reason() {
         Some(reason) => WorkspaceError::Stopped(reason),
@@ -110,13 +107,16 @@ impl HashingWriter<'_> {
         self.file.write_all(bytes)
     }
 
-    fn copy_from(&mut self, mut source: &File, view: &View<'_>) -> io::Result<()> {
+    fn copy_from(&mut self, mut source: &File, room: u64, view: &View<'_>) -> io::Result<()> {
         source.rewind()?;
         let mut buffer = vec![0; 128 * 1024];
         loop {
             view.stop.check().map_err(|_| io::Error::from(io::ErrorKind::Interrupted))?;
             match source.read(&mut buffer) {
                 Ok(0) => return Ok(()),
+                Ok(count) if self.bytes.saturating_add(count as u64) > room => {
+                    return Err(io::ErrorKind::FileTooLarge.into());
+                }
                 Ok(count) => self.write_all(buffer.get(..count).unwrap_or_default())?,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
@@ -131,32 +131,37 @@ impl Staged {
         !self.in_memory
     }
 
-    /// Gives the content a name in a directory; fails if the name is taken.
-    pub(crate) fn link(&self, directory: &File, name: &std::ffi::OsStr) -> io::Result<()> {
+    /// Gives the content a name in a directory, and says which file that is; fails if the name is taken.
+    pub(crate) fn link(&self, directory: &File, name: &OsStr) -> io::Result<Stat> {
         if self.in_memory {
             return self.copy_to(directory, name);
         }
+        let ours = rustix::fs::fstat(&self.file)?;
         let unnamed = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         rustix::fs::linkat(CWD, unnamed, directory, name, AtFlags::SYMLINK_FOLLOW)?;
-        Ok(())
+        Ok(ours)
     }
 
-    fn copy_to(&self, directory: &File, name: &std::ffi::OsStr) -> io::Result<()> {
+    /// Whatever has the unfinished name is known to be half of something, so that a crash leaves no riddle.
+    fn copy_to(&self, directory: &File, name: &OsStr) -> io::Result<Stat> {
+        let unfinished = unfinished_name(name);
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let named = File::from(rustix::fs::openat(directory, name, flags, Mode::from_raw_mode(0o600))?);
-        (&self.file).rewind()?;
-        io::copy(&mut &self.file, &mut &named)?;
-        self.dress(&named)?;
-        named.sync_all()
+        let named =
+            File::from(rustix::fs::openat(directory, &unfinished, flags, Mode::from_raw_mode(0o600))?);
+        let copied = self.copy_into(&named).and_then(|()| {
+            rename_to_free_name(directory, &unfinished, directory, name)?;
+            Ok(rustix::fs::fstat(&named)?)
+        });
+        if copied.is_err() {
+            let _ = rustix::fs::unlinkat(directory, &unfinished, AtFlags::empty());
+        }
+        copied
     }
 
-    /// Mode as it was; owner too, where we may.
-    fn dress(&self, file: &File) -> io::Result<()> {
-        if let Some((uid, gid)) = self.owner {
-            // Only root may give files away: an ordinary user keeps its own name on what it writes.
-            let _ = rustix::fs::fchown(file, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
-        }
-        rustix::fs::fchmod(file, Mode::from_raw_mode(self.mode))?;
-        Ok(())
+    fn copy_into(&self, named: &File) -> io::Result<()> {
+        (&self.file).rewind()?;
+        io::copy(&mut &self.file, &mut &*named)?;
+        self.dress.put_on(named)?;
+        named.sync_all()
     }
 }

@@ -2,12 +2,14 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 
+use cap_std::fs::{OpenOptions, OpenOptionsExt as _};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use crate::error::WorkspaceError;
+use crate::error::{SYMBOLIC_LINK, WorkspaceError};
 use crate::mount::Mount;
 use crate::open::{Opened, check_rules, identify, open_existing};
 use crate::request::Requested;
@@ -57,7 +59,34 @@ pub(crate) fn find_target<'a>(view: &View<'a>, requested: &Requested) -> Result<
     Err(keeps_changing(&requested.shown))
 }
 
+/// Like [`find_target`], for what goes away under its name: a link must not stand in for the file it leads to, and be left leading nowhere.
+pub(crate) fn find_named<'a>(view: &View<'a>, requested: &Requested) -> Result<Target<'a>, WorkspaceError> {
+    let target = find_target(view, requested)?;
+    if target.existing.is_some() && is_link(&target, &requested.relative()) {
+        let (path, kind) = (requested.shown.clone(), SYMBOLIC_LINK);
+        return Err(WorkspaceError::SpecialFile { path, kind });
+    }
+    Ok(target)
+}
+
+/// Whether the last name of the way to a target is a link.
+fn is_link(target: &Target<'_>, named: &Path) -> bool {
+    if target.location == named {
+        return false;
+    }
+    match target.mount.directory().symlink_metadata(named) {
+        Ok(metadata) => metadata.is_symlink(),
+        // Absolute links on the way are not followed by this question.
+        Err(_) => named.file_name() != Some(&target.name),
+    }
+}
+
 impl View<'_> {
+    /// The place that a path names, for taking away what is there.
+    pub(crate) fn find_unlinked(&self, path: &str) -> Result<Target<'_>, WorkspaceError> {
+        find_named(self, &self.request(path)?)
+    }
+
     /// The place that a path names, for writing.
     pub(crate) fn find_by_name(&self, path: &str) -> Result<Target<'_>, WorkspaceError> {
         find_target(self, &self.request(path)?)
@@ -127,15 +156,23 @@ fn new_target<'a>(
     Ok(Some(Target { mount, directory: opened.file, missing, name, location, existing: None, shown }))
 }
 
+/// Opens a folder beneath a mount. Whatever else has the name by now, a named pipe for one, is refused and never waited for.
+pub(crate) fn open_folder(mount: &Mount, location: &Path) -> io::Result<File> {
+    let path = if location.as_os_str().is_empty() { Path::new(".") } else { location };
+    let flags = OFlags::DIRECTORY | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(i32::try_from(flags.bits()).unwrap_or(0));
+    Ok(mount.directory().open_with(path, &options)?.into_std())
+}
+
 /// Opens a folder by its real location; `None` when that is no longer its real location.
 fn open_directory_exactly(
     mount: &Mount,
     location: &Path,
     shown: &str,
 ) -> Result<Option<File>, WorkspaceError> {
-    let path = if location.as_os_str().is_empty() { Path::new(".") } else { location };
-    let Ok(file) = mount.directory().open(path) else { return Ok(None) };
-    let opened = match identify(mount, file.into_std(), shown) {
+    let Ok(file) = open_folder(mount, location) else { return Ok(None) };
+    let opened = match identify(mount, file, shown) {
         Ok(opened) => opened,
         Err(
             WorkspaceError::NotFound { .. }
@@ -151,6 +188,14 @@ fn open_directory_exactly(
 
 pub(crate) fn stat_name(directory: &File, name: &OsStr) -> Result<Stat, Errno> {
     rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)
+}
+
+/// Whether a file is the same one and has not been written to.
+pub(crate) fn is_unmodified(before: &Stat, now: &Stat) -> bool {
+    same_file(before, now)
+        && before.st_size == now.st_size
+        && before.st_mtime == now.st_mtime
+        && before.st_mtime_nsec == now.st_mtime_nsec
 }
 
 pub(crate) fn same_file(one: &Stat, other: &Stat) -> bool {
@@ -183,11 +228,6 @@ impl Target<'_> {
 
     /// Whether this is the file that was found, unmodified. Its link count and change time are not asked: keeping it for undo changes them.
     pub(crate) fn is_as_found(&self, now: &Stat) -> bool {
-        self.existing.as_ref().is_some_and(|existing| {
-            same_file(&existing.stat, now)
-                && existing.stat.st_size == now.st_size
-                && existing.stat.st_mtime == now.st_mtime
-                && existing.stat.st_mtime_nsec == now.st_mtime_nsec
-        })
+        self.existing.as_ref().is_some_and(|existing| is_unmodified(&existing.stat, now))
     }
 }

@@ -88,6 +88,8 @@ impl View<'_> {
         self.until_not_overtaken(
             &requested,
             |target| {
+                let there = target.existing.as_ref().map_or(0, crate::open::Opened::size);
+                self.check_write_size(there.saturating_add(content.len() as u64), &requested.shown)?;
                 let existing = target.existing.as_ref().map(|existing| &existing.file);
                 let content =
                     existing.map_or(Content::Bytes(content), |file| Content::Appended(file, content));
@@ -119,7 +121,10 @@ impl View<'_> {
             let before = self.whole_text(existing, self.limits.max_write_bytes, &requested.shown)?;
             let sha256_before = Sha256::of(before.as_bytes());
             check_match(if_match, Some(sha256_before), &requested.shown)?;
-            let after = change(&before).map_err(WorkspaceError::other)?;
+            let after = change(&before);
+            // Whoever ran out of time says so, whatever the change made of it.
+            self.stop.check()?;
+            let after = after.map_err(WorkspaceError::other)?;
             self.check_write_size(after.len() as u64, &requested.shown)?;
             let path = self.show(target.mount, &target.location);
             let bytes = after.len() as u64;

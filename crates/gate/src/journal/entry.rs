@@ -93,6 +93,18 @@ pub struct Kept {
     pub bytes: u64,
     /// The file's mode.
     pub mode: u32,
+    /// The user it belonged to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uid: Option<u32>,
+    /// The group it belonged to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gid: Option<u32>,
+}
+
+impl Kept {
+    pub(super) fn owner(&self) -> Option<(u32, u32)> {
+        self.uid.zip(self.gid)
+    }
 }
 
 /// A file of a mount.

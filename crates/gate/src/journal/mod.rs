@@ -2,11 +2,15 @@
 //!
 //! Before a change becomes visible, what was there is kept in the journal's folder, outside the workspace, and an entry under `pending/` says what
 //! is about to happen. Afterwards the entry moves to `done/`. An entry that is still pending while nobody holds its lock belongs to a process that died: the next
-//! start puts its files back and clears its temporary names away, so that an interrupted call has changed nothing.
+//! start puts its files back and clears its temporary names away, so that an interrupted call has changed nothing. What cannot be put back stays, with
+//! all that was kept for it.
+//!
+//! What is kept is bounded: see [`MAX_AGE`](sweep::MAX_AGE), [`MAX_ENTRIES`](sweep::MAX_ENTRIES) and [`MAX_BYTES`](sweep::MAX_BYTES).
 
 mod entry;
 mod record;
 mod recover;
+mod sweep;
 mod undo;
 
 use std::io;
@@ -17,6 +21,7 @@ use toolgate_types::CallId;
 
 pub use entry::{Change, ChangeSet};
 pub(crate) use record::CallRecorder;
+pub use recover::Recovery;
 pub use undo::{UndoError, UndoOptions, Undone};
 
 /// The journal of one state directory.
@@ -25,6 +30,7 @@ pub struct Journal {
     pending: Dir,
     done: Dir,
     blobs: Dir,
+    recovery: Recovery,
 }
 
 impl Journal {
@@ -33,13 +39,21 @@ impl Journal {
     /// # Errors
     /// The folder cannot be used.
     pub fn open(folder: &Dir) -> io::Result<Self> {
-        let journal = Self {
+        let mut journal = Self {
             pending: subfolder(folder, "pending")?,
             done: subfolder(folder, "done")?,
             blobs: subfolder(folder, "blobs")?,
+            recovery: Recovery::default(),
         };
-        journal.recover()?;
+        journal.recovery = journal.recover()?;
+        journal.sweep(folder);
         Ok(journal)
+    }
+
+    /// What was found half-done when the journal was opened, and what became of it. The operator should be told.
+    #[must_use]
+    pub fn recovery(&self) -> &Recovery {
+        &self.recovery
     }
 
     /// Every change that was made and is still known, oldest first.

@@ -1,7 +1,7 @@
 //! Keeping what a call is about to change.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read as _, Seek as _};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -10,17 +10,23 @@ use jiff::Timestamp;
 use rustix::fs::{AtFlags, CWD, FlockOperation};
 use toolgate_audit::Ticket;
 use toolgate_types::time::rfc3339_millis;
-use toolgate_types::{CallId, SessionId};
-use toolgate_workspace::{ChangeKind, PlannedChange, Recorder, Settled};
+use toolgate_types::{CallId, SessionId, Stop};
+use toolgate_workspace::{ChangeKind, NotKept, PlannedChange, Recorder, Settled};
 
 use super::entry::{Change, ChangeSet, Kept, Kind, Place};
 use super::{Journal, blob_name, entry_name, unfinished_name, written};
+
+/// The largest file that is copied before it changes. Larger ones can be changed only where they need not be copied.
+const MAX_COPIED_BYTES: u64 = 64 << 20;
+const COPIED_AT_ONCE: u64 = 1 << 20;
 
 /// Records the changes of one call. A call that changes nothing leaves nothing.
 pub(crate) struct CallRecorder {
     journal: Arc<Journal>,
     set: ChangeSet,
     state: Mutex<State>,
+    /// Whether a change may be made although its intent could not be recorded.
+    intent_may_fail: bool,
 }
 
 #[derive(Default)]
@@ -30,6 +36,8 @@ struct State {
     /// The open and locked entry: as long as it is held, nobody takes this process for dead.
     entry: Option<File>,
     blobs: Vec<String>,
+    /// Whether an earlier change of this call was left half-made; its entry must not be written over.
+    is_unsure: bool,
 }
 
 impl CallRecorder {
@@ -52,19 +60,28 @@ impl CallRecorder {
             undoes,
             litter: Vec::new(),
         };
-        Self { journal, set, state: Mutex::new(State { intent, ..State::default() }) }
+        let state = Mutex::new(State { intent, ..State::default() });
+        Self { journal, set, state, intent_may_fail: false }
     }
 
-    fn keep(&self, state: &mut State, changes: &[PlannedChange<'_>]) -> Result<(), String> {
+    /// Says whether a change may be made although its intent could not be recorded.
+    pub(crate) fn intent_may_fail(self, intent_may_fail: bool) -> Self {
+        Self { intent_may_fail, ..self }
+    }
+
+    fn keep(&self, state: &mut State, changes: &[PlannedChange<'_>], stop: &Stop) -> Result<(), NotKept> {
         let entry = self.journal.begin(self.set.call).map_err(|error| error.to_string())?;
         let mut set = self.set.clone();
         for (index, change) in changes.iter().enumerate() {
-            set.changes.push(self.keep_one(state, index, change)?);
+            set.changes.push(self.keep_one(state, index, change, stop)?);
         }
         self.journal.announce(&entry, &set).map_err(|error| error.to_string())?;
         state.entry = Some(entry);
         match state.intent.take() {
-            Some(intent) => intent.wait().map_err(|error| error.to_string()),
+            Some(intent) => match intent.wait() {
+                Err(error) if !self.intent_may_fail => Err(NotKept::Failed(error.to_string())),
+                _ => Ok(()),
+            },
             None => Ok(()),
         }
     }
@@ -74,7 +91,8 @@ impl CallRecorder {
         state: &mut State,
         index: usize,
         change: &PlannedChange<'_>,
-    ) -> Result<Change, String> {
+        stop: &Stop,
+    ) -> Result<Change, NotKept> {
         let (kind, moved_to) = match &change.kind {
             ChangeKind::Create => (Kind::Create, None),
             ChangeKind::Modify => (Kind::Modify, None),
@@ -90,7 +108,7 @@ impl CallRecorder {
             Some(file) if kind != Kind::Move => {
                 let blob = blob_name(self.set.call, index);
                 state.blobs.push(blob.clone());
-                Some(self.journal.keep_content(file, blob).map_err(|error| error.to_string())?)
+                Some(self.journal.keep_content(file, blob, stop)?)
             }
             _ => None,
         };
@@ -109,9 +127,12 @@ impl CallRecorder {
 }
 
 impl Recorder for CallRecorder {
-    fn record(&self, changes: &[PlannedChange<'_>]) -> Result<(), String> {
+    fn record(&self, changes: &[PlannedChange<'_>], stop: &Stop) -> Result<(), NotKept> {
         let mut state = self.state.lock().map_err(|_| "an earlier change was interrupted".to_owned())?;
-        let kept = self.keep(&mut state, changes);
+        if state.is_unsure {
+            return Err(NotKept::Failed("an earlier change of this call was left half-made".to_owned()));
+        }
+        let kept = self.keep(&mut state, changes, stop);
         if kept.is_err() {
             self.journal.forget(self.set.call, &mut state.blobs);
         }
@@ -123,6 +144,8 @@ impl Recorder for CallRecorder {
         match settled {
             Settled::Done => self.journal.finish(&self.set),
             Settled::RolledBack => self.journal.forget(self.set.call, &mut state.blobs),
+            // Without its lock, the entry is one that the next start puts back.
+            Settled::Unsure => state.is_unsure = true,
         }
         state.entry = None;
     }
@@ -130,19 +153,23 @@ impl Recorder for CallRecorder {
 
 impl Journal {
     /// Keeps content: as another name of the same file where that is possible and safe, else as a copy.
-    fn keep_content(&self, file: &File, blob: String) -> io::Result<Kept> {
-        let stat = rustix::fs::fstat(file)?;
+    fn keep_content(&self, file: &File, blob: String, stop: &Stop) -> Result<Kept, NotKept> {
+        let failed = |error: io::Error| NotKept::Failed(error.to_string());
+        let stat = rustix::fs::fstat(file).map_err(|error| failed(error.into()))?;
+        let bytes = u64::try_from(stat.st_size).unwrap_or(0);
         // Another name elsewhere means that somebody may still write into this very file.
         let linked = stat.st_nlink == 1 && self.link(file, &blob).is_ok();
         if !linked {
             let mut options = OpenOptions::new();
             options.write(true).create(true).truncate(true).mode(0o600);
-            let mut copy = self.blobs.open_with(&blob, &options)?.into_std();
-            let mut source = file;
-            io::Seek::rewind(&mut source)?;
-            io::copy(&mut source, &mut copy)?;
+            let copy = self.blobs.open_with(&blob, &options).map_err(failed)?.into_std();
+            // Where the filesystem can share the blocks of two files, size does not matter.
+            if rustix::fs::ioctl_ficlone(&copy, file).is_err() {
+                copy_bounded(file, &copy, bytes, stop)?;
+            }
         }
-        Ok(Kept { blob, bytes: u64::try_from(stat.st_size).unwrap_or(0), mode: stat.st_mode & 0o777 })
+        let (uid, gid) = (Some(stat.st_uid), Some(stat.st_gid));
+        Ok(Kept { blob, bytes, mode: stat.st_mode & 0o777, uid, gid })
     }
 
     fn link(&self, file: &File, blob: &str) -> io::Result<()> {
@@ -193,6 +220,28 @@ impl Journal {
         let _ = self.pending.remove_file(unfinished_name(call));
         for blob in blobs.drain(..) {
             let _ = self.blobs.remove_file(blob);
+        }
+    }
+}
+
+/// Copies what may be copied, and gives up when the call must end. A file that grows meanwhile is not followed further than that.
+fn copy_bounded(mut file: &File, mut copy: &File, bytes: u64, stop: &Stop) -> Result<(), NotKept> {
+    let failed = |error: io::Error| NotKept::Failed(error.to_string());
+    let limit = MAX_COPIED_BYTES;
+    if bytes > limit {
+        return Err(NotKept::TooLarge { bytes, limit });
+    }
+    file.rewind().map_err(failed)?;
+    let mut copied = 0;
+    loop {
+        stop.check().map_err(|_| NotKept::Failed("the call must end".to_owned()))?;
+        let count = io::copy(&mut file.take(COPIED_AT_ONCE), &mut copy).map_err(failed)?;
+        copied += count;
+        if count == 0 {
+            return Ok(());
+        }
+        if copied > limit {
+            return Err(NotKept::TooLarge { bytes: copied, limit });
         }
     }
 }

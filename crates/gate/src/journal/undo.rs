@@ -9,7 +9,8 @@ use cap_std::fs::Dir;
 use thiserror::Error;
 use toolgate_types::{CallId, ErrorCode, Limits, SessionId, Stop};
 use toolgate_workspace::{
-    Access, Expect, Mount, MountError, PathStyle, Restoration, Rules, View, Workspace, WorkspaceError,
+    Access, Expect, Mount, MountError, PathStyle, Patience, Restoration, Rules, View, Workspace,
+    WorkspaceError,
 };
 
 use super::entry::{Change, ChangeSet, Kind};
@@ -130,7 +131,8 @@ impl Journal {
             restorations.push(restoration_of(&self.blobs, change, expect)?);
         }
         let recorder = CallRecorder::new(Arc::clone(self), by, session, "undo", None, Some(call));
-        view.restore(&restorations, &recorder).map_err(|source| UndoError::Conflict { call, source })?;
+        view.restore(&restorations, Patience::Usual, &recorder)
+            .map_err(|source| UndoError::Conflict { call, source })?;
         for change in &set.changes {
             let mount = change.moved_to.as_ref().map_or(&change.mount, |place| &place.mount);
             view.remove_empty_folders(mount, &change.new_folders);
@@ -176,7 +178,7 @@ pub(super) fn restoration_of(blobs: &Dir, change: &Change, expect: Expect) -> io
     Ok(match &change.before {
         Some(kept) => {
             let content = blobs.open(&kept.blob)?.into_std();
-            Restoration::Content { path, content, mode: kept.mode, expect }
+            Restoration::Content { path, content, mode: kept.mode, owner: kept.owner(), expect }
         }
         None => Restoration::Absence { path, expect },
     })
