@@ -7,7 +7,8 @@ use crate::steps::Steps;
 use crate::{Fault, lint};
 
 /// Programs that tests compare with or drive, and the Debian packages that hold them.
-const NEEDED: &[(&str, &str)] = &[("rg", "ripgrep"), ("git", "git")];
+const NEEDED: &[(&str, &str)] =
+    &[("rg", "ripgrep"), ("git", "git"), ("patch", "patch"), ("bash", "bash"), ("setsid", "util-linux")];
 
 pub(crate) fn run() -> Result<(), Fault> {
     let mut steps = Steps::default();

@@ -5,15 +5,16 @@ use std::sync::Arc;
 
 use cap_std::fs::Dir;
 use toolgate_audit::{AuditLog, LogOptions};
-use toolgate_gate::{Approver, AuditMode, Blocking, Gate, GateOptions, Journal};
+use toolgate_gate::{Approver, AuditMode, Blocking, Gate, GateOptions, Journal, Recovery};
 use toolgate_manifest::OnAuditFailure;
 use toolgate_tools::{Front, initialise_run};
+use toolgate_types::CallId;
 use toolgate_workspace::{Access, Mount, MountError, Rules, Workspace};
 
 use crate::ambient::{open_folder, open_or_make_folder, open_own_folder, real_path};
 use crate::exit::Failed;
 use crate::settings::{MountSettings, Settings};
-use crate::terminal::{Terminal, complain};
+use crate::terminal::complain;
 
 /// A gate with its profile, ready to be called.
 pub(crate) struct Built {
@@ -122,16 +123,12 @@ pub(crate) fn log_options(settings: &Settings) -> LogOptions {
 }
 
 /// Opens everything and puts the gate together.
-pub(crate) fn gate(settings: &Settings, approver: Option<Arc<dyn Approver>>) -> Result<Built, Failed> {
+pub(crate) fn gate(settings: &Settings, approver: Arc<dyn Approver>) -> Result<Built, Failed> {
     let state = open_own_folder(&settings.state_dir).map_err(|error| state_failed(settings, &error))?;
     let journal = open_journal(&state).map_err(|error| state_failed(settings, &error))?;
     let (audit, recovered) = AuditLog::open(log_options(settings))
         .map_err(|error| Failed::usage(error.to_string()).help(error.help()))?;
-    for call in &recovered.interrupted {
-        complain(&format!(
-            "call {call} was interrupted; it is recorded as an error and its changes were put back"
-        ));
-    }
+    tell_of_interruptions(&recovered.interrupted, journal.recovery());
     let workspace = Arc::new(workspace(settings)?);
     let registry = settings.profile.registry(&workspace).map_err(|error| Failed::usage(error.to_string()))?;
     let audit_mode = match settings.on_audit_failure {
@@ -145,7 +142,7 @@ pub(crate) fn gate(settings: &Settings, approver: Option<Arc<dyn Approver>>) -> 
         audit,
         audit_mode,
         journal: Arc::new(journal),
-        approver: approver.unwrap_or_else(|| Arc::new(Terminal)),
+        approver,
         approval_patience: settings.approval_patience,
         blocking: Blocking::Here,
         complain: Arc::new(complain),
@@ -165,6 +162,20 @@ const STATE_FOLDERS: [&str; 4] = ["audit", "keys", "runs", JOURNAL];
 
 /// The ending keeps every gate from showing it, also one that was given another state directory.
 const JOURNAL: &str = "journal.toolgate";
+
+/// What earlier processes left behind, and what became of it.
+fn tell_of_interruptions(recorded: &[CallId], recovery: &Recovery) {
+    for call in recorded {
+        let changes = if recovery.put_back.contains(call) { " and its changes were put back" } else { "" };
+        complain(&format!("call {call} was interrupted; it is recorded as an error{changes}"));
+    }
+    for call in recovery.put_back.iter().filter(|call| !recorded.contains(call)) {
+        complain(&format!("call {call} was interrupted; its changes were put back"));
+    }
+    for (call, reason) in &recovery.kept {
+        complain(&format!("the changes of call {call} could not be put back and are kept: {reason}"));
+    }
+}
 
 fn open_journal(state: &Dir) -> std::io::Result<Journal> {
     match state.open_dir(JOURNAL) {

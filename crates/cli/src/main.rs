@@ -5,6 +5,7 @@ mod arguments;
 mod ambient;
 mod settings;
 mod terminal;
+mod interrupt;
 mod build;
 mod commands;
 
@@ -15,7 +16,7 @@ use clap::Parser as _;
 
 use crate::arguments::{Arguments, Command};
 use crate::exit::Failed;
-use crate::terminal::{be_quiet, paint, wants_colour};
+use crate::terminal::{be_quiet, be_verbose, paint, reveal, wants_colour};
 
 fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
@@ -29,6 +30,9 @@ fn main() -> ExitCode {
     };
     if arguments.common.quiet {
         be_quiet();
+    }
+    if arguments.common.verbose {
+        be_verbose();
     }
     match run(arguments) {
         Ok(code) => ExitCode::from(code),
@@ -58,8 +62,8 @@ fn run(arguments: Arguments) -> Result<u8, Failed> {
 fn report(failed: &Failed) {
     let colour = wants_colour(io::stderr().is_terminal());
     let mut stderr = io::stderr().lock();
-    let _ = writeln!(stderr, "{} {}", paint("error:", "1;31", colour), failed.message);
+    let _ = writeln!(stderr, "{} {}", paint("error:", "1;31", colour), reveal(&failed.message));
     if let Some(help) = &failed.help {
-        let _ = writeln!(stderr, "{} {help}", paint("help:", "1;36", colour));
+        let _ = writeln!(stderr, "{} {}", paint("help:", "1;36", colour), reveal(help));
     }
 }

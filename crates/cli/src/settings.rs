@@ -9,6 +9,7 @@ use toolgate_types::{Caller, Limits, RunId, SessionId, Sha256, Trust};
 use crate::ambient::{Surroundings, find_upward, read_file};
 use crate::arguments::Common;
 use crate::exit::Failed;
+use crate::terminal::{complain, remark};
 
 /// A configuration with the place it came from.
 pub(crate) struct Loaded {
@@ -109,7 +110,10 @@ pub(crate) fn settle(common: &Common, default_trust: Trust) -> Result<Settings, 
     };
     let trust = common.trust.or(agent.and_then(|agent| agent.trust.as_ref()).map(|trust| trust.value));
     let trust = trust.or(config.trust.as_ref().map(|trust| trust.value)).unwrap_or(default_trust);
-    let run = common.run.clone().unwrap_or_else(|| default_run(&workspace));
+    let run = match &common.run {
+        Some(run) => run.clone(),
+        None => default_run(&workspace)?,
+    };
     let caller = Caller {
         subject: surroundings.user.clone(),
         permissions: std::collections::BTreeSet::new(),
@@ -118,7 +122,7 @@ pub(crate) fn settle(common: &Common, default_trust: Trust) -> Result<Settings, 
         run: common.run.clone(),
         trust,
     };
-    Ok(Settings {
+    let settings = Settings {
         profile,
         mounts: mounts(common, &loaded, &surroundings)?,
         deny: config.deny.patterns().to_vec(),
@@ -135,7 +139,35 @@ pub(crate) fn settle(common: &Common, default_trust: Trust) -> Result<Settings, 
         run,
         caller,
         loaded,
-    })
+    };
+    remark(|| settings.told());
+    Ok(settings)
+}
+
+impl Settings {
+    /// What was decided, for operators who wonder.
+    fn told(&self) -> String {
+        let config = self.loaded.file.as_ref().map_or("none".to_owned(), |file| file.display().to_string());
+        let Limits { max_read_bytes, max_write_bytes, max_entries, max_matches, max_output_bytes, timeout } =
+            self.limits;
+        format!(
+            "configuration {config}, workspace {}, profile {}, state directory {}, trust {}, limits: read {max_read_bytes}, \
+             write {max_write_bytes}, entries {max_entries}, matches {max_matches}, output {max_output_bytes}, {} s",
+            self.workspace.display(),
+            self.profile,
+            self.state_dir.display(),
+            self.caller.trust,
+            timeout.as_secs_f64()
+        )
+    }
+
+    /// A permission for a tool that does not exist permits nothing, and its author may believe otherwise.
+    pub(crate) fn warn_of_unknown_tools(&self) {
+        for problem in self.loaded.config.check_tools(&self.profile.tool_names()) {
+            let help = problem.help.map(|help| format!("; {help}")).unwrap_or_default();
+            complain(&format!("{}:{}: {}{help}", problem.file, problem.line, problem.message));
+        }
+    }
 }
 
 fn profile(common: &Common, config: &Config) -> Result<Profile, Failed> {
@@ -166,15 +198,10 @@ fn session(common: &Common) -> Result<SessionId, Failed> {
 }
 
 /// A run that nobody named is one per workspace.
-fn default_run(workspace: &Path) -> RunId {
+fn default_run(workspace: &Path) -> Result<RunId, Failed> {
     let digest = Sha256::of(workspace.as_os_str().as_encoded_bytes()).to_string();
     let short: String = digest.chars().take(12).collect();
-    format!("default-{short}").parse().unwrap_or_else(|_| unreachable_run())
-}
-
-fn unreachable_run() -> RunId {
-    // Twelve hexadecimal digits are always a valid name; if they were not, a run of this name would do.
-    "default".parse().unwrap_or_else(|_| unreachable_run())
+    format!("default-{short}").parse().map_err(|error| Failed::usage(format!("{error}")))
 }
 
 fn default_state_dir(surroundings: &Surroundings) -> Result<PathBuf, Failed> {
@@ -198,6 +225,9 @@ fn mounts(
 ) -> Result<Vec<MountSettings>, Failed> {
     let mut mounts = Vec::new();
     for MountConfig { alias, path, access, scope, deny } in &loaded.config.mounts {
+        if let Some(help) = reserved(&alias.value) {
+            return Err(Failed::usage(format!("`{}` cannot be mounted by hand", alias.value)).help(help));
+        }
         mounts.push(MountSettings {
             read_only: *access == Access::ReadOnly || alias.value == "@pkg",
             alias: alias.value.clone(),
@@ -214,6 +244,15 @@ fn mounts(
     Ok(mounts)
 }
 
+/// Why an alias is not free, if it is not.
+pub(crate) fn reserved(alias: &str) -> Option<&'static str> {
+    match alias {
+        "@project" => Some("@project is the workspace: use --workspace or `workspace:`"),
+        "@state" => Some("@state is made for each run"),
+        _ => None,
+    }
+}
+
 /// `@name=DIR` or `@name=DIR:ro`.
 fn parse_mount(text: &str, surroundings: &Surroundings) -> Result<MountSettings, Failed> {
     let wrong = || {
@@ -228,9 +267,8 @@ fn parse_mount(text: &str, surroundings: &Surroundings) -> Result<MountSettings,
     if !toolgate_workspace::is_alias(alias) || path.is_empty() {
         return Err(wrong());
     }
-    if alias == "@project" || alias == "@state" {
-        return Err(Failed::usage(format!("`{alias}` cannot be mounted by hand"))
-            .help("@project is --workspace, and @state is made for each run"));
+    if let Some(help) = reserved(alias) {
+        return Err(Failed::usage(format!("`{alias}` cannot be mounted by hand")).help(help));
     }
     let path = surroundings.absolute(Path::new(path))?;
     // A package is what a run was made from; nothing in a run may change it.

@@ -8,22 +8,42 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::termios::{QueueSelector, tcflush};
-use toolgate_gate::{Approver, Preview, Question, Reply};
+use toolgate_gate::{Approver, Preview, PreviewBody, Question, Reply};
+
+use crate::interrupt::Interrupt;
 
 static QUIET: AtomicBool = AtomicBool::new(false);
+static VERBOSE: AtomicBool = AtomicBool::new(false);
 
 /// Makes complaints silent.
 pub(crate) fn be_quiet() {
     QUIET.store(true, Ordering::Relaxed);
 }
 
+/// Makes remarks heard.
+pub(crate) fn be_verbose() {
+    VERBOSE.store(true, Ordering::Relaxed);
+}
+
 /// Says something to the operator, beside the results.
 pub(crate) fn complain(message: &str) {
     if !QUIET.load(Ordering::Relaxed) {
-        // Nobody can be told that standard error is gone.
-        let _ = writeln!(io::stderr(), "toolgate: {message}");
+        say(message);
     }
+}
+
+/// Says something that the operator only hears when asked for more.
+pub(crate) fn remark(message: impl FnOnce() -> String) {
+    if VERBOSE.load(Ordering::Relaxed) {
+        say(&message());
+    }
+}
+
+fn say(message: &str) {
+    // Nobody can be told that standard error is gone.
+    let _ = writeln!(io::stderr(), "toolgate: {}", reveal(message));
 }
 
 /// Whether colours are wanted on a stream.
@@ -53,8 +73,15 @@ pub(crate) fn reveal(text: &str) -> String {
     shown
 }
 
+/// The same for what must stay on one line, such as a path.
+pub(crate) fn reveal_line(text: &str) -> String {
+    reveal(text).replace('\n', "\\n").replace('\t', "\\t")
+}
+
 /// Asks on the controlling terminal, whatever the standard streams are.
-pub(crate) struct Terminal;
+pub(crate) struct Terminal {
+    pub(crate) interrupt: Interrupt,
+}
 
 impl Approver for Terminal {
     fn ask(&self, question: Question) -> Pin<Box<dyn Future<Output = Reply> + Send + '_>> {
@@ -64,13 +91,18 @@ impl Approver for Terminal {
                     "run it in a terminal, or pass --trust autonomous if this call needs no question";
                 return Reply::Nobody(remedy.to_owned());
             };
-            match ask_on(&terminal, &question) {
+            match ask_on(&terminal, &question, &self.interrupt) {
                 Ok(Some(reply)) => reply,
-                // The time is up, and saying so is the gate's: silence is not the same as a no.
+                // The time is up, or the call is at its end, and saying so is the gate's: silence is not the same as a no.
                 Ok(None) => std::future::pending().await,
                 Err(error) => Reply::Nobody(format!("the terminal failed: {error}")),
             }
         })
+    }
+
+    /// This process makes one call, and its memory ends with it.
+    fn may_last(&self) -> bool {
+        false
     }
 }
 
@@ -81,7 +113,7 @@ fn open_terminal() -> io::Result<File> {
 }
 
 /// The answer, or nothing when the time is up.
-fn ask_on(mut terminal: &File, question: &Question) -> io::Result<Option<Reply>> {
+fn ask_on(mut terminal: &File, question: &Question, interrupt: &Interrupt) -> io::Result<Option<Reply>> {
     let colour = wants_colour(true);
     let bold = |text: &str| paint(text, "1", colour);
     let asks = match &question.caller.agent {
@@ -89,26 +121,17 @@ fn ask_on(mut terminal: &File, question: &Question) -> io::Result<Option<Reply>>
         None => "you ask".to_owned(),
     };
     writeln!(terminal, "{asks} to call {} ({})", bold(&reveal(&question.tool)), question.class.as_str())?;
-    match &question.preview {
-        Preview::Text(text) => writeln!(terminal, "{}", reveal(text))?,
-        Preview::Diff(diff) => terminal.write_all(coloured_diff(diff, colour).as_bytes())?,
-    }
-    let grant =
-        format!("every later call of {} in session {}", reveal(&question.tool), question.caller.session);
-    write!(
-        terminal,
-        "[y] once  [s] for this session ({grant})  [n] no  — {}s: ",
-        question.patience.as_secs()
-    )?;
+    terminal.write_all(shown(&question.preview, colour).as_bytes())?;
+    write!(terminal, "{}  — {}s: ", choices(question), question.patience.as_secs())?;
     // What was typed before the question was seen is not an answer to it.
     let _ = tcflush(terminal, QueueSelector::IFlush);
-    let Some(answer) = read_line(terminal, question.patience)? else {
+    let Some(answer) = read_line(terminal, question.patience, interrupt)? else {
         writeln!(terminal)?;
         return Ok(None);
     };
     Ok(Some(match answer.trim() {
         "y" | "Y" | "yes" => Reply::Once,
-        "s" | "S" => Reply::ForSession,
+        "s" | "S" if question.may_last => Reply::ForSession,
         text if text.len() > 2 && text.starts_with("n ") => {
             Reply::No(Some(text.trim_start_matches("n ").to_owned()))
         }
@@ -116,16 +139,50 @@ fn ask_on(mut terminal: &File, question: &Question) -> io::Result<Option<Reply>>
     }))
 }
 
+fn choices(question: &Question) -> String {
+    let session = match question.may_last {
+        true => format!(
+            "  [s] for this session (every later call of {} in session {})",
+            reveal_line(&question.tool),
+            question.caller.session
+        ),
+        false => String::new(),
+    };
+    format!("[y] once{session}  [n] no")
+}
+
+/// What would happen, safe to look at.
+pub(crate) fn shown(preview: &Preview, colour: bool) -> String {
+    let mut text = String::new();
+    for line in &preview.summary {
+        text.push_str(&paint(&reveal_line(line), "1", colour));
+        text.push('\n');
+    }
+    match &preview.body {
+        PreviewBody::Nothing => {}
+        PreviewBody::Text(body) => {
+            text.push_str(&reveal(body));
+            text.push('\n');
+        }
+        PreviewBody::Diff(diff) => text.push_str(&coloured_diff(diff, colour)),
+    }
+    text
+}
+
 /// A line from the terminal, or nothing when the time is up. Never blocks longer than that.
-fn read_line(mut terminal: &File, patience: Duration) -> io::Result<Option<String>> {
+fn read_line(mut terminal: &File, patience: Duration, interrupt: &Interrupt) -> io::Result<Option<String>> {
     let deadline = Instant::now() + patience;
     let mut line = Vec::new();
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         let timeout = Timespec::try_from(left).unwrap_or(Timespec { tv_sec: 30, tv_nsec: 0 });
         let mut polled = [PollFd::new(&terminal, PollFlags::IN)];
-        if poll(&mut polled, Some(&timeout))? == 0 {
-            return Ok(None);
+        match poll(&mut polled, Some(&timeout)) {
+            Ok(0) => return Ok(None),
+            Ok(_) => {}
+            Err(Errno::INTR) if interrupt.was_asked() => return Ok(None),
+            Err(Errno::INTR) => continue,
+            Err(error) => return Err(error.into()),
         }
         let mut buffer = [0; 256];
         let count = terminal.read(&mut buffer)?;
@@ -139,7 +196,7 @@ fn read_line(mut terminal: &File, patience: Duration) -> io::Result<Option<Strin
 /// A diff with the usual colours.
 pub(crate) fn coloured_diff(diff: &str, colour: bool) -> String {
     let mut shown = String::new();
-    for line in diff.lines() {
+    for line in diff.strip_suffix('\n').unwrap_or(diff).split('\n') {
         let code = match line.as_bytes().first() {
             Some(b'+') => "32",
             Some(b'-') => "31",

@@ -27,6 +27,8 @@ pub struct Question {
     pub digest: Sha256,
     /// How long an answer is waited for.
     pub patience: Duration,
+    /// Whether [`Reply::ForSession`] may be offered; where it may not, it counts for this call alone.
+    pub may_last: bool,
 }
 
 /// A person's answer.
@@ -38,7 +40,7 @@ pub enum Reply {
     ForSession,
     /// No, with words for the model.
     No(Option<String>),
-    /// There is nobody to ask; says how one could be.
+    /// There is nobody to ask; says how one could be, to the operator and never to the model.
     Nobody(String),
 }
 
@@ -46,6 +48,11 @@ pub enum Reply {
 pub trait Approver: Send + Sync {
     /// Asks, and waits for the answer. The gate gives up by itself when the time is up.
     fn ask(&self, question: Question) -> Pin<Box<dyn Future<Output = Reply> + Send + '_>>;
+
+    /// Whether a yes can be for the rest of a session. It cannot where the gate ends with the call, and its memory with it.
+    fn may_last(&self) -> bool {
+        true
+    }
 }
 
 /// Nobody.
@@ -118,7 +125,8 @@ pub(crate) fn refusal(reply: Reply) -> Failure {
             ErrorCode::ApprovalUnavailable,
             "this call needs a person's approval and there is nobody to ask",
         )
-        .help(remedy),
+        .help("go on without this call, or tell the operator that it is needed")
+        .operator_note(remedy),
         _ => Failure::new(ErrorCode::ApprovalDenied, "a person refused this call"),
     }
 }

@@ -12,8 +12,10 @@ use toolgate_types::{
     CallId, Caller, Category, ErrorCode, Failure, Limits, Outcome, Sha256, Stage, ToolCall, ToolClass,
     ToolOutput,
 };
+use toolgate_workspace::Recorder;
 
 use crate::approval::{Approver, SessionGrants};
+use crate::bound::Bound;
 use crate::journal::{CallRecorder, Journal, UndoError, UndoOptions, Undone};
 use crate::registry::Registry;
 use crate::stages::{Asking, Ready, Received, Refused};
@@ -108,9 +110,11 @@ impl Gate {
     }
 
     /// One call through every stage.
-    pub async fn call(&self, call: ToolCall, caller: Caller, options: CallOptions) -> Settled {
+    pub async fn call(&self, call: ToolCall, caller: Caller, mut options: CallOptions) -> Settled {
         let caller = Arc::new(caller);
         let mut unsettled = self.receive(&call, &caller);
+        // The caller's token ends this call; an end of this call ends nothing else of the caller's.
+        options.cancelled = options.cancelled.child_token();
         unsettled.cancelled = options.cancelled.clone();
         let (outcome, response) = match self.decide(&mut unsettled, options).await {
             Ok(ready) => {
@@ -150,8 +154,9 @@ impl Gate {
     }
 
     async fn execute(&self, unsettled: &Unsettled<'_>, ready: Ready) -> (Outcome, Option<RawOutput>) {
-        let Ready { approved, tool, mut context } = ready;
+        let Ready { approved, tool, mut context, foreseen } = ready;
         let spec = tool.tool.spec();
+        let mut bound = None;
         if spec.class.has_effect() {
             let intent = match self.intend(unsettled, spec.class) {
                 Ok(intent) => intent,
@@ -162,6 +167,11 @@ impl Gate {
                 Ok(recorder) => context.recorder = Arc::new(recorder),
                 Err(failure) => return (Outcome::Failed { stage: Stage::Execution, failure }, None),
             }
+            if let Some(foreseen) = foreseen {
+                let held = Arc::new(Bound::new(context.recorder, foreseen));
+                context.recorder = Arc::clone(&held) as Arc<dyn Recorder + Send + Sync>;
+                bound = Some(held);
+            }
         }
         match Arc::clone(&tool.tool).run(approved, context).await {
             Ok(output) => {
@@ -171,7 +181,13 @@ impl Gate {
                     Err(failure) => (Outcome::Failed { stage: Stage::Output, failure }, Some(raw)),
                 }
             }
-            Err(failure) => (Outcome::Failed { stage: Stage::Execution, failure }, None),
+            Err(failure) => {
+                let failure = match bound {
+                    Some(bound) => bound.explain(failure),
+                    None => failure,
+                };
+                (Outcome::Failed { stage: Stage::Execution, failure }, None)
+            }
         }
     }
 
@@ -202,9 +218,10 @@ impl Gate {
                     },
                     None => Ok(()),
                 };
-                waited.and_then(|()| {
-                    self.options.journal.undo(target, call.id, caller.session.clone(), options)
-                })
+                match waited {
+                    Ok(()) => self.put_back(target, call.id, &caller, options).await,
+                    Err(error) => Err(error),
+                }
             }
         };
         let outcome = match &undone {
@@ -219,6 +236,21 @@ impl Gate {
         };
         unsettled.settle(outcome, None).await;
         undone
+    }
+
+    async fn put_back(
+        &self,
+        target: CallId,
+        by: CallId,
+        caller: &Caller,
+        options: UndoOptions,
+    ) -> Result<Undone, UndoError> {
+        let (journal, session) = (Arc::clone(&self.options.journal), caller.session.clone());
+        let undoing = move || Ok(journal.undo(target, by, session, options));
+        self.options.blocking.run(undoing).await.unwrap_or_else(|failure| {
+            // Whoever was putting back is gone; what it left half-done is put back by the next start.
+            Err(UndoError::NotRecorded(failure.message))
+        })
     }
 
     fn receive<'g>(&'g self, call: &'g ToolCall, caller: &'g Arc<Caller>) -> Unsettled<'g> {

@@ -11,8 +11,9 @@ use toolgate_types::{Caller, ErrorCode, Failure, Limits, Stage, Stop, ToolCall, 
 use toolgate_workspace::{Forgetful, PathGrant};
 
 use crate::approval::{Approver, Question, Reply, SessionGrants, digest, expired, refusal};
+use crate::bound::ForeseenChange;
 use crate::registry::{Registered, Registry};
-use crate::tool::{Blocking, CallContext, Progress};
+use crate::tool::{Blocking, CallContext, Preview, Progress};
 
 /// A refusal, and where it happened.
 #[derive(Debug)]
@@ -142,33 +143,50 @@ impl Valid<'_> {
         let spec = tool.tool.spec();
         let needs_answer =
             needs_question(caller.trust, spec.class) && !asking.grants.allows(spec.name.as_str(), caller);
+        let mut foreseen = None;
         if needs_answer {
             // The time that a person takes to think is not the tool's.
-            let context = context(caller, limits, &grant, &asking);
+            let preview = preview(&tool, call, context(caller, limits, &grant, &asking)).await?;
+            foreseen = preview.changes.clone();
+            let may_last = asking.approver.may_last();
             let question = Question {
                 call: call.id,
                 tool: spec.name.to_string(),
                 class: spec.class,
                 caller: Caller::clone(caller),
-                preview: tool.tool.preview(&call.arguments, &context),
+                preview,
                 digest: digest(call, caller),
                 patience: asking.patience,
+                may_last,
             };
-            let answer = tokio::select! {
-                answer = tokio::time::timeout(asking.patience, asking.approver.ask(question)) => answer,
-                () = asking.cancelled.cancelled() => {
-                    return refuse(Stage::Approval, Failure::new(ErrorCode::Cancelled, "the call was cancelled"));
-                }
-            };
-            match answer {
-                Ok(Reply::Once) => {}
-                Ok(Reply::ForSession) => asking.grants.grant(spec.name.as_str(), caller),
-                Ok(reply) => return refuse(Stage::Approval, refusal(reply)),
-                Err(_) => return refuse(Stage::Approval, expired(asking.patience)),
+            match asking.ask(question).await? {
+                Reply::Once => {}
+                Reply::ForSession if may_last => asking.grants.grant(spec.name.as_str(), caller),
+                Reply::ForSession => {}
+                reply => return refuse(Stage::Approval, refusal(reply)),
             }
         }
         let context = context(caller, limits, &grant, &asking);
-        Ok(Ready { approved: ApprovedCall { call: call.clone() }, tool, context })
+        Ok(Ready { approved: ApprovedCall { call: call.clone() }, tool, context, foreseen })
+    }
+}
+
+/// What would happen. A call that will be refused anyway is nothing to bother a person with: it ends here, as it would have ended later.
+async fn preview(tool: &Registered, call: &ToolCall, context: CallContext) -> Result<Preview, Refused> {
+    let (tool, arguments) = (Arc::clone(&tool.tool), call.arguments.clone());
+    let shown = context.blocking.run(move || tool.preview(&arguments, &context)).await;
+    shown.map_err(|failure| Refused { stage: Stage::Execution, failure })
+}
+
+impl Asking<'_> {
+    async fn ask(&self, question: Question) -> Result<Reply, Refused> {
+        let answer = tokio::select! {
+            answer = tokio::time::timeout(self.patience, self.approver.ask(question)) => answer,
+            () = self.cancelled.cancelled() => {
+                return refuse(Stage::Approval, Failure::new(ErrorCode::Cancelled, "the call was cancelled"));
+            }
+        };
+        answer.map_err(|_| Refused { stage: Stage::Approval, failure: expired(self.patience) })
     }
 }
 
@@ -201,6 +219,8 @@ pub(crate) struct Ready {
     pub(crate) approved: ApprovedCall,
     pub(crate) tool: Registered,
     pub(crate) context: CallContext,
+    /// What a person agreed to, where one was asked and the tool could tell.
+    pub(crate) foreseen: Option<Vec<ForeseenChange>>,
 }
 
 /// A call that passed every deciding stage: the only thing that a tool can be run with.

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use toolgate_types::{Caller, Category, ErrorCode, Failure, Limits, Stop, ToolClass, ToolName, ToolOutput};
 use toolgate_workspace::{PathGrant, Recorder};
 
+use crate::bound::ForeseenChange;
 use crate::stages::ApprovedCall;
 
 /// What a tool declares about itself.
@@ -39,10 +40,13 @@ pub trait Tool: Send + Sync {
     /// What it declares.
     fn spec(&self) -> &ToolSpec;
 
-    /// What a person is shown before agreeing to this call.
-    fn preview(&self, arguments: &Value, context: &CallContext) -> Preview {
+    /// What a person is shown before agreeing to this call. May look at files, and so may block.
+    ///
+    /// # Errors
+    /// The call would be refused whatever the person says, so that there is nothing to ask.
+    fn preview(&self, arguments: &Value, context: &CallContext) -> Result<Preview, Failure> {
         let _ = context;
-        Preview::Text(serde_json::to_string_pretty(arguments).unwrap_or_default())
+        Ok(Preview::of_arguments(arguments))
     }
 
     /// Does it. The call can only come from the approving stage.
@@ -51,11 +55,33 @@ pub trait Tool: Send + Sync {
 
 /// What a person is shown before agreeing to a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Preview {
-    /// Words, such as the arguments or a whole command.
+pub struct Preview {
+    /// What would happen, one line per file, made from what was found and not from how it was named.
+    pub summary: Vec<String>,
+    /// The whole of it.
+    pub body: PreviewBody,
+    /// The files that would change, where the tool can tell. The call is then held to them: an answer is to what was shown.
+    pub changes: Option<Vec<ForeseenChange>>,
+}
+
+/// The whole of what would happen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PreviewBody {
+    /// The summary says it all.
+    Nothing,
+    /// Words, such as the arguments, a whole command or a new content.
     Text(String),
     /// A unified diff of what would change.
     Diff(String),
+}
+
+impl Preview {
+    /// The arguments as they came, for calls about which nothing better can be said.
+    #[must_use]
+    pub fn of_arguments(arguments: &Value) -> Self {
+        let body = PreviewBody::Text(serde_json::to_string_pretty(arguments).unwrap_or_default());
+        Self { summary: Vec::new(), body, changes: None }
+    }
 }
 
 /// Receives output while a tool is still running.

@@ -19,7 +19,7 @@ use cap_std::fs::Dir;
 use serde_json::json;
 use toolgate_audit::{AuditLog, LogOptions, VerifyOptions, verify};
 use toolgate_gate::{
-    Approver, AuditMode, Blocking, CallOptions, Gate, GateOptions, Journal, Preview, Question, Reply,
+    Approver, AuditMode, Blocking, CallOptions, Gate, GateOptions, Journal, PreviewBody, Question, Reply,
     UndoOptions,
 };
 use toolgate_manifest::Config;
@@ -33,8 +33,11 @@ struct Colleague;
 impl Approver for Colleague {
     fn ask(&self, question: Question) -> std::pin::Pin<Box<dyn Future<Output = Reply> + Send + '_>> {
         Box::pin(async move {
-            // The preview is the whole call: a diff where there is one, else the arguments.
-            let (Preview::Diff(shown) | Preview::Text(shown)) = question.preview;
+            // One line for every file that would change, then the whole of it. The call is held to exactly this.
+            let mut shown = question.preview.summary.join("\n") + "\n";
+            if let PreviewBody::Diff(body) | PreviewBody::Text(body) = question.preview.body {
+                shown.push_str(&body);
+            }
             println!("  asked about {}:\n{}", question.tool, indented(&shown));
             match question.tool.as_str() {
                 "delete_file" => Reply::No(Some("we keep our files".to_owned())),

@@ -1,7 +1,12 @@
 //! Arguments that several profiles take in the same words.
 
 use serde::Deserialize;
+use serde_json::Value;
+use toolgate_types::Failure;
 use toolgate_workspace::{ListOptions, View};
+
+use crate::file_tool::decode;
+use crate::preview::{Shown, Verb};
 
 /// A file, or a range of its lines.
 #[derive(Deserialize)]
@@ -28,6 +33,18 @@ impl ListArguments {
 pub(crate) struct PathAndContent {
     pub(crate) path: String,
     pub(crate) content: String,
+}
+
+/// The new content of a file, for a preview.
+pub(crate) fn show_write(_: &View<'_>, arguments: Value) -> Result<Shown, Failure> {
+    let PathAndContent { content, .. } = decode(arguments)?;
+    Ok(Shown::Text(Verb::Replace, content))
+}
+
+/// What is added to a file, for a preview.
+pub(crate) fn show_append(_: &View<'_>, arguments: Value) -> Result<Shown, Failure> {
+    let PathAndContent { content, .. } = decode(arguments)?;
+    Ok(Shown::Text(Verb::Append, content))
 }
 
 /// Every entry that may be seen, as many as the call may list.

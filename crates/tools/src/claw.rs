@@ -4,17 +4,21 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use toolgate_text::edit::{Edit, apply_within};
 use toolgate_types::{ErrorCode, Failure, Outcome, ToolClass, ToolOutput};
-use toolgate_workspace::{FileContent, ReadRequest, Recorder, Rehearsal, View, WorkspaceError};
+use toolgate_workspace::{
+    FileContent, Forgetful, ReadRequest, Recorder, Rehearsal, Transformed, View, WorkspaceError,
+};
 
-use crate::arguments::{ListArguments, PathAndContent, every_entry};
+use crate::arguments::{ListArguments, PathAndContent, every_entry, show_append, show_write};
 use crate::file_tool::{Declaration, decode, object};
 use crate::front::Answer;
 use crate::native::list_text;
+use crate::output::bound_listing;
+use crate::preview::{Shown, Verb};
 
 pub(crate) fn tools() -> Vec<Declaration> {
     let path = json!({"type": "string", "description": "Path relative to the workspace"});
     let content = json!({"type": "string", "description": "Text content"});
-    let declare = |name, title, description, class, input, work| Declaration {
+    let declare = |name, title, description, class, input, work, show| Declaration {
         name,
         title,
         description,
@@ -22,7 +26,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
         input,
         output: json!({"type": "string"}),
         work,
-        show: None,
+        show,
     };
     vec![
         declare(
@@ -32,6 +36,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
             ToolClass::Read,
             object(json!({"path": path}), &["path"]),
             read_file,
+            None,
         ),
         declare(
             "write_file",
@@ -40,6 +45,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
             ToolClass::Write,
             object(json!({"path": path, "content": content}), &["path", "content"]),
             write_file,
+            Some(show_write),
         ),
         declare(
             "append_file",
@@ -48,6 +54,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
             ToolClass::Write,
             object(json!({"path": path, "content": content}), &["path", "content"]),
             append_file,
+            Some(show_append),
         ),
         declare(
             "list_dir",
@@ -56,6 +63,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
             ToolClass::Read,
             object(json!({"path": path}), &[]),
             list_dir,
+            None,
         ),
         declare(
             "edit_file",
@@ -71,6 +79,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
                 &["path", "old_text", "new_text"],
             ),
             edit_file,
+            Some(show_edit),
         ),
     ]
 }
@@ -115,7 +124,8 @@ fn append_file(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Re
 
 fn list_dir(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {
     let arguments: ListArguments = decode(arguments)?;
-    let listed = view.list(arguments.path(), &every_entry(view, true))?;
+    let mut listed = view.list(arguments.path(), &every_entry(view, true))?;
+    bound_listing(view, &mut listed, 24);
     ok(format!("{} entries in {}\n{}", listed.total, listed.path, list_text(&listed)))
 }
 
@@ -128,7 +138,12 @@ struct EditArguments {
     replace_all: bool,
 }
 
-fn edit_file(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Result<ToolOutput, Failure> {
+fn edit(
+    view: &View<'_>,
+    arguments: Value,
+    rehearsal: Rehearsal,
+    recorder: &dyn Recorder,
+) -> Result<(Transformed, usize), Failure> {
     let EditArguments { path, old_text, new_text, replace_all } = decode(arguments)?;
     let edits = [Edit { old_text, new_text, replace_all }];
     let limit = usize::try_from(view.limits.max_write_bytes).unwrap_or(usize::MAX);
@@ -138,8 +153,17 @@ fn edit_file(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Resu
         counted.set(edited.replacements.iter().sum::<usize>());
         Ok(edited.text)
     };
-    let transformed = view.transform(&path, None, Rehearsal::No, &change, recorder)?;
-    let count = counted.get();
+    let transformed = view.transform(&path, None, rehearsal, &change, recorder)?;
+    Ok((transformed, counted.get()))
+}
+
+fn show_edit(view: &View<'_>, arguments: Value) -> Result<Shown, Failure> {
+    let (transformed, _) = edit(view, arguments, Rehearsal::Yes, &Forgetful)?;
+    Ok(Shown::Text(Verb::Edit, transformed.after))
+}
+
+fn edit_file(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Result<ToolOutput, Failure> {
+    let (transformed, count) = edit(view, arguments, Rehearsal::No, recorder)?;
     ok(format!("replaced {count} of {count} matches in {}", transformed.written.path))
 }
 

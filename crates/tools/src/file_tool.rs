@@ -8,11 +8,10 @@ use toolgate_gate::{ApprovedCall, CallContext, Preview, Tool, ToolFuture, ToolSp
 use toolgate_types::{Category, ErrorCode, Failure, ToolClass, ToolOutput};
 use toolgate_workspace::{PathStyle, Recorder, View, Workspace};
 
+use crate::preview::{self, Show};
+
 /// Does the work of one call.
 pub(crate) type Work = fn(&View<'_>, Value, &dyn Recorder) -> Result<ToolOutput, Failure>;
-
-/// Shows what a call would do, where that says more than its arguments.
-pub(crate) type Show = fn(&View<'_>, Value) -> Result<Preview, Failure>;
 
 /// What a profile says about one of its tools.
 pub(crate) struct Declaration {
@@ -75,12 +74,12 @@ impl Tool for FileTool {
         &self.spec
     }
 
-    fn preview(&self, arguments: &Value, context: &CallContext) -> Preview {
-        let whole = || Preview::Text(serde_json::to_string_pretty(arguments).unwrap_or_default());
-        match self.show {
-            // A call that cannot be shown better, say because it will fail, is shown as it came.
-            Some(show) => show(&self.view(context), arguments.clone()).unwrap_or_else(|_| whole()),
-            None => whole(),
+    fn preview(&self, arguments: &Value, context: &CallContext) -> Result<Preview, Failure> {
+        let arguments = whole_numbers(&self.spec.input_schema, arguments.clone());
+        let view = self.view(context);
+        match self.spec.class.has_effect() {
+            true => preview::of_change(&view, &arguments, self.work, self.show),
+            false => preview::of_reading(&view, &arguments),
         }
     }
 
@@ -89,7 +88,8 @@ impl Tool for FileTool {
             let blocking = context.blocking;
             let work = move || {
                 let view = self.view(&context);
-                (self.work)(&view, call.into_arguments(), context.recorder.as_ref())
+                let arguments = whole_numbers(&self.spec.input_schema, call.into_arguments());
+                (self.work)(&view, arguments, context.recorder.as_ref())
             };
             blocking.run(work).await
         })
@@ -100,10 +100,49 @@ impl Tool for FileTool {
 pub(crate) fn decode<Arguments: DeserializeOwned>(arguments: Value) -> Result<Arguments, Failure> {
     serde_json::from_value(arguments).map_err(|error| {
         Failure::new(ErrorCode::InvalidArguments, format!("the arguments do not fit: {error}"))
+            .help("send them as the tool's schema describes them")
     })
+}
+
+/// JSON has one kind of number, and a schema takes `1.0` for an integer; so do we. What is too large to count is as large as can be counted.
+fn whole_numbers(schema: &Value, mut arguments: Value) -> Value {
+    let is_integer = |name: &str| {
+        let kind = schema.get("properties").and_then(|known| known.get(name)?.get("type"));
+        kind.is_some_and(|kind| kind == "integer")
+    };
+    if let Value::Object(fields) = &mut arguments {
+        for (_, value) in fields.iter_mut().filter(|(name, _)| is_integer(name.as_str())) {
+            if let Some(number) = value.as_f64().filter(|_| value.is_f64()) {
+                *value = if number < 0.0 { json!(number as i64) } else { json!(number as u64) };
+            }
+        }
+    }
+    arguments
 }
 
 /// A JSON Schema of an object that refuses unknown properties.
 pub(crate) fn object(properties: Value, required: &[&str]) -> Value {
     json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integers_may_be_written_with_a_point_and_may_be_huge() {
+        let schema = object(
+            json!({"line": {"type": "integer"}, "text": {"type": "string"}, "any": {"type": "object"}}),
+            &[],
+        );
+        for (given, read) in [
+            (json!({"line": 1.0}), json!({"line": 1})),
+            (json!({"line": 3}), json!({"line": 3})),
+            (json!({"line": 1e300}), json!({"line": u64::MAX})),
+            (json!({"line": -2.0}), json!({"line": -2})),
+            (json!({"text": "1.0", "any": {"line": 1.0}}), json!({"text": "1.0", "any": {"line": 1.0}})),
+        ] {
+            assert_eq!(whole_numbers(&schema, given), read);
+        }
+    }
 }

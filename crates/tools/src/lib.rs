@@ -4,6 +4,8 @@
 //! whether something is allowed. [`Front`] puts a profile in front of a gate and answers with exactly what a model is given.
 
 mod file_tool;
+mod preview;
+mod output;
 mod arguments;
 mod profile;
 mod native;

@@ -5,14 +5,15 @@ use serde_json::{Value, json};
 use toolgate_types::{ErrorCode, Failure, Outcome, ToolClass, ToolOutput};
 use toolgate_workspace::{EntryKind, FileContent, ReadRequest, Recorder, SearchOptions, View};
 
-use crate::arguments::{ListArguments, PathAndContent, ReadArguments, every_entry};
+use crate::arguments::{ListArguments, PathAndContent, ReadArguments, every_entry, show_write};
 use crate::file_tool::{Declaration, decode, object};
 use crate::front::Answer;
+use crate::output::bound_listing;
 
 pub(crate) fn tools() -> Vec<Declaration> {
     let path = |what: &str| json!({"type": "string", "description": what});
     let line = |what: &str| json!({"type": "integer", "minimum": 1, "description": what});
-    let declare = |name, title, description, class, input, work| Declaration {
+    let declare = |name, title, description, class, input, work, show| Declaration {
         name,
         title,
         description,
@@ -20,7 +21,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
         input,
         output: json!({"type": "object"}),
         work,
-        show: None,
+        show,
     };
     vec![
         declare(
@@ -37,6 +38,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
                 &["path"],
             ),
             read_file,
+            None,
         ),
         declare(
             "write_file",
@@ -48,6 +50,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
                 &["path", "content"],
             ),
             write_file,
+            Some(show_write),
         ),
         declare(
             "list_directory",
@@ -56,6 +59,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
             ToolClass::Read,
             object(json!({"path": path("Directory path relative to workspace root (optional)")}), &[]),
             list_directory,
+            None,
         ),
         declare(
             "search_files",
@@ -74,6 +78,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
                 &["pattern"],
             ),
             search_files,
+            None,
         ),
     ]
 }
@@ -104,7 +109,8 @@ fn write_file(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Res
 
 fn list_directory(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {
     let arguments: ListArguments = decode(arguments)?;
-    let listed = view.list(arguments.path(), &every_entry(view, true))?;
+    let mut listed = view.list(arguments.path(), &every_entry(view, true))?;
+    bound_listing(view, &mut listed, 64);
     let entries: Vec<Value> = listed
         .entries
         .iter()

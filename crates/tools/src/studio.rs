@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use toolgate_types::{Failure, Outcome, ToolClass, ToolOutput};
 use toolgate_workspace::{FileContent, ReadRequest, Recorder, View, WorkspaceError};
 
-use crate::arguments::{PathAndContent, ReadArguments};
+use crate::arguments::{PathAndContent, ReadArguments, show_write};
 use crate::file_tool::{Declaration, decode, object};
 use crate::front::Answer;
 use crate::native::content_notice;
@@ -37,7 +37,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
             ),
             output: json!({"type": "object"}),
             work: file_write,
-            show: None,
+            show: Some(show_write),
         },
     ]
 }

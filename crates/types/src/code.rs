@@ -43,9 +43,9 @@ enum Kind {
 
 codes! {
     /// The path is empty, holds NUL, is too long, or is of a form that is never accepted.
-    InvalidPath = "invalid_path", Violation;
+    InvalidPath = "invalid_path", Refusal;
     /// The path begins with an alias that is not mounted.
-    UnknownAlias = "unknown_alias", Violation;
+    UnknownAlias = "unknown_alias", Refusal;
     /// The path lies outside every mount.
     OutsideWorkspace = "outside_workspace", Violation;
     /// A symbolic link on the way leads outside, or nowhere.

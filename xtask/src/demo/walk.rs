@@ -80,8 +80,8 @@ pub(super) const WALK: &[Step] = &[
     },
     Step {
         title: "Putting it back",
-        explanation: "The edit is reverted and the new file removed.",
-        arguments: &["undo"],
+        explanation: "Everything the session changed, newest first: the new file is removed and the edit reverted.",
+        arguments: &["undo", "--session", "cli"],
         exit: DONE,
     },
     Step {

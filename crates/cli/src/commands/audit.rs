@@ -10,7 +10,7 @@ use toolgate_audit::{AuditError, Filter, Follower, PublicKey, Record, Report, Ve
 use toolgate_types::time::rfc3339_millis;
 use toolgate_types::{Decision, ErrorCode, Trust};
 
-use super::print;
+use super::{Reader, print, wait_with_reader};
 use crate::ambient::{Surroundings, read_file};
 use crate::arguments::{AuditCommand, AuditFilter, Common};
 use crate::exit::{DONE, Failed, TOOL_ERROR};
@@ -48,6 +48,7 @@ fn verify(
     public_key: Option<&str>,
 ) -> Result<u8, Failed> {
     let surroundings = Surroundings::look()?;
+    let wants_proof = checkpoints.is_some() || public_key.is_some();
     let checkpoints = match checkpoints {
         Some(path) => Some(surroundings.absolute(path)?),
         None => settings.checkpoints.clone(),
@@ -56,8 +57,14 @@ fn verify(
     let options =
         VerifyOptions { checkpoints, trusted: trusted.into_iter().collect(), ..VerifyOptions::default() };
     let report = toolgate_audit::verify(&settings.audit_dir, &options).map_err(failed)?;
-    print(&if common.json { format!("{}\n", report_json(&report)) } else { report_text(&report) })?;
-    Ok(if report.problem.is_none() { DONE } else { TOOL_ERROR })
+    // Whoever brings checkpoints or a key wants more than a checksum, and must be told when there is no more.
+    let unproven = wants_proof && report.problem.is_none() && report.checkpoints == 0;
+    let text = match common.json {
+        true => format!("{}\n", report_json(&report, unproven)),
+        false => report_text(&report, unproven),
+    };
+    print(&text)?;
+    Ok(if report.problem.is_none() && !unproven { DONE } else { TOOL_ERROR })
 }
 
 /// A key as digits, or as a file that holds them.
@@ -77,23 +84,29 @@ fn read_key(text: &str, surroundings: &Surroundings) -> Result<PublicKey, Failed
         .map_err(|_| wrong("the file holds something else".to_owned()))
 }
 
-fn report_json(report: &Report) -> Value {
+const UNPROVEN: &str = "no checkpoint was found, so nothing but the record itself says that it is whole";
+
+fn report_json(report: &Report, unproven: bool) -> Value {
+    let problem = report.problem.as_ref().map(|problem| {
+        json!({
+            "file": problem.file.file_name().map(|name| name.to_string_lossy()), "line": problem.line,
+            "kind": problem.kind.as_str(), "message": problem.to_string(),
+        })
+    });
+    let unproven = unproven.then(|| json!({"kind": "unproven", "message": UNPROVEN}));
     json!({
-        "ok": report.problem.is_none(),
+        "ok": problem.is_none() && unproven.is_none(),
         "records": report.records, "days": report.days,
         "firstTime": report.first_time.map(rfc3339_millis), "lastTime": report.last_time.map(rfc3339_millis),
         "lastSeq": report.last_seq, "lastHash": report.last_hash,
         "checkpoints": report.checkpoints, "recordsAfterCheckpoint": report.records_after_checkpoint,
         "keys": report.keys.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "notes": report.notes.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        "problem": report.problem.as_ref().map(|problem| json!({
-            "file": problem.file.file_name().map(|name| name.to_string_lossy()), "line": problem.line,
-            "kind": problem.kind.as_str(), "message": problem.to_string(),
-        })),
+        "problem": problem.or(unproven),
     })
 }
 
-fn report_text(report: &Report) -> String {
+fn report_text(report: &Report, unproven: bool) -> String {
     let mut text = String::new();
     match &report.problem {
         Some(problem) => {
@@ -101,9 +114,13 @@ fn report_text(report: &Report) -> String {
             let _ = writeln!(text, "good before it: {}", counted(report.records, "record"));
         }
         None => {
+            if unproven {
+                let _ = writeln!(text, "UNPROVEN: {UNPROVEN}");
+            }
             let _ = writeln!(
                 text,
-                "ok: {} in {}, {}, {} after the last checkpoint",
+                "{}: {} in {}, {}, {} after the last checkpoint",
+                if unproven { "chained" } else { "ok" },
                 counted(report.records, "record"),
                 counted(report.days, "day"),
                 counted(report.checkpoints, "checkpoint"),
@@ -150,11 +167,11 @@ fn tail(common: &Common, settings: &Settings, lines: usize, follow: bool) -> Res
         return Ok(DONE);
     }
     let (mut records, mut follower) = Follower::start(&settings.audit_dir, lines).map_err(failed)?;
-    loop {
-        print_records(common, &records)?;
-        std::thread::sleep(FOLLOW_EVERY);
+    while print_records(common, &records)? == Reader::There && wait_with_reader(FOLLOW_EVERY) == Reader::There
+    {
         records = follower.poll().map_err(failed)?;
     }
+    Ok(DONE)
 }
 
 /// A day, a moment, or a time ago.
@@ -182,7 +199,7 @@ fn moment(text: &str) -> Result<Timestamp, Failed> {
     Timestamp::now().checked_sub(ago).map_err(|_| wrong())
 }
 
-fn print_records(common: &Common, records: &[Record]) -> Result<(), Failed> {
+fn print_records(common: &Common, records: &[Record]) -> Result<Reader, Failed> {
     use std::io::IsTerminal as _;
     let colour = wants_colour(std::io::stdout().is_terminal());
     let mut text = String::new();

@@ -1,18 +1,20 @@
 //! `toolgate call`: one call through the whole gate.
 
 use std::io::{self, IsTerminal as _, Read as _};
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 use toolgate_gate::CallOptions;
-use toolgate_tools::Called;
+use toolgate_tools::{Called, Profile};
 use toolgate_types::{ErrorCode, Failure, Stage, ToolCall, Trust};
 
-use super::{print, runtime};
+use super::{Reader, print, runtime};
 use crate::arguments::Common;
 use crate::build;
 use crate::exit::{DENIED, DONE, Failed, INTERRUPTED, LIMIT, TOOL_ERROR};
+use crate::interrupt::Interrupt;
 use crate::settings::{Settings, settle};
-use crate::terminal::{complain, reveal};
+use crate::terminal::{Terminal, complain, remark};
 
 /// Arguments longer than this are no tool call.
 const MAX_ARGUMENTS: u64 = 64 * 1024 * 1024;
@@ -21,24 +23,35 @@ pub(crate) fn run(common: &Common, tool: String, arguments: &str) -> Result<u8, 
     // A person typed the call, so nothing is asked unless somebody says so.
     let settings = settle(common, Trust::Autonomous)?;
     let arguments = parse_arguments(arguments)?;
-    let built = build::gate(&settings, None)?;
+    settings.warn_of_unknown_tools();
+    let interrupt = Interrupt::listen();
+    let built = build::gate(&settings, Arc::new(Terminal { interrupt: interrupt.clone() }))?;
     let call = ToolCall::new(tool.clone(), arguments);
-    let calling = built.front.call(call, settings.caller.clone(), CallOptions::default());
+    let options = CallOptions { cancelled: interrupt.token(), ..CallOptions::default() };
+    let calling = built.front.call(call, settings.caller.clone(), options);
     let called = runtime()?.block_on(calling);
     drop(built);
-    if common.json {
-        print(&format!("{}\n", envelope(&settings, &tool, &called)))?;
-    } else {
-        let text = &called.answer.text;
-        print(text)?;
-        if !text.ends_with('\n') && (text.starts_with('{') || io::stdout().is_terminal()) {
-            print("\n")?;
-        }
-    }
-    if let Some((stage, failure)) = &called.failed {
-        explain(&called, *stage, failure);
+    match common.json {
+        true => print(&format!("{}\n", envelope(&settings, &tool, &called)))?,
+        false => print_answer(&settings, &called.answer.text)?,
+    };
+    match &called.failed {
+        Some((stage, failure)) => explain(&called, *stage, failure),
+        None => remark(|| {
+            let milliseconds = called.duration.as_secs_f64() * 1e3;
+            format!("{} in {milliseconds:.1} ms (call {})", called.decision.as_str(), called.call)
+        }),
     }
     Ok(called.failed.map_or(DONE, |(_, failure)| exit_code(failure.code)))
+}
+
+/// Exactly what a model is given. Lines end for people, and for readers of objects that would stand one beside the other.
+fn print_answer(settings: &Settings, text: &str) -> Result<Reader, Failed> {
+    let is_object = matches!(settings.profile, Profile::Crew | Profile::Sidecar | Profile::Studio);
+    match !text.ends_with('\n') && (is_object || io::stdout().is_terminal()) {
+        true => print(&format!("{text}\n")),
+        false => print(text),
+    }
 }
 
 fn parse_arguments(text: &str) -> Result<Value, Failed> {
@@ -75,7 +88,7 @@ fn envelope(settings: &Settings, tool: &str, called: &Called) -> Value {
 
 /// What the person at the keyboard may know and the model may not.
 fn explain(called: &Called, stage: Stage, failure: &Failure) {
-    let note = failure.operator_note.as_ref().map(|note| format!(": {}", reveal(note))).unwrap_or_default();
+    let note = failure.operator_note.as_ref().map(|note| format!(": {note}")).unwrap_or_default();
     let (decision, code) = (called.decision.as_str(), failure.code.as_str());
     complain(&format!("{decision} at {} with {code}{note} (call {})", stage.as_str(), called.call));
 }

@@ -7,15 +7,17 @@ use toolgate_gate::{ChangeSet, UndoError, UndoOptions};
 use toolgate_types::{CallId, SessionId, Trust};
 use toolgate_workspace::Workspace;
 
-use super::{print, runtime};
+use super::{nobody, print, runtime};
 use crate::arguments::Common;
 use crate::build::{self, Built};
-use crate::exit::{DENIED, DONE, Failed};
+use crate::exit::{DENIED, DONE, Failed, INTERRUPTED};
+use crate::interrupt::Interrupt;
 use crate::settings::settle;
+use crate::terminal::reveal_line;
 
 pub(crate) fn list(common: &Common, session: Option<&SessionId>, all: bool) -> Result<u8, Failed> {
     let settings = settle(common, Trust::Guided)?;
-    let built = build::gate(&settings, None)?;
+    let built = build::gate(&settings, nobody())?;
     let sets: Vec<ChangeSet> = known(&built)?
         .into_iter()
         .filter(|set| all || is_here(set, &built.workspace))
@@ -71,10 +73,12 @@ fn table(sets: &[ChangeSet]) -> String {
             (None, Some(call)) => format!("  (put back {call})"),
             (None, None) => String::new(),
         };
-        let _ = writeln!(text, "{}  {}  {}  session {}{state}", set.call, set.at, set.tool, set.session);
+        let (at, tool) = (reveal_line(&set.at), reveal_line(&set.tool));
+        let _ = writeln!(text, "{}  {at}  {tool}  session {}{state}", set.call, set.session);
         for change in &set.changes {
             let to = change.shown_destination().map(|to| format!(" -> {to}")).unwrap_or_default();
-            let _ = writeln!(text, "    {:<7} {}{to}", change.kind.as_str(), change.shown());
+            let paths = reveal_line(&format!("{}{to}", change.shown()));
+            let _ = writeln!(text, "    {:<7} {paths}", change.kind.as_str());
         }
     }
     if sets.is_empty() {
@@ -90,7 +94,8 @@ pub(crate) fn undo(
     force: bool,
 ) -> Result<u8, Failed> {
     let settings = settle(common, Trust::Guided)?;
-    let built = build::gate(&settings, None)?;
+    let interrupt = Interrupt::listen();
+    let built = build::gate(&settings, nobody())?;
     let calls = match call {
         Some(call) => vec![call],
         None => chosen(&built, session)?,
@@ -98,11 +103,18 @@ pub(crate) fn undo(
     let runtime = runtime()?;
     let mut rows = Vec::new();
     for call in calls {
+        // One undoing is all or nothing; between two of them is a good place to stop.
+        if interrupt.was_asked() {
+            return Err(Failed {
+                code: INTERRUPTED,
+                ..Failed::error("interrupted; the rest was not undone")
+            });
+        }
         let undoing = built.front.gate().undo(call, settings.caller.clone(), UndoOptions { force });
         match runtime.block_on(undoing) {
             Ok(undone) => {
                 if !common.json {
-                    print(&format!("undid {call}: {}\n", undone.paths.join(", ")))?;
+                    print(&format!("undid {call}: {}\n", reveal_line(&undone.paths.join(", "))))?;
                 }
                 rows.push(json!({"call": undone.call, "by": undone.by, "paths": undone.paths}));
             }

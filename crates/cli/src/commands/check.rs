@@ -10,6 +10,7 @@ use super::print;
 use crate::ambient::{Surroundings, find_upward, read_file};
 use crate::arguments::Common;
 use crate::exit::{DONE, Failed, USAGE};
+use crate::settings::reserved;
 
 pub(crate) fn run(common: &Common, files: &[PathBuf]) -> Result<u8, Failed> {
     let surroundings = Surroundings::look()?;
@@ -52,5 +53,10 @@ fn check_file(common: &Common, file: &Path, surroundings: &Surroundings) -> Resu
         (None, Some(name)) => name.value.as_str().parse().map_err(Failed::usage)?,
         (None, None) => Profile::Native,
     };
-    Ok(config.check_tools(&profile.tool_names()))
+    let taken = config.mounts.iter().filter_map(|mount| {
+        let help = reserved(&mount.alias.value)?;
+        let message = format!("`{}` cannot be mounted by hand", mount.alias.value);
+        Some(config.problem_at(&mount.alias, message, Some(help.to_owned())))
+    });
+    Ok(taken.chain(config.check_tools(&profile.tool_names())).collect())
 }

@@ -8,7 +8,7 @@ use toolgate_gate::Tool;
 use toolgate_tools::ToolFormat;
 use toolgate_types::Trust;
 
-use super::print;
+use super::{nobody, print};
 use crate::arguments::{Common, Format};
 use crate::build;
 use crate::exit::{DONE, Failed};
@@ -16,11 +16,12 @@ use crate::settings::settle;
 
 pub(crate) fn run(common: &Common, format: Format) -> Result<u8, Failed> {
     let settings = settle(common, Trust::Guided)?;
-    let built = build::gate(&settings, None)?;
+    settings.warn_of_unknown_tools();
+    let built = build::gate(&settings, nobody())?;
     let tools = built.front.gate().visible_tools(&settings.caller);
     let written = match format {
         Format::Table if common.json => json_table(&tools),
-        Format::Table => return print(&table(&tools)).map(|()| DONE),
+        Format::Table => return print(&table(&tools)).map(|_| DONE),
         Format::Openai => ToolFormat::OpenAi.write(&tools),
         Format::Anthropic => ToolFormat::Anthropic.write(&tools),
         Format::Ollama => ToolFormat::Ollama.write(&tools),

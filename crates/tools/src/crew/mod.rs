@@ -24,7 +24,10 @@ fn code(code: ErrorCode) -> &'static str {
         ErrorCode::SchemaViolation | ErrorCode::InvalidArguments => "E_SCHEMA_VALIDATION",
         ErrorCode::InvalidTransition => "E_INVALID_TRANSITION",
         ErrorCode::PreconditionFailed => "E_PRECONDITION_FAILED",
-        ErrorCode::NotPermitted | ErrorCode::Unauthenticated => "E_SANDBOX_VIOLATION",
+        ErrorCode::NotPermitted
+        | ErrorCode::Unauthenticated
+        | ErrorCode::InvalidPath
+        | ErrorCode::UnknownAlias => "E_SANDBOX_VIOLATION",
         violation if violation.is_violation() => "E_SANDBOX_VIOLATION",
         _ => "E_INTERNAL",
     }

@@ -12,11 +12,25 @@ use toolgate_types::{Caller, Sha256, ToolCall};
 
 use crate::front::Answer;
 
-/// Longer texts are written as a size, a digest and a preview.
-const WHOLE_TEXT: usize = 120;
+/// Texts of these arguments name things; they are written as they are, as long as they are short.
+const ASKED_NAMES: &[&str] = &["path", "pattern", "ifMatchSha256", "operation"];
+/// The same for answers.
+const ANSWERED_NAMES: &[&str] =
+    &["path", "sha256", "sha256Before", "sha256After", "name", "type", "code", "message", "hint", "stage"];
+/// Longer names than this are summed up too.
+const WHOLE_NAME: usize = 200;
+/// What is shown of any other text: never more than this, never more than half of it.
 const PREVIEW: usize = 80;
 /// Longer lists are counted.
 const WHOLE_LIST: usize = 10;
+/// Objects with more fields are counted.
+const WHOLE_OBJECT: usize = 20;
+/// What is shown of the name of a field.
+const FIELD_NAME: usize = 60;
+/// How deep a value is looked into.
+const DEPTH: usize = 6;
+/// A longer line says less.
+const LONGEST: usize = 32 * 1024;
 
 /// The log of one run.
 pub(crate) struct RunLog {
@@ -39,17 +53,23 @@ impl RunLog {
         line.insert("kind".to_owned(), json!("tool.exec"));
         line.insert(
             "toolCallId".to_owned(),
-            json!(call.client_id.clone().unwrap_or_else(|| call.id.to_string())),
+            match &call.client_id {
+                Some(id) => json!(truncate_at_char_boundary(id, WHOLE_NAME)),
+                None => json!(call.id.to_string()),
+            },
         );
-        line.insert("toolName".to_owned(), json!(truncate_at_char_boundary(&call.tool, WHOLE_TEXT)));
+        line.insert("toolName".to_owned(), json!(truncate_at_char_boundary(&call.tool, WHOLE_NAME)));
         line.insert("agentId".to_owned(), json!(caller.agent));
-        line.insert("input".to_owned(), summary(&call.arguments));
+        line.insert("input".to_owned(), bounded(&call.arguments, ASKED_NAMES));
         Told { line }
     }
 
     /// Writes the line. The audit trail is the record that must not fail; this log is for the run's own readers.
     pub(crate) fn finish(&self, mut told: Told, answer: &Answer, duration: Duration) {
-        let output = answer.structured.as_ref().map_or_else(|| summary(&json!(answer.text)), summary);
+        let output = answer
+            .structured
+            .as_ref()
+            .map_or_else(|| text_summary(&answer.text), |structured| bounded(structured, ANSWERED_NAMES));
         told.line.insert("output".to_owned(), output);
         told.line
             .insert("durationMs".to_owned(), json!(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)));
@@ -66,22 +86,86 @@ impl RunLog {
     }
 }
 
-/// The same value with long texts and lists replaced by what identifies them.
-fn summary(value: &Value) -> Value {
+/// The summary of a value, or only its size where even that is long.
+fn bounded(value: &Value, names: &[&str]) -> Value {
+    let summary = summary("", value, names, DEPTH);
+    match summary.to_string().len() {
+        length if length > LONGEST => text_summary(&value.to_string()),
+        _ => summary,
+    }
+}
+
+/// The same value with contents replaced by what identifies them. Whatever is not known to be a name is taken for content.
+fn summary(field: &str, value: &Value, names: &[&str], depth: usize) -> Value {
     match value {
-        Value::String(text) if text.len() > WHOLE_TEXT => json!({
-            "bytes": text.len(),
-            "sha256": Sha256::of(text.as_bytes()).to_string(),
-            "preview": truncate_at_char_boundary(text, PREVIEW),
-        }),
-        Value::Array(items) if items.len() > WHOLE_LIST => {
-            let shown: Vec<Value> = items.iter().take(WHOLE_LIST).map(summary).collect();
-            json!({"count": items.len(), "first": shown})
+        Value::String(text) if names.contains(&field) && text.len() <= WHOLE_NAME => value.clone(),
+        Value::String(text) => text_summary(text),
+        Value::Array(_) | Value::Object(_) if depth == 0 => text_summary(&value.to_string()),
+        Value::Array(items) => {
+            let shown = items.iter().take(WHOLE_LIST);
+            let shown = shown.map(|item| summary(field, item, names, depth - 1)).collect();
+            match items.len() > WHOLE_LIST {
+                true => json!({"count": items.len(), "first": Value::Array(shown)}),
+                false => Value::Array(shown),
+            }
         }
-        Value::Array(items) => Value::Array(items.iter().map(summary).collect()),
         Value::Object(fields) => {
-            Value::Object(fields.iter().map(|(name, value)| (name.clone(), summary(value))).collect())
+            let shown = |(name, value): (&String, &Value)| {
+                let short = truncate_at_char_boundary(name, FIELD_NAME).to_owned();
+                (short, summary(name, value, names, depth - 1))
+            };
+            let mut known: Map<String, Value> = fields.iter().take(WHOLE_OBJECT).map(shown).collect();
+            if fields.len() > WHOLE_OBJECT {
+                known.insert("…".to_owned(), json!({"fields": fields.len()}));
+            }
+            Value::Object(known)
         }
         other => other.clone(),
+    }
+}
+
+/// A size, a digest, and a beginning that is never the whole.
+fn text_summary(text: &str) -> Value {
+    let preview = truncate_at_char_boundary(text, PREVIEW.min(text.len() / 2));
+    json!({"bytes": text.len(), "sha256": Sha256::of(text.as_bytes()).to_string(), "preview": preview})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contents_are_never_written_whole() {
+        for field in ["content", "contentPreview", "text", "before", "after", "old_text", "anything"] {
+            for secret in ["x", "hunter2", "a password of some length, but less than a hundred"] {
+                for value in [json!({field: secret}), json!({field: [secret]}), json!({"a": {field: secret}})]
+                {
+                    let line = bounded(&value, ASKED_NAMES).to_string();
+                    assert!(!line.contains(&format!("\"{secret}\"")), "{field}: {line}");
+                    assert!(line.contains(&Sha256::of(secret.as_bytes()).to_string()), "{field}: {line}");
+                }
+            }
+        }
+        let named = json!({"path": "@project/a.md", "pattern": "x", "ok": true, "bytes": 3});
+        assert_eq!(bounded(&named, ASKED_NAMES), named);
+    }
+
+    #[test]
+    fn one_call_cannot_write_a_huge_line() {
+        let wide: Map<String, Value> =
+            (0..100_000).map(|number| (number.to_string(), json!(number))).collect();
+        let deep = (0..100).fold(json!("x".repeat(1000)), |inner, _| json!([inner]));
+        let bushy = (0..6).fold(json!("x".repeat(300)), |inner, _| Value::Array(vec![inner; 10]));
+        for value in [
+            Value::Object(wide),
+            deep,
+            bushy,
+            json!({"k".repeat(1_000_000): "v"}),
+            json!({"path": "p".repeat(1_000_000)}),
+            json!({"pattern": vec!["p".repeat(200); 1000]}),
+        ] {
+            let line = bounded(&value, ASKED_NAMES).to_string();
+            assert!(line.len() <= LONGEST, "{} bytes", line.len());
+        }
     }
 }

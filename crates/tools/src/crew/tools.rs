@@ -5,12 +5,15 @@ use serde_json::{Map, Value, json};
 use toolgate_text::frontmatter;
 use toolgate_types::{ErrorCode, Failure, Sha256, ToolClass, ToolOutput};
 use toolgate_workspace::{
-    EntryKind, FileContent, ListOptions, ReadRequest, Recorder, Rehearsal, SearchOptions, View,
-    WorkspaceError,
+    EntryKind, FileContent, Forgetful, ListOptions, ReadRequest, Recorder, Rehearsal, SearchOptions,
+    Transformed, View, WorkspaceError,
 };
 
 use super::workflow::{self, WORKFLOW};
+use crate::arguments::show_write;
 use crate::file_tool::{Declaration, decode, object};
+use crate::output::bound_listing;
+use crate::preview::{Shown, Verb};
 
 /// Folders that a search never enters, as this profile's users know it.
 const SKIPPED: &[&str] = &[".git", "node_modules"];
@@ -21,7 +24,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
     let line = json!({"type": "integer", "minimum": 1, "description": "Line number, from 1, inclusive"});
     let count = |minimum: u64| json!({"type": "integer", "minimum": minimum});
     let digest = json!({"type": "string", "pattern": "^[0-9a-fA-F]{64}$", "description": "SHA-256 that the file must have now"});
-    let declare = |name, title, description, class, input, work| Declaration {
+    let declare = |name, title, description, class, input, work, show| Declaration {
         name,
         title,
         description,
@@ -29,7 +32,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
         input,
         output: json!({"type": "object", "properties": {"ok": {"const": true}, "path": {"type": "string"}}, "required": ["ok", "path"]}),
         work,
-        show: None,
+        show,
     };
     vec![
         declare(
@@ -39,6 +42,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
             ToolClass::Read,
             object(json!({"path": path}), &["path"]),
             list,
+            None,
         ),
         declare(
             "fs.read",
@@ -47,6 +51,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
             ToolClass::Read,
             object(json!({"path": path, "startLine": line, "endLine": line}), &["path"]),
             read,
+            None,
         ),
         declare(
             "fs.search",
@@ -61,6 +66,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
                 &["path", "pattern"],
             ),
             search,
+            None,
         ),
         declare(
             "fs.write",
@@ -72,6 +78,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
                 &["path", "content"],
             ),
             write,
+            Some(show_write),
         ),
         declare(
             "fs.apply_patch",
@@ -92,6 +99,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
                 &["path", "patch"],
             ),
             apply_patch,
+            Some(show_patch),
         ),
     ]
 }
@@ -113,7 +121,9 @@ fn list(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutpu
         include_symlinks: false,
         with_size: true,
     };
-    let listed = view.list(&path, &options)?;
+    let mut listed = view.list(&path, &options)?;
+    let around = listed.path.len().saturating_add(128);
+    bound_listing(view, &mut listed, around);
     let entries: Vec<Value> = listed
         .entries
         .iter()
@@ -193,6 +203,17 @@ fn regex_in(pattern: &str) -> Option<(&str, bool)> {
     (!body.is_empty()).then_some((body, ignore_case))
 }
 
+/// Where a search really went, as the other tools say it.
+fn searched(view: &View<'_>, path: &str) -> Result<String, Failure> {
+    let nothing =
+        ListOptions { max_entries: 0, include_hidden: false, include_symlinks: false, with_size: false };
+    match view.list(path, &nothing) {
+        Ok(listed) => Ok(listed.path),
+        Err(WorkspaceError::NotADirectory { path }) => Ok(path),
+        Err(error) => Err(error.into()),
+    }
+}
+
 fn search(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {
     let arguments: SearchArguments = decode(arguments)?;
     let (pattern, regex, ignore_case) = match regex_in(&arguments.pattern) {
@@ -211,6 +232,7 @@ fn search(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOut
         ..SearchOptions::new(pattern)
     };
     let found = view.search(&arguments.path, &options)?;
+    let path = searched(view, &arguments.path)?;
     let lines = |lines: &[toolgate_workspace::Line]| -> Vec<String> {
         lines.iter().map(|line| line.text.clone()).collect()
     };
@@ -225,7 +247,7 @@ fn search(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOut
         "filesSearched": found.files_searched, "filesMatched": found.files_with_matches, "matchesReturned": matches.len(),
     });
     result(
-        json!({"ok": true, "path": arguments.path, "matches": matches, "truncated": found.truncated, "stats": stats}),
+        json!({"ok": true, "path": path, "matches": matches, "truncated": found.truncated, "stats": stats}),
     )
 }
 
@@ -264,7 +286,12 @@ struct Patch {
     if_match_sha256: Option<Sha256>,
 }
 
-fn apply_patch(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Result<ToolOutput, Failure> {
+fn patch(
+    view: &View<'_>,
+    arguments: Value,
+    rehearsal: Rehearsal,
+    recorder: &dyn Recorder,
+) -> Result<Transformed, Failure> {
     let PatchArguments { path, patch } = decode(arguments)?;
     let unlocked = workflow::unlocked(view);
     let shown = unlocked.resolved(&path)?;
@@ -283,8 +310,15 @@ fn apply_patch(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Re
         }
         Ok(after)
     };
-    let transformed = view.transform(&path, patch.if_match_sha256, Rehearsal::No, &change, recorder)?;
-    let written = transformed.written;
+    Ok(view.transform(&path, patch.if_match_sha256, rehearsal, &change, recorder)?)
+}
+
+fn show_patch(view: &View<'_>, arguments: Value) -> Result<Shown, Failure> {
+    Ok(Shown::Text(Verb::Edit, patch(view, arguments, Rehearsal::Yes, &Forgetful)?.after))
+}
+
+fn apply_patch(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Result<ToolOutput, Failure> {
+    let written = patch(view, arguments, Rehearsal::No, recorder)?.written;
     let before = written.sha256_before.map(|digest| digest.to_string());
     result(
         json!({"ok": true, "path": written.path, "sha256Before": before, "sha256After": written.sha256_after.to_string()}),

@@ -33,8 +33,8 @@ pub(crate) fn render(outcome: Outcome) -> Answer {
 
 fn failure_text(failure: &Failure) -> String {
     match &failure.help {
-        Some(help) => format!("{}: {}\nhelp: {help}", failure.code.as_str(), failure.message),
-        None => format!("{}: {}", failure.code.as_str(), failure.message),
+        Some(help) => format!("{}: {}\nhelp: {help}\n", failure.code.as_str(), failure.message),
+        None => format!("{}: {}\n", failure.code.as_str(), failure.message),
     }
 }
 

@@ -12,6 +12,7 @@ use toolgate_workspace::{
 
 use crate::arguments::{ListArguments, ReadArguments, every_entry};
 use crate::file_tool::{Declaration, decode, object};
+use crate::output::{bound_listing, bound_paths};
 
 /// More matches or results than this are never answered at once, whatever the call says.
 const MOST_RESULTS: usize = 1000;
@@ -149,16 +150,21 @@ pub(crate) fn content_notice(window: &TextWindow, bytes: u64) -> String {
     }
     let line_end = if window.text.is_empty() || window.text.ends_with('\n') { "" } else { "\n" };
     let TextWindow { first_line, last_line, total_lines, .. } = window;
+    // A line that does not fit by itself will not fit next time either.
+    let next = match last_line > first_line {
+        true => format!("go on with start_line {last_line}"),
+        false => format!("line {first_line} is too long to be read whole; search the file instead"),
+    };
     format!(
-        "{line_end}[truncated: lines {first_line} to {last_line} of {total_lines} shown; the file has {bytes} bytes; \
-         go on with start_line {last_line}]\n"
+        "{line_end}[truncated: lines {first_line} to {last_line} of {total_lines} shown; the file has {bytes} bytes; {next}]\n"
     )
 }
 
 fn list_directory(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {
     let arguments: ListArguments = decode(arguments)?;
     // A size costs a system call per entry, and reading says it anyway.
-    let listed = view.list(arguments.path(), &every_entry(view, false))?;
+    let mut listed = view.list(arguments.path(), &every_entry(view, false))?;
+    bound_listing(view, &mut listed, "\"\",".len());
     let named = |kind: EntryKind| -> Vec<Value> {
         let of_kind = listed.entries.iter().filter(|entry| entry.kind == kind);
         of_kind.map(|entry| Value::String(entry.name.to_string_lossy().into_owned())).collect()
@@ -227,7 +233,12 @@ fn search_files(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<T
         "matches": matches, "truncated": found.truncated, "timed_out": found.timed_out,
         "files_searched": found.files_searched, "files_with_matches": found.files_with_matches,
     });
-    Ok(ToolOutput { text: search_text(&found), structured })
+    // With fewer matches than asked for, it was their text that was too long.
+    let remedy = match found.matches.len() >= options.max_matches && options.max_matches < MOST_RESULTS {
+        true => "narrow the search or raise max_matches",
+        false => "narrow the search",
+    };
+    Ok(ToolOutput { text: search_text(&found, remedy), structured })
 }
 
 fn match_json(path: &str, found: &Match) -> Value {
@@ -244,7 +255,7 @@ fn match_json(path: &str, found: &Match) -> Value {
 }
 
 /// As grep writes it: `path:line:text` for matches, `path-line-text` for neighbours, `--` between groups.
-fn search_text(found: &FoundLines) -> String {
+fn search_text(found: &FoundLines, remedy: &str) -> String {
     let mut text = String::new();
     for (index, (path, found)) in found.matches.iter().enumerate() {
         let context = !found.before.is_empty() || !found.after.is_empty();
@@ -266,11 +277,7 @@ fn search_text(found: &FoundLines) -> String {
     if found.timed_out {
         text.push_str("[the search ran out of time; narrow the path or the glob]\n");
     } else if found.truncated {
-        let _ = writeln!(
-            text,
-            "[truncated: the first {} matches shown; narrow the search or raise max_matches]",
-            found.matches.len()
-        );
+        let _ = writeln!(text, "[truncated: the first {} matches shown; {remedy}]", found.matches.len());
     }
     text
 }
@@ -289,7 +296,8 @@ fn find_files(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<Too
         hidden: true,
         ..FindOptions::new(&arguments.glob)
     };
-    let found = view.find(arguments.path.as_deref().unwrap_or("."), &options)?;
+    let mut found = view.find(arguments.path.as_deref().unwrap_or("."), &options)?;
+    bound_paths(view, &mut found);
     let mut text = found.paths.join("\n");
     text.push_str(if found.paths.is_empty() { "no files match\n" } else { "\n" });
     if found.truncated {

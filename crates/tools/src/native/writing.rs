@@ -2,20 +2,18 @@
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use toolgate_gate::Preview;
 use toolgate_text::diff::unified;
 use toolgate_text::edit::{Edit, apply_within};
 use toolgate_types::{ErrorCode, Failure, Sha256, ToolClass, ToolOutput};
-use toolgate_workspace::{
-    FileContent, Forgetful, Overwrite, ReadRequest, Recorder, Rehearsal, Transformed, View, WorkspaceError,
-    Written,
-};
+use toolgate_workspace::{Forgetful, Overwrite, Recorder, Rehearsal, Transformed, View, Written};
 
-use crate::arguments::PathAndContent;
+use crate::arguments::{PathAndContent, show_append, show_write};
 use crate::file_tool::{Declaration, decode, object};
+use crate::output::cut_lines;
+use crate::preview::{DIFF_CONTEXT, Shown, Verb};
 
-/// Unchanged lines around each change in a diff.
-const DIFF_CONTEXT: usize = 3;
+/// What is said where a diff had to be cut.
+const DIFF_CUT: &str = "read the file to see the rest";
 
 pub(crate) fn tools() -> Vec<Declaration> {
     let path = json!({"type": "string", "description": "Path relative to the workspace, or with a mount alias such as @project/src"});
@@ -54,7 +52,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
             input: object(json!({"path": path, "content": text("The text to add")}), &["path", "content"]),
             output: written,
             work: append_file,
-            show: None,
+            show: Some(show_append),
         },
         Declaration {
             name: "edit_file",
@@ -77,10 +75,10 @@ pub(crate) fn tools() -> Vec<Declaration> {
             ),
             output: object(
                 json!({
-                    "path": {"type": "string"}, "replacements": {"type": "integer"}, "diff": {"type": "string"}, "dry_run": {"type": "boolean"},
-                    "sha256_before": {"type": "string"}, "sha256": {"type": "string"},
+                    "path": {"type": "string"}, "replacements": {"type": "integer"}, "diff": {"type": "string"}, "truncated": {"type": "boolean"},
+                    "dry_run": {"type": "boolean"}, "sha256_before": {"type": "string"}, "sha256": {"type": "string"},
                 }),
-                &["path", "replacements", "diff", "dry_run"],
+                &["path", "replacements", "diff", "truncated", "dry_run"],
             ),
             work: edit_file,
             show: Some(show_edit),
@@ -100,9 +98,9 @@ pub(crate) fn tools() -> Vec<Declaration> {
                     "files": {"type": "array", "items": {"type": "object", "properties": {
                         "path": {"type": "string"}, "from": {"type": "string"}, "action": {"enum": ["create", "modify", "delete", "rename"]},
                     }, "required": ["path", "action"]}},
-                    "dry_run": {"type": "boolean"}, "diff": {"type": "string"},
+                    "dry_run": {"type": "boolean"}, "diff": {"type": "string"}, "truncated": {"type": "boolean"},
                 }),
-                &["files", "dry_run", "diff"],
+                &["files", "dry_run", "diff", "truncated"],
             ),
             work: apply_patch,
             show: Some(show_patch),
@@ -161,20 +159,6 @@ fn written_output(written: &Written, what: &str) -> ToolOutput {
         fields.insert("sha256_before".to_owned(), json!(before.to_string()));
     }
     ToolOutput { text: format!("{what}, sha256 {}\n", written.sha256_after), structured }
-}
-
-/// A diff from what is there to what is asked for.
-fn show_write(view: &View<'_>, arguments: Value) -> Result<Preview, Failure> {
-    let WriteArguments { path, content, .. } = decode(arguments)?;
-    let before = match view.read(&path, &ReadRequest::default()) {
-        Ok(read) => match read.content {
-            FileContent::Text(window) => window.text,
-            FileContent::Binary => String::new(),
-        },
-        Err(WorkspaceError::NotFound { .. }) => String::new(),
-        Err(error) => return Err(error.into()),
-    };
-    Ok(Preview::Diff(unified(&before, &content, &path, &path, DIFF_CONTEXT)))
 }
 
 fn append_file(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Result<ToolOutput, Failure> {
@@ -257,12 +241,13 @@ fn edit_file(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Resu
     let arguments: EditArguments = decode(arguments)?;
     let dry_run = arguments.dry_run;
     let (transformed, replacements) = edit(view, arguments, recorder)?;
-    let diff = diff_of(&transformed);
+    let (diff, truncated) = cut_lines(view, diff_of(&transformed), DIFF_CUT);
     let written = &transformed.written;
     let verb = if dry_run { "would replace" } else { "replaced" };
     let text = format!("{verb} {replacements} in {}\n{diff}", written.path);
-    let mut structured =
-        json!({"path": written.path, "replacements": replacements, "diff": diff, "dry_run": dry_run});
+    let mut structured = json!({
+        "path": written.path, "replacements": replacements, "diff": diff, "truncated": truncated, "dry_run": dry_run,
+    });
     if let (Some(before), Value::Object(fields)) = (written.sha256_before, &mut structured) {
         fields.insert("sha256_before".to_owned(), json!(before.to_string()));
         fields.insert("sha256".to_owned(), json!(written.sha256_after.to_string()));
@@ -270,11 +255,11 @@ fn edit_file(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Resu
     Ok(ToolOutput { text, structured })
 }
 
-fn show_edit(view: &View<'_>, arguments: Value) -> Result<Preview, Failure> {
+fn show_edit(view: &View<'_>, arguments: Value) -> Result<Shown, Failure> {
     let mut arguments: EditArguments = decode(arguments)?;
     arguments.dry_run = true;
     let (transformed, _) = edit(view, arguments, &Forgetful)?;
-    Ok(Preview::Diff(diff_of(&transformed)))
+    Ok(Shown::Text(Verb::Edit, transformed.after))
 }
 
 #[derive(Deserialize)]
@@ -303,13 +288,15 @@ fn apply_patch(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Re
         }
         files.push(entry);
     }
-    text.push_str(&patched.diff);
-    Ok(ToolOutput { text, structured: json!({"files": files, "dry_run": dry_run, "diff": patched.diff}) })
+    let (diff, truncated) = cut_lines(view, patched.diff, DIFF_CUT);
+    let (text, _) = cut_lines(view, text + &diff, DIFF_CUT);
+    let structured = json!({"files": files, "dry_run": dry_run, "diff": diff, "truncated": truncated});
+    Ok(ToolOutput { text, structured })
 }
 
-fn show_patch(view: &View<'_>, arguments: Value) -> Result<Preview, Failure> {
+fn show_patch(view: &View<'_>, arguments: Value) -> Result<Shown, Failure> {
     let PatchArguments { patch, .. } = decode(arguments)?;
-    Ok(Preview::Diff(view.apply_patch(&patch, Rehearsal::Yes, &Forgetful)?.diff))
+    Ok(Shown::Diff(view.apply_patch(&patch, Rehearsal::Yes, &Forgetful)?.diff))
 }
 
 #[derive(Deserialize)]

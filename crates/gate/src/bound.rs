@@ -1,0 +1,113 @@
+//! An answer is an answer to what was shown, not to whatever is there by the time it is given.
+//!
+//! Before a person is asked, a tool says which files it would change, what is in them now, and what would be in them afterwards. When the person has
+//! agreed, the recorder that every change must pass compares that with what is really about to happen. Anything else is refused before it can be seen.
+
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use toolgate_types::digest::Sha256Hasher;
+use toolgate_types::{ErrorCode, Failure, Stop};
+use toolgate_workspace::{After, ChangeKind, NotKept, PlannedChange, Recorder, Settled};
+
+/// One file that a call would change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForeseenChange {
+    /// The mount's alias.
+    pub alias: String,
+    /// The file below the mount.
+    pub location: PathBuf,
+    /// What would happen to it.
+    pub kind: ChangeKind,
+    /// What is there now.
+    pub before: Option<After>,
+    /// What would be there.
+    pub after: Option<After>,
+}
+
+impl ForeseenChange {
+    /// Looks at a change that is about to be made. The file is read from its beginning, and left there.
+    ///
+    /// # Errors
+    /// The file cannot be read, or the call must end.
+    pub fn observe(planned: &PlannedChange<'_>, stop: &Stop) -> io::Result<Self> {
+        Ok(Self {
+            alias: planned.alias.to_owned(),
+            location: planned.location.to_path_buf(),
+            kind: planned.kind.clone(),
+            before: planned.before.map(|file| content_of(file, stop)).transpose()?,
+            after: planned.after,
+        })
+    }
+}
+
+fn content_of(mut file: &File, stop: &Stop) -> io::Result<After> {
+    const CHUNK: usize = 64 * 1024;
+    file.rewind()?;
+    let (mut hasher, mut bytes) = (Sha256Hasher::new(), 0);
+    let mut buffer = vec![0; CHUNK];
+    loop {
+        stop.check().map_err(|_| io::Error::other("the call must end"))?;
+        match file.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(count) => {
+                hasher.update(buffer.get(..count).unwrap_or_default());
+                bytes += count as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    file.rewind()?;
+    Ok(After { sha256: hasher.finish(), bytes })
+}
+
+/// A recorder that lets only those changes pass that a person agreed to.
+pub(crate) struct Bound {
+    recorder: Arc<dyn Recorder + Send + Sync>,
+    foreseen: Vec<ForeseenChange>,
+    broken: AtomicBool,
+}
+
+impl Bound {
+    pub(crate) fn new(recorder: Arc<dyn Recorder + Send + Sync>, foreseen: Vec<ForeseenChange>) -> Self {
+        Self { recorder, foreseen, broken: AtomicBool::new(false) }
+    }
+
+    fn is_foreseen(&self, changes: &[PlannedChange<'_>], stop: &Stop) -> io::Result<bool> {
+        let observed: Vec<ForeseenChange> = changes
+            .iter()
+            .map(|planned| ForeseenChange::observe(planned, stop))
+            .collect::<io::Result<_>>()?;
+        Ok(observed == self.foreseen)
+    }
+
+    /// What a call failed with: where it was stopped here, the reason is that the answer was to something else.
+    pub(crate) fn explain(&self, failure: Failure) -> Failure {
+        if !self.broken.load(Ordering::Acquire) {
+            return failure;
+        }
+        Failure::new(
+            ErrorCode::PreconditionFailed,
+            "the files changed while the question was open, so nothing was changed",
+        )
+        .help("read the files again, then ask again")
+    }
+}
+
+impl Recorder for Bound {
+    fn record(&self, changes: &[PlannedChange<'_>], stop: &Stop) -> Result<(), NotKept> {
+        if self.is_foreseen(changes, stop).map_err(|error| error.to_string())? {
+            return self.recorder.record(changes, stop);
+        }
+        self.broken.store(true, Ordering::Release);
+        Err(NotKept::Failed("a person agreed to something else".to_owned()))
+    }
+
+    fn settle(&self, settled: Settled) {
+        self.recorder.settle(settled);
+    }
+}

@@ -1,0 +1,244 @@
+//! What a person is shown before agreeing to a call.
+//!
+//! The call is really made, up to the moment before anything would become visible: a recorder takes down what is about to change and then refuses.
+//! So the preview names the files that were found, not the way they were named, and cannot leave one out.
+
+use std::fs::File;
+use std::io::{Read as _, Seek as _};
+use std::sync::Mutex;
+
+use serde_json::Value;
+use toolgate_gate::{ForeseenChange, Preview, PreviewBody};
+use toolgate_text::diff::unified;
+use toolgate_types::{ErrorCode, Failure, Sha256, Stop};
+use toolgate_workspace::{
+    ChangeKind, ListOptions, NotKept, PathStyle, PlannedChange, Recorder, Settled, View, WorkspaceError,
+};
+
+use crate::file_tool::Work;
+
+/// Unchanged lines around each change in a diff.
+pub(crate) const DIFF_CONTEXT: usize = 3;
+
+/// How often a preview is tried anew when files change under it.
+const ATTEMPTS: usize = 4;
+
+/// Says what new text a call would leave behind.
+pub(crate) type Show = fn(&View<'_>, Value) -> Result<Shown, Failure>;
+
+/// The new text of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verb {
+    /// The file gets a new content.
+    Replace,
+    /// The file's content is changed.
+    Edit,
+    /// The text comes after what is there.
+    Append,
+}
+
+/// What is shown of a call besides the files that it changes.
+pub(crate) enum Shown {
+    /// One file gets this text.
+    Text(Verb, String),
+    /// Several files change like this.
+    Diff(String),
+}
+
+/// A call that changes something.
+pub(crate) fn of_change(
+    view: &View<'_>,
+    arguments: &Value,
+    work: Work,
+    show: Option<Show>,
+) -> Result<Preview, Failure> {
+    match foresee(view, arguments, work, show) {
+        Ok(preview) => Ok(preview),
+        Err(failure) if failure.code.is_denial() => Err(failure),
+        // It may be that it works by the time of the answer; but then it is not what was asked.
+        Err(failure) => Ok(Preview {
+            summary: vec![format!("this call would fail now: {failure}")],
+            changes: Some(Vec::new()),
+            ..Preview::of_arguments(arguments)
+        }),
+    }
+}
+
+fn foresee(view: &View<'_>, arguments: &Value, work: Work, show: Option<Show>) -> Result<Preview, Failure> {
+    for _ in 0..ATTEMPTS {
+        let Some(foreseen) = rehearse(view, arguments, work)? else {
+            let summary = vec!["changes nothing".to_owned()];
+            return Ok(Preview { summary, changes: Some(Vec::new()), ..Preview::of_arguments(arguments) });
+        };
+        let shown = show.map(|show| show(view, arguments.clone())).transpose()?;
+        let Some((summary, body)) = describe(view, &foreseen, shown.as_ref()) else { continue };
+        // What is shown was made from several looks at the files; it is true if they are still the same.
+        if rehearse(view, arguments, work)?.as_ref() == Some(&foreseen) {
+            let changes = foreseen.into_iter().map(|foreseen| foreseen.change).collect();
+            return Ok(Preview { summary, body, changes: Some(changes) });
+        }
+    }
+    Err(Failure::new(ErrorCode::PreconditionFailed, "the files keep changing").help("try again"))
+}
+
+/// A file that would change, with its present text where that can be shown.
+#[derive(PartialEq)]
+struct Foreseen {
+    change: ForeseenChange,
+    text: Option<String>,
+}
+
+/// Makes the call up to the moment before it changes anything; `None` when it changes nothing.
+fn rehearse(view: &View<'_>, arguments: &Value, work: Work) -> Result<Option<Vec<Foreseen>>, Failure> {
+    let foresight = Foresight { limit: view.limits.max_write_bytes, seen: Mutex::default() };
+    let outcome = work(view, arguments.clone(), &foresight);
+    match foresight.seen.into_inner() {
+        Ok(Some(seen)) => Ok(Some(seen)),
+        _ => outcome.map(|_| None),
+    }
+}
+
+/// Takes down what is about to change, and lets none of it happen.
+struct Foresight {
+    limit: u64,
+    seen: Mutex<Option<Vec<Foreseen>>>,
+}
+
+impl Recorder for Foresight {
+    fn record(&self, changes: &[PlannedChange<'_>], stop: &Stop) -> Result<(), NotKept> {
+        let look = |planned: &PlannedChange<'_>| {
+            let change = ForeseenChange::observe(planned, stop).map_err(|error| error.to_string())?;
+            let text = planned.before.and_then(|file| text_of(file, self.limit));
+            Ok(Foreseen { change, text })
+        };
+        let seen = changes.iter().map(look).collect::<Result<_, String>>()?;
+        if let Ok(mut known) = self.seen.lock() {
+            *known = Some(seen);
+        }
+        Err(NotKept::Failed("this is a rehearsal".to_owned()))
+    }
+
+    fn settle(&self, _settled: Settled) {}
+}
+
+/// The whole text of a file, if it is text and not too long.
+fn text_of(mut file: &File, limit: u64) -> Option<String> {
+    let mut bytes = Vec::new();
+    file.rewind().ok()?;
+    file.take(limit.saturating_add(1)).read_to_end(&mut bytes).ok()?;
+    file.rewind().ok()?;
+    if bytes.len() as u64 > limit || bytes.contains(&0) {
+        return None;
+    }
+    String::from_utf8(bytes).ok()
+}
+
+/// What would happen, file by file, and the whole of it. `None` when the text does not belong to what was foreseen.
+fn describe(
+    view: &View<'_>,
+    foreseen: &[Foreseen],
+    shown: Option<&Shown>,
+) -> Option<(Vec<String>, PreviewBody)> {
+    match (foreseen, shown) {
+        (_, None) => Some((summary(view, foreseen), PreviewBody::Nothing)),
+        (_, Some(Shown::Diff(diff))) => Some((summary(view, foreseen), diff_or_nothing(diff.clone()))),
+        ([one], Some(Shown::Text(verb, text))) => describe_text(view, one, *verb, text),
+        _ => None,
+    }
+}
+
+fn describe_text(
+    view: &View<'_>,
+    one: &Foreseen,
+    verb: Verb,
+    text: &str,
+) -> Option<(Vec<String>, PreviewBody)> {
+    let change = &one.change;
+    let path = shown_path(view, &change.alias, &change.location);
+    let after = change.after?;
+    let Some(before) = change.before else {
+        let belongs = Sha256::of(text.as_bytes()) == after.sha256;
+        let body = diff_or_nothing(unified("", text, "/dev/null", &path, DIFF_CONTEXT));
+        return belongs.then(|| (vec![format!("create {path} ({} bytes)", after.bytes)], body));
+    };
+    let sizes = format!("{} → {} bytes", before.bytes, after.bytes);
+    let mut summary = vec![match verb {
+        Verb::Replace => format!("replace {path} ({sizes})"),
+        Verb::Edit => format!("edit {path} ({sizes})"),
+        Verb::Append => format!("append {} bytes to {path} ({sizes})", text.len()),
+    }];
+    let Some(old) = &one.text else {
+        summary.push("the old content is too long or not text, so the whole new text is shown".to_owned());
+        return Some((summary, PreviewBody::Text(text.to_owned())));
+    };
+    let new = if verb == Verb::Append { format!("{old}{text}") } else { text.to_owned() };
+    if Sha256::of(new.as_bytes()) != after.sha256 {
+        return None;
+    }
+    if new == *old {
+        summary.push("the content stays the same".to_owned());
+    }
+    Some((summary, diff_or_nothing(unified(old, &new, &path, &path, DIFF_CONTEXT))))
+}
+
+fn diff_or_nothing(diff: String) -> PreviewBody {
+    if diff.is_empty() { PreviewBody::Nothing } else { PreviewBody::Diff(diff) }
+}
+
+fn summary(view: &View<'_>, foreseen: &[Foreseen]) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut changes = foreseen.iter().map(|foreseen| &foreseen.change).peekable();
+    while let Some(change) = changes.next() {
+        let (kind, after) = (&change.kind, change.after);
+        match changes.next_if(|next| {
+            *kind == ChangeKind::Create && next.kind == ChangeKind::Delete && next.before == after
+        }) {
+            // The same content under a new name, and the old name gone.
+            Some(origin) => {
+                let from = shown_path(view, &origin.alias, &origin.location);
+                lines.push(format!("rename {from} → {}", shown_path(view, &change.alias, &change.location)));
+            }
+            None => lines.push(summary_of(view, change)),
+        }
+    }
+    lines
+}
+
+fn summary_of(view: &View<'_>, change: &ForeseenChange) -> String {
+    let path = shown_path(view, &change.alias, &change.location);
+    let bytes = |content: Option<toolgate_workspace::After>| content.map_or(0, |content| content.bytes);
+    match &change.kind {
+        ChangeKind::Create => format!("create {path} ({} bytes)", bytes(change.after)),
+        ChangeKind::Modify => {
+            format!("replace {path} ({} → {} bytes)", bytes(change.before), bytes(change.after))
+        }
+        ChangeKind::Delete => format!("delete {path} ({} bytes)", bytes(change.before)),
+        ChangeKind::Move { alias, location, .. } => {
+            format!("rename {path} → {}", shown_path(view, alias, location))
+        }
+    }
+}
+
+fn shown_path(view: &View<'_>, alias: &str, location: &std::path::Path) -> String {
+    match (view.workspace.mount(alias), view.style) {
+        (Some(mount), PathStyle::Free) => mount.show(location),
+        (Some(mount), PathStyle::AliasOnly) => mount.show_with_alias(location),
+        (None, _) => format!("{alias}/{}", location.display()),
+    }
+}
+
+/// A call that changes nothing: its arguments, and where its path really leads.
+pub(crate) fn of_reading(view: &View<'_>, arguments: &Value) -> Result<Preview, Failure> {
+    let mut preview = Preview::of_arguments(arguments);
+    let path = arguments.get("path").and_then(Value::as_str).unwrap_or(".");
+    let nothing =
+        ListOptions { max_entries: 0, include_hidden: false, include_symlinks: false, with_size: false };
+    // Opening is what the rules are asked about, for a file as for a folder.
+    match view.list(path, &nothing) {
+        Ok(listed) => preview.summary.push(format!("look into {}", listed.path)),
+        Err(WorkspaceError::NotADirectory { path }) => preview.summary.push(format!("read {path}")),
+        Err(error) if error.code().is_denial() => return Err(error.into()),
+        Err(_) => {}
+    }
+    Ok(preview)
+}
