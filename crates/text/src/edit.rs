@@ -49,6 +49,19 @@ pub fn apply(original: &str, edits: &[Edit]) -> Result<Edited, EditError> {
 /// # Errors
 /// When an edit does not fit, or its result would be too large.
 pub fn apply_within(original: &str, edits: &[Edit], max_bytes: usize) -> Result<Edited, EditError> {
+    apply_while(original, edits, max_bytes, &|| true)
+}
+
+/// Like [`apply_within`], but `go_on` is asked before each edit, since each one reads the whole text.
+///
+/// # Errors
+/// When an edit does not fit, its result would be too large, or `go_on` says no.
+pub fn apply_while(
+    original: &str,
+    edits: &[Edit],
+    max_bytes: usize,
+    go_on: &dyn Fn() -> bool,
+) -> Result<Edited, EditError> {
     if edits.is_empty() {
         return Err(EditError::NoEdits);
     }
@@ -58,6 +71,9 @@ pub fn apply_within(original: &str, edits: &[Edit], max_bytes: usize) -> Result<
     let mut edited = Edited { text: original.to_owned(), replacements: Vec::with_capacity(edits.len()) };
     for (index, edit) in edits.iter().enumerate() {
         let step = Step { number: index + 1, of: edits.len() };
+        if !go_on() {
+            return Err(EditError::Stopped { step });
+        }
         let (text, replacements) = replace(&edited.text, edit, step, max_bytes)?;
         edited.text = text;
         edited.replacements.push(replacements);
@@ -151,6 +167,12 @@ pub enum EditError {
         /// The lines where the first ones begin.
         lines: Vec<usize>,
     },
+    /// The call must end.
+    #[error("{step}the call must end before this edit")]
+    Stopped {
+        /// Which edit was not begun.
+        step: Step,
+    },
     /// The result would be too large.
     #[error("{step}the file would have {bytes} bytes, more than the {max_bytes} that may be written")]
     TooLarge {
@@ -183,6 +205,7 @@ impl EditError {
             }
             Self::NotFound { .. } => ErrorCode::EditNotFound,
             Self::Ambiguous { .. } => ErrorCode::EditAmbiguous,
+            Self::Stopped { .. } => ErrorCode::Timeout,
             Self::TooLarge { .. } => ErrorCode::WriteLimit,
         }
     }
@@ -194,6 +217,7 @@ impl EditError {
             | Self::Unchanged { step }
             | Self::NotFound { step, .. }
             | Self::Ambiguous { step, .. }
+            | Self::Stopped { step }
             | Self::TooLarge { step, .. } => Some(*step),
         }
     }
@@ -216,6 +240,7 @@ impl EditError {
                 "add neighbouring lines to `old_text` until it stands only once, or set `replace_all`"
                     .to_owned()
             }
+            Self::Stopped { .. } => "send fewer edits at once".to_owned(),
             Self::TooLarge { .. } => "replace less, or put the text into several files".to_owned(),
         }
     }
@@ -312,6 +337,18 @@ mod tests {
         assert!(matches!(apply(&text, &[bomb]), Err(EditError::TooLarge { bytes, .. }) if bytes == 1 << 40));
         assert!(apply_within("abc", &[edit("a", "xx")], 4).is_ok());
         assert!(apply_within("abc", &[edit("a", "xxx")], 4).is_err());
+    }
+
+    #[test]
+    fn asks_before_every_edit_whether_to_go_on() {
+        let asked = std::cell::Cell::new(0);
+        let twice = || {
+            asked.set(asked.get() + 1);
+            asked.get() <= 2
+        };
+        let edits = [edit("a", "b"), edit("b", "c"), edit("c", "d")];
+        let stopped = apply_while("a", &edits, 10, &twice);
+        assert_eq!(stopped, Err(EditError::Stopped { step: Step { number: 3, of: 3 } }));
     }
 
     fn told(text: &str, edits: &[Edit]) -> String {

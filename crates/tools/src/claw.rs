@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use toolgate_text::edit::{Edit, apply_within};
+use toolgate_text::edit::{Edit, apply_while};
 use toolgate_types::{ErrorCode, Failure, Outcome, ToolClass, ToolOutput};
 use toolgate_workspace::{
     FileContent, Forgetful, ReadRequest, Recorder, Rehearsal, Transformed, View, WorkspaceError,
@@ -149,7 +149,8 @@ fn edit(
     let limit = usize::try_from(view.limits.max_write_bytes).unwrap_or(usize::MAX);
     let counted = std::cell::Cell::new(0);
     let change = |before: &str| {
-        let edited = apply_within(before, &edits, limit).map_err(Failure::from)?;
+        let go_on = || view.stop.reason().is_none();
+        let edited = apply_while(before, &edits, limit, &go_on).map_err(Failure::from)?;
         counted.set(edited.replacements.iter().sum::<usize>());
         Ok(edited.text)
     };

@@ -14,6 +14,9 @@ use crate::stage::Staged;
 use crate::target::{Target, is_unmodified, same_file, stat_name};
 use crate::transaction::Step;
 
+/// How often files change places before whoever keeps giving the name to others is left alone with it.
+const TRADES: usize = 64;
+
 /// How a step went.
 #[derive(Debug)]
 pub(crate) enum Swap {
@@ -138,43 +141,53 @@ fn exchange(target: &Target<'_>, staged: &Staged, temporary: &OsStr) -> Result<S
             return if error == Errno::NOENT { Ok(Swap::Overtaken) } else { Err(untouched(target, error)) };
         }
     }
-    match stat_name(directory, temporary) {
-        Ok(came_out) if target.is_as_found(&came_out) => Ok(Swap::Done(Some(ours))),
-        Ok(came_out) => match trade_back(target, temporary, &ours, &came_out) {
-            Ok(()) => Ok(Swap::Overtaken),
-            Err(LeftAsIs) => Err(Trouble::Unsure(unsure(target))),
-        },
-        Err(_) => Err(Trouble::Unsure(unsure(target))),
+    let not_back = |_| Trouble::Unsure(unsure(target));
+    let came_out = stat_name(directory, temporary).map_err(not_back)?;
+    if target.is_as_found(&came_out) {
+        return Ok(Swap::Done(Some(ours)));
+    }
+    match trade_back(target, temporary, &ours, &came_out) {
+        Ok(()) => Ok(Swap::Overtaken),
+        Err(LeftAsIs) => Err(Trouble::Unsure(unsure(target))),
     }
 }
 
-/// Gives the name back to what came out. Should somebody have given it to a newer file meanwhile, that one keeps it.
-fn trade_back(target: &Target<'_>, temporary: &OsStr, ours: &Stat, theirs: &Stat) -> Result<(), LeftAsIs> {
-    let directory = &target.directory;
-    trade(target, temporary)?;
-    if discard(directory, temporary, ours)? {
-        return Ok(());
+/// Gives the name back to what waits under the temporary one, and takes ours away.
+///
+/// Somebody may give the name to newer files meanwhile, again and again. Whatever comes out and is not what had just been put there is newer, and must
+/// get the name back in turn; only when nobody came between is the other one what was replaced.
+fn trade_back(target: &Target<'_>, temporary: &OsStr, ours: &Stat, waiting: &Stat) -> Result<(), LeftAsIs> {
+    let (mut named, mut waiting) = (ours.clone(), waiting.clone());
+    for _ in 0..TRADES {
+        trade(target, temporary)?;
+        let came_out = stat_name(&target.directory, temporary)?;
+        if !same_file(&came_out, &named) {
+            (named, waiting) = (waiting, came_out);
+        } else if discard(&target.directory, temporary, &named)? {
+            return Ok(());
+        } else {
+            // Somebody wrote into it while it had the name, so that is where it belongs.
+            trade(target, temporary)?;
+            return Err(LeftAsIs);
+        }
     }
-    let newer = stat_name(directory, temporary)?;
-    trade(target, temporary)?;
-    // What came out first was replaced by whoever put the newer file there; unless that one is ours and was written into.
-    if !same_file(&newer, ours) && discard(directory, temporary, theirs)? { Ok(()) } else { Err(LeftAsIs) }
+    Err(LeftAsIs)
 }
 
 /// Gives the name back to the file that was found before, which waits under the temporary name.
 fn put_back(target: &Target<'_>, temporary: &OsStr, ours: &Stat) -> Result<(), LeftAsIs> {
     let directory = &target.directory;
-    match trade(target, temporary) {
-        Ok(()) if discard(directory, temporary, ours)? => return Ok(()),
-        Ok(()) => trade(target, temporary)?,
-        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
-            if is_unmodified(ours, &stat_name(directory, &target.name)?) {
-                return Ok(rustix::fs::renameat(directory, temporary, directory, &target.name)?);
-            }
-        }
-        Err(error) => return Err(error.into()),
+    let old = stat_name(directory, temporary)?;
+    if trade_back(target, temporary, ours, &old).is_ok() {
+        return Ok(());
     }
-    Err(LeftAsIs)
+    // Where the filesystem cannot exchange, nothing was done; elsewhere the names are no longer these files'.
+    let is_as_before = is_unmodified(ours, &stat_name(directory, &target.name)?)
+        && is_unmodified(&old, &stat_name(directory, temporary)?);
+    if !is_as_before {
+        return Err(LeftAsIs);
+    }
+    Ok(rustix::fs::renameat(directory, temporary, directory, &target.name)?)
 }
 
 fn trade(target: &Target<'_>, temporary: &OsStr) -> Result<(), Errno> {
@@ -298,5 +311,167 @@ pub(crate) fn rename_to_free_name(
             })
         }
         other => other,
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "tests arrange files by hand")]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+    use std::time::Duration;
+
+    use toolgate_types::{Limits, Stop};
+
+    use super::*;
+    use crate::stage::{Content, stage};
+    use crate::{Access, Mount, PathStyle, Rules, View, Workspace};
+
+    const TEMPORARY: &str = ".a.txt.tmp.x";
+    const LIMITS: Limits = Limits {
+        max_read_bytes: 1000,
+        max_write_bytes: 1000,
+        max_entries: 10,
+        max_matches: 10,
+        max_output_bytes: 1000,
+        timeout: Duration::from_secs(60),
+    };
+
+    /// Prepares one step in a folder that holds `a.txt` and `b.txt`, and lets a test make it.
+    fn with_step(
+        make: impl for<'v> Fn(&'v View<'v>) -> Step<'v>,
+        test: impl FnOnce(&Path, &Step<'_>),
+    ) -> Vec<(String, String)> {
+        let folder = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(folder.path()).unwrap();
+        fs::write(root.join("a.txt"), "old").unwrap();
+        let rules = Rules::new();
+        let mount = Mount::new("@w", File::open(&root).unwrap(), &root, Access::ReadWrite, rules).unwrap();
+        let workspace = Workspace::new(vec![mount.as_default()]).unwrap();
+        let stop = Stop::never();
+        let view = View {
+            workspace: &workspace,
+            style: PathStyle::Free,
+            limits: &LIMITS,
+            grant: None,
+            stop: &stop,
+            unlocked: None,
+        };
+        test(&root, &make(&view));
+        let mut found: Vec<_> = fs::read_dir(&root)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .map(|path| {
+                (path.file_name().unwrap().to_str().unwrap().to_owned(), fs::read_to_string(path).unwrap())
+            })
+            .collect();
+        found.sort();
+        found
+    }
+
+    fn put<'v>(view: &'v View<'v>, path: &str) -> Step<'v> {
+        let target = view.find_by_name(path).unwrap();
+        let staged = stage(view, &target, Content::Bytes(b"ours"), None).unwrap();
+        Step::Put(target, staged)
+    }
+
+    fn made(step: &Step<'_>) -> Option<Stat> {
+        match step.swap(TEMPORARY.as_ref()).unwrap() {
+            Swap::Done(ours) => ours,
+            Swap::Overtaken => panic!("nobody was faster"),
+        }
+    }
+
+    /// As editors save: a new file takes the name.
+    fn save(root: &Path, name: &str, content: &str) {
+        fs::write(root.join("saved"), content).unwrap();
+        fs::rename(root.join("saved"), root.join(name)).unwrap();
+    }
+
+    fn files(expected: &[(&str, &str)]) -> Vec<(String, String)> {
+        expected.iter().map(|(name, content)| ((*name).to_owned(), (*content).to_owned())).collect()
+    }
+
+    #[test]
+    fn what_was_made_is_taken_back() {
+        for path in ["a.txt", "new.txt"] {
+            let found = with_step(
+                |view| put(view, path),
+                |_, step| step.swap_back(TEMPORARY.as_ref(), made(step).as_ref()).unwrap(),
+            );
+            assert_eq!(found, files(&[("a.txt", "old")]), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_was_overtaken_keeps_what_the_faster_one_wrote() {
+        let found = with_step(
+            |view| put(view, "a.txt"),
+            |root, step| {
+                save(root, "a.txt", "a person's");
+                assert!(matches!(step.swap(TEMPORARY.as_ref()), Ok(Swap::Overtaken)));
+            },
+        );
+        assert_eq!(found, files(&[("a.txt", "a person's")]));
+    }
+
+    #[test]
+    fn an_update_between_exchange_and_exchange_back_is_not_lost() {
+        let found = with_step(
+            |view| put(view, "a.txt"),
+            |root, step| {
+                let ours = made(step).unwrap();
+                let Step::Put(target, _) = step else { panic!("a put") };
+                let waiting = stat_name(&target.directory, TEMPORARY.as_ref()).unwrap();
+                save(root, "a.txt", "newest");
+                assert!(trade_back(target, TEMPORARY.as_ref(), &ours, &waiting).is_ok());
+            },
+        );
+        assert_eq!(found, files(&[("a.txt", "newest")]));
+    }
+
+    #[test]
+    fn what_somebody_wrote_into_the_new_file_is_not_taken_away() {
+        for (path, expected) in [
+            ("a.txt", files(&[(TEMPORARY, "old"), ("a.txt", "ours, and more")])),
+            ("new.txt", files(&[("a.txt", "old"), ("new.txt", "ours, and more")])),
+        ] {
+            let found = with_step(
+                |view| put(view, path),
+                |root, step| {
+                    let ours = made(step);
+                    fs::write(root.join(path), "ours, and more").unwrap();
+                    let error = step.swap_back(TEMPORARY.as_ref(), ours.as_ref()).unwrap_err();
+                    assert!(matches!(error, WorkspaceError::Unsure { .. }), "{path}: {error}");
+                },
+            );
+            assert_eq!(found, expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_somebody_put_in_place_of_the_new_one_stays() {
+        let found = with_step(
+            |view| put(view, "new.txt"),
+            |root, step| {
+                let ours = made(step);
+                save(root, "new.txt", "a person's");
+                step.swap_back(TEMPORARY.as_ref(), ours.as_ref()).unwrap_err();
+            },
+        );
+        assert_eq!(found, files(&[("a.txt", "old"), ("new.txt", "a person's")]));
+    }
+
+    #[test]
+    fn a_removed_file_whose_name_was_taken_waits_under_the_temporary_one() {
+        let found = with_step(
+            |view| Step::Remove(view.find_by_name("a.txt").unwrap()),
+            |root, step| {
+                made(step);
+                save(root, "a.txt", "a person's");
+                step.swap_back(TEMPORARY.as_ref(), None).unwrap_err();
+            },
+        );
+        assert_eq!(found, files(&[(TEMPORARY, "old"), ("a.txt", "a person's")]));
     }
 }

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 use toolgate_text::diff::unified;
-use toolgate_text::edit::{Edit, apply_within};
+use toolgate_text::edit::{Edit, apply_while};
 use toolgate_types::{ErrorCode, Failure, Sha256, ToolClass, ToolOutput};
 use toolgate_workspace::{Forgetful, Overwrite, Recorder, Rehearsal, Transformed, View, Written};
 
@@ -224,7 +224,8 @@ fn edit(
     let rehearsal = if arguments.dry_run { Rehearsal::Yes } else { Rehearsal::No };
     let counted = std::cell::Cell::new(0);
     let change = |before: &str| {
-        let edited = apply_within(before, &edits, limit).map_err(Failure::from)?;
+        let go_on = || view.stop.reason().is_none();
+        let edited = apply_while(before, &edits, limit, &go_on).map_err(Failure::from)?;
         counted.set(edited.replacements.iter().sum());
         Ok(edited.text)
     };
