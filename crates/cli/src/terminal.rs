@@ -208,3 +208,19 @@ pub(crate) fn coloured_diff(diff: &str, colour: bool) -> String {
     }
     shown
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_in_a_preview_hides() {
+        let preview =
+            |body| Preview { summary: vec!["create a\nb\u{1b}[2J".to_owned()], body, changes: None };
+        let text = shown(&preview(PreviewBody::Diff("+one\r\n-two\r\n\n".to_owned())), false);
+        assert_eq!(text, "create a\\nb\\u{1b}[2J\n+one\\u{d}\n-two\\u{d}\n\n");
+        let text = shown(&preview(PreviewBody::Text("a\rb\u{202e}c\n".to_owned())), false);
+        assert_eq!(text, "create a\\nb\\u{1b}[2J\na\\u{d}b\\u{202e}c\n\n");
+        assert_eq!(shown(&preview(PreviewBody::Nothing), false).lines().count(), 1);
+    }
+}

@@ -21,4 +21,5 @@ mod killed;
 mod writers;
 mod disk;
 mod approval;
+mod agreed;
 mod stages;

@@ -15,3 +15,4 @@ mod writers;
 mod file_size;
 mod undo;
 mod wiring;
+mod manners;
