@@ -18,6 +18,8 @@ mod repositories;
 mod undo;
 mod race;
 mod killed;
+mod crash_recovery;
+mod bounded;
 mod writers;
 mod disk;
 mod approval;

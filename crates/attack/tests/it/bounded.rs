@@ -1,0 +1,218 @@
+//! Changes that would take too much, and files that are more than their content.
+
+use std::fs::File;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::{XattrFlags, getxattr, setxattr};
+use serde_json::json;
+use toolgate_attack::{Bench, BenchOptions, Scratch, code_of};
+use toolgate_gate::UndoOptions;
+use toolgate_tools::Profile;
+use toolgate_types::{ErrorCode, Limits, Stop};
+use toolgate_workspace::{
+    Access, Forgetful, Mount, PathStyle, Rehearsal, Rules, View, Workspace, WorkspaceError,
+};
+
+use crate::fixture::write;
+
+fn bench(scratch: &Scratch) -> Bench {
+    BenchOptions::new(Profile::Native, &scratch.folder("w"), &scratch.folder("s")).open()
+}
+
+fn with_view<Answer>(
+    root: &Path,
+    limits: &Limits,
+    stop: &Stop,
+    work: impl FnOnce(&View<'_>) -> Answer,
+) -> Answer {
+    let mount = Mount::new("@w", File::open(root).unwrap(), root, Access::ReadWrite, Rules::new()).unwrap();
+    let workspace = Workspace::new(vec![mount.as_default()]).unwrap();
+    work(&View { workspace: &workspace, style: PathStyle::Free, limits, grant: None, stop, unlocked: None })
+}
+
+#[test]
+fn a_file_that_holds_more_than_it_says_is_not_read_into_memory() {
+    // Files of the kernel say that they are empty.
+    let limits = Limits { max_write_bytes: 3, ..Profile::Native.limits() };
+    with_view(Path::new("/proc/sys/kernel"), &limits, &Stop::never(), |view| {
+        let change = |text: &str| Ok(text.to_owned());
+        let refused = view.transform("ostype", None, Rehearsal::Yes, &change, &Forgetful).unwrap_err();
+        assert!(matches!(refused, WorkspaceError::WriteLimit { bytes: 4, .. }), "{refused}");
+    });
+}
+
+#[test]
+fn appending_is_bounded_by_what_the_file_would_be() {
+    let scratch = Scratch::new();
+    let large = scratch.folder("w").join("large.bin");
+    File::create(&large).unwrap().set_len(6 << 30).unwrap();
+    let called = bench(&scratch).call("append_file", json!({"path": "large.bin", "content": "x"}));
+    assert_eq!(code_of(&called), Some(ErrorCode::WriteLimit), "{}", called.answer.text);
+    assert_eq!(std::fs::metadata(&large).unwrap().len(), 6 << 30);
+}
+
+#[test]
+fn what_is_too_large_to_be_kept_is_not_deleted() {
+    let scratch = Scratch::new();
+    let large = scratch.folder("w").join("large.bin");
+    File::create(&large).unwrap().set_len(65 << 20).unwrap();
+    // With a second name it cannot be kept as a name.
+    std::fs::hard_link(&large, scratch.path().join("second")).unwrap();
+    let bench = bench(&scratch);
+    let called = bench.call("delete_file", json!({"path": "large.bin"}));
+    match code_of(&called) {
+        Some(code) => {
+            assert_eq!(code, ErrorCode::WriteLimit, "{}", called.answer.text);
+            assert!(large.exists());
+            assert!(bench.gate().journal().changes().unwrap().is_empty());
+        }
+        // Some filesystems share the blocks of two files; there nothing is too large.
+        None => {
+            bench.undo(called.call, UndoOptions::default()).unwrap();
+            assert_eq!(std::fs::metadata(&large).unwrap().len(), 65 << 20);
+        }
+    }
+    // One that need not be copied may go, and come back.
+    std::fs::remove_file(scratch.path().join("second")).unwrap();
+    if large.exists() {
+        let deleted = bench.must("delete_file", json!({"path": "large.bin"})).call;
+        bench.undo(deleted, UndoOptions::default()).unwrap();
+        assert_eq!(std::fs::metadata(&large).unwrap().len(), 65 << 20);
+    }
+}
+
+#[test]
+fn a_change_that_was_worked_out_too_late_is_not_made() {
+    let scratch = Scratch::new();
+    write(&scratch.folder("w").join("a.txt"), "old");
+    let over = Arc::new(AtomicBool::new(false));
+    let asked = Arc::clone(&over);
+    let stop = Stop::new(None, move || asked.load(Ordering::Relaxed));
+    with_view(&scratch.folder("w"), &Profile::Native.limits(), &stop, |view| {
+        let change = |_: &str| {
+            over.store(true, Ordering::Relaxed);
+            Ok("new".to_owned())
+        };
+        let ended = view.transform("a.txt", None, Rehearsal::No, &change, &Forgetful).unwrap_err();
+        assert!(matches!(ended, WorkspaceError::Stopped(_)), "{ended}");
+    });
+    assert_eq!(std::fs::read_to_string(scratch.folder("w").join("a.txt")).unwrap(), "old");
+}
+
+#[test]
+fn a_patch_of_too_many_files_is_to_be_split() {
+    let scratch = Scratch::new();
+    let bench = bench(&scratch);
+    let patch = |count: usize| -> String {
+        (0..count).map(|file| format!("--- /dev/null\n+++ f{file}.txt\n@@ -0,0 +1 @@\n+x\n")).collect()
+    };
+    bench.must("apply_patch", json!({"patch": patch(200)}));
+    let called = bench.call("apply_patch", json!({"patch": patch(201)}));
+    assert_eq!(code_of(&called), Some(ErrorCode::PatchInvalid), "{}", called.answer.text);
+    assert!(called.answer.text.contains("split the patch"), "{}", called.answer.text);
+}
+
+/// Read and write for the owner, read for user 4711, nothing for the group, at most read for both: the kernel's own form.
+fn access_list() -> Vec<u8> {
+    let entries: [(u16, u16, u32); 5] =
+        [(1, 6, u32::MAX), (2, 4, 4711), (4, 0, u32::MAX), (16, 4, u32::MAX), (32, 0, u32::MAX)];
+    let mut bytes = 2_u32.to_le_bytes().to_vec();
+    for (tag, permissions, id) in entries {
+        bytes.extend(tag.to_le_bytes());
+        bytes.extend(permissions.to_le_bytes());
+        bytes.extend(id.to_le_bytes());
+    }
+    bytes
+}
+
+fn attribute(path: &Path, name: &str) -> Option<Vec<u8>> {
+    let mut value = Vec::with_capacity(1000);
+    getxattr(path, name, rustix::buffer::spare_capacity(&mut value)).ok()?;
+    Some(value)
+}
+
+#[test]
+fn access_lists_and_attributes_outlive_changes() {
+    const LIST: &str = "system.posix_acl_access";
+    const NOTE: &str = "user.note";
+    let scratch = Scratch::new();
+    let path = scratch.folder("w").join("a.txt");
+    write(&path, "old\n");
+    if setxattr(&path, LIST, &access_list(), XattrFlags::empty()).is_err()
+        || setxattr(&path, NOTE, b"kept", XattrFlags::empty()).is_err()
+    {
+        println!("note: this filesystem has no access lists or no attributes, so they are left out");
+        return;
+    }
+    let bench = bench(&scratch);
+    let look = || {
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+        (attribute(&path, LIST), attribute(&path, NOTE), mode)
+    };
+    let before = look();
+    assert_eq!(before.2, 0o640, "the list bounds the group");
+    for (tool, arguments) in [
+        ("write_file", json!({"path": "a.txt", "content": "new\n"})),
+        ("edit_file", json!({"path": "a.txt", "old_text": "new", "new_text": "newer"})),
+        ("append_file", json!({"path": "a.txt", "content": "more\n"})),
+    ] {
+        bench.must(tool, arguments);
+        assert_eq!(look(), before, "{tool}");
+    }
+    let deleted = bench.must("delete_file", json!({"path": "a.txt"})).call;
+    bench.undo(deleted, UndoOptions::default()).unwrap();
+    assert_eq!(look(), before, "deleted and put back");
+}
+
+#[test]
+fn a_deleted_file_comes_back_to_its_owner() {
+    let scratch = Scratch::new();
+    let path = scratch.folder("w").join("a.txt");
+    write(&path, "old\n");
+    if std::os::unix::fs::chown(&path, Some(4711), Some(4712)).is_err() {
+        println!("note: files may not be given away here, so that is left out");
+        return;
+    }
+    // A second name elsewhere: what is kept is a copy, which belongs to the gate.
+    std::fs::hard_link(&path, scratch.path().join("second")).unwrap();
+    let bench = bench(&scratch);
+    let deleted = bench.must("delete_file", json!({"path": "a.txt"})).call;
+    bench.undo(deleted, UndoOptions::default()).unwrap();
+    let metadata = std::fs::metadata(&path).unwrap();
+    assert_eq!((metadata.uid(), metadata.gid()), (4711, 4712));
+}
+
+#[test]
+fn links_are_not_taken_for_the_files_they_lead_to() {
+    let scratch = Scratch::new();
+    let root = scratch.folder("w");
+    write(&root.join("d/a.txt"), "a\n");
+    symlink("d/a.txt", root.join("link")).unwrap();
+    symlink("d", root.join("folder")).unwrap();
+    symlink(root.join("d"), root.join("absolute")).unwrap();
+    symlink(root.join("d/a.txt"), root.join("absolute_link")).unwrap();
+    let bench = bench(&scratch);
+    let patch = "--- link\n+++ /dev/null\n@@ -1 +0,0 @@\n-a\n";
+    for (tool, arguments) in [
+        ("delete_file", json!({"path": "link"})),
+        ("delete_file", json!({"path": "absolute_link"})),
+        ("move_file", json!({"from": "link", "to": "moved"})),
+        ("apply_patch", json!({"patch": patch})),
+    ] {
+        let called = bench.call(tool, arguments.clone());
+        assert_eq!(
+            code_of(&called),
+            Some(ErrorCode::SpecialFile),
+            "{tool} {arguments}: {}",
+            called.answer.text
+        );
+        assert!(called.answer.text.contains("symbolic link"), "{}", called.answer.text);
+        assert!(called.answer.text.contains("name the file itself"), "{}", called.answer.text);
+    }
+    // Folders on the way may be links.
+    bench.must("move_file", json!({"from": "folder/a.txt", "to": "d/b.txt"}));
+    bench.must("delete_file", json!({"path": "absolute/b.txt"}));
+}

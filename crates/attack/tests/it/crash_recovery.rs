@@ -1,0 +1,224 @@
+//! What the next start does when it cannot put everything back: nothing may be thrown away that is the only copy of something.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, FileType, FlockOperation, Mode, flock, mknodat};
+use serde_json::json;
+use toolgate_attack::{Bench, BenchOptions, Scratch, litter_below};
+use toolgate_gate::{ChangeSet, UndoOptions};
+use toolgate_tools::Profile;
+use toolgate_types::{CallId, Limits, Stop};
+use toolgate_workspace::{Access, Mount, PathStyle, Rules, View, Workspace};
+
+use crate::fixture::write;
+
+const GENTLY: UndoOptions = UndoOptions { force: false };
+
+struct Place {
+    scratch: Scratch,
+}
+
+impl Place {
+    fn new() -> Self {
+        let scratch = Scratch::new();
+        write(&scratch.folder("w").join("a.txt"), "a\n");
+        write(&scratch.folder("w").join("b.txt"), "b\n");
+        Self { scratch }
+    }
+
+    fn root(&self) -> PathBuf {
+        self.scratch.path().join("w")
+    }
+
+    fn start(&self) -> Bench {
+        // Recovery does not need the workspace that the gate itself opens.
+        BenchOptions::new(Profile::Native, &self.scratch.folder("w"), &self.scratch.folder("s")).open()
+    }
+
+    fn journal(&self, folder: &str) -> PathBuf {
+        self.scratch.path().join("s/journal.toolgate").join(folder)
+    }
+
+    fn count(&self, folder: &str) -> usize {
+        std::fs::read_dir(self.journal(folder)).unwrap().count()
+    }
+
+    fn text(&self, name: &str) -> Option<String> {
+        std::fs::read_to_string(self.root().join(name)).ok()
+    }
+
+    /// Makes a call, and takes its entry for one of a process that died before it was finished.
+    fn interrupted(&self, tool: &str, arguments: serde_json::Value) -> ChangeSet {
+        let bench = self.start();
+        let call = bench.must(tool, arguments).call;
+        let set = bench.gate().journal().change_set(call).unwrap();
+        let name = format!("{call}.json");
+        std::fs::rename(self.journal("done").join(&name), self.journal("pending").join(&name)).unwrap();
+        set
+    }
+
+    fn temporary(&self, set: &ChangeSet, index: usize) -> PathBuf {
+        let change = &set.changes[index];
+        self.root().join(&change.path).with_file_name(change.temporary.as_ref().unwrap())
+    }
+}
+
+fn kept(bench: &Bench) -> Vec<String> {
+    bench.gate().journal().recovery().kept.iter().map(|(call, _)| call.clone()).collect()
+}
+
+fn put_back(bench: &Bench) -> Vec<CallId> {
+    bench.gate().journal().recovery().put_back.clone()
+}
+
+#[test]
+fn a_deleted_file_whose_folder_is_locked_is_put_back_by_a_later_start() {
+    let place = Place::new();
+    let set = place.interrupted("delete_file", json!({"path": "a.txt"}));
+    let blob = place.journal("blobs").join(&set.changes[0].before.as_ref().unwrap().blob);
+    std::fs::hard_link(&blob, place.temporary(&set, 0)).unwrap();
+    let folder = File::open(place.root()).unwrap();
+    flock(&folder, FlockOperation::LockExclusive).unwrap();
+    for _ in 0..2 {
+        assert_eq!(kept(&place.start()), [set.call.to_string()]);
+        assert_eq!(place.count("pending"), 1);
+        assert_eq!(std::fs::read_to_string(&blob).unwrap(), "a\n");
+        assert_eq!(std::fs::read_to_string(place.temporary(&set, 0)).unwrap(), "a\n");
+    }
+    drop(folder);
+    let bench = place.start();
+    assert_eq!((kept(&bench), put_back(&bench)), (vec![], vec![set.call]));
+    assert_eq!(place.text("a.txt").as_deref(), Some("a\n"));
+    assert_eq!((place.count("pending"), place.count("blobs")), (0, 0));
+    assert_eq!(litter_below(&place.root()), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn a_torn_patch_waits_for_its_workspace() {
+    let place = Place::new();
+    let patch = "--- a.txt\n+++ a.txt\n@@ -1 +1 @@\n-a\n+A\n--- b.txt\n+++ b.txt\n@@ -1 +1 @@\n-b\n+B\n";
+    let set = place.interrupted("apply_patch", json!({"patch": patch}));
+    // Only the first file had changed places.
+    write(&place.root().join("b.txt"), "b\n");
+    let away = place.scratch.path().join("away");
+    std::fs::rename(place.root(), &away).unwrap();
+    std::fs::create_dir(place.scratch.path().join("other")).unwrap();
+    let elsewhere =
+        BenchOptions::new(Profile::Native, &place.scratch.folder("other"), &place.scratch.folder("s"));
+    assert_eq!(kept(&elsewhere.open()), [set.call.to_string()]);
+    assert_eq!((place.count("pending"), place.count("blobs")), (1, 2));
+    std::fs::rename(&away, place.root()).unwrap();
+    assert_eq!(put_back(&place.start()), [set.call]);
+    assert_eq!((place.text("a.txt").as_deref(), place.text("b.txt").as_deref()), (Some("a\n"), Some("b\n")));
+    assert_eq!((place.count("pending"), place.count("blobs")), (0, 0));
+}
+
+#[test]
+fn an_update_that_was_taken_out_by_a_process_that_died_gets_its_name_back() {
+    let place = Place::new();
+    let set = place.interrupted("write_file", json!({"path": "a.txt", "content": "by a model\n"}));
+    // Somebody had saved the file between the look and the exchange; there was no time to compare.
+    std::fs::write(place.temporary(&set, 0), "by a person\n").unwrap();
+    assert_eq!(put_back(&place.start()), [set.call]);
+    assert_eq!(place.text("a.txt").as_deref(), Some("by a person\n"));
+    assert_eq!(litter_below(&place.root()), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn unknown_content_under_a_temporary_name_is_left_there_and_told() {
+    let place = Place::new();
+    let set = place.interrupted("write_file", json!({"path": "a.txt", "content": "by a model\n"}));
+    std::fs::write(place.temporary(&set, 0), "by a person\n").unwrap();
+    std::fs::write(place.root().join("a.txt"), "by a person, later\n").unwrap();
+    assert_eq!(kept(&place.start()), [set.call.to_string()]);
+    assert_eq!(std::fs::read_to_string(place.temporary(&set, 0)).unwrap(), "by a person\n");
+    assert_eq!(place.text("a.txt").as_deref(), Some("by a person, later\n"));
+    // Once somebody has looked and taken it away, all is well.
+    std::fs::remove_file(place.temporary(&set, 0)).unwrap();
+    assert_eq!(put_back(&place.start()), [set.call]);
+    assert_eq!(place.count("pending"), 0);
+}
+
+#[test]
+fn what_cannot_be_read_is_kept() {
+    let place = Place::new();
+    let set = place.interrupted("delete_file", json!({"path": "a.txt"}));
+    let entry = place.journal("pending").join(format!("{}.json", set.call));
+    let good = std::fs::read(&entry).unwrap();
+    for bad in ["", "{", "{\"call\": 7}"] {
+        std::fs::write(&entry, bad).unwrap();
+        assert_eq!(kept(&place.start()), [format!("{}.json", set.call)], "{bad}");
+        assert_eq!((place.count("pending"), place.count("blobs")), (1, 1), "{bad}");
+    }
+    std::fs::write(&entry, good).unwrap();
+    let blob = place.journal("blobs").join(&set.changes[0].before.as_ref().unwrap().blob);
+    std::fs::rename(&blob, blob.with_extension("away")).unwrap();
+    assert_eq!(kept(&place.start()), [set.call.to_string()]);
+    std::fs::rename(blob.with_extension("away"), &blob).unwrap();
+    assert_eq!(put_back(&place.start()), [set.call]);
+    assert_eq!(place.text("a.txt").as_deref(), Some("a\n"));
+}
+
+#[test]
+fn a_pipe_in_place_of_a_folder_is_not_waited_for() {
+    let place = Place::new();
+    mknodat(CWD, place.root().join("pipe"), FileType::Fifo, Mode::from_raw_mode(0o644), 0).unwrap();
+    let root = place.root();
+    let mount = Mount::new("@w", File::open(&root).unwrap(), &root, Access::ReadWrite, Rules::new()).unwrap();
+    let workspace = Workspace::new(vec![mount]).unwrap();
+    let limits: Limits = Profile::Native.limits();
+    let stop = Stop::never();
+    let view = View {
+        workspace: &workspace,
+        style: PathStyle::Free,
+        limits: &limits,
+        grant: None,
+        stop: &stop,
+        unlocked: None,
+    };
+    view.remove_empty_folders("@w", &["pipe/inner".into()]);
+    let beside = Path::new("pipe/a.txt");
+    view.remove_litter("@w", beside, "x".as_ref(), &|_| true).unwrap();
+    assert!(view.open_litter("@w", beside, "x".as_ref()).unwrap().is_none());
+    view.remove_litter("@w", Path::new("a.txt"), "pipe".as_ref(), &|_| true).unwrap_err();
+}
+
+#[test]
+fn the_journal_lets_go_of_the_oldest() {
+    let place = Place::new();
+    let bench = place.start();
+    let newest = bench.must("delete_file", json!({"path": "a.txt"})).call;
+    drop(bench);
+    let done = place.journal("done");
+    let entry = std::fs::read(done.join(format!("{newest}.json"))).unwrap();
+    // Older than a month, and more than a thousand.
+    let ancient = "01800000-0000-7000-8000-000000000000";
+    let young: Vec<String> = (0..1005).map(|_| CallId::fresh().to_string()).collect();
+    for call in young.iter().map(String::as_str).chain([ancient]) {
+        std::fs::write(done.join(format!("{call}.json")), &entry).unwrap();
+        std::fs::write(place.journal("blobs").join(format!("{call}.0")), "x").unwrap();
+    }
+    std::fs::write(place.journal("blobs").join("01800000-0000-7000-8000-000000000001.0"), "orphan").unwrap();
+    // Nobody looks twice within minutes.
+    drop(place.start());
+    assert_eq!(place.count("done"), 1007);
+    std::fs::remove_file(place.journal("swept")).unwrap();
+    drop(place.start());
+    assert_eq!((place.count("done"), place.count("blobs")), (1000, 1000));
+    assert!(done.join(format!("{}.json", young.last().unwrap())).exists());
+    assert!(!done.join(format!("{ancient}.json")).exists());
+    assert!(!done.join(format!("{newest}.json")).exists(), "it is the oldest of the young ones");
+}
+
+#[test]
+fn what_somebody_has_already_put_back_is_no_conflict() {
+    let place = Place::new();
+    let bench = place.start();
+    bench.must("write_file", json!({"path": "b.txt", "content": "B\n"}));
+    let created = bench.must("write_file", json!({"path": "new.txt", "content": "n\n"})).call;
+    std::fs::remove_file(place.root().join("new.txt")).unwrap();
+    bench.undo(created, GENTLY).unwrap();
+    assert!(bench.gate().journal().change_set(created).unwrap().undone_by.is_some());
+    assert_eq!(place.text("new.txt"), None);
+}
