@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
-use toolgate_audit::{AuditLog, Denial, Entry, Intent, Response, Ticket};
+use toolgate_audit::{AuditLog, Intent, Ticket};
 use toolgate_manifest::AgentConfig;
 use toolgate_policy::Scope;
 use toolgate_types::{
@@ -20,6 +20,7 @@ use crate::journal::{CallRecorder, Journal, UndoError, UndoOptions, Undone};
 use crate::registry::Registry;
 use crate::stages::{Asking, Ready, Received, Refused};
 use crate::tool::{Blocking, Progress, Tool};
+use crate::unsettled::{RawOutput, Unsettled};
 
 /// What happens when a call cannot be recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +57,7 @@ pub struct GateOptions {
 
 /// The gate between a model and the machine.
 pub struct Gate {
-    options: GateOptions,
+    pub(crate) options: GateOptions,
     grants: SessionGrants,
 }
 
@@ -316,124 +317,4 @@ impl Gate {
 fn unrecorded(reason: &str) -> Failure {
     Failure::new(ErrorCode::AuditUnavailable, "this call cannot be recorded, so it may not run")
         .operator_note(reason)
-}
-
-/// What is remembered of an answer after it has left.
-struct RawOutput {
-    hash: Sha256,
-    bytes: u64,
-}
-
-impl RawOutput {
-    fn of(output: &ToolOutput) -> Self {
-        if !output.text.is_empty() {
-            return Self { hash: Sha256::of(output.text.as_bytes()), bytes: output.text.len() as u64 };
-        }
-        let bytes = serde_json::to_vec(&output.structured).unwrap_or_default();
-        Self { hash: Sha256::of(&bytes), bytes: bytes.len() as u64 }
-    }
-}
-
-/// A call that has no record yet. If it is dropped, the record says so: there is no way out without one.
-struct Unsettled<'g> {
-    gate: &'g Gate,
-    begun: Instant,
-    call: &'g ToolCall,
-    caller: &'g Arc<Caller>,
-    args_hash: Sha256,
-    class: Option<ToolClass>,
-    /// Where it is, should it be dropped.
-    reached: Stage,
-    cancelled: CancellationToken,
-    settled: bool,
-}
-
-impl Unsettled<'_> {
-    async fn settle(mut self, outcome: Outcome, response: Option<RawOutput>) -> Settled {
-        let duration = self.begun.elapsed();
-        self.settled = true;
-        let recorded = self.append(&outcome, response.as_ref(), duration);
-        let recorded = match (recorded, self.gate.options.audit_mode) {
-            (Ok(ticket), AuditMode::Deny) => ticket.await.map_err(|error| error.to_string()),
-            (Ok(_), AuditMode::Warn) => Ok(()),
-            (Err(error), _) => Err(error),
-        };
-        let outcome = match recorded {
-            Ok(()) => outcome,
-            Err(reason) => self.without_record(outcome, &reason),
-        };
-        Settled { call: self.call.id, outcome, duration }
-    }
-
-    fn without_record(&self, outcome: Outcome, reason: &str) -> Outcome {
-        (self.gate.options.complain)(&format!("a call could not be recorded: {reason}"));
-        match self.gate.options.audit_mode {
-            AuditMode::Warn => outcome,
-            AuditMode::Deny => {
-                let failure = Failure::new(
-                    ErrorCode::AuditUnavailable,
-                    "this call could not be recorded, so it has no answer",
-                )
-                .operator_note(reason);
-                Outcome::Failed { stage: Stage::Output, failure }
-            }
-        }
-    }
-
-    fn append(
-        &self,
-        outcome: &Outcome,
-        response: Option<&RawOutput>,
-        duration: Duration,
-    ) -> Result<Ticket, String> {
-        let reason = match outcome {
-            Outcome::Done(_) => String::new(),
-            Outcome::Failed { failure, .. } => operator_reason(failure),
-        };
-        let denial = match outcome {
-            Outcome::Done(_) => None,
-            Outcome::Failed { stage, failure } => {
-                Some(Denial { stage: *stage, code: failure.code, reason: &reason })
-            }
-        };
-        let entry = Entry {
-            call: self.call.id,
-            client_call_id: self.call.client_id.as_deref(),
-            caller: self.caller,
-            tool: &self.call.tool,
-            class: self.class,
-            args_hash: self.args_hash,
-            denial,
-            response: response.map(|raw| Response {
-                redacted_fields: &[],
-                output_hash: raw.hash,
-                output_bytes: raw.bytes,
-            }),
-            duration,
-        };
-        let audit = &self.gate.options.audit;
-        // Whoever waits for the disk anyway is written together with all others who do.
-        let together = self.settled && self.gate.options.audit_mode == AuditMode::Deny;
-        let written = if together { audit.submit(&entry) } else { audit.append(&entry) };
-        written.map_err(|error| error.to_string())
-    }
-}
-
-/// Why, for the operator: the note where there is one. Messages may quote arguments, which records never do.
-fn operator_reason(failure: &Failure) -> String {
-    failure.operator_note.clone().unwrap_or_else(|| failure.code.as_str().to_owned())
-}
-
-impl Drop for Unsettled<'_> {
-    fn drop(&mut self) {
-        if !self.settled {
-            // Whatever still works for this call stops at its next question.
-            self.cancelled.cancel();
-            let failure = Failure::new(ErrorCode::Cancelled, "the call was abandoned");
-            let outcome = Outcome::Failed { stage: self.reached, failure };
-            if let Err(reason) = self.append(&outcome, None, self.begun.elapsed()) {
-                (self.gate.options.complain)(&format!("an abandoned call could not be recorded: {reason}"));
-            }
-        }
-    }
 }

@@ -19,6 +19,7 @@ mod bound;
 mod approval;
 mod stages;
 mod journal;
+mod unsettled;
 mod gate;
 mod error;
 

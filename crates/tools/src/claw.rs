@@ -12,7 +12,7 @@ use crate::arguments::{ListArguments, PathAndContent, every_entry, show_append, 
 use crate::file_tool::{Declaration, decode, object};
 use crate::front::Answer;
 use crate::native::list_text;
-use crate::output::bound_listing;
+use crate::output::{EntryCost, bound_listing};
 use crate::preview::{Shown, Verb};
 
 pub(crate) fn tools() -> Vec<Declaration> {
@@ -125,7 +125,7 @@ fn append_file(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Re
 fn list_dir(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {
     let arguments: ListArguments = decode(arguments)?;
     let mut listed = view.list(arguments.path(), &every_entry(view, true))?;
-    bound_listing(view, &mut listed, 24);
+    bound_listing(view, &mut listed, EntryCost { names: 1, around: 24 });
     ok(format!("{} entries in {}\n{}", listed.total, listed.path, list_text(&listed)))
 }
 

@@ -1,6 +1,6 @@
 //! How much one answer may hold, whatever it is made of. File contents have a limit of their own.
 
-use toolgate_workspace::{FoundFiles, Listed, View};
+use toolgate_workspace::{FoundFiles, FoundLines, Listed, View};
 
 /// What an answer keeps free for the words around a list or a diff, as far as it can.
 const AROUND: usize = 1024;
@@ -28,23 +28,22 @@ pub(crate) fn cut_lines(view: &View<'_>, text: String, notice: &str) -> (String,
     (kept, true)
 }
 
-/// How many items fit, when each costs what its name takes in JSON and something around it.
-fn fitting<'n>(
-    view: &View<'_>,
-    names: impl Iterator<Item = std::borrow::Cow<'n, str>>,
-    around: usize,
-) -> usize {
+/// How many items fit, by what each costs.
+fn fitting(view: &View<'_>, costs: impl Iterator<Item = usize>) -> usize {
     let mut left = room(view);
-    let mut count = 0;
-    for name in names {
-        let escaped: usize = name.chars().map(escaped_length).sum();
-        match left.checked_sub(escaped.saturating_add(around)) {
-            Some(rest) => left = rest,
-            None => break,
+    let fits = |cost: &usize| match left.checked_sub(*cost) {
+        Some(rest) => {
+            left = rest;
+            true
         }
-        count += 1;
-    }
-    count
+        None => false,
+    };
+    costs.take_while(fits).count()
+}
+
+/// The bytes that a text takes in JSON, which is never less than it takes by itself.
+fn written(text: &str) -> usize {
+    text.chars().map(escaped_length).sum()
 }
 
 fn escaped_length(character: char) -> usize {
@@ -55,16 +54,44 @@ fn escaped_length(character: char) -> usize {
     }
 }
 
-/// Shortens a listing whose entries each take `around` bytes besides their names.
-pub(crate) fn bound_listing(view: &View<'_>, listed: &mut Listed, around: usize) {
-    let fit = fitting(view, listed.entries.iter().map(|entry| entry.name.to_string_lossy()), around);
+/// How an entry of a listing is written down.
+#[derive(Clone, Copy)]
+pub(crate) struct EntryCost {
+    /// How often its name is.
+    pub(crate) names: usize,
+    /// Bytes of everything else.
+    pub(crate) around: usize,
+}
+
+/// Shortens a listing.
+pub(crate) fn bound_listing(view: &View<'_>, listed: &mut Listed, cost: EntryCost) {
+    let costs = listed.entries.iter().map(|entry| {
+        written(&entry.name.to_string_lossy()).saturating_mul(cost.names).saturating_add(cost.around)
+    });
+    let fit = fitting(view, costs);
     listed.truncated |= fit < listed.entries.len();
     listed.entries.truncate(fit);
 }
 
 /// Shortens a list of paths.
 pub(crate) fn bound_paths(view: &View<'_>, found: &mut FoundFiles) {
-    let fit = fitting(view, found.paths.iter().map(|path| path.as_str().into()), "\"\",".len());
+    let fit = fitting(view, found.paths.iter().map(|path| written(path) + "\"\",".len()));
     found.truncated |= fit < found.paths.len();
     found.paths.truncate(fit);
+}
+
+/// Shortens the matches of a search. The first one stays, if need be without its neighbours.
+pub(crate) fn bound_matches(view: &View<'_>, found: &mut FoundLines) {
+    const NUMBER_AND_FIELDS: usize = 64;
+    let costs = found.matches.iter().map(|(path, found)| {
+        let lines = std::iter::once(&found.line).chain(&found.before).chain(&found.after);
+        lines.map(|line| written(path) + written(&line.text) + NUMBER_AND_FIELDS).sum()
+    });
+    let fit = fitting(view, costs);
+    found.truncated |= fit < found.matches.len();
+    found.matches.truncate(fit.max(1));
+    if let (0, Some((_, first))) = (fit, found.matches.first_mut()) {
+        first.before.clear();
+        first.after.clear();
+    }
 }

@@ -8,7 +8,7 @@ use toolgate_workspace::{EntryKind, FileContent, ReadRequest, Recorder, SearchOp
 use crate::arguments::{ListArguments, PathAndContent, ReadArguments, every_entry, show_write};
 use crate::file_tool::{Declaration, decode, object};
 use crate::front::Answer;
-use crate::output::bound_listing;
+use crate::output::{EntryCost, bound_listing, bound_matches};
 
 pub(crate) fn tools() -> Vec<Declaration> {
     let path = |what: &str| json!({"type": "string", "description": what});
@@ -110,7 +110,7 @@ fn write_file(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Res
 fn list_directory(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {
     let arguments: ListArguments = decode(arguments)?;
     let mut listed = view.list(arguments.path(), &every_entry(view, true))?;
-    bound_listing(view, &mut listed, 64);
+    bound_listing(view, &mut listed, EntryCost { names: 1, around: 64 });
     let entries: Vec<Value> = listed
         .entries
         .iter()
@@ -152,7 +152,8 @@ fn search_files(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<T
         skip_directories: &["node_modules"],
         ..SearchOptions::new(&arguments.pattern)
     };
-    let found = view.search(arguments.path.as_deref().unwrap_or("."), &options)?;
+    let mut found = view.search(arguments.path.as_deref().unwrap_or("."), &options)?;
+    bound_matches(view, &mut found);
     let matches: Vec<Value> = found
         .matches
         .iter()

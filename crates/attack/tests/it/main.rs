@@ -24,4 +24,5 @@ mod writers;
 mod disk;
 mod approval;
 mod agreed;
+mod answers;
 mod stages;

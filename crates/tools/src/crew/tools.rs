@@ -12,7 +12,7 @@ use toolgate_workspace::{
 use super::workflow::{self, WORKFLOW};
 use crate::arguments::show_write;
 use crate::file_tool::{Declaration, decode, object};
-use crate::output::bound_listing;
+use crate::output::{EntryCost, bound_listing, bound_matches};
 use crate::preview::{Shown, Verb};
 
 /// Folders that a search never enters, as this profile's users know it.
@@ -123,7 +123,7 @@ fn list(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutpu
     };
     let mut listed = view.list(&path, &options)?;
     let around = listed.path.len().saturating_add(128);
-    bound_listing(view, &mut listed, around);
+    bound_listing(view, &mut listed, EntryCost { names: 2, around });
     let entries: Vec<Value> = listed
         .entries
         .iter()
@@ -231,7 +231,8 @@ fn search(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOut
         skip_directories: SKIPPED,
         ..SearchOptions::new(pattern)
     };
-    let found = view.search(&arguments.path, &options)?;
+    let mut found = view.search(&arguments.path, &options)?;
+    bound_matches(view, &mut found);
     let path = searched(view, &arguments.path)?;
     let lines = |lines: &[toolgate_workspace::Line]| -> Vec<String> {
         lines.iter().map(|line| line.text.clone()).collect()

@@ -32,10 +32,15 @@ pub(crate) fn render(outcome: Outcome) -> Answer {
 }
 
 fn failure_text(failure: &Failure) -> String {
-    match &failure.help {
-        Some(help) => format!("{}: {}\nhelp: {help}\n", failure.code.as_str(), failure.message),
-        None => format!("{}: {}\n", failure.code.as_str(), failure.message),
+    let mut text = format!("{}: {}", failure.code.as_str(), failure.message);
+    if let Some(help) = &failure.help {
+        text.push_str("\nhelp: ");
+        text.push_str(help);
     }
+    if !text.ends_with('\n') {
+        text.push('\n');
+    }
+    text
 }
 
 fn failure_json(stage: Stage, failure: &Failure) -> Value {

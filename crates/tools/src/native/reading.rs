@@ -12,7 +12,7 @@ use toolgate_workspace::{
 
 use crate::arguments::{ListArguments, ReadArguments, every_entry};
 use crate::file_tool::{Declaration, decode, object};
-use crate::output::{bound_listing, bound_paths};
+use crate::output::{EntryCost, bound_listing, bound_matches, bound_paths};
 
 /// More matches or results than this are never answered at once, whatever the call says.
 const MOST_RESULTS: usize = 1000;
@@ -164,7 +164,7 @@ fn list_directory(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result
     let arguments: ListArguments = decode(arguments)?;
     // A size costs a system call per entry, and reading says it anyway.
     let mut listed = view.list(arguments.path(), &every_entry(view, false))?;
-    bound_listing(view, &mut listed, "\"\",".len());
+    bound_listing(view, &mut listed, EntryCost { names: 1, around: "\"\",".len() });
     let named = |kind: EntryKind| -> Vec<Value> {
         let of_kind = listed.entries.iter().filter(|entry| entry.kind == kind);
         of_kind.map(|entry| Value::String(entry.name.to_string_lossy().into_owned())).collect()
@@ -227,7 +227,8 @@ fn search_files(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<T
         hidden: true,
         ..SearchOptions::new(&arguments.pattern)
     };
-    let found = view.search(arguments.path.as_deref().unwrap_or("."), &options)?;
+    let mut found = view.search(arguments.path.as_deref().unwrap_or("."), &options)?;
+    bound_matches(view, &mut found);
     let matches: Vec<Value> = found.matches.iter().map(|(path, found)| match_json(path, found)).collect();
     let structured = json!({
         "matches": matches, "truncated": found.truncated, "timed_out": found.timed_out,
