@@ -18,6 +18,7 @@ mod repositories;
 mod undo;
 mod race;
 mod killed;
+mod crashed;
 mod crash_recovery;
 mod bounded;
 mod writers;

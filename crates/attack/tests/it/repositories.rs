@@ -10,7 +10,8 @@ use toolgate_types::ErrorCode;
 
 /// Files that together make a folder a repository whose configuration names a program.
 fn evil_repository(folder: &str, program: &str) -> Vec<(String, String)> {
-    let config = format!("[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tfsmonitor = \"{program}\"\n");
+    let config =
+        format!("[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tfsmonitor = \"{program}\"\n");
     [("config", config.as_str()), ("objects/x", ""), ("refs/heads/x", ""), ("HEAD", "ref: refs/heads/main\n")]
         .map(|(name, content)| (format!("{folder}/{name}"), content.to_owned()))
         .to_vec()
@@ -46,7 +47,10 @@ fn no_file_that_a_model_writes_makes_git_run_a_program() {
     for hooks in [".git/hooks", "shelf.git/hooks", "evil/hooks", "sub/.git/hooks"] {
         attempts.push((format!("{hooks}/post-index-change"), format!("#!/bin/sh\n{program}\n")));
     }
-    attempts.push(("shelf.git/config".to_owned(), format!("[core]\n\tbare = true\n\tfsmonitor = \"{program}\"\n")));
+    attempts.push((
+        "shelf.git/config".to_owned(),
+        format!("[core]\n\tbare = true\n\tfsmonitor = \"{program}\"\n"),
+    ));
     attempts.push((".git/config".to_owned(), format!("[core]\n\tfsmonitor = \"{program}\"\n")));
     attempts.push((".gitattributes".to_owned(), "* filter=evil diff=evil\n".to_owned()));
     for (path, content) in &attempts {
@@ -75,7 +79,15 @@ fn repositories_are_read_but_not_changed() {
     let bench = BenchOptions::new(Profile::Native, &workspace, &state).open();
     bench.must("read_file", json!({"path": ".git/HEAD"}));
     bench.must("read_file", json!({"path": "shelf.git/HEAD"}));
-    for path in [".git/HEAD", ".git/commondir", ".git/info/attributes", "shelf.git/config", "shelf.git/hooks/x", "a/.git", "a/.Git/x"] {
+    for path in [
+        ".git/HEAD",
+        ".git/commondir",
+        ".git/info/attributes",
+        "shelf.git/config",
+        "shelf.git/hooks/x",
+        "a/.git",
+        "a/.Git/x",
+    ] {
         let code = write(&bench, path, "x");
         assert!(matches!(code, Some(ErrorCode::ReadOnly | ErrorCode::DeniedPath)), "{path}: {code:?}");
     }
