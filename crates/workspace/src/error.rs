@@ -92,6 +92,12 @@ pub enum WorkspaceError {
         /// The path as named.
         path: String,
     },
+    /// A link where the file itself must be named, because the name is to go away.
+    #[error("`{path}` is a symbolic link")]
+    IsLink {
+        /// The path as named.
+        path: String,
+    },
     /// A file where a directory is needed.
     #[error("`{path}` is not a directory")]
     NotADirectory {
@@ -190,9 +196,6 @@ pub enum WorkspaceError {
     },
 }
 
-/// What a [`WorkspaceError::SpecialFile`] is that only leads to a file.
-pub(crate) const SYMBOLIC_LINK: &str = "symbolic link";
-
 impl WorkspaceError {
     /// The stable code.
     #[must_use]
@@ -208,7 +211,7 @@ impl WorkspaceError {
             Self::ReadOnly { .. } => ErrorCode::ReadOnly,
             Self::SpecialFile { .. } => ErrorCode::SpecialFile,
             Self::NotFound { .. } => ErrorCode::NotFound,
-            Self::NotAFile { .. } => ErrorCode::NotAFile,
+            Self::NotAFile { .. } | Self::IsLink { .. } => ErrorCode::NotAFile,
             Self::NotADirectory { .. } => ErrorCode::NotADirectory,
             Self::AlreadyExists { .. } => ErrorCode::AlreadyExists,
             Self::Binary { .. } => ErrorCode::BinaryFile,
@@ -247,7 +250,7 @@ impl WorkspaceError {
             Self::ReadOnly { .. } => {
                 "it can be read; changes go to a read-write mount, and git's own files are changed by git"
             }
-            Self::SpecialFile { kind: SYMBOLIC_LINK, .. } => "name the file itself",
+            Self::IsLink { .. } => "name the file itself",
             Self::TooLargeToKeep { .. } => "leave this file to a person",
             Self::Unsure { .. } => {
                 "read the file before going on; the next start of the gate puts right what it can"
@@ -326,5 +329,18 @@ impl From<WorkspaceError> for Failure {
             _ => {}
         }
         failure
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn why_nothing_could_be_recorded_is_for_the_operator() {
+        let failure = Failure::from(WorkspaceError::NotRecorded("/srv/state is full".to_owned()));
+        assert_eq!(failure.message, "the change could not be recorded, so nothing was changed");
+        assert!(!format!("{:?}{:?}", failure.help, failure.details).contains("/srv"));
+        assert_eq!(failure.operator_note.as_deref(), Some("/srv/state is full"));
     }
 }

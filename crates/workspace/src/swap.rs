@@ -157,7 +157,7 @@ fn exchange(target: &Target<'_>, staged: &Staged, temporary: &OsStr) -> Result<S
 /// Somebody may give the name to newer files meanwhile, again and again. Whatever comes out and is not what had just been put there is newer, and must
 /// get the name back in turn; only when nobody came between is the other one what was replaced.
 fn trade_back(target: &Target<'_>, temporary: &OsStr, ours: &Stat, waiting: &Stat) -> Result<(), LeftAsIs> {
-    let (mut named, mut waiting) = (ours.clone(), waiting.clone());
+    let (mut named, mut waiting) = (*ours, *waiting);
     for _ in 0..TRADES {
         trade(target, temporary)?;
         let came_out = stat_name(&target.directory, temporary)?;

@@ -9,7 +9,7 @@ use cap_std::fs::{OpenOptions, OpenOptionsExt as _};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use crate::error::{SYMBOLIC_LINK, WorkspaceError};
+use crate::error::WorkspaceError;
 use crate::mount::Mount;
 use crate::open::{Opened, check_rules, identify, open_existing};
 use crate::request::Requested;
@@ -63,8 +63,7 @@ pub(crate) fn find_target<'a>(view: &View<'a>, requested: &Requested) -> Result<
 pub(crate) fn find_named<'a>(view: &View<'a>, requested: &Requested) -> Result<Target<'a>, WorkspaceError> {
     let target = find_target(view, requested)?;
     if target.existing.is_some() && is_link(&target, &requested.relative()) {
-        let (path, kind) = (requested.shown.clone(), SYMBOLIC_LINK);
-        return Err(WorkspaceError::SpecialFile { path, kind });
+        return Err(WorkspaceError::IsLink { path: requested.shown.clone() });
     }
     Ok(target)
 }

@@ -203,12 +203,7 @@ fn links_are_not_taken_for_the_files_they_lead_to() {
         ("apply_patch", json!({"patch": patch})),
     ] {
         let called = bench.call(tool, arguments.clone());
-        assert_eq!(
-            code_of(&called),
-            Some(ErrorCode::SpecialFile),
-            "{tool} {arguments}: {}",
-            called.answer.text
-        );
+        assert_eq!(code_of(&called), Some(ErrorCode::NotAFile), "{tool} {arguments}: {}", called.answer.text);
         assert!(called.answer.text.contains("symbolic link"), "{}", called.answer.text);
         assert!(called.answer.text.contains("name the file itself"), "{}", called.answer.text);
     }
