@@ -7,8 +7,14 @@ use crate::steps::Steps;
 use crate::{Fault, lint};
 
 /// Programs that tests compare with or drive, and the Debian packages that hold them.
-const NEEDED: &[(&str, &str)] =
-    &[("rg", "ripgrep"), ("git", "git"), ("patch", "patch"), ("bash", "bash"), ("setsid", "util-linux")];
+const NEEDED: &[(&str, &str)] = &[
+    ("rg", "ripgrep"),
+    ("git", "git"),
+    ("patch", "patch"),
+    ("bash", "bash"),
+    ("setsid", "util-linux"),
+    ("script", "bsdutils"),
+];
 
 pub(crate) fn run() -> Result<(), Fault> {
     let mut steps = Steps::default();

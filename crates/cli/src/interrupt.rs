@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
+use signal_hook::flag::{register, register_conditional_shutdown};
 use tokio_util::sync::CancellationToken;
 
 use crate::exit::INTERRUPTED;
@@ -22,29 +22,24 @@ impl Interrupt {
     pub(crate) fn listen() -> Self {
         let interrupt = Self::default();
         for signal in [SIGINT, SIGTERM] {
-            let asked = || Arc::clone(&interrupt.asked);
             // The first of the two looks at the flag before the second sets it.
-            let _ = signal_hook::flag::register_conditional_shutdown(signal, i32::from(INTERRUPTED), asked());
-            let _ = signal_hook::flag::register(signal, asked());
-        }
-        if let Ok(mut signals) = Signals::new([SIGINT, SIGTERM]) {
-            let cancelled = interrupt.cancelled.clone();
-            // The call may be busy in a system call of its own: somebody else has to cancel it.
-            std::thread::spawn(move || {
-                if signals.forever().next().is_some() {
-                    cancelled.cancel();
-                }
-            });
+            let _ = register_conditional_shutdown(signal, i32::from(INTERRUPTED), interrupt.flag());
+            let _ = register(signal, interrupt.flag());
         }
         interrupt
     }
 
-    /// Whether a signal has come; known as soon as the signal is handled.
+    /// Whether a signal has come.
     pub(crate) fn was_asked(&self) -> bool {
         self.asked.load(Ordering::SeqCst)
     }
 
-    /// Cancelled soon after a signal has come.
+    /// True once a signal has come; asked by whatever works.
+    pub(crate) fn flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.asked)
+    }
+
+    /// For whoever waits: cancelled by the one who notices that a signal has come.
     pub(crate) fn token(&self) -> CancellationToken {
         self.cancelled.clone()
     }

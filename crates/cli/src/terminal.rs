@@ -122,9 +122,9 @@ fn ask_on(mut terminal: &File, question: &Question, interrupt: &Interrupt) -> io
     };
     writeln!(terminal, "{asks} to call {} ({})", bold(&reveal(&question.tool)), question.class.as_str())?;
     terminal.write_all(shown(&question.preview, colour).as_bytes())?;
-    write!(terminal, "{}  — {}s: ", choices(question), question.patience.as_secs())?;
     // What was typed before the question was seen is not an answer to it.
     let _ = tcflush(terminal, QueueSelector::IFlush);
+    write!(terminal, "{}  — {}s: ", choices(question), question.patience.as_secs())?;
     let Some(answer) = read_line(terminal, question.patience, interrupt)? else {
         writeln!(terminal)?;
         return Ok(None);
@@ -180,7 +180,10 @@ fn read_line(mut terminal: &File, patience: Duration, interrupt: &Interrupt) -> 
         match poll(&mut polled, Some(&timeout)) {
             Ok(0) => return Ok(None),
             Ok(_) => {}
-            Err(Errno::INTR) if interrupt.was_asked() => return Ok(None),
+            Err(Errno::INTR) if interrupt.was_asked() => {
+                interrupt.token().cancel();
+                return Ok(None);
+            }
             Err(Errno::INTR) => continue,
             Err(error) => return Err(error.into()),
         }

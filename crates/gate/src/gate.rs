@@ -1,6 +1,7 @@
 //! The pipeline: a call in, an outcome and one audit record out.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
@@ -79,6 +80,8 @@ pub struct CallOptions {
     pub progress: Option<Progress>,
     /// Ends the call.
     pub cancelled: CancellationToken,
+    /// Ends the work of a tool too, once it is true: for handlers of signals, which can set a flag and nothing else.
+    pub interrupted: Option<Arc<AtomicBool>>,
 }
 
 impl Gate {
@@ -138,6 +141,7 @@ impl Gate {
             grants: &self.grants,
             patience: self.options.approval_patience,
             cancelled: options.cancelled,
+            interrupted: options.interrupted,
             progress: options.progress,
             blocking: self.options.blocking,
         };

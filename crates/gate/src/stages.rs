@@ -1,6 +1,7 @@
 //! The deciding stages: each consumes what the one before handed out.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
@@ -131,6 +132,7 @@ pub(crate) struct Asking<'g> {
     pub(crate) grants: &'g SessionGrants,
     pub(crate) patience: Duration,
     pub(crate) cancelled: CancellationToken,
+    pub(crate) interrupted: Option<Arc<AtomicBool>>,
     pub(crate) progress: Option<Progress>,
     pub(crate) blocking: Blocking,
 }
@@ -191,11 +193,13 @@ impl Asking<'_> {
 }
 
 fn context(caller: &Arc<Caller>, limits: Limits, grant: &Grant, asking: &Asking<'_>) -> CallContext {
-    let token = asking.cancelled.clone();
+    let (token, flag) = (asking.cancelled.clone(), asking.interrupted.clone());
+    let must_end =
+        move || token.is_cancelled() || flag.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed));
     let paths = grant.paths.clone().map(|paths| Arc::new(GrantedPaths(paths)) as Arc<dyn PathGrant>);
     CallContext {
         caller: Arc::clone(caller),
-        stop: Stop::new(Instant::now().checked_add(limits.timeout), move || token.is_cancelled()),
+        stop: Stop::new(Instant::now().checked_add(limits.timeout), must_end),
         cancelled: asking.cancelled.clone(),
         limits,
         grant: paths,

@@ -27,7 +27,11 @@ pub(crate) fn run(common: &Common, tool: String, arguments: &str) -> Result<u8, 
     let interrupt = Interrupt::listen();
     let built = build::gate(&settings, Arc::new(Terminal { interrupt: interrupt.clone() }))?;
     let call = ToolCall::new(tool.clone(), arguments);
-    let options = CallOptions { cancelled: interrupt.token(), ..CallOptions::default() };
+    let options = CallOptions {
+        cancelled: interrupt.token(),
+        interrupted: Some(interrupt.flag()),
+        ..CallOptions::default()
+    };
     let calling = built.front.call(call, settings.caller.clone(), options);
     let called = runtime()?.block_on(calling);
     drop(built);

@@ -1,7 +1,7 @@
 //! What the binary prints, to whom, and how it ends when it is told to.
 
 use std::fs::File;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::Stdio;
 
 use rustix::fs::FlockOperation;
@@ -159,7 +159,7 @@ fn a_misspelt_tool_is_complained_about() {
         std::fs::write(&config, format!("mounts:\n  \"{alias}\": {{path: .}}\n")).unwrap();
         let (code, problems, _) = loud(&place, &["check"]);
         assert_eq!(code, 2, "{problems}");
-        assert!(problems.contains("cannot be mounted by hand"), "{problems}");
+        assert!(problems.contains(&format!("`{alias}`")), "{problems}");
         assert_eq!(loud(&place, &["call", "list_directory"]).0, 2);
     }
 }
@@ -178,4 +178,55 @@ fn a_call_that_nobody_can_answer_tells_the_operator_what_to_do() {
         !answer.contains("autonomous") && complaint.contains("--trust autonomous"),
         "{answer}\n{complaint}"
     );
+}
+
+/// Makes a call on a terminal of its own, types an answer when asked, and returns the exit code and what was shown.
+fn on_a_terminal(place: &Place, call: &str, typed: &[u8]) -> (i32, String) {
+    let binary = env!("CARGO_BIN_EXE_toolgate");
+    let (state, workspace) = (place.state.display(), place.workspace.display());
+    let command = format!(
+        "{binary} --state-dir {state} --workspace {workspace} --trust guided call {call} 2>/dev/null"
+    );
+    let mut script = std::process::Command::new("script");
+    script.current_dir(place.scratch.path()).args([
+        "--quiet",
+        "--return",
+        "--command",
+        &command,
+        "/dev/null",
+    ]);
+    let mut process = script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let (mut keyboard, mut screen) = (process.stdin.take().unwrap(), process.stdout.take().unwrap());
+    let mut shown = Vec::new();
+    while !shown.ends_with(b"s: ") {
+        let mut byte = [0];
+        assert_eq!(screen.read(&mut byte).unwrap(), 1, "{}", String::from_utf8_lossy(&shown));
+        shown.extend(byte);
+    }
+    keyboard.write_all(typed).unwrap();
+    screen.read_to_end(&mut shown).unwrap();
+    (process.wait().unwrap().code().unwrap(), String::from_utf8(shown).unwrap())
+}
+
+#[test]
+fn a_person_at_a_terminal_is_shown_the_real_file_and_answers() {
+    for (typed, code, content) in [
+        (&b"y\n"[..], 0, "x = 2\r\n"),
+        (b"n\n", 3, "x = 1\n"),
+        (b"s\n", 3, "x = 1\n"),
+        (b"\x03", 130, "x = 1\n"),
+    ] {
+        let place = Place::new();
+        std::fs::create_dir(place.workspace.join("real")).unwrap();
+        std::fs::write(place.workspace.join("real/conf"), "x = 1\n").unwrap();
+        std::os::unix::fs::symlink("real/conf", place.workspace.join("innocent.txt")).unwrap();
+        let call = r#"write_file '{"path": "innocent.txt", "content": "x = 2\r\n"}'"#;
+        let (ended, shown) = on_a_terminal(&place, call, typed);
+        assert_eq!(ended, code, "{typed:?}: {shown}");
+        assert!(shown.contains("replace real/conf (6 → 7 bytes)"), "{shown}");
+        assert!(shown.contains("+x = 2\\u{d}"), "{shown}");
+        assert!(!shown.contains("[s]"), "{shown}");
+        assert_eq!(std::fs::read_to_string(place.workspace.join("real/conf")).unwrap(), content, "{typed:?}");
+        assert_eq!(place.records().len(), 1, "{typed:?}");
+    }
 }
