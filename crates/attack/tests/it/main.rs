@@ -5,6 +5,7 @@
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
+    clippy::string_slice,
     clippy::print_stdout,
     clippy::print_stderr,
     reason = "tests arrange files by hand, fail by panicking, and say what they counted"
@@ -18,9 +19,9 @@ mod repositories;
 mod undo;
 mod race;
 mod killed;
-mod crashed;
 mod crash_recovery;
 mod bounded;
+mod crashed;
 mod writers;
 mod disk;
 mod approval;

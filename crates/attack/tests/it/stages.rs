@@ -1,7 +1,7 @@
 //! Where calls end: each at the first stage that has something against it, each with one record that says so.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -327,8 +327,11 @@ fn a_caller_that_goes_away_leaves_a_record_too() {
     assert_eq!(before.differences(&Tree::of(&stand.workspace)), Vec::<String>::new());
 }
 
+/// What happens to an audit directory.
+type Calamity = fn(&Path);
+
 /// Ways to lose the audit directory.
-fn calamities() -> Vec<(&'static str, fn(&std::path::Path))> {
+fn calamities() -> Vec<(&'static str, Calamity)> {
     vec![
         ("removed", |audit| std::fs::remove_dir_all(audit).unwrap()),
         ("removed and made again", |audit| {
