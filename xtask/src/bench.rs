@@ -8,9 +8,10 @@ use crate::command::{Stream, cargo, listen};
 
 pub(crate) fn run() -> Result<(), Fault> {
     let mut ratios = Vec::new();
-    let succeeded = listen(cargo(&["bench", "--package", "toolgate-benches", "--benches"])?, Stream::Output, |line| {
-        ratios.extend(Ratio::parse(line));
-    })?;
+    let succeeded =
+        listen(cargo(&["bench", "--package", "toolgate-benches", "--benches"])?, Stream::Output, |line| {
+            ratios.extend(Ratio::parse(line));
+        })?;
     print!("\n{}", table(&ratios));
     if !succeeded {
         return Err("a benchmark failed".into());
