@@ -85,6 +85,12 @@ impl Step<'_> {
     }
 }
 
+/// Asked first, with the folder locked: what another gate has put there is never taken out only to be put back, so that nobody reads meanwhile
+/// what was never meant to be seen. Whoever locks nothing is found by the comparison afterwards.
+fn is_still_there(target: &Target<'_>) -> bool {
+    stat_name(&target.directory, &target.name).is_ok_and(|now| target.is_as_found(&now))
+}
+
 fn unsure(target: &Target<'_>) -> WorkspaceError {
     WorkspaceError::Unsure { path: target.shown.clone() }
 }
@@ -132,6 +138,9 @@ fn uncreate(target: &Target<'_>, temporary: &OsStr, ours: &Stat) -> Result<(), L
 /// Old and new change places. If what came out is not what was found before, they change back.
 fn exchange(target: &Target<'_>, staged: &Staged, temporary: &OsStr) -> Result<Swap, Trouble> {
     let directory = &target.directory;
+    if !is_still_there(target) {
+        return Ok(Swap::Overtaken);
+    }
     let ours = staged.link(directory, temporary).map_err(|error| untouched(target, error))?;
     match trade(target, temporary) {
         Ok(()) => {}
@@ -252,6 +261,9 @@ pub(crate) fn unfinished_name(temporary: &OsStr) -> OsString {
 /// The file leaves its name. If another one was there by now, it gets its name back.
 fn hide(target: &Target<'_>, temporary: &OsStr) -> Result<Swap, Trouble> {
     let directory = &target.directory;
+    if !is_still_there(target) {
+        return Ok(Swap::Overtaken);
+    }
     match rename_to_free_name(directory, &target.name, directory, temporary) {
         Ok(()) => {}
         Err(Errno::NOENT) => return Ok(Swap::Overtaken),
@@ -267,6 +279,9 @@ fn hide(target: &Target<'_>, temporary: &OsStr) -> Result<Swap, Trouble> {
 }
 
 fn relocate(from: &Target<'_>, to: &Target<'_>) -> Result<Swap, Trouble> {
+    if !is_still_there(from) {
+        return Ok(Swap::Overtaken);
+    }
     match rename_to_free_name(&from.directory, &from.name, &to.directory, &to.name) {
         Ok(()) => {}
         Err(Errno::EXIST) => {

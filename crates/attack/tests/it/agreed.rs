@@ -190,7 +190,7 @@ fn files_that_changed_while_the_question_was_open_are_left_alone() {
             let expected = [
                 ErrorCode::PreconditionFailed,
                 ErrorCode::NotFound,
-                ErrorCode::SpecialFile,
+                ErrorCode::NotAFile,
                 ErrorCode::PatchConflict,
             ];
             assert!(expected.contains(&code), "{tool}, {name}: {}", called.answer.text);
