@@ -60,7 +60,7 @@ pub(crate) struct Common {
     /// Say less
     #[arg(short, long, global = true, help_heading = "Common options")]
     pub(crate) quiet: bool,
-    /// Say more
+    /// Say more, on standard error: what is in use, and how a call went
     #[arg(short, long, global = true, help_heading = "Common options")]
     pub(crate) verbose: bool,
 }
