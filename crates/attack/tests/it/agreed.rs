@@ -31,10 +31,10 @@ impl Approver for Meddler {
 }
 
 struct Desk {
-    _scratch: Scratch,
     workspace: PathBuf,
     meddler: Arc<Meddler>,
     bench: Bench,
+    _scratch: Scratch,
 }
 
 impl Desk {

@@ -10,9 +10,9 @@ use toolgate_tools::Profile;
 use toolgate_types::ErrorCode;
 
 struct Desk {
-    _scratch: Scratch,
     workspace: PathBuf,
     bench: Bench,
+    _scratch: Scratch,
 }
 
 impl Desk {
