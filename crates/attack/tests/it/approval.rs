@@ -56,9 +56,10 @@ agents:
 ";
 
 struct Desk {
-    _scratch: Scratch,
     workspace: PathBuf,
+    // Closed before its folder goes away, or it would make the folder again.
     bench: Bench,
+    _scratch: Scratch,
 }
 
 impl Desk {

@@ -85,8 +85,9 @@ impl Row {
 /// A profile over its own fixture, with everything that must stay as it is.
 struct Siege {
     profile: Profile,
-    fixture: Fixture,
+    // Closed before its folder goes away, or it would make the folder again.
     bench: Bench,
+    fixture: Fixture,
     wording: Wording,
     before: Vec<Tree>,
     calls: Vec<(Called, ErrorCode, String)>,

@@ -54,10 +54,11 @@ agents:
 ";
 
 struct Stand {
-    _scratch: Scratch,
     workspace: PathBuf,
     approver: Arc<Scripted>,
+    // Closed before its folder goes away, or it would make the folder again.
     bench: Bench,
+    _scratch: Scratch,
 }
 
 impl Stand {

@@ -157,8 +157,9 @@ fn look(root: &Path) -> (Model, BTreeSet<PathBuf>) {
 }
 
 struct Playground {
-    scratch: Scratch,
+    // Closed before its folder goes away, or it would make the folder again.
     bench: Bench,
+    scratch: Scratch,
 }
 
 impl Playground {
