@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 use toolgate_types::Failure;
-use toolgate_workspace::{ListOptions, View};
+use toolgate_workspace::{ListOptions, SearchOptions, View};
 
 use crate::file_tool::decode;
 use crate::preview::{Shown, Verb};
@@ -45,6 +45,44 @@ pub(crate) fn show_write(_: &View<'_>, arguments: Value) -> Result<Shown, Failur
 pub(crate) fn show_append(_: &View<'_>, arguments: Value) -> Result<Shown, Failure> {
     let PathAndContent { content, .. } = decode(arguments)?;
     Ok(Shown::Text(Verb::Append, content))
+}
+
+/// What to search for, and where.
+#[derive(Deserialize)]
+pub(crate) struct SearchArguments {
+    pub(crate) pattern: String,
+    path: Option<String>,
+    #[serde(default)]
+    regex: bool,
+    case_sensitive: Option<bool>,
+    glob: Option<String>,
+    #[serde(default)]
+    before: usize,
+    #[serde(default)]
+    after: usize,
+    max_matches: Option<usize>,
+}
+
+impl SearchArguments {
+    /// A file or a directory; the workspace when absent.
+    pub(crate) fn path(&self) -> &str {
+        self.path.as_deref().unwrap_or(".")
+    }
+
+    /// The search that was asked for, with `most` matches at most.
+    pub(crate) fn options(&self, view: &View<'_>, most: usize) -> SearchOptions<'_> {
+        SearchOptions {
+            regex: self.regex,
+            case_sensitive: self.case_sensitive.unwrap_or(true),
+            glob: self.glob.as_deref(),
+            before: self.before,
+            after: self.after,
+            max_matches: self.max_matches.unwrap_or(view.limits.max_matches).min(most),
+            max_bytes: usize::try_from(view.limits.max_output_bytes).unwrap_or(usize::MAX),
+            hidden: true,
+            ..SearchOptions::new(&self.pattern)
+        }
+    }
 }
 
 /// Every entry that may be seen, as many as the call may list.

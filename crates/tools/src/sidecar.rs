@@ -1,11 +1,12 @@
 //! JSON observations for small local models; never more than five tools.
 
-use serde::Deserialize;
 use serde_json::{Value, json};
 use toolgate_types::{ErrorCode, Failure, Outcome, ToolClass, ToolOutput};
 use toolgate_workspace::{EntryKind, FileContent, ReadRequest, Recorder, SearchOptions, View};
 
-use crate::arguments::{ListArguments, PathAndContent, ReadArguments, every_entry, show_write};
+use crate::arguments::{
+    ListArguments, PathAndContent, ReadArguments, SearchArguments, every_entry, show_write,
+};
 use crate::file_tool::{Declaration, decode, object};
 use crate::front::Answer;
 use crate::output::{EntryCost, bound_listing, bound_matches};
@@ -129,30 +130,11 @@ fn list_directory(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result
     )
 }
 
-#[derive(Deserialize)]
-struct SearchArguments {
-    pattern: String,
-    path: Option<String>,
-    #[serde(default)]
-    regex: bool,
-    case_sensitive: Option<bool>,
-    glob: Option<String>,
-    max_matches: Option<usize>,
-}
-
 fn search_files(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {
     let arguments: SearchArguments = decode(arguments)?;
-    let options = SearchOptions {
-        regex: arguments.regex,
-        case_sensitive: arguments.case_sensitive.unwrap_or(true),
-        glob: arguments.glob.as_deref(),
-        max_matches: arguments.max_matches.unwrap_or(view.limits.max_matches).min(view.limits.max_matches),
-        max_bytes: usize::try_from(view.limits.max_output_bytes).unwrap_or(usize::MAX),
-        hidden: true,
-        skip_directories: &["node_modules"],
-        ..SearchOptions::new(&arguments.pattern)
-    };
-    let mut found = view.search(arguments.path.as_deref().unwrap_or("."), &options)?;
+    let most = view.limits.max_matches;
+    let options = SearchOptions { skip_directories: &["node_modules"], ..arguments.options(view, most) };
+    let mut found = view.search(arguments.path(), &options)?;
     bound_matches(view, &mut found);
     let matches: Vec<Value> = found
         .matches

@@ -14,12 +14,12 @@ use rustix::fs::FlockOperation;
 use toolgate_types::digest::Sha256Hasher;
 use toolgate_types::{CallId, Sha256, Stop};
 use toolgate_workspace::{
-    NotKept, PathStyle, Patience, PlannedChange, Recorder, Restoration, Settled, View, WorkspaceError,
+    NotKept, Patience, PlannedChange, Recorder, Restoration, Settled, View, WorkspaceError,
 };
 
 use super::entry::{Change, ChangeSet, Kind, Place};
 use super::record::is_named;
-use super::undo::{UNLIMITED, expectation, restoration_of, workspace_of};
+use super::undo::{expectation, restoration_of, restoring, workspace_of};
 use super::{Journal, entry_name, written};
 
 /// What a start found of processes that died, or that could not take a change back.
@@ -94,14 +94,7 @@ impl Journal {
     fn put_back(&self, set: &ChangeSet) -> Result<(), String> {
         let workspace = workspace_of(set).map_err(|error| error.to_string())?;
         let stop = Stop::never();
-        let view = View {
-            workspace: &workspace,
-            style: PathStyle::Free,
-            limits: &UNLIMITED,
-            grant: None,
-            stop: &stop,
-            unlocked: None,
-        };
+        let view = restoring(&workspace, &stop);
         let remembering = Remembering::new(self, set);
         let known = Known { journal: self, set, digests: OnceCell::new() };
         let mut left = Ok(());

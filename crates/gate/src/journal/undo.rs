@@ -17,8 +17,8 @@ use super::entry::{Change, ChangeSet, Kind};
 use super::record::CallRecorder;
 use super::{Journal, entry_name};
 
-/// The journal only ever writes what was there before, however large.
-pub(super) const UNLIMITED: Limits = Limits {
+/// No limits.
+const UNLIMITED: Limits = Limits {
     max_read_bytes: u64::MAX,
     max_write_bytes: u64::MAX,
     max_entries: usize::MAX,
@@ -116,15 +116,7 @@ impl Journal {
         }
         let workspace = workspace_of(&set).map_err(|source| UndoError::Workspace { call, source })?;
         let stop = Stop::never();
-        let view = View {
-            workspace: &workspace,
-            // Not `AliasOnly`, which would read a backslash in a name as a slash.
-            style: PathStyle::Free,
-            limits: &UNLIMITED,
-            grant: None,
-            stop: &stop,
-            unlocked: None,
-        };
+        let view = restoring(&workspace, &stop);
         let mut restorations = Vec::new();
         for change in set.changes.iter().rev() {
             let expect = if options.force { Expect::Anything } else { expectation(change) };
@@ -182,6 +174,12 @@ pub(super) fn restoration_of(blobs: &Dir, change: &Change, expect: Expect) -> io
         }
         None => Restoration::Absence { path, expect },
     })
+}
+
+/// A view for putting things back: the journal only ever writes what was there before, however large.
+pub(super) fn restoring<'a>(workspace: &'a Workspace, stop: &'a Stop) -> View<'a> {
+    // Not `AliasOnly`, which would read a backslash in a name as a slash.
+    View { workspace, style: PathStyle::Free, limits: &UNLIMITED, grant: None, stop, unlocked: None }
 }
 
 /// The mounts that a change set names, opened where they were.

@@ -6,11 +6,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use toolgate_types::{Failure, ToolClass, ToolOutput};
 use toolgate_workspace::{
-    EntryKind, FileContent, FindOptions, FoundLines, Listed, Match, ReadRequest, Recorder, SearchOptions,
-    TextWindow, View,
+    EntryKind, FileContent, FindOptions, FoundLines, Listed, Match, ReadRequest, Recorder, TextWindow, View,
 };
 
-use crate::arguments::{ListArguments, ReadArguments, every_entry};
+use crate::arguments::{ListArguments, ReadArguments, SearchArguments, every_entry};
 use crate::file_tool::{Declaration, decode, object};
 use crate::output::{EntryCost, bound_listing, bound_matches, bound_paths};
 
@@ -199,35 +198,10 @@ pub(crate) fn list_text(listed: &Listed) -> String {
     text
 }
 
-#[derive(Deserialize)]
-struct SearchArguments {
-    pattern: String,
-    path: Option<String>,
-    #[serde(default)]
-    regex: bool,
-    case_sensitive: Option<bool>,
-    glob: Option<String>,
-    #[serde(default)]
-    before: usize,
-    #[serde(default)]
-    after: usize,
-    max_matches: Option<usize>,
-}
-
 fn search_files(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {
     let arguments: SearchArguments = decode(arguments)?;
-    let options = SearchOptions {
-        regex: arguments.regex,
-        case_sensitive: arguments.case_sensitive.unwrap_or(true),
-        glob: arguments.glob.as_deref(),
-        before: arguments.before,
-        after: arguments.after,
-        max_matches: arguments.max_matches.unwrap_or(view.limits.max_matches).min(MOST_RESULTS),
-        max_bytes: usize::try_from(view.limits.max_output_bytes).unwrap_or(usize::MAX),
-        hidden: true,
-        ..SearchOptions::new(&arguments.pattern)
-    };
-    let mut found = view.search(arguments.path.as_deref().unwrap_or("."), &options)?;
+    let options = arguments.options(view, MOST_RESULTS);
+    let mut found = view.search(arguments.path(), &options)?;
     bound_matches(view, &mut found);
     let matches: Vec<Value> = found.matches.iter().map(|(path, found)| match_json(path, found)).collect();
     let structured = json!({
