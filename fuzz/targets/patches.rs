@@ -1,12 +1,13 @@
-//! Any text as a patch of any text: parsed, applied or refused, never a panic.
+//! Any text as a patch of any text: parsed, applied or refused, never a panic. A `\u{1}` parts the patch from the text it is for.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 use toolgate_text::patch;
 use toolgate_types::Failure;
 
-fuzz_target!(|input: (&str, &str)| {
-    let (text, original) = input;
+fuzz_target!(|bytes: &[u8]| {
+    let Ok(input) = std::str::from_utf8(bytes) else { return };
+    let (text, original) = input.split_once('\u{1}').unwrap_or((input, ""));
     match patch::parse(text) {
         Ok(files) => {
             for file in &files {
