@@ -19,7 +19,7 @@ use crate::approval::{Approver, SessionGrants};
 use crate::bound::Bound;
 use crate::journal::{CallRecorder, Journal, UndoError, UndoOptions, Undone};
 use crate::registry::Registry;
-use crate::stages::{Asking, Ready, Received, Refused};
+use crate::stages::{Asking, Ready, Received, Refused, declared_agent};
 use crate::tool::{Blocking, Progress, Tool};
 use crate::unsettled::{RawOutput, Unsettled};
 
@@ -100,13 +100,7 @@ impl Gate {
     /// The tools that a caller may use, in their order. A model is never shown another.
     #[must_use]
     pub fn visible_tools(&self, caller: &Caller) -> Vec<Arc<dyn Tool>> {
-        let agent = match &caller.agent {
-            None => None,
-            Some(name) => match self.options.agents.iter().find(|agent| agent.name.value == *name) {
-                Some(agent) => Some(agent),
-                None => return Vec::new(),
-            },
-        };
+        let Some(agent) = declared_agent(&self.options.agents, caller) else { return Vec::new() };
         let scope = Scope::of(agent);
         let permitted =
             |tool: &&Arc<dyn Tool>| scope.permits(tool.spec().name.as_str(), tool.spec().class).is_allowed();

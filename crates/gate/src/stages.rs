@@ -62,19 +62,27 @@ impl<'g> Known<'g> {
 
     /// AUTH: is the caller who it says it is? An agent that nobody declared is nobody.
     pub(crate) fn verify(self, agents: &'g [AgentConfig]) -> Result<Verified<'g>, Refused> {
-        let agent = match &self.received.caller.agent {
-            None => None,
-            Some(name) => match agents.iter().find(|agent| agent.name.value == *name) {
-                Some(agent) => Some(agent),
-                None => {
-                    let failure =
-                        Failure::new(ErrorCode::Unauthenticated, "the caller could not be verified")
-                            .operator_note(format!("agent `{name}` is not declared"));
-                    return refuse(Stage::Auth, failure);
-                }
-            },
-        };
-        Ok(Verified { known: self, agent })
+        let caller = self.received.caller;
+        match declared_agent(agents, caller) {
+            Some(agent) => Ok(Verified { known: self, agent }),
+            None => {
+                let name = caller.agent.as_ref().map(ToString::to_string).unwrap_or_default();
+                let failure = Failure::new(ErrorCode::Unauthenticated, "the caller could not be verified")
+                    .operator_note(format!("agent `{name}` is not declared"));
+                refuse(Stage::Auth, failure)
+            }
+        }
+    }
+}
+
+/// The declaration of the caller's agent, which a person has none of; nothing when the agent is not declared.
+pub(crate) fn declared_agent<'g>(
+    agents: &'g [AgentConfig],
+    caller: &Caller,
+) -> Option<Option<&'g AgentConfig>> {
+    match &caller.agent {
+        None => Some(None),
+        Some(name) => agents.iter().find(|agent| agent.name.value == *name).map(Some),
     }
 }
 

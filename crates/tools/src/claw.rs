@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use toolgate_text::edit::{Edit, apply_while};
+use toolgate_text::edit::Edit;
 use toolgate_types::{ErrorCode, Failure, Outcome, ToolClass, ToolOutput};
 use toolgate_workspace::{
     FileContent, Forgetful, ReadRequest, Recorder, Rehearsal, Transformed, View, WorkspaceError,
@@ -146,16 +146,7 @@ fn edit(
 ) -> Result<(Transformed, usize), Failure> {
     let EditArguments { path, old_text, new_text, replace_all } = decode(arguments)?;
     let edits = [Edit { old_text, new_text, replace_all }];
-    let limit = usize::try_from(view.limits.max_write_bytes).unwrap_or(usize::MAX);
-    let counted = std::cell::Cell::new(0);
-    let change = |before: &str| {
-        let go_on = || view.stop.reason().is_none();
-        let edited = apply_while(before, &edits, limit, &go_on).map_err(Failure::from)?;
-        counted.set(edited.replacements.iter().sum::<usize>());
-        Ok(edited.text)
-    };
-    let transformed = view.transform(&path, None, rehearsal, &change, recorder)?;
-    Ok((transformed, counted.get()))
+    crate::edit::edit(view, &path, &edits, rehearsal, recorder)
 }
 
 fn show_edit(view: &View<'_>, arguments: Value) -> Result<Shown, Failure> {

@@ -7,6 +7,7 @@ mod file_tool;
 mod preview;
 mod output;
 mod arguments;
+mod edit;
 mod profile;
 mod native;
 mod claw;

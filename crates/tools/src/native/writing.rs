@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 use toolgate_text::diff::unified;
-use toolgate_text::edit::{Edit, apply_while};
+use toolgate_text::edit::Edit;
 use toolgate_types::{ErrorCode, Failure, Sha256, ToolClass, ToolOutput};
 use toolgate_workspace::{Forgetful, Overwrite, Recorder, Rehearsal, Transformed, View, Written};
 
@@ -220,17 +220,8 @@ fn edit(
     recorder: &dyn Recorder,
 ) -> Result<(Transformed, usize), Failure> {
     let edits = arguments.edits()?;
-    let limit = usize::try_from(view.limits.max_write_bytes).unwrap_or(usize::MAX);
     let rehearsal = if arguments.dry_run { Rehearsal::Yes } else { Rehearsal::No };
-    let counted = std::cell::Cell::new(0);
-    let change = |before: &str| {
-        let go_on = || view.stop.reason().is_none();
-        let edited = apply_while(before, &edits, limit, &go_on).map_err(Failure::from)?;
-        counted.set(edited.replacements.iter().sum());
-        Ok(edited.text)
-    };
-    let transformed = view.transform(&arguments.path, None, rehearsal, &change, recorder)?;
-    Ok((transformed, counted.get()))
+    crate::edit::edit(view, &arguments.path, &edits, rehearsal, recorder)
 }
 
 fn diff_of(transformed: &Transformed) -> String {

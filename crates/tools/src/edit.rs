@@ -1,0 +1,27 @@
+//! Editing a file by exact replacement, for every profile that has it.
+
+use std::cell::Cell;
+
+use toolgate_text::edit::{Edit, apply_while};
+use toolgate_types::Failure;
+use toolgate_workspace::{Recorder, Rehearsal, Transformed, View};
+
+/// Makes the edits, all or none, and says how many places were replaced.
+pub(crate) fn edit(
+    view: &View<'_>,
+    path: &str,
+    edits: &[Edit],
+    rehearsal: Rehearsal,
+    recorder: &dyn Recorder,
+) -> Result<(Transformed, usize), Failure> {
+    let limit = usize::try_from(view.limits.max_write_bytes).unwrap_or(usize::MAX);
+    let go_on = || view.stop.reason().is_none();
+    let replaced = Cell::new(0);
+    let change = |before: &str| {
+        let edited = apply_while(before, edits, limit, &go_on).map_err(Failure::from)?;
+        replaced.set(edited.replacements.iter().sum());
+        Ok(edited.text)
+    };
+    let transformed = view.transform(path, None, rehearsal, &change, recorder)?;
+    Ok((transformed, replaced.get()))
+}
