@@ -97,6 +97,12 @@ codes! {
     SchemaViolation = "schema_violation", Error;
     /// The workflow has no such edge.
     InvalidTransition = "invalid_transition", Error;
+    /// The command ran and said that it failed.
+    CommandFailed = "command_failed", Error;
+    /// There is no such program inside the sandbox.
+    CommandNotFound = "command_not_found", Error;
+    /// The command used more memory, processor time, processes or disk than it may.
+    ResourceLimit = "resource_limit", Error;
     /// The disk or the quota is full.
     DiskFull = "disk_full", Error;
     /// The filesystem is mounted read-only.
@@ -120,6 +126,14 @@ codes! {
     Unauthenticated = "unauthenticated", Refusal;
     /// The caller may not make this call.
     NotPermitted = "not_permitted", Refusal;
+    /// The command is one that is never run.
+    CommandBlocked = "command_blocked", Refusal;
+    /// This machine cannot confine the command as far as the operator demands.
+    SandboxUnavailable = "sandbox_unavailable", Refusal;
+    /// More calls than this caller may make in the time.
+    RateLimited = "rate_limited", Refusal;
+    /// The tool kept failing and rests for a while.
+    ToolSuspended = "tool_suspended", Refusal;
     /// The arguments do not fit the tool's schema.
     InvalidArguments = "invalid_arguments", Refusal;
     /// A person said no.

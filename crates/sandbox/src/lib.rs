@@ -1,0 +1,1 @@
+//! Confines and runs one process tree.
