@@ -7,13 +7,16 @@ use std::num::NonZeroU64;
 use std::str::FromStr;
 use std::time::Duration;
 
-use toolgate_text::nearest::nearest_name;
 use toolgate_types::{AgentName, Limits, ToolName, Trust};
 
-use crate::decode::{Word, any_of};
+use crate::callers::CallersConfig;
+use crate::decode::{Word, any_of, nearest_or_all};
 use crate::globs::Globs;
 use crate::path::DeclaredPath;
-use crate::problem::{Located, Place, Problem, Problems, Source, shown};
+use crate::problem::{Located, Problem, Problems, Source, not_text, shown};
+use crate::rates::{BreakerConfig, RateLimitConfig};
+use crate::sandbox::SandboxConfig;
+use crate::words::words;
 
 /// A fully commented configuration file that uses every key.
 pub const EXAMPLE: &str = include_str!("../examples/toolgate.yaml");
@@ -41,6 +44,20 @@ pub struct Config {
     pub audit: AuditConfig,
     /// `approval`: questions to people.
     pub approval: ApprovalConfig,
+    /// `tools`: files and folders of tool manifests.
+    pub tools: Vec<Located<DeclaredPath>>,
+    /// `policies`: files and folders of Cedar policies.
+    pub policies: Vec<Located<DeclaredPath>>,
+    /// `allowed_commands`: the only programs that manifests may run; absent means whatever they declare.
+    pub allowed_commands: Option<Vec<Located<String>>>,
+    /// `sandbox`: how far commands are confined.
+    pub sandbox: SandboxConfig,
+    /// `callers`: whose tokens are believed.
+    pub callers: Option<CallersConfig>,
+    /// `rate_limits`: how often; every entry that matches a call counts.
+    pub rate_limits: Vec<RateLimitConfig>,
+    /// `breaker`: a tool that keeps failing rests for a while.
+    pub breaker: Option<BreakerConfig>,
     /// `agents`: who may do what, in the order of the file.
     pub agents: Vec<AgentConfig>,
     pub(crate) source: Source,
@@ -95,6 +112,8 @@ pub struct AgentConfig {
     /// `max_read_bytes`, `max_write_bytes` and `timeout` (or `tools.fs.maxReadBytes` and `tools.fs.maxWriteBytes`):
     /// bounds of this agent's calls.
     pub limits: LimitOverrides,
+    /// `permissions`: what it is granted when a person at this machine acts as it, without a token.
+    pub permissions: Vec<Located<String>>,
     /// `tool_permissions`: exactly the tools that this agent may use. Absent means those that only read.
     pub tool_permissions: Option<Vec<ToolPermission>>,
 }
@@ -144,32 +163,6 @@ impl LimitOverrides {
     }
 }
 
-macro_rules! words {
-    ($(#[$doc:meta])* $name:ident, $what:literal { $($(#[$word_doc:meta])* $variant:ident = $word:literal,)* }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub enum $name {
-            $($(#[$word_doc])* $variant,)*
-        }
-
-        impl $name {
-            /// Every value, in the order of the documentation.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
-
-            /// The word used in configuration.
-            #[must_use]
-            pub fn as_str(self) -> &'static str {
-                match self { $(Self::$variant => $word,)* }
-            }
-        }
-
-        impl Word for $name {
-            const WHAT: &'static str = $what;
-            const WORDS: &'static [(&'static str, Self)] = &[$(($word, Self::$variant),)*];
-        }
-    };
-}
-
 words! {
     /// A set of tools with its own names, limits and wording.
     ProfileName, "a profile" {
@@ -179,6 +172,8 @@ words! {
         Crew = "crew",
         /// Five text tools with `ok:` and `category:` answers.
         Claw = "claw",
+        /// What the manifests declare, and nothing else.
+        Proxy = "proxy",
         /// Five tools with JSON observations.
         Sidecar = "sidecar",
         /// Four tools for a chat page; a violation ends the conversation.
@@ -269,10 +264,7 @@ impl Config {
 
     fn unknown_tool(&self, tool: &Located<ToolName>, known: &[&str]) -> Problem {
         let name = tool.value.as_str();
-        let help = match nearest_name(name, known.iter().copied()) {
-            Some(nearest) => format!("did you mean `{nearest}`?"),
-            None => format!("use {}", any_of(known.iter().copied())),
-        };
+        let help = nearest_or_all(name, known.iter().copied());
         self.problem_at(tool, format!("unknown tool `{}`", shown(name)), Some(help))
     }
 
@@ -286,14 +278,4 @@ impl Config {
     ) -> Problem {
         self.source.problem(at.place(), at.width, message, help)
     }
-}
-
-/// A problem at the first byte that is not text.
-fn not_text(file: &str, bytes: &[u8], valid: usize) -> Problems {
-    let before = String::from_utf8_lossy(bytes.get(..valid).unwrap_or_default());
-    let line = before.split('\n').count();
-    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
-    let source = Source::new(file, &String::from_utf8_lossy(bytes));
-    let help = Some("save the file as UTF-8".to_owned());
-    Problems(vec![source.problem(Place { line, column }, 1, "this is not UTF-8 text", help)])
 }

@@ -18,6 +18,10 @@ pub(crate) struct Key {
     pub(crate) example: &'static str,
 }
 
+pub(crate) const fn key(name: &'static str, example: &'static str) -> Key {
+    Key { name, example }
+}
+
 /// A value, with what to call it and what a right one looks like.
 pub(crate) struct Field {
     /// How messages name it, such as `` `limits` ``.
@@ -28,13 +32,13 @@ pub(crate) struct Field {
 
 impl Field {
     /// Says what was expected instead.
-    fn misfit(&self, expected: &str, report: &mut Report<'_>) {
+    pub(crate) fn misfit(&self, expected: &str, report: &mut Report<'_>) {
         let message = format!("{} must be {expected}, not {}", self.name, self.node.describe());
         report.node(&self.node, message, Some(format!("for example `{}`", self.example)));
     }
 
     /// The value's text, if it is a scalar.
-    fn scalar(&self, expected: &str, report: &mut Report<'_>) -> Option<&str> {
+    pub(crate) fn scalar(&self, expected: &str, report: &mut Report<'_>) -> Option<&str> {
         let text = self.node.text();
         if text.is_none() {
             self.misfit(expected, report);
@@ -42,7 +46,7 @@ impl Field {
         text
     }
 
-    fn locate<T>(&self, value: T) -> Located<T> {
+    pub(crate) fn locate<T>(&self, value: T) -> Located<T> {
         Located::new(value, &self.node)
     }
 }
@@ -92,11 +96,7 @@ fn known(
 ) -> Option<(&'static str, Field)> {
     let text = name.text()?;
     let Some(key) = keys.iter().find(|key| key.name == text) else {
-        let names = keys.iter().map(|key| key.name);
-        let help = match nearest_name(text, names.clone()) {
-            Some(nearest) => format!("did you mean `{nearest}`?"),
-            None => format!("use {}", any_of(names)),
-        };
+        let help = nearest_or_all(text, keys.iter().map(|key| key.name));
         report.node(name, format!("unknown key `{}`", shown(text)), Some(help));
         return None;
     };
@@ -114,7 +114,7 @@ fn has_value(name: &Node, field: &Field, report: &mut Report<'_>) -> bool {
     !missing
 }
 
-fn mapping<'f>(field: &'f Field, report: &mut Report<'_>) -> Option<&'f [(Rc<Node>, Rc<Node>)]> {
+pub(crate) fn mapping<'f>(field: &'f Field, report: &mut Report<'_>) -> Option<&'f [(Rc<Node>, Rc<Node>)]> {
     match &field.node.kind {
         Kind::Map(entries) => Some(entries),
         Kind::Scalar { .. } | Kind::List(_) => {
@@ -244,6 +244,43 @@ fn glob<'i>(field: &Field, item: &'i Rc<Node>, report: &mut Report<'_>) -> Optio
     };
     Globs::compile([text]).map_err(|error| report.node(item, error.to_string(), None)).ok()?;
     Some(text)
+}
+
+/// A list whose items are decoded one by one, so that every bad one is reported where it stands. `what` is what
+/// messages call one item.
+pub(crate) fn list<T>(
+    field: &Field,
+    what: &str,
+    report: &mut Report<'_>,
+    mut decode: impl FnMut(&Field, &mut Report<'_>) -> Option<T>,
+) -> Option<Vec<T>> {
+    let Kind::List(items) = &field.node.kind else {
+        field.misfit("a list", report);
+        return None;
+    };
+    let item = |node: &Rc<Node>| {
+        let name = format!("each {what} of {}", field.name);
+        let item = Field { name, example: field.example, node: Rc::clone(node) };
+        if node.is_null() {
+            item.misfit("a value", report);
+            return None;
+        }
+        decode(&item, report)
+    };
+    Some(items.iter().filter_map(item).collect())
+}
+
+/// Text with its place.
+pub(crate) fn located_text(field: &Field, report: &mut Report<'_>) -> Option<Located<String>> {
+    text(field, report).map(|text| field.locate(text))
+}
+
+/// The name that was probably meant, or all that there are.
+pub(crate) fn nearest_or_all<'w>(name: &str, known: impl Iterator<Item = &'w str> + Clone) -> String {
+    match nearest_name(name, known.clone()) {
+        Some(nearest) => format!("did you mean `{nearest}`?"),
+        None => format!("use {}", any_of(known)),
+    }
 }
 
 /// `` `a`, `b` or `c` ``.

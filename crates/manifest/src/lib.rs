@@ -16,20 +16,34 @@
 //! );
 //! ```
 
+mod callers;
 mod config;
 mod decode;
 mod globs;
+mod json;
 mod path;
 mod problem;
 mod quantity;
+mod rates;
 mod read;
 mod report;
+mod sandbox;
+mod tool;
 mod tree;
+mod words;
 
+pub use callers::{CallerKey, CallersConfig, ClaimNames, KeySource, TokenAlgorithm};
 pub use config::{
     Access, AgentConfig, ApprovalConfig, AuditConfig, Config, EXAMPLE, LimitOverrides, MountConfig,
     OnAuditFailure, OnViolation, ProfileName, ToolPermission,
 };
 pub use globs::{BadGlob, Globs};
 pub use path::DeclaredPath;
-pub use problem::{Located, Problem, Problems};
+pub use problem::{Located, Problem, Problems, Warning};
+pub use rates::{BreakerConfig, NameGlob, RateLimitConfig};
+pub use sandbox::{SandboxConfig, SandboxLayer};
+pub use tool::{
+    CommandDeclaration, CommandLimits, CommandMount, CommandTemplate, Elevated, ExampleCaller, Expectation,
+    ManifestExample, MountPath, OutputDeclaration, OutputParse, PolicyRule, Rate, TextTemplate, ToolManifest,
+    Treatment, skeleton,
+};

@@ -122,6 +122,35 @@ impl fmt::Display for Problems {
 
 impl std::error::Error for Problems {}
 
+/// Something that is allowed and probably not meant; nothing is refused because of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Warning(pub(crate) Problem);
+
+impl Warning {
+    /// The place, the message and the help, as a mistake there would have them.
+    #[must_use]
+    pub fn as_problem(&self) -> &Problem {
+        &self.0
+    }
+
+    /// The warning in plain text, with the source line.
+    #[must_use]
+    pub fn render(&self) -> String {
+        self.as_labelled().render()
+    }
+
+    fn as_labelled(&self) -> Problem {
+        Problem { message: format!("warning: {}", self.0.message), ..self.0.clone() }
+    }
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_labelled().fmt(formatter)
+    }
+}
+
 impl IntoIterator for Problems {
     type Item = Problem;
     type IntoIter = std::vec::IntoIter<Problem>;
@@ -164,6 +193,29 @@ impl Source {
         Problem { file: self.file.to_string(), line, column, message: message.into(), help, excerpt }
     }
 
+    /// A problem at one character of text that was declared, counted in bytes from its beginning. Text that the file
+    /// writes differently, with escapes or over several lines, is pointed at as a whole.
+    pub(crate) fn problem_within(
+        &self,
+        at: &Located<String>,
+        offset: usize,
+        message: impl Into<String>,
+        help: Option<String>,
+    ) -> Problem {
+        let line = self.text.split('\n').nth(at.line.saturating_sub(1)).unwrap_or_default();
+        let rest: String = line.chars().skip(at.column.saturating_sub(1)).collect();
+        let quotes = usize::from(rest.starts_with(['"', '\'']));
+        let written: String = rest.chars().skip(quotes).collect();
+        let before = at.value.get(..offset).filter(|_| written.starts_with(&at.value));
+        match before {
+            Some(before) => {
+                let column = at.column + quotes + before.chars().count();
+                self.problem(Place { line: at.line, column }, 1, message, help)
+            }
+            None => self.problem(at.place(), at.width, message, help),
+        }
+    }
+
     fn excerpt(&self, place: Place, width: usize) -> Excerpt {
         let line = self.text.split('\n').nth(place.line.saturating_sub(1)).unwrap_or_default();
         let line = line.strip_prefix('\u{feff}').unwrap_or(line).trim_end();
@@ -175,6 +227,16 @@ impl Source {
         let width = width.min(line.chars().count() - skip).max(1);
         Excerpt { line, skip, width }
     }
+}
+
+/// A problem at the first byte that is not text.
+pub(crate) fn not_text(file: &str, bytes: &[u8], valid: usize) -> Problems {
+    let before = String::from_utf8_lossy(bytes.get(..valid).unwrap_or_default());
+    let line = before.split('\n').count();
+    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+    let source = Source::new(file, &String::from_utf8_lossy(bytes));
+    let help = Some("save the file as UTF-8".to_owned());
+    Problems(vec![source.problem(Place { line, column }, 1, "this is not UTF-8 text", help)])
 }
 
 /// One column on the terminal for every character, and nothing that could steer the terminal.

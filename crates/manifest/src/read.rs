@@ -3,20 +3,20 @@
 use std::num::NonZeroU64;
 use std::rc::Rc;
 
+use crate::callers::callers;
 use crate::config::{
     Access, AgentConfig, ApprovalConfig, AuditConfig, Config, LimitOverrides, MountConfig, ToolPermission,
 };
 use crate::decode::{
-    Field, Key, Section, count, duration, flag, globs, named, parsed, path, size, text, word,
+    Field, Key, Section, count, duration, flag, globs, key, list, located_text, named, parsed, path, size, text, word,
 };
 use crate::globs::Globs;
+use crate::path::DeclaredPath;
 use crate::problem::{Located, Problems, Source, shown};
+use crate::rates::{breaker, rate_limits};
 use crate::report::Report;
+use crate::sandbox::sandbox;
 use crate::tree;
-
-const fn key(name: &'static str, example: &'static str) -> Key {
-    Key { name, example }
-}
 
 const TOP: &[Key] = &[
     key("profile", "profile: native"),
@@ -29,6 +29,13 @@ const TOP: &[Key] = &[
     key("limits", "limits: {max_read_bytes: 256KiB}"),
     key("audit", "audit: {directory: ./audit}"),
     key("approval", "approval: {timeout: 30s}"),
+    key("tools", "tools: [tools.d]"),
+    key("policies", "policies: [policies]"),
+    key("allowed_commands", "allowed_commands: [git, ls]"),
+    key("sandbox", "sandbox: {memory: 2GiB}"),
+    key("callers", "callers: {issuer: https://login.example.com, audience: toolgate, keys: […]}"),
+    key("rate_limits", "rate_limits: [{tool: \"git_*\", calls: 60, per: 1m}]"),
+    key("breaker", "breaker: {failures: 5, within: 1m, rest: 30s}"),
     key("agents", "agents: {reviewer: {trust: supervised}}"),
 ];
 
@@ -65,6 +72,7 @@ const AGENT: &[Key] = &[
     key("max_write_bytes", "max_write_bytes: 5000"),
     key("timeout", "timeout: 10s"),
     key("tools", "tools: {fs: {maxReadBytes: 20000}}"),
+    key("permissions", "permissions: [git:read]"),
     key("tool_permissions", "tool_permissions: {read_file: {allowed: true}}"),
 ];
 
@@ -108,8 +116,33 @@ fn top(file: &Field, report: &mut Report<'_>) -> Option<Config> {
         limits: section.get("limits", report, limits).unwrap_or_default(),
         audit: section.get("audit", report, audit).unwrap_or_default(),
         approval: section.get("approval", report, approval).unwrap_or_default(),
+        tools: section.get("tools", report, paths).unwrap_or_default(),
+        policies: section.get("policies", report, paths).unwrap_or_default(),
+        allowed_commands: section.get("allowed_commands", report, commands),
+        sandbox: section.get("sandbox", report, sandbox).unwrap_or_default(),
+        callers: section.get("callers", report, callers),
+        rate_limits: section.get("rate_limits", report, rate_limits).unwrap_or_default(),
+        breaker: section.get("breaker", report, breaker),
         agents: section.get("agents", report, agents).unwrap_or_default(),
         source: Source::default(),
+    })
+}
+
+fn paths(field: &Field, report: &mut Report<'_>) -> Option<Vec<Located<DeclaredPath>>> {
+    list(field, "path", report, path)
+}
+
+/// Names of programs, or absolute paths.
+fn commands(field: &Field, report: &mut Report<'_>) -> Option<Vec<Located<String>>> {
+    list(field, "command", report, |field, report| {
+        let name = located_text(field, report)?;
+        let relative = name.value.contains('/') && !name.value.starts_with('/');
+        let odd = |character: char| character.is_whitespace() || character.is_control();
+        if name.value.is_empty() || relative || name.value.contains(odd) {
+            let help = "write a name such as `git`, or an absolute path; arguments are the manifest's".to_owned();
+            report.located(&name, format!("`{}` is not a program", shown(&name.value)), Some(help));
+        }
+        Some(name)
     })
 }
 
@@ -149,7 +182,7 @@ fn check_alias(alias: &Located<String>, report: &mut Report<'_>) {
 }
 
 /// `@[a-z][a-z0-9_-]*`
-fn is_alias(text: &str) -> bool {
+pub(crate) fn is_alias(text: &str) -> bool {
     let name = text.strip_prefix('@').unwrap_or_default();
     name.starts_with(|first: char| first.is_ascii_lowercase())
         && name
@@ -209,6 +242,7 @@ fn agent(name: &Located<String>, field: &Field, report: &mut Report<'_>) -> Opti
         description: section.get("description", report, text),
         trust: section.get("trust", report, word),
         limits: agent_limits(&section, report),
+        permissions: section.get("permissions", report, permissions).unwrap_or_default(),
         tool_permissions: section.get("tool_permissions", report, tool_permissions),
         name: name?,
     })
@@ -263,4 +297,22 @@ fn some_globs(field: &Field, report: &mut Report<'_>) -> Option<Globs> {
         return None;
     }
     Some(globs)
+}
+
+/// Names of permissions, such as `git:read`.
+pub(crate) fn permissions(field: &Field, report: &mut Report<'_>) -> Option<Vec<Located<String>>> {
+    list(field, "permission", report, |field, report| {
+        let name = located_text(field, report)?;
+        if !is_permission(&name.value) {
+            let help = "write an area and a verb, such as `git:read`; there are no wildcards".to_owned();
+            report.located(&name, format!("`{}` is not a permission", shown(&name.value)), Some(help));
+        }
+        Some(name)
+    })
+}
+
+/// One to 128 of `A-Z a-z 0-9 _ . -`, in parts between colons.
+fn is_permission(text: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
+    text.len() <= 128 && text.split(':').all(|part| !part.is_empty() && part.bytes().all(allowed))
 }

@@ -1,17 +1,18 @@
 //! Collects every problem of one file.
 
-use crate::problem::{Located, Place, Problem, Problems, Source};
+use crate::problem::{Located, Place, Problem, Problems, Source, Warning};
 use crate::tree::Node;
 
-/// The problems found so far.
+/// The problems and warnings found so far.
 pub(crate) struct Report<'s> {
     source: &'s Source,
     problems: Vec<Problem>,
+    warnings: Vec<Problem>,
 }
 
 impl<'s> Report<'s> {
     pub(crate) fn new(source: &'s Source) -> Self {
-        Self { source, problems: Vec::new() }
+        Self { source, problems: Vec::new(), warnings: Vec::new() }
     }
 
     /// A problem at a place.
@@ -35,15 +36,40 @@ impl<'s> Report<'s> {
         self.at(at.place(), at.width, message, help);
     }
 
-    /// Everything that was found, in the order of the file; `Ok` when that is nothing.
-    pub(crate) fn finish(mut self) -> Result<(), Problems> {
-        if self.problems.is_empty() {
-            return Ok(());
-        }
-        let order = |problem: &Problem| (problem.line, problem.column, problem.message.clone());
-        self.problems.sort_by_cached_key(order);
-        // What an alias brings to several places is one mistake, not several.
-        self.problems.dedup();
-        Err(Problems(self.problems))
+    /// A warning about a node.
+    pub(crate) fn warn(&mut self, node: &Node, message: impl Into<String>, help: impl Into<String>) {
+        self.warn_at(node.place, node.width, message, help);
     }
+
+    /// A warning about a place.
+    pub(crate) fn warn_at(
+        &mut self,
+        place: Place,
+        width: usize,
+        message: impl Into<String>,
+        help: impl Into<String>,
+    ) {
+        self.warnings.push(self.source.problem(place, width, message, Some(help.into())));
+    }
+
+    /// How many problems there are so far.
+    pub(crate) fn count(&self) -> usize {
+        self.problems.len()
+    }
+
+    /// The warnings, in the order of the file, or every problem when there is one.
+    pub(crate) fn finish(self) -> Result<Vec<Warning>, Problems> {
+        let problems = in_order(self.problems);
+        if !problems.is_empty() {
+            return Err(Problems(problems));
+        }
+        Ok(in_order(self.warnings).into_iter().map(Warning).collect())
+    }
+}
+
+/// What an alias brings to several places is one mistake, not several.
+fn in_order(mut problems: Vec<Problem>) -> Vec<Problem> {
+    problems.sort_by_cached_key(|problem| (problem.line, problem.column, problem.message.clone()));
+    problems.dedup();
+    problems
 }

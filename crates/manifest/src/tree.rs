@@ -57,6 +57,28 @@ impl Node {
         matches!(&self.kind, Kind::Scalar { text, plain: true } if matches!(&**text, "" | "~" | "null" | "Null" | "NULL"))
     }
 
+    /// The value that a JSON pointer leads to, or the last one on the way that exists.
+    pub(crate) fn at(&self, pointer: &str) -> &Self {
+        let mut node = self;
+        for step in pointer.split('/').skip(1) {
+            let step = step.replace("~1", "/").replace("~0", "~");
+            let next = match &node.kind {
+                Kind::Map(entries) => entries.iter().find(|(key, _)| key.text() == Some(&step)).map(|(_, value)| value),
+                Kind::List(items) => step.parse::<usize>().ok().and_then(|index| items.get(index)),
+                Kind::Scalar { .. } => None,
+            };
+            let Some(next) = next else { break };
+            node = next;
+        }
+        node
+    }
+
+    /// The value of a key, if this is a mapping that has it.
+    pub(crate) fn get(&self, name: &str) -> Option<&Rc<Self>> {
+        let Kind::Map(entries) = &self.kind else { return None };
+        entries.iter().find(|(key, _)| key.text() == Some(name)).map(|(_, value)| value)
+    }
+
     /// What this is, in words.
     pub(crate) fn describe(&self) -> String {
         match &self.kind {
@@ -69,9 +91,25 @@ impl Node {
     }
 }
 
+/// How many documents a file may hold.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Documents {
+    One,
+    Many,
+}
+
 /// Reads text into a tree. `None` when there is no value in it, or when the tree would be incomplete; the report
 /// tells the two apart.
 pub(crate) fn read(text: &str, report: &mut Report<'_>) -> Option<Rc<Node>> {
+    compose(text, Documents::One, report)?.pop()
+}
+
+/// Reads text into one tree for each of its documents. `None` when some tree would be incomplete.
+pub(crate) fn read_all(text: &str, report: &mut Report<'_>) -> Option<Vec<Rc<Node>>> {
+    compose(text, Documents::Many, report)
+}
+
+fn compose(text: &str, documents: Documents, report: &mut Report<'_>) -> Option<Vec<Rc<Node>>> {
     if text.len() > MAX_BYTES {
         let message = format!("the file has {} bytes and at most {MAX_BYTES} are read", text.len());
         report.at(Place { line: 1, column: 1 }, 1, message, None);
@@ -83,7 +121,8 @@ pub(crate) fn read(text: &str, report: &mut Report<'_>) -> Option<Rc<Node>> {
         flow_nesting_limit: MAX_DEPTH,
         block_nesting_limit: MAX_DEPTH,
     };
-    let mut composer = Composer { report, open: Vec::new(), anchors: HashMap::new(), nodes: 0, root: None };
+    let (open, anchors, roots) = (Vec::new(), HashMap::new(), Vec::new());
+    let mut composer = Composer { report, documents, open, anchors, nodes: 0, roots };
     for event in Parser::<StrInput<'_>>::new_from_str_with_options(text, options) {
         match event
             .map_err(|error| composer.unreadable(&error))
@@ -93,7 +132,7 @@ pub(crate) fn read(text: &str, report: &mut Report<'_>) -> Option<Rc<Node>> {
             Err(Abandoned) => return None,
         }
     }
-    composer.root
+    Some(composer.roots)
 }
 
 /// The rest of the file cannot be made sense of; why has been reported.
@@ -128,11 +167,12 @@ enum Awaited {
 
 struct Composer<'r, 's> {
     report: &'r mut Report<'s>,
+    documents: Documents,
     open: Vec<Open>,
     /// Finished nodes that aliases may name; an anchor that is not here is still open.
     anchors: HashMap<usize, Rc<Node>>,
     nodes: usize,
-    root: Option<Rc<Node>>,
+    roots: Vec<Rc<Node>>,
 }
 
 impl Composer<'_, '_> {
@@ -154,7 +194,7 @@ impl Composer<'_, '_> {
             Event::SequenceEnd | Event::MappingEnd => self.end(),
             Event::Alias(anchor) => self.alias(anchor, span),
             Event::UnresolvedAlias(name) => self.unresolved_alias(&name, span),
-            Event::DocumentStart(..) if self.root.is_some() => self.abandon(
+            Event::DocumentStart(..) if self.documents == Documents::One && !self.roots.is_empty() => self.abandon(
                 span,
                 "a second document begins here",
                 Some("keep one document per file".to_owned()),
@@ -233,7 +273,7 @@ impl Composer<'_, '_> {
 
     fn attach(&mut self, node: Rc<Node>) {
         match self.open.last_mut().map(|open| &mut open.items) {
-            None => self.root = Some(node),
+            None => self.roots.push(node),
             Some(Items::List(items)) => items.push(node),
             Some(Items::Map { entries, lines, key }) => match std::mem::replace(key, Awaited::Key) {
                 Awaited::Key if is_key(&node, lines, self.report) => *key = Awaited::Value(node),

@@ -113,8 +113,8 @@ fn every_profile_has_a_name_that_reads_back() {
         assert_eq!(parse(&format!("profile: {}", profile.as_str())).profile.unwrap().value, *profile);
     }
     assert_eq!(
-        "proxy".parse::<ProfileName>().unwrap_err(),
-        "`proxy` is not a profile; use `native`, `crew`, `claw`, `sidecar` or `studio`"
+        "prxy".parse::<ProfileName>().unwrap_err(),
+        "`prxy` is not a profile; use `native`, `crew`, `claw`, `proxy`, `sidecar` or `studio`"
     );
 }
 

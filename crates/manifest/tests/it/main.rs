@@ -11,4 +11,5 @@
 
 mod accepted;
 mod arbitrary;
+mod manifests;
 mod problems;

@@ -1,0 +1,252 @@
+//! `callers`: whose tokens are believed, as the configuration says it.
+
+use std::time::Duration;
+
+use crate::decode::{Field, Key, Section, duration, key, list, located_text, path, text, word};
+use crate::path::DeclaredPath;
+use crate::problem::{Located, shown};
+use crate::report::Report;
+use crate::tree::Kind;
+use crate::words::words;
+
+/// The most that the clocks of an issuer and of this machine may differ.
+const MAX_LEEWAY: Duration = Duration::from_secs(60);
+
+const CALLERS: &[Key] = &[
+    key("issuer", "issuer: https://login.example.com"),
+    key("audience", "audience: toolgate"),
+    key("algorithms", "algorithms: [EdDSA]"),
+    key("keys", "keys: [{kid: main, algorithm: EdDSA, file: issuer.pem}]"),
+    key("leeway", "leeway: 30s"),
+    key("claims", "claims: {agent: agent, permissions: permissions}"),
+];
+
+const KEY: &[Key] = &[
+    key("kid", "kid: main"),
+    key("algorithm", "algorithm: EdDSA"),
+    key("file", "file: issuer.pem"),
+    key("secret_file", "secret_file: ~/.config/toolgate/callers.secret"),
+    key("jwks_file", "jwks_file: issuer.jwks.json"),
+    key("jwks_url", "jwks_url: https://login.example.com/.well-known/jwks.json"),
+];
+
+const CLAIMS: &[Key] =
+    &[key("agent", "agent: agent"), key("permissions", "permissions: scope"), key("trust", "trust: trust")];
+
+/// `callers`: whose tokens are believed.
+#[derive(Clone, Debug)]
+pub struct CallersConfig {
+    /// `issuer`: what `iss` must say.
+    pub issuer: Located<String>,
+    /// `audience`: what `aud` must hold one of; never empty.
+    pub audience: Vec<Located<String>>,
+    /// `algorithms`: which signatures are believed; absent means those that the keys name.
+    pub algorithms: Option<Vec<Located<TokenAlgorithm>>>,
+    /// `keys`: never empty.
+    pub keys: Vec<CallerKey>,
+    /// `leeway`: how far clocks may differ; at most a minute.
+    pub leeway: Option<Duration>,
+    /// `claims`: which claims say what.
+    pub claims: ClaimNames,
+}
+
+/// `keys`, one entry: what signatures are checked with.
+#[derive(Clone, Debug)]
+pub struct CallerKey {
+    /// `kid`: what tokens call the key.
+    pub kid: Option<Located<String>>,
+    /// `algorithm`: what it signs with; absent only where a key set says it.
+    pub algorithm: Option<Located<TokenAlgorithm>>,
+    /// Where the key is.
+    pub source: KeySource,
+}
+
+/// Where a key is.
+#[derive(Clone, Debug)]
+pub enum KeySource {
+    /// `file`: a public key in PEM form.
+    PublicKey(Located<DeclaredPath>),
+    /// `secret_file`: a shared secret.
+    Secret(Located<DeclaredPath>),
+    /// `jwks_file`: a key set in a file.
+    KeySetFile(Located<DeclaredPath>),
+    /// `jwks_url`: a key set that is fetched.
+    KeySetUrl(Located<String>),
+}
+
+/// `claims`: which claims say what.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimNames {
+    /// `agent`: the agent's name; `agent` unless said.
+    pub agent: String,
+    /// `permissions`: what is granted; `permissions` unless said.
+    pub permissions: String,
+    /// `trust`: how much is asked; absent means that tokens do not say.
+    pub trust: Option<String>,
+}
+
+impl Default for ClaimNames {
+    fn default() -> Self {
+        Self { agent: "agent".to_owned(), permissions: "permissions".to_owned(), trust: None }
+    }
+}
+
+words! {
+    /// How a token is signed.
+    TokenAlgorithm, "a signature algorithm" {
+        /// HMAC with SHA-256: a shared secret.
+        Hs256 = "HS256",
+        /// RSA PKCS#1 with SHA-256.
+        Rs256 = "RS256",
+        /// RSA PKCS#1 with SHA-384.
+        Rs384 = "RS384",
+        /// RSA PKCS#1 with SHA-512.
+        Rs512 = "RS512",
+        /// RSA PSS with SHA-256.
+        Ps256 = "PS256",
+        /// RSA PSS with SHA-384.
+        Ps384 = "PS384",
+        /// RSA PSS with SHA-512.
+        Ps512 = "PS512",
+        /// ECDSA over P-256.
+        Es256 = "ES256",
+        /// ECDSA over P-384.
+        Es384 = "ES384",
+        /// Ed25519.
+        EdDsa = "EdDSA",
+    }
+}
+
+pub(crate) fn callers(field: &Field, report: &mut Report<'_>) -> Option<CallersConfig> {
+    let section = Section::read(field, CALLERS, report)?;
+    for name in ["issuer", "audience", "keys"] {
+        if section.lacks(name) {
+            let example = CALLERS.iter().find(|key| key.name == name).map_or("", |key| key.example);
+            report.node(&field.node, format!("`callers` without `{name}`"), Some(format!("for example `{example}`")));
+        }
+    }
+    let issuer = section.get("issuer", report, some_text);
+    let audience = section.get("audience", report, audience);
+    let algorithms = section.get("algorithms", report, algorithms);
+    let keys = section.get("keys", report, keys);
+    let leeway = section.get("leeway", report, leeway);
+    let claims = section.get("claims", report, claims).unwrap_or_default();
+    Some(CallersConfig { issuer: issuer?, audience: audience?, algorithms, keys: keys?, leeway, claims })
+}
+
+fn some_text(field: &Field, report: &mut Report<'_>) -> Option<Located<String>> {
+    let text = located_text(field, report)?;
+    if text.value.trim().is_empty() {
+        report.node(&field.node, format!("{} is empty", field.name), Some(format!("for example `{}`", field.example)));
+        return None;
+    }
+    Some(text)
+}
+
+fn audience(field: &Field, report: &mut Report<'_>) -> Option<Vec<Located<String>>> {
+    if !matches!(field.node.kind, Kind::List(_)) {
+        return some_text(field, report).map(|text| vec![text]);
+    }
+    let audiences = list(field, "audience", report, some_text)?;
+    not_empty(&audiences, field, report);
+    Some(audiences)
+}
+
+fn not_empty<T>(items: &[T], field: &Field, report: &mut Report<'_>) {
+    if items.is_empty() {
+        let help = Some(format!("for example `{}`", field.example));
+        report.node(&field.node, format!("{} is empty, so no token would be believed", field.name), help);
+    }
+}
+
+fn algorithms(field: &Field, report: &mut Report<'_>) -> Option<Vec<Located<TokenAlgorithm>>> {
+    let algorithms = list(field, "algorithm", report, word)?;
+    not_empty(&algorithms, field, report);
+    Some(algorithms)
+}
+
+fn keys(field: &Field, report: &mut Report<'_>) -> Option<Vec<CallerKey>> {
+    let before = report.count();
+    let keys = list(field, "key", report, caller_key)?;
+    if report.count() == before {
+        not_empty(&keys, field, report);
+    }
+    Some(keys)
+}
+
+fn caller_key(field: &Field, report: &mut Report<'_>) -> Option<CallerKey> {
+    let section = Section::read(field, KEY, report)?;
+    let sources = ["file", "secret_file", "jwks_file", "jwks_url"];
+    let given = sources.iter().filter(|name| section.field(name).is_some()).count();
+    if given > 1 || sources.iter().all(|name| section.lacks(name)) {
+        let help = "give one of `file`, `secret_file`, `jwks_file` and `jwks_url`".to_owned();
+        let message = if given > 1 { "a key with more than one source" } else { "a key without a source" };
+        report.node(&field.node, message, Some(help));
+    }
+    let source = section.get("file", report, path).map(KeySource::PublicKey);
+    let source = source.or_else(|| section.get("secret_file", report, path).map(KeySource::Secret));
+    let source = source.or_else(|| section.get("jwks_file", report, path).map(KeySource::KeySetFile));
+    let source = source.or_else(|| section.get("jwks_url", report, key_set_url).map(KeySource::KeySetUrl));
+    let algorithm = section.get("algorithm", report, word);
+    let key = CallerKey { kid: section.get("kid", report, some_text), algorithm, source: source? };
+    check_algorithm(&key, &section, field, report);
+    Some(key)
+}
+
+/// A secret that is taken for a public key, or the other way round, is how signatures are forged.
+fn check_algorithm(key: &CallerKey, section: &Section, field: &Field, report: &mut Report<'_>) {
+    let secret = matches!(key.source, KeySource::Secret(_));
+    let in_set = matches!(key.source, KeySource::KeySetFile(_) | KeySource::KeySetUrl(_));
+    match &key.algorithm {
+        None if !in_set && section.lacks("algorithm") => {
+            let help = if secret { "write `algorithm: HS256`" } else { "for example `algorithm: EdDSA`" };
+            report.node(&field.node, "a key without `algorithm`", Some(help.to_owned()));
+        }
+        Some(algorithm) if secret != (algorithm.value == TokenAlgorithm::Hs256) => {
+            let help = if secret { "a secret signs with `HS256`" } else { "`HS256` needs a `secret_file`" };
+            let message = format!("`{}` does not fit this kind of key", algorithm.value.as_str());
+            report.located(algorithm, message, Some(help.to_owned()));
+        }
+        _ => {}
+    }
+}
+
+fn key_set_url(field: &Field, report: &mut Report<'_>) -> Option<Located<String>> {
+    let url = located_text(field, report)?;
+    let (scheme, rest) = url.value.split_once("://").unwrap_or_default();
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let loopback = ["localhost", "127.0.0.1", "[::1]"]
+        .iter()
+        .any(|host| authority.strip_prefix(host).is_some_and(|port| port.is_empty() || port.starts_with(':')));
+    let visible = !url.value.contains(|character: char| character.is_control() || character.is_whitespace());
+    let reason = if authority.is_empty() || !visible {
+        "is not a URL"
+    } else if authority.contains('@') {
+        "holds a name or a password"
+    } else if scheme != "https" && !(scheme == "http" && loopback) {
+        "could be answered by anyone on the way"
+    } else {
+        return Some(url);
+    };
+    let help = format!("write for example `{}`", field.example);
+    report.located(&url, format!("`{}` {reason}", shown(&url.value)), Some(help));
+    None
+}
+
+fn leeway(field: &Field, report: &mut Report<'_>) -> Option<Duration> {
+    let leeway = duration(field, report)?;
+    if leeway > MAX_LEEWAY {
+        report.node(&field.node, "`leeway` is longer than a minute", Some("write at most `60s`".to_owned()));
+    }
+    Some(leeway)
+}
+
+fn claims(field: &Field, report: &mut Report<'_>) -> Option<ClaimNames> {
+    let section = Section::read(field, CLAIMS, report)?;
+    let standard = ClaimNames::default();
+    Some(ClaimNames {
+        agent: section.get("agent", report, text).unwrap_or(standard.agent),
+        permissions: section.get("permissions", report, text).unwrap_or(standard.permissions),
+        trust: section.get("trust", report, text),
+    })
+}

@@ -1,0 +1,182 @@
+//! `rate_limits` and `breaker`: how often, and when to rest, as the configuration says it.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use crate::decode::{Field, Key, Section, duration, key, list, located_text};
+use crate::problem::Located;
+use crate::report::Report;
+use crate::tool::{Rate, calls};
+
+const RATE_LIMIT: &[Key] = &[
+    key("caller", "caller: \"ci-*\""),
+    key("tool", "tool: \"git_*\""),
+    key("calls", "calls: 60"),
+    key("per", "per: 1m"),
+    key("burst", "burst: 10"),
+];
+
+const BREAKER: &[Key] =
+    &[key("failures", "failures: 5"), key("within", "within: 1m"), key("rest", "rest: 30s")];
+
+/// `rate_limits`, one entry. Each caller that matches has its own count for each tool that matches.
+#[derive(Clone, Debug)]
+pub struct RateLimitConfig {
+    /// `caller`: whose calls count; absent means everyone's.
+    pub caller: Option<NameGlob>,
+    /// `tool`: calls of what count; absent means of every tool.
+    pub tool: Option<NameGlob>,
+    /// `calls`, `per` and `burst`.
+    pub rate: Rate,
+}
+
+/// `breaker`: a tool that keeps failing rests for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BreakerConfig {
+    /// `failures`: how many; five unless said.
+    pub failures: NonZeroU32,
+    /// `within`: in how much time; a minute unless said.
+    pub within: Duration,
+    /// `rest`: how long it then rests; half a minute unless said.
+    pub rest: Duration,
+}
+
+impl Default for BreakerConfig {
+    fn default() -> Self {
+        let failures = const { NonZeroU32::MIN.saturating_add(4) };
+        Self { failures, within: Duration::from_secs(60), rest: Duration::from_secs(30) }
+    }
+}
+
+/// A name with `*` for any text and `?` for any character.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NameGlob(Located<String>);
+
+impl NameGlob {
+    /// The glob as it was written, with its place.
+    #[must_use]
+    pub fn as_written(&self) -> &Located<String> {
+        &self.0
+    }
+
+    /// Whether a whole name matches.
+    #[must_use]
+    pub fn matches(&self, name: &str) -> bool {
+        let glob: Vec<char> = self.0.value.chars().collect();
+        let name: Vec<char> = name.chars().collect();
+        fits(&glob, &name)
+    }
+}
+
+/// Greedy with one step back: when a character does not fit, the last `*` takes one more.
+fn fits(glob: &[char], name: &[char]) -> bool {
+    let (mut at, mut here) = (0, 0);
+    let mut last_star: Option<(usize, usize)> = None;
+    while let Some(character) = name.get(here) {
+        match glob.get(at) {
+            Some('*') => {
+                last_star = Some((at, here));
+                at += 1;
+            }
+            Some(wanted) if *wanted == '?' || wanted == character => {
+                at += 1;
+                here += 1;
+            }
+            _ => {
+                let Some((star, taken)) = last_star else { return false };
+                last_star = Some((star, taken + 1));
+                at = star + 1;
+                here = taken + 1;
+            }
+        }
+    }
+    glob.iter().skip(at).all(|rest| *rest == '*')
+}
+
+pub(crate) fn rate_limits(field: &Field, report: &mut Report<'_>) -> Option<Vec<RateLimitConfig>> {
+    list(field, "limit", report, rate_limit)
+}
+
+fn rate_limit(field: &Field, report: &mut Report<'_>) -> Option<RateLimitConfig> {
+    let section = Section::read(field, RATE_LIMIT, report)?;
+    let caller = section.get("caller", report, name_glob);
+    let tool = section.get("tool", report, name_glob);
+    let rate = rate(&section, field, report)?;
+    Some(RateLimitConfig { caller, tool, rate })
+}
+
+fn name_glob(field: &Field, report: &mut Report<'_>) -> Option<NameGlob> {
+    let glob = located_text(field, report)?;
+    if glob.value.is_empty() {
+        let help = Some("leave it out for everyone".to_owned());
+        report.node(&field.node, format!("{} is empty, so nothing would match", field.name), help);
+        return None;
+    }
+    Some(NameGlob(glob))
+}
+
+/// The rate of a section that has `calls`, `per` and `burst` among its keys.
+pub(crate) fn rate(section: &Section, field: &Field, report: &mut Report<'_>) -> Option<Rate> {
+    for name in ["calls", "per"] {
+        if section.lacks(name) {
+            let help = "for example `{calls: 60, per: 1m}`".to_owned();
+            report.node(&field.node, format!("a rate without `{name}`"), Some(help));
+        }
+    }
+    let amount = section.get("calls", report, calls);
+    let per = section.get("per", report, duration);
+    let burst = section.get("burst", report, calls);
+    Some(Rate { calls: amount?, per: per?, burst })
+}
+
+pub(crate) fn breaker(field: &Field, report: &mut Report<'_>) -> Option<BreakerConfig> {
+    let section = Section::read(field, BREAKER, report)?;
+    let standard = BreakerConfig::default();
+    Some(BreakerConfig {
+        failures: section.get("failures", report, calls).unwrap_or(standard.failures),
+        within: section.get("within", report, duration).unwrap_or(standard.within),
+        rest: section.get("rest", report, duration).unwrap_or(standard.rest),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The same by trying everything.
+    fn naive(glob: &[char], name: &[char]) -> bool {
+        match (glob, name) {
+            ([], []) => true,
+            (['*', glob @ ..], _) => (0..=name.len()).any(|taken| naive(glob, &name[taken..])),
+            (['?', glob @ ..], [_, name @ ..]) => naive(glob, name),
+            ([wanted, glob @ ..], [character, name @ ..]) => wanted == character && naive(glob, name),
+            _ => false,
+        }
+    }
+
+    #[test]
+    fn stars_match_any_text() {
+        let glob = |text: &str| NameGlob(text.to_owned().into());
+        for (pattern, name, expected) in [
+            ("*", "", true),
+            ("*", "https://issuer/ci", true),
+            ("ci-*", "ci-7", true),
+            ("ci-*", "cd-7", false),
+            ("git_?og", "git_log", true),
+            ("*_log", "git_log_x", false),
+            ("a*b*c", "a-b-b-c", true),
+        ] {
+            assert_eq!(glob(pattern).matches(name), expected, "{pattern} against {name}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_trying_everything(glob in "[ab*?]{0,6}", name in "[ab?*]{0,8}") {
+            let (glob, name): (Vec<char>, Vec<char>) = (glob.chars().collect(), name.chars().collect());
+            prop_assert_eq!(fits(&glob, &name), naive(&glob, &name));
+        }
+    }
+}

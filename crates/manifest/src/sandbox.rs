@@ -1,0 +1,156 @@
+//! `sandbox`: how far commands are confined, as the configuration says it.
+
+use std::time::Duration;
+
+use crate::decode::{Field, Key, Section, Word, any_of, count, duration, key, list, located_text, path, size};
+use crate::path::DeclaredPath;
+use crate::problem::{Located, shown};
+use crate::report::Report;
+use crate::tool::{is_reserved, is_variable, network};
+use crate::tree::Kind;
+use crate::words::words;
+
+const SANDBOX: &[Key] = &[
+    key("require", "require: [landlock, seccomp]"),
+    key("read", "read: [/opt/toolchain]"),
+    key("environment", "environment: [LANG]"),
+    key("path", "path: [/usr/bin, /bin]"),
+    key("memory", "memory: 2GiB"),
+    key("processes", "processes: 256"),
+    key("file_size", "file_size: 1GiB"),
+    key("open_files", "open_files: 1024"),
+    key("cpu_time", "cpu_time: 10m"),
+    key("tmp_size", "tmp_size: 512MiB"),
+    key("network", "network: [crates.io, \"*.crates.io\"]"),
+];
+
+/// `sandbox`: how far commands are confined; what is absent is decided by the sandbox.
+#[derive(Clone, Debug, Default)]
+pub struct SandboxConfig {
+    /// `require`: the layers without which no command runs; see [`SandboxConfig::required`].
+    pub require: Option<Vec<Located<SandboxLayer>>>,
+    /// `read`: further host folders and files that commands can read.
+    pub read: Vec<Located<DeclaredPath>>,
+    /// `environment`: names of variables that are passed through.
+    pub environment: Vec<Located<String>>,
+    /// `path`: the folders in which programs are looked up, in order; all absolute.
+    pub path: Option<Vec<Located<DeclaredPath>>>,
+    /// `memory`: bytes.
+    pub memory: Option<u64>,
+    /// `processes`: processes and threads at a time.
+    pub processes: Option<u64>,
+    /// `file_size`: bytes of any file that a command writes.
+    pub file_size: Option<u64>,
+    /// `open_files`: open files of one process.
+    pub open_files: Option<u64>,
+    /// `cpu_time`: processor time of one process.
+    pub cpu_time: Option<Duration>,
+    /// `tmp_size`: bytes of the private `/tmp`.
+    pub tmp_size: Option<u64>,
+    /// `network`: hosts that `run_command` and `bash` may reach; empty means no network.
+    pub network: Vec<Located<String>>,
+}
+
+words! {
+    /// One layer of the sandbox, as `doctor` reports it.
+    SandboxLayer, "a layer of the sandbox" {
+        /// Its own user ids.
+        UserNamespace = "user_namespace",
+        /// Its own process ids: nothing outlives the call.
+        PidNamespace = "pid_namespace",
+        /// Its own view of the files.
+        MountNamespace = "mount_namespace",
+        /// Its own network, with nothing in it.
+        NetworkNamespace = "network_namespace",
+        /// Its own shared memory and message queues.
+        IpcNamespace = "ipc_namespace",
+        /// Its own host name.
+        UtsNamespace = "uts_namespace",
+        /// Files enforced a second time, by path.
+        Landlock = "landlock",
+        /// System calls that are not needed are refused.
+        Seccomp = "seccomp",
+        /// No program gains rights by being run.
+        NoNewPrivileges = "no_new_privileges",
+        /// No capabilities.
+        Capabilities = "capabilities",
+        /// Memory, processor time, files and processes are bounded.
+        ResourceLimits = "resource_limits",
+        /// The whole process tree is bounded together.
+        Cgroup = "cgroup",
+        /// A `/proc` that shows only its own processes.
+        PrivateProc = "private_proc",
+    }
+}
+
+impl SandboxConfig {
+    /// The layers without which no command runs: those that were named, or all but the control group, which an
+    /// ordinary user often cannot have.
+    #[must_use]
+    pub fn required(&self) -> Vec<SandboxLayer> {
+        match &self.require {
+            Some(layers) => layers.iter().map(|layer| layer.value).collect(),
+            None => {
+                SandboxLayer::ALL.iter().copied().filter(|layer| *layer != SandboxLayer::Cgroup).collect()
+            }
+        }
+    }
+}
+
+pub(crate) fn sandbox(field: &Field, report: &mut Report<'_>) -> Option<SandboxConfig> {
+    let section = Section::read(field, SANDBOX, report)?;
+    let folders = |field: &Field, report: &mut Report<'_>| list(field, "path", report, path);
+    Some(SandboxConfig {
+        require: section.get("require", report, require),
+        read: section.get("read", report, folders).unwrap_or_default(),
+        environment: section.get("environment", report, environment).unwrap_or_default(),
+        path: section.get("path", report, program_folders),
+        memory: section.get("memory", report, size),
+        processes: section.get("processes", report, count),
+        file_size: section.get("file_size", report, size),
+        open_files: section.get("open_files", report, count),
+        cpu_time: section.get("cpu_time", report, duration),
+        tmp_size: section.get("tmp_size", report, size),
+        network: section.get("network", report, network).unwrap_or_default(),
+    })
+}
+
+fn require(field: &Field, report: &mut Report<'_>) -> Option<Vec<Located<SandboxLayer>>> {
+    if matches!(&field.node.kind, Kind::Scalar { text, .. } if text == "all") {
+        return Some(SandboxLayer::ALL.iter().map(|layer| field.locate(*layer)).collect());
+    }
+    if !matches!(field.node.kind, Kind::List(_)) {
+        let names = any_of(SandboxLayer::WORDS.iter().map(|(word, _)| *word));
+        let message = format!("`require` must be `all` or a list of layers, not {}", field.node.describe());
+        report.node(&field.node, message, Some(format!("the layers are {names}")));
+        return None;
+    }
+    list(field, "layer", report, crate::decode::word)
+}
+
+fn environment(field: &Field, report: &mut Report<'_>) -> Option<Vec<Located<String>>> {
+    list(field, "variable", report, |field, report| {
+        let name = located_text(field, report)?;
+        if !is_variable(&name.value) {
+            let help = "name the variable only; its value is taken from the gate's own environment".to_owned();
+            report.located(&name, format!("`{}` is not the name of a variable", shown(&name.value)), Some(help));
+        } else if is_reserved(&name.value) {
+            let message = format!("`{}` decides what code runs or where it connects to", name.value);
+            report.located(&name, message, Some("remove it: the sandbox sets what a command needs".to_owned()));
+        }
+        Some(name)
+    })
+}
+
+fn program_folders(field: &Field, report: &mut Report<'_>) -> Option<Vec<Located<DeclaredPath>>> {
+    let folders = list(field, "folder", report, path)?;
+    for folder in folders.iter().filter(|folder| !folder.value.as_str().starts_with('/')) {
+        let message = format!("`{}` is not an absolute path", shown(folder.value.as_str()));
+        report.located(folder, message, Some("a program must not depend on where a command runs".to_owned()));
+    }
+    if folders.is_empty() {
+        let help = Some(format!("leave it out, or write for example `{}`", field.example));
+        report.node(&field.node, "without a folder no program would be found", help);
+    }
+    Some(folders)
+}

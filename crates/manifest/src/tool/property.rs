@@ -1,0 +1,220 @@
+//! What the schema of one argument says about the values that a command will be given.
+
+use serde_json::Value;
+
+use crate::problem::shown;
+use crate::report::Report;
+use crate::tree::{Kind, Node};
+
+use super::schema::{TYPES, kinds_of};
+use super::{MountPath, pattern};
+
+/// How far local references are followed.
+const MAX_REFERENCES: usize = 8;
+
+/// The arguments of a tool, as far as a command can use them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Properties(Vec<Property>);
+
+/// One argument.
+#[derive(Clone, Debug)]
+pub(super) struct Property {
+    pub(super) name: String,
+    pub(super) required: bool,
+    pub(super) facts: Facts,
+    /// What its items are, when it is a list.
+    pub(super) items: Option<Facts>,
+}
+
+/// What is known about a value.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Facts {
+    /// The types it may have; empty when its schema does not say.
+    pub(super) kinds: Vec<&'static str>,
+    /// Every value that it may have, when there are only so many.
+    pub(super) values: Option<Vec<Value>>,
+    pub(super) pattern: Option<String>,
+    pub(super) bounded: bool,
+    pub(super) minimum: Option<f64>,
+    pub(super) rules: ValueRules,
+}
+
+/// What an argument lets its text be, beyond the schema.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct ValueRules {
+    /// `x-toolgate-multiline`: line breaks and tabs.
+    pub(super) multiline: bool,
+    /// `x-toolgate-allow: ["@"]`: text that begins with `@`.
+    pub(super) at_sign: bool,
+    /// `x-toolgate-allow: [empty]`, or an `enum` that lists it: empty text.
+    pub(super) empty: bool,
+    /// `x-toolgate-path`: a path beneath this folder.
+    pub(super) path: Option<MountPath>,
+}
+
+impl Properties {
+    pub(super) fn of(schema: &Value) -> Self {
+        let required: Vec<&str> =
+            schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+        let properties = schema.get("properties").and_then(Value::as_object);
+        let property = |(name, declared): (&String, &Value)| Property {
+            name: name.clone(),
+            required: required.contains(&name.as_str()),
+            facts: Facts::of(declared, schema),
+            items: resolved(declared, schema).get("items").map(|items| Facts::of(items, schema)),
+        };
+        Self(properties.into_iter().flatten().map(property).collect())
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&Property> {
+        self.0.iter().find(|property| property.name == name)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Property> {
+        self.0.iter()
+    }
+
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> + Clone {
+        self.0.iter().map(|property| property.name.as_str())
+    }
+}
+
+/// The schema that a local reference leads to.
+fn resolved<'s>(schema: &'s Value, root: &'s Value) -> &'s Value {
+    let mut schema = schema;
+    for _ in 0..MAX_REFERENCES {
+        let target = schema.get("$ref").and_then(Value::as_str).and_then(|reference| reference.strip_prefix('#'));
+        match target.and_then(|pointer| root.pointer(pointer)) {
+            Some(next) => schema = next,
+            None => break,
+        }
+    }
+    schema
+}
+
+impl Facts {
+    fn of(schema: &Value, root: &Value) -> Self {
+        let target = resolved(schema, root);
+        let says = |keyword: &str| schema.get(keyword).or_else(|| target.get(keyword));
+        let values = values(says("enum"), says("const"));
+        let pattern = says("pattern").and_then(Value::as_str).map(str::to_owned);
+        Self {
+            kinds: kinds(says("type"), values.as_deref()),
+            bounded: says("maxLength").is_some(),
+            minimum: minimum(says("minimum"), says("exclusiveMinimum")),
+            rules: ValueRules::of(&says, values.as_deref()),
+            values,
+            pattern,
+        }
+    }
+
+    pub(super) fn is(&self, kind: &str) -> bool {
+        self.kinds.contains(&kind)
+    }
+
+    /// Whether a command can be given it as one argument.
+    pub(super) fn is_plain(&self) -> bool {
+        !self.kinds.is_empty() && !self.is("object") && !self.is("array")
+    }
+
+    /// Whether it is one of a few values, or a number or a truth value: nothing that carries text of its own.
+    pub(super) fn is_closed(&self) -> bool {
+        self.values.is_some() || !self.is("string")
+    }
+
+    /// Whether its text can begin with a dash.
+    pub(super) fn may_begin_with_a_dash(&self) -> bool {
+        if self.rules.path.is_some() {
+            return false;
+        }
+        if let Some(values) = &self.values {
+            let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            return values.iter().any(|value| text(value).starts_with('-'));
+        }
+        let text = self.is("string")
+            && self.pattern.as_ref().is_none_or(|pattern| pattern::may_begin_with(pattern, '-'));
+        let number = self.is("integer") || self.is("number");
+        text || (number && self.minimum.is_none_or(|minimum| minimum < 0.0))
+    }
+}
+
+fn values(several: Option<&Value>, one: Option<&Value>) -> Option<Vec<Value>> {
+    let one = one.map(|value| vec![value.clone()]);
+    one.or_else(|| several.and_then(Value::as_array).cloned())
+}
+
+fn kinds(declared: Option<&Value>, values: Option<&[Value]>) -> Vec<&'static str> {
+    let declared = declared.map(kinds_of).unwrap_or_default();
+    let words: Vec<&str> = match (declared.is_empty(), values) {
+        (true, Some(values)) => values.iter().map(kind_of).collect(),
+        _ => declared,
+    };
+    TYPES.iter().copied().filter(|kind| words.contains(kind)).collect()
+}
+
+fn kind_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(number) if number.is_f64() => "number",
+        Value::Number(_) => "integer",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+fn minimum(at_least: Option<&Value>, more_than: Option<&Value>) -> Option<f64> {
+    let numbers = [at_least, more_than].into_iter().flatten().filter_map(Value::as_f64);
+    numbers.reduce(f64::max)
+}
+
+impl ValueRules {
+    fn of<'s>(says: &impl Fn(&str) -> Option<&'s Value>, values: Option<&[Value]>) -> Self {
+        let allowed = says("x-toolgate-allow").and_then(Value::as_array);
+        let allows = |word: &str| allowed.is_some_and(|words| words.iter().any(|allowed| allowed == word));
+        let listed = values.is_some_and(|values| values.iter().any(|value| value == ""));
+        Self {
+            multiline: says("x-toolgate-multiline") == Some(&Value::Bool(true)),
+            at_sign: allows("@") || begins_with_at(values),
+            empty: allows("empty") || listed,
+            path: says("x-toolgate-path").and_then(Value::as_str).and_then(|text| MountPath::parse(text).ok()),
+        }
+    }
+}
+
+/// A listed value is the operator's own.
+fn begins_with_at(values: Option<&[Value]>) -> bool {
+    let at = |value: &Value| value.as_str().is_some_and(|text| text.starts_with('@'));
+    values.is_some_and(|values| values.iter().any(at))
+}
+
+/// The keywords that are Toolgate's own.
+pub(super) fn check_extensions(schema: &Node, report: &mut Report<'_>) {
+    if let Some(path) = schema.get("x-toolgate-path") {
+        if let Err((message, help)) = MountPath::parse(path.text().unwrap_or_default()) {
+            report.node(path, format!("`x-toolgate-path`: {message}"), Some(help));
+        }
+    }
+    if let Some(multiline) = schema.get("x-toolgate-multiline") {
+        if !matches!(&multiline.kind, Kind::Scalar { text, plain: true } if text == "true" || text == "false") {
+            let help = "write `true` or `false`".to_owned();
+            report.node(multiline, "`x-toolgate-multiline` must be `true` or `false`", Some(help));
+        }
+    }
+    if let Some(allow) = schema.get("x-toolgate-allow") {
+        check_allow(allow, report);
+    }
+}
+
+fn check_allow(allow: &Node, report: &mut Report<'_>) {
+    let help = || Some("write `[\"@\"]`, `[empty]` or both".to_owned());
+    let Kind::List(words) = &allow.kind else {
+        report.node(allow, "`x-toolgate-allow` must be a list", help());
+        return;
+    };
+    for word in words.iter().filter(|word| !matches!(word.text(), Some("@" | "empty"))) {
+        let text = shown(word.text().unwrap_or_default());
+        report.node(word, format!("`{text}` is nothing that can be allowed"), help());
+    }
+}

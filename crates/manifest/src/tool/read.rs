@@ -1,0 +1,277 @@
+//! Reads tool manifests, key by key.
+
+use std::num::NonZeroU32;
+
+use toolgate_types::ToolClass;
+
+use super::example::{Against, examples};
+use super::property::Properties;
+use super::schema::Checked;
+use super::template::{self, Scope};
+use super::{
+    CommandDeclaration, Elevated, OutputDeclaration, OutputParse, PolicyRule, Rate, ToolManifest, Treatment,
+    confined, schema, warnings,
+};
+use crate::decode::{
+    Field, Key, Section, count, duration, key, located_text, named, parsed, size, text, word,
+};
+use crate::problem::{Located, Place, Problems, Source, Warning, shown};
+use crate::read::permissions;
+use crate::report::Report;
+use crate::tree::{self, Node};
+
+const TOOL: &[Key] = &[
+    key("tool", "tool: git_log"),
+    key("title", "title: Recent commits"),
+    key("description", "description: Recent commits of this repository, newest first"),
+    key("class", "class: read"),
+    key("permissions", "permissions: [git:read]"),
+    key("input", "input: {properties: {count: {type: integer}}, required: [count]}"),
+    key("elevated", "elevated: {when: input.count > 20, permissions: [git:deep]}"),
+    key("command", "command: [git, log, \"--max-count={count}\"]"),
+    key("http", ""),
+    key("grpc", ""),
+    key("mcp", ""),
+    key("cwd", "cwd: \"@project\""),
+    key("mounts", "mounts: [\"@project\", \"@central:rw\"]"),
+    key("environment", "environment: {LC_ALL: C}"),
+    key("network", "network: [api.example.com]"),
+    key("timeout", "timeout: 30s"),
+    key("limits", "limits: {memory: 512MiB}"),
+    key("stdin", "stdin: \"{text}\""),
+    key("success_codes", "success_codes: [0, 1]"),
+    key("output", "output: {parse: lines}"),
+    key("policy", "policy: {\"*\": allow}"),
+    key("rate", "rate: {calls: 60, per: 1m}"),
+    key("examples", "examples: [{input: {count: 5}, expect: allowed}]"),
+];
+
+/// What can stand behind a tool. Only commands can yet.
+const HANDLERS: &[&str] = &["command", "http", "grpc", "mcp"];
+
+const ELEVATED: &[Key] =
+    &[key("when", "when: input.count > 20"), key("permissions", "permissions: [git:deep]")];
+
+const OUTPUT: &[Key] = &[
+    key("parse", "parse: lines"),
+    key("schema", "schema: {type: array, items: {type: string}}"),
+    key("max_bytes", "max_bytes: 64KiB"),
+];
+
+const RATE: &[Key] = &[key("calls", "calls: 60"), key("per", "per: 1m"), key("burst", "burst: 10")];
+
+/// Reads every tool of a file.
+pub(super) fn tools(source: &Source, text: &str) -> Result<(Vec<ToolManifest>, Vec<Warning>), Problems> {
+    let mut report = Report::new(source);
+    let documents = tree::read_all(text, &mut report).unwrap_or_default();
+    let mut tools: Vec<ToolManifest> = Vec::new();
+    for root in documents.into_iter().filter(|root| !root.is_null()) {
+        let file = Field { name: "a tool".to_owned(), example: "tool: git_log", node: root };
+        let Some(tool) = tool(&file, source, &mut report) else { continue };
+        if let Some(earlier) = tools.iter().find(|earlier| earlier.name.value == tool.name.value) {
+            let help = format!("it is already on line {}; keep one of them", earlier.name.line);
+            report.located(&tool.name, format!("the tool `{}` appears twice", tool.name.value), Some(help));
+        }
+        tools.push(tool);
+    }
+    let warnings = report.finish()?;
+    if tools.is_empty() { Err(no_tool(source)) } else { Ok((tools, warnings)) }
+}
+
+/// A file that declares nothing.
+pub(super) fn no_tool(source: &Source) -> Problems {
+    let help = Some("begin with `tool: NAME`".to_owned());
+    Problems(vec![source.problem(Place { line: 1, column: 1 }, 1, "this file declares no tool", help)])
+}
+
+fn tool(file: &Field, source: &Source, report: &mut Report<'_>) -> Option<ToolManifest> {
+    let section = Section::read(file, TOOL, report)?;
+    require(&section, &file.node, report);
+    let name = section.get("tool", report, located_text).and_then(|name| parsed(&name, report));
+    let description = section.get("description", report, description);
+    let class = section.get("class", report, word::<ToolClass>);
+    let permissions = section.get("permissions", report, permissions);
+    let elevated = section.get("elevated", report, elevated);
+    let input = input(&section, report);
+    let properties = Properties::of(input.as_ref().map_or(&serde_json::Value::Null, |input| &input.schema));
+    let bounds = Bounds { class: class.as_ref().map(|class| class.value), properties: &properties, known: input.is_some() };
+    let command = command(&section, &bounds, report);
+    let against = Against {
+        input: input.as_ref(),
+        template: command.as_ref().map(|command| &command.template),
+        elevated: elevated.as_ref(),
+    };
+    let tool = ToolManifest {
+        title: section.get("title", report, text),
+        timeout: section.get("timeout", report, duration),
+        output: section.get("output", report, output).unwrap_or(OutputDeclaration {
+            parse: OutputParse::Text,
+            schema: None,
+            max_bytes: None,
+        }),
+        policy: section.get("policy", report, policy).unwrap_or_default(),
+        rate: section.get("rate", report, rate),
+        examples: section
+            .get("examples", report, |field, report| examples(field, &against, report))
+            .unwrap_or_default(),
+        name: name?,
+        description: description?,
+        class: class?,
+        permissions: permissions?,
+        elevated,
+        command: command?,
+        input: input?.schema,
+        source: source.clone(),
+    };
+    warnings::of(&tool, &properties, &section, report);
+    Some(tool)
+}
+
+/// The keys that a manifest cannot do without.
+fn require(section: &Section, node: &Node, report: &mut Report<'_>) {
+    for (name, help) in [
+        ("tool", "for example `tool: git_log`"),
+        ("description", "say what it does: models choose tools by it"),
+        ("class", "say `read`, `write` or `destructive`"),
+        ("permissions", "for example `permissions: [git:read]`, or `[]` if none is needed"),
+    ] {
+        if section.lacks(name) {
+            report.node(node, format!("a tool without `{name}`"), Some(help.to_owned()));
+        }
+    }
+    let handlers: Vec<&Field> = HANDLERS.iter().filter_map(|name| section.field(name)).collect();
+    for handler in handlers.iter().filter(|handler| handler.name != "`command`") {
+        let help = Some("declare a `command`".to_owned());
+        report.node(&handler.node, format!("{} is not available in this version", handler.name), help);
+    }
+    if handlers.len() > 1 {
+        let names: Vec<&str> = handlers.iter().map(|handler| handler.name.as_str()).collect();
+        let help = Some("keep one of them".to_owned());
+        report.node(node, format!("a tool with more than one handler: {}", names.join(", ")), help);
+    }
+    if handlers.is_empty() && section.lacks("command") {
+        let help = "for example `command: [git, log, \"--max-count={count}\"]`".to_owned();
+        report.node(node, "a tool without `command`", Some(help));
+    }
+}
+
+fn description(field: &Field, report: &mut Report<'_>) -> Option<Located<String>> {
+    let description = located_text(field, report)?;
+    if description.value.trim().is_empty() {
+        let help = Some("say what it does: models choose tools by it".to_owned());
+        report.node(&field.node, "`description` is empty", help);
+        return None;
+    }
+    Some(description)
+}
+
+fn elevated(field: &Field, report: &mut Report<'_>) -> Option<Elevated> {
+    let section = Section::read(field, ELEVATED, report)?;
+    for name in ["when", "permissions"] {
+        if section.lacks(name) {
+            let help = "for example `elevated: {when: input.count > 20, permissions: [git:deep]}`".to_owned();
+            report.node(&field.node, format!("`elevated` without `{name}`"), Some(help));
+        }
+    }
+    let when = section.get("when", report, located_text);
+    let permissions = section.get("permissions", report, permissions);
+    let (when, permissions) = (when?, permissions?);
+    if when.value.trim().is_empty() {
+        report.located(&when, "`when` is empty", Some("for example `input.count > 20`".to_owned()));
+    }
+    if permissions.is_empty() {
+        let help = "name a permission, or remove `elevated`".to_owned();
+        report.node(&field.node, "`elevated` without a permission would elevate nothing", Some(help));
+    }
+    Some(Elevated { when, permissions })
+}
+
+/// A tool without `input` takes no arguments.
+fn input(section: &Section, report: &mut Report<'_>) -> Option<Checked> {
+    if let Some(field) = section.field("input") {
+        return schema::input(field, report);
+    }
+    let schema = schema::no_input();
+    let validator = jsonschema::draft202012::options().build(&schema).ok()?;
+    Some(Checked { schema, validator })
+}
+
+/// What is already known when the command is read.
+struct Bounds<'b> {
+    class: Option<ToolClass>,
+    properties: &'b Properties,
+    /// Whether the properties are known; if not, nothing is said about placeholders.
+    known: bool,
+}
+
+fn command(section: &Section, bounds: &Bounds<'_>, report: &mut Report<'_>) -> Option<CommandDeclaration> {
+    let directory = section.get("cwd", report, confined::directory);
+    let mounts = confined::mounts(section, directory.as_ref(), bounds.class, report);
+    let names: Vec<&str> = bounds.properties.names().collect();
+    let environment =
+        section.get("environment", report, |field, report| confined::environment(field, &names, report));
+    let network = section.get("network", report, confined::network).unwrap_or_default();
+    let limits = section.get("limits", report, confined::limits).unwrap_or_default();
+    let success_codes = section.get("success_codes", report, confined::success_codes);
+    if !bounds.known {
+        return None;
+    }
+    let scope = Scope {
+        properties: bounds.properties,
+        directory: directory.as_ref().map(|directory| &directory.value),
+        mounts: mounts.iter().map(|mount| mount.alias.value.as_str()).collect(),
+    };
+    let field = section.field("command");
+    let template = field.and_then(|field| template::command(field, &scope, report));
+    let stdin = section.get("stdin", report, |field, report| template::stdin(field, &scope, report));
+    let (template, field) = (template?, field?);
+    let program = Located::new(template.program().to_owned(), field.node.at("/0"));
+    Some(CommandDeclaration {
+        template,
+        program,
+        directory,
+        mounts,
+        environment: environment.unwrap_or_default(),
+        network,
+        limits,
+        stdin,
+        success_codes: success_codes.unwrap_or_else(|| vec![0]),
+    })
+}
+
+fn output(field: &Field, report: &mut Report<'_>) -> Option<OutputDeclaration> {
+    let section = Section::read(field, OUTPUT, report)?;
+    let parse = section.get("parse", report, word).map_or(OutputParse::Text, |parse| parse.value);
+    Some(OutputDeclaration {
+        parse,
+        schema: section.get("schema", report, |field, report| schema::output(field, parse, report)),
+        max_bytes: section.get("max_bytes", report, size),
+    })
+}
+
+fn policy(field: &Field, report: &mut Report<'_>) -> Option<Vec<PolicyRule>> {
+    let entries = named(field, "field", report)?;
+    let rule = |(path, treatment): (Located<String>, Field)| {
+        if path.value.is_empty() || path.value.contains(char::is_control) {
+            let help = Some("write the path of a field, such as `customer.email`, or `\"*\"`".to_owned());
+            report.located(&path, format!("`{}` is not the path of a field", shown(&path.value)), help);
+        }
+        let treatment = word::<Treatment>(&treatment, report)?.value;
+        Some(PolicyRule { path, treatment })
+    };
+    Some(entries.into_iter().filter_map(rule).collect())
+}
+
+fn rate(field: &Field, report: &mut Report<'_>) -> Option<Rate> {
+    let section = Section::read(field, RATE, report)?;
+    crate::rates::rate(&section, field, report)
+}
+
+pub(crate) fn calls(field: &Field, report: &mut Report<'_>) -> Option<NonZeroU32> {
+    let count = count(field, report)?;
+    let calls = u32::try_from(count).ok().and_then(NonZeroU32::new);
+    if calls.is_none() {
+        report.node(&field.node, format!("{}: {count} is too many", field.name), None);
+    }
+    calls
+}

@@ -1,0 +1,276 @@
+//! From the arguments of a call to the arguments of a command.
+//!
+//! What the schema let through is judged once more by where it is going to stand. Refused, whatever the schema says:
+//! NUL, invisible characters (line breaks and tabs unless `x-toolgate-multiline`), empty text (unless `enum` lists it or
+//! `x-toolgate-allow: [empty]`), text that makes an argument begin with `-` before a literal `--`, text that begins with
+//! `@` at the beginning of an argument or after `=` (unless `x-toolgate-allow: ["@"]`: many programs read such a file),
+//! and more bytes than the kernel takes.
+
+use serde_json::Value;
+use toolgate_types::{ErrorCode, Failure};
+
+use super::MountPath;
+use super::template::{CommandTemplate, Element, Part, Piece, Slot, TextTemplate, slots};
+use crate::problem::shown;
+
+/// The most bytes of one argument; Linux takes 128 KiB with the byte that ends it.
+const MAX_ARGUMENT: usize = 128 * 1024 - 1;
+/// The most bytes of all arguments together, with what the kernel keeps for each.
+const MAX_ARGUMENTS: usize = 1 << 20;
+/// What the kernel keeps for each argument besides its text: its end and a pointer.
+const PER_ARGUMENT: usize = 9;
+/// The most bytes of a path.
+const MAX_PATH: usize = 4095;
+
+impl CommandTemplate {
+    /// The program and its arguments for one call.
+    ///
+    /// # Errors
+    /// `invalid_arguments`, with the argument and what would fit.
+    pub fn render(&self, input: &Value) -> Result<Vec<String>, Failure> {
+        let mut arguments = vec![self.program.clone()];
+        for part in &self.parts {
+            match part {
+                Part::Group(elements) => group(elements, input, &mut arguments)?,
+                Part::Choice { name, then, otherwise } => {
+                    let chosen = if is_set(name, input)? { then } else { otherwise };
+                    for element in chosen {
+                        group(std::slice::from_ref(element), input, &mut arguments)?;
+                    }
+                }
+            }
+        }
+        let total: usize = arguments.iter().map(|argument| argument.len() + PER_ARGUMENT).sum();
+        if total > MAX_ARGUMENTS {
+            let message = format!("the arguments have {total} bytes together and at most {MAX_ARGUMENTS} are taken");
+            return Err(Failure::new(ErrorCode::InvalidArguments, message).help("send less"));
+        }
+        Ok(arguments)
+    }
+
+    /// The files and folders that a call names, by the mount they lie in.
+    ///
+    /// # Errors
+    /// `invalid_arguments` when one of them is not a path.
+    pub fn paths(&self, input: &Value) -> Result<Vec<MountPath>, Failure> {
+        let mut paths: Vec<MountPath> = Vec::new();
+        for slot in self.parts.iter().flat_map(Part::elements).flat_map(Element::slots) {
+            let Some(folder) = &slot.rules.path else { continue };
+            for (place, value) in items(slot, input) {
+                let rest = path(value, &place)?;
+                let path = [folder.path.as_str(), &rest].into_iter().filter(|part| !part.is_empty());
+                let path = path.collect::<Vec<_>>().join("/");
+                let named = MountPath { alias: folder.alias.clone(), path };
+                if !paths.contains(&named) {
+                    paths.push(named);
+                }
+            }
+        }
+        Ok(paths)
+    }
+}
+
+impl TextTemplate {
+    /// The text for one call; `None` when a placeholder has no value. A value that stands alone is written as it is
+    /// when it is text and as JSON when it is not.
+    ///
+    /// # Errors
+    /// `invalid_arguments` when a value does not fit.
+    pub fn render(&self, input: &Value) -> Result<Option<String>, Failure> {
+        if slots(&self.pieces).any(|slot| given(slot, input).is_none()) {
+            return Ok(None);
+        }
+        let alone = self.pieces.len() == 1;
+        let mut text = String::new();
+        for piece in &self.pieces {
+            match piece {
+                Piece::Literal(literal) => text.push_str(literal),
+                Piece::Slot(slot) => match given(slot, input) {
+                    Some(value @ (Value::Array(_) | Value::Object(_))) if alone => text.push_str(&value.to_string()),
+                    Some(value) => text.push_str(&plain(value, slot, &slot.name)?),
+                    None => {}
+                },
+            }
+        }
+        Ok(Some(text))
+    }
+}
+
+/// Adds elements that stand and fall together.
+fn group(elements: &[Element], input: &Value, arguments: &mut Vec<String>) -> Result<(), Failure> {
+    for slot in elements.iter().flat_map(Element::slots) {
+        if given(slot, input).is_some() {
+            continue;
+        }
+        if slot.required && input.get(&slot.name).is_none() {
+            return Err(unfit(&slot.name, "is missing", "give it"));
+        }
+        return Ok(());
+    }
+    for element in elements {
+        match element.whole() {
+            Some(slot) => {
+                for (place, value) in items(slot, input) {
+                    arguments.push(element.render(|_| Some((place.clone(), value)))?);
+                }
+            }
+            None => {
+                let value = |slot: &Slot| given(slot, input).map(|value| (slot.name.clone(), value));
+                arguments.push(element.render(value)?);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A value that is there: neither absent nor null nor an empty list.
+fn given<'i>(slot: &Slot, input: &'i Value) -> Option<&'i Value> {
+    input.get(&slot.name).filter(|value| match value {
+        Value::Null => false,
+        Value::Array(items) => !items.is_empty(),
+        _ => true,
+    })
+}
+
+/// A value, or each item of it, with what messages call it.
+fn items<'i>(slot: &Slot, input: &'i Value) -> Vec<(String, &'i Value)> {
+    match given(slot, input) {
+        Some(Value::Array(items)) => {
+            items.iter().enumerate().map(|(index, item)| (format!("{}/{index}", slot.name), item)).collect()
+        }
+        Some(value) => vec![(slot.name.clone(), value)],
+        None => Vec::new(),
+    }
+}
+
+fn is_set(name: &str, input: &Value) -> Result<bool, Failure> {
+    match input.get(name) {
+        None | Some(Value::Null) => Ok(false),
+        Some(Value::Bool(set)) => Ok(*set),
+        Some(_) => Err(unfit(name, "is not a truth value", "give `true` or `false`")),
+    }
+}
+
+impl Element {
+    fn render<'i>(
+        &self,
+        value_of: impl Fn(&Slot) -> Option<(String, &'i Value)>,
+    ) -> Result<String, Failure> {
+        let mut argument = String::new();
+        // Whose value the argument begins with, if it begins with one.
+        let mut leader = None;
+        for piece in &self.pieces {
+            match piece {
+                Piece::Literal(literal) => argument.push_str(literal),
+                Piece::Slot(slot) => {
+                    let Some((place, value)) = value_of(slot) else { continue };
+                    let text = written(value, slot, &place)?;
+                    let leads = argument.is_empty();
+                    if (leads || argument.ends_with('=')) && text.starts_with('@') && !slot.rules.at_sign {
+                        return Err(unfit(&place, "begins with `@`, which a program may take for a file to read", "leave out the `@`"));
+                    }
+                    argument.push_str(&text);
+                    if leads {
+                        leader = Some(place);
+                    }
+                }
+            }
+        }
+        match leader {
+            Some(place) if argument.starts_with('-') && !self.after_separator => {
+                Err(unfit(&place, "begins with `-`, which a program may take for an option", "give a value that does not begin with `-`"))
+            }
+            leader if argument.len() > MAX_ARGUMENT => {
+                let place = leader.or_else(|| self.slots().next().map(|slot| slot.name.clone())).unwrap_or_default();
+                Err(too_long(&place, argument.len(), MAX_ARGUMENT))
+            }
+            _ => Ok(argument),
+        }
+    }
+}
+
+/// A value as part of an argument.
+fn written(value: &Value, slot: &Slot, place: &str) -> Result<String, Failure> {
+    if slot.rules.path.is_some() {
+        let rest = path(value, place)?;
+        return Ok(if rest.is_empty() { slot.base.clone() } else { format!("{}/{rest}", slot.base) });
+    }
+    let text = plain(value, slot, place)?;
+    if text.len() > MAX_ARGUMENT {
+        return Err(too_long(place, text.len(), MAX_ARGUMENT));
+    }
+    if text.is_empty() && !slot.rules.empty {
+        return Err(unfit(place, "is empty", "give some text, or leave it out"));
+    }
+    let refused = |character: &char| {
+        character.is_control() && !(slot.rules.multiline && matches!(character, '\n' | '\r' | '\t'))
+    };
+    match text.chars().find(refused) {
+        Some(character) => Err(invisible(place, character)),
+        None => Ok(text),
+    }
+}
+
+/// Text, a number or a truth value, plainly.
+fn plain(value: &Value, slot: &Slot, place: &str) -> Result<String, Failure> {
+    match value {
+        Value::String(text) => Ok(text.clone()),
+        Value::Bool(set) => Ok(set.to_string()),
+        Value::Number(number) => Ok(match number.as_f64() {
+            // JSON Schema counts `5.0` as whole.
+            Some(float) if slot.whole_numbers && number.is_f64() && float.fract() == 0.0 => format!("{float:.0}"),
+            _ => number.to_string(),
+        }),
+        Value::Null | Value::Array(_) | Value::Object(_) => {
+            Err(unfit(place, "is not plain", "give text, a number or a truth value"))
+        }
+    }
+}
+
+/// A path beneath its folder, without empty and `.` parts; empty is the folder itself.
+fn path(value: &Value, place: &str) -> Result<String, Failure> {
+    const HELP: &str = "give a path such as `src/main.rs`, or `.` for the folder itself";
+    let Some(text) = value.as_str() else {
+        return Err(unfit(place, "is not a path", HELP));
+    };
+    let reason = if text.is_empty() {
+        "is empty"
+    } else if text.starts_with('/') || text.starts_with('\\') {
+        "is an absolute path"
+    } else if text.starts_with('@') {
+        "begins with an alias; the path is relative already"
+    } else if text.starts_with('-') {
+        "begins with `-`"
+    } else if text.split(['/', '\\']).any(|part| part == "..") {
+        "leads upward with `..`"
+    } else if text.len() > MAX_PATH {
+        return Err(too_long(place, text.len(), MAX_PATH));
+    } else if let Some(character) = text.chars().find(|character| character.is_control()) {
+        return Err(invisible(place, character));
+    } else {
+        let parts: Vec<&str> = text.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
+        return Ok(parts.join("/"));
+    };
+    Err(unfit(place, reason, HELP))
+}
+
+fn invisible(place: &str, character: char) -> Failure {
+    let named = match character {
+        '\0' => "NUL".to_owned(),
+        '\n' | '\r' => "a line break".to_owned(),
+        '\t' => "a tab".to_owned(),
+        other => format!("the invisible character `{}`", other.escape_unicode()),
+    };
+    unfit(place, &format!("holds {named}"), "leave it out")
+}
+
+fn too_long(place: &str, bytes: usize, most: usize) -> Failure {
+    unfit(place, &format!("has {bytes} bytes"), &format!("give at most {most} bytes"))
+}
+
+fn unfit(place: &str, reason: &str, help: &str) -> Failure {
+    let pointer = format!("/{place}");
+    Failure::new(ErrorCode::InvalidArguments, format!("`{}` {reason}", shown(place)))
+        .help(help)
+        .detail("path", pointer)
+}

@@ -1,0 +1,385 @@
+//! The JSON Schemas of a tool: read where they stand, checked as schemas, closed unless they say otherwise.
+//!
+//! JSON Schema ignores keywords that it does not know, so that a misspelt bound bounds nothing. Here a keyword must be
+//! one of the vocabulary or begin with `x-`.
+
+use std::rc::Rc;
+
+use jsonschema::Validator;
+use serde_json::{Map, Value, json};
+
+use super::OutputParse;
+use super::property::check_extensions;
+use crate::decode::{Field, nearest_or_all};
+use crate::json;
+use crate::problem::shown;
+use crate::report::Report;
+use crate::tree::{Kind, Node};
+
+/// What a keyword holds.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Holds {
+    /// A schema that applies to a part of the value.
+    Part,
+    /// Schemas by name that apply to parts of the value.
+    Parts,
+    /// Schemas in order that apply to parts of the value.
+    PartList,
+    /// A schema that applies to the value itself.
+    Same,
+    /// Schemas in order that apply to the value itself.
+    SameList,
+    /// Schemas by name that apply to the value itself, or where they are referred to.
+    SameMap,
+    /// Something that is not a schema.
+    Other,
+}
+
+const KEYWORDS: &[(&str, Holds)] = &[
+    ("type", Holds::Other),
+    ("properties", Holds::Parts),
+    ("required", Holds::Other),
+    ("additionalProperties", Holds::Part),
+    ("items", Holds::Part),
+    ("enum", Holds::Other),
+    ("const", Holds::Other),
+    ("pattern", Holds::Other),
+    ("minLength", Holds::Other),
+    ("maxLength", Holds::Other),
+    ("minimum", Holds::Other),
+    ("maximum", Holds::Other),
+    ("exclusiveMinimum", Holds::Other),
+    ("exclusiveMaximum", Holds::Other),
+    ("multipleOf", Holds::Other),
+    ("minItems", Holds::Other),
+    ("maxItems", Holds::Other),
+    ("uniqueItems", Holds::Other),
+    ("minProperties", Holds::Other),
+    ("maxProperties", Holds::Other),
+    ("title", Holds::Other),
+    ("description", Holds::Other),
+    ("default", Holds::Other),
+    ("examples", Holds::Other),
+    ("format", Holds::Other),
+    ("prefixItems", Holds::PartList),
+    ("contains", Holds::Part),
+    ("minContains", Holds::Other),
+    ("maxContains", Holds::Other),
+    ("patternProperties", Holds::Parts),
+    ("propertyNames", Holds::Part),
+    ("dependentRequired", Holds::Other),
+    ("dependentSchemas", Holds::SameMap),
+    ("unevaluatedItems", Holds::Part),
+    ("unevaluatedProperties", Holds::Part),
+    ("allOf", Holds::SameList),
+    ("anyOf", Holds::SameList),
+    ("oneOf", Holds::SameList),
+    ("not", Holds::Same),
+    ("if", Holds::Same),
+    ("then", Holds::Same),
+    ("else", Holds::Same),
+    ("deprecated", Holds::Other),
+    ("readOnly", Holds::Other),
+    ("writeOnly", Holds::Other),
+    ("contentEncoding", Holds::Other),
+    ("contentMediaType", Holds::Other),
+    ("contentSchema", Holds::Other),
+    ("$ref", Holds::Other),
+    ("$defs", Holds::SameMap),
+    ("$id", Holds::Other),
+    ("$schema", Holds::Other),
+    ("$anchor", Holds::Other),
+    ("$dynamicRef", Holds::Other),
+    ("$dynamicAnchor", Holds::Other),
+    ("$vocabulary", Holds::Other),
+    ("$comment", Holds::Other),
+    ("x-toolgate-path", Holds::Other),
+    ("x-toolgate-multiline", Holds::Other),
+    ("x-toolgate-allow", Holds::Other),
+];
+
+/// Keywords that bring in further schemas for the same value, so that only all of them together know its properties.
+const COMPOSING: &[&str] =
+    &["$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"];
+
+pub(super) const TYPES: &[&str] = &["string", "integer", "number", "boolean", "array", "object", "null"];
+
+/// A schema that compiled, and its validator.
+pub(super) struct Checked {
+    pub(super) schema: Value,
+    pub(super) validator: Validator,
+}
+
+/// The schema of a tool's arguments.
+pub(super) fn input(field: &Field, report: &mut Report<'_>) -> Option<Checked> {
+    let before = report.count();
+    let mut schema = read(field, report)?;
+    let object = schema.as_object_mut()?;
+    match object.get("type") {
+        None => _ = object.insert("type".to_owned(), json!("object")),
+        Some(kind) if kind == "object" => {}
+        Some(_) => {
+            let node = field.node.at("/type");
+            report.node(node, "arguments are always an object", Some("write `type: object`".to_owned()));
+        }
+    }
+    object.entry("properties").or_insert_with(|| json!({}));
+    close(&mut schema, true);
+    compile(field, schema, before, report)
+}
+
+/// The schema of arguments when there are none.
+pub(super) fn no_input() -> Value {
+    json!({"type": "object", "properties": {}, "additionalProperties": false})
+}
+
+/// The schema of a tool's answers.
+pub(super) fn output(field: &Field, parse: OutputParse, report: &mut Report<'_>) -> Option<Value> {
+    let before = report.count();
+    let mut schema = read(field, report)?;
+    let (promise, given) = match parse {
+        OutputParse::Text => ("string", "one text"),
+        OutputParse::Lines | OutputParse::JsonLines => ("array", "a list"),
+        OutputParse::Json => ("", ""),
+    };
+    let kinds = schema.get("type").map(kinds_of).unwrap_or_default();
+    if !promise.is_empty() && !kinds.is_empty() && !kinds.contains(&promise) {
+        let message = format!("`parse: {}` gives {given}, which this schema refuses", parse.as_str());
+        let help = format!("write `type: {promise}`, or another `parse`");
+        report.node(field.node.at("/type"), message, Some(help));
+    }
+    close(&mut schema, true);
+    compile(field, schema, before, report).map(|checked| checked.schema)
+}
+
+/// What a way of reading output promises by itself.
+pub(super) fn promised(parse: OutputParse) -> Value {
+    match parse {
+        OutputParse::Text => json!({"type": "string"}),
+        OutputParse::Lines => json!({"type": "array", "items": {"type": "string"}}),
+        OutputParse::JsonLines => json!({"type": "array"}),
+        OutputParse::Json => json!({}),
+    }
+}
+
+/// The words of a `type`.
+pub(super) fn kinds_of(kind: &Value) -> Vec<&str> {
+    match kind {
+        Value::String(word) => vec![word],
+        Value::Array(words) => words.iter().filter_map(Value::as_str).collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn read(field: &Field, report: &mut Report<'_>) -> Option<Value> {
+    if !matches!(field.node.kind, Kind::Map(_)) {
+        field.misfit("a JSON Schema", report);
+        return None;
+    }
+    let before = report.count();
+    check_keywords(&field.node, report);
+    let schema = json::value(&field.node, report)?;
+    if report.count() == before {
+        against_the_meta_schema(field, &schema, report);
+    }
+    Some(schema)
+}
+
+fn against_the_meta_schema(field: &Field, schema: &Value, report: &mut Report<'_>) {
+    let meta = jsonschema::draft202012::meta::validator();
+    for error in meta.iter_errors(schema).take(20) {
+        let pointer = error.instance_path().to_string();
+        let keyword = pointer.rsplit('/').next().unwrap_or_default();
+        let message = format!("`{}`: {}", shown(keyword), error.masked());
+        report.node(field.node.at(&pointer), message, None);
+    }
+}
+
+fn compile(field: &Field, schema: Value, before: usize, report: &mut Report<'_>) -> Option<Checked> {
+    if report.count() > before {
+        return None;
+    }
+    match jsonschema::draft202012::options().build(&schema) {
+        Ok(validator) => Some(Checked { schema, validator }),
+        Err(error) => {
+            let pointer = error.instance_path().to_string();
+            let message = format!("{} cannot be used: {}", field.name, shown(&error.to_string()));
+            report.node(field.node.at(&pointer), message, None);
+            None
+        }
+    }
+}
+
+/// Every keyword of a schema and of the schemas inside it.
+fn check_keywords(node: &Rc<Node>, report: &mut Report<'_>) {
+    let Kind::Map(entries) = &node.kind else { return };
+    for (key, value) in entries {
+        let name = key.text().unwrap_or_default();
+        match KEYWORDS.iter().find(|(keyword, _)| *keyword == name) {
+            Some((_, holds)) => inner(*holds, value).for_each(|inner| check_keywords(inner, report)),
+            None if name.starts_with("x-") && !name.starts_with("x-toolgate") => {}
+            None => {
+                let help = nearest_or_all(name, KEYWORDS.iter().map(|(keyword, _)| *keyword));
+                let help = if help.len() > 100 { "remove it, or begin it with `x-`".to_owned() } else { help };
+                report.node(key, format!("`{}` is not a keyword of JSON Schema", shown(name)), Some(help));
+            }
+        }
+    }
+    check_type(node, report);
+    check_required(node, report);
+    check_dialect(node, report);
+    check_extensions(node, report);
+}
+
+fn inner(holds: Holds, value: &Rc<Node>) -> Box<dyn Iterator<Item = &Rc<Node>> + '_> {
+    match (holds, &value.kind) {
+        (Holds::Part | Holds::Same, _) => Box::new(std::iter::once(value)),
+        (Holds::PartList | Holds::SameList, Kind::List(items)) => Box::new(items.iter()),
+        (Holds::Parts | Holds::SameMap, Kind::Map(entries)) => {
+            Box::new(entries.iter().map(|(_, value)| value))
+        }
+        _ => Box::new(std::iter::empty()),
+    }
+}
+
+fn check_type(node: &Node, report: &mut Report<'_>) {
+    let Some(kind) = node.get("type") else { return };
+    let words: Vec<&Rc<Node>> = match &kind.kind {
+        Kind::List(items) => items.iter().collect(),
+        _ => vec![kind],
+    };
+    for word in words {
+        let text = word.text().unwrap_or_default();
+        if !TYPES.contains(&text) {
+            let help = nearest_or_all(text, TYPES.iter().copied());
+            report.node(word, format!("{} is not a type", word.describe()), Some(help));
+        }
+    }
+}
+
+/// In a closed object, a required property that is not declared could never be given.
+fn check_required(node: &Node, report: &mut Report<'_>) {
+    let open = ["additionalProperties", "unevaluatedProperties", "patternProperties"];
+    if open.iter().chain(COMPOSING).any(|keyword| node.get(keyword).is_some()) {
+        return;
+    }
+    let (Some(Kind::List(required)), Some(Kind::Map(properties))) =
+        (node.get("required").map(|node| &node.kind), node.get("properties").map(|node| &node.kind))
+    else {
+        return;
+    };
+    let known: Vec<&str> = properties.iter().filter_map(|(key, _)| key.text()).collect();
+    for name in required {
+        let Some(text) = name.text().filter(|text| !known.contains(text)) else { continue };
+        let help = nearest_or_all(text, known.iter().copied());
+        report.node(name, format!("`{}` is required and not declared", shown(text)), Some(help));
+    }
+}
+
+fn check_dialect(node: &Node, report: &mut Report<'_>) {
+    const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
+    if let Some(dialect) = node.get("$schema").filter(|dialect| dialect.text() != Some(DIALECT)) {
+        let help = format!("remove `$schema`, or write `{DIALECT}`");
+        report.node(dialect, "schemas are JSON Schema 2020-12", Some(help));
+    }
+}
+
+/// Closes objects whose properties are declared, wherever a schema stands for a whole value. Where several schemas
+/// describe the same value, only what none of them knows is refused.
+fn close(schema: &mut Value, whole: bool) {
+    let Value::Object(keywords) = schema else { return };
+    for (keyword, inner) in keywords.iter_mut() {
+        let holds = KEYWORDS.iter().find(|(name, _)| name == keyword).map_or(Holds::Other, |(_, holds)| *holds);
+        let whole = matches!(holds, Holds::Part | Holds::Parts | Holds::PartList);
+        match (holds, inner) {
+            (Holds::Part | Holds::Same, inner) => close(inner, whole),
+            (Holds::PartList | Holds::SameList, Value::Array(items)) => {
+                items.iter_mut().for_each(|item| close(item, whole));
+            }
+            (Holds::Parts | Holds::SameMap, Value::Object(items)) => {
+                items.values_mut().for_each(|item| close(item, whole));
+            }
+            _ => {}
+        }
+    }
+    if whole {
+        close_object(keywords);
+    }
+}
+
+fn close_object(keywords: &mut Map<String, Value>) {
+    let says = |names: &[&str]| names.iter().any(|name| keywords.contains_key(*name));
+    if says(&["additionalProperties", "unevaluatedProperties"]) {
+        return;
+    }
+    if says(COMPOSING) {
+        keywords.insert("unevaluatedProperties".to_owned(), Value::Bool(false));
+    } else if says(&["properties", "patternProperties"]) {
+        keywords.insert("additionalProperties".to_owned(), Value::Bool(false));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn closed(mut schema: Value) -> Value {
+        close(&mut schema, true);
+        schema
+    }
+
+    #[test]
+    fn objects_are_closed_where_they_stand_for_a_whole_value() {
+        for (schema, expected) in [
+            (json!({"type": "object"}), json!({"type": "object"})),
+            (json!({"properties": {}}), json!({"properties": {}, "additionalProperties": false})),
+            (
+                json!({"properties": {}, "additionalProperties": true}),
+                json!({"properties": {}, "additionalProperties": true}),
+            ),
+            (
+                json!({"items": {"properties": {"a": {"properties": {}}}}}),
+                json!({"items": {
+                    "properties": {"a": {"properties": {}, "additionalProperties": false}},
+                    "additionalProperties": false
+                }}),
+            ),
+            (
+                json!({"allOf": [{"properties": {"a": {}}}, {"properties": {"b": {}}}]}),
+                json!({
+                    "allOf": [{"properties": {"a": {}}}, {"properties": {"b": {}}}],
+                    "unevaluatedProperties": false
+                }),
+            ),
+            (
+                json!({"properties": {"a": {"$ref": "#/$defs/a"}}, "$defs": {"a": {"properties": {}}}}),
+                json!({
+                    "properties": {"a": {"$ref": "#/$defs/a", "unevaluatedProperties": false}},
+                    "$defs": {"a": {"properties": {}}},
+                    "additionalProperties": false
+                }),
+            ),
+            // A property that is called like a keyword is a property.
+            (
+                json!({"properties": {"items": {"type": "string"}, "enum": {"properties": {}}}}),
+                json!({
+                    "properties": {
+                        "items": {"type": "string"},
+                        "enum": {"properties": {}, "additionalProperties": false}
+                    },
+                    "additionalProperties": false
+                }),
+            ),
+        ] {
+            assert_eq!(closed(schema.clone()), expected, "{schema}");
+        }
+    }
+
+    #[test]
+    fn a_closed_composition_knows_the_properties_of_all_its_parts() {
+        let schema = closed(json!({"allOf": [{"properties": {"a": {}}}, {"properties": {"b": {}}}]}));
+        let validator = jsonschema::draft202012::new(&schema).unwrap();
+        assert!(validator.is_valid(&json!({"a": 1, "b": 2})));
+        assert!(!validator.is_valid(&json!({"a": 1, "c": 2})));
+    }
+}
