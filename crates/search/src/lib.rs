@@ -53,6 +53,9 @@ mod kept;
 mod queue;
 mod walk;
 
+// All that there is, for whoever must know it.
+mod survey;
+
 // What is done with the files that are met.
 mod find;
 
@@ -67,4 +70,5 @@ pub use lines::{Line, Match};
 pub use list::{Entry, EntryKind, ListOptions, Listing, list};
 pub use search::{Effort, MAX_NEIGHBOURS, SearchOptions, Searched, Target, search};
 pub use start::{Start, Visible};
+pub use survey::{Surveyed, SurveyedEntry, SurveyedFolder, Surveyor, survey};
 pub use walk::Skipped;

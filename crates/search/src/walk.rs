@@ -17,7 +17,7 @@ use crate::scope::Scope;
 use crate::{EntryKind, Error, Start};
 
 /// How deep a walk goes. Every level may keep a directory open on every thread, and handles are scarce.
-const DEEPEST: usize = 128;
+pub(crate) const DEEPEST: usize = 128;
 
 /// How many threads a walk takes at most; one call must not take the whole machine.
 const MOST_THREADS: usize = 4;
@@ -188,12 +188,12 @@ impl Shared<'_> {
 }
 
 /// A panic on another thread goes on here, as if it had happened on this one.
-fn finished<T>(helper: ScopedJoinHandle<'_, T>) -> T {
+pub(crate) fn finished<T>(helper: ScopedJoinHandle<'_, T>) -> T {
     helper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// Asked once, because the answer takes several system calls.
-fn thread_count() -> usize {
+pub(crate) fn thread_count() -> usize {
     static COUNT: OnceLock<usize> = OnceLock::new();
     *COUNT
         .get_or_init(|| std::thread::available_parallelism().map_or(1, |count| count.get().min(MOST_THREADS)))

@@ -4,6 +4,8 @@
 //! `*` stands for any part of one name (a rule that begins with it is an ending), `**` for any number of names. The list is plain data matched by a few lines of code, because compiling it
 //! into regular expressions would cost more than a whole call from the command line.
 
+use std::sync::LazyLock;
+
 /// Secrets, and the parts of a repository that make other programs run things.
 pub const DEFAULT_DENY: &[&str] = &[
     // Environment files; the ones meant to be shared are excepted below.
@@ -98,6 +100,100 @@ fn rule_for(location: &str) -> Option<&'static str> {
     };
     let rule = DEFAULT_DENY.iter().find(applies)?;
     (!EXCEPTIONS.contains(&name)).then_some(rule)
+}
+
+/// The rule whose sequence ends right at this folded location, whatever lies above it.
+pub(crate) fn rule_ending_at(folded: &str) -> Option<&'static str> {
+    let mut rest = folded;
+    loop {
+        let (name, below) = split(rest);
+        let applies = |rule: &&&str| match rule.strip_prefix('*') {
+            Some(ending) => below.is_none() && name.ends_with(ending),
+            None => matches_all(name, below, rule),
+        };
+        if let Some(rule) = DEFAULT_DENY.iter().find(applies)
+            && !EXCEPTIONS.contains(&name)
+        {
+            return Some(rule);
+        }
+        rest = below?;
+    }
+}
+
+/// Whether a name and all that is below it are the rule's sequence of names.
+fn matches_all(name: &str, below: Option<&str>, rule: &str) -> bool {
+    let further = |rule: &str| {
+        below.is_some_and(|below| {
+            let (name, below) = split(below);
+            matches_all(name, below, rule)
+        })
+    };
+    match rule.split_once('/') {
+        None => below.is_none() && name_matches(name, rule),
+        Some(("**", tail)) => matches_all(name, below, tail) || further(rule),
+        Some((head, tail)) => name_matches(name, head) && further(tail),
+    }
+}
+
+/// Whether a rule could end at a plain name of this kind, in any case: asked about every name of a tree, so that most need no further thought.
+pub(crate) fn may_end_a_rule(name: &[u8]) -> bool {
+    static LAST_NAMES: LazyLock<LastNames> = LazyLock::new(LastNames::of_all_rules);
+    LAST_NAMES.may_match(name)
+}
+
+/// The last name of every rule, by the letter that it begins with.
+struct LastNames {
+    by_first: Vec<Vec<&'static str>>,
+    endings: Vec<&'static str>,
+    ends: [bool; 256],
+}
+
+impl LastNames {
+    fn of_all_rules() -> Self {
+        let mut all = Self { by_first: vec![Vec::new(); 256], endings: Vec::new(), ends: [false; 256] };
+        for rule in DEFAULT_DENY {
+            let last = rule.rsplit('/').next().unwrap_or(rule);
+            match (last.strip_prefix('*'), last.bytes().next()) {
+                (Some(ending), _) => all.endings.push(ending),
+                (None, Some(first)) => {
+                    all.by_first.get_mut(usize::from(first)).into_iter().for_each(|names| names.push(last))
+                }
+                (None, None) => {}
+            }
+        }
+        let last_bytes = all.endings.iter().filter_map(|ending| ending.bytes().last());
+        for byte in last_bytes {
+            all.ends.get_mut(usize::from(byte)).into_iter().for_each(|ends| *ends = true);
+        }
+        all
+    }
+
+    fn may_match(&self, name: &[u8]) -> bool {
+        let (Some(first), Some(last)) = (name.first(), name.last()) else { return false };
+        if self.ends.get(usize::from(last.to_ascii_lowercase())) == Some(&true)
+            && self.endings.iter().any(|ending| ends_with(name, ending.as_bytes()))
+        {
+            return true;
+        }
+        let candidates = self.by_first.get(usize::from(first.to_ascii_lowercase()));
+        candidates.is_some_and(|names| names.iter().any(|pattern| may_be(name, pattern)))
+    }
+}
+
+fn may_be(name: &[u8], pattern: &str) -> bool {
+    match pattern.split_once('*') {
+        None => name.eq_ignore_ascii_case(pattern.as_bytes()),
+        Some((before, after)) => {
+            let beginning = name.get(..before.len());
+            beginning.is_some_and(|beginning| beginning.eq_ignore_ascii_case(before.as_bytes()))
+                && ends_with(name, after.as_bytes())
+        }
+    }
+}
+
+fn ends_with(name: &[u8], ending: &[u8]) -> bool {
+    let start = name.len().checked_sub(ending.len());
+    start.and_then(|start| name.get(start..)).is_some_and(|end| end.eq_ignore_ascii_case(ending))
 }
 
 fn split(location: &str) -> (&str, Option<&str>) {

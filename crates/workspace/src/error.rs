@@ -181,6 +181,14 @@ pub enum WorkspaceError {
         /// The path as named.
         path: String,
     },
+    /// So much of a mount must be kept from a command that it is not started.
+    #[error("more than {limit} places of `{alias}` would have to be kept from the command")]
+    TooManyCovers {
+        /// The mount.
+        alias: String,
+        /// How many there may be.
+        limit: usize,
+    },
     /// A search or listing failed; the text layer or search layer explained why.
     #[error("{0}")]
     Other(Box<Failure>),
@@ -224,6 +232,7 @@ impl WorkspaceError {
             Self::NotRecorded(_) => ErrorCode::AuditUnavailable,
             Self::TooLargeToKeep { .. } => ErrorCode::WriteLimit,
             Self::Unsure { .. } => ErrorCode::IoError,
+            Self::TooManyCovers { .. } => ErrorCode::SandboxUnavailable,
             Self::Other(failure) => failure.code,
             Self::Io { source, .. } => io_code(source),
         }
@@ -264,6 +273,9 @@ impl WorkspaceError {
             Self::InvalidRange { help, .. } => return Some(help.clone()),
             Self::Precondition { .. } => "read the file again and repeat the change on what is there now",
             Self::Stopped(StopReason::Deadline) => "ask for less, or narrow the path",
+            Self::TooManyCovers { .. } => {
+                "ask the operator to mount a smaller folder, to deny whole folders instead of many files, or to widen the scope"
+            }
             Self::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => {
                 "free some space; the old content is untouched"
             }

@@ -12,10 +12,8 @@ use unicode_normalization::UnicodeNormalization as _;
 /// Folds case, compatibility forms, invisible characters, and the trailing dots and spaces that Windows drops.
 pub(crate) fn fold(path: &Path) -> Cow<'_, str> {
     let bytes = path.as_os_str().as_bytes();
-    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"._-/+@ ".contains(byte);
     if let Ok(text) = std::str::from_utf8(bytes)
-        && bytes.iter().all(plain)
-        && !has_trailing_dot(bytes)
+        && is_plain(bytes)
     {
         // Plain ASCII folds to lower case; this is nearly every path there is.
         return if bytes.iter().any(u8::is_ascii_uppercase) {
@@ -27,6 +25,23 @@ pub(crate) fn fold(path: &Path) -> Cow<'_, str> {
     let text = path.to_string_lossy();
     let folded: Vec<String> = text.split('/').map(fold_component).collect();
     Cow::Owned(folded.join("/"))
+}
+
+/// Whether folding changes nothing but the case.
+pub(crate) fn is_plain(bytes: &[u8]) -> bool {
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"._-/+@ ".contains(byte);
+    bytes.iter().all(plain) && !has_trailing_dot(bytes)
+}
+
+/// Whether the name may be that of a copy; see [`without_backup_marks`].
+pub(crate) fn may_be_backup(name: &[u8]) -> bool {
+    let end = |ending: &str| {
+        let start = name.len().checked_sub(ending.len());
+        start
+            .and_then(|start| name.get(start..))
+            .is_some_and(|end| end.eq_ignore_ascii_case(ending.as_bytes()))
+    };
+    name.starts_with(b"#") || name.starts_with(b".#") || BACKUP_ENDINGS.iter().any(|ending| end(ending))
 }
 
 /// Names that end in a dot or a space.
@@ -72,13 +87,14 @@ fn is_invisible(character: char) -> bool {
         || character == '\u{0307}'
 }
 
+const BACKUP_ENDINGS: [&str; 8] = ["~", ".bak", ".orig", ".old", ".save", ".swp", ".swo", ".copy"];
+
 /// What editors and people call copies of a file, undone: the names that the last name may be a copy of.
 pub(crate) fn without_backup_marks(folded: &str) -> Vec<String> {
-    const ENDINGS: [&str; 8] = ["~", ".bak", ".orig", ".old", ".save", ".swp", ".swo", ".copy"];
     let (folder, name) = folded.rsplit_once('/').unwrap_or(("", folded));
     let mut bare = name.strip_prefix('#').and_then(|name| name.strip_suffix('#')).unwrap_or(name);
     bare = bare.strip_prefix(".#").unwrap_or(bare);
-    while let Some(shorter) = ENDINGS.iter().find_map(|ending| bare.strip_suffix(ending)) {
+    while let Some(shorter) = BACKUP_ENDINGS.iter().find_map(|ending| bare.strip_suffix(ending)) {
         bare = shorter;
     }
     if bare == name {

@@ -27,12 +27,16 @@ mod write;
 mod patch;
 mod relocate;
 mod restore;
+mod git_config;
+mod confine;
 mod error;
 
 pub use browse::{FoundFiles, FoundLines, Listed};
 pub use change::{After, ChangeKind, Forgetful, NotKept, PlannedChange, Recorder, Settled};
+pub use confine::{Confined, ConfinedMount, Cover, Quarantine, Quarantined, Stray, StrayKind};
 pub use deny_list::DEFAULT_DENY;
 pub use error::WorkspaceError;
+pub use git_config::sanitised_git_config;
 pub use mount::{Access, Mount, MountError, is_alias};
 pub use patch::{PatchAction, Patched, PatchedFile};
 pub use read::{FileContent, FileRead, ReadRequest, TextWindow};

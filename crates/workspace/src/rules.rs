@@ -95,29 +95,61 @@ impl Rules {
             return Verdict::Denied { rule };
         }
         // Directories are passed so that what lies in scope below them can be reached; their entries are asked about.
-        let in_scope = self.scope.as_ref().is_none_or(|globs| globs.is_match(location));
-        let granted = grant.is_none_or(|grant| grant.covers(location));
-        if is_directory || (in_scope && granted) { Verdict::Reachable } else { Verdict::OutOfScope }
+        let reachable = is_directory || self.is_in_scope(location, grant);
+        if reachable { Verdict::Reachable } else { Verdict::OutOfScope }
     }
 
     /// The rule that keeps everybody from a location, real or named.
     pub(crate) fn denying_rule(&self, location: &Path) -> Option<String> {
+        if let Some(rule) = self.operators_rule(location) {
+            return Some(rule);
+        }
+        let folded = fold(location);
+        default_rule(&folded)
+            .or_else(|| without_backup_marks(&folded).iter().find_map(|name| default_rule(name)))
+            .map(str::to_owned)
+    }
+
+    /// The gate's own files, and what the operator denies.
+    pub(crate) fn operators_rule(&self, location: &Path) -> Option<String> {
+        if self.own_files.is_empty() && self.deny.is_none() {
+            return None;
+        }
         let folded = fold(location);
         if let Some(own) = self.own_files.iter().find(|own| is_at_or_below(&folded, own)) {
             return Some(format!("the gate's own {own}"));
         }
         // An operator's pattern means what it says, letter by letter, and its twins.
         let raw = location.to_string_lossy();
-        let operators = self
-            .deny
-            .as_ref()
-            .and_then(|globs| globs.first_match(&raw).or_else(|| globs.first_match(&folded)));
-        if let Some(rule) = operators {
-            return Some(rule.to_owned());
-        }
-        default_rule(&folded)
-            .or_else(|| without_backup_marks(&folded).iter().find_map(|name| default_rule(name)))
-            .map(str::to_owned)
+        let globs = self.deny.as_ref()?;
+        globs.first_match(&raw).or_else(|| globs.first_match(&folded)).map(str::to_owned)
+    }
+
+    /// Whether this is, or lies in, one of the gate's own files and folders.
+    pub(crate) fn is_own(&self, location: &Path) -> bool {
+        let folded = fold(location);
+        self.own_files.iter().any(|own| is_at_or_below(&folded, own))
+    }
+
+    /// The gate's own files and folders, as folded locations.
+    pub(crate) fn own_places(&self) -> &[String] {
+        &self.own_files
+    }
+
+    /// Whether a file is among what the mount and the call are limited to.
+    pub(crate) fn is_in_scope(&self, location: &Path, grant: Option<&dyn PathGrant>) -> bool {
+        self.scope.as_ref().is_none_or(|globs| globs.is_match(location))
+            && grant.is_none_or(|grant| grant.covers(location))
+    }
+
+    /// Whether the mount is limited to some of its files.
+    pub(crate) fn has_scope(&self) -> bool {
+        self.scope.is_some()
+    }
+
+    /// Whether there are globs, which may speak of any location.
+    pub(crate) fn has_globs(&self) -> bool {
+        self.deny.is_some() || self.scope.is_some() || self.protected.is_some()
     }
 
     pub(crate) fn may_change(&self, location: &Path) -> bool {

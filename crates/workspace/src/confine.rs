@@ -1,0 +1,206 @@
+//! What a command may not see or change in its mounts, and what must be taken away after it ran.
+//!
+//! A command is given whole mounts, so the rules that are otherwise asked about every single file are told to the kernel beforehand: before it
+//! starts, the mounts are walked, and everything that it must not reach gets a cover. What does not exist yet cannot be covered. So the mounts that
+//! it may change are walked again afterwards, and what it put under a name that other programs obey is moved to quarantine.
+//!
+//! This module mounts nothing and runs nothing: it tells what to cover, relative to a mount's handle.
+
+mod covers;
+mod ground;
+mod look;
+mod quarantine;
+mod repositories;
+mod strays;
+
+use std::collections::{HashMap, HashSet};
+use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
+
+use toolgate_search::{Surveyed, survey};
+use toolgate_types::Stop;
+
+use crate::error::WorkspaceError;
+use crate::mount::{Access, Mount};
+use crate::rules::PathGrant;
+use crate::view::Workspace;
+
+use covers::assemble;
+use ground::{Ground, Identity};
+use look::{Look, Sightings};
+
+pub use quarantine::{Quarantine, Quarantined};
+pub use strays::{Stray, StrayKind};
+
+/// Each cover is a mount that every command pays for; nobody waits for more of them.
+pub(crate) const MOST_COVERS: usize = 10_000;
+
+/// How often a tree is walked in which others keep changing directories.
+const WALKS: usize = 3;
+
+/// A mount that a command wants.
+#[derive(Clone, Copy, Debug)]
+pub struct Confined<'a> {
+    /// The alias, with its `@`.
+    pub alias: &'a str,
+    /// Whether the command may change it.
+    pub writable: bool,
+}
+
+/// Something in a mount that a command must not reach as it is. Paths are relative to the mount; parents stand before children.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cover {
+    /// Can be neither read nor changed.
+    Hide {
+        /// Where.
+        path: PathBuf,
+        /// Whether it is a directory.
+        directory: bool,
+    },
+    /// Can be read, and not be changed, replaced or renamed away; a directory with all that is in it.
+    Freeze {
+        /// Where.
+        path: PathBuf,
+    },
+    /// A directory that cannot be renamed or removed; what is in it can be changed.
+    Pin {
+        /// Where.
+        path: PathBuf,
+    },
+    /// A file that is shown with other content and cannot be changed.
+    Replace {
+        /// Where.
+        path: PathBuf,
+        /// What is shown.
+        content: Vec<u8>,
+    },
+}
+
+impl Cover {
+    /// Where it goes, relative to the mount.
+    #[must_use]
+    pub fn path(&self) -> &std::path::Path {
+        match self {
+            Self::Hide { path, .. }
+            | Self::Freeze { path }
+            | Self::Pin { path }
+            | Self::Replace { path, .. } => path,
+        }
+    }
+}
+
+/// A mount as one command gets it.
+#[derive(Debug)]
+pub struct ConfinedMount<'a> {
+    ground: Ground<'a>,
+    writable: bool,
+    covers: Vec<Cover>,
+    before: Before,
+}
+
+/// What there was before the command ran.
+#[derive(Debug, Default)]
+struct Before {
+    /// What was covered, so that the command cannot have changed it.
+    sealed: HashSet<PathBuf>,
+    /// Links with a protected name: those cannot be covered.
+    links: HashMap<PathBuf, Identity>,
+}
+
+impl Workspace {
+    /// Walks the wanted mounts and tells what of them a command must not reach.
+    ///
+    /// Whoever mounts the covers must open each of them beneath the mount's handle without following links, and must not start the command when
+    /// one of them is not there any more.
+    ///
+    /// # Errors
+    /// An alias that is not mounted, a read-only mount that is to be written, more covers than anybody would wait for, or a tree that cannot be walked.
+    pub fn confine(
+        &self,
+        wanted: &[Confined<'_>],
+        grant: Option<&dyn PathGrant>,
+        stop: &Stop,
+    ) -> Result<Vec<ConfinedMount<'_>>, WorkspaceError> {
+        wanted.iter().map(|wanted| self.confine_one(wanted, grant, stop)).collect()
+    }
+
+    fn confine_one(
+        &self,
+        wanted: &Confined<'_>,
+        grant: Option<&dyn PathGrant>,
+        stop: &Stop,
+    ) -> Result<ConfinedMount<'_>, WorkspaceError> {
+        let mount = self.mount(wanted.alias).ok_or_else(|| self.unknown(wanted.alias))?;
+        if wanted.writable && mount.access() == Access::ReadOnly {
+            return Err(WorkspaceError::ReadOnly { path: mount.alias().to_owned() });
+        }
+        let ground = Ground::new(self, mount);
+        let sightings = look_around(&ground, wanted.writable, grant, stop)?;
+        let links = sightings.links.iter().cloned().collect();
+        let covers = assemble(sightings, wanted.writable).ok_or_else(|| WorkspaceError::TooManyCovers {
+            alias: mount.alias().to_owned(),
+            limit: MOST_COVERS,
+        })?;
+        let is_sealed = |cover: &&Cover| !matches!(cover, Cover::Pin { .. });
+        let sealed = covers.iter().filter(is_sealed).map(|cover| cover.path().to_path_buf()).collect();
+        let before = Before { sealed, links };
+        Ok(ConfinedMount { ground, writable: wanted.writable, covers, before })
+    }
+
+    fn unknown(&self, alias: &str) -> WorkspaceError {
+        let known: Vec<&str> = self.mounts().iter().map(Mount::alias).collect();
+        WorkspaceError::UnknownAlias { alias: alias.to_owned(), known: known.join(", ") }
+    }
+}
+
+/// Walks until nobody moved anything past us; in a tree that never rests, all that was seen in several walks counts.
+fn look_around(
+    ground: &Ground<'_>,
+    writable: bool,
+    grant: Option<&dyn PathGrant>,
+    stop: &Stop,
+) -> Result<Sightings, WorkspaceError> {
+    let mut earlier = Sightings::default();
+    for walk in 1..=WALKS {
+        let look = || Look::new(ground, writable, grant);
+        let Surveyed { surveyors, restless, stopped } =
+            survey(ground.mount.as_fd(), stop, look).map_err(WorkspaceError::other)?;
+        if let Some(reason) = stopped {
+            return Err(WorkspaceError::Stopped(reason));
+        }
+        let mut seen = Sightings::default();
+        surveyors.into_iter().for_each(|look| seen.add(look.into_sightings()));
+        if !restless || walk == WALKS {
+            seen.add(earlier.still_there(ground));
+            return Ok(seen);
+        }
+        earlier.add(seen);
+    }
+    Ok(earlier)
+}
+
+impl<'a> ConfinedMount<'a> {
+    /// The alias, with its `@`.
+    #[must_use]
+    pub fn alias(&self) -> &'a str {
+        self.ground.mount.alias()
+    }
+
+    /// The open directory.
+    #[must_use]
+    pub fn handle(&self) -> BorrowedFd<'a> {
+        self.ground.mount.as_fd()
+    }
+
+    /// Whether the command may change it.
+    #[must_use]
+    pub fn is_writable(&self) -> bool {
+        self.writable
+    }
+
+    /// What to cover, in this order: parents stand before children, and every place once.
+    #[must_use]
+    pub fn covers(&self) -> &[Cover] {
+        &self.covers
+    }
+}

@@ -1,0 +1,156 @@
+//! A mount with everything that has a say about what is in it.
+
+use std::ffi::CStr;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
+
+use crate::deny_list::{may_end_a_rule, rule_ending_at};
+use crate::fold::{fold, is_plain, may_be_backup, without_backup_marks};
+use crate::mount::{Access, Mount};
+use crate::rules::PathGrant;
+use crate::view::Workspace;
+
+/// The folders of version control: as a link they lead to one that nobody has looked at.
+const VERSION_CONTROL: [&str; 3] = [".git", ".hg", ".jj"];
+
+/// Which file it is, and when anything about it changed last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Identity {
+    pub(super) device: u64,
+    pub(super) inode: u64,
+    changed: (i64, i64),
+}
+
+impl Identity {
+    pub(super) fn of(stat: &Stat) -> Self {
+        let changed = (signed(stat.st_ctime), signed(stat.st_ctime_nsec));
+        Self { device: stat.st_dev, inode: stat.st_ino, changed }
+    }
+
+    pub(super) fn is_same_file(&self, other: &Self) -> bool {
+        self.device == other.device && self.inode == other.inode
+    }
+}
+
+/// The kernel's types for time differ between machines.
+fn signed(number: impl TryInto<i64>) -> i64 {
+    number.try_into().unwrap_or(i64::MAX)
+}
+
+/// A mount, and the mounts that lie inside it.
+#[derive(Debug)]
+pub(super) struct Ground<'a> {
+    pub(super) mount: &'a Mount,
+    inner: Vec<(&'a Mount, PathBuf)>,
+    /// Last names of places that have a meaning of their own.
+    names: Vec<String>,
+    /// Whether there are globs, so that every single place must be asked about.
+    has_globs: bool,
+    has_scope: bool,
+}
+
+impl<'a> Ground<'a> {
+    pub(super) fn new(workspace: &'a Workspace, mount: &'a Mount) -> Self {
+        let place = |inner: &'a Mount| inner.host_root().strip_prefix(mount.host_root()).ok();
+        let inner = workspace.mounts().iter().filter_map(|inner| Some((inner, place(inner)?.to_path_buf())));
+        let inner: Vec<_> = inner.filter(|(_, place)| !place.as_os_str().is_empty()).collect();
+        let rules = || std::iter::once(mount.rules()).chain(inner.iter().map(|(inner, _)| inner.rules()));
+        let last = |folded: &str| folded.rsplit('/').next().unwrap_or(folded).to_owned();
+        let own = rules().flat_map(|rules| rules.own_places()).map(|own| last(own));
+        let roots = inner.iter().map(|(_, place)| last(&fold(place)));
+        let names = own.chain(roots).chain(VERSION_CONTROL.map(str::to_owned)).collect();
+        let (has_globs, has_scope) =
+            (rules().any(|rules| rules.has_globs()), rules().any(|rules| rules.has_scope()));
+        Self { mount, inner, names, has_globs, has_scope }
+    }
+
+    /// Whether everything must be asked about.
+    pub(super) fn has_globs(&self) -> bool {
+        self.has_globs
+    }
+
+    /// Whether the mount is limited to some of its files.
+    pub(super) fn has_scope(&self) -> bool {
+        self.has_scope
+    }
+
+    /// Whether anything but a glob could have something to say about an entry of this name. Most names of a tree end here.
+    pub(super) fn is_remarkable(&self, name: &[u8]) -> bool {
+        !is_plain(name)
+            || may_end_a_rule(name)
+            || may_be_backup(name)
+            || self.names.iter().any(|other| name.eq_ignore_ascii_case(other.as_bytes()))
+    }
+
+    /// This mount, and those inside it that hold the place, each with the rest of the way.
+    fn mounts_at<'p>(&'p self, place: &'p Path) -> impl Iterator<Item = (&'a Mount, &'p Path)> {
+        let inner =
+            self.inner.iter().filter_map(move |(inner, root)| Some((*inner, place.strip_prefix(root).ok()?)));
+        std::iter::once((self.mount, place)).chain(inner)
+    }
+
+    /// Whether the operator denies it, or it is the gate's own.
+    pub(super) fn is_denied_by_operator(&self, place: &Path) -> bool {
+        self.mounts_at(place).any(|(mount, rest)| mount.rules().operators_rule(rest).is_some())
+    }
+
+    /// Whether it is the gate's own.
+    pub(super) fn is_own(&self, place: &Path) -> bool {
+        self.mounts_at(place).any(|(mount, rest)| mount.rules().is_own(rest))
+    }
+
+    /// Whether a file is among what the mount and the call are limited to.
+    pub(super) fn is_in_scope(&self, place: &Path, grant: Option<&dyn PathGrant>) -> bool {
+        let inner = self.mounts_at(place).skip(1).all(|(mount, rest)| mount.rules().is_in_scope(rest, None));
+        inner && self.mount.rules().is_in_scope(place, grant)
+    }
+
+    /// Whether the rules let a file be changed.
+    pub(super) fn may_change(&self, place: &Path) -> bool {
+        self.mounts_at(place).all(|(mount, rest)| mount.rules().may_change(rest))
+    }
+
+    /// Whether this is the root of a mount that may not be changed.
+    pub(super) fn is_read_only_mount(&self, place: &Path) -> bool {
+        self.inner.iter().any(|(inner, root)| inner.access() == Access::ReadOnly && root == place)
+    }
+}
+
+/// Whether the built-in list denies this place by its own name; what lies below such a place is not asked about.
+pub(super) fn is_denied_by_name(place: &Path) -> bool {
+    let folded = fold(place);
+    rule_ending_at(&folded).is_some()
+        || without_backup_marks(&folded).iter().any(|name| rule_ending_at(name).is_some())
+}
+
+/// Whether a link of this folded name leads to the inside of a repository.
+pub(super) fn is_version_control(folded: &str) -> bool {
+    VERSION_CONTROL.contains(&folded)
+}
+
+/// Which file has this name; never what it links to.
+pub(super) fn identity(folder: BorrowedFd<'_>, name: &CStr) -> Option<Identity> {
+    rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).ok().map(|stat| Identity::of(&stat))
+}
+
+/// The content of a small regular file, or its first bytes; never through a link, and without waiting for anybody.
+pub(super) fn read_small(folder: BorrowedFd<'_>, name: &CStr, most: usize) -> io::Result<Vec<u8>> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::openat(folder, name, flags, Mode::empty())?);
+    read_beginning(&file, most)
+}
+
+/// The content of an open regular file up to one byte more than `most`, so that too large a file can be told.
+pub(super) fn read_beginning(file: &File, most: usize) -> io::Result<Vec<u8>> {
+    let stat = rustix::fs::fstat(file)?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let mut content = Vec::new();
+    file.take(most as u64 + 1).read_to_end(&mut content)?;
+    Ok(content)
+}

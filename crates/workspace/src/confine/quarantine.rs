@@ -1,0 +1,230 @@
+//! Taking away what a command left, without losing it.
+//!
+//! Nothing is followed: the folder is opened name by name, what is taken is first given a name that nothing obeys, and only then looked at. What cannot
+//! be moved further keeps that name, which no tool reaches.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::path::{Component, Path};
+
+use cap_std::fs::Dir;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+use serde_json::json;
+use toolgate_types::CallId;
+
+use super::ConfinedMount;
+use super::ground::Identity;
+use super::strays::Stray;
+use crate::error::WorkspaceError;
+use crate::mount::Mount;
+use crate::swap::rename_to_free_name;
+
+/// What lies on another filesystem is copied up to this size.
+const LARGEST_COPY: u64 = 64 << 20;
+
+/// Where what a call left is kept.
+#[derive(Clone, Copy, Debug)]
+pub struct Quarantine<'q> {
+    /// The folder, out of reach of every tool.
+    pub folder: &'q Dir,
+    /// Whose doing it is.
+    pub call: CallId,
+    /// When, as records write it.
+    pub when: &'q str,
+}
+
+/// Something that was taken away.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Quarantined {
+    /// Where it was, as answers show it.
+    pub path: String,
+    /// Where it is now: below the quarantine folder, or in its own folder if it could not be moved out of it.
+    pub kept_as: String,
+    /// Whether it could not be moved out of its folder and only lost its name.
+    pub in_place: bool,
+}
+
+impl ConfinedMount<'_> {
+    /// Takes a stray away. `None` when it is not there any more.
+    ///
+    /// # Errors
+    /// Whatever the operating system says; the stray may then still be obeyed.
+    pub fn quarantine(
+        &self,
+        stray: &Stray,
+        quarantine: &Quarantine<'_>,
+    ) -> Result<Option<Quarantined>, WorkspaceError> {
+        let path = self.ground.mount.show_with_alias(&stray.location);
+        let failed = |error: io::Error| WorkspaceError::io("taking away", &path, error);
+        let Some((folder, name)) = open_folder(self.ground.mount, &stray.location).map_err(failed)? else {
+            return Ok(None);
+        };
+        let private = private_name(&name);
+        match rename_to_free_name(&folder, &name, &folder, &private) {
+            Ok(()) => {}
+            Err(Errno::NOENT) => return Ok(None),
+            Err(errno) => return Err(failed(errno.into())),
+        }
+        let taken = stat(folder.as_fd(), &private).map_err(failed)?;
+        if !Identity::of(&taken).is_same_file(&stray.identity) {
+            // Somebody else has put another file there meanwhile, and gets it back.
+            rename_to_free_name(&folder, &private, &folder, &name).map_err(|errno| failed(errno.into()))?;
+            return Ok(None);
+        }
+        let kept = Shelf::open(quarantine, &name)
+            .and_then(|shelf| shelf.keep(&folder, &private, &taken, &shelf.note(quarantine, &path, stray)));
+        Ok(Some(match kept {
+            Ok(kept_as) => Quarantined { path, kept_as, in_place: false },
+            Err(_) => {
+                let kept_as = self.ground.mount.show_with_alias(&stray.location.with_file_name(&private));
+                Quarantined { path, kept_as, in_place: true }
+            }
+        }))
+    }
+}
+
+/// A place in the quarantine folder.
+struct Shelf {
+    folder: File,
+    call: String,
+    name: OsString,
+}
+
+impl Shelf {
+    /// Finds a number that is free for this name, and holds it with an empty note.
+    fn open(quarantine: &Quarantine<'_>, name: &OsStr) -> io::Result<Self> {
+        let call = quarantine.call.to_string();
+        match rustix::fs::mkdirat(quarantine.folder, call.as_str(), Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let folder = File::from(rustix::fs::openat(quarantine.folder, call.as_str(), flags, Mode::empty())?);
+        let name = shortened(name);
+        for number in 0..=super::MOST_COVERS {
+            let name = OsString::from(format!("{number}-{name}"));
+            match create(&folder, &note_name(&name)) {
+                Ok(_) => return Ok(Self { folder, call, name }),
+                Err(Errno::EXIST) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Err(io::ErrorKind::QuotaExceeded.into())
+    }
+
+    fn note(&self, quarantine: &Quarantine<'_>, path: &str, stray: &Stray) -> Vec<u8> {
+        let note = json!({
+            "path": path,
+            "kind": stray.kind.as_str(),
+            "call": self.call,
+            "when": quarantine.when,
+        });
+        format!("{note}\n").into_bytes()
+    }
+
+    /// Moves what has the private name here, and says where it is below the quarantine folder.
+    fn keep(&self, from: &File, private: &OsStr, taken: &Stat, note: &[u8]) -> io::Result<String> {
+        let kept = self.write_note(note).and_then(|()| {
+            match rename_to_free_name(from, private, &self.folder, &self.name) {
+                Err(Errno::XDEV) => self.copy(from, private, taken),
+                other => Ok(other?),
+            }
+        });
+        if kept.is_err() {
+            let _ = rustix::fs::unlinkat(&self.folder, note_name(&self.name), AtFlags::empty());
+        }
+        kept?;
+        let _ = self.folder.sync_all();
+        Ok(format!("{}/{}", self.call, self.name.to_string_lossy()))
+    }
+
+    fn write_note(&self, note: &[u8]) -> io::Result<()> {
+        let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&self.folder, note_name(&self.name), flags, Mode::empty())?;
+        let mut file = File::from(file);
+        file.write_all(note)?;
+        file.sync_all()
+    }
+
+    /// From another filesystem. The private name goes away only when the copy is on the disk.
+    fn copy(&self, from: &File, private: &OsStr, taken: &Stat) -> io::Result<()> {
+        match FileType::from_raw_mode(taken.st_mode) {
+            FileType::RegularFile => self.copy_file(from, private)?,
+            FileType::Symlink => {
+                let target = rustix::fs::readlinkat(from, private, Vec::new())?;
+                rustix::fs::symlinkat(target, &self.folder, &self.name)?;
+            }
+            _ => return Err(io::ErrorKind::CrossesDevices.into()),
+        }
+        Ok(rustix::fs::unlinkat(from, private, AtFlags::empty())?)
+    }
+
+    fn copy_file(&self, from: &File, private: &OsStr) -> io::Result<()> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let source = File::from(rustix::fs::openat(from, private, flags, Mode::empty())?);
+        if rustix::fs::fstat(&source)?.st_size.cast_unsigned() > LARGEST_COPY {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        let mut copy = create(&self.folder, &self.name)?;
+        let copied = io::copy(&mut (&source).take(LARGEST_COPY), &mut copy).and_then(|_| copy.sync_all());
+        if copied.is_err() {
+            let _ = rustix::fs::unlinkat(&self.folder, &self.name, AtFlags::empty());
+        }
+        copied
+    }
+}
+
+fn create(folder: &File, name: &OsStr) -> Result<File, Errno> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(File::from(rustix::fs::openat(folder, name, flags, Mode::RUSR | Mode::WUSR)?))
+}
+
+fn note_name(name: &OsStr) -> OsString {
+    let mut note = name.to_owned();
+    note.push(".json");
+    note
+}
+
+/// A name that nothing obeys and that the deny list keeps from every tool.
+fn private_name(name: &OsStr) -> OsString {
+    OsString::from(format!(".{}.{}.toolgate", shortened(name), CallId::fresh()))
+}
+
+/// What of a name is kept, so that there is room for what is put around it.
+fn shortened(name: &OsStr) -> String {
+    let fits = |character: &char| !character.is_control() && *character != char::REPLACEMENT_CHARACTER;
+    name.to_string_lossy().chars().filter(fits).take(40).collect()
+}
+
+/// Which file is at a place; `None` when there is none, or only through a link.
+pub(super) fn identify_place(mount: &Mount, place: &Path) -> Option<Identity> {
+    let (folder, name) = open_folder(mount, place).ok()??;
+    stat(folder.as_fd(), &name).ok().map(|stat| Identity::of(&stat))
+}
+
+fn stat(folder: BorrowedFd<'_>, name: &OsStr) -> io::Result<Stat> {
+    Ok(rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?)
+}
+
+/// Opens the folder of a place name by name, so that no link is followed; `None` when it is not there any more.
+fn open_folder(mount: &Mount, place: &Path) -> io::Result<Option<(File, OsString)>> {
+    let Some(name) = place.file_name() else { return Ok(None) };
+    let mut folder = open_directory(mount.as_fd(), OsStr::new("."))?;
+    for component in place.parent().unwrap_or(Path::new("")).components() {
+        let Component::Normal(next) = component else { return Ok(None) };
+        folder = match open_directory(folder.as_fd(), next) {
+            Ok(folder) => folder,
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
+            Err(errno) => return Err(errno.into()),
+        };
+    }
+    Ok(Some((File::from(folder), name.to_owned())))
+}
+
+fn open_directory(parent: BorrowedFd<'_>, name: &OsStr) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat(parent, name, flags, Mode::empty())
+}

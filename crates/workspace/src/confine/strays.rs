@@ -1,0 +1,310 @@
+//! The walk after a command: what it put under a name that other programs obey.
+//!
+//! What was covered cannot have been changed by the command, so only what is new is looked at. New secrets are left alone: they are denied
+//! from now on, and harm nobody.
+
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Component, Path, PathBuf};
+
+use toolgate_search::{EntryKind, Surveyed, SurveyedEntry, SurveyedFolder, Surveyor, survey};
+use toolgate_types::Stop;
+
+use super::ground::{Ground, Identity, identity, is_denied_by_name, is_version_control, read_small};
+use super::quarantine::identify_place;
+use super::repositories::{Part, has_name, is_repository, part};
+use super::{Before, ConfinedMount};
+use crate::error::WorkspaceError;
+use crate::fold::fold;
+use crate::git_config::{LARGEST_CONFIG, is_harmless};
+
+/// A file that tells where a repository is holds one path.
+const LARGEST_POINTER: usize = 64 * 1024;
+
+/// Why something may not stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum StrayKind {
+    /// Git would run it.
+    Hook,
+    /// A configuration that makes git run or obey something.
+    GitConfig,
+    /// A `.git` or `commondir` file that leads git to a repository which is not where those of worktrees and submodules are.
+    GitPointer,
+    /// A configuration that another program obeys: Mercurial's, Jujutsu's, direnv's.
+    ProgramConfig,
+    /// A configuration or a kept file of a gate.
+    GateConfig,
+    /// Where this gate keeps its own files.
+    OwnFile,
+    /// A link with a protected name.
+    Link,
+    /// A folder that cannot be looked into.
+    Closed,
+}
+
+impl StrayKind {
+    /// The kind as records write it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Hook => "hook",
+            Self::GitConfig => "git_config",
+            Self::GitPointer => "git_pointer",
+            Self::ProgramConfig => "program_config",
+            Self::GateConfig => "gate_config",
+            Self::OwnFile => "own_file",
+            Self::Link => "link",
+            Self::Closed => "closed_folder",
+        }
+    }
+}
+
+/// Something that a command left under a protected name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stray {
+    /// Where it is, relative to the mount.
+    pub location: PathBuf,
+    /// Why it may not stay.
+    pub kind: StrayKind,
+    pub(super) identity: Identity,
+}
+
+impl ConfinedMount<'_> {
+    /// What the command left in this mount that may not stay, in path order. To be asked when no process of the command is alive any more, and
+    /// with time of its own: what is not looked at stays.
+    ///
+    /// # Errors
+    /// A tree that cannot be walked.
+    pub fn strays(&self, stop: &Stop) -> Result<Vec<Stray>, WorkspaceError> {
+        if !self.writable {
+            return Ok(Vec::new());
+        }
+        let (ground, before) = (&self.ground, &self.before);
+        let search = || Search { ground, before, found: Found::default() };
+        let Surveyed { surveyors, stopped, .. } =
+            survey(ground.mount.as_fd(), stop, search).map_err(WorkspaceError::other)?;
+        if let Some(reason) = stopped {
+            return Err(WorkspaceError::Stopped(reason));
+        }
+        let mut found = Found::default();
+        surveyors.into_iter().for_each(|search| found.add(search.found));
+        Ok(found.into_strays(ground))
+    }
+}
+
+/// What a walk has found.
+#[derive(Default)]
+struct Found {
+    strays: Vec<Stray>,
+    repositories: HashSet<PathBuf>,
+    /// What lies in a folder called `hooks`, which may be that of a repository.
+    hooks: Vec<Stray>,
+    /// Files that lead to a repository, with their content.
+    pointers: Vec<(Stray, Vec<u8>)>,
+    closed: Vec<PathBuf>,
+}
+
+impl Found {
+    fn add(&mut self, other: Self) {
+        self.strays.extend(other.strays);
+        self.repositories.extend(other.repositories);
+        self.hooks.extend(other.hooks);
+        self.pointers.extend(other.pointers);
+        self.closed.extend(other.closed);
+    }
+
+    /// Only now all repositories are known.
+    fn into_strays(mut self, ground: &Ground<'_>) -> Vec<Stray> {
+        let repositories = self.repositories;
+        let is_hook = |stray: &Stray| {
+            let repository = stray.location.parent().and_then(Path::parent);
+            repository.is_some_and(|repository| repositories.contains(repository))
+        };
+        self.strays.extend(self.hooks.into_iter().filter(is_hook));
+        let leads_astray =
+            |(stray, content): &(Stray, Vec<u8>)| !leads_home(ground, &repositories, stray, content);
+        self.strays.extend(self.pointers.into_iter().filter(leads_astray).map(|(stray, _)| stray));
+        let closed = self.closed.into_iter().filter_map(|location| {
+            let identity = identify_place(ground.mount, &location)?;
+            Some(Stray { location, kind: StrayKind::Closed, identity })
+        });
+        self.strays.extend(closed);
+        self.strays.sort_by(|one, other| one.location.cmp(&other.location));
+        self.strays
+    }
+}
+
+/// One thread of the walk.
+struct Search<'s> {
+    ground: &'s Ground<'s>,
+    before: &'s Before,
+    found: Found,
+}
+
+/// What is known about the folder of an entry.
+#[derive(Clone, Copy)]
+struct Around {
+    in_repository: bool,
+    in_hooks: bool,
+}
+
+impl Search<'_> {
+    /// Whether to go into the entry.
+    fn entry(&mut self, folder: &SurveyedFolder<'_>, around: Around, entry: SurveyedEntry<'_>) -> bool {
+        let is_directory = entry.kind == EntryKind::Directory;
+        let name = entry.name.to_bytes();
+        let is_special = around.in_repository || around.in_hooks || self.ground.has_globs();
+        if !is_special && !self.ground.is_remarkable(name) {
+            return is_directory;
+        }
+        let name = Path::new(OsStr::from_bytes(name));
+        let (place, folded) = (folder.place().join(name), fold(name));
+        if self.before.sealed.contains(&place) {
+            return false;
+        }
+        let part = part(&folded).filter(|_| around.in_repository);
+        let Some(identity) = identity(folder.handle(), entry.name) else { return false };
+        let stray = |kind| Stray { location: place.clone(), kind, identity };
+        if self.ground.is_own(&place) {
+            self.found.strays.push(stray(StrayKind::OwnFile));
+            return false;
+        }
+        if around.in_hooks && !is_directory && !folded.ends_with(".sample") {
+            self.found.hooks.push(stray(StrayKind::Hook));
+        }
+        match entry.kind {
+            EntryKind::Symlink if self.is_protected(&place, &folded, part) => {
+                if self.before.links.get(&place) != Some(&identity) {
+                    self.found.strays.push(stray(StrayKind::Link));
+                }
+            }
+            EntryKind::File => self.file(folder, entry, stray, &folded, part),
+            EntryKind::Symlink | EntryKind::Directory | EntryKind::Other => {}
+        }
+        is_directory
+    }
+
+    fn is_protected(&self, place: &Path, folded: &str, part: Option<Part>) -> bool {
+        part.is_some()
+            || is_version_control(folded)
+            || is_denied_by_name(place)
+            || self.ground.is_denied_by_operator(place)
+    }
+
+    fn file(
+        &mut self,
+        folder: &SurveyedFolder<'_>,
+        entry: SurveyedEntry<'_>,
+        stray: impl Fn(StrayKind) -> Stray,
+        folded: &str,
+        part: Option<Part>,
+    ) {
+        let read = |most| read_small(folder.handle(), entry.name, most);
+        match part {
+            Some(Part::Config) => {
+                let worktree = |value: &str| self.is_worktree(folder.place(), value);
+                if !read(LARGEST_CONFIG).is_ok_and(|content| is_harmless(&content, worktree)) {
+                    self.found.strays.push(stray(StrayKind::GitConfig));
+                }
+            }
+            Some(Part::CommonDirectory) => self.pointer(stray(StrayKind::GitPointer), read(LARGEST_POINTER)),
+            None if folded == ".git" => self.pointer(stray(StrayKind::GitPointer), read(LARGEST_POINTER)),
+            // A file called `hooks` is no folder of hooks.
+            Some(Part::Hooks) | None => {
+                let named = stray(StrayKind::ProgramConfig);
+                if let Some(kind) = obeyed(&fold(&named.location)) {
+                    self.found.strays.push(Stray { kind, ..named });
+                }
+            }
+        }
+    }
+
+    /// What cannot be read leads nowhere that anybody knows.
+    fn pointer(&mut self, stray: Stray, content: std::io::Result<Vec<u8>>) {
+        self.found.pointers.push((stray, content.unwrap_or_default()));
+    }
+
+    /// Git writes where a submodule's files are into the submodule's configuration; any other repository has them around itself.
+    fn is_worktree(&self, repository: &Path, value: &str) -> bool {
+        let is_module = repository.components().any(|name| name.as_os_str() == "modules");
+        let place = resolved(repository, Path::new(value)).filter(|place| !place.as_os_str().is_empty());
+        is_module && place.is_some_and(|place| identify_place(self.ground.mount, &place).is_some())
+    }
+}
+
+impl Surveyor for Search<'_> {
+    fn folder(&mut self, folder: &SurveyedFolder<'_>, enter: &mut dyn FnMut(SurveyedEntry<'_>)) {
+        let around =
+            Around { in_repository: is_repository(folder), in_hooks: has_name(folder.place(), "hooks") };
+        if around.in_repository {
+            self.found.repositories.insert(folder.place().to_path_buf());
+        }
+        for entry in folder.entries() {
+            if self.entry(folder, around, entry) {
+                enter(entry);
+            }
+        }
+    }
+
+    fn closed(&mut self, place: &Path) {
+        if !self.before.sealed.contains(place) {
+            self.found.closed.push(place.to_path_buf());
+        }
+    }
+}
+
+/// Which program obeys a file at this folded place.
+fn obeyed(folded: &str) -> Option<StrayKind> {
+    const PROGRAMS: [&str; 5] =
+        [".envrc", ".hg/hgrc", ".hg/hgrc-not-shared", ".jj/repo/config.toml", ".jj/workspace-config.toml"];
+    const GATES: [&str; 2] = ["toolgate.yaml", "toolgate.yml"];
+    let ends_with = |names: &str| {
+        folded.strip_suffix(names).is_some_and(|before| before.is_empty() || before.ends_with('/'))
+    };
+    if PROGRAMS.iter().any(|names| ends_with(names)) {
+        Some(StrayKind::ProgramConfig)
+    } else if folded.ends_with(".toolgate") || GATES.iter().any(|names| ends_with(names)) {
+        Some(StrayKind::GateConfig)
+    } else {
+        None
+    }
+}
+
+/// Whether a file leads to where worktrees and submodules of a repository in the mount are kept.
+fn leads_home(ground: &Ground<'_>, repositories: &HashSet<PathBuf>, stray: &Stray, content: &[u8]) -> bool {
+    let Some(folder) = stray.location.parent() else { return false };
+    let content = content.trim_ascii_end();
+    let Some(path) = content.strip_prefix(b"gitdir: ").filter(|_| !has_name(&stray.location, "commondir"))
+    else {
+        // The repository of a worktree is two levels above what is kept for the worktree.
+        let above = folder.parent().filter(|above| above.ends_with("worktrees")).and_then(Path::parent);
+        return content == b"../.." && above.is_some_and(|above| repositories.contains(above));
+    };
+    let path = Path::new(OsStr::from_bytes(path));
+    let target = if path.is_absolute() { ground.mount.strip_root(path) } else { resolved(folder, path) };
+    let kept_for = |folder: &Path| {
+        let is_kept = folder.ends_with("worktrees") || folder.ends_with("modules");
+        is_kept && folder.parent().is_some_and(|repository| repositories.contains(repository))
+    };
+    // Links are not walked into, so that a known repository is really where its path says.
+    target.is_some_and(|target| repositories.contains(&target) && target.ancestors().skip(1).any(kept_for))
+}
+
+/// Where a relative path leads from a folder, if it goes up first and then down only.
+fn resolved(folder: &Path, path: &Path) -> Option<PathBuf> {
+    let mut place = folder.to_path_buf();
+    let mut goes_down = false;
+    for component in path.components() {
+        match component {
+            Component::ParentDir if !goes_down && place.pop() => {}
+            Component::Normal(name) => {
+                goes_down = true;
+                place.push(name);
+            }
+            Component::CurDir => {}
+            Component::ParentDir | Component::RootDir | Component::Prefix(_) => return None,
+        }
+    }
+    Some(place)
+}

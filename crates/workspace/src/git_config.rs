@@ -1,0 +1,87 @@
+//! What a repository's configuration may say to a command.
+//!
+//! A git configuration is a program in disguise: hooks paths, pagers, filters, aliases, credential helpers and included files all make git run
+//! something or obey somebody. A command is shown a copy that holds the format of the repository and where its remotes are, and nothing else.
+//! What is kept is listed; whatever the list does not name is left out, so that a setting invented tomorrow is left out too.
+
+mod keys;
+mod parse;
+mod remote;
+
+use keys::{Meaning, meaning};
+use parse::{Setting, parse};
+
+/// Shown in place of a configuration that cannot be read: git then guesses the rest, and runs nothing.
+const MINIMAL: &[u8] = b"[core]\n\trepositoryformatversion = \"0\"\n";
+
+/// More than this is no configuration that anybody wrote.
+pub(crate) const LARGEST_CONFIG: usize = 1 << 20;
+
+/// A copy of a git configuration with only what is safe to obey and to show: the format, remotes without credentials, branches, and who commits.
+///
+/// A configuration that does not parse becomes the smallest one that works, never itself.
+///
+/// ```
+/// let original = b"[core]\n\tbare = false\n\tpager = evil\n[remote \"origin\"]\n\turl = https://me:secret@example.com/x.git\n";
+/// let copy = toolgate_workspace::sanitised_git_config(original);
+/// assert_eq!(
+///     String::from_utf8(copy).unwrap(),
+///     "[core]\n\tbare = \"false\"\n[remote \"origin\"]\n\turl = \"https://example.com/x.git\"\n"
+/// );
+/// ```
+#[must_use]
+pub fn sanitised_git_config(original: &[u8]) -> Vec<u8> {
+    let Some(settings) = parse(original) else { return MINIMAL.to_vec() };
+    let mut copy = Vec::new();
+    let mut section: Option<(&[u8], Option<&[u8]>)> = None;
+    for setting in &settings {
+        let Meaning::Shown(value) = meaning(setting) else { continue };
+        let here = (setting.section(), setting.subsection());
+        if section != Some(here) {
+            write_header(&mut copy, here.0, here.1);
+            section = Some(here);
+        }
+        copy.push(b'\t');
+        copy.extend_from_slice(&setting.key);
+        copy.extend_from_slice(b" = ");
+        write_quoted(&mut copy, value.as_bytes());
+        copy.push(b'\n');
+    }
+    copy
+}
+
+/// Whether a configuration makes git run or obey nothing, so that it may stay where a command put it. `worktree` is asked where else the files
+/// of the repository may lie.
+pub(crate) fn is_harmless(original: &[u8], worktree: impl Fn(&str) -> bool) -> bool {
+    let allowed = |setting: &Setting| match meaning(setting) {
+        Meaning::Shown(_) | Meaning::Private => true,
+        Meaning::Worktree(place) => worktree(&place),
+        Meaning::Refused => false,
+    };
+    original.len() <= LARGEST_CONFIG && parse(original).is_some_and(|settings| settings.iter().all(allowed))
+}
+
+fn write_header(copy: &mut Vec<u8>, section: &[u8], subsection: Option<&[u8]>) {
+    copy.push(b'[');
+    copy.extend_from_slice(section);
+    if let Some(subsection) = subsection {
+        copy.push(b' ');
+        write_quoted(copy, subsection);
+    }
+    copy.extend_from_slice(b"]\n");
+}
+
+/// Nothing that is written has control characters, so that these two escapes are all there is to do.
+fn write_quoted(copy: &mut Vec<u8>, text: &[u8]) {
+    copy.push(b'"');
+    for byte in text {
+        if matches!(byte, b'"' | b'\\') {
+            copy.push(b'\\');
+        }
+        copy.push(*byte);
+    }
+    copy.push(b'"');
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,183 @@
+//! The settings that are kept, each with the values that it may have.
+
+use super::parse::Setting;
+use super::remote::{Address, address};
+
+/// What becomes of a setting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Meaning {
+    /// Shown, as this text.
+    Shown(String),
+    /// Does no harm, and is not to be seen.
+    Private,
+    /// Says where the files of the repository lie; whether that does harm depends on where that is.
+    Worktree(String),
+    /// Might make git run or obey something.
+    Refused,
+}
+
+/// Which values a setting may have.
+#[derive(Clone, Copy)]
+enum Values {
+    Switch,
+    /// A switch, or one of these words.
+    SwitchOr(&'static [&'static str]),
+    OneOf(&'static [&'static str]),
+    Number,
+    /// What a person is called.
+    Person,
+    Reference,
+    ReferencePattern,
+    RemoteName,
+    Address,
+    Filter,
+}
+
+use Values::{
+    Address as Url, Filter, Number, OneOf, Person, Reference, ReferencePattern, RemoteName, Switch, SwitchOr,
+};
+
+/// Settings of a section as a whole.
+const PLAIN: &[(&str, &str, Values)] = &[
+    ("core", "repositoryformatversion", OneOf(&["0", "1"])),
+    ("core", "filemode", Switch),
+    ("core", "bare", Switch),
+    ("core", "logallrefupdates", SwitchOr(&["always"])),
+    ("core", "ignorecase", Switch),
+    ("core", "precomposeunicode", Switch),
+    ("core", "symlinks", Switch),
+    ("core", "autocrlf", SwitchOr(&["input"])),
+    ("core", "eol", OneOf(&["lf", "crlf", "native"])),
+    ("core", "safecrlf", SwitchOr(&["warn"])),
+    ("core", "abbrev", Number),
+    ("core", "quotepath", Switch),
+    ("core", "sparsecheckout", Switch),
+    ("core", "sparsecheckoutcone", Switch),
+    ("index", "sparse", Switch),
+    ("extensions", "noop", Switch),
+    ("extensions", "objectformat", OneOf(&["sha1", "sha256"])),
+    ("extensions", "compatobjectformat", OneOf(&["sha1", "sha256"])),
+    ("extensions", "refstorage", OneOf(&["files", "reftable"])),
+    ("extensions", "partialclone", RemoteName),
+    ("extensions", "preciousobjects", Switch),
+    ("extensions", "relativeworktrees", Switch),
+    ("extensions", "worktreeconfig", Switch),
+    ("user", "name", Person),
+    ("user", "email", Person),
+    ("init", "defaultbranch", Reference),
+];
+
+/// Settings of a subsection.
+const NAMED: &[(&str, &str, Values)] = &[
+    ("remote", "url", Url),
+    ("remote", "pushurl", Url),
+    ("remote", "fetch", ReferencePattern),
+    ("remote", "tagopt", OneOf(&["--tags", "--no-tags"])),
+    ("remote", "mirror", Switch),
+    ("remote", "prune", Switch),
+    ("remote", "promisor", Switch),
+    ("remote", "partialclonefilter", Filter),
+    ("branch", "remote", RemoteName),
+    ("branch", "merge", Reference),
+    ("submodule", "url", Url),
+    ("submodule", "active", Switch),
+];
+
+/// What becomes of this setting.
+pub(super) fn meaning(setting: &Setting) -> Meaning {
+    judged(setting).unwrap_or(Meaning::Refused)
+}
+
+fn judged(setting: &Setting) -> Option<Meaning> {
+    let value = setting.value.as_deref().map(std::str::from_utf8).transpose().ok()?;
+    let known = match setting.subsection() {
+        None if setting.section() == b"core" && setting.key == b"worktree" => {
+            return Some(Meaning::Worktree(value?.to_owned()));
+        }
+        None => PLAIN,
+        Some(name) if is_name(std::str::from_utf8(name).ok()?) => NAMED,
+        Some(_) => return None,
+    };
+    let is_it = |(section, key, _): &&(&str, &str, Values)| {
+        section.as_bytes() == setting.section() && key.as_bytes() == setting.key
+    };
+    known.iter().find(is_it)?.2.judge(value)
+}
+
+impl Values {
+    fn judge(self, value: Option<&str>) -> Option<Meaning> {
+        if let Self::Switch | Self::SwitchOr(_) = self
+            && let Some(switch) = switch(value)
+        {
+            return Some(Meaning::Shown(switch.to_owned()));
+        }
+        let value = value?;
+        let fits = match self {
+            Self::Switch => false,
+            Self::SwitchOr(words) | Self::OneOf(words) => words.contains(&value),
+            Self::Number => value.len() <= 6 && value.bytes().all(|byte| byte.is_ascii_digit()),
+            Self::Person => is_printable(value),
+            Self::Reference => is_reference(value),
+            Self::ReferencePattern => is_reference_pattern(value),
+            Self::RemoteName => value == "." || is_remote_name(value),
+            Self::Filter => is_filter(value),
+            Self::Address => {
+                return match address(value) {
+                    Address::Public(clean) => Some(Meaning::Shown(clean)),
+                    Address::Private => Some(Meaning::Private),
+                    Address::Odd => None,
+                };
+            }
+        };
+        fits.then(|| Meaning::Shown(value.to_owned()))
+    }
+}
+
+/// As git reads it: a key alone means true, an empty value false.
+fn switch(value: Option<&str>) -> Option<&'static str> {
+    let Some(value) = value else { return Some("true") };
+    let is = |word: &str| value.eq_ignore_ascii_case(word);
+    if ["true", "yes", "on", "1"].iter().any(|word| is(word)) {
+        Some("true")
+    } else if ["false", "no", "off", "0", ""].iter().any(|word| is(word)) {
+        Some("false")
+    } else {
+        None
+    }
+}
+
+fn is_printable(text: &str) -> bool {
+    text.len() <= 1024 && !text.chars().any(char::is_control)
+}
+
+/// What a subsection may be called.
+fn is_name(text: &str) -> bool {
+    is_printable(text) && !text.starts_with('-')
+}
+
+fn is_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"._/-".contains(&byte)
+}
+
+/// A remote may also be named by its address, which would be one that nobody has looked at.
+fn is_remote_name(text: &str) -> bool {
+    text.starts_with(|first: char| first.is_ascii_alphanumeric() || first == '_')
+        && !text.contains("..")
+        && text.len() <= 255
+        && text.bytes().all(is_word)
+}
+
+fn is_reference(text: &str) -> bool {
+    is_printable(text) && !text.starts_with('-') && !text.contains([' ', ':', '~', '^', '?', '*', '[', '\\'])
+}
+
+fn is_reference_pattern(text: &str) -> bool {
+    is_printable(text) && !text.starts_with('-') && !text.contains([' ', '~', '?', '[', '\\'])
+}
+
+/// What a partial clone leaves out, such as `blob:none`.
+fn is_filter(text: &str) -> bool {
+    is_printable(text)
+        && text.bytes().all(|byte| is_word(byte) || b":=+%".contains(&byte))
+        && !text.starts_with('-')
+}

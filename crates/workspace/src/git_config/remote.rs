@@ -1,0 +1,93 @@
+//! Where a remote is, without what would let anybody in.
+
+/// What an address is good for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Address {
+    /// May be shown, as this text.
+    Public(String),
+    /// Does no harm, but tells about the host or may hold a secret.
+    Private,
+    /// Of a kind that may run a program.
+    Odd,
+}
+
+/// Looks at an address as git would.
+pub(super) fn address(url: &str) -> Address {
+    let is_fit = |character: char| !character.is_control() && !character.is_whitespace() && character != '\\';
+    if url.is_empty() || url.len() > 2048 || url.starts_with(['-', ':']) || !url.chars().all(is_fit) {
+        return Address::Odd;
+    }
+    let scheme_end = url.find(|character| !is_scheme(character)).unwrap_or(url.len());
+    let (scheme, rest) = url.split_at_checked(scheme_end).unwrap_or((url, ""));
+    // `helper::address` runs the program `git-remote-helper`.
+    if rest.starts_with("::") {
+        return Address::Odd;
+    }
+    match rest.strip_prefix("://") {
+        Some(rest) => with_scheme(&scheme.to_ascii_lowercase(), rest),
+        None => without_scheme(url),
+    }
+}
+
+fn is_scheme(character: char) -> bool {
+    character.is_ascii_alphanumeric() || "+-.".contains(character)
+}
+
+fn with_scheme(scheme: &str, rest: &str) -> Address {
+    let (authority, path) =
+        rest.split_at_checked(rest.find(['/', '?', '#']).unwrap_or(rest.len())).unwrap_or((rest, ""));
+    let (user, host) = authority.rsplit_once('@').unwrap_or(("", authority));
+    let user = match scheme {
+        "https" | "http" => None,
+        // Whoever logs in by key is no secret; a password is.
+        "ssh" | "git+ssh" | "ssh+git" => user.split(':').next().filter(|user| is_plain_name(user)),
+        "git" => None,
+        "file" => return Address::Private,
+        _ => return Address::Odd,
+    };
+    if !is_host(host) {
+        return Address::Odd;
+    }
+    // Tokens travel behind `?`; what follows `@` in a path may be the host of a password with a slash in it.
+    let path = path.split(['?', '#']).next().unwrap_or_default();
+    if path.contains('@') {
+        return Address::Private;
+    }
+    let user = user.map(|user| format!("{user}@")).unwrap_or_default();
+    Address::Public(format!("{scheme}://{user}{host}{path}"))
+}
+
+/// `user@host:path`, or a folder.
+fn without_scheme(url: &str) -> Address {
+    let first = url.find([':', '/']).and_then(|position| url.get(position..));
+    let Some((login, path)) = url.split_once(':').filter(|_| first.is_some_and(|rest| rest.starts_with(':')))
+    else {
+        return if url.starts_with(['/', '~']) { Address::Private } else { Address::Public(url.to_owned()) };
+    };
+    let (user, host) = login.rsplit_once('@').map_or((None, login), |(user, host)| (Some(user), host));
+    if !is_host(host) || path.starts_with('-') || user.is_some_and(|user| !is_plain_name(user)) {
+        return Address::Odd;
+    }
+    // One letter is a drive, and a second `@` says that the colon belongs to a password.
+    if host.len() == 1 || path.contains('@') { Address::Private } else { Address::Public(url.to_owned()) }
+}
+
+fn is_plain_name(text: &str) -> bool {
+    !text.is_empty()
+        && !text.starts_with('-')
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
+}
+
+/// A name or a number, and a port.
+fn is_host(text: &str) -> bool {
+    let (host, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((inside, port)) => (inside, port.strip_prefix(':').or(port.is_empty().then_some("0"))),
+        None => text.split_once(':').map_or((text, Some("0")), |(host, port)| (host, Some(port))),
+    };
+    let is_number = |byte: u8| byte.is_ascii_hexdigit() || byte == b':' || byte == b'.';
+    let is_named = if text.starts_with('[') { host.bytes().all(is_number) } else { is_plain_name(host) };
+    is_named
+        && port.is_some_and(|port| {
+            (1..=5).contains(&port.len()) && port.bytes().all(|byte| byte.is_ascii_digit())
+        })
+}

@@ -1,0 +1,161 @@
+//! Configurations that would run something, and ones that would not.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn copy_of(text: &str) -> String {
+    String::from_utf8(sanitised_git_config(text.as_bytes())).unwrap()
+}
+
+#[test]
+fn what_would_run_or_be_obeyed_is_left_out() {
+    for setting in [
+        "[core]\nhooksPath = x",
+        "[core]\nfsmonitor = x",
+        "[core]\nfsmonitor",
+        "[CORE]\nFSMonitor = \"x\"",
+        "[core]\npager = x",
+        "[core]\neditor = x",
+        "[core]\nsshCommand = x",
+        "[core]\naskPass = x",
+        "[core]\nattributesFile = x",
+        "[core]\nexcludesFile = x",
+        "[core]\nworktree = /",
+        "[core]\ngitProxy = x",
+        "[core]\nalternateRefsCommand = x",
+        "[core \"x\"]\nbare = true",
+        "[pager]\nlog = x",
+        "[alias]\nstatus = !x",
+        "[filter \"lfs\"]\nsmudge = x\nclean = x\nprocess = x\nrequired",
+        "[diff \"x\"]\ntextconv = x\ncommand = x",
+        "[diff]\nexternal = x",
+        "[merge \"x\"]\ndriver = x",
+        "[include]\npath = x",
+        "[includeIf \"gitdir:/\"]\npath = x",
+        "[include]path=x",
+        "[credential]\nhelper = !x",
+        "[http]\nextraHeader = \"Authorization: x\"\nproxy = x\nsslVerify = false",
+        "[http \"https://x\"]\nextraheader = x",
+        "[url \"ext::x\"]\ninsteadOf = https://",
+        "[gpg]\nprogram = x",
+        "[gpg \"ssh\"]\nprogram = x\ndefaultKeyCommand = x",
+        "[protocol \"ext\"]\nallow = always",
+        "[uploadpack]\npackObjectsHook = x",
+        "[sequence]\neditor = x",
+        "[interactive]\ndiffFilter = x",
+        "[difftool \"x\"]\ncmd = x",
+        "[mergetool \"x\"]\ncmd = x",
+        "[browser \"x\"]\ncmd = x",
+        "[trailer \"x\"]\ncommand = x",
+        "[man \"x\"]\ncmd = x",
+        "[instaweb]\nhttpd = x",
+        "[submodule \"x\"]\nupdate = !x",
+        "[remote \"x\"]\nuploadpack = x\nreceivepack = x\nvcs = x\nproxy = x",
+        "[remote \"x\"]\nurl = ext::sh -c x",
+        "[remote \"x\"]\nurl = ext::x",
+        "[remote \"x\"]\nurl = --upload-pack=x",
+        "[remote \"x\"]\nurl = ssh://-oProxyCommand=x/y",
+        "[remote \"x\"]\nurl = -oProxyCommand=x:y",
+        "[remote \"x\"]\nurl = host:-y",
+        "[remote \"x\"]\nurl = odd://host/y",
+        "[remote \"x\"]\nurl = https://user:pa/ss@host/y",
+        "[remote \"x\"]\nurl = file:///home/somebody",
+        "[remote \"x\"]\nurl = /home/somebody",
+        "[remote \"-x\"]\nurl = https://host/y",
+        "[remote]\nurl = https://host/y",
+        "[branch \"x\"]\nremote = ext::x",
+        "[branch \"x\"]\nremote = ../x",
+        "[branch \"x\"]\nremote = /x",
+        "[branch \"x\"]\nremote = https://host/y",
+        "[extensions]\nunheardof = x",
+        "[user]\nsigningKey = x",
+    ] {
+        assert_eq!(copy_of(setting), "", "{setting}");
+        let harmless = setting.contains("/home/somebody");
+        assert_eq!(is_harmless(setting.as_bytes(), |_| false), harmless, "{setting}");
+    }
+}
+
+#[test]
+fn what_git_needs_stays() {
+    let original = "\u{feff}; made by git\r\n[core]\r\n\trepositoryformatversion = 1\r\n\tfilemode\r\n\tbare = no # not\r\n\
+        [extensions]\n\tobjectFormat = sha256\n[remote \"o\\\"r\"]\n\turl = https://t:k@example.com:8443/a.git?token=x\n\
+        \tfetch = +refs/heads/*:refs/remotes/o/*\n[remote.old]\n\turl = git@example.com:a/b.git\n\
+        [branch \"main\"]\n\tremote = origin\n\tmerge = refs/heads/\\\nmain\n[user]\n\tname = \"A  \\\"B\\\" \" C\n";
+    assert_eq!(
+        copy_of(original),
+        "[core]\n\trepositoryformatversion = \"1\"\n\tfilemode = \"true\"\n\tbare = \"false\"\n\
+         [extensions]\n\tobjectformat = \"sha256\"\n[remote \"o\\\"r\"]\n\turl = \"https://example.com:8443/a.git\"\n\
+         \tfetch = \"+refs/heads/*:refs/remotes/o/*\"\n[remote \"old\"]\n\turl = \"git@example.com:a/b.git\"\n\
+         [branch \"main\"]\n\tremote = \"origin\"\n\tmerge = \"refs/heads/main\"\n[user]\n\tname = \"A  \\\"B\\\"  C\"\n"
+    );
+    assert!(is_harmless(original.as_bytes(), |_| false), "credentials are a secret, not a danger");
+}
+
+#[test]
+fn addresses_lose_what_lets_in() {
+    for (url, shown) in [
+        ("https://user@host/x", "https://host/x"),
+        ("https://a:b@c@host/x", "https://host/x"),
+        ("HTTPS://host/x#t", "https://host/x"),
+        ("ssh://git:pw@host:22/x", "ssh://git@host:22/x"),
+        ("ssh://git@[::1]:22/x", "ssh://git@[::1]:22/x"),
+        ("git://host/x", "git://host/x"),
+        ("../x.git", "../x.git"),
+    ] {
+        let copy = copy_of(&format!("[remote \"x\"]\nurl = \"{url}\""));
+        assert_eq!(copy, format!("[remote \"x\"]\n\turl = \"{shown}\"\n"), "{url}");
+    }
+    for url in ["user:pw@host:x", "https://user/pw@host/x", "C:x"] {
+        assert_eq!(copy_of(&format!("[remote \"x\"]\nurl = \"{url}\"")), "", "{url}");
+    }
+}
+
+#[test]
+fn what_does_not_parse_becomes_the_smallest() {
+    for original in [
+        "bare = true",
+        "[core",
+        "[core]\nbare = \"x",
+        "[core]\nbare = \\x",
+        "[core]\n= x",
+        "[core]\n1 = x",
+        "[core \"x]\nbare = true",
+        "[core \"x\" ]",
+        "[core\n]",
+        "[co_re]",
+        "[core]\nbare ? x",
+        "[core]\nbare = true\0\n",
+        "\u{fe}",
+    ] {
+        assert_eq!(sanitised_git_config(original.as_bytes()), MINIMAL, "{original:?}");
+        assert!(!is_harmless(original.as_bytes(), |_| true), "{original:?}");
+    }
+    assert_eq!(sanitised_git_config(&vec![b'\n'; LARGEST_CONFIG + 1]), MINIMAL);
+}
+
+#[test]
+fn where_the_files_lie_is_asked() {
+    let original = b"[core]\n\tworktree = ../../../sub\n";
+    assert!(is_harmless(original, |place| place == "../../../sub"));
+    assert!(!is_harmless(original, |_| false));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #[test]
+    fn a_copy_is_its_own_copy_and_holds_only_what_may_be_shown(
+        original in prop_oneof![
+            "(\\[(core|remote|Branch|include)( \"[a\\\\\".\\]]{0,3}\")?\\]|[ \t]*(url|bare|fetch|pager|path)[ ]?=?[ ]?[a-z:/@\"\\\\#;. ]{0,12}|\r?\n|#x){0,12}",
+            "\\PC{0,60}",
+        ],
+    ) {
+        let copy = sanitised_git_config(original.as_bytes());
+        prop_assert_eq!(sanitised_git_config(&copy), copy.clone());
+        for setting in parse(&copy).unwrap() {
+            prop_assert!(matches!(meaning(&setting), Meaning::Shown(_)), "{setting:?}");
+        }
+        prop_assert!(is_harmless(&copy, |_| false));
+    }
+}
