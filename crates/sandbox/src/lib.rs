@@ -1,1 +1,30 @@
 //! Confines and runs one process tree.
+//!
+//! A [`Sandbox`] is prepared once: it finds out which layers the machine has, compiles the filter on system calls and keeps the program that becomes
+//! process 1. [`Sandbox::run`] then starts one [`Job`] in a view of the system that is made for it, listens to it, and comes back when nothing that it
+//! started is alive. The crate knows processes, mounts and layers; it refuses to know tools, callers, configuration files and what any output means.
+//!
+//! Raw system calls are in `sys`, and only there.
+
+mod cell;
+mod environment;
+mod error;
+mod filter;
+mod job;
+mod landlock;
+mod layer;
+mod limits;
+mod plan;
+mod probe;
+mod pump;
+mod sandbox;
+mod step;
+mod sys;
+mod view;
+
+pub use environment::refused_variable;
+pub use error::SandboxError;
+pub use job::{Cover, Ended, Exit, Job, LimitHit, Mounted, Network, OnFlood, PROXY_PORT, Stopped, Stream};
+pub use layer::{Layer, LayerReport, Layers};
+pub use limits::ResourceLimits;
+pub use sandbox::{Sandbox, SandboxOptions};

@@ -1,0 +1,52 @@
+//! Runs a command in the sandbox, with the current folder writable and nothing else: `cargo run -p toolgate-sandbox --example confine -- ls -la`.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "an example for people"
+)]
+
+use std::io::Write as _;
+use std::os::fd::AsFd as _;
+use std::path::PathBuf;
+
+use toolgate_sandbox::{
+    Exit, Job, Mounted, Network, OnFlood, ResourceLimits, Sandbox, SandboxOptions, Stream,
+};
+use toolgate_types::Stop;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut words = std::env::args_os().skip(1);
+    let program = words.next().ok_or("name a program and its arguments")?;
+    let sandbox = Sandbox::prepare(SandboxOptions::default())?;
+    let here = std::fs::File::open(".")?;
+    let project = Mounted {
+        directory: here.as_fd(),
+        at: PathBuf::from("/work/project"),
+        writable: true,
+        covers: Vec::new(),
+    };
+    let job = Job {
+        program,
+        arguments: words.collect(),
+        directory: PathBuf::from("/work/project"),
+        environment: Vec::new(),
+        input: None,
+        mounts: vec![project],
+        network: Network::None,
+        limits: ResourceLimits::default(),
+        max_output: 1_000_000,
+        on_flood: OnFlood::Stop,
+    };
+    let ended = sandbox.run(&job, &Stop::never(), &mut |stream, bytes| {
+        let _ = match stream {
+            Stream::Output => std::io::stdout().write_all(bytes),
+            Stream::Error => std::io::stderr().write_all(bytes),
+        };
+    })?;
+    eprintln!("{ended:?}");
+    match ended.exit {
+        Exit::Code(code) => std::process::exit(code),
+        Exit::Signal(signal) => std::process::exit(128 + signal),
+    }
+}

@@ -1,0 +1,136 @@
+//! Why a command could not be run.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use toolgate_types::{ErrorCode, Failure};
+
+use crate::layer::Layers;
+
+/// Why a command could not be run. One that ran and failed is no error of the sandbox.
+#[derive(Debug, thiserror::Error)]
+pub enum SandboxError {
+    /// Layers that the operator demands are missing on this machine.
+    #[error("commands cannot be confined on this machine: {missing} missing")]
+    Missing {
+        /// Which.
+        missing: Layers,
+        /// Why, for the operator.
+        why: String,
+    },
+    /// There is no such program in the sandbox.
+    #[error("there is no program `{}` in the sandbox", program.to_string_lossy())]
+    NotFound {
+        /// Its name.
+        program: OsString,
+    },
+    /// The program is there and cannot be run.
+    #[error("`{}` cannot be run: {source}", program.to_string_lossy())]
+    NotRunnable {
+        /// Its name.
+        program: OsString,
+        /// The reason.
+        source: std::io::Error,
+    },
+    /// Something in a mount must be hidden or protected, and this machine cannot do that.
+    #[error("`{}` must be protected, and that needs a mount namespace", path.display())]
+    CannotCover {
+        /// What.
+        path: PathBuf,
+    },
+    /// Something in a mount moved between looking and mounting; trying again will do.
+    #[error("`{}` moved while the sandbox was being made", path.display())]
+    Changed {
+        /// What.
+        path: PathBuf,
+    },
+    /// A string that no system call takes.
+    #[error("{what} holds a NUL character")]
+    Nul {
+        /// Which.
+        what: &'static str,
+    },
+    /// The folder to begin in is not there.
+    #[error("there is no folder `{}` to run in", path.display())]
+    NoDirectory {
+        /// Which, inside the sandbox.
+        path: PathBuf,
+    },
+    /// A step of putting on the layers failed; nothing was run.
+    #[error("the sandbox could not be made: {step}: {source}")]
+    Setup {
+        /// Which step.
+        step: String,
+        /// The reason.
+        source: std::io::Error,
+    },
+    /// The system refused something the sandbox needs.
+    #[error("{what}: {source}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// The reason.
+        source: std::io::Error,
+    },
+}
+
+impl SandboxError {
+    pub(crate) fn system(what: &'static str) -> impl FnOnce(rustix::io::Errno) -> Self {
+        move |error| Self::System { what, source: error.into() }
+    }
+
+    /// The stable code.
+    #[must_use]
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::Missing { .. } | Self::CannotCover { .. } => ErrorCode::SandboxUnavailable,
+            Self::NotFound { .. } => ErrorCode::CommandNotFound,
+            Self::NotRunnable { .. } => ErrorCode::PermissionDenied,
+            Self::Changed { .. } => ErrorCode::PreconditionFailed,
+            Self::Nul { .. } => ErrorCode::InvalidArguments,
+            Self::NoDirectory { .. } => ErrorCode::NotFound,
+            Self::Setup { .. } | Self::System { .. } => ErrorCode::Internal,
+        }
+    }
+
+    /// What would help.
+    #[must_use]
+    pub fn help(&self) -> &'static str {
+        match self {
+            Self::Missing { .. } => {
+                "run `toolgate doctor` to see each layer, or name fewer in `sandbox.require`"
+            }
+            Self::NotFound { .. } => {
+                "use a program of the system, or let the operator add its folder to `sandbox.read` and `sandbox.path`"
+            }
+            Self::NotRunnable { .. } => "check that the file is a program and may be executed",
+            Self::CannotCover { .. } => {
+                "move the file out of the mount, or use a machine with user namespaces"
+            }
+            Self::Changed { .. } => "try again when nothing else is changing the workspace",
+            Self::Nul { .. } => "leave NUL characters out",
+            Self::NoDirectory { .. } => "name a folder that exists",
+            Self::Setup { .. } | Self::System { .. } => {
+                "run `toolgate doctor` to see what this machine can enforce"
+            }
+        }
+    }
+}
+
+impl From<SandboxError> for Failure {
+    /// For the model; what only the operator can use goes into the note.
+    fn from(error: SandboxError) -> Self {
+        let (code, help) = (error.code(), error.help());
+        match &error {
+            SandboxError::Missing { missing, why } => {
+                Self::new(code, "commands cannot be confined on this machine, so none is run")
+                    .help("use other tools")
+                    .operator_note(format!("{missing} missing: {why}; {help}"))
+            }
+            SandboxError::Setup { .. } | SandboxError::System { .. } => {
+                Self::new(code, "the command could not be started").operator_note(format!("{error}; {help}"))
+            }
+            _ => Self::new(code, error.to_string()).help(help),
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! What is to be run, and how it ended.
+
+use std::ffi::OsString;
+use std::net::TcpListener;
+use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use toolgate_types::StopReason;
+
+use crate::limits::ResourceLimits;
+
+/// One command and everything it is given. What is not named here it does not have.
+pub struct Job<'a> {
+    /// A name that is looked for in the pinned `PATH`, or an absolute path inside the sandbox.
+    pub program: OsString,
+    /// Its arguments, without the program itself.
+    pub arguments: Vec<OsString>,
+    /// Where it begins: an absolute path inside the sandbox.
+    pub directory: PathBuf,
+    /// Its environment, beside `PATH`, `HOME`, `TMPDIR` and the few that programs cannot do without.
+    pub environment: Vec<(String, String)>,
+    /// What it reads; `None` is an empty standard input.
+    pub input: Option<Vec<u8>>,
+    /// The folders it sees beside the system.
+    pub mounts: Vec<Mounted<'a>>,
+    /// How far it gets.
+    pub network: Network<'a>,
+    /// How much it may use.
+    pub limits: ResourceLimits,
+    /// How many bytes of output are kept, both streams together.
+    pub max_output: u64,
+    /// What happens to a command that writes more.
+    pub on_flood: OnFlood,
+}
+
+/// A folder of the host inside the sandbox.
+pub struct Mounted<'a> {
+    /// The folder, open.
+    pub directory: BorrowedFd<'a>,
+    /// Where it appears: an absolute path of plain names.
+    pub at: PathBuf,
+    /// Whether it may be changed.
+    pub writable: bool,
+    /// What in it is not as it is, parents before children.
+    pub covers: Vec<Cover>,
+}
+
+/// A place in a mount that the command does not find as it is. Paths are relative to the mount.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cover {
+    /// Cannot be read or changed.
+    Hide {
+        /// Where.
+        path: PathBuf,
+        /// Whether it is a directory.
+        directory: bool,
+    },
+    /// Can be read; cannot be changed, replaced or renamed.
+    Freeze {
+        /// Where.
+        path: PathBuf,
+    },
+    /// A directory that cannot be renamed or removed; what is in it can.
+    Pin {
+        /// Where.
+        path: PathBuf,
+    },
+    /// A file that shows another content and cannot be changed.
+    Replace {
+        /// Where.
+        path: PathBuf,
+        /// What is shown.
+        content: Vec<u8>,
+    },
+}
+
+impl Cover {
+    /// Where.
+    #[must_use]
+    pub fn path(&self) -> &std::path::Path {
+        match self {
+            Self::Hide { path, .. }
+            | Self::Freeze { path }
+            | Self::Pin { path }
+            | Self::Replace { path, .. } => path,
+        }
+    }
+}
+
+/// How far a command gets.
+pub enum Network<'a> {
+    /// Nowhere.
+    None,
+    /// To one port of its own machine, where whoever is given the listener decides. The listener lives inside the command's network; what is
+    /// returned is kept until the command has ended.
+    Proxied(&'a dyn Fn(TcpListener) -> std::io::Result<Box<dyn Send>>),
+}
+
+/// The port that [`Network::Proxied`] listens on. Nobody else is in that network, so it is always free.
+pub const PROXY_PORT: u16 = 3128;
+
+/// What happens to a command that writes more than is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnFlood {
+    /// The rest is thrown away and the command goes on, up to this many bytes; then it is ended.
+    Drain(u64),
+    /// It is ended.
+    Stop,
+}
+
+/// Where a piece of output came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stream {
+    /// Standard output.
+    Output,
+    /// Standard error.
+    Error,
+}
+
+/// How a command ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// By itself or by a signal.
+    pub exit: Exit,
+    /// Why it was ended, where it did not end by itself.
+    pub stopped: Option<Stopped>,
+    /// How long it ran.
+    pub duration: Duration,
+    /// Bytes it wrote to standard output, kept or not.
+    pub output_bytes: u64,
+    /// Bytes it wrote to standard error, kept or not.
+    pub error_bytes: u64,
+    /// Whether some of them were not kept.
+    pub truncated: bool,
+    /// Whether it tried to reach the network and had none.
+    pub wanted_network: bool,
+    /// Which limit it ran into, as far as the system tells.
+    pub limit: Option<LimitHit>,
+}
+
+/// By itself or by a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// By itself, with this code.
+    Code(i32),
+    /// By this signal.
+    Signal(i32),
+}
+
+/// Why a command was ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stopped {
+    /// Its time was up.
+    Deadline,
+    /// The call was cancelled.
+    Cancelled,
+    /// It wrote too much.
+    Flood,
+}
+
+impl From<StopReason> for Stopped {
+    fn from(reason: StopReason) -> Self {
+        match reason {
+            StopReason::Deadline => Self::Deadline,
+            StopReason::Cancelled => Self::Cancelled,
+        }
+    }
+}
+
+/// A limit that ended a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LimitHit {
+    /// Processor time.
+    CpuTime,
+    /// The size of a file.
+    FileSize,
+    /// Memory of the whole command.
+    Memory,
+}

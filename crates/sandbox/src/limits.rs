@@ -1,0 +1,55 @@
+//! How much one command may use.
+
+use rustix::process::{Resource, Rlimit};
+
+/// The bounds of one command. Zero is not a bound but a mistake; nothing here means "unlimited".
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ResourceLimits {
+    /// Bytes of memory: of each process, and of all together where there is a control group.
+    pub memory: u64,
+    /// Processes and threads at a time.
+    pub processes: u64,
+    /// Bytes of one file.
+    pub file_size: u64,
+    /// Open files of one process.
+    pub open_files: u64,
+    /// Seconds of processor time of one process.
+    pub cpu_seconds: u64,
+    /// Bytes in `/tmp` and `/dev/shm`.
+    pub temporary: u64,
+}
+
+impl Default for ResourceLimits {
+    fn default() -> Self {
+        const MIB: u64 = 1024 * 1024;
+        Self {
+            memory: 4096 * MIB,
+            processes: 512,
+            file_size: 1024 * MIB,
+            open_files: 1024,
+            cpu_seconds: 600,
+            temporary: 512 * MIB,
+        }
+    }
+}
+
+impl ResourceLimits {
+    /// What the kernel is told for each process. A second of grace between the warning and the end of processor time.
+    pub(crate) fn of_a_process(&self) -> Vec<(Resource, Rlimit)> {
+        let both = |value: u64| Rlimit { current: Some(value), maximum: Some(value) };
+        vec![
+            // Private writable memory: what a process can fill, not what it reserves.
+            (Resource::Data, both(self.memory)),
+            (Resource::Nproc, both(self.processes)),
+            (Resource::Fsize, both(self.file_size)),
+            (Resource::Nofile, both(self.open_files)),
+            (
+                Resource::Cpu,
+                Rlimit { current: Some(self.cpu_seconds), maximum: Some(self.cpu_seconds.saturating_add(1)) },
+            ),
+            (Resource::Core, both(0)),
+            (Resource::Memlock, both(64 * 1024)),
+            (Resource::Msgqueue, both(0)),
+        ]
+    }
+}

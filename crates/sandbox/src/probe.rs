@@ -1,0 +1,90 @@
+//! What this machine can enforce, found out by trying.
+
+use crate::cell::Cell;
+use crate::landlock::Dialect;
+use crate::layer::{Layer, LayerReport, Layers};
+use crate::sys::launch::{Errand, errand};
+
+/// What was found.
+pub(crate) struct Probed {
+    pub(crate) works: Layers,
+    pub(crate) landlock: Option<Dialect>,
+    pub(crate) reports: Vec<LayerReport>,
+}
+
+/// Tries every layer but those that are switched off.
+pub(crate) fn probe(without: Layers, has_filter: bool, cgroup: Result<String, String>) -> Probed {
+    let user = Cell::make(false).map(drop);
+    let network = Cell::make(true).map(drop);
+    let landlock = Dialect::of_this_kernel();
+    let is_root = rustix::process::geteuid().is_root();
+    let namespaces = match (&user, is_root) {
+        (Ok(()), _) => Ok("the kernel makes one for every command".to_owned()),
+        (Err(error), _) => Err(format!(
+            "{error}; allow user namespaces (sysctl kernel.unprivileged_userns_clone, user.max_user_namespaces, AppArmor, or the container's seccomp profile)"
+        )),
+    };
+    let proc = if user.is_ok() { try_proc() } else { Err("needs a user namespace".to_owned()) };
+    let finding = |layer: Layer| -> Result<String, String> {
+        match layer {
+            Layer::UserNamespace
+            | Layer::PidNamespace
+            | Layer::MountNamespace
+            | Layer::IpcNamespace
+            | Layer::UtsNamespace => namespaces.clone(),
+            Layer::NetworkNamespace => match &network {
+                Ok(()) => Ok("made once, used by one command after the other".to_owned()),
+                Err(error) => Err(format!("{error}; allow network namespaces")),
+            },
+            Layer::PrivateProc => proc.clone(),
+            Layer::Landlock => match &landlock {
+                Ok(dialect) => Ok(format!("version {}", dialect.version())),
+                Err(error) => Err(format!("{error}; boot a kernel with `lsm=…,landlock`")),
+            },
+            Layer::Seccomp if has_filter => Ok("refuses what commands do not need".to_owned()),
+            Layer::Seccomp => Err("this architecture has no filter".to_owned()),
+            Layer::Cgroup => cgroup.clone(),
+            Layer::NoNewPrivileges
+            | Layer::Capabilities
+            | Layer::Descriptors
+            | Layer::Session
+            | Layer::ResourceLimits => Ok("always".to_owned()),
+        }
+    };
+    let reports: Vec<LayerReport> = Layer::ALL
+        .iter()
+        .map(|layer| match (without.contains(*layer), finding(*layer)) {
+            (true, _) => LayerReport { layer: *layer, works: false, detail: "switched off".to_owned() },
+            (false, Ok(detail)) => LayerReport { layer: *layer, works: true, detail },
+            (false, Err(detail)) => LayerReport { layer: *layer, works: false, detail },
+        })
+        .collect();
+    let works = reports.iter().filter(|report| report.works).map(|report| report.layer).collect();
+    Probed { works, landlock: landlock.ok().filter(|_| !without.contains(Layer::Landlock)), reports }
+}
+
+/// Mounts a `/proc` where nobody sees it. Containers often forbid it.
+fn try_proc() -> Result<String, String> {
+    let trying = TryingProc(std::sync::atomic::AtomicI32::new(0));
+    let flags = libc::CLONE_NEWUSER | libc::CLONE_NEWPID | libc::CLONE_NEWNS;
+    errand(&trying, flags).map_err(|error| error.to_string())?;
+    match trying.0.into_inner() {
+        0 => Ok("shows the command's own processes alone".to_owned()),
+        error => {
+            let error = rustix::io::Errno::from_raw_os_error(error);
+            Err(format!("{error}; the container hides parts of /proc, which makes a new one forbidden"))
+        }
+    }
+}
+
+struct TryingProc(std::sync::atomic::AtomicI32);
+
+impl Errand for TryingProc {
+    fn run(&self) {
+        use rustix::mount::MountFlags;
+        let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC | MountFlags::RDONLY;
+        if let Err(error) = rustix::mount::mount(c"proc", c"/proc", c"proc", flags, None) {
+            self.0.store(error.raw_os_error(), std::sync::atomic::Ordering::Release);
+        }
+    }
+}

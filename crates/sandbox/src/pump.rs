@@ -1,0 +1,210 @@
+//! Listens to a running command: output as it comes, its end, and the time.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use rustix::process::Signal;
+use toolgate_types::Stop;
+
+use crate::error::SandboxError;
+use crate::job::{OnFlood, Stopped, Stream};
+
+/// How long a command has between being asked to end and being ended.
+pub(crate) const GRACE: Duration = Duration::from_secs(5);
+
+/// How often the caller is asked whether to go on, which is also how late a cancellation may come.
+const TICK: Duration = Duration::from_millis(20);
+
+/// Where the pipes end on this side.
+pub(crate) struct Ears {
+    pub(crate) output: OwnedFd,
+    pub(crate) error: OwnedFd,
+    /// What process 1 has to say; its end is the command's.
+    pub(crate) report: OwnedFd,
+    pub(crate) input: Option<(OwnedFd, Vec<u8>)>,
+    /// Process 1.
+    pub(crate) process: OwnedFd,
+}
+
+/// What was heard.
+#[derive(Debug, Default)]
+pub(crate) struct Heard {
+    pub(crate) output_bytes: u64,
+    pub(crate) error_bytes: u64,
+    pub(crate) kept: u64,
+    pub(crate) stopped: Option<Stopped>,
+    /// The eight bytes of process 1.
+    pub(crate) report: Vec<u8>,
+}
+
+/// How much is kept.
+#[derive(Clone, Copy)]
+pub(crate) struct Bounds {
+    pub(crate) max_output: u64,
+    pub(crate) on_flood: OnFlood,
+}
+
+/// Listens until nothing of the command is left.
+pub(crate) fn listen(
+    ears: Ears,
+    bounds: Bounds,
+    stop: &Stop,
+    sink: &mut dyn FnMut(Stream, &[u8]),
+) -> Result<Heard, SandboxError> {
+    let mut listening = Listening {
+        open: [true, true, true],
+        ears,
+        bounds,
+        heard: Heard::default(),
+        asked_to_end: None,
+        written: 0,
+        buffer: vec![0; 64 * 1024],
+    };
+    while listening.open.contains(&true) {
+        listening.mind_the_time(stop)?;
+        listening.wait()?;
+        listening.write_input();
+        listening.read(Stream::Output, sink)?;
+        listening.read(Stream::Error, sink)?;
+        listening.read_report()?;
+    }
+    Ok(listening.heard)
+}
+
+struct Listening {
+    /// Output, error, report.
+    open: [bool; 3],
+    ears: Ears,
+    bounds: Bounds,
+    heard: Heard,
+    asked_to_end: Option<Instant>,
+    written: usize,
+    buffer: Vec<u8>,
+}
+
+impl Listening {
+    /// Asks the command to end when it must, and ends it when it does not.
+    fn mind_the_time(&mut self, stop: &Stop) -> Result<(), SandboxError> {
+        match self.asked_to_end {
+            None => {
+                if let Some(reason) = stop.reason() {
+                    self.end(reason.into(), Signal::TERM)?;
+                }
+            }
+            Some(asked) if asked.elapsed() >= GRACE => self.signal(Signal::KILL)?,
+            Some(_) => {}
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, why: Stopped, signal: Signal) -> Result<(), SandboxError> {
+        if self.heard.stopped.is_none() {
+            self.heard.stopped = Some(why);
+        }
+        self.asked_to_end.get_or_insert_with(Instant::now);
+        self.signal(signal)
+    }
+
+    fn signal(&self, signal: Signal) -> Result<(), SandboxError> {
+        match rustix::process::pidfd_send_signal(&self.ears.process, signal) {
+            Ok(()) | Err(Errno::SRCH) => Ok(()),
+            Err(error) => Err(SandboxError::system("the command cannot be ended")(error)),
+        }
+    }
+
+    /// Waits for something to hear, for room to write, or for the next tick.
+    fn wait(&mut self) -> Result<(), SandboxError> {
+        let [output, error, report] = self.open;
+        let mut polled = Vec::with_capacity(4);
+        let listened = [(output, &self.ears.output), (error, &self.ears.error), (report, &self.ears.report)];
+        polled.extend(
+            listened.iter().filter(|(open, _)| *open).map(|(_, file)| PollFd::new(file, PollFlags::IN)),
+        );
+        if let Some((input, _)) = &self.ears.input {
+            polled.push(PollFd::new(input, PollFlags::OUT));
+        }
+        let tick = Timespec { tv_sec: 0, tv_nsec: i64::from(TICK.subsec_nanos()) };
+        match rustix::event::poll(&mut polled, Some(&tick)) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(SandboxError::system("the command cannot be listened to")(error)),
+        }
+    }
+
+    /// Writes what the command reads, as far as it wants to; a command that closed its input does not.
+    fn write_input(&mut self) {
+        let Some((input, content)) = &self.ears.input else { return };
+        let rest = content.get(self.written..).unwrap_or_default();
+        let done = match rustix::io::write(input, rest) {
+            Ok(written) => {
+                self.written += written;
+                self.written >= content.len()
+            }
+            Err(Errno::AGAIN | Errno::INTR) => false,
+            Err(_) => true,
+        };
+        if done {
+            self.ears.input = None;
+        }
+    }
+
+    fn read(&mut self, stream: Stream, sink: &mut dyn FnMut(Stream, &[u8])) -> Result<(), SandboxError> {
+        let [output, error, _] = &mut self.open;
+        let (open, file) = match stream {
+            Stream::Output => (output, self.ears.output.as_fd()),
+            Stream::Error => (error, self.ears.error.as_fd()),
+        };
+        if !*open {
+            return Ok(());
+        }
+        let length = match rustix::io::read(file, &mut *self.buffer) {
+            Ok(0) => {
+                *open = false;
+                return Ok(());
+            }
+            Ok(length) => length,
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(()),
+            Err(error) => return Err(SandboxError::system("output cannot be read")(error)),
+        };
+        match stream {
+            Stream::Output => self.heard.output_bytes += length as u64,
+            Stream::Error => self.heard.error_bytes += length as u64,
+        }
+        let room =
+            usize::try_from(self.bounds.max_output.saturating_sub(self.heard.kept)).unwrap_or(usize::MAX);
+        if let Some(kept) = self.buffer.get(..length.min(room)).filter(|kept| !kept.is_empty()) {
+            self.heard.kept += kept.len() as u64;
+            sink(stream, kept);
+        }
+        self.mind_the_flood()
+    }
+
+    fn mind_the_flood(&mut self) -> Result<(), SandboxError> {
+        let total = self.heard.output_bytes + self.heard.error_bytes;
+        let most = match self.bounds.on_flood {
+            OnFlood::Stop => self.bounds.max_output,
+            OnFlood::Drain(more) => self.bounds.max_output.saturating_add(more),
+        };
+        if total > most && self.heard.stopped.is_none() {
+            self.end(Stopped::Flood, Signal::KILL)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn read_report(&mut self) -> Result<(), SandboxError> {
+        let [_, _, open] = &mut self.open;
+        if !*open {
+            return Ok(());
+        }
+        let mut buffer = [0_u8; 16];
+        match rustix::io::read(&self.ears.report, &mut buffer) {
+            Ok(0) => *open = false,
+            Ok(length) => self.heard.report.extend(buffer.get(..length).unwrap_or_default()),
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            Err(error) => return Err(SandboxError::system("the command's end cannot be read")(error)),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,448 @@
+//! The sandbox: prepared once, run for every command.
+
+use std::ffi::{CString, OsStr, OsString};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::Instant;
+
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, WaitOptions};
+use toolgate_types::Stop;
+
+use crate::cell::{Cell, Shelf};
+use crate::environment;
+use crate::error::SandboxError;
+use crate::job::{Ended, Exit, Job, LimitHit, Network, Stream};
+use crate::landlock::Dialect;
+use crate::layer::{Layer, LayerReport, Layers};
+use crate::plan::{Plan, Planning, host_place, plan};
+use crate::probe::probe;
+use crate::pump::{Bounds, Ears, listen};
+use crate::sys::calls;
+use crate::sys::child::{Joining, Launch, Part, Pointers, Progress};
+use crate::sys::launch;
+use crate::view::SystemView;
+
+/// The program that becomes process 1.
+const INIT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/init"));
+
+/// What the operator says about commands.
+#[derive(Clone, Debug)]
+pub struct SandboxOptions {
+    /// Layers without which no command is run.
+    pub require: Layers,
+    /// Folders and files of the host that commands may read beside the system's, at the same place.
+    pub read: Vec<PathBuf>,
+    /// Where programs are looked for.
+    pub path: Vec<PathBuf>,
+    /// Layers that are left off although the machine has them. There is no way to say this in a configuration: it is how tests show that
+    /// each layer matters.
+    pub without: Layers,
+}
+
+impl Default for SandboxOptions {
+    fn default() -> Self {
+        Self {
+            require: Layers::required_by_default(),
+            read: Vec::new(),
+            path: ["/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/sbin", "/sbin"]
+                .map(PathBuf::from)
+                .to_vec(),
+            without: Layers::NONE,
+        }
+    }
+}
+
+/// Confines and runs commands.
+pub struct Sandbox {
+    options: SandboxOptions,
+    layers: Layers,
+    reports: Vec<LayerReport>,
+    landlock: Option<Dialect>,
+    filter: Option<Vec<libc::sock_filter>>,
+    system: SystemView,
+    init: OwnedFd,
+    /// This process, for children to see whether it is still there.
+    gate: OwnedFd,
+    cells: Shelf,
+}
+
+impl Sandbox {
+    /// Finds out what this machine can enforce and prepares what commands share. A machine that cannot do what is required is no error here but when a
+    /// command is to be run, so that everything else goes on.
+    ///
+    /// # Errors
+    /// The system refuses what every sandbox needs.
+    pub fn prepare(options: SandboxOptions) -> Result<Self, SandboxError> {
+        let cannot = SandboxError::system;
+        let filter = crate::filter::compile();
+        let probed = probe(options.without, filter.is_ok(), Err("not offered to this process".to_owned()));
+        let init = calls::program_in_memory(c"toolgate-init", INIT)
+            .map_err(cannot("the init program cannot be kept"))?;
+        let init = out_of_the_way(init)?;
+        let me = rustix::process::getpid();
+        let gate = rustix::process::pidfd_open(me, PidfdFlags::empty())
+            .map_err(cannot("this process has no handle"))?;
+        Ok(Self {
+            layers: probed.works,
+            reports: probed.reports,
+            landlock: probed.landlock,
+            filter: filter.ok().filter(|_| !options.without.contains(Layer::Seccomp)),
+            system: SystemView::look(&options.read),
+            init,
+            gate: out_of_the_way(gate)?,
+            cells: Shelf::default(),
+            options,
+        })
+    }
+
+    /// What each layer can do here.
+    #[must_use]
+    pub fn layers(&self) -> &[LayerReport] {
+        &self.reports
+    }
+
+    /// Whether commands can be run as far confined as is required.
+    ///
+    /// # Errors
+    /// Which layers are missing, and why.
+    pub fn check(&self) -> Result<(), SandboxError> {
+        let missing = self.options.require.minus(self.options.without).minus(self.layers);
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let why = self.reports.iter().filter(|report| missing.contains(report.layer));
+        let why: Vec<String> = why.map(|report| format!("{}: {}", report.layer, report.detail)).collect();
+        Err(SandboxError::Missing { missing, why: why.join("; ") })
+    }
+
+    /// Where a program is, looked up as the command itself would.
+    #[must_use]
+    pub fn find_program(&self, program: &OsStr) -> Option<PathBuf> {
+        if program.as_bytes().contains(&b'/') {
+            return Some(PathBuf::from(program));
+        }
+        let places = self.options.path.iter().map(|folder| folder.join(program));
+        places.filter(|place| is_program(place)).find(|place| self.is_shown(place))
+    }
+
+    fn is_shown(&self, place: &Path) -> bool {
+        self.system.shown.iter().any(|shown| place.starts_with(&shown.path))
+            || self.system.links.iter().any(|(link, _)| place.starts_with(link))
+    }
+
+    /// Runs a command to its end. Output is handed to `sink` as it comes; when this returns, nothing that the command started is alive.
+    ///
+    /// # Errors
+    /// The command could not be started. One that fails is [`Ended`].
+    pub fn run(
+        &self,
+        job: &Job<'_>,
+        stop: &Stop,
+        sink: &mut dyn FnMut(Stream, &[u8]),
+    ) -> Result<Ended, SandboxError> {
+        self.check()?;
+        let program = self
+            .find_program(&job.program)
+            .ok_or_else(|| SandboxError::NotFound { program: job.program.clone() })?;
+        let cell = match self.has(Layer::UserNamespace) {
+            true => {
+                let cell = self.cells.take(self.has(Layer::NetworkNamespace));
+                Some(cell.map_err(SandboxError::system("a namespace cannot be made"))?)
+            }
+            false => None,
+        };
+        let ended = self.run_in(cell.as_ref(), job, &program, stop, sink);
+        // A cell whose command could not be ended is not used again.
+        if let (Some(cell), Ok(_) | Err(SandboxError::NotFound { .. } | SandboxError::NotRunnable { .. })) =
+            (cell, &ended)
+        {
+            self.cells.put_back(cell);
+        }
+        ended
+    }
+
+    fn has(&self, layer: Layer) -> bool {
+        self.layers.contains(layer)
+    }
+
+    fn run_in(
+        &self,
+        cell: Option<&Cell>,
+        job: &Job<'_>,
+        program: &Path,
+        stop: &Stop,
+        sink: &mut dyn FnMut(Stream, &[u8]),
+    ) -> Result<Ended, SandboxError> {
+        let _proxy =
+            match (&job.network, cell) {
+                (Network::None, _) => None,
+                (Network::Proxied(serve), Some(cell)) => {
+                    let listener = cell
+                        .listen()
+                        .map_err(SandboxError::system("there is no way to listen in the sandbox"))?;
+                    Some(serve(listener).map_err(|source| SandboxError::System {
+                        what: "the proxy cannot be started",
+                        source,
+                    })?)
+                }
+                (Network::Proxied(_), None) => {
+                    let missing = Layers::NONE.with(Layer::NetworkNamespace);
+                    return Err(SandboxError::Missing {
+                        missing,
+                        why: "a proxy needs a network namespace".to_owned(),
+                    });
+                }
+            };
+        let temporary = Temporary::make(self.has(Layer::MountNamespace))?;
+        let planning = Planning {
+            layers: self.layers,
+            system: &self.system,
+            landlock: self.landlock,
+            temporary: temporary.path(),
+            fresh_network: cell.is_none() && self.has(Layer::NetworkNamespace),
+            limit_through_proc: self.has(Layer::ResourceLimits) && rustix::process::geteuid().is_root(),
+        };
+        let prepared = plan(job, &planning)?;
+        let begun = Instant::now();
+        let lost_before = cell.map_or(0, Cell::lost_packets);
+        let (process, ears) = self.launch(cell, job, program, &prepared, &temporary)?;
+        let heard = listen(ears, Bounds { max_output: job.max_output, on_flood: job.on_flood }, stop, sink);
+        // Process 1 has ended, or is ended now; either way it is collected, and all that it was in charge of with it.
+        if heard.is_err() {
+            let _ = rustix::process::kill_process(process, rustix::process::Signal::KILL);
+        }
+        wait(process)?;
+        let heard = heard?;
+        let exit = exit(&heard.report, &job.program)?;
+        Ok(Ended {
+            exit,
+            stopped: heard.stopped,
+            duration: begun.elapsed(),
+            output_bytes: heard.output_bytes,
+            error_bytes: heard.error_bytes,
+            truncated: heard.output_bytes + heard.error_bytes > heard.kept,
+            wanted_network: cell.is_some_and(|cell| cell.lost_packets() > lost_before),
+            limit: limit_hit(exit),
+        })
+    }
+
+    fn launch(
+        &self,
+        cell: Option<&Cell>,
+        job: &Job<'_>,
+        program: &Path,
+        prepared: &Plan,
+        temporary: &Temporary,
+    ) -> Result<(Pid, Ears), SandboxError> {
+        let (read_input, write_input) = pipe()?;
+        let (output, write_output) = pipe()?;
+        let (error, write_error) = pipe()?;
+        let (report, write_report) = pipe()?;
+        let theirs = [read_input, write_output, write_error, write_report];
+        let arguments = self.arguments(job, program)?;
+        let environment = self.environment(job, temporary)?;
+        let limits = if self.has(Layer::ResourceLimits) { job.limits.of_a_process() } else { Vec::new() };
+        let slots: Vec<AtomicI32> = (0..prepared.slots).map(|_| AtomicI32::new(-1)).collect();
+        let rules = self.landlock.map(Dialect::rules).transpose()?.map(out_of_the_way).transpose()?;
+        let progress = Progress::default();
+        let launch = Launch {
+            layers: self.layers,
+            user: cell.map(Cell::user),
+            network: cell.and_then(Cell::network),
+            flags: self.birth_flags(cell),
+            steps: &prepared.steps,
+            slots: &slots,
+            limits: &limits,
+            rules: rules.as_ref().map(AsRawFd::as_raw_fd),
+            filter: self.filter.as_deref(),
+            streams: theirs.each_ref().map(AsRawFd::as_raw_fd),
+            program: self.init.as_raw_fd(),
+            arguments: &Pointers::to(arguments.iter().map(CString::as_c_str)),
+            environment: &Pointers::to(environment.iter().map(CString::as_c_str)),
+            gate: self.gate.as_raw_fd(),
+            progress: &progress,
+        };
+        let first =
+            launch::borrowed(&Joining(&launch), 0).map_err(SandboxError::system("no process can be made"))?;
+        launch::collect(first).map_err(SandboxError::system("a process cannot be collected"))?;
+        let process = Pid::from_raw(progress.process.load(Ordering::Acquire));
+        if let Some(failure) = failure(&progress, prepared, job) {
+            if let Some(process) = process {
+                wait(process)?;
+            }
+            return Err(failure);
+        }
+        let process = process.ok_or_else(|| SandboxError::system("no process was made")(Errno::SRCH))?;
+        drop(theirs);
+        let handle = rustix::process::pidfd_open(process, PidfdFlags::empty())
+            .map_err(SandboxError::system("the command has no handle"))?;
+        let input = job.input.clone().map(|content| (write_input, content));
+        for file in [&output, &error, &report] {
+            no_waiting(file)?;
+        }
+        if let Some((file, _)) = &input {
+            no_waiting(file)?;
+        }
+        Ok((process, Ears { output, error, report, input, process: handle }))
+    }
+
+    fn birth_flags(&self, cell: Option<&Cell>) -> i32 {
+        let namespaces = [
+            (Layer::PidNamespace, libc::CLONE_NEWPID),
+            (Layer::MountNamespace, libc::CLONE_NEWNS),
+            (Layer::IpcNamespace, libc::CLONE_NEWIPC),
+            (Layer::UtsNamespace, libc::CLONE_NEWUTS),
+        ];
+        let own_network = cell.is_none() && self.has(Layer::NetworkNamespace);
+        let network = if own_network { libc::CLONE_NEWNET } else { 0 };
+        let wanted = namespaces.iter().filter(|(layer, _)| self.has(*layer));
+        wanted.fold(network, |flags, (_, flag)| flags | flag)
+    }
+
+    /// What process 1 is told: whether it has a namespace, then the command.
+    fn arguments(&self, job: &Job<'_>, program: &Path) -> Result<Vec<CString>, SandboxError> {
+        let mode: &OsStr = OsStr::new(if self.has(Layer::PidNamespace) { "n" } else { "-" });
+        let program =
+            if self.has(Layer::MountNamespace) { program.to_path_buf() } else { host_place(job, program)? };
+        let words = [OsStr::new("toolgate-init"), mode, program.as_os_str()].map(OsString::from);
+        let words = words.into_iter().chain(job.arguments.iter().cloned());
+        let string = |word: OsString| {
+            CString::new(word.as_bytes()).map_err(|_| SandboxError::Nul { what: "an argument" })
+        };
+        words.map(string).collect()
+    }
+
+    fn environment(&self, job: &Job<'_>, temporary: &Temporary) -> Result<Vec<CString>, SandboxError> {
+        let search_path: Vec<String> =
+            self.options.path.iter().map(|path| path.display().to_string()).collect();
+        let place = temporary.path().display().to_string();
+        let home = if self.has(Layer::MountNamespace) { "/tmp/home" } else { &place };
+        let mut pairs = environment::base(&search_path.join(":"), &place, home);
+        pairs.extend(job.environment.iter().cloned());
+        environment::as_strings(&pairs)
+    }
+}
+
+/// Where temporary files go: the view's own `/tmp`, or a folder of the host that is removed in the end.
+enum Temporary {
+    OfTheView,
+    OfTheHost(PathBuf),
+}
+
+impl Temporary {
+    fn make(has_view: bool) -> Result<Self, SandboxError> {
+        if has_view {
+            return Ok(Self::OfTheView);
+        }
+        let cannot = SandboxError::system("there is no place for temporary files");
+        let mut name = [0_u8; 8];
+        rustix::rand::getrandom(&mut name, rustix::rand::GetRandomFlags::empty())
+            .map_err(SandboxError::system("there is no randomness"))?;
+        let path = PathBuf::from(format!("/tmp/toolgate-{:016x}", u64::from_le_bytes(name)));
+        rustix::fs::mkdir(&path, rustix::fs::Mode::from_raw_mode(0o700)).map_err(cannot)?;
+        Ok(Self::OfTheHost(path))
+    }
+
+    fn path(&self) -> &Path {
+        match self {
+            Self::OfTheView => Path::new("/tmp"),
+            Self::OfTheHost(path) => path,
+        }
+    }
+}
+
+impl Drop for Temporary {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "removes the folder that it made itself; links in it are not followed"
+    )]
+    fn drop(&mut self) {
+        if let Self::OfTheHost(path) = self {
+            let _ = std::fs::remove_dir_all(path);
+        }
+    }
+}
+
+fn is_program(place: &Path) -> bool {
+    use rustix::fs::{Access, AtFlags};
+    rustix::fs::accessat(rustix::fs::CWD, place, Access::EXEC_OK, AtFlags::empty()).is_ok()
+}
+
+fn pipe() -> Result<(OwnedFd, OwnedFd), SandboxError> {
+    let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
+        .map_err(SandboxError::system("a pipe cannot be made"))?;
+    Ok((out_of_the_way(read)?, out_of_the_way(write)?))
+}
+
+/// The lowest numbers are used while the child arranges its descriptors, so nothing of ours may be there.
+fn out_of_the_way(file: OwnedFd) -> Result<OwnedFd, SandboxError> {
+    const LOWEST: RawFd = 10;
+    if file.as_raw_fd() >= LOWEST {
+        return Ok(file);
+    }
+    rustix::io::fcntl_dupfd_cloexec(&file, LOWEST).map_err(SandboxError::system("a file cannot be moved"))
+}
+
+fn no_waiting(file: &OwnedFd) -> Result<(), SandboxError> {
+    rustix::fs::fcntl_setfl(file, rustix::fs::OFlags::NONBLOCK)
+        .map_err(SandboxError::system("a pipe cannot be set up"))
+}
+
+fn wait(process: Pid) -> Result<(), SandboxError> {
+    loop {
+        match rustix::process::waitpid(Some(process), WaitOptions::empty()) {
+            Err(Errno::INTR) => {}
+            other => return other.map(drop).map_err(SandboxError::system("the command cannot be collected")),
+        }
+    }
+}
+
+/// What went wrong before the command began, if anything did.
+fn failure(progress: &Progress, prepared: &Plan, job: &Job<'_>) -> Option<SandboxError> {
+    let part = progress.part.load(Ordering::Acquire);
+    let part = Part::ALL.into_iter().find(|known| *known as i32 == part)?;
+    let error = Errno::from_raw_os_error(progress.error.load(Ordering::Relaxed));
+    let step = usize::try_from(progress.step.load(Ordering::Relaxed)).unwrap_or(usize::MAX);
+    let step = prepared.steps.get(step).filter(|_| part == Part::Step);
+    Some(match (step, error) {
+        (Some(crate::step::Step::WorkIn { .. }), _) => {
+            SandboxError::NoDirectory { path: job.directory.clone() }
+        }
+        (
+            Some(crate::step::Step::Cover { path, .. } | crate::step::Step::CoverWithItself { path, .. }),
+            Errno::NOENT | Errno::LOOP | Errno::NOTDIR | Errno::XDEV,
+        ) => SandboxError::Changed { path: PathBuf::from(OsStr::from_bytes(path.to_bytes())) },
+        (Some(step), error) => SandboxError::Setup { step: step.to_string(), source: error.into() },
+        (None, error) => {
+            SandboxError::Setup { step: format!("{part:?}").to_lowercase(), source: error.into() }
+        }
+    })
+}
+
+/// How the command ended, as process 1 told it. One that says nothing was ended itself.
+fn exit(report: &[u8], program: &OsStr) -> Result<Exit, SandboxError> {
+    let number = |at: usize| {
+        let bytes = report.get(at..at + 4).and_then(|bytes| <[u8; 4]>::try_from(bytes).ok());
+        bytes.map(i32::from_le_bytes)
+    };
+    match (number(0), number(4)) {
+        (Some(1), Some(error)) => Err(match Errno::from_raw_os_error(error) {
+            Errno::NOENT => SandboxError::NotFound { program: program.to_owned() },
+            error => SandboxError::NotRunnable { program: program.to_owned(), source: error.into() },
+        }),
+        (Some(_), Some(status)) if status & 0x7f == 0 => Ok(Exit::Code((status >> 8) & 0xff)),
+        (Some(_), Some(status)) => Ok(Exit::Signal(status & 0x7f)),
+        _ => Ok(Exit::Signal(libc::SIGKILL)),
+    }
+}
+
+fn limit_hit(exit: Exit) -> Option<LimitHit> {
+    match exit {
+        Exit::Signal(libc::SIGXCPU) => Some(LimitHit::CpuTime),
+        Exit::Signal(libc::SIGXFSZ) => Some(LimitHit::FileSize),
+        _ => None,
+    }
+}

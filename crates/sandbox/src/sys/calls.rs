@@ -1,0 +1,243 @@
+//! System calls that no crate wraps, one function each.
+#![expect(unsafe_code, reason = "these system calls have no safe wrapper; each block is one call")]
+
+use std::ffi::CStr;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+use rustix::io::{Errno, Result};
+
+/// The number of the last error, as a result.
+fn checked(result: libc::c_long) -> Result<libc::c_long> {
+    if result >= 0 {
+        return Ok(result);
+    }
+    // SAFETY: the address of this thread's error number is always valid.
+    let number = unsafe { *libc::__errno_location() };
+    Err(Errno::from_raw_os_error(number))
+}
+
+/// Sets attributes of a mount and of everything below it.
+pub(crate) fn set_mount_attributes(tree: BorrowedFd<'_>, recursive: bool, set: u64) -> Result<()> {
+    let attributes = libc::mount_attr { attr_set: set, attr_clr: 0, propagation: 0, userns_fd: 0 };
+    let flags = libc::AT_EMPTY_PATH | if recursive { libc::AT_RECURSIVE } else { 0 };
+    // SAFETY: the path is empty and ends, the structure is of the size that is said, and both outlive the call.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            tree.as_raw_fd(),
+            c"".as_ptr(),
+            flags,
+            &raw const attributes,
+            size_of::<libc::mount_attr>(),
+        )
+    };
+    checked(result).map(drop)
+}
+
+/// Closes every descriptor from `first` on.
+pub(crate) fn close_from(first: RawFd) -> Result<()> {
+    // SAFETY: takes numbers only. What is closed here belongs to a process that is about to become another program.
+    let result = unsafe { libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, 0) };
+    checked(result).map(drop)
+}
+
+/// Makes descriptor `to` mean what `from` means, kept open when a program starts.
+pub(crate) fn duplicate(from: RawFd, to: RawFd, close_on_exec: bool) -> Result<()> {
+    let flags = if close_on_exec { libc::O_CLOEXEC } else { 0 };
+    // SAFETY: takes numbers only; the process that calls this owns its descriptor table.
+    let result = unsafe { libc::syscall(libc::SYS_dup3, from, to, flags) };
+    checked(result).map(drop)
+}
+
+/// Installs a filter on system calls, for this process and all that come from it.
+pub(crate) fn install_filter(filter: &[libc::sock_filter]) -> Result<()> {
+    let length = u16::try_from(filter.len()).map_err(|_| Errno::INVAL)?;
+    let program = libc::sock_fprog { len: length, filter: filter.as_ptr().cast_mut() };
+    // SAFETY: the kernel copies the program, which outlives the call and is as long as it says.
+    let result =
+        unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program) };
+    checked(result).map(drop)
+}
+
+/// What Landlock is asked to watch over.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct LandlockWatch {
+    pub(crate) files: u64,
+    pub(crate) network: u64,
+    pub(crate) scoped: u64,
+}
+
+#[repr(C, packed)]
+struct LandlockPath {
+    allowed: u64,
+    parent: i32,
+}
+
+/// The version of Landlock that the kernel speaks.
+pub(crate) fn landlock_version() -> Result<u32> {
+    // SAFETY: asks for the version with no structure.
+    let result =
+        unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u8>(), 0_usize, 1_u32) };
+    checked(result).map(|version| u32::try_from(version).unwrap_or(0))
+}
+
+/// An empty set of rules: what is watched is refused.
+pub(crate) fn landlock_rules(watch: &LandlockWatch) -> Result<OwnedFd> {
+    let pointer: *const LandlockWatch = watch;
+    // SAFETY: the structure is of the size that is said and outlives the call.
+    let result = unsafe {
+        libc::syscall(libc::SYS_landlock_create_ruleset, pointer, size_of::<LandlockWatch>(), 0_u32)
+    };
+    let file = checked(result)?;
+    // SAFETY: the kernel just handed this descriptor to us and to nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(RawFd::try_from(file).map_err(|_| Errno::BADF)?) })
+}
+
+/// Allows something at and below a place.
+pub(crate) fn landlock_allow(rules: RawFd, place: BorrowedFd<'_>, allowed: u64) -> Result<()> {
+    let rule = LandlockPath { allowed, parent: place.as_raw_fd() };
+    // SAFETY: rule type 1 is a path beneath a descriptor, and the structure is one; it outlives the call.
+    let result = unsafe { libc::syscall(libc::SYS_landlock_add_rule, rules, 1_u32, &raw const rule, 0_u32) };
+    checked(result).map(drop)
+}
+
+/// Obeys the rules from now on.
+pub(crate) fn landlock_obey(rules: RawFd) -> Result<()> {
+    // SAFETY: takes numbers only.
+    let result = unsafe { libc::syscall(libc::SYS_landlock_restrict_self, rules, 0_u32) };
+    checked(result).map(drop)
+}
+
+/// Brings up the loopback interface of the network namespace that this process is in.
+pub(crate) fn loopback_up() -> Result<()> {
+    // SAFETY: takes numbers only.
+    let socket = checked(unsafe {
+        libc::syscall(libc::SYS_socket, libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0)
+    })?;
+    // SAFETY: all zeroes is a valid request: an empty name and no flags.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(c"lo".to_bytes()) {
+        *to = (*from).cast_signed();
+    }
+    request.ifr_ifru.ifru_flags = libc::IFF_UP as libc::c_short;
+    // SAFETY: the request names an interface and carries the flags that this call reads; it outlives the call.
+    let result =
+        checked(unsafe { libc::syscall(libc::SYS_ioctl, socket, libc::SIOCSIFFLAGS, &raw const request) });
+    // SAFETY: this descriptor was opened above and is used no more.
+    let _ = unsafe { libc::syscall(libc::SYS_close, socket) };
+    result.map(drop)
+}
+
+/// All signals act as the system means them to, and none is held back.
+pub(crate) fn plain_signals() {
+    for signal in 1..=31 {
+        // SAFETY: the default action is no handler, so nothing of this program is called.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
+    // SAFETY: an empty set is a valid one.
+    let mut none: libc::sigset_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the set is ours and outlives the calls.
+    unsafe { libc::sigemptyset(&raw mut none) };
+    // SAFETY: as above.
+    unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut()) };
+}
+
+/// No signal reaches this thread until the guard is gone.
+pub(crate) struct SignalsHeld(libc::sigset_t);
+
+impl SignalsHeld {
+    pub(crate) fn hold() -> Self {
+        // SAFETY: two sets of ours, filled before they are used.
+        let (mut all, mut before): (libc::sigset_t, libc::sigset_t) =
+            unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
+        // SAFETY: the set is ours.
+        unsafe { libc::sigfillset(&raw mut all) };
+        // SAFETY: both sets are ours and outlive the call.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before) };
+        Self(before)
+    }
+}
+
+impl Drop for SignalsHeld {
+    fn drop(&mut self) {
+        // SAFETY: restores the set that was in force before.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, std::ptr::null_mut()) };
+    }
+}
+
+/// Gives up every supplementary group. Only those who may change users can; for others the namespace takes the rights away.
+pub(crate) fn leave_groups() -> Result<()> {
+    // SAFETY: an empty list is not read.
+    let result = unsafe { libc::syscall(libc::SYS_setgroups, 0_usize, std::ptr::null::<libc::gid_t>()) };
+    checked(result).map(drop)
+}
+
+/// Becomes another program. Comes back only with an error.
+pub(crate) fn become_program(
+    file: RawFd,
+    arguments: &[*const libc::c_char],
+    environment: &[*const libc::c_char],
+) -> Errno {
+    // SAFETY: both lists end with a null pointer, which the plan sees to, and every other element is a C string that it keeps.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_execveat,
+            file,
+            c"".as_ptr(),
+            arguments.as_ptr(),
+            environment.as_ptr(),
+            libc::AT_EMPTY_PATH,
+        )
+    };
+    checked(result).err().unwrap_or(Errno::INVAL)
+}
+
+/// Ends this process at once, running nothing of the program it shares memory with.
+pub(crate) fn exit_now(code: i32) -> ! {
+    // SAFETY: ends the process; there is nothing to come back to.
+    unsafe { libc::_exit(code) }
+}
+
+/// A descriptor that a process with the same table opened and left for us.
+pub(crate) fn adopt(file: RawFd) -> Option<OwnedFd> {
+    // SAFETY: only called with a number that the started process stored after opening it, and once for each.
+    (file >= 0).then(|| unsafe { OwnedFd::from_raw_fd(file) })
+}
+
+/// A descriptor by number, for as long as the caller knows it to be open.
+pub(crate) fn borrow<'a>(file: RawFd) -> BorrowedFd<'a> {
+    // SAFETY: the steps of a launch name descriptors that earlier steps of the same launch opened and nobody closes.
+    unsafe { BorrowedFd::borrow_raw(file) }
+}
+
+/// Takes a descriptor out of Rust's care; the process that calls this ends or becomes another program.
+pub(crate) fn forget(file: OwnedFd) -> RawFd {
+    std::os::fd::IntoRawFd::into_raw_fd(file)
+}
+
+/// A piece of one program, unreadable to others, that can be started by its descriptor.
+pub(crate) fn program_in_memory(name: &CStr, bytes: &[u8]) -> Result<OwnedFd> {
+    use rustix::fs::{MemfdFlags, SealFlags};
+    let file = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let written = rustix::io::write(&file, rest)?;
+        rest = rest.get(written..).ok_or(Errno::IO)?;
+    }
+    rustix::fs::fcntl_add_seals(
+        &file,
+        SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE,
+    )?;
+    // A program that is open for writing cannot be started, so it is opened once more for reading.
+    let path =
+        std::ffi::CString::new(format!("/proc/self/fd/{}", file.as_raw_fd())).map_err(|_| Errno::INVAL)?;
+    rustix::fs::open(
+        &*path,
+        rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC,
+        rustix::fs::Mode::empty(),
+    )
+}
+
+/// Bytes of stack for a process that borrows memory.
+pub(crate) const STACK: usize = 128 * 1024;

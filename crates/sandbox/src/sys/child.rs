@@ -1,0 +1,403 @@
+//! What a new process does between its birth and the command.
+//!
+//! It borrows the gate's memory: nothing in here allocates, locks, panics or returns. What it has to say it leaves in atomics.
+
+use std::ffi::CStr;
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags};
+use rustix::io::{Errno, Result};
+use rustix::mount::{MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags};
+use rustix::process::{Resource, Rlimit, Signal};
+use rustix::thread::{CapabilitiesSecureBits, CapabilitySet, CapabilitySets};
+
+use super::calls;
+use super::launch::{self, Errand};
+use crate::layer::{Layer, Layers};
+use crate::step::Step;
+
+/// Everything a process needs to become the command.
+pub(crate) struct Launch<'a> {
+    pub(crate) layers: Layers,
+    /// The user namespace to join, and the network namespace in it.
+    pub(crate) user: Option<RawFd>,
+    pub(crate) network: Option<RawFd>,
+    /// Further namespaces to be born into.
+    pub(crate) flags: i32,
+    pub(crate) steps: &'a [Step],
+    pub(crate) slots: &'a [AtomicI32],
+    pub(crate) limits: &'a [(Resource, Rlimit)],
+    pub(crate) rules: Option<RawFd>,
+    pub(crate) filter: Option<&'a [libc::sock_filter]>,
+    /// Standard input, output and error, and where the ending is told.
+    pub(crate) streams: [RawFd; 4],
+    pub(crate) program: RawFd,
+    pub(crate) arguments: &'a Pointers<'a>,
+    pub(crate) environment: &'a Pointers<'a>,
+    /// Whether the gate is still there: readable once it is not.
+    pub(crate) gate: RawFd,
+    pub(crate) progress: &'a Progress,
+}
+
+/// Pointers to C strings, with a null at the end.
+pub(crate) struct Pointers<'a> {
+    list: Vec<*const libc::c_char>,
+    _strings: std::marker::PhantomData<&'a CStr>,
+}
+
+impl<'a> Pointers<'a> {
+    pub(crate) fn to(strings: impl IntoIterator<Item = &'a CStr>) -> Self {
+        let pointers = strings.into_iter().map(CStr::as_ptr);
+        Self { list: pointers.chain([std::ptr::null()]).collect(), _strings: std::marker::PhantomData }
+    }
+}
+
+// The pointers are to strings that are borrowed for as long as this value lives, and are only read.
+#[expect(unsafe_code, reason = "pointers to shared, immutable strings may be read from any thread")]
+// SAFETY: as above.
+unsafe impl Sync for Pointers<'_> {}
+
+/// How far a launch came.
+#[derive(Default)]
+pub(crate) struct Progress {
+    /// The number of the process that becomes the command.
+    pub(crate) process: AtomicI32,
+    /// The part that failed, and why; zero is none.
+    pub(crate) part: AtomicI32,
+    pub(crate) step: AtomicI32,
+    pub(crate) error: AtomicI32,
+}
+
+/// The parts of a launch, for whoever has to say which one failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub(crate) enum Part {
+    Join = 1,
+    Birth,
+    Step,
+    Limits,
+    Descriptors,
+    Capabilities,
+    NoNewPrivileges,
+    Landlock,
+    Filter,
+    Session,
+    Program,
+}
+
+impl Part {
+    pub(crate) const ALL: [Self; 11] = [
+        Self::Join,
+        Self::Birth,
+        Self::Step,
+        Self::Limits,
+        Self::Descriptors,
+        Self::Capabilities,
+        Self::NoNewPrivileges,
+        Self::Landlock,
+        Self::Filter,
+        Self::Session,
+        Self::Program,
+    ];
+}
+
+impl Progress {
+    fn failed(&self, part: Part, step: usize, error: Errno) -> ! {
+        self.step.store(i32::try_from(step).unwrap_or(i32::MAX), Ordering::Relaxed);
+        self.error.store(error.raw_os_error(), Ordering::Relaxed);
+        self.part.store(part as i32, Ordering::Release);
+        calls::exit_now(1)
+    }
+}
+
+/// The first of two processes: joins namespaces, which only a process with a single thread can, and gives birth to the second in them.
+pub(crate) struct Joining<'a>(pub(crate) &'a Launch<'a>);
+
+impl Errand for Joining<'_> {
+    fn run(&self) {
+        let Self(launch) = self;
+        if let Err(error) = join(launch) {
+            launch.progress.failed(Part::Join, 0, error);
+        }
+        // The second is the gate's child as well, so that the gate can wait for it and is missed by it.
+        match launch::start(&Becoming(launch), launch.flags | libc::CLONE_PARENT) {
+            Ok(process) => launch.progress.process.store(process.as_raw_nonzero().get(), Ordering::Release),
+            Err(error) => launch.progress.failed(Part::Birth, 0, error),
+        }
+    }
+}
+
+fn join(launch: &Launch<'_>) -> Result<()> {
+    // Groups open doors that no namespace closes. Whoever may not leave them was not given rights that this would take away.
+    match calls::leave_groups() {
+        Ok(()) | Err(Errno::PERM) => {}
+        Err(error) => return Err(error),
+    }
+    for namespace in [launch.user, launch.network].into_iter().flatten() {
+        rustix::thread::move_into_link_name_space(calls::borrow(namespace), None)?;
+    }
+    Ok(())
+}
+
+/// The second process: takes every step and becomes the command.
+struct Becoming<'a>(&'a Launch<'a>);
+
+impl Errand for Becoming<'_> {
+    fn run(&self) {
+        let Self(launch) = self;
+        let or_fail = |part: Part, result: Result<()>| {
+            if let Err(error) = result {
+                launch.progress.failed(part, 0, error);
+            }
+        };
+        or_fail(Part::Session, stay_with_the_gate(launch));
+        rustix::process::umask(Mode::empty());
+        for (index, step) in launch.steps.iter().enumerate() {
+            if let Err(error) = take(step, launch) {
+                launch.progress.failed(Part::Step, index, error);
+            }
+        }
+        rustix::process::umask(Mode::WGRP | Mode::WOTH);
+        or_fail(Part::Limits, limit(launch));
+        or_fail(Part::Descriptors, arrange_descriptors(launch));
+        or_fail(Part::Capabilities, drop_capabilities(launch));
+        if launch.layers.contains(Layer::NoNewPrivileges) {
+            or_fail(Part::NoNewPrivileges, rustix::thread::set_no_new_privs(true));
+        }
+        if launch.rules.is_some() {
+            or_fail(Part::Landlock, calls::landlock_obey(RULES));
+        }
+        calls::plain_signals();
+        if let Some(filter) = launch.filter {
+            or_fail(Part::Filter, calls::install_filter(filter));
+        }
+        let error = calls::become_program(PROGRAM, &launch.arguments.list, &launch.environment.list);
+        launch.progress.failed(Part::Program, 0, error)
+    }
+}
+
+/// Where descriptors are while the last layers are put on.
+const REPORT: RawFd = 3;
+const PROGRAM: RawFd = 4;
+const RULES: RawFd = 5;
+
+/// Ends with the gate, and has no terminal.
+fn stay_with_the_gate(launch: &Launch<'_>) -> Result<()> {
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+    // The gate may have ended before it was asked for that signal.
+    let gate = calls::borrow(launch.gate);
+    let mut poll = [rustix::event::PollFd::new(&gate, rustix::event::PollFlags::IN)];
+    if rustix::event::poll(&mut poll, Some(&rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 }))? > 0 {
+        return Err(Errno::SRCH);
+    }
+    if launch.layers.contains(Layer::Session) {
+        rustix::process::setsid()?;
+    }
+    Ok(())
+}
+
+fn limit(launch: &Launch<'_>) -> Result<()> {
+    for (resource, limit) in launch.limits {
+        let limit = within_reach(*resource, *limit);
+        rustix::process::setrlimit(*resource, limit)?;
+    }
+    Ok(())
+}
+
+/// Nobody can raise a limit that was put on the gate itself.
+fn within_reach(resource: Resource, wanted: Rlimit) -> Rlimit {
+    let most = rustix::process::getrlimit(resource).maximum;
+    let lower = |value: Option<u64>| match (value, most) {
+        (Some(value), Some(most)) => Some(value.min(most)),
+        (value, most) => value.or(most),
+    };
+    Rlimit { current: lower(wanted.current), maximum: lower(wanted.maximum) }
+}
+
+/// Standard streams and the report stay; the program and the rules go with the start; all else goes now.
+fn arrange_descriptors(launch: &Launch<'_>) -> Result<()> {
+    for (from, to) in launch.streams.iter().zip([0, 1, 2, REPORT]) {
+        calls::duplicate(*from, to, false)?;
+    }
+    calls::duplicate(launch.program, PROGRAM, true)?;
+    let first_to_go = match launch.rules {
+        Some(rules) => {
+            calls::duplicate(rules, RULES, true)?;
+            RULES + 1
+        }
+        None => PROGRAM + 1,
+    };
+    if launch.layers.contains(Layer::Descriptors) { calls::close_from(first_to_go) } else { Ok(()) }
+}
+
+/// None inside the namespace, and none to be had by starting a program.
+fn drop_capabilities(launch: &Launch<'_>) -> Result<()> {
+    if !launch.layers.contains(Layer::Capabilities) {
+        return Ok(());
+    }
+    let locked = CapabilitiesSecureBits::NO_ROOT
+        | CapabilitiesSecureBits::NO_ROOT_LOCKED
+        | CapabilitiesSecureBits::NO_SETUID_FIXUP
+        | CapabilitiesSecureBits::NO_SETUID_FIXUP_LOCKED
+        | CapabilitiesSecureBits::KEEP_CAPS_LOCKED
+        | CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE
+        | CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE_LOCKED;
+    match rustix::thread::set_capabilities_secure_bits(locked) {
+        // Without a user namespace an ordinary user has nothing to lock.
+        Ok(()) | Err(Errno::PERM) => {}
+        Err(error) => return Err(error),
+    }
+    for bit in 0..64 {
+        match rustix::thread::remove_capability_from_bounding_set(CapabilitySet::from_bits_retain(1 << bit)) {
+            Ok(()) => {}
+            // The kernel knows no more of them, or there was nothing to drop.
+            Err(Errno::INVAL | Errno::PERM) => break,
+            Err(error) => return Err(error),
+        }
+    }
+    rustix::thread::clear_ambient_capability_set()?;
+    let none = CapabilitySet::empty();
+    rustix::thread::set_capabilities(
+        None,
+        CapabilitySets { effective: none, permitted: none, inheritable: none },
+    )
+}
+
+fn take(step: &Step, launch: &Launch<'_>) -> Result<()> {
+    let cwd = rustix::fs::CWD;
+    match step {
+        Step::StopPropagation => {
+            rustix::mount::mount_change(c"/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
+        }
+        Step::OpenTree { from, slot, identity } => {
+            let flags = OpenTreeFlags::OPEN_TREE_CLONE
+                | OpenTreeFlags::OPEN_TREE_CLOEXEC
+                | OpenTreeFlags::AT_RECURSIVE;
+            let tree = rustix::mount::open_tree(cwd, &**from, flags)?;
+            if let Some(expected) = identity {
+                let found = rustix::fs::fstat(&tree)?;
+                if (found.st_dev, found.st_ino) != *expected {
+                    return Err(Errno::STALE);
+                }
+            }
+            launch.slots.get(*slot).ok_or(Errno::INVAL)?.store(calls::forget(tree), Ordering::Relaxed);
+            Ok(())
+        }
+        Step::NewRoot { over, options } => {
+            let flags = MountFlags::NOSUID | MountFlags::NODEV;
+            rustix::mount::mount(c"toolgate", &**over, c"tmpfs", flags, Some(&**options))?;
+            rustix::process::chdir(&**over)
+        }
+        Step::Directory { path, mode } => rustix::fs::mkdirat(cwd, &**path, Mode::from_raw_mode(*mode)),
+        Step::File { path, content, mode } => make_file(path, content, *mode),
+        Step::Link { path, target } => rustix::fs::symlinkat(&**target, cwd, &**path),
+        Step::Unlink { path, directory } => {
+            let flags = if *directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+            rustix::fs::unlinkat(cwd, &**path, flags)
+        }
+        Step::Attach { slot, path, attributes } => {
+            let tree = calls::borrow(slot_of(launch, *slot)?);
+            calls::set_mount_attributes(tree, true, *attributes)?;
+            rustix::mount::move_mount(tree, c"", cwd, &**path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+        }
+        Step::Cover { slot, path, with, attributes, missing_is_fine } => {
+            let target = match beneath(slot_of(launch, *slot)?, path) {
+                Err(Errno::NOENT) if *missing_is_fine => return Ok(()),
+                other => other?,
+            };
+            let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+            let tree = rustix::mount::open_tree(cwd, &**with, flags)?;
+            put_over(&tree, &target, *attributes)
+        }
+        Step::CoverWithItself { slot, path, attributes } => {
+            let target = beneath(slot_of(launch, *slot)?, path)?;
+            let tree = copy_of(&target)?;
+            put_over(&tree, &target, *attributes)
+        }
+        Step::Separate { path, attributes } => {
+            let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+            let tree = rustix::mount::open_tree(cwd, &**path, flags)?;
+            calls::set_mount_attributes(std::os::fd::AsFd::as_fd(&tree), false, *attributes)?;
+            rustix::mount::move_mount(&tree, c"", cwd, &**path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+        }
+        Step::Proc { path, processes } => mount_proc(path, processes.as_deref()),
+        Step::Enter => {
+            rustix::process::pivot_root(c".", c".")?;
+            rustix::mount::unmount(c".", UnmountFlags::DETACH)?;
+            rustix::process::chdir(c"/")
+        }
+        Step::SealRoot { attributes } => {
+            let root = rustix::fs::open(c"/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+            calls::set_mount_attributes(std::os::fd::AsFd::as_fd(&root), false, *attributes)
+        }
+        Step::HostName { name } => rustix::system::sethostname(name.to_bytes()),
+        Step::Loopback => calls::loopback_up(),
+        Step::WorkIn { path } => rustix::process::chdir(&**path),
+        Step::Allow { path, access, missing_is_fine } => allow(path, *access, *missing_is_fine, launch),
+    }
+}
+
+fn slot_of(launch: &Launch<'_>, slot: usize) -> Result<RawFd> {
+    Ok(launch.slots.get(slot).ok_or(Errno::INVAL)?.load(Ordering::Relaxed))
+}
+
+fn make_file(path: &CStr, content: &[u8], mode: u32) -> Result<()> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(rustix::fs::CWD, path, flags, Mode::from_raw_mode(mode))?;
+    let mut rest = content;
+    while !rest.is_empty() {
+        let written = rustix::io::write(&file, rest)?;
+        rest = rest.get(written..).ok_or(Errno::IO)?;
+    }
+    Ok(())
+}
+
+/// A place in a tree, reached without following any link: what was planned is what is covered.
+fn beneath(tree: RawFd, path: &CStr) -> Result<std::os::fd::OwnedFd> {
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat2(calls::borrow(tree), path, flags, Mode::empty(), resolve)
+}
+
+fn copy_of(target: &std::os::fd::OwnedFd) -> Result<std::os::fd::OwnedFd> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_EMPTY_PATH
+        | OpenTreeFlags::AT_RECURSIVE;
+    rustix::mount::open_tree(target, c"", flags)
+}
+
+fn put_over(tree: &std::os::fd::OwnedFd, target: &std::os::fd::OwnedFd, attributes: u64) -> Result<()> {
+    calls::set_mount_attributes(std::os::fd::AsFd::as_fd(tree), true, attributes)?;
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    rustix::mount::move_mount(tree, c"", target, c"", flags)
+}
+
+/// Mounted to be written first, if there is a number to be written, and read-only in the end.
+fn mount_proc(path: &CStr, processes: Option<&CStr>) -> Result<()> {
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    if let Some(processes) = processes {
+        rustix::mount::mount(c"proc", path, c"proc", flags, None)?;
+        let mount = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        let limit = rustix::fs::openat(
+            &mount,
+            c"sys/kernel/pid_max",
+            OFlags::WRONLY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?;
+        rustix::io::write(&limit, processes.to_bytes())?;
+        drop(limit);
+        return calls::set_mount_attributes(std::os::fd::AsFd::as_fd(&mount), false, libc::MOUNT_ATTR_RDONLY);
+    }
+    rustix::mount::mount(c"proc", path, c"proc", flags | MountFlags::RDONLY, None)
+}
+
+fn allow(path: &CStr, access: u64, missing_is_fine: bool, launch: &Launch<'_>) -> Result<()> {
+    let Some(rules) = launch.rules else { return Ok(()) };
+    match rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
+        Ok(place) => calls::landlock_allow(rules, std::os::fd::AsFd::as_fd(&place), access),
+        Err(Errno::NOENT) if missing_is_fine => Ok(()),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,84 @@
+//! Starts a process that borrows this one's memory until it is another program.
+#![expect(unsafe_code, reason = "clone has no safe wrapper")]
+
+use rustix::io::{Errno, Result};
+use rustix::process::{Pid, WaitOptions};
+
+use super::calls::{STACK, SignalsHeld, exit_now};
+
+/// What a borrowed process does: everything it needs, behind one pointer. It must not allocate, lock or panic, and what it leaves behind is in
+/// atomics.
+pub(crate) trait Errand: Sync {
+    /// Runs in the new process. Its end is the end of the process.
+    fn run(&self);
+}
+
+/// Starts a process with these flags of `clone` on top of sharing memory and waiting. Returns when the process has become another program or
+/// ended; its number is the caller's to wait for.
+pub(crate) fn borrowed<Work: Errand>(work: &Work, flags: i32) -> Result<Pid> {
+    let _held = SignalsHeld::hold();
+    start(work, flags)
+}
+
+/// The same from inside such a process, which holds back signals already.
+pub(crate) fn start<Work: Errand>(work: &Work, flags: i32) -> Result<Pid> {
+    let mut stack = Stack::new()?;
+    let flags = flags | libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+    let argument: *const Work = work;
+    // SAFETY: the new process runs `enter` on a stack of its own, which lives until this call returns, and this call returns only when the new process is
+    // done with the memory (CLONE_VFORK). The pointer is to a `Work` that outlives the call, and `Work` may be used from another thread.
+    let process = unsafe { libc::clone(enter::<Work>, stack.top(), flags, argument.cast_mut().cast()) };
+    if process < 0 {
+        // SAFETY: the address of this thread's error number is always valid.
+        return Err(Errno::from_raw_os_error(unsafe { *libc::__errno_location() }));
+    }
+    Pid::from_raw(process).ok_or(Errno::SRCH)
+}
+
+extern "C" fn enter<Work: Errand>(argument: *mut libc::c_void) -> i32 {
+    // SAFETY: `start` passed a pointer to a `Work` and waits.
+    let work = unsafe { &*argument.cast_const().cast::<Work>() };
+    work.run();
+    exit_now(0)
+}
+
+/// Runs a short errand in a process of its own and waits for its end.
+pub(crate) fn errand<Work: Errand>(work: &Work, flags: i32) -> Result<()> {
+    let process = borrowed(work, flags)?;
+    collect(process)
+}
+
+/// Waits for a process that has ended or is about to.
+pub(crate) fn collect(process: Pid) -> Result<()> {
+    loop {
+        match rustix::process::waitpid(Some(process), WaitOptions::empty()) {
+            Err(Errno::INTR) => {}
+            other => return other.map(drop),
+        }
+    }
+}
+
+/// Memory for a stack, from the kernel: nothing here may take the allocator's lock.
+struct Stack(*mut libc::c_void);
+
+impl Stack {
+    fn new() -> Result<Self> {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK;
+        // SAFETY: asks for fresh memory at no particular place.
+        let memory = unsafe {
+            libc::mmap(std::ptr::null_mut(), STACK, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
+        };
+        if memory == libc::MAP_FAILED { Err(Errno::NOMEM) } else { Ok(Self(memory)) }
+    }
+
+    fn top(&mut self) -> *mut libc::c_void {
+        self.0.wrapping_byte_add(STACK)
+    }
+}
+
+impl Drop for Stack {
+    fn drop(&mut self) {
+        // SAFETY: this memory was mapped above with this size, and the process that used it is gone or another program.
+        unsafe { libc::munmap(self.0, STACK) };
+    }
+}
