@@ -4,13 +4,26 @@
 //! clock and no environment, keeps no state, and runs nothing: the same question always has the same answer.
 //! Nothing here defaults to allowed, and trust is kept apart from rights: a [`Scope`] says what an agent may do,
 //! [`needs_question`] says whether somebody must be asked first, and neither can change the other's answer.
+//!
+//! A call passes when all of these agree: its agent's [`Scope`], the tool's [`Requirements`], and the organisation's
+//! [`Policies`]. What comes back passes an [`OutputPolicy`], which drops what nobody allowed.
 
 pub mod limits;
 pub mod paths;
 pub mod scope;
 pub mod trust;
+pub mod facts;
+pub mod requirements;
+pub mod cedar;
+pub mod output;
 
+pub use cedar::{
+    Condition, ConditionError, Policies, PolicyProblem, PolicySource, PolicyTool, ToolTyping, Undecidable,
+};
+pub use facts::{CallFacts, Decision, Holdings};
 pub use limits::effective_limits;
+pub use output::{Filtered, OutputPolicy, OutputPolicyError, OutputRule};
 pub use paths::PathScope;
+pub use requirements::{ALLOW_DESTRUCTIVE, Elevated, Elevation, Requirements};
 pub use scope::{Grant, Scope, Verdict};
 pub use trust::needs_question;

@@ -1,0 +1,195 @@
+//! One condition on a call, typed by the tool's schema.
+
+use std::fmt;
+use std::str::FromStr as _;
+use std::sync::Arc;
+
+use cedar_policy::{
+    Entities, EntityId, EntityTypeName, EntityUid, EvalResult, Expression, Policy, PolicySet, Request,
+    Schema, ValidationMode, ValidationWarning, Validator, eval_expression,
+};
+use serde_json::{Value, json};
+
+use super::reads::{Misuse, Reads, study};
+use super::rewrite::{Rewritten, rewrite};
+use super::source::Found;
+use super::surroundings::{Surroundings, schema};
+use super::typing::ToolTyping;
+use super::value::Undecidable;
+use crate::facts::CallFacts;
+
+/// A longer condition belongs in a policy file.
+const LONGEST: usize = 4096;
+
+/// A Cedar expression over `input`, `caller` and `session` that was found to be sound for one tool.
+#[derive(Clone)]
+pub struct Condition(Arc<Compiled>);
+
+struct Compiled {
+    text: String,
+    expression: Expression,
+    surroundings: Surroundings,
+    reads: Reads,
+    principal: EntityUid,
+    action: EntityUid,
+    resource: EntityUid,
+}
+
+/// Why a condition was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct ConditionError {
+    /// What is wrong.
+    pub message: String,
+    /// What would help.
+    pub help: Option<String>,
+    /// The byte of the expression where it is wrong, where that can be told.
+    pub offset: Option<usize>,
+}
+
+impl ConditionError {
+    fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), help: None, offset: None }
+    }
+
+    fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+}
+
+impl Condition {
+    /// Checks an expression against the schema of a tool's arguments.
+    ///
+    /// # Errors
+    /// When it is not one expression, is not a truth value, names a field that is not declared or has no type, uses an
+    /// optional field without asking `has` first, or can never hold.
+    pub fn compile(expression: &str, schema: &Value) -> Result<Self, ConditionError> {
+        if expression.len() > LONGEST {
+            return Err(ConditionError::new(format!("a condition is at most {LONGEST} bytes long"))
+                .help("put it into a policy file"));
+        }
+        let rewritten = rewrite(expression).map_err(|foreign| ConditionError {
+            message: format!("`{}` is not known in a condition", foreign.name),
+            help: Some("a condition is about `input`, `caller` and `session`".to_owned()),
+            offset: Some(foreign.offset),
+        })?;
+        let surroundings = Surroundings::of(ToolTyping::of(schema));
+        let parsed = parse(&rewritten)?;
+        let reads = check(&rewritten, &surroundings)?;
+        let [principal, action, resource] = ["Caller", "Action", "Tool"].map(named_condition);
+        Ok(Self(Arc::new(Compiled {
+            text: expression.to_owned(),
+            expression: parsed,
+            surroundings,
+            reads,
+            principal: principal?,
+            action: action?,
+            resource: resource?,
+        })))
+    }
+
+    /// The expression as it was written.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.0.text
+    }
+
+    /// Whether it holds for a call.
+    ///
+    /// # Errors
+    /// When it cannot be told; whoever asks must then assume the worse.
+    pub fn holds(&self, facts: &CallFacts<'_>) -> Result<bool, Undecidable> {
+        let compiled = &*self.0;
+        let context = compiled.surroundings.context(&compiled.reads, facts)?;
+        let [principal, action, resource] =
+            [&compiled.principal, &compiled.action, &compiled.resource].map(Clone::clone);
+        let request = Request::new(principal, action, resource, context, None)
+            .map_err(|_| Undecidable::Evaluation("the call could not be put into Cedar's terms"))?;
+        match eval_expression(&request, &Entities::empty(), &compiled.expression) {
+            Ok(EvalResult::Bool(holds)) => Ok(holds),
+            Ok(_) => Err(Undecidable::Evaluation("the condition is not a truth value")),
+            Err(error) => Err(Undecidable::from(&error)),
+        }
+    }
+}
+
+impl fmt::Debug for Condition {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("Condition").field(&self.0.text).finish()
+    }
+}
+
+/// Parses the text as one expression and nothing more: no text that passes can close what is put around it later.
+fn parse(rewritten: &Rewritten) -> Result<Expression, ConditionError> {
+    Expression::from_str(&rewritten.text).map_err(|errors| match errors.iter().next() {
+        Some(error) => refused(rewritten, Found::in_diagnostic(error)),
+        None => ConditionError::new("the condition is not an expression"),
+    })
+}
+
+fn refused(rewritten: &Rewritten, found: Found) -> ConditionError {
+    ConditionError {
+        message: in_own_words(&found.message),
+        help: found.help.as_deref().map(in_own_words),
+        offset: found.offset.map(|offset| rewritten.original_offset(offset)),
+    }
+}
+
+/// Cedar's messages quote the rewritten expression.
+fn in_own_words(message: &str) -> String {
+    let mut message = message.to_owned();
+    for name in ["input", "caller", "session"] {
+        message = message.replace(&format!("context.{name}"), name);
+        message = message.replace(&format!("context[\"{name}\"]"), name);
+    }
+    message
+}
+
+/// Validates the expression as the only clause of the only policy, and finds what it reads.
+fn check(rewritten: &Rewritten, surroundings: &Surroundings) -> Result<Reads, ConditionError> {
+    const BEFORE: &str = "permit(principal,action,resource)when{";
+    // The line break ends a comment that the expression may end with.
+    let text = format!("{BEFORE}{}\n}};", rewritten.text);
+    let defect = || ConditionError::new("the condition is not a single expression");
+    let policy = Policy::parse(None, text).map_err(|_| defect())?;
+    let tree = policy.to_pst().map_err(|_| defect())?;
+    if tree.body().clauses().len() != 1 {
+        return Err(defect());
+    }
+    let policies = PolicySet::from_policies([policy]).map_err(|_| defect())?;
+    let actions = json!({"condition": {"appliesTo": {
+        "principalTypes": ["Caller"], "resourceTypes": ["Tool"], "context": surroundings.to_cedar(),
+    }}});
+    let schema = Schema::from_json_value(schema(actions))
+        .map_err(|error| ConditionError::new(format!("the tool's schema cannot be typed: {error}")))?;
+    let validated = Validator::new(schema).validate(&policies, ValidationMode::Strict);
+    if let Some(error) = validated.validation_errors().next() {
+        let mut found = Found::in_diagnostic(error);
+        found.offset = found.offset.map(|offset| offset.saturating_sub(BEFORE.len()));
+        found.explain_left_out(&surroundings.typing);
+        return Err(refused(rewritten, found));
+    }
+    let (reads, misuses) = study(&tree, &|place| vec![surroundings.at(place)]);
+    if let Some(misuse) = misuses.first() {
+        return Err(misused(misuse, &surroundings.typing));
+    }
+    if validated
+        .validation_warnings()
+        .any(|warning| matches!(warning, ValidationWarning::ImpossiblePolicy(_)))
+    {
+        return Err(ConditionError::new("the condition can never hold"));
+    }
+    Ok(reads)
+}
+
+fn misused(misuse: &Misuse, typing: &ToolTyping) -> ConditionError {
+    let found = Found::misuse(misuse, "", &|name| typing.why_left_out(name));
+    ConditionError { message: found.message, help: found.help, offset: None }
+}
+
+fn named_condition(kind: &str) -> Result<EntityUid, ConditionError> {
+    let kind = EntityTypeName::from_str(kind)
+        .map_err(|error| ConditionError::new(format!("the type `{kind}` cannot be named: {error}")))?;
+    Ok(EntityUid::from_type_name_and_id(kind, EntityId::new("condition")))
+}

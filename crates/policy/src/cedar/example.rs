@@ -1,0 +1,73 @@
+//! Calls that a policy says it allows or denies, checked when it is loaded.
+//!
+//! `@denies("git_log {\"count\": 50}")`: a tool, its arguments, and if need be ` as AGENT`; one to a line. The caller holds
+//! everything. A `forbid` must deny its examples itself, and a `permit` allow them itself: an example that holds for
+//! another reason proves nothing.
+
+use std::collections::BTreeSet;
+
+use cedar_policy::Effect;
+use serde_json::Value;
+use toolgate_types::{AgentName, Caller, Trust};
+
+use super::policies::Loaded;
+use crate::facts::{CallFacts, Decision, Holdings};
+
+/// One call.
+pub(super) struct Example<'t> {
+    tool: &'t str,
+    input: Value,
+    caller: Caller,
+}
+
+impl<'t> Example<'t> {
+    pub(super) fn parse(text: &'t str) -> Result<Self, String> {
+        let form = "an example is a tool, its arguments as JSON, and perhaps ` as AGENT`";
+        let (tool, rest) = text.split_once(char::is_whitespace).ok_or(form)?;
+        let mut values = serde_json::Deserializer::from_str(rest).into_iter::<Value>();
+        let input = match values.next() {
+            Some(Ok(input)) => input,
+            Some(Err(error)) => return Err(format!("its arguments are not JSON: {error}")),
+            None => return Err(form.to_owned()),
+        };
+        let rest = rest.get(values.byte_offset()..).unwrap_or_default().trim();
+        let agent = match rest.strip_prefix("as ") {
+            Some(name) => Some(name.trim().parse::<AgentName>().map_err(|error| error.to_string())?),
+            None if rest.is_empty() => None,
+            None => return Err(form.to_owned()),
+        };
+        let session = "example".parse().map_err(|_| form)?;
+        let caller = Caller {
+            subject: "example".to_owned(),
+            permissions: BTreeSet::new(),
+            agent,
+            session,
+            run: None,
+            trust: Trust::Autonomous,
+        };
+        Ok(Self { tool, input, caller })
+    }
+
+    /// Whether the call is decided as its policy says, and by that policy where that can be.
+    pub(super) fn check(
+        &self,
+        loaded: &Loaded,
+        policy: usize,
+        effect: Effect,
+        allowed: bool,
+    ) -> Result<(), String> {
+        let facts =
+            CallFacts { caller: &self.caller, holdings: Holdings::Everything, input: &self.input, calls: 0 };
+        let judgement = loaded.judge(self.tool, &facts);
+        match judgement.decision {
+            Decision::Allowed if !allowed => return Err("the call is allowed".to_owned()),
+            Decision::Denied { operator_reason } if allowed => return Err(operator_reason),
+            _ => {}
+        }
+        let decides = (effect == Effect::Permit) == allowed;
+        if decides && !judgement.because_of.contains(&policy) {
+            return Err("another policy decides it".to_owned());
+        }
+        Ok(())
+    }
+}

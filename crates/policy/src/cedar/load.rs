@@ -1,0 +1,375 @@
+//! From the text of policy files to slices by tool.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::str::FromStr as _;
+
+use cedar_policy::{
+    ActionConstraint, Authorizer, Effect, Entities, Entity, EntityId, EntityTypeName, EntityUid, Policy,
+    PolicySet, ResourceConstraint, RestrictedExpression, Schema, ValidationMode, ValidationWarning,
+    Validator,
+};
+use serde_json::{Map, Value, json};
+use toolgate_types::ToolClass;
+
+use super::example::Example;
+use super::policies::{Loaded, Rule, Slice, numbered};
+use super::reads::{Reads, study};
+use super::source::{Found, PolicyProblem, PolicySource, place};
+use super::surroundings::{Surroundings, schema};
+use super::typing::{ToolTyping, Type};
+
+/// The group of every tool.
+const ANY_CLASS: &str = "class:any";
+
+/// The annotations that mean something here, or are commonly kept for people.
+const ANNOTATIONS: [&str; 5] = ["id", "description", "owner", "allows", "denies"];
+
+/// A tool that policies can be about.
+#[derive(Clone, Copy, Debug)]
+pub struct PolicyTool<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// What it can do to the world.
+    pub class: ToolClass,
+    /// The JSON Schema of its arguments.
+    pub schema: &'a Value,
+}
+
+/// One policy on its way in.
+struct Incoming<'a> {
+    source: PolicySource<'a>,
+    offset: usize,
+    policy: Policy,
+    name: String,
+    tools: BTreeSet<&'a str>,
+    reads: Reads,
+}
+
+impl Incoming<'_> {
+    fn problem(&self, message: impl Into<String>) -> PolicyProblem {
+        PolicyProblem::at(self.source, Some(self.offset), message)
+    }
+}
+
+pub(super) fn load(
+    sources: &[PolicySource<'_>],
+    tools: &[PolicyTool<'_>],
+) -> Result<Option<Loaded>, Vec<PolicyProblem>> {
+    let mut problems = Vec::new();
+    let mut incoming: Vec<Incoming<'_>> = Vec::new();
+    for source in sources {
+        match parse(*source) {
+            Ok(policies) => incoming.extend(policies),
+            Err(found) => problems.extend(found),
+        }
+    }
+    if incoming.is_empty() {
+        return if problems.is_empty() { Ok(None) } else { Err(problems) };
+    }
+    let house = House::of(tools).map_err(|problem| vec![problem])?;
+    for policy in &mut incoming {
+        problems.extend(house.check(policy));
+    }
+    problems.extend(names_used_twice(&incoming));
+    if !problems.is_empty() {
+        return Err(problems);
+    }
+    let loaded = house.assemble(&incoming).map_err(|problem| vec![problem])?;
+    for policy in incoming.iter().enumerate() {
+        check_examples(policy, &loaded, &mut problems);
+    }
+    if problems.is_empty() { Ok(Some(loaded)) } else { Err(problems) }
+}
+
+/// The policies of one file, in the order of the text.
+fn parse(source: PolicySource<'_>) -> Result<Vec<Incoming<'_>>, Vec<PolicyProblem>> {
+    let policies = PolicySet::from_str(source.text).map_err(|errors| {
+        let found = errors.iter().map(|error| at(source, Found::in_diagnostic(error)));
+        found.collect::<Vec<_>>()
+    })?;
+    if policies.num_of_templates() > 0 {
+        let slot = source.text.find("?principal").or_else(|| source.text.find("?resource"));
+        let problem =
+            PolicyProblem::at(source, slot, "templates are not supported").help("write the policy out");
+        return Err(vec![problem]);
+    }
+    let mut texts: Vec<(usize, &Policy)> = Vec::new();
+    for policy in policies.policies() {
+        let text = policy.to_cedar().unwrap_or_default();
+        let taken: BTreeSet<usize> = texts.iter().map(|(offset, _)| *offset).collect();
+        // Two policies may read alike: each takes a place of its own.
+        let mut places = source.text.match_indices(&text).map(|(offset, _)| offset);
+        let offset = places.find(|offset| !taken.contains(offset)).unwrap_or_default();
+        texts.push((offset, policy));
+    }
+    texts.sort_by_key(|(offset, _)| *offset);
+    Ok(texts.into_iter().map(|(offset, policy)| incoming(source, offset, policy)).collect())
+}
+
+fn incoming<'a>(source: PolicySource<'a>, offset: usize, policy: &Policy) -> Incoming<'a> {
+    let (line, _) = place(source.text, offset);
+    let name = match policy.annotation("id") {
+        Some(id) if !id.is_empty() => id.to_owned(),
+        _ => format!("{}:{line}", source.file),
+    };
+    let (tools, reads) = (BTreeSet::new(), Reads::default());
+    Incoming { source, offset, policy: policy.clone(), name, tools, reads }
+}
+
+fn at(source: PolicySource<'_>, found: Found) -> PolicyProblem {
+    let mut problem = PolicyProblem::at(source, found.offset, found.message);
+    problem.help = found.help;
+    problem
+}
+
+fn names_used_twice(incoming: &[Incoming<'_>]) -> Vec<PolicyProblem> {
+    let mut seen = BTreeSet::new();
+    let twice = incoming.iter().filter(|policy| !seen.insert(&policy.name));
+    twice.map(|policy| policy.problem(format!("the id `{}` is used twice", policy.name))).collect()
+}
+
+/// The tools of a gate, in Cedar's terms.
+struct House<'a> {
+    tools: BTreeMap<&'a str, (ToolClass, Surroundings)>,
+    validator: Validator,
+    kinds: Kinds,
+}
+
+/// The entity types, by name.
+struct Kinds {
+    action: EntityTypeName,
+    tool: EntityTypeName,
+    agent: EntityTypeName,
+    caller: EntityTypeName,
+}
+
+/// Something that is wrong with the tools, and not with a file.
+fn without_file(message: String) -> PolicyProblem {
+    PolicyProblem::at(PolicySource { file: "", text: "" }, None, message)
+}
+
+impl<'a> House<'a> {
+    fn of(declared: &[PolicyTool<'a>]) -> Result<Self, PolicyProblem> {
+        let mut tools = BTreeMap::new();
+        for tool in declared {
+            let surroundings = Surroundings::of(ToolTyping::of(tool.schema));
+            if tools.insert(tool.name, (tool.class, surroundings)).is_some() {
+                return Err(without_file(format!("there are two tools `{}`", tool.name)));
+            }
+        }
+        let schema = Schema::from_json_value(schema(actions(&tools)))
+            .map_err(|error| without_file(format!("the tools cannot be typed: {error}")))?;
+        let kind = |name: &str| {
+            EntityTypeName::from_str(name)
+                .map_err(|error| without_file(format!("the type `{name}` cannot be named: {error}")))
+        };
+        let kinds = Kinds {
+            action: kind("Action")?,
+            tool: kind("Tool")?,
+            agent: kind("Agent")?,
+            caller: kind("Caller")?,
+        };
+        Ok(Self { tools, validator: Validator::new(schema), kinds })
+    }
+
+    /// Finds the tools that a policy is about and what it reads of their calls, and everything that is wrong with it.
+    fn check(&self, incoming: &mut Incoming<'a>) -> Vec<PolicyProblem> {
+        let mut problems = unknown_annotations(incoming);
+        incoming.tools = self.tools_of(&incoming.policy);
+        let found = self.validate(&incoming.policy);
+        let sound = found.is_empty();
+        problems.extend(found.into_iter().map(|found| at(incoming.source, found)));
+        if sound && incoming.tools.is_empty() {
+            problems.push(incoming.problem("the policy applies to no tool").help(
+                "name tools by `action == Action::\"name\"`, and groups by `action in Action::\"class:read\"`",
+            ));
+        }
+        if let Ok(tree) = incoming.policy.to_pst() {
+            let about = || self.tools.iter().filter(|(name, _)| incoming.tools.contains(*name));
+            let types = |place: &[&str]| -> Vec<Option<&Type>> {
+                about().map(|(_, (_, surroundings))| surroundings.at(place)).collect()
+            };
+            let (reads, misuses) = study(&tree, &types);
+            let why = |name: &str| about().find_map(|(_, (_, tool))| tool.typing.why_left_out(name));
+            problems.extend(misuses.iter().filter(|_| sound).map(|misuse| {
+                let found = Found::misuse(misuse, "context.", &why);
+                at(incoming.source, Found { offset: Some(incoming.offset), ..found })
+            }));
+            incoming.reads = reads;
+        } else {
+            problems.push(incoming.problem("the policy cannot be taken apart"));
+        }
+        problems
+    }
+
+    fn validate(&self, policy: &Policy) -> Vec<Found> {
+        let Ok(alone) = PolicySet::from_policies([policy.clone()]) else {
+            return vec![Found {
+                message: "the policy cannot stand alone".to_owned(),
+                help: None,
+                offset: None,
+            }];
+        };
+        let result = self.validator.validate(&alone, ValidationMode::Strict);
+        let mut found: Vec<Found> = result
+            .validation_errors()
+            .map(|error| {
+                let mut found = Found::in_diagnostic(error);
+                self.tools.values().for_each(|(_, tool)| found.explain_left_out(&tool.typing));
+                found
+            })
+            .collect();
+        if found.is_empty() {
+            let vain = result.validation_warnings().filter(|warning| is_in_vain(warning));
+            found.extend(vain.map(|warning| Found::in_diagnostic(warning)));
+        }
+        // One mistake is found again for every tool that it is about.
+        let mut seen = BTreeSet::new();
+        found.retain(|found| seen.insert((found.offset, found.message.clone())));
+        found
+    }
+
+    /// The tools that the scope of a policy admits.
+    fn tools_of(&self, policy: &Policy) -> BTreeSet<&'a str> {
+        let (action, resource) = (policy.action_constraint(), policy.resource_constraint());
+        let admitted = |name: &str, class: ToolClass| {
+            let by_action = match &action {
+                ActionConstraint::Any => true,
+                ActionConstraint::Eq(wanted) => named(wanted, name),
+                ActionConstraint::In(groups) => groups.iter().any(|group| {
+                    named(group, name) || named(group, ANY_CLASS) || named(group, &group_of(class))
+                }),
+            };
+            let by_resource = match &resource {
+                ResourceConstraint::Any | ResourceConstraint::Is(_) => true,
+                ResourceConstraint::Eq(wanted)
+                | ResourceConstraint::In(wanted)
+                | ResourceConstraint::IsIn(_, wanted) => named(wanted, name),
+            };
+            by_action && by_resource
+        };
+        self.tools.iter().filter(|(name, (class, _))| admitted(name, *class)).map(|(name, _)| *name).collect()
+    }
+
+    fn assemble(&self, incoming: &[Incoming<'_>]) -> Result<Loaded, PolicyProblem> {
+        let mut slices = BTreeMap::new();
+        for (name, (_, surroundings)) in &self.tools {
+            let about = incoming.iter().enumerate().filter(|(_, policy)| policy.tools.contains(name));
+            slices.insert((*name).to_owned(), self.slice(name, surroundings, about)?);
+        }
+        Ok(Loaded {
+            rules: incoming.iter().map(|policy| Rule { name: policy.name.clone() }).collect(),
+            slices,
+            entities: self.entities()?,
+            agent: self.kinds.agent.clone(),
+            caller: self.kinds.caller.clone(),
+            authorizer: Authorizer::new(),
+        })
+    }
+
+    fn slice<'p>(
+        &self,
+        name: &str,
+        surroundings: &Surroundings,
+        about: impl Iterator<Item = (usize, &'p Incoming<'p>)>,
+    ) -> Result<Slice, PolicyProblem> {
+        let mut slice = Slice {
+            policies: PolicySet::new(),
+            permits: Vec::new(),
+            reads: Reads::default(),
+            surroundings: surroundings.clone(),
+            action: EntityUid::from_type_name_and_id(self.kinds.action.clone(), EntityId::new(name)),
+            resource: EntityUid::from_type_name_and_id(self.kinds.tool.clone(), EntityId::new(name)),
+        };
+        for (number, incoming) in about {
+            slice
+                .policies
+                .add(numbered(&incoming.policy, number))
+                .map_err(|error| incoming.problem(format!("the policy cannot be added: {error}")))?;
+            slice.reads.join(&incoming.reads);
+            if incoming.policy.effect() == Effect::Permit {
+                slice.permits.push(number);
+            }
+        }
+        Ok(slice)
+    }
+
+    /// The tools and their actions; callers have no attributes, so they need not be told.
+    fn entities(&self) -> Result<Entities, PolicyProblem> {
+        let broken =
+            |error: &dyn std::fmt::Display| without_file(format!("the tools cannot be typed: {error}"));
+        let mut tools = Vec::new();
+        for (name, (class, _)) in &self.tools {
+            let id = EntityUid::from_type_name_and_id(self.kinds.tool.clone(), EntityId::new(name));
+            let text = |text: &str| RestrictedExpression::new_string(text.to_owned());
+            let attributes = [("name".to_owned(), text(name)), ("class".to_owned(), text(class.as_str()))];
+            let parents = std::collections::HashSet::new();
+            tools.push(Entity::new(id, attributes.into(), parents).map_err(|error| broken(&error))?);
+        }
+        let actions = self.validator.schema().action_entities().map_err(|error| broken(&error))?;
+        actions.add_entities(tools, None).map_err(|error| broken(&error))
+    }
+}
+
+fn is_in_vain(warning: &ValidationWarning) -> bool {
+    matches!(
+        warning,
+        ValidationWarning::ImpossiblePolicy(_)
+            | ValidationWarning::InvalidActionApplication(_)
+            | ValidationWarning::BidiCharsInString(_)
+            | ValidationWarning::BidiCharsInIdentifier(_)
+    )
+}
+
+fn unknown_annotations(incoming: &Incoming<'_>) -> Vec<PolicyProblem> {
+    let unknown = incoming.policy.annotations().filter(|(key, _)| !ANNOTATIONS.contains(key));
+    let known = ANNOTATIONS.map(|name| format!("`@{name}`")).join(", ");
+    let problem = |(key, _): (&str, &str)| incoming.problem(format!("unknown annotation `@{key}`"));
+    unknown.map(|annotation| problem(annotation).help(format!("known are {known}"))).collect()
+}
+
+fn actions(tools: &BTreeMap<&str, (ToolClass, Surroundings)>) -> Value {
+    let mut actions = Map::new();
+    for group in [ANY_CLASS.to_owned()]
+        .into_iter()
+        .chain([ToolClass::Read, ToolClass::Write, ToolClass::Destructive].map(group_of))
+    {
+        actions.insert(group, json!({}));
+    }
+    for (name, (class, surroundings)) in tools {
+        let action = json!({
+            "memberOf": [{"id": ANY_CLASS}, {"id": group_of(*class)}],
+            "appliesTo": {
+                "principalTypes": ["Caller", "Agent"],
+                "resourceTypes": ["Tool"],
+                "context": surroundings.to_cedar(),
+            },
+        });
+        actions.insert((*name).to_owned(), action);
+    }
+    Value::Object(actions)
+}
+
+/// The group of a class; no tool's name has a colon.
+fn group_of(class: ToolClass) -> String {
+    format!("class:{}", class.as_str())
+}
+
+fn named(id: &EntityUid, name: &str) -> bool {
+    id.id().unescaped() == name
+}
+
+fn check_examples(policy: (usize, &Incoming<'_>), loaded: &Loaded, problems: &mut Vec<PolicyProblem>) {
+    let (number, incoming) = policy;
+    for (key, expected) in [("allows", true), ("denies", false)] {
+        let text = incoming.policy.annotation(key).unwrap_or_default();
+        for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            let checked = Example::parse(line)
+                .and_then(|example| example.check(loaded, number, incoming.policy.effect(), expected));
+            if let Err(message) = checked {
+                problems
+                    .push(incoming.problem(format!("the example `@{key}({line})` does not hold: {message}")));
+            }
+        }
+    }
+}

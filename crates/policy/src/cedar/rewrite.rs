@@ -1,0 +1,196 @@
+//! From the names that a condition uses to those that Cedar has.
+//!
+//! Cedar knows four variables only, so `input`, `caller` and `session` become `context.input` and so on, token by token.
+//! A mistake here could make an expression mean something else but never more than an expression: the result is parsed
+//! as one expression, alone, before it becomes part of anything.
+
+const PREFIX: &str = "context.";
+const OURS: [&str; 3] = ["input", "caller", "session"];
+const CEDARS: [&str; 4] = ["principal", "action", "resource", "context"];
+
+/// A condition in Cedar's terms, which still knows where everything came from.
+#[derive(Debug)]
+pub(super) struct Rewritten {
+    pub(super) text: String,
+    /// Where in the original a prefix was put in, in order.
+    inserted: Vec<usize>,
+}
+
+impl Rewritten {
+    /// The place in the original of a place in the rewritten text.
+    pub(super) fn original_offset(&self, offset: usize) -> usize {
+        let mut original = offset;
+        for (earlier, place) in self.inserted.iter().enumerate() {
+            let begins = place + earlier * PREFIX.len();
+            if offset <= begins {
+                break;
+            }
+            original = place.max(&offset.saturating_sub((earlier + 1) * PREFIX.len())).to_owned();
+        }
+        original
+    }
+}
+
+/// One of Cedar's own variables in a condition, and where.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Foreign<'t> {
+    pub(super) name: &'t str,
+    pub(super) offset: usize,
+}
+
+/// Rewrites a condition, or names the variable in it that is not a condition's to use.
+pub(super) fn rewrite(original: &str) -> Result<Rewritten, Foreign<'_>> {
+    let tokens: Vec<Token<'_>> = Tokens { rest: original, offset: 0 }.collect();
+    let mut rewritten = Rewritten { text: String::with_capacity(original.len() + 64), inserted: Vec::new() };
+    let mut copied = 0;
+    for (index, token) in tokens.iter().enumerate() {
+        let before = index.checked_sub(1).and_then(|index| tokens.get(index)).map_or("", |token| token.text);
+        let after = tokens.get(index + 1).map_or("", |token| token.text);
+        if !stands_for_a_value(before, after) {
+            continue;
+        }
+        if CEDARS.contains(&token.text) {
+            return Err(Foreign { name: token.text, offset: token.offset });
+        }
+        if OURS.contains(&token.text) {
+            rewritten.text += original.get(copied..token.offset).unwrap_or_default();
+            rewritten.text += PREFIX;
+            rewritten.inserted.push(token.offset);
+            copied = token.offset;
+        }
+    }
+    rewritten.text += original.get(copied..).unwrap_or_default();
+    Ok(rewritten)
+}
+
+/// Whether a word between these two is a variable, rather than a field's name, a record's key, a type or a function.
+fn stands_for_a_value(before: &str, after: &str) -> bool {
+    !matches!(before, "." | "has" | "is" | "::" | "@") && !matches!(after, ":" | "::" | "(")
+}
+
+/// A piece of the text: a word, a string, `::`, or one other character.
+struct Token<'t> {
+    text: &'t str,
+    offset: usize,
+}
+
+/// The tokens of Cedar as far as they matter here: comments and space are left out.
+struct Tokens<'t> {
+    rest: &'t str,
+    offset: usize,
+}
+
+impl<'t> Tokens<'t> {
+    fn take(&mut self, length: usize) -> &'t str {
+        let (taken, rest) = self.rest.split_at_checked(length).unwrap_or((self.rest, ""));
+        self.rest = rest;
+        self.offset += taken.len();
+        taken
+    }
+
+    fn skip_nothing_said(&mut self) {
+        loop {
+            let space = self.rest.len() - self.rest.trim_start().len();
+            self.take(space);
+            if !self.rest.starts_with("//") {
+                return;
+            }
+            self.take(self.rest.find(['\n', '\r']).unwrap_or(self.rest.len()));
+        }
+    }
+}
+
+impl<'t> Iterator for Tokens<'t> {
+    type Item = Token<'t>;
+
+    fn next(&mut self) -> Option<Token<'t>> {
+        self.skip_nothing_said();
+        let offset = self.offset;
+        let first = self.rest.chars().next()?;
+        let length = match first {
+            '"' => string_length(self.rest),
+            _ if is_word(first) => self.rest.find(|letter| !is_word(letter)).unwrap_or(self.rest.len()),
+            _ if self.rest.starts_with("::") => 2,
+            '?' => 1 + self.rest.get(1..)?.find(|letter| !is_word(letter)).unwrap_or(self.rest.len() - 1),
+            _ => first.len_utf8(),
+        };
+        Some(Token { text: self.take(length), offset })
+    }
+}
+
+fn is_word(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || letter == '_'
+}
+
+/// The length of a string literal with its quotes; of everything when it does not end.
+fn string_length(text: &str) -> usize {
+    let mut escaped = false;
+    for (index, letter) in text.char_indices().skip(1) {
+        match letter {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            '"' => return index + 1,
+            _ => {}
+        }
+    }
+    text.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_are_rewritten_and_nothing_else() {
+        for (original, expected) in [
+            ("input.count > 20", "context.input.count > 20"),
+            ("input[\"odd name\"]", "context.input[\"odd name\"]"),
+            ("input.input == input.caller", "context.input.input == context.input.caller"),
+            (
+                "input has input && !(input has session)",
+                "context.input has input && !(context.input has session)",
+            ),
+            ("{input: input, \"caller\": caller}", "{input: context.input, \"caller\": context.caller}"),
+            ("\"input\" == caller . subject", "\"input\" == context.caller . subject"),
+            ("\"a\\\"input\" like \"input\" // input", "\"a\\\"input\" like \"input\" // input"),
+            ("// input\ninput.a", "// input\ncontext.input.a"),
+            ("input_1 + inputs + _input", "input_1 + inputs + _input"),
+            ("input::\"x\" == session", "input::\"x\" == context.session"),
+            ("caller is input", "context.caller is input"),
+            (
+                "[input.a,input.b].contains(session.calls)",
+                "[context.input.a,context.input.b].contains(context.session.calls)",
+            ),
+            ("\"never closed input", "\"never closed input"),
+            ("input.principal", "context.input.principal"),
+        ] {
+            assert_eq!(rewrite(original).unwrap().text, expected, "{original}");
+        }
+    }
+
+    #[test]
+    fn variables_of_cedar_are_not_a_conditions_to_use() {
+        for (original, name, offset) in [
+            ("principal == 1", "principal", 0),
+            ("true && context.input.a", "context", 8),
+            ("[resource]", "resource", 1),
+        ] {
+            assert_eq!(rewrite(original).unwrap_err(), Foreign { name, offset });
+        }
+    }
+
+    #[test]
+    fn places_are_found_again() {
+        let original = "input.a > 1 && caller.b";
+        let rewritten = rewrite(original).unwrap();
+        for word in ["a >", "1", "&&", "b"] {
+            let (there, here) = (rewritten.text.find(word).unwrap(), original.find(word).unwrap());
+            if word != "a >" {
+                assert_eq!(rewritten.original_offset(there), here, "{word}");
+            }
+        }
+        assert_eq!(rewritten.original_offset(0), 0);
+        assert_eq!(rewritten.original_offset(3), 0, "inside what was put in");
+        assert_eq!(rewritten.original_offset(rewritten.text.find("context.caller").unwrap()), 15);
+    }
+}

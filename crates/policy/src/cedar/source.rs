@@ -1,0 +1,137 @@
+//! Where in a policy file something is wrong, and what would help.
+
+use std::fmt;
+
+use miette::Diagnostic;
+
+use super::reads::Misuse;
+use super::typing::ToolTyping;
+
+/// The text of one policy file.
+#[derive(Clone, Copy, Debug)]
+pub struct PolicySource<'a> {
+    /// The file as the operator names it.
+    pub file: &'a str,
+    /// What is in it.
+    pub text: &'a str,
+}
+
+/// One mistake in a policy file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PolicyProblem {
+    /// The file as the operator named it; empty when the mistake is in no file.
+    pub file: String,
+    /// The line, counted from one; zero when it cannot be told.
+    pub line: usize,
+    /// The character in the line, counted from one; zero when it cannot be told.
+    pub column: usize,
+    /// What is wrong.
+    pub message: String,
+    /// What would help.
+    pub help: Option<String>,
+}
+
+impl PolicyProblem {
+    pub(super) fn at(source: PolicySource<'_>, offset: Option<usize>, message: impl Into<String>) -> Self {
+        let (line, column) = offset.map_or((0, 0), |offset| place(source.text, offset));
+        Self { file: source.file.to_owned(), line, column, message: message.into(), help: None }
+    }
+
+    pub(super) fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+}
+
+impl fmt::Display for PolicyProblem {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { file, line, column, message, help } = self;
+        if !file.is_empty() {
+            write!(formatter, "{file}:")?;
+        }
+        if *line > 0 {
+            write!(formatter, "{line}:{column}: ")?;
+        }
+        formatter.write_str(message)?;
+        help.as_ref().map_or(Ok(()), |help| write!(formatter, "; {help}"))
+    }
+}
+
+impl std::error::Error for PolicyProblem {}
+
+/// The line and the character of a byte, counted from one.
+pub(super) fn place(text: &str, offset: usize) -> (usize, usize) {
+    let mut offset = offset.min(text.len());
+    while !text.is_char_boundary(offset) {
+        offset -= 1;
+    }
+    let before = text.get(..offset).unwrap_or_default();
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+    (line, column)
+}
+
+/// What Cedar, or a check on top of it, found.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) message: String,
+    pub(super) help: Option<String>,
+    pub(super) offset: Option<usize>,
+}
+
+impl Found {
+    pub(super) fn in_diagnostic(diagnostic: &dyn Diagnostic) -> Self {
+        let label = diagnostic.labels().and_then(|mut labels| labels.next());
+        let mut message = diagnostic.to_string();
+        // Cedar begins with the number of the policy, which says nothing to whoever wrote it.
+        if message.starts_with("for policy `")
+            && let Some((_, rest)) = message.split_once("`, ")
+        {
+            message = rest.to_owned();
+        }
+        if let Some(expected) = label.as_ref().and_then(|label| label.label()) {
+            message = format!("{message}, {expected}");
+        }
+        let help = diagnostic.help().map(|help| help.to_string());
+        Self { message, help, offset: label.map(|label| label.offset()) }
+    }
+
+    /// Says why a field has no type, where that is what is wrong.
+    pub(super) fn explain_left_out(&mut self, typing: &ToolTyping) {
+        let named = typing
+            .left_out()
+            .map(|(path, _)| path.rsplit('.').next().unwrap_or(path))
+            .find(|name| self.message.contains(&format!("`{name}`")));
+        if let Some(reason) = named.and_then(|name| typing.why_left_out(name)) {
+            self.help = Some(reason);
+        }
+    }
+
+    pub(super) fn misuse(misuse: &Misuse, prefix: &str, why: &dyn Fn(&str) -> Option<String>) -> Self {
+        let (message, help) = match misuse {
+            Misuse::UnknownName(names) => {
+                let message = format!(
+                    "`{prefix}{}` is not declared anywhere, so `has` is always false",
+                    names.join(".")
+                );
+                let help = names.last().and_then(|name| why(name));
+                (message, help.or_else(|| Some("check the spelling against the tool's schema".to_owned())))
+            }
+            Misuse::UnclearHas => (
+                "`has` is used on something whose fields cannot be told".to_owned(),
+                Some("use it on a field, such as `input has count`".to_owned()),
+            ),
+            Misuse::PartialObject(names) => (
+                format!(
+                    "`{prefix}{}` is used as a whole, but not all of its fields have types",
+                    names.join(".")
+                ),
+                Some(
+                    "use its fields one by one, or declare them all and set `additionalProperties: false`"
+                        .to_owned(),
+                ),
+            ),
+        };
+        Self { message, help, offset: None }
+    }
+}

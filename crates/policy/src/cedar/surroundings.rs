@@ -1,0 +1,134 @@
+//! What Cedar is told about a call: the types, and the values.
+
+use cedar_policy::{Context, ContextCreationError, RestrictedExpression};
+use serde_json::{Value, json};
+
+use super::reads::Reads;
+use super::typing::{Field, Fields, ToolTyping, Type};
+use super::value::{Undecidable, attributes};
+use crate::facts::{CallFacts, Holdings};
+
+/// The types of everything below `context`, for one tool.
+#[derive(Clone, Debug)]
+pub(crate) struct Surroundings {
+    types: Fields,
+    pub(crate) typing: ToolTyping,
+}
+
+impl Surroundings {
+    pub(crate) fn of(typing: ToolTyping) -> Self {
+        let types = Fields::new([
+            ("input", Field::required(Type::Object(typing.input.clone()))),
+            ("caller", Field::required(Type::Object(caller_fields()))),
+            ("session", Field::required(Type::Object(session_fields()))),
+        ]);
+        Self { types, typing }
+    }
+
+    /// The type at a path below `context`.
+    pub(crate) fn at(&self, place: &[&str]) -> Option<&Type> {
+        self.types.at(place.iter().copied())
+    }
+
+    pub(crate) fn to_cedar(&self) -> Value {
+        self.types.to_cedar()
+    }
+
+    /// The values that are read, as Cedar's context.
+    pub(crate) fn context(&self, reads: &Reads, facts: &CallFacts<'_>) -> Result<Context, Undecidable> {
+        let mut parts = Vec::with_capacity(3);
+        if !reads.input.is_empty() {
+            let input = attributes(facts.input, &self.typing.input, |name| reads.input.has(name))?;
+            parts.push(("input".to_owned(), record(input)?));
+        }
+        if !reads.caller.is_empty() {
+            parts.push(("caller".to_owned(), record(caller(reads, facts))?));
+        }
+        if !reads.session.is_empty() {
+            parts.push(("session".to_owned(), record(session(reads, facts))?));
+        }
+        Context::from_pairs(parts).map_err(|error| context_failed(&error))
+    }
+}
+
+fn record(attributes: Vec<(String, RestrictedExpression)>) -> Result<RestrictedExpression, Undecidable> {
+    RestrictedExpression::new_record(attributes)
+        .map_err(|_| Undecidable::Evaluation("an attribute was given twice"))
+}
+
+fn context_failed(_: &ContextCreationError) -> Undecidable {
+    Undecidable::Evaluation("the arguments could not be put into Cedar's terms")
+}
+
+fn text(value: impl AsRef<str>) -> RestrictedExpression {
+    RestrictedExpression::new_string(value.as_ref().to_owned())
+}
+
+fn caller_fields() -> Fields {
+    Fields::new([
+        ("subject", Field::required(Type::Text)),
+        ("agent", Field::optional(Type::Text)),
+        ("permissions", Field::required(Type::Many(Box::new(Type::Text)))),
+        ("unrestricted", Field::required(Type::Truth)),
+        ("trust", Field::required(Type::Text)),
+    ])
+}
+
+fn caller(reads: &Reads, facts: &CallFacts<'_>) -> Vec<(String, RestrictedExpression)> {
+    let mut attributes = Vec::new();
+    let mut add = |name: &str, value: &dyn Fn() -> RestrictedExpression| {
+        if reads.caller.has(name) {
+            attributes.push((name.to_owned(), value()));
+        }
+    };
+    add("subject", &|| text(&facts.caller.subject));
+    if let Some(agent) = &facts.caller.agent {
+        add("agent", &|| text(agent.as_str()));
+    }
+    let granted = match facts.holdings {
+        Holdings::Only(held) => held,
+        Holdings::Everything => &facts.caller.permissions,
+    };
+    add("permissions", &|| RestrictedExpression::new_set(granted.iter().map(text)));
+    add("unrestricted", &|| RestrictedExpression::new_bool(facts.holdings.is_everything()));
+    add("trust", &|| text(facts.caller.trust.as_str()));
+    attributes
+}
+
+fn session_fields() -> Fields {
+    Fields::new([
+        ("id", Field::required(Type::Text)),
+        ("run", Field::optional(Type::Text)),
+        ("calls", Field::required(Type::Integer)),
+    ])
+}
+
+fn session(reads: &Reads, facts: &CallFacts<'_>) -> Vec<(String, RestrictedExpression)> {
+    let mut attributes = Vec::new();
+    let mut add = |name: &str, value: &dyn Fn() -> RestrictedExpression| {
+        if reads.session.has(name) {
+            attributes.push((name.to_owned(), value()));
+        }
+    };
+    add("id", &|| text(facts.caller.session.as_str()));
+    if let Some(run) = &facts.caller.run {
+        add("run", &|| text(run.as_str()));
+    }
+    add("calls", &|| RestrictedExpression::new_long(i64::try_from(facts.calls).unwrap_or(i64::MAX)));
+    attributes
+}
+
+/// The declarations that every tool shares, in Cedar's JSON schema format, around those of its actions.
+pub(crate) fn schema(actions: Value) -> Value {
+    json!({"": {
+        "entityTypes": {
+            "Caller": {},
+            "Agent": {},
+            "Tool": {"shape": {"type": "Record", "attributes": {
+                "name": {"type": "String"},
+                "class": {"type": "String"},
+            }}},
+        },
+        "actions": actions,
+    }})
+}

@@ -1,0 +1,263 @@
+//! From a tool's JSON Schema to Cedar types.
+//!
+//! | JSON Schema | Cedar |
+//! |---|---|
+//! | `string`, an `enum` of strings | `String` |
+//! | `integer` | `Long` (beyond 64 bits: does not evaluate) |
+//! | `boolean` | `Bool` |
+//! | `number` | `decimal` (more than four places after the point: does not evaluate) |
+//! | `array` with `items` | `Set`: order and repetition are gone |
+//! | `object` with `properties` | `Record`; what is not `required` is optional and needs `has` |
+//! | anything else | no attribute: an expression that uses it does not load |
+//!
+//! Keywords beside `type` can only narrow what a schema admits, so they need not be understood.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+/// How deep a schema is followed; deeper parts have no type. References that turn in a circle end here as well.
+const DEEPEST: usize = 12;
+
+/// The type of one value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Type {
+    Text,
+    Integer,
+    Truth,
+    Decimal,
+    Many(Box<Type>),
+    Object(Fields),
+}
+
+/// The typed fields of an object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Fields {
+    pub(crate) named: BTreeMap<String, Field>,
+    /// Whether an object can have fields that are not among these.
+    pub(crate) open: bool,
+}
+
+/// One field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Field {
+    pub(crate) kind: Type,
+    pub(crate) required: bool,
+}
+
+impl Field {
+    pub(crate) fn required(kind: Type) -> Self {
+        Self { kind, required: true }
+    }
+
+    pub(crate) fn optional(kind: Type) -> Self {
+        Self { kind, required: false }
+    }
+}
+
+impl Type {
+    /// What people call it.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Text => "a string",
+            Self::Integer => "an integer of at most 64 bits",
+            Self::Truth => "a boolean",
+            Self::Decimal => "a number with at most four decimal places",
+            Self::Many(_) => "an array",
+            Self::Object(_) => "an object",
+        }
+    }
+
+    /// Whether the whole of such a value is what an expression sees of it; comparing it would mislead otherwise.
+    pub(crate) fn is_whole(&self) -> bool {
+        match self {
+            Self::Many(item) => item.is_whole(),
+            Self::Object(fields) => fields.is_whole(),
+            _ => true,
+        }
+    }
+
+    /// The type in Cedar's JSON schema format.
+    pub(crate) fn to_cedar(&self) -> Value {
+        match self {
+            Self::Text => json!({"type": "String"}),
+            Self::Integer => json!({"type": "Long"}),
+            Self::Truth => json!({"type": "Boolean"}),
+            Self::Decimal => json!({"type": "Extension", "name": "decimal"}),
+            Self::Many(item) => json!({"type": "Set", "element": item.to_cedar()}),
+            Self::Object(fields) => fields.to_cedar(),
+        }
+    }
+}
+
+impl Fields {
+    pub(crate) fn new<const N: usize>(fields: [(&str, Field); N]) -> Self {
+        let named = fields.into_iter().map(|(name, field)| (name.to_owned(), field)).collect();
+        Self { named, open: false }
+    }
+
+    pub(crate) fn to_cedar(&self) -> Value {
+        let attributes: Map<String, Value> = self
+            .named
+            .iter()
+            .map(|(name, field)| {
+                let mut attribute = field.kind.to_cedar();
+                if let Some(attribute) = attribute.as_object_mut() {
+                    attribute.insert("required".to_owned(), Value::Bool(field.required));
+                }
+                (name.clone(), attribute)
+            })
+            .collect();
+        json!({"type": "Record", "attributes": attributes})
+    }
+
+    pub(crate) fn is_whole(&self) -> bool {
+        !self.open && self.named.values().all(|field| field.kind.is_whole())
+    }
+
+    /// The type at a path of names.
+    pub(crate) fn at<'n>(&self, mut path: impl Iterator<Item = &'n str>) -> Option<&Type> {
+        let mut kind = &self.named.get(path.next()?)?.kind;
+        for name in path {
+            let Type::Object(fields) = kind else { return None };
+            kind = &fields.named.get(name)?.kind;
+        }
+        Some(kind)
+    }
+}
+
+/// The Cedar types of a tool's arguments.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ToolTyping {
+    pub(crate) input: Fields,
+    left_out: BTreeMap<String, &'static str>,
+}
+
+impl ToolTyping {
+    /// Types the arguments that this schema describes.
+    #[must_use]
+    pub fn of(schema: &Value) -> Self {
+        let mut reading = Reading { whole: schema, left_out: BTreeMap::new() };
+        let input = match reading.object(schema, "", DEEPEST) {
+            Ok(fields) => fields,
+            Err(_) => Fields { open: true, ..Fields::default() },
+        };
+        Self { input, left_out: reading.left_out }
+    }
+
+    /// The declared arguments that no expression can use, by path, each with the reason.
+    pub fn left_out(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.left_out.iter().map(|(path, reason)| (path.as_str(), *reason))
+    }
+
+    /// Why an argument of this name has no type, at whatever depth it is declared.
+    pub(crate) fn why_left_out(&self, name: &str) -> Option<String> {
+        let suffix = format!(".{name}");
+        self.left_out()
+            .find(|(path, _)| *path == name || path.ends_with(&suffix))
+            .map(|(path, reason)| format!("the argument `{path}` cannot be used in an expression: {reason}"))
+    }
+}
+
+struct Reading<'s> {
+    whole: &'s Value,
+    left_out: BTreeMap<String, &'static str>,
+}
+
+impl<'s> Reading<'s> {
+    fn kind(&mut self, schema: &'s Value, path: &str, depth: usize) -> Result<Type, &'static str> {
+        let depth = depth.checked_sub(1).ok_or("it lies too deep, or refers to itself")?;
+        match declared_type(schema)? {
+            Some("string") => Ok(Type::Text),
+            Some("integer") => Ok(Type::Integer),
+            Some("boolean") => Ok(Type::Truth),
+            Some("number") => Ok(Type::Decimal),
+            Some("array") => {
+                let items = schema.get("items").ok_or("its `items` have no schema")?;
+                if schema.get("prefixItems").is_some() {
+                    return Err("its items have different schemas");
+                }
+                Ok(Type::Many(Box::new(self.kind(items, &format!("{path}[]"), depth)?)))
+            }
+            Some("object") => self.object(schema, path, depth).map(Type::Object),
+            Some(_) => Err("its type has no counterpart in Cedar"),
+            None => self.kind(self.referred(schema)?, path, depth),
+        }
+    }
+
+    /// What a `$ref` into the same schema points at.
+    fn referred(&self, schema: &Value) -> Result<&'s Value, &'static str> {
+        let target = schema.get("$ref").and_then(Value::as_str).ok_or("its schema names no single type")?;
+        let pointer = target.strip_prefix('#').ok_or("its schema lies elsewhere")?;
+        self.whole.pointer(pointer).ok_or("its `$ref` leads nowhere")
+    }
+
+    fn object(&mut self, schema: &'s Value, path: &str, depth: usize) -> Result<Fields, &'static str> {
+        let required: Vec<&str> = schema
+            .get("required")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect();
+        let properties = schema.get("properties").and_then(Value::as_object);
+        let closed = schema.get("additionalProperties") == Some(&Value::Bool(false));
+        let Some(properties) = properties else {
+            // An empty record would make every `has` on it plainly false, whatever a call brings.
+            let nothing = Fields { named: BTreeMap::new(), open: !closed };
+            return if closed || path.is_empty() { Ok(nothing) } else { Err("its fields are not declared") };
+        };
+        let mut fields = Fields { named: BTreeMap::new(), open: !closed };
+        for (name, property) in properties {
+            let inner = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+            match self.kind(property, &inner, depth) {
+                Ok(kind) => {
+                    let required = required.contains(&name.as_str());
+                    fields.named.insert(name.clone(), Field { kind, required });
+                }
+                Err(reason) => {
+                    fields.open = true;
+                    self.left_out.insert(inner, reason);
+                }
+            }
+        }
+        Ok(fields)
+    }
+}
+
+/// The one type that a schema names itself, or that its listed values share.
+fn declared_type(schema: &Value) -> Result<Option<&str>, &'static str> {
+    match schema.get("type") {
+        Some(Value::String(name)) => return Ok(Some(name)),
+        Some(Value::Array(names)) => {
+            return match names.as_slice() {
+                [Value::String(name)] => Ok(Some(name)),
+                _ => Err("it may be of several types"),
+            };
+        }
+        Some(_) => return Err("its type is not a name"),
+        None => {}
+    }
+    if let Some(value) = schema.get("const") {
+        return type_of_value(value).map(Some);
+    }
+    let Some(values) = schema.get("enum").and_then(Value::as_array) else { return Ok(None) };
+    let mut types = values.iter().map(type_of_value);
+    let first = types.next().ok_or("its `enum` is empty")??;
+    for other in types {
+        if other? != first {
+            return Err("its `enum` mixes types");
+        }
+    }
+    Ok(Some(first))
+}
+
+fn type_of_value(value: &Value) -> Result<&'static str, &'static str> {
+    match value {
+        Value::String(_) => Ok("string"),
+        Value::Bool(_) => Ok("boolean"),
+        Value::Number(number) if number.is_i64() || number.is_u64() => Ok("integer"),
+        Value::Number(_) => Ok("number"),
+        _ => Err("its listed values are not plain"),
+    }
+}

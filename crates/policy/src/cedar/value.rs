@@ -1,0 +1,193 @@
+//! From JSON values to Cedar values, by type.
+
+use cedar_policy::{EvaluationError, RestrictedExpression};
+use serde_json::{Map, Number, Value};
+
+use super::typing::{Fields, Type};
+
+/// Numbers with a fraction are exact in JSON's binary form only up to here.
+const LARGEST_EXACT: f64 = 9_007_199_254_740_992.0;
+
+/// Why an expression has no answer for a call. Names places and types, never values: it goes into records.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Undecidable {
+    /// An argument is not what the schema declares, or more than Cedar can hold.
+    #[error("the argument `{path}` is not {wanted}")]
+    Unfit {
+        /// Where.
+        path: String,
+        /// What it should have been.
+        wanted: &'static str,
+    },
+    /// An argument that the schema requires is not there.
+    #[error("the argument `{path}` is missing")]
+    Missing {
+        /// Which.
+        path: String,
+    },
+    /// The evaluation itself went wrong.
+    #[error("{0}")]
+    Evaluation(&'static str),
+}
+
+impl Undecidable {
+    fn unfit(kind: &Type) -> Self {
+        Self::Unfit { path: String::new(), wanted: kind.name() }
+    }
+
+    /// The same, seen from one level further out.
+    fn inside(mut self, outer: &str) -> Self {
+        if let Self::Unfit { path, .. } | Self::Missing { path } = &mut self {
+            let joint = if path.is_empty() || path.starts_with('[') { "" } else { "." };
+            *path = format!("{outer}{joint}{path}");
+        }
+        self
+    }
+}
+
+/// Cedar's own words can quote values.
+impl From<&EvaluationError> for Undecidable {
+    fn from(error: &EvaluationError) -> Self {
+        Self::Evaluation(match error {
+            EvaluationError::IntegerOverflow(_) => "an integer overflowed",
+            EvaluationError::RecordAttrDoesNotExist(_) | EvaluationError::EntityAttrDoesNotExist(_) => {
+                "an attribute was missing"
+            }
+            EvaluationError::TypeError(_) => "a value had another type than declared",
+            EvaluationError::FailedExtensionFunctionExecution(_) => "a `decimal` could not be made",
+            EvaluationError::RecursionLimit(_) => "the expression is nested too deep",
+            _ => "the expression could not be evaluated",
+        })
+    }
+}
+
+/// The fields of an object that are wanted, as attributes.
+pub(crate) fn attributes(
+    object: &Value,
+    fields: &Fields,
+    wanted: impl Fn(&str) -> bool,
+) -> Result<Vec<(String, RestrictedExpression)>, Undecidable> {
+    let Value::Object(object) = object else {
+        return Err(Undecidable::Unfit { path: String::new(), wanted: "an object" });
+    };
+    chosen(object, fields, wanted)
+}
+
+fn chosen(
+    object: &Map<String, Value>,
+    fields: &Fields,
+    wanted: impl Fn(&str) -> bool,
+) -> Result<Vec<(String, RestrictedExpression)>, Undecidable> {
+    let mut attributes = Vec::new();
+    for (name, field) in fields.named.iter().filter(|(name, _)| wanted(name)) {
+        match object.get(name) {
+            Some(value) => {
+                let value = expression(value, &field.kind).map_err(|unfit| unfit.inside(name))?;
+                attributes.push((name.clone(), value));
+            }
+            None if field.required => return Err(Undecidable::Missing { path: name.clone() }),
+            None => {}
+        }
+    }
+    Ok(attributes)
+}
+
+/// One value as an expression that is already a value.
+fn expression(value: &Value, kind: &Type) -> Result<RestrictedExpression, Undecidable> {
+    match (kind, value) {
+        (Type::Text, Value::String(text)) => Ok(RestrictedExpression::new_string(text.clone())),
+        (Type::Truth, Value::Bool(truth)) => Ok(RestrictedExpression::new_bool(*truth)),
+        (Type::Integer, Value::Number(number)) => {
+            integer(number).map(RestrictedExpression::new_long).ok_or_else(|| Undecidable::unfit(kind))
+        }
+        (Type::Decimal, Value::Number(number)) => {
+            decimal(number).map(RestrictedExpression::new_decimal).ok_or_else(|| Undecidable::unfit(kind))
+        }
+        (Type::Many(item), Value::Array(items)) => {
+            let items: Result<Vec<_>, _> = items
+                .iter()
+                .map(|value| expression(value, item).map_err(|unfit| unfit.inside("[]")))
+                .collect();
+            Ok(RestrictedExpression::new_set(items?))
+        }
+        (Type::Object(fields), Value::Object(object)) => {
+            let attributes = chosen(object, fields, |_| true)?;
+            RestrictedExpression::new_record(attributes).map_err(|_| Undecidable::unfit(kind))
+        }
+        _ => Err(Undecidable::unfit(kind)),
+    }
+}
+
+/// JSON Schema takes `2.0` for an integer.
+fn integer(number: &Number) -> Option<i64> {
+    if let Some(whole) = number.as_i64() {
+        return Some(whole);
+    }
+    let float = number.as_f64().filter(|float| number.is_f64() && float.fract() == 0.0)?;
+    #[expect(clippy::cast_possible_truncation, reason = "the range was checked, and there is no fraction")]
+    (float.abs() <= LARGEST_EXACT).then_some(float as i64)
+}
+
+/// Cedar's decimals have one to four places and hold about 922 trillion.
+fn decimal(number: &Number) -> Option<String> {
+    const LARGEST: i64 = 922_337_203_685_477;
+    if let Some(whole) = number.as_i64() {
+        return (whole.unsigned_abs() <= LARGEST.unsigned_abs()).then(|| format!("{whole}.0"));
+    }
+    let float = number.as_f64().filter(|float| number.is_f64() && float.abs() < LARGEST as f64)?;
+    // The shortest decimal form that reads back as the same number; Rust never uses an exponent here.
+    let shown = format!("{float}");
+    match shown.split_once('.') {
+        None => Some(format!("{shown}.0")),
+        Some((_, places)) => (places.len() <= 4).then_some(shown),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn number(value: Value) -> Number {
+        match value {
+            Value::Number(number) => number,
+            other => panic!("{other}"),
+        }
+    }
+
+    #[test]
+    fn integers_are_exact_or_refused() {
+        for (value, expected) in [
+            (json!(5), Some(5)),
+            (json!(-5), Some(-5)),
+            (json!(i64::MIN), Some(i64::MIN)),
+            (json!(i64::MAX), Some(i64::MAX)),
+            (json!(i64::MAX as u64 + 1), None),
+            (json!(u64::MAX), None),
+            (json!(2.0), Some(2)),
+            (json!(2.5), None),
+            (json!(1e15), Some(1_000_000_000_000_000)),
+            (json!(1e19), None),
+            (json!(-1e300), None),
+        ] {
+            assert_eq!(integer(&number(value.clone())), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn decimals_are_exact_or_refused() {
+        for (value, expected) in [
+            (json!(5), Some("5.0")),
+            (json!(0.5), Some("0.5")),
+            (json!(-0.25), Some("-0.25")),
+            (json!(1.2345), Some("1.2345")),
+            (json!(1.23456), None),
+            (json!(1e-7), None),
+            (json!(1e20), None),
+            (json!(i64::MAX), None),
+            (json!(3.0), Some("3.0")),
+        ] {
+            assert_eq!(decimal(&number(value.clone())).as_deref(), expected, "{value}");
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! What of an answer may leave.
+//!
+//! Rules name fields by path. What no rule speaks for is dropped; nothing leaves by default.
+//!
+//! ## Paths
+//!
+//! | pattern | matches |
+//! |---|---|
+//! | `customer.email` | that field |
+//! | `items[].name` | `name` in every item of the array `items` |
+//! | `items.*.name` | the same, and in every field of an object `items` |
+//! | `customer.*` | everything beneath `customer`, at any depth |
+//! | `*.email` | every `email`, at any depth, the outermost too |
+//! | `*`, `**` | everything |
+//! | `a.**.b` | `b` beneath `a` with any number of names between, none too |
+//! | the empty path | the whole answer |
+//!
+//! So a star at the beginning or the end stands for any depth, and one between two names for exactly one name. `\` before
+//! `.`, `*`, `[`, `]` or `\` takes away its meaning. Names are compared letter by letter. An empty name can only be
+//! matched by a star.
+//!
+//! ## Which rule decides
+//!
+//! A rule speaks for what it matches and for everything inside. Where several speak, the closest kind decides, and within
+//! a kind the strictest:
+//!
+//! | first | then | last |
+//! |---|---|---|
+//! | a path without stars that is exactly this one | a pattern with a name in it, or a path around this one | `*` and `**` |
+//! | `redact` before `mask` before `allow` | `redact` before `mask` before `allow` | `redact` before `mask` before `allow` |
+//!
+//! To open one field inside something that is redacted, name it exactly.
+//!
+//! ## What happens
+//!
+//! | rule | text | other plain values | objects and arrays |
+//! |---|---|---|---|
+//! | `allow` | stays | stay | stay, but for what other rules say about their inside |
+//! | `mask` | first and last character around `***`; `***` alone when shorter than three | `***` | `[redacted]` |
+//! | `redact` | `[redacted]` | `[redacted]` | `[redacted]` |
+//! | none | dropped | dropped | dropped, unless a rule speaks for something inside |
+//!
+//! An object or array of which nothing may stay, but which rules look into, stays as `{}` or `[]`; so does the answer
+//! itself, and a plain answer that is dropped becomes `null`. What lies deeper than [`DEEPEST`] levels is redacted.
+
+mod pattern;
+mod automaton;
+mod filter;
+
+pub use filter::{DEEPEST, Filtered, MOST_PATHS};
+pub use pattern::OutputPolicyError;
+
+use automaton::Automaton;
+use pattern::Pattern;
+use serde_json::Value;
+
+/// What happens to a field. Later ones are stricter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum OutputRule {
+    /// It may leave.
+    Allow,
+    /// Its first and last character may leave.
+    Mask,
+    /// Only that it exists may leave.
+    Redact,
+}
+
+/// Compiled rules for the answers of one tool.
+#[derive(Clone, Debug)]
+pub struct OutputPolicy(Automaton);
+
+impl OutputPolicy {
+    /// Compiles patterns and their rules. Without any, nothing leaves.
+    ///
+    /// # Errors
+    /// When a pattern means nothing, or when there are so many that overlap that matching would take too much memory.
+    pub fn compile<S: AsRef<str>>(rules: &[(S, OutputRule)]) -> Result<Self, OutputPolicyError> {
+        let patterns: Result<Vec<(Pattern, OutputRule)>, _> =
+            rules.iter().map(|(glob, rule)| Ok((Pattern::parse(glob.as_ref())?, *rule))).collect();
+        Automaton::compile(&patterns?).map(Self)
+    }
+
+    /// Keeps what may leave.
+    #[must_use]
+    pub fn apply(&self, value: Value) -> Filtered {
+        filter::apply(&self.0, value)
+    }
+}

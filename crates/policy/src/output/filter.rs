@@ -1,0 +1,249 @@
+//! Filtering an answer in place.
+
+use std::collections::HashSet;
+use std::hash::{BuildHasher as _, Hash as _, Hasher as _, RandomState};
+
+use serde_json::Value;
+
+use super::OutputRule;
+use super::automaton::{Automaton, Fate, State, StateId};
+use super::pattern::escape;
+
+/// How many levels of objects and arrays are looked into; what lies deeper is redacted.
+pub const DEEPEST: usize = 128;
+
+/// How many paths are listed by name.
+pub const MOST_PATHS: usize = 100;
+
+/// The longest path that is listed whole, in characters.
+const LONGEST_PATH: usize = 200;
+
+const REDACTED: &str = "[redacted]";
+const MASKED: &str = "***";
+
+/// An answer of which only what may leave is left.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Filtered {
+    /// What is left.
+    pub value: Value,
+    /// The paths that were masked or redacted, each once, with `*` for items of arrays, in the order they were met. At
+    /// most [`MOST_PATHS`], then how many more there were.
+    pub redacted: Vec<String>,
+    /// The paths that were dropped because no rule speaks for them, likewise.
+    pub dropped: Vec<String>,
+}
+
+pub(super) fn apply(automaton: &Automaton, mut value: Value) -> Filtered {
+    let mut filter = Filter { automaton, redacted: Paths::default(), dropped: Paths::default() };
+    let answer = Trail { around: None, step: Step::Answer };
+    if let Some(state) = automaton.state(Automaton::BEGIN) {
+        filter.answer(&mut value, state, &answer);
+    } else {
+        dismantle(std::mem::take(&mut value));
+    }
+    Filtered { value, redacted: filter.redacted.finish(), dropped: filter.dropped.finish() }
+}
+
+/// The way from the answer to a field, without memory of its own.
+#[derive(Clone, Copy)]
+struct Trail<'a> {
+    around: Option<&'a Trail<'a>>,
+    step: Step<'a>,
+}
+
+#[derive(Clone, Copy, Hash)]
+enum Step<'a> {
+    Answer,
+    Name(&'a str),
+    Item,
+}
+
+impl<'a> Trail<'a> {
+    fn inside(&'a self, step: Step<'a>) -> Trail<'a> {
+        Trail { around: Some(self), step }
+    }
+
+    fn write(&self, path: &mut String) {
+        if let Some(around) = self.around {
+            around.write(path);
+            if !path.is_empty() {
+                path.push('.');
+            }
+        }
+        match self.step {
+            Step::Answer => {}
+            Step::Item => path.push('*'),
+            // Nobody needs more of a name than fits on a line.
+            Step::Name(name) => {
+                let end = name.char_indices().nth(LONGEST_PATH).map_or(name.len(), |(index, _)| index);
+                escape(name.get(..end).unwrap_or_default(), path);
+            }
+        }
+    }
+}
+
+struct Filter<'a> {
+    automaton: &'a Automaton,
+    redacted: Paths,
+    dropped: Paths,
+}
+
+impl Filter<'_> {
+    fn answer(&mut self, value: &mut Value, state: &State, trail: &Trail<'_>) {
+        match (&mut *value, state.container) {
+            // The answer itself keeps its shape.
+            (Value::Object(_) | Value::Array(_), Fate::Dropped) => self.open(value, state, trail, 0),
+            (Value::Object(_) | Value::Array(_), _) => {
+                self.container(value, state, trail, 0);
+            }
+            (plain, _) => {
+                if !self.plain(plain, self.automaton.plain_answer, trail) {
+                    *value = Value::Null;
+                }
+            }
+        }
+    }
+
+    /// Filters one field; false when it must go.
+    fn field(&mut self, value: &mut Value, id: StateId, trail: &Trail<'_>, depth: usize) -> bool {
+        let Some(state) = self.automaton.state(id) else { return false };
+        match value {
+            Value::Object(_) | Value::Array(_) => self.container(value, state, trail, depth),
+            plain => self.plain(plain, state.plain, trail),
+        }
+    }
+
+    fn plain(&mut self, value: &mut Value, rule: Option<OutputRule>, trail: &Trail<'_>) -> bool {
+        match rule {
+            Some(OutputRule::Allow) => return true,
+            Some(OutputRule::Mask) => mask(value),
+            Some(OutputRule::Redact) => *value = Value::String(REDACTED.to_owned()),
+            None => {
+                self.dropped.note(trail);
+                return false;
+            }
+        }
+        self.redacted.note(trail);
+        true
+    }
+
+    fn container(&mut self, value: &mut Value, state: &State, trail: &Trail<'_>, depth: usize) -> bool {
+        match state.container {
+            Fate::Dropped => {
+                dismantle(std::mem::take(value));
+                self.dropped.note(trail);
+                return false;
+            }
+            Fate::Redacted => self.redact(value, trail),
+            Fate::Opened | Fate::Stays if depth >= DEEPEST => self.redact(value, trail),
+            Fate::Opened => self.open(value, state, trail, depth),
+            Fate::Stays => self.bound(value, trail, depth),
+        }
+        true
+    }
+
+    fn open(&mut self, value: &mut Value, state: &State, trail: &Trail<'_>, depth: usize) {
+        match value {
+            Value::Object(fields) => fields.retain(|name, field| {
+                self.field(field, state.name(name), &trail.inside(Step::Name(name)), depth + 1)
+            }),
+            Value::Array(items) => {
+                let trail = trail.inside(Step::Item);
+                let mut index = 0;
+                items.retain_mut(|item| {
+                    let id = state.item(index);
+                    index += 1;
+                    self.field(item, id, &trail, depth + 1)
+                });
+            }
+            _ => {}
+        }
+    }
+
+    /// Lets everything stay that is not too deep.
+    fn bound(&mut self, value: &mut Value, trail: &Trail<'_>, depth: usize) {
+        let is_container = |value: &Value| matches!(value, Value::Object(_) | Value::Array(_));
+        if depth >= DEEPEST {
+            self.redact(value, trail);
+            return;
+        }
+        match value {
+            Value::Object(fields) => {
+                for (name, field) in fields.iter_mut().filter(|(_, field)| is_container(field)) {
+                    self.bound(field, &trail.inside(Step::Name(name)), depth + 1);
+                }
+            }
+            Value::Array(items) => {
+                for item in items.iter_mut().filter(|item| is_container(item)) {
+                    self.bound(item, &trail.inside(Step::Item), depth + 1);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn redact(&mut self, value: &mut Value, trail: &Trail<'_>) {
+        dismantle(std::mem::replace(value, Value::String(REDACTED.to_owned())));
+        self.redacted.note(trail);
+    }
+}
+
+/// First and last character of a text that has more than those; nothing of anything else.
+fn mask(value: &mut Value) {
+    let mut masked = MASKED.to_owned();
+    if let Value::String(text) = value {
+        let mut letters = text.chars();
+        if let (Some(first), Some(last), Some(_)) = (letters.next(), letters.next_back(), letters.next()) {
+            masked = format!("{first}{MASKED}{last}");
+        }
+    }
+    *value = Value::String(masked);
+}
+
+/// Frees a value level by level: a deep one would overflow the stack if it were simply dropped.
+fn dismantle(value: Value) {
+    let mut waiting = vec![value];
+    while let Some(value) = waiting.pop() {
+        match value {
+            Value::Array(items) => waiting.extend(items),
+            Value::Object(fields) => waiting.extend(fields.into_iter().map(|(_, field)| field)),
+            _ => {}
+        }
+    }
+}
+
+/// Paths, each once.
+#[derive(Default)]
+struct Paths {
+    hasher: RandomState,
+    seen: HashSet<u64>,
+    shown: Vec<String>,
+}
+
+impl Paths {
+    fn note(&mut self, trail: &Trail<'_>) {
+        let mut hasher = self.hasher.build_hasher();
+        let mut here = Some(trail);
+        while let Some(trail) = here {
+            trail.step.hash(&mut hasher);
+            here = trail.around;
+        }
+        if self.seen.insert(hasher.finish()) && self.shown.len() < MOST_PATHS {
+            let mut path = String::new();
+            trail.write(&mut path);
+            if let Some((end, _)) = path.char_indices().nth(LONGEST_PATH) {
+                path.truncate(end);
+                path.push('…');
+            }
+            self.shown.push(path);
+        }
+    }
+
+    fn finish(mut self) -> Vec<String> {
+        let more = self.seen.len().saturating_sub(self.shown.len());
+        if more > 0 {
+            self.shown.push(format!("…and {more} more"));
+        }
+        self.shown
+    }
+}

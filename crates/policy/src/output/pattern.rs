@@ -1,0 +1,209 @@
+//! Patterns of field paths, as written.
+
+/// The longest pattern.
+const MOST_SEGMENTS: usize = 64;
+
+/// One step of a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Segment {
+    /// This name.
+    Name(String),
+    /// An item of an array.
+    Item,
+    /// Any one name or item.
+    One,
+    /// Any number of names and items, none too.
+    Any,
+}
+
+/// How closely a pattern names what it matches. Later ones are closer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Closeness {
+    /// Stars only.
+    Everything,
+    /// Stars and names.
+    Named,
+    /// No star.
+    Exact,
+}
+
+/// One pattern.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Pattern {
+    pub(super) segments: Vec<Segment>,
+    pub(super) closeness: Closeness,
+    /// Whether it also matches an answer that is a plain value: `*` does.
+    pub(super) plain_answer: bool,
+}
+
+/// Why output rules were refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OutputPolicyError {
+    /// Two dots in a row, or one at an end.
+    #[error("`{0}` has an empty name in it")]
+    EmptyName(String),
+    /// A star beside other characters.
+    #[error("`{0}` has a `*` beside other characters; a star stands for whole names, and `\\*` for itself")]
+    PartialStar(String),
+    /// A bracket that is not `[]` after a name.
+    #[error("`{0}` has a bracket that is not `[]` at the end of a name; `\\[` stands for itself")]
+    StrayBracket(String),
+    /// A backslash before something that needs none.
+    #[error("`{0}` has a backslash before a character that needs none")]
+    StrayBackslash(String),
+    /// More names than any answer is deep.
+    #[error("`{0}` has more than 64 names")]
+    TooLong(String),
+    /// Too many that overlap.
+    #[error("the patterns overlap in too many ways; use fewer stars")]
+    TooMany,
+}
+
+impl Pattern {
+    pub(super) fn parse(text: &str) -> Result<Self, OutputPolicyError> {
+        let mut segments = Vec::new();
+        if !text.is_empty() {
+            for word in split(text) {
+                parse_word(word, text, &mut segments)?;
+            }
+        }
+        if segments.len() > MOST_SEGMENTS {
+            return Err(OutputPolicyError::TooLong(text.chars().take(100).collect()));
+        }
+        let plain_answer = matches!(segments.as_slice(), [Segment::One | Segment::Any]);
+        Ok(Self { closeness: closeness(&segments), segments: at_any_depth(segments), plain_answer })
+    }
+}
+
+fn closeness(segments: &[Segment]) -> Closeness {
+    let is_star = |segment: &Segment| matches!(segment, Segment::One | Segment::Any);
+    if !segments.iter().any(is_star) {
+        Closeness::Exact
+    } else if segments.iter().all(is_star) {
+        Closeness::Everything
+    } else {
+        Closeness::Named
+    }
+}
+
+/// Lets a star at the beginning or the end stand for any depth.
+fn at_any_depth(mut segments: Vec<Segment>) -> Vec<Segment> {
+    if let [Segment::One | Segment::Any] = segments.as_slice() {
+        return vec![Segment::One, Segment::Any];
+    }
+    if segments.last() == Some(&Segment::One) {
+        segments.push(Segment::Any);
+    }
+    if let Some(first @ Segment::One) = segments.first_mut() {
+        *first = Segment::Any;
+    }
+    segments
+}
+
+/// The pieces between dots that are not escaped.
+fn split(text: &str) -> Vec<&str> {
+    let mut escaped = false;
+    text.split(|letter| {
+        let divides = letter == '.' && !escaped;
+        escaped = letter == '\\' && !escaped;
+        divides
+    })
+    .collect()
+}
+
+fn parse_word(word: &str, text: &str, segments: &mut Vec<Segment>) -> Result<(), OutputPolicyError> {
+    match word {
+        "" => return Err(OutputPolicyError::EmptyName(text.to_owned())),
+        "*" => segments.push(Segment::One),
+        "**" => segments.push(Segment::Any),
+        _ => {
+            let mut name = word;
+            let mut items = 0;
+            while let Some(shorter) = name.strip_suffix("[]") {
+                name = shorter;
+                items += 1;
+            }
+            match name {
+                "" => {}
+                "*" => segments.push(Segment::One),
+                "**" => segments.push(Segment::Any),
+                _ => segments.push(Segment::Name(unescape(name, text)?)),
+            }
+            segments.extend(std::iter::repeat_n(Segment::Item, items));
+        }
+    }
+    Ok(())
+}
+
+fn unescape(name: &str, text: &str) -> Result<String, OutputPolicyError> {
+    let mut plain = String::with_capacity(name.len());
+    let mut letters = name.chars();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\\' => match letters.next() {
+                Some(escaped @ ('.' | '*' | '[' | ']' | '\\')) => plain.push(escaped),
+                _ => return Err(OutputPolicyError::StrayBackslash(text.to_owned())),
+            },
+            '*' => return Err(OutputPolicyError::PartialStar(text.to_owned())),
+            '[' | ']' => return Err(OutputPolicyError::StrayBracket(text.to_owned())),
+            letter => plain.push(letter),
+        }
+    }
+    Ok(plain)
+}
+
+/// Writes a name so that it means itself in a pattern.
+pub(super) fn escape(name: &str, to: &mut String) {
+    for letter in name.chars() {
+        if matches!(letter, '.' | '*' | '[' | ']' | '\\') {
+            to.push('\\');
+        }
+        to.push(letter);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Segment::{Any, Item, One};
+
+    fn name(text: &str) -> Segment {
+        Segment::Name(text.to_owned())
+    }
+
+    #[test]
+    fn patterns_mean_what_the_table_says() {
+        for (text, segments, closeness) in [
+            ("", vec![], Closeness::Exact),
+            ("a", vec![name("a")], Closeness::Exact),
+            ("a.b", vec![name("a"), name("b")], Closeness::Exact),
+            ("a[].b", vec![name("a"), Item, name("b")], Closeness::Exact),
+            ("[].b", vec![Item, name("b")], Closeness::Exact),
+            ("a[][]", vec![name("a"), Item, Item], Closeness::Exact),
+            ("a.[]", vec![name("a"), Item], Closeness::Exact),
+            ("a.*.b", vec![name("a"), One, name("b")], Closeness::Named),
+            ("a.*", vec![name("a"), One, Any], Closeness::Named),
+            ("*.a", vec![Any, name("a")], Closeness::Named),
+            ("**.a", vec![Any, name("a")], Closeness::Named),
+            ("a.**.b", vec![name("a"), Any, name("b")], Closeness::Named),
+            ("*", vec![One, Any], Closeness::Everything),
+            ("**", vec![One, Any], Closeness::Everything),
+            ("*.*", vec![Any, One, Any], Closeness::Everything),
+            (r"a\.b.\*.\[\]", vec![name("a.b"), name("*"), name("[]")], Closeness::Exact),
+            (r"a\\.b", vec![name("a\\"), name("b")], Closeness::Exact),
+            ("é.日本", vec![name("é"), name("日本")], Closeness::Exact),
+        ] {
+            let pattern = Pattern::parse(text).unwrap();
+            assert_eq!((pattern.segments, pattern.closeness), (segments, closeness), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn patterns_that_mean_nothing_are_refused() {
+        for text in [".", "a.", ".a", "a..b", "a*", "*a", "***", "a[", "a]", "[0]", "a[].b[1]", r"a\", r"a\b"]
+        {
+            assert!(Pattern::parse(text).is_err(), "{text:?} was accepted");
+        }
+        assert!(Pattern::parse(&vec!["a"; 65].join(".")).is_err());
+    }
+}

@@ -1,0 +1,99 @@
+//! What a tool demands of whoever calls it.
+//!
+//! All of `permissions`; those of `elevated` as well when its condition holds or cannot be evaluated; and
+//! [`ALLOW_DESTRUCTIVE`] for a tool that may destroy something for good. Holding more never allows less, and demanding
+//! more never allows more.
+
+use toolgate_types::ToolClass;
+
+use crate::cedar::Condition;
+use crate::facts::{CallFacts, Decision};
+
+/// The permission that every destructive tool demands besides its own.
+pub const ALLOW_DESTRUCTIVE: &str = "allow_destructive";
+
+/// What one tool demands.
+#[derive(Clone, Debug)]
+pub struct Requirements {
+    /// Permissions that every call needs, all of them.
+    pub permissions: Vec<String>,
+    /// Permissions that some calls need on top.
+    pub elevated: Option<Elevated>,
+    /// What the tool can do to the world.
+    pub class: ToolClass,
+}
+
+/// Permissions that a call needs on top when a condition on it holds.
+#[derive(Clone, Debug)]
+pub struct Elevated {
+    /// Which calls.
+    pub condition: Condition,
+    /// What they need.
+    pub permissions: Vec<String>,
+}
+
+/// Whether a call needs the elevated permissions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Elevation {
+    /// The tool has no condition, or it does not hold.
+    Ordinary,
+    /// The condition holds.
+    Elevated,
+    /// The condition could not be evaluated, for this reason; the call counts as elevated.
+    Undecided(String),
+}
+
+impl Requirements {
+    /// Whether the caller holds everything that this call needs.
+    pub fn check(&self, facts: &CallFacts<'_>) -> Decision {
+        if facts.holdings.is_everything() {
+            return Decision::Allowed;
+        }
+        let mut lacking = Vec::new();
+        self.note_missing(&mut lacking, facts, &self.permissions, "");
+        if self.class == ToolClass::Destructive {
+            let demanded = [ALLOW_DESTRUCTIVE.to_owned()];
+            self.note_missing(&mut lacking, facts, &demanded, ", because the tool is of class `destructive`");
+        }
+        if let Some(elevated) = &self.elevated
+            && let Some(because) = why_elevated(&elevated.condition, &self.elevation(facts))
+        {
+            self.note_missing(&mut lacking, facts, &elevated.permissions, &because);
+        }
+        if lacking.is_empty() { Decision::Allowed } else { Decision::denied(lacking.join("; ")) }
+    }
+
+    /// Whether this call needs the elevated permissions.
+    #[must_use]
+    pub fn elevation(&self, facts: &CallFacts<'_>) -> Elevation {
+        match self.elevated.as_ref().map(|elevated| elevated.condition.holds(facts)) {
+            None | Some(Ok(false)) => Elevation::Ordinary,
+            Some(Ok(true)) => Elevation::Elevated,
+            Some(Err(reason)) => Elevation::Undecided(reason.to_string()),
+        }
+    }
+
+    fn note_missing(&self, lacking: &mut Vec<String>, facts: &CallFacts<'_>, all: &[String], because: &str) {
+        let missing: Vec<String> = all
+            .iter()
+            .filter(|permission| !facts.holdings.holds(permission))
+            .map(|permission| format!("`{permission}`"))
+            .collect();
+        if !missing.is_empty() {
+            let noun = if missing.len() == 1 { "permission" } else { "permissions" };
+            let subject = &facts.caller.subject;
+            lacking.push(format!("`{subject}` lacks {noun} {}{because}", missing.join(", ")));
+        }
+    }
+}
+
+fn why_elevated(condition: &Condition, elevation: &Elevation) -> Option<String> {
+    let text = condition.text();
+    match elevation {
+        Elevation::Ordinary => None,
+        Elevation::Elevated => Some(format!(", because the condition `{text}` holds")),
+        Elevation::Undecided(reason) => {
+            Some(format!(", because the condition `{text}` could not be evaluated ({reason})"))
+        }
+    }
+}
