@@ -1,0 +1,169 @@
+//! Fetching the key set of an issuer.
+//!
+//! One GET to an address from the configuration: https, or http to this machine; no redirects, no proxy from
+//! the environment, no cookies, no credentials, and no more bytes than a key set may have. Whoever calls sets
+//! the time.
+
+use std::future::Future;
+use std::net::IpAddr;
+use std::pin::Pin;
+
+use reqwest::{Client, ClientBuilder, Response, StatusCode, Url, redirect};
+use tokio::sync::OnceCell;
+
+use crate::error::FetchError;
+
+/// The largest key set that is read.
+pub const MAX_KEY_SET_BYTES: usize = 256 * 1024;
+
+/// A fetch under way.
+pub type FetchFuture<'a> = Pin<Box<dyn Future<Output = Result<Vec<u8>, FetchError>> + Send + 'a>>;
+
+/// How key sets are fetched: the one thing here that reaches outside.
+pub trait FetchKeys: Send + Sync {
+    /// The bytes at this address, which came from the configuration.
+    fn fetch<'a>(&'a self, url: &'a str) -> FetchFuture<'a>;
+}
+
+/// Fetches over HTTP. Clients are made when they are first needed: most gates never fetch, and a machine
+/// without CA certificates cannot make one for https.
+#[derive(Debug, Default)]
+pub struct HttpFetch {
+    secure: OnceCell<Client>,
+    loopback: OnceCell<Client>,
+}
+
+impl HttpFetch {
+    /// Nothing is opened yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    async fn client(&self, address: Address) -> Result<&Client, FetchError> {
+        match address {
+            Address::Secure => self.secure.get_or_try_init(|| build(secure_client)).await,
+            Address::Loopback => self.loopback.get_or_try_init(|| build(loopback_client)).await,
+        }
+    }
+
+    async fn get(&self, url: &str) -> Result<Vec<u8>, FetchError> {
+        let (url, address) = checked_address(url).ok_or(FetchError::InsecureAddress)?;
+        let request = self.client(address).await?.get(url).header("accept", "application/json");
+        let response = request.send().await.map_err(|_| FetchError::Unreachable)?;
+        match response.status() {
+            StatusCode::OK => body(response).await,
+            status if status.is_redirection() => Err(FetchError::Redirected),
+            status => Err(FetchError::Status { status: status.as_u16() }),
+        }
+    }
+}
+
+impl FetchKeys for HttpFetch {
+    fn fetch<'a>(&'a self, url: &'a str) -> FetchFuture<'a> {
+        Box::pin(self.get(url))
+    }
+}
+
+/// Reads the system's certificates, so it happens where it may block.
+async fn build(make: fn() -> ClientBuilder) -> Result<Client, FetchError> {
+    let built = tokio::task::spawn_blocking(move || make().build()).await;
+    built.map_err(|_| FetchError::NotCarriedOut)?.map_err(|_| FetchError::NoClient)
+}
+
+fn secure_client() -> ClientBuilder {
+    Client::builder().redirect(redirect::Policy::none()).no_proxy().referer(false).https_only(true)
+}
+
+/// For plain http to this machine. It trusts no certificate, so that it can be made where none are installed.
+fn loopback_client() -> ClientBuilder {
+    Client::builder().redirect(redirect::Policy::none()).no_proxy().referer(false).tls_certs_only([])
+}
+
+async fn body(mut response: Response) -> Result<Vec<u8>, FetchError> {
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await.map_err(|_| FetchError::Unreachable)? {
+        if body.len() + chunk.len() > MAX_KEY_SET_BYTES {
+            return Err(FetchError::TooLarge);
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(body)
+}
+
+/// What an address may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Address {
+    Secure,
+    Loopback,
+}
+
+/// Whether keys may be fetched from this address at all.
+pub(crate) fn is_allowed_address(url: &str) -> bool {
+    checked_address(url).is_some()
+}
+
+/// An address as it may be shown: who wrote a password into it shall not read it in a log.
+pub(crate) fn without_password(text: &str) -> String {
+    match Url::parse(text) {
+        Ok(url) if url.username().is_empty() && url.password().is_none() => text.to_owned(),
+        Ok(url) => format!("{}://…@{}", url.scheme(), url.host_str().unwrap_or_default()),
+        Err(_) if text.contains('@') => "…".to_owned(),
+        Err(_) => text.to_owned(),
+    }
+}
+
+fn checked_address(text: &str) -> Option<(Url, Address)> {
+    let url = Url::parse(text).ok()?;
+    if !url.username().is_empty() || url.password().is_some() || url.fragment().is_some() {
+        return None;
+    }
+    match url.scheme() {
+        "https" => Some((url, Address::Secure)),
+        "http" if is_loopback(url.host_str()?) => Some((url, Address::Loopback)),
+        _ => None,
+    }
+}
+
+fn is_loopback(host: &str) -> bool {
+    let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
+    bare == "localhost" || bare.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_https_or_this_machine() {
+        for good in [
+            "https://issuer.example/.well-known/jwks.json",
+            "https://issuer.example:8443/keys?tenant=1",
+            "http://127.0.0.1:9000/keys",
+            "http://[::1]/keys",
+            "http://localhost/keys",
+        ] {
+            assert!(is_allowed_address(good), "{good} was refused");
+        }
+        for bad in [
+            "",
+            "issuer.example",
+            "http://issuer.example/keys",
+            "http://127.0.0.1.issuer.example/keys",
+            "http://localhost.issuer.example/",
+            "http://169.254.169.254/",
+            "http://0.0.0.0/",
+            "http://10.0.0.1/",
+            "file:///etc/passwd",
+            "ftp://127.0.0.1/",
+            "https://user@issuer.example/",
+            "https://:x@issuer.example/",
+            "http://127.0.0.1@issuer.example/",
+            "https://issuer.example/#keys",
+            "data:,x",
+            "https://",
+        ] {
+            assert!(!is_allowed_address(bad), "{bad} was accepted");
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! A key set that an issuer publishes, kept at hand.
+//!
+//! Tokens can ask for it, never hurry it: one fetch at a time, whoever asks meanwhile waits for that one, and
+//! between two fetches lies a pause. A fetch runs to its end even when the caller who caused it has gone, so
+//! that a flood of callers that hang up cannot keep new keys out. When a fetch fails the old keys serve on
+//! for a while; without any, nobody is verified.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use arc_swap::ArcSwap;
+use tokio::runtime::Handle;
+use tokio::sync::Mutex;
+
+use crate::Algorithm;
+use crate::error::FetchError;
+use crate::fetch::FetchKeys;
+use crate::key_set::KeySet;
+use crate::options::{CacheOptions, Clock};
+
+/// Without a pause, everybody who waited for one fetch would cause the next.
+const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// One published key set.
+pub(crate) struct Remote {
+    url: String,
+    algorithms: Vec<Algorithm>,
+    fetch: Arc<dyn FetchKeys>,
+    clock: Clock,
+    cache: CacheOptions,
+    /// Written only by whoever holds `flight`.
+    state: ArcSwap<State>,
+    flight: Arc<Mutex<()>>,
+}
+
+/// What is known of it.
+#[derive(Clone, Default)]
+struct State {
+    keys: Arc<KeySet>,
+    fetched: Option<SystemTime>,
+    attempted: Option<SystemTime>,
+    problem: Option<FetchError>,
+}
+
+impl Remote {
+    /// Nothing is fetched yet.
+    pub(crate) fn new(
+        url: String,
+        algorithms: Vec<Algorithm>,
+        fetch: Arc<dyn FetchKeys>,
+        clock: Clock,
+        cache: CacheOptions,
+    ) -> Self {
+        Self { url, algorithms, fetch, clock, cache, state: ArcSwap::default(), flight: Arc::default() }
+    }
+
+    /// The keys, fetched first if there are none or they are old.
+    pub(crate) async fn keys(self: &Arc<Self>) -> Arc<KeySet> {
+        if !self.is_fresh() {
+            self.refresh().await;
+        }
+        self.usable()
+    }
+
+    /// The keys after one more fetch, if it is time for one.
+    pub(crate) async fn newer_keys(self: &Arc<Self>) -> Arc<KeySet> {
+        self.refresh().await;
+        self.usable()
+    }
+
+    /// Why the last fetch failed, if it did.
+    pub(crate) fn problem(&self) -> Option<FetchError> {
+        self.state.load().problem
+    }
+
+    /// A clock that was set back makes keys due: nobody knows how old they are.
+    fn is_fresh(&self) -> bool {
+        let fetched = self.state.load().fetched;
+        fetched.is_some_and(|then| {
+            (self.clock)().duration_since(then).is_ok_and(|age| age <= self.cache.max_age)
+        })
+    }
+
+    /// The keys, unless they are too old to serve even when no newer ones can be had.
+    fn usable(&self) -> Arc<KeySet> {
+        let state = self.state.load();
+        let last_use = self.cache.max_age.saturating_add(self.cache.max_stale);
+        let age = state.fetched.map(|then| (self.clock)().duration_since(then).unwrap_or_default());
+        match age {
+            Some(age) if age <= last_use => Arc::clone(&state.keys),
+            _ => Arc::default(),
+        }
+    }
+
+    /// Whether the last fetch is too recent for another. A clock that was set back does not hold the next one
+    /// up.
+    fn is_resting(&self) -> bool {
+        let pause = self.cache.min_interval.max(SHORTEST_PAUSE);
+        self.state
+            .load()
+            .attempted
+            .is_some_and(|then| (self.clock)().duration_since(then).is_ok_and(|since| since < pause))
+    }
+
+    async fn refresh(self: &Arc<Self>) {
+        let turn = Arc::clone(&self.flight).lock_owned().await;
+        if self.is_resting() {
+            return;
+        }
+        self.change(|state| state.problem = Some(FetchError::NotCarriedOut));
+        let Ok(runtime) = Handle::try_current() else { return };
+        let remote = Arc::clone(self);
+        let fetch = runtime.spawn(async move {
+            remote.fetch_once().await;
+            drop(turn);
+        });
+        // A fetch that panicked has left its attempt and `NotCarriedOut` behind.
+        let _ = fetch.await;
+    }
+
+    async fn fetch_once(&self) {
+        let fetched = tokio::time::timeout(self.cache.timeout, self.fetch.fetch(&self.url)).await;
+        let keys = fetched
+            .unwrap_or(Err(FetchError::TimedOut))
+            .and_then(|json| KeySet::parse(&json, &self.algorithms).ok_or(FetchError::NotAKeySet));
+        let now = (self.clock)();
+        self.change(|state| match keys {
+            Ok(keys) => {
+                (state.keys, state.fetched, state.problem) = (Arc::new(keys), Some(now), None);
+            }
+            Err(problem) => state.problem = Some(problem),
+        });
+    }
+
+    /// Changes what is known, and notes that somebody tried.
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        let mut state = State::clone(&self.state.load());
+        state.attempted = Some((self.clock)());
+        change(&mut state);
+        self.state.store(Arc::new(state));
+    }
+}

@@ -1,0 +1,17 @@
+//! The verifier from the outside: what it believes, what it refuses, and what it fetches.
+
+#![allow(clippy::disallowed_methods, reason = "tests arrange files by hand")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests may panic: that is how they fail")]
+#![allow(clippy::indexing_slicing, clippy::string_slice, reason = "tests may panic: that is how they fail")]
+
+mod support;
+mod server;
+
+mod tokens;
+mod mutation;
+mod times;
+mod confusion;
+mod setup;
+mod minting;
+mod fetching;
+mod flight;
