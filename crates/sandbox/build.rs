@@ -3,6 +3,12 @@
 //! It is a program of its own because process 1 must outlive the command without sharing memory with the gate, and a tiny one because it is
 //! started for every command: no standard library, no dynamic linker, a few hundred bytes of code.
 
+#![allow(
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "a build script fails by panicking, and starts the compiler"
+)]
+
 use std::path::PathBuf;
 use std::process::Command;
 

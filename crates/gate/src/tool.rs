@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
+use toolgate_policy::{OutputPolicy, Requirements};
 use toolgate_types::{Caller, Category, ErrorCode, Failure, Limits, Stop, ToolClass, ToolName, ToolOutput};
 use toolgate_workspace::{PathGrant, Recorder};
 
@@ -19,7 +20,7 @@ pub struct ToolSpec {
     /// The name that models use.
     pub name: ToolName,
     /// A short name for people.
-    pub title: &'static str,
+    pub title: String,
     /// What it does, for the model.
     pub description: String,
     /// What it can do to the world.
@@ -30,6 +31,10 @@ pub struct ToolSpec {
     pub input_schema: Value,
     /// JSON Schema 2020-12 of its structured answer.
     pub output_schema: Value,
+    /// What it demands of whoever calls it. `None` is a built-in tool, for which the agent's scope alone decides.
+    pub requirements: Option<Requirements>,
+    /// What of its answer may leave. `None` is a built-in tool, whose whole answer does.
+    pub output_policy: Option<OutputPolicy>,
 }
 
 /// The answer of a tool, some time.

@@ -270,7 +270,7 @@ fn guard() -> Vec<libc::sock_filter> {
         lines.extend([line(IF_EQUAL, number, 0, 1), line(ANSWER, not_there, 0, 0)]);
     }
     // Everything above the newest, and so everything of the x32 interface too.
-    debug_assert!(NEWEST < X32, "the newest call is below the x32 interface");
+    const { assert!(NEWEST < X32) };
     lines.extend([line(IF_ABOVE, NEWEST, 0, 1), line(ANSWER, not_there, 0, 0)]);
     lines
 }

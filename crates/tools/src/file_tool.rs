@@ -31,12 +31,14 @@ impl Declaration {
         let searches = self.name.contains("search") || self.name.contains("find");
         let spec = ToolSpec {
             name: self.name.parse().ok()?,
-            title: self.title,
+            title: self.title.to_owned(),
             description: self.description.to_owned(),
             class: self.class,
             category: if searches { Category::Search } else { Category::File },
             input_schema: self.input,
             output_schema: self.output,
+            requirements: None,
+            output_policy: None,
         };
         Some(Arc::new(FileTool {
             spec,

@@ -23,12 +23,14 @@ impl Unruly {
     fn new(name: &str, panics: bool) -> Arc<Self> {
         let spec = ToolSpec {
             name: name.parse().unwrap(),
-            title: "Unruly",
+            title: "Unruly".to_owned(),
             description: "Declares a number and answers with something else".to_owned(),
             class: ToolClass::Read,
             category: Category::Search,
             input_schema: json!({"type": "object", "properties": {}, "additionalProperties": false}),
             output_schema: json!({"type": "object", "properties": {"number": {"type": "integer"}}, "required": ["number"]}),
+            requirements: None,
+            output_policy: None,
         };
         Arc::new(Self { spec, panics })
     }
