@@ -1,1 +1,66 @@
 //! The one way out of a sandbox.
+//!
+//! A command that declares `network: [example.com]` runs in a network namespace that holds nothing but a
+//! listening socket. This crate serves that socket: it speaks HTTP `CONNECT`, plain HTTP proxying and SOCKS5
+//! on one port, compares what is asked for with the declared entries, and dials from outside on the command's
+//! behalf. The command never resolves a name itself, so nothing leaves by DNS either, but for questions about
+//! names that are allowed.
+//!
+//! The order is fixed by types: [`Rules::admit`] makes the [`Admitted`] that may be resolved,
+//! [`Admitted::judge`] makes the [`Destination`] that may be dialled, and nothing else is ever dialled. A
+//! name is resolved once, so that a second answer cannot lead elsewhere than the first, which was judged.
+//!
+//! What this crate refuses to know: namespaces and processes (it is handed a socket), tools and callers (it
+//! is handed rules), and what goes through a tunnel, but for the server name at the beginning of TLS. It
+//! reads no files, keeps no log, and decides nothing by a `Host` header.
+//!
+//! ```
+//! use std::net::TcpListener;
+//! use std::sync::Arc;
+//! use toolgate_egress::{Direct, Egress, Rules, environment};
+//!
+//! let listener = TcpListener::bind("127.0.0.1:0")?;
+//! let variables = environment(listener.local_addr()?.port());
+//! let rules = Rules::parse(&["example.com", "*.example.org:8443"])?;
+//! let egress = Egress::start(listener, rules, Arc::new(Direct), Box::new(|_event| {}))?;
+//! // … the command runs with `variables` …
+//! let report = egress.stop();
+//! assert!(report.refused.is_empty());
+//! # let _ = variables;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+// What may be asked for.
+mod host;
+mod address;
+mod entry;
+mod rules;
+mod reason;
+
+// What is asked for.
+pub mod wire;
+
+// One connection.
+mod bounds;
+mod dial;
+mod ledger;
+mod relay;
+mod client;
+mod answer;
+mod tunnel;
+mod forward;
+mod session;
+
+// All of them.
+mod proxy;
+mod environment;
+
+pub use address::AddressClass;
+pub use bounds::Bounds;
+pub use dial::{Dial, Dialing, Direct, Resolve};
+pub use environment::environment;
+pub use host::{Host, HostError};
+pub use ledger::{Counted, Event, Observer, Refusal, Report, Visit};
+pub use proxy::Egress;
+pub use reason::Reason;
+pub use rules::{Admitted, Destination, EntryProblem, RuleError, Rules};

@@ -1,0 +1,57 @@
+//! What a command is told when a connection is not made.
+
+use crate::address::AddressClass;
+use crate::host::Host;
+use crate::reason::Reason;
+
+/// An HTTP answer. The host is the one that was asked for, when it could be read.
+pub(crate) fn http(reason: Reason, asked: Option<(&Host, u16)>) -> Vec<u8> {
+    let body = format!("toolgate: {}\n", sentence(reason, asked));
+    let header = if reason.is_failure() { "X-Toolgate-Failed" } else { "X-Toolgate-Refused" };
+    let head = format!(
+        "HTTP/1.1 {}\r\n{header}: {}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {}\r\n\
+         Connection: close\r\n\r\n",
+        status(reason),
+        reason.as_str(),
+        body.len(),
+    );
+    (head + &body).into_bytes()
+}
+
+fn status(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Malformed(_) | Reason::Unsupported(_) => "400 Bad Request",
+        Reason::TooLarge => "431 Request Header Fields Too Large",
+        Reason::TooSlow => "408 Request Timeout",
+        Reason::Unresolved | Reason::Unreachable => "502 Bad Gateway",
+        _ => "403 Forbidden",
+    }
+}
+
+/// The reason, and how an operator can change it. Resolved addresses are not told: the command has no
+/// business inside.
+fn sentence(reason: Reason, asked: Option<(&Host, u16)>) -> String {
+    match (reason, asked) {
+        (Reason::NotListed, Some((host, port))) => {
+            let entry = entry(host, port);
+            format!("`{host}:{port}` is not allowed; the operator can add \"{entry}\" to network:")
+        }
+        (Reason::Address(class), Some((host, port))) => address(class, host, port),
+        _ => reason.to_string(),
+    }
+}
+
+fn address(class: AddressClass, host: &Host, port: u16) -> String {
+    let said = format!("`{host}:{port}` leads to a {class} address");
+    match (class, host) {
+        (AddressClass::Never, _) => said,
+        (_, Host::Address(_)) => {
+            format!("{said}; the operator can add \"{}\" to network:", entry(host, port))
+        }
+        (_, Host::Name(_)) => format!("{said}; the operator can add that address to network:"),
+    }
+}
+
+fn entry(host: &Host, port: u16) -> String {
+    if port == 443 || port == 80 { host.to_string() } else { format!("{host}:{port}") }
+}

@@ -1,0 +1,93 @@
+//! Resolving and dialling, from the network of the gate: the ambient authority of this crate, passed in as a
+//! value.
+
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::bounds::Bounds;
+use crate::reason::Reason;
+use crate::rules::{Admitted, Destination};
+
+/// More addresses of one name than this are not tried.
+const MAX_TRIED: usize = 8;
+/// One address gets at most this share of the time, so that a dead one does not use it up.
+const SHARE: u32 = 3;
+
+/// Looks up names.
+pub trait Resolve: Send + Sync {
+    /// Every address of a name. May block: it is asked on a thread of its own, and its answer is not waited
+    /// for longer than [`Bounds::connect`]. Called once for a connection.
+    ///
+    /// # Errors
+    /// When the name has no address, or nobody can be asked.
+    fn resolve(&self, name: &str) -> io::Result<Vec<IpAddr>>;
+}
+
+/// A connection that is being made.
+pub type Dialing = Pin<Box<dyn Future<Output = io::Result<TcpStream>> + Send>>;
+
+/// Makes connections, to addresses that were judged and to no others.
+pub trait Dial: Resolve {
+    /// Begins a connection; it ends when the value is dropped.
+    fn dial(&self, address: SocketAddr) -> Dialing;
+}
+
+/// The system's own resolver and network.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Direct;
+
+impl Resolve for Direct {
+    fn resolve(&self, name: &str) -> io::Result<Vec<IpAddr>> {
+        Ok((name, 0).to_socket_addrs()?.map(|address| address.ip()).collect())
+    }
+}
+
+impl Dial for Direct {
+    fn dial(&self, address: SocketAddr) -> Dialing {
+        Box::pin(TcpStream::connect(address))
+    }
+}
+
+/// A connection to a host that was admitted, or why there is none and which address was the reason.
+pub(crate) async fn reach(
+    admitted: &Admitted<'_>,
+    dialer: &Arc<dyn Dial>,
+    bounds: &Bounds,
+) -> Result<TcpStream, (Reason, Option<IpAddr>)> {
+    let resolved = match admitted.name_to_resolve() {
+        Some(name) => resolve(name, dialer, bounds.connect).await?,
+        None => Vec::new(),
+    };
+    let destination = admitted.judge(&resolved)?;
+    let dialled = timeout(bounds.connect, dial_any(&destination, dialer, bounds.connect)).await;
+    dialled.ok().flatten().ok_or((Reason::Unreachable, None))
+}
+
+async fn resolve(
+    name: &str,
+    dialer: &Arc<dyn Dial>,
+    limit: Duration,
+) -> Result<Vec<IpAddr>, (Reason, Option<IpAddr>)> {
+    let (dialer, name) = (Arc::clone(dialer), name.to_owned());
+    let answer = tokio::task::spawn_blocking(move || dialer.resolve(&name));
+    match timeout(limit, answer).await {
+        Ok(Ok(Ok(addresses))) => Ok(addresses),
+        _ => Err((Reason::Unresolved, None)),
+    }
+}
+
+async fn dial_any(destination: &Destination, dialer: &Arc<dyn Dial>, limit: Duration) -> Option<TcpStream> {
+    for address in destination.addresses().take(MAX_TRIED) {
+        if let Ok(Ok(stream)) = timeout(limit / SHARE, dialer.dial(address)).await {
+            return Some(stream);
+        }
+    }
+    None
+}

@@ -1,0 +1,22 @@
+//! How programs learn of the proxy.
+
+/// The variables for a command whose network holds nothing but the proxy, on this port of 127.0.0.1.
+///
+/// Programs disagree about the case of the names. `no_proxy` is empty because there is no other way out: a
+/// direct connection, even to localhost, would stay within the command's own network.
+#[must_use]
+pub fn environment(port: u16) -> Vec<(String, String)> {
+    let http = format!("http://127.0.0.1:{port}");
+    let socks = format!("socks5h://127.0.0.1:{port}");
+    let variables = [
+        ("http_proxy", http.as_str()),
+        ("https_proxy", &http),
+        ("HTTP_PROXY", &http),
+        ("HTTPS_PROXY", &http),
+        ("all_proxy", &socks),
+        ("ALL_PROXY", &socks),
+        ("no_proxy", ""),
+        ("NO_PROXY", ""),
+    ];
+    variables.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec()
+}

@@ -1,0 +1,165 @@
+//! Where a command may go.
+//!
+//! | entry | means |
+//! |---|---|
+//! | `example.com` | this name, on ports 443 and 80 |
+//! | `*.example.com` | every name below it, not itself |
+//! | `example.com:8443` | this port only |
+//! | `203.0.113.7`, `[2606:4700::1]:443` | this address |
+//! | `10.1.0.0/16`, `[fd12::/64]:5432` | every address of this network |
+//! | `localhost:3000` | this machine's own 127.0.0.1 and ::1 |
+//!
+//! A name opens only public addresses. When it leads to a private one, that address or network needs an entry
+//! too, so that whoever runs the DNS of an allowed name cannot point it at the inside. Addresses at which
+//! clouds hand out credentials are opened by themselves only, never by a network around them.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use crate::address::AddressClass;
+use crate::entry::{Entry, What};
+pub use crate::entry::{EntryProblem, RuleError};
+use crate::host::Host;
+use crate::reason::Reason;
+
+/// This machine, as `localhost` means it. DNS is never asked.
+const LOCALHOST: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
+
+/// The hosts and ports that one command may reach. No entries: none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rules {
+    entries: Vec<Entry>,
+}
+
+impl Rules {
+    /// Reads the entries of `network:`.
+    ///
+    /// # Errors
+    /// The first entry that is not one of the forms above, and what to write instead.
+    pub fn parse<S: AsRef<str>>(entries: &[S]) -> Result<Self, RuleError> {
+        let entries = entries.iter().map(|entry| Entry::parse(entry.as_ref()));
+        Ok(Self { entries: entries.collect::<Result<_, _>>()? })
+    }
+
+    /// Whether no host at all may be reached.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The first decision, before anything is resolved: may this host be asked for at all?
+    ///
+    /// # Errors
+    /// When no entry names it.
+    pub fn admit(&self, host: Host, port: u16) -> Result<Admitted<'_>, Reason> {
+        match &host {
+            Host::Name(name) if self.names(name, port) => Ok(Admitted { rules: self, host, port }),
+            Host::Name(_) => Err(Reason::NotListed),
+            Host::Address(address) if self.opens(*address, port) => Ok(Admitted { rules: self, host, port }),
+            Host::Address(address) => match AddressClass::of(*address) {
+                AddressClass::Public => Err(Reason::NotListed),
+                class => Err(Reason::Address(class)),
+            },
+        }
+    }
+
+    /// Whether an entry names this host name, in lower case and without a final dot, and port.
+    pub(crate) fn names(&self, name: &str, port: u16) -> bool {
+        self.on_port(port).any(|what| match what {
+            What::Name(listed) => listed == name,
+            What::Below(suffix) => name.strip_suffix(suffix.as_str()).is_some_and(|rest| !rest.is_empty()),
+            What::Localhost => name == "localhost",
+            What::Address(_) | What::Network { .. } => false,
+        })
+    }
+
+    /// Whether an entry names this very address, or the network around it where that is enough.
+    fn opens(&self, address: IpAddr, port: u16) -> bool {
+        let class = AddressClass::of(address);
+        class != AddressClass::Never
+            && self.on_port(port).any(|what| match what {
+                What::Address(listed) => *listed == address,
+                What::Network { base, prefix } => {
+                    class != AddressClass::Metadata && within(address, *base, *prefix)
+                }
+                What::Localhost => LOCALHOST.contains(&address),
+                What::Name(_) | What::Below(_) => false,
+            })
+    }
+
+    fn on_port(&self, port: u16) -> impl Iterator<Item = &What> {
+        self.entries.iter().filter(move |entry| entry.ports.contain(port)).map(|entry| &entry.what)
+    }
+}
+
+/// A host that an entry names. Its addresses are still to be judged.
+#[derive(Clone, Debug)]
+pub struct Admitted<'rules> {
+    rules: &'rules Rules,
+    host: Host,
+    port: u16,
+}
+
+impl Admitted<'_> {
+    /// The name that must be resolved; none when the addresses are known already.
+    #[must_use]
+    pub fn name_to_resolve(&self) -> Option<&str> {
+        match &self.host {
+            Host::Name(name) if name != "localhost" => Some(name),
+            _ => None,
+        }
+    }
+
+    /// The second decision: may these addresses be dialled? They are the answer for
+    /// [`Self::name_to_resolve`], and not looked at when there is none. One address that may not be dialled
+    /// refuses them all: an honest name has no such mix.
+    ///
+    /// # Errors
+    /// When there is no address, or one of them is not public and has no entry of its own.
+    pub fn judge(&self, resolved: &[IpAddr]) -> Result<Destination, (Reason, Option<IpAddr>)> {
+        let addresses = match &self.host {
+            Host::Address(address) => vec![*address],
+            Host::Name(name) if name == "localhost" => LOCALHOST.to_vec(),
+            Host::Name(_) => resolved.to_vec(),
+        };
+        if addresses.is_empty() {
+            return Err((Reason::Unresolved, None));
+        }
+        match addresses.iter().find(|address| !self.may_dial(**address)) {
+            Some(address) => Err((Reason::Address(AddressClass::of(*address)), Some(*address))),
+            None => Ok(Destination { addresses, port: self.port }),
+        }
+    }
+
+    fn may_dial(&self, address: IpAddr) -> bool {
+        AddressClass::of(address) == AddressClass::Public || self.rules.opens(address, self.port)
+    }
+}
+
+/// Addresses that were judged. Only what is in here is ever dialled, and nothing is resolved a second time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Destination {
+    addresses: Vec<IpAddr>,
+    port: u16,
+}
+
+impl Destination {
+    /// The addresses to try, in order.
+    pub fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
+        self.addresses.iter().map(|address| SocketAddr::new(*address, self.port))
+    }
+}
+
+/// Whether the first `prefix` bits are the same.
+fn within(address: IpAddr, base: IpAddr, prefix: u32) -> bool {
+    match (address, base) {
+        (IpAddr::V4(address), IpAddr::V4(base)) => {
+            let differing = address.to_bits() ^ base.to_bits();
+            differing.leading_zeros() >= prefix
+        }
+        (IpAddr::V6(address), IpAddr::V6(base)) => {
+            let differing = address.to_bits() ^ base.to_bits();
+            differing.leading_zeros() >= prefix
+        }
+        _ => false,
+    }
+}

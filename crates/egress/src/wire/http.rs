@@ -1,0 +1,247 @@
+//! The head of an HTTP proxy request.
+//!
+//! Requests are smuggled through proxies by heads that proxy and server cut differently. So a line ends with
+//! CRLF and nothing else, there are no folded lines, no doubtful lengths, and what goes to the server is
+//! written anew from what was read.
+
+use crate::host::Host;
+use crate::reason::Reason;
+use crate::wire::Progress;
+
+/// The longest head that is read.
+pub const MAX_HEAD: usize = 16 << 10;
+/// More headers than this are refused.
+const MAX_HEADERS: usize = 128;
+
+/// Headers that concern only the hop between the command and this proxy.
+const HOP_BY_HOP: &[&str] =
+    &["connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "http2-settings"];
+
+/// What the head of a request asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// `CONNECT host:port`: a tunnel.
+    Connect {
+        /// The host of the request line; a `Host` header decides nothing.
+        host: Host,
+        /// The port of the request line.
+        port: u16,
+    },
+    /// `GET http://host/path`: one request to be passed on.
+    Forward(Forward),
+}
+
+/// A plain request, ready to be passed on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Forward {
+    /// The host of the URL.
+    pub host: Host,
+    /// The port of the URL.
+    pub port: u16,
+    /// The head as the server gets it.
+    pub head: Vec<u8>,
+    /// What follows the head.
+    pub body: Framing,
+}
+
+/// How the end of a request's body is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    /// So many bytes; none without a body.
+    Length(u64),
+    /// Chunks, the last of which is empty.
+    Chunked,
+}
+
+/// Reads the head of a request.
+///
+/// # Errors
+/// When it is malformed, too large, or names no host in its plain spelling.
+pub fn read_head(bytes: &[u8]) -> Result<Progress<Request>, Reason> {
+    let bytes = bytes.get(..MAX_HEAD).unwrap_or(bytes);
+    let Some(length) = head_length(bytes)? else {
+        return if bytes.len() < MAX_HEAD { Ok(Progress::Partial) } else { Err(Reason::TooLarge) };
+    };
+    let head = bytes.get(..length).unwrap_or_default();
+    let head = std::str::from_utf8(head).map_err(|_| Reason::Malformed("the head is not text"))?;
+    let mut lines = head.split("\r\n");
+    let line = RequestLine::parse(lines.next().unwrap_or_default())?;
+    let headers = lines.take_while(|line| !line.is_empty()).map(Header::parse);
+    let headers = headers.collect::<Result<Vec<_>, _>>()?;
+    if headers.len() > MAX_HEADERS {
+        return Err(Reason::TooLarge);
+    }
+    Ok(Progress::Done { value: line.request(&headers)?, length })
+}
+
+/// The length of the head with its empty line, once that is there. Every byte is looked at, so that a line
+/// that ends in another way than CRLF is refused as soon as it arrives.
+fn head_length(bytes: &[u8]) -> Result<Option<usize>, Reason> {
+    let mut line_start = 0;
+    for (index, pair) in bytes.windows(2).enumerate() {
+        match pair {
+            [b'\r', b'\n'] if index == line_start => return Ok(Some(index + 2)),
+            [b'\r', b'\n'] => line_start = index + 2,
+            [b'\r', _] => return Err(Reason::Malformed("a carriage return stands alone")),
+            [_, b'\n'] => return Err(Reason::Malformed("a line feed stands alone")),
+            [0..=8 | 11..=12 | 14..=31 | 127, _] => {
+                return Err(Reason::Malformed("the head holds a control character"));
+            }
+            _ => {}
+        }
+    }
+    match bytes {
+        [b'\n', ..] => Err(Reason::Malformed("a line feed stands alone")),
+        _ => Ok(None),
+    }
+}
+
+struct RequestLine<'a> {
+    method: &'a str,
+    target: &'a str,
+    version: &'a str,
+}
+
+impl<'a> RequestLine<'a> {
+    fn parse(line: &'a str) -> Result<Self, Reason> {
+        let mut parts = line.split(' ');
+        let (Some(method), Some(target), Some(version), None) =
+            (parts.next(), parts.next(), parts.next(), parts.next())
+        else {
+            return Err(Reason::Malformed("the request line has not three parts"));
+        };
+        if !is_name(method) {
+            return Err(Reason::Malformed("the method is not a word"));
+        }
+        if !target.bytes().all(|byte| byte.is_ascii_graphic()) || target.is_empty() {
+            return Err(Reason::Malformed("the target holds characters that no URL has"));
+        }
+        if !matches!(version, "HTTP/1.1" | "HTTP/1.0") {
+            return Err(Reason::Malformed("the version is neither HTTP/1.1 nor HTTP/1.0"));
+        }
+        Ok(Self { method, target, version })
+    }
+
+    fn request(&self, headers: &[Header<'_>]) -> Result<Request, Reason> {
+        if headers.iter().filter(|header| header.is("host")).count() > 1 {
+            return Err(Reason::Malformed("there is more than one Host header"));
+        }
+        if self.method == "CONNECT" {
+            let (host, port) = Host::parse_with_port(self.target, None)?;
+            return Ok(Request::Connect { host, port });
+        }
+        let body = self.framing(headers)?;
+        let (authority, path) = split_url(self.target)?;
+        let (host, port) = Host::parse_with_port(authority, Some(80))?;
+        let head = self.rewritten(&host, port, &path, headers, body);
+        Ok(Request::Forward(Forward { host, port, head, body }))
+    }
+
+    fn framing(&self, headers: &[Header<'_>]) -> Result<Framing, Reason> {
+        let values = |name| headers.iter().filter(move |header| header.is(name)).map(|header| header.value);
+        let codings: Vec<&str> = values("transfer-encoding").collect();
+        let lengths: Vec<&str> = values("content-length").collect();
+        match (codings.as_slice(), lengths.as_slice()) {
+            ([], []) => Ok(Framing::Length(0)),
+            ([], [length]) => parse_length(length).map(Framing::Length),
+            ([coding], []) if coding.eq_ignore_ascii_case("chunked") && self.version == "HTTP/1.1" => {
+                Ok(Framing::Chunked)
+            }
+            ([], _) => Err(Reason::Malformed("there is more than one Content-Length header")),
+            (_, []) => Err(Reason::Malformed("the transfer coding is not chunked alone, in HTTP/1.1")),
+            _ => Err(Reason::Malformed("there are both Content-Length and Transfer-Encoding")),
+        }
+    }
+
+    /// The head for the server: origin form, the URL's own host, nothing that concerns this hop, and one
+    /// request only.
+    fn rewritten(
+        &self,
+        host: &Host,
+        port: u16,
+        path: &str,
+        headers: &[Header<'_>],
+        body: Framing,
+    ) -> Vec<u8> {
+        let port = if port == 80 { String::new() } else { format!(":{port}") };
+        let mut head = format!("{} {path} {}\r\nHost: {host}{port}\r\n", self.method, self.version);
+        let named: Vec<&str> = headers
+            .iter()
+            .filter(|header| header.is("connection"))
+            .flat_map(|header| header.value.split(','))
+            .map(str::trim)
+            .collect();
+        for header in headers.iter().filter(|header| header.goes_on(&named)) {
+            head.extend([header.name, ": ", header.value, "\r\n"]);
+        }
+        if body == Framing::Chunked {
+            head.push_str("Transfer-Encoding: chunked\r\n");
+        }
+        head.push_str("Connection: close\r\n\r\n");
+        head.into_bytes()
+    }
+}
+
+/// The authority of an `http` URL, and its path in origin form.
+fn split_url(target: &str) -> Result<(&str, String), Reason> {
+    let Some((scheme, rest)) = target.split_once("://") else {
+        return Err(Reason::Malformed("the target is not a whole URL, as a proxy needs it"));
+    };
+    if !scheme.eq_ignore_ascii_case("http") {
+        return Err(Reason::Unsupported("a scheme other than http (use CONNECT)"));
+    }
+    if rest.contains('#') {
+        return Err(Reason::Malformed("the URL has a fragment"));
+    }
+    let end = rest.find(['/', '?']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at_checked(end).unwrap_or((rest, ""));
+    let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
+    Ok((authority, path))
+}
+
+/// A length in plain digits: `+5`, `5, 5` and `0x5` are read differently by different servers.
+fn parse_length(text: &str) -> Result<u64, Reason> {
+    let plain = text.bytes().all(|byte| byte.is_ascii_digit());
+    let length = text.parse().ok().filter(|_| plain);
+    length.ok_or(Reason::Malformed("the Content-Length is not a plain number"))
+}
+
+#[derive(Clone, Copy)]
+struct Header<'a> {
+    name: &'a str,
+    value: &'a str,
+}
+
+impl<'a> Header<'a> {
+    fn parse(line: &'a str) -> Result<Self, Reason> {
+        if line.starts_with([' ', '\t']) {
+            return Err(Reason::Malformed("a header is folded over two lines"));
+        }
+        let (name, value) = line.split_once(':').ok_or(Reason::Malformed("a header has no colon"))?;
+        if !is_name(name) {
+            return Err(Reason::Malformed("a header's name is not a word"));
+        }
+        Ok(Self { name, value: value.trim_matches([' ', '\t']) })
+    }
+
+    fn is(&self, name: &str) -> bool {
+        self.name.eq_ignore_ascii_case(name)
+    }
+
+    /// Whether the server gets to see it. Content-Length stays even where `Connection` names it: it frames
+    /// the body.
+    fn goes_on(&self, named: &[&str]) -> bool {
+        let proxy = self.name.get(..6).is_some_and(|start| start.eq_ignore_ascii_case("proxy-"));
+        let hop = HOP_BY_HOP.iter().any(|name| self.is(name)) || named.iter().any(|name| self.is(name));
+        !self.is("host") && !proxy && (!hop || self.is("content-length"))
+    }
+}
+
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(is_token)
+}
+
+/// The characters of methods and header names.
+pub(crate) fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}

@@ -1,0 +1,137 @@
+//! Names that lead to the inside.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use toolgate_egress::{AddressClass, Bounds, Dial, Dialing, Event, Reason, Resolve};
+
+use crate::world::{PUBLIC, World, echo};
+
+fn address(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+#[test]
+fn a_name_opens_no_address_but_public_ones() {
+    let cases = [
+        ("127.0.0.1", AddressClass::Loopback),
+        ("::1", AddressClass::Loopback),
+        ("10.0.0.7", AddressClass::Private),
+        ("192.168.0.1", AddressClass::Private),
+        ("fd12::1", AddressClass::Private),
+        ("169.254.1.1", AddressClass::LinkLocal),
+        ("fe80::1", AddressClass::LinkLocal),
+        ("100.64.0.1", AddressClass::Shared),
+        ("169.254.169.254", AddressClass::Metadata),
+        ("fd00:ec2::254", AddressClass::Metadata),
+        ("198.18.0.1", AddressClass::Special),
+        ("0.0.0.0", AddressClass::Never),
+        ("255.255.255.255", AddressClass::Never),
+        ("ff02::1", AddressClass::Never),
+        ("::ffff:127.0.0.1", AddressClass::Never),
+        ("64:ff9b::7f00:1", AddressClass::Never),
+    ];
+    for (inside, class) in cases {
+        let world = World::new(&["good.example"]);
+        // Alone, and hidden behind a public address.
+        for answer in [&[address(inside)][..], &[PUBLIC, address(inside)]] {
+            world.network.name("good.example", &[answer]).route(PUBLIC, 443, echo());
+            world.exchange(b"CONNECT good.example:443 HTTP/1.1\r\n\r\n");
+            match world.events.recv().unwrap() {
+                Event::Refused(refusal) => {
+                    assert_eq!(refusal.reason, Reason::Address(class));
+                    assert_eq!(refusal.address, Some(address(inside)));
+                }
+                event => panic!("{inside}: {event:?}"),
+            }
+        }
+        assert_eq!(world.dialled(), []);
+    }
+}
+
+#[test]
+fn an_entry_for_the_address_opens_it_on_its_port() {
+    let entries = ["inside.example", "other.example:8443", "10.0.0.0/24"];
+    for (target, inside, allowed) in [
+        ("inside.example:443", "10.0.0.7", true),
+        ("inside.example:443", "10.0.1.7", false),
+        ("other.example:8443", "10.0.0.7", false),
+    ] {
+        let world = World::new(&entries);
+        let (name, port) = target.split_once(':').unwrap();
+        let network = &world.network;
+        network.name(name, &[&[address(inside)]]).route(address(inside), port.parse().unwrap(), echo());
+        let answer = world.exchange(format!("CONNECT {target} HTTP/1.1\r\n\r\n").as_bytes());
+        assert_eq!(answer.starts_with(b"HTTP/1.1 200"), allowed, "{target} at {inside}");
+    }
+}
+
+#[test]
+fn a_name_that_answers_differently_the_second_time_gains_nothing() {
+    let world = World::new(&["rebind.example"]);
+    let inside = address("127.0.0.1");
+    world.network.name("rebind.example", &[&[PUBLIC], &[inside]]);
+    world.network.route(PUBLIC, 443, echo()).route(inside, 443, echo());
+    let request = b"CONNECT rebind.example:443 HTTP/1.1\r\n\r\n";
+    assert!(world.exchange(request).starts_with(b"HTTP/1.1 200"));
+    assert_eq!(*world.network.resolved.lock().unwrap(), ["rebind.example"], "a name is resolved once");
+    assert!(world.exchange(request).starts_with(b"HTTP/1.1 403"));
+    assert_eq!(world.dialled(), [(PUBLIC, 443).into()]);
+}
+
+#[test]
+fn localhost_is_never_asked_of_dns() {
+    let world = World::new(&["localhost:3000"]);
+    world.network.name("localhost", &[&[PUBLIC]]).route(address("127.0.0.1"), 3000, echo());
+    assert!(world.exchange(b"CONNECT localhost:3000 HTTP/1.1\r\n\r\n").starts_with(b"HTTP/1.1 200"));
+    assert!(world.network.resolved.lock().unwrap().is_empty());
+    assert_eq!(world.dialled(), [(address("127.0.0.1"), 3000).into()]);
+}
+
+#[test]
+fn the_next_address_is_tried_when_one_does_not_answer() {
+    let world = World::new(&["good.example"]);
+    let other = address("93.184.216.35");
+    world.network.name("good.example", &[&[PUBLIC, other]]).route(other, 443, echo());
+    assert!(world.exchange(b"CONNECT good.example:443 HTTP/1.1\r\n\r\n").starts_with(b"HTTP/1.1 200"));
+    assert_eq!(world.dialled(), [(PUBLIC, 443).into(), (other, 443).into()]);
+}
+
+/// A network in which nothing ever answers.
+struct Silent;
+
+impl Resolve for Silent {
+    fn resolve(&self, name: &str) -> std::io::Result<Vec<IpAddr>> {
+        if name == "unresolved.example" {
+            let (_kept, never) = std::sync::mpsc::channel::<()>();
+            let _ = never.recv_timeout(Duration::from_secs(2));
+        }
+        Ok(vec![PUBLIC])
+    }
+}
+
+impl Dial for Silent {
+    fn dial(&self, _: std::net::SocketAddr) -> Dialing {
+        Box::pin(std::future::pending())
+    }
+}
+
+#[test]
+fn a_network_that_never_answers_is_not_waited_for() {
+    let bounds = Bounds { connect: Duration::from_millis(60), ..Bounds::default() };
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let rules = toolgate_egress::Rules::parse(&["unresolved.example", "unreached.example"]).unwrap();
+    let dialer = std::sync::Arc::new(Silent);
+    let egress =
+        toolgate_egress::Egress::start_within(bounds, listener, rules, dialer, Box::new(|_| {})).unwrap();
+    for name in ["unresolved.example", "unreached.example"] {
+        let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+        std::io::Write::write_all(&mut stream, format!("CONNECT {name}:443 HTTP/1.1\r\n\r\n").as_bytes())
+            .unwrap();
+        assert!(crate::world::read_head(&mut stream).starts_with("HTTP/1.1 502 "));
+    }
+    let report = egress.stop();
+    let reasons: Vec<Reason> = report.failed.iter().map(|line| line.what.reason).collect();
+    assert_eq!(reasons, [Reason::Unresolved, Reason::Unreachable]);
+}
