@@ -122,7 +122,11 @@ pub(crate) fn callers(field: &Field, report: &mut Report<'_>) -> Option<CallersC
     for name in ["issuer", "audience", "keys"] {
         if section.lacks(name) {
             let example = CALLERS.iter().find(|key| key.name == name).map_or("", |key| key.example);
-            report.node(&field.node, format!("`callers` without `{name}`"), Some(format!("for example `{example}`")));
+            report.node(
+                &field.node,
+                format!("`callers` without `{name}`"),
+                Some(format!("for example `{example}`")),
+            );
         }
     }
     let issuer = section.get("issuer", report, some_text);
@@ -137,7 +141,11 @@ pub(crate) fn callers(field: &Field, report: &mut Report<'_>) -> Option<CallersC
 fn some_text(field: &Field, report: &mut Report<'_>) -> Option<Located<String>> {
     let text = located_text(field, report)?;
     if text.value.trim().is_empty() {
-        report.node(&field.node, format!("{} is empty", field.name), Some(format!("for example `{}`", field.example)));
+        report.node(
+            &field.node,
+            format!("{} is empty", field.name),
+            Some(format!("for example `{}`", field.example)),
+        );
         return None;
     }
     Some(text)
@@ -215,14 +223,17 @@ fn key_set_url(field: &Field, report: &mut Report<'_>) -> Option<Located<String>
     let url = located_text(field, report)?;
     let (scheme, rest) = url.value.split_once("://").unwrap_or_default();
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    let loopback = ["localhost", "127.0.0.1", "[::1]"]
-        .iter()
-        .any(|host| authority.strip_prefix(host).is_some_and(|port| port.is_empty() || port.starts_with(':')));
+    let loopback = ["localhost", "127.0.0.1", "[::1]"].iter().any(|host| {
+        authority.strip_prefix(host).is_some_and(|port| port.is_empty() || port.starts_with(':'))
+    });
     let visible = !url.value.contains(|character: char| character.is_control() || character.is_whitespace());
     let reason = if authority.is_empty() || !visible {
         "is not a URL"
     } else if authority.contains('@') {
-        "holds a name or a password"
+        // The password itself is not repeated.
+        let help = format!("write for example `{}`", field.example);
+        report.located(&url, "`jwks_url` holds a name or a password", Some(help));
+        return None;
     } else if scheme != "https" && !(scheme == "http" && loopback) {
         "could be answered by anyone on the way"
     } else {

@@ -159,7 +159,8 @@ mod tests {
 
     #[test]
     fn what_is_unclear_is_refused() {
-        for text in ["007", "-012", "0x1F", "0o17", ".inf", "-.INF", ".nan", "18446744073709551616", "1e999"] {
+        for text in ["007", "-012", "0x1F", "0o17", ".inf", "-.INF", ".nan", "18446744073709551616", "1e999"]
+        {
             assert!(read(text).is_err(), "{text}");
         }
         let told = read("[01, {a: 02}]").unwrap_err();

@@ -254,9 +254,17 @@ fn is_visible(character: char) -> bool {
 
 /// A value as messages show it: short, on one line, with invisible characters written out.
 pub(crate) fn shown(text: &str) -> String {
-    const LONGEST: usize = 60;
-    let mut shown: String = text.chars().take(LONGEST).map(visible).collect();
-    if text.chars().nth(LONGEST).is_some() {
+    shown_up_to(text, 60)
+}
+
+/// What another crate says about a value, which may quote all of it.
+pub(crate) fn shown_message(text: &str) -> String {
+    shown_up_to(text, 240)
+}
+
+fn shown_up_to(text: &str, longest: usize) -> String {
+    let mut shown: String = text.chars().take(longest).map(visible).collect();
+    if text.chars().nth(longest).is_some() {
         shown.push('…');
     }
     shown

@@ -108,7 +108,7 @@ fn rate_limit(field: &Field, report: &mut Report<'_>) -> Option<RateLimitConfig>
 fn name_glob(field: &Field, report: &mut Report<'_>) -> Option<NameGlob> {
     let glob = located_text(field, report)?;
     if glob.value.is_empty() {
-        let help = Some("leave it out for everyone".to_owned());
+        let help = Some("leave it out to match all".to_owned());
         report.node(&field.node, format!("{} is empty, so nothing would match", field.name), help);
         return None;
     }

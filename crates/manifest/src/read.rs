@@ -8,7 +8,8 @@ use crate::config::{
     Access, AgentConfig, ApprovalConfig, AuditConfig, Config, LimitOverrides, MountConfig, ToolPermission,
 };
 use crate::decode::{
-    Field, Key, Section, count, duration, flag, globs, key, list, located_text, named, parsed, path, size, text, word,
+    Field, Key, Section, count, duration, flag, globs, key, list, located_text, named, parsed, path, size,
+    text, word,
 };
 use crate::globs::Globs;
 use crate::path::DeclaredPath;
@@ -139,7 +140,8 @@ fn commands(field: &Field, report: &mut Report<'_>) -> Option<Vec<Located<String
         let relative = name.value.contains('/') && !name.value.starts_with('/');
         let odd = |character: char| character.is_whitespace() || character.is_control();
         if name.value.is_empty() || relative || name.value.contains(odd) {
-            let help = "write a name such as `git`, or an absolute path; arguments are the manifest's".to_owned();
+            let help =
+                "write a name such as `git`, or an absolute path; arguments are the manifest's".to_owned();
             report.located(&name, format!("`{}` is not a program", shown(&name.value)), Some(help));
         }
         Some(name)

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::decode::{Field, Key, Section, Word, any_of, count, duration, key, list, located_text, path, size};
+use crate::decode::{
+    Field, Key, Section, Word, any_of, count, duration, key, list, located_text, path, size,
+};
 use crate::path::DeclaredPath;
 use crate::problem::{Located, shown};
 use crate::report::Report;
@@ -132,11 +134,20 @@ fn environment(field: &Field, report: &mut Report<'_>) -> Option<Vec<Located<Str
     list(field, "variable", report, |field, report| {
         let name = located_text(field, report)?;
         if !is_variable(&name.value) {
-            let help = "name the variable only; its value is taken from the gate's own environment".to_owned();
-            report.located(&name, format!("`{}` is not the name of a variable", shown(&name.value)), Some(help));
+            let help =
+                "name the variable only; its value is taken from the gate's own environment".to_owned();
+            report.located(
+                &name,
+                format!("`{}` is not the name of a variable", shown(&name.value)),
+                Some(help),
+            );
         } else if is_reserved(&name.value) {
             let message = format!("`{}` decides what code runs or where it connects to", name.value);
-            report.located(&name, message, Some("remove it: the sandbox sets what a command needs".to_owned()));
+            report.located(
+                &name,
+                message,
+                Some("remove it: the sandbox sets what a command needs".to_owned()),
+            );
         }
         Some(name)
     })

@@ -63,7 +63,9 @@ impl Node {
         for step in pointer.split('/').skip(1) {
             let step = step.replace("~1", "/").replace("~0", "~");
             let next = match &node.kind {
-                Kind::Map(entries) => entries.iter().find(|(key, _)| key.text() == Some(&step)).map(|(_, value)| value),
+                Kind::Map(entries) => {
+                    entries.iter().find(|(key, _)| key.text() == Some(&step)).map(|(_, value)| value)
+                }
                 Kind::List(items) => step.parse::<usize>().ok().and_then(|index| items.get(index)),
                 Kind::Scalar { .. } => None,
             };
@@ -194,11 +196,12 @@ impl Composer<'_, '_> {
             Event::SequenceEnd | Event::MappingEnd => self.end(),
             Event::Alias(anchor) => self.alias(anchor, span),
             Event::UnresolvedAlias(name) => self.unresolved_alias(&name, span),
-            Event::DocumentStart(..) if self.documents == Documents::One && !self.roots.is_empty() => self.abandon(
-                span,
-                "a second document begins here",
-                Some("keep one document per file".to_owned()),
-            ),
+            Event::DocumentStart(..) if self.documents == Documents::One && !self.roots.is_empty() => self
+                .abandon(
+                    span,
+                    "a second document begins here",
+                    Some("keep one document per file".to_owned()),
+                ),
             _ => Ok(()),
         }
     }

@@ -5,9 +5,7 @@ use std::net::IpAddr;
 use toolgate_types::ToolClass;
 
 use super::{CommandLimits, CommandMount, MountPath};
-use crate::decode::{
-    Field, Key, Section, count, duration, key, list, located_text, named, size, text,
-};
+use crate::decode::{Field, Key, Section, count, duration, key, list, located_text, named, size, text};
 use crate::problem::{Located, shown};
 use crate::read::is_alias;
 use crate::report::Report;
@@ -23,33 +21,75 @@ const LIMITS: &[Key] = &[
 
 /// Parts of names that hold secrets, between underscores.
 const SECRET_WORDS: &[&str] = &[
-    "TOKEN", "SECRET", "SECRETS", "PASSWORD", "PASSWD", "PASSPHRASE", "PWD", "KEY", "APIKEY", "CREDENTIAL",
-    "CREDENTIALS", "AUTH", "COOKIE", "PAT", "DSN",
+    "TOKEN",
+    "SECRET",
+    "SECRETS",
+    "PASSWORD",
+    "PASSWD",
+    "PASSPHRASE",
+    "PWD",
+    "KEY",
+    "APIKEY",
+    "CREDENTIAL",
+    "CREDENTIALS",
+    "AUTH",
+    "COOKIE",
+    "PAT",
+    "DSN",
 ];
 
 /// Variables that decide what code runs or where a command connects to; the sandbox sets those that are needed.
 const RESERVED: &[&str] = &[
-    "PATH", "IFS", "ENV", "BASH_ENV", "SHELLOPTS", "BASHOPTS", "PS4", "PROMPT_COMMAND", "PYTHONSTARTUP",
-    "PYTHONPATH", "PERL5OPT", "PERL5LIB", "RUBYOPT", "RUBYLIB", "NODE_OPTIONS", "NODE_PATH", "JAVA_TOOL_OPTIONS",
-    "GIT_SSH_COMMAND", "GIT_SSH", "GIT_EXTERNAL_DIFF", "GIT_PROXY_COMMAND", "GIT_ASKPASS", "SSH_ASKPASS",
-    "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "FTP_PROXY",
+    "PATH",
+    "IFS",
+    "ENV",
+    "BASH_ENV",
+    "SHELLOPTS",
+    "BASHOPTS",
+    "PS4",
+    "PROMPT_COMMAND",
+    "PYTHONSTARTUP",
+    "PYTHONPATH",
+    "PERL5OPT",
+    "PERL5LIB",
+    "RUBYOPT",
+    "RUBYLIB",
+    "NODE_OPTIONS",
+    "NODE_PATH",
+    "JAVA_TOOL_OPTIONS",
+    "GIT_SSH_COMMAND",
+    "GIT_SSH",
+    "GIT_EXTERNAL_DIFF",
+    "GIT_PROXY_COMMAND",
+    "GIT_ASKPASS",
+    "SSH_ASKPASS",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "NO_PROXY",
+    "FTP_PROXY",
 ];
 
 impl MountPath {
     /// Reads `@alias` or `@alias/sub/folder`; if it is not one, why, and what would be one.
     pub(super) fn parse(text: &str) -> Result<Self, (String, String)> {
-        let help = || "write an alias and perhaps a folder, such as `\"@project\"` or `\"@project/src\"`".to_owned();
+        let help =
+            || "write an alias and perhaps a folder, such as `\"@project\"` or `\"@project/src\"`".to_owned();
         let (alias, path) = text.split_once('/').unwrap_or((text, ""));
         if !is_alias(alias) {
             return Err((format!("`{}` does not begin with the alias of a mount", shown(text)), help()));
         }
         let path = path.trim_end_matches('/');
         if path.contains(['{', '}']) {
-            return Err((format!("`{}` must be literal", shown(text)), "leave out the placeholder".to_owned()));
+            return Err((
+                format!("`{}` must be literal", shown(text)),
+                "leave out the placeholder".to_owned(),
+            ));
         }
         let odd = |part: &str| matches!(part, "" | "." | "..") || part.contains(char::is_control);
         if !path.is_empty() && path.split('/').any(odd) {
-            let message = format!("`{}` has an empty, `.` or `..` part, or an invisible character", shown(text));
+            let message =
+                format!("`{}` has an empty, `.` or `..` part, or an invisible character", shown(text));
             return Err((message, help()));
         }
         Ok(Self { alias: alias.to_owned(), path: path.to_owned() })
@@ -87,11 +127,10 @@ pub(super) fn mounts(
             report.located(&mount.alias, format!("`{}` appears twice", mount.alias.value), help);
         }
     }
-    if let Some(alias) = of_directory {
-        if !declared.iter().any(|mount| mount.alias.value == alias.value) {
-            let message = format!("`cwd` lies in `{}`, which `mounts` does not name", alias.value);
-            report.located(&alias, message, Some(format!("add `\"{}\"` to `mounts`", alias.value)));
-        }
+    let names = |alias: &Located<String>| declared.iter().any(|mount| mount.alias.value == alias.value);
+    if let Some(alias) = of_directory.filter(|alias| !names(alias)) {
+        let message = format!("`cwd` lies in `{}`, which `mounts` does not name", alias.value);
+        report.located(&alias, message, Some(format!("add `\"{}\"` to `mounts`", alias.value)));
     }
     declared
 }
@@ -100,7 +139,8 @@ fn mount(field: &Field, report: &mut Report<'_>) -> Option<CommandMount> {
     let text = located_text(field, report)?;
     let (alias, mode) = text.value.split_once(':').unwrap_or((&text.value, "ro"));
     if !is_alias(alias) || !matches!(mode, "ro" | "rw") {
-        let help = "write an alias, and `:rw` where it may be changed, such as `\"@docs\"` or `\"@project:rw\"`";
+        let help =
+            "write an alias, and `:rw` where it may be changed, such as `\"@docs\"` or `\"@project:rw\"`";
         report.located(&text, format!("`{}` is not a mount", shown(&text.value)), Some(help.to_owned()));
         return None;
     }
@@ -119,7 +159,8 @@ pub(super) fn environment(
         let placeholder = placeholders.iter().find(|name| value_text.contains(&format!("{{{name}}}")));
         if let Some(placeholder) = placeholder {
             let help = "give the value as an argument or on `stdin`".to_owned();
-            let message = format!("{} must be literal, so `{{{placeholder}}}` cannot stand in it", value.name);
+            let message =
+                format!("{} must be literal, so `{{{placeholder}}}` cannot stand in it", value.name);
             report.node(&value.node, message, Some(help));
         }
         if value_text.contains('\0') {
@@ -137,10 +178,18 @@ fn check_variable(name: &Located<String>, report: &mut Report<'_>) {
         report.located(name, format!("`{}` is not the name of a variable", shown(text)), Some(help));
     } else if is_reserved(text) {
         let help = "remove it: the sandbox sets what a command needs".to_owned();
-        report.located(name, format!("`{}` decides what code runs or where it connects to", shown(text)), Some(help));
+        report.located(
+            name,
+            format!("`{}` decides what code runs or where it connects to", shown(text)),
+            Some(help),
+        );
     } else if looks_secret(text) {
         let help = "a manifest holds no secrets; pass the variable through with `sandbox.environment` in toolgate.yaml";
-        report.located(name, format!("`{}` looks like the name of a secret", shown(text)), Some(help.to_owned()));
+        report.located(
+            name,
+            format!("`{}` looks like the name of a secret", shown(text)),
+            Some(help.to_owned()),
+        );
     }
 }
 
@@ -154,7 +203,8 @@ pub(crate) fn is_variable(text: &str) -> bool {
 /// Whether a variable would undo what the sandbox arranges.
 pub(crate) fn is_reserved(name: &str) -> bool {
     let upper = name.to_ascii_uppercase();
-    RESERVED.contains(&&*upper) || ["LD_", "DYLD_", "GIT_CONFIG", "BASH_FUNC"].iter().any(|prefix| upper.starts_with(prefix))
+    RESERVED.contains(&&*upper)
+        || ["LD_", "DYLD_", "GIT_CONFIG", "BASH_FUNC"].iter().any(|prefix| upper.starts_with(prefix))
 }
 
 fn looks_secret(name: &str) -> bool {
@@ -198,6 +248,10 @@ fn not_a_host(text: &str) -> Option<(String, String)> {
     }
     if wild && name.split('.').count() < 2 {
         return because("would open a whole top-level domain");
+    }
+    // `2130706433` and `0x7f.1` are addresses in disguise.
+    if name.rsplit('.').next().is_some_and(|label| label.starts_with(|first: char| first.is_ascii_digit())) {
+        return because("is an odd way to write an address");
     }
     if name.len() > 253 || !name.split('.').all(is_label) {
         return because("is not a host");
@@ -263,15 +317,43 @@ mod tests {
     #[test]
     fn hosts_that_a_proxy_can_open() {
         for good in [
-            "example.com", "*.example.com", "api.example.com:8443", "localhost:3000", "10.0.0.5:5432", "10.0.0.0/8",
-            "[::1]:80", "::1", "fd00::/8", "xn--bcher-kva.example", "a_b.example.com",
+            "example.com",
+            "*.example.com",
+            "api.example.com:8443",
+            "localhost:3000",
+            "10.0.0.5:5432",
+            "10.0.0.0/8",
+            "[::1]:80",
+            "::1",
+            "fd00::/8",
+            "xn--bcher-kva.example",
+            "a_b.example.com",
         ] {
             assert_eq!(not_a_host(good), None, "{good}");
         }
         for bad in [
-            "", "*", "*.com", "*.*.example.com", "a.*.com", "https://example.com", "example.com/x", "a b.com",
-            "user@example.com", "bücher.example", "example.com:0", "example.com:99999", "example..com", "-a.com",
-            "10.0.0.0/33", "a\0.com", ".example.com", "example.com.",
+            "",
+            "*",
+            "*.com",
+            "*.*.example.com",
+            "a.*.com",
+            "https://example.com",
+            "example.com/x",
+            "a b.com",
+            "user@example.com",
+            "bücher.example",
+            "example.com:0",
+            "example.com:99999",
+            "example..com",
+            "-a.com",
+            "10.0.0.0/33",
+            "a\0.com",
+            ".example.com",
+            "example.com.",
+            "2130706433",
+            "127.1",
+            "0x7f.0.0.1",
+            "5",
         ] {
             assert!(not_a_host(bad).is_some(), "{bad}");
         }
@@ -287,7 +369,17 @@ mod tests {
             let parsed = MountPath::parse(text).unwrap();
             assert_eq!((&*parsed.alias, &*parsed.path, &*parsed.inside()), (alias, path, inside), "{text}");
         }
-        for bad in ["", "project", "/etc", "@", "@project/..", "@project/a/../b", "@project//a", "@project/{x}", "@p/\n"] {
+        for bad in [
+            "",
+            "project",
+            "/etc",
+            "@",
+            "@project/..",
+            "@project/a/../b",
+            "@project//a",
+            "@project/{x}",
+            "@p/\n",
+        ] {
             assert!(MountPath::parse(bad).is_err(), "{bad}");
         }
     }

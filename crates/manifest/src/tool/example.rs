@@ -6,7 +6,7 @@ use super::schema::Checked;
 use super::{CommandTemplate, Elevated, ExampleCaller, Expectation, ManifestExample};
 use crate::decode::{Field, Key, Section, key, list, parsed, text, word};
 use crate::json;
-use crate::problem::{Located, shown};
+use crate::problem::{Located, shown_message};
 use crate::report::Report;
 use crate::tree::{Kind, Node};
 
@@ -42,9 +42,10 @@ pub(super) fn examples(
 
 fn example(field: &Field, against: &Against<'_>, report: &mut Report<'_>) -> Option<ManifestExample> {
     let section = Section::read(field, EXAMPLE, report)?;
-    for (name, help) in
-        [("input", "for example `input: {count: 5}`"), ("expect", "say `expect: allowed` or `expect: denied`")]
-    {
+    for (name, help) in [
+        ("input", "for example `input: {count: 5}`"),
+        ("expect", "say `expect: allowed` or `expect: denied`"),
+    ] {
         if section.lacks(name) {
             report.node(&field.node, format!("an example without `{name}`"), Some(help.to_owned()));
         }
@@ -53,8 +54,13 @@ fn example(field: &Field, against: &Against<'_>, report: &mut Report<'_>) -> Opt
     let caller = section.get("caller", report, caller);
     let expect = section.get("expect", report, word::<Expectation>);
     let argv = section.get("argv", report, |field, report| list(field, "argument", report, text));
-    let example =
-        ManifestExample { name: section.get("name", report, text), input: input?, caller, expect: expect?, argv };
+    let example = ManifestExample {
+        name: section.get("name", report, text),
+        input: input?,
+        caller,
+        expect: expect?,
+        argv,
+    };
     check(&example, &section, against, report);
     Some(example)
 }
@@ -87,7 +93,11 @@ fn check(example: &ManifestExample, section: &Section, against: &Against<'_>, re
     let argv = section.field("argv");
     if expect == Expectation::Denied {
         if let Some(argv) = argv {
-            report.node(&argv.node, "a call that is denied has no arguments", Some("remove `argv`".to_owned()));
+            report.node(
+                &argv.node,
+                "a call that is denied has no arguments",
+                Some("remove `argv`".to_owned()),
+            );
         }
         return;
     }
@@ -96,7 +106,7 @@ fn check(example: &ManifestExample, section: &Section, against: &Against<'_>, re
     let before = report.count();
     for error in checked.validator.iter_errors(&example.input.value).take(8) {
         let place = node.at(error.instance_path().as_str());
-        report.node(place, format!("does not fit `input`: {}", shown(&error.to_string())), None);
+        report.node(place, format!("does not fit `input`: {}", shown_message(&error.to_string())), None);
     }
     if report.count() == before {
         check_argv(example, node, argv, against, report);
@@ -117,7 +127,8 @@ fn check_argv(
     };
     let (Some(field), Some(expected)) = (argv, &example.argv) else { return };
     if rendered != *expected {
-        let message = format!("the arguments are {} instead", shown(&Value::from(rendered).to_string()));
+        let message =
+            format!("the arguments are {} instead", shown_message(&Value::from(rendered).to_string()));
         report.node(&field.node, message, None);
     }
 }

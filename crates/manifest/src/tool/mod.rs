@@ -4,6 +4,7 @@
 //! permitted, the one command it stands for, what that command may touch, and what of its answer may leave. Nothing in
 //! it defaults to allowed. Conditions and field paths are kept as text for the crate that decides with them.
 
+mod compile;
 mod confined;
 mod example;
 mod pattern;
@@ -202,7 +203,7 @@ pub struct ManifestExample {
     pub name: Option<String>,
     /// `input`: the arguments, with the place to point at.
     pub input: Located<Value>,
-    /// `caller`: who calls; absent is a caller who holds exactly the tool's `permissions`.
+    /// `caller`: who calls; absent is a caller who holds exactly what the tool's `permissions` and class ask for.
     pub caller: Option<ExampleCaller>,
     /// `expect`: what must come of it.
     pub expect: Located<Expectation>,
@@ -273,8 +274,7 @@ impl ToolManifest {
     /// Mounts that this tool names and that are not among the known aliases.
     #[must_use]
     pub fn check_mounts(&self, known: &[&str]) -> Vec<Problem> {
-        let unknown =
-            self.command.mounts.iter().filter(|mount| !known.contains(&mount.alias.value.as_str()));
+        let unknown = self.command.mounts.iter().filter(|mount| !known.contains(&mount.alias.value.as_str()));
         unknown
             .map(|mount| {
                 let help = nearest_or_all(&mount.alias.value, known.iter().copied());

@@ -87,9 +87,10 @@ fn holds(class: &Class, character: char) -> bool {
         }
         Class::Bytes(class) => {
             let byte = u32::from(character);
-            class.ranges().iter().any(|range| {
-                (u32::from(range.start())..=u32::from(range.end())).contains(&byte)
-            })
+            class
+                .ranges()
+                .iter()
+                .any(|range| (u32::from(range.start())..=u32::from(range.end())).contains(&byte))
         }
     }
 }

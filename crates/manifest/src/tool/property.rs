@@ -34,7 +34,6 @@ pub(super) struct Facts {
     /// Every value that it may have, when there are only so many.
     pub(super) values: Option<Vec<Value>>,
     pub(super) pattern: Option<String>,
-    pub(super) bounded: bool,
     pub(super) minimum: Option<f64>,
     pub(super) rules: ValueRules,
 }
@@ -54,8 +53,13 @@ pub(super) struct ValueRules {
 
 impl Properties {
     pub(super) fn of(schema: &Value) -> Self {
-        let required: Vec<&str> =
-            schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+        let required: Vec<&str> = schema
+            .get("required")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect();
         let properties = schema.get("properties").and_then(Value::as_object);
         let property = |(name, declared): (&String, &Value)| Property {
             name: name.clone(),
@@ -83,7 +87,8 @@ impl Properties {
 fn resolved<'s>(schema: &'s Value, root: &'s Value) -> &'s Value {
     let mut schema = schema;
     for _ in 0..MAX_REFERENCES {
-        let target = schema.get("$ref").and_then(Value::as_str).and_then(|reference| reference.strip_prefix('#'));
+        let target =
+            schema.get("$ref").and_then(Value::as_str).and_then(|reference| reference.strip_prefix('#'));
         match target.and_then(|pointer| root.pointer(pointer)) {
             Some(next) => schema = next,
             None => break,
@@ -100,7 +105,6 @@ impl Facts {
         let pattern = says("pattern").and_then(Value::as_str).map(str::to_owned);
         Self {
             kinds: kinds(says("type"), values.as_deref()),
-            bounded: says("maxLength").is_some(),
             minimum: minimum(says("minimum"), says("exclusiveMinimum")),
             rules: ValueRules::of(&says, values.as_deref()),
             values,
@@ -178,7 +182,9 @@ impl ValueRules {
             multiline: says("x-toolgate-multiline") == Some(&Value::Bool(true)),
             at_sign: allows("@") || begins_with_at(values),
             empty: allows("empty") || listed,
-            path: says("x-toolgate-path").and_then(Value::as_str).and_then(|text| MountPath::parse(text).ok()),
+            path: says("x-toolgate-path")
+                .and_then(Value::as_str)
+                .and_then(|text| MountPath::parse(text).ok()),
         }
     }
 }
@@ -191,16 +197,15 @@ fn begins_with_at(values: Option<&[Value]>) -> bool {
 
 /// The keywords that are Toolgate's own.
 pub(super) fn check_extensions(schema: &Node, report: &mut Report<'_>) {
-    if let Some(path) = schema.get("x-toolgate-path") {
-        if let Err((message, help)) = MountPath::parse(path.text().unwrap_or_default()) {
-            report.node(path, format!("`x-toolgate-path`: {message}"), Some(help));
-        }
+    if let Some(path) = schema.get("x-toolgate-path")
+        && let Err((message, help)) = MountPath::parse(path.text().unwrap_or_default())
+    {
+        report.node(path, format!("`x-toolgate-path`: {message}"), Some(help));
     }
-    if let Some(multiline) = schema.get("x-toolgate-multiline") {
-        if !matches!(&multiline.kind, Kind::Scalar { text, plain: true } if text == "true" || text == "false") {
-            let help = "write `true` or `false`".to_owned();
-            report.node(multiline, "`x-toolgate-multiline` must be `true` or `false`", Some(help));
-        }
+    let is_flag = |node: &Node| matches!(&node.kind, Kind::Scalar { text, plain: true } if matches!(&**text, "true" | "false"));
+    if let Some(multiline) = schema.get("x-toolgate-multiline").filter(|node| !is_flag(node)) {
+        let help = "write it without quotes".to_owned();
+        report.node(multiline, "`x-toolgate-multiline` must be `true` or `false`", Some(help));
     }
     if let Some(allow) = schema.get("x-toolgate-allow") {
         check_allow(allow, report);

@@ -4,10 +4,10 @@ use std::num::NonZeroU32;
 
 use toolgate_types::ToolClass;
 
+use super::compile::{self, Scope};
 use super::example::{Against, examples};
 use super::property::Properties;
 use super::schema::Checked;
-use super::template::{self, Scope};
 use super::{
     CommandDeclaration, Elevated, OutputDeclaration, OutputParse, PolicyRule, Rate, ToolManifest, Treatment,
     confined, schema, warnings,
@@ -94,7 +94,11 @@ fn tool(file: &Field, source: &Source, report: &mut Report<'_>) -> Option<ToolMa
     let elevated = section.get("elevated", report, elevated);
     let input = input(&section, report);
     let properties = Properties::of(input.as_ref().map_or(&serde_json::Value::Null, |input| &input.schema));
-    let bounds = Bounds { class: class.as_ref().map(|class| class.value), properties: &properties, known: input.is_some() };
+    let bounds = Bounds {
+        class: class.as_ref().map(|class| class.value),
+        properties: &properties,
+        known: input.is_some(),
+    };
     let command = command(&section, &bounds, report);
     let against = Against {
         input: input.as_ref(),
@@ -222,8 +226,8 @@ fn command(section: &Section, bounds: &Bounds<'_>, report: &mut Report<'_>) -> O
         mounts: mounts.iter().map(|mount| mount.alias.value.as_str()).collect(),
     };
     let field = section.field("command");
-    let template = field.and_then(|field| template::command(field, &scope, report));
-    let stdin = section.get("stdin", report, |field, report| template::stdin(field, &scope, report));
+    let template = field.and_then(|field| compile::command(field, &scope, report));
+    let stdin = section.get("stdin", report, |field, report| compile::stdin(field, &scope, report));
     let (template, field) = (template?, field?);
     let program = Located::new(template.program().to_owned(), field.node.at("/0"));
     Some(CommandDeclaration {

@@ -42,7 +42,8 @@ impl CommandTemplate {
         }
         let total: usize = arguments.iter().map(|argument| argument.len() + PER_ARGUMENT).sum();
         if total > MAX_ARGUMENTS {
-            let message = format!("the arguments have {total} bytes together and at most {MAX_ARGUMENTS} are taken");
+            let message =
+                format!("the arguments have {total} bytes together and at most {MAX_ARGUMENTS} are taken");
             return Err(Failure::new(ErrorCode::InvalidArguments, message).help("send less"));
         }
         Ok(arguments)
@@ -86,7 +87,9 @@ impl TextTemplate {
             match piece {
                 Piece::Literal(literal) => text.push_str(literal),
                 Piece::Slot(slot) => match given(slot, input) {
-                    Some(value @ (Value::Array(_) | Value::Object(_))) if alone => text.push_str(&value.to_string()),
+                    Some(value @ (Value::Array(_) | Value::Object(_))) if alone => {
+                        text.push_str(&value.to_string())
+                    }
                     Some(value) => text.push_str(&plain(value, slot, &slot.name)?),
                     None => {}
                 },
@@ -152,10 +155,7 @@ fn is_set(name: &str, input: &Value) -> Result<bool, Failure> {
 }
 
 impl Element {
-    fn render<'i>(
-        &self,
-        value_of: impl Fn(&Slot) -> Option<(String, &'i Value)>,
-    ) -> Result<String, Failure> {
+    fn render<'i>(&self, value_of: impl Fn(&Slot) -> Option<(String, &'i Value)>) -> Result<String, Failure> {
         let mut argument = String::new();
         // Whose value the argument begins with, if it begins with one.
         let mut leader = None;
@@ -167,7 +167,11 @@ impl Element {
                     let text = written(value, slot, &place)?;
                     let leads = argument.is_empty();
                     if (leads || argument.ends_with('=')) && text.starts_with('@') && !slot.rules.at_sign {
-                        return Err(unfit(&place, "begins with `@`, which a program may take for a file to read", "leave out the `@`"));
+                        return Err(unfit(
+                            &place,
+                            "begins with `@`, which a program may take for a file to read",
+                            "leave out the `@`",
+                        ));
                     }
                     argument.push_str(&text);
                     if leads {
@@ -177,11 +181,14 @@ impl Element {
             }
         }
         match leader {
-            Some(place) if argument.starts_with('-') && !self.after_separator => {
-                Err(unfit(&place, "begins with `-`, which a program may take for an option", "give a value that does not begin with `-`"))
-            }
+            Some(place) if argument.starts_with('-') && !self.after_separator => Err(unfit(
+                &place,
+                "begins with `-`, which a program may take for an option",
+                "give a value that does not begin with `-`",
+            )),
             leader if argument.len() > MAX_ARGUMENT => {
-                let place = leader.or_else(|| self.slots().next().map(|slot| slot.name.clone())).unwrap_or_default();
+                let place =
+                    leader.or_else(|| self.slots().next().map(|slot| slot.name.clone())).unwrap_or_default();
                 Err(too_long(&place, argument.len(), MAX_ARGUMENT))
             }
             _ => Ok(argument),
@@ -218,7 +225,9 @@ fn plain(value: &Value, slot: &Slot, place: &str) -> Result<String, Failure> {
         Value::Bool(set) => Ok(set.to_string()),
         Value::Number(number) => Ok(match number.as_f64() {
             // JSON Schema counts `5.0` as whole.
-            Some(float) if slot.whole_numbers && number.is_f64() && float.fract() == 0.0 => format!("{float:.0}"),
+            Some(float) if slot.whole_numbers && number.is_f64() && float.fract() == 0.0 => {
+                format!("{float:.0}")
+            }
             _ => number.to_string(),
         }),
         Value::Null | Value::Array(_) | Value::Object(_) => {

@@ -12,7 +12,7 @@ use super::OutputParse;
 use super::property::check_extensions;
 use crate::decode::{Field, nearest_or_all};
 use crate::json;
-use crate::problem::shown;
+use crate::problem::{shown, shown_message};
 use crate::report::Report;
 use crate::tree::{Kind, Node};
 
@@ -190,7 +190,7 @@ fn against_the_meta_schema(field: &Field, schema: &Value, report: &mut Report<'_
     for error in meta.iter_errors(schema).take(20) {
         let pointer = error.instance_path().to_string();
         let keyword = pointer.rsplit('/').next().unwrap_or_default();
-        let message = format!("`{}`: {}", shown(keyword), error.masked());
+        let message = format!("`{}`: {}", shown(keyword), shown_message(&error.masked().to_string()));
         report.node(field.node.at(&pointer), message, None);
     }
 }
@@ -203,7 +203,7 @@ fn compile(field: &Field, schema: Value, before: usize, report: &mut Report<'_>)
         Ok(validator) => Some(Checked { schema, validator }),
         Err(error) => {
             let pointer = error.instance_path().to_string();
-            let message = format!("{} cannot be used: {}", field.name, shown(&error.to_string()));
+            let message = format!("{} cannot be used: {}", field.name, shown_message(&error.to_string()));
             report.node(field.node.at(&pointer), message, None);
             None
         }
@@ -220,7 +220,8 @@ fn check_keywords(node: &Rc<Node>, report: &mut Report<'_>) {
             None if name.starts_with("x-") && !name.starts_with("x-toolgate") => {}
             None => {
                 let help = nearest_or_all(name, KEYWORDS.iter().map(|(keyword, _)| *keyword));
-                let help = if help.len() > 100 { "remove it, or begin it with `x-`".to_owned() } else { help };
+                let help =
+                    if help.len() > 100 { "remove it, or begin it with `x-`".to_owned() } else { help };
                 report.node(key, format!("`{}` is not a keyword of JSON Schema", shown(name)), Some(help));
             }
         }
@@ -229,6 +230,18 @@ fn check_keywords(node: &Rc<Node>, report: &mut Report<'_>) {
     check_required(node, report);
     check_dialect(node, report);
     check_extensions(node, report);
+}
+
+/// Shows a schema and every schema inside it.
+pub(super) fn visit(schema: &Rc<Node>, see: &mut impl FnMut(&Node)) {
+    let Kind::Map(entries) = &schema.kind else { return };
+    see(schema);
+    for (key, value) in entries {
+        let known = KEYWORDS.iter().find(|(keyword, _)| Some(*keyword) == key.text());
+        let inside: Vec<&Rc<Node>> =
+            known.map(|(_, holds)| inner(*holds, value).collect()).unwrap_or_default();
+        inside.into_iter().for_each(|schema| visit(schema, see));
+    }
 }
 
 fn inner(holds: Holds, value: &Rc<Node>) -> Box<dyn Iterator<Item = &Rc<Node>> + '_> {
@@ -289,7 +302,8 @@ fn check_dialect(node: &Node, report: &mut Report<'_>) {
 fn close(schema: &mut Value, whole: bool) {
     let Value::Object(keywords) = schema else { return };
     for (keyword, inner) in keywords.iter_mut() {
-        let holds = KEYWORDS.iter().find(|(name, _)| name == keyword).map_or(Holds::Other, |(_, holds)| *holds);
+        let holds =
+            KEYWORDS.iter().find(|(name, _)| name == keyword).map_or(Holds::Other, |(_, holds)| *holds);
         let whole = matches!(holds, Holds::Part | Holds::Parts | Holds::PartList);
         match (holds, inner) {
             (Holds::Part | Holds::Same, inner) => close(inner, whole),

@@ -1,3 +1,299 @@
-//! stub
-/// stub
-pub fn skeleton(_name: &str, _w: &[&str]) -> String { String::new() }
+//! A first manifest for a command, to be narrowed by hand.
+//!
+//! Words of the command may hold placeholders: `{count}`, or with a type `{count:integer}`; the types are `string`,
+//! `integer`, `number`, `boolean` and `path`. A word that is exactly `{verbose:boolean}` becomes the flag `--verbose`.
+//! Braces that are not such placeholders are literal.
+
+use std::fmt::Write;
+
+use toolgate_types::{ToolClass, ToolName};
+
+use super::warnings::{INTERPRETERS, WRITERS};
+
+/// Programs whose effect cannot be put back.
+const DESTROYERS: &[&str] =
+    &["rm", "rmdir", "dd", "shred", "unlink", "truncate", "mkfs", "kill", "pkill", "killall"];
+
+/// Words in names of arguments that are whole numbers.
+const COUNTING: &[&str] = &[
+    "count", "limit", "number", "n", "num", "max", "min", "lines", "depth", "size", "days", "hours",
+    "minutes", "seconds", "page", "offset", "width", "height", "level", "top", "port", "bytes", "line",
+    "index",
+];
+
+/// Words in names of arguments that are paths.
+const LOCATING: &[&str] = &["path", "file", "filename", "dir", "directory", "folder"];
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Type {
+    String,
+    Integer,
+    Number,
+    Boolean,
+    Path,
+}
+
+struct Placeholder {
+    name: String,
+    kind: Type,
+}
+
+enum Piece {
+    Literal(String),
+    Placeholder(Placeholder),
+}
+
+/// The text of a manifest for a command: it parses, and it allows as little as the words let it.
+#[must_use]
+pub fn skeleton(name: &ToolName, command: &[impl AsRef<str>]) -> String {
+    let words: Vec<Vec<Piece>> = command.iter().map(|word| pieces(word.as_ref())).collect();
+    let program = command.first().map_or("true", AsRef::as_ref);
+    let class = class(program);
+    let mut arguments: Vec<&Placeholder> = Vec::new();
+    for placeholder in words.iter().flatten().filter_map(placeholder) {
+        if !arguments.iter().any(|known| known.name == placeholder.name) {
+            arguments.push(placeholder);
+        }
+    }
+    let shown: Vec<&str> = command.iter().map(AsRef::as_ref).collect();
+    let mut text = String::new();
+    let _ = write!(
+        text,
+        "# What models call it, and what they choose it by: say what it does and when to use it.\n\
+         tool: {}\n\
+         description: {}\n\
+         \n\
+         # read (changes nothing), write (can be put back) or destructive.\n\
+         class: {}\n\
+         # A caller must hold all of these.\n\
+         permissions: [{}:{}]\n",
+        quoted(name.as_str()),
+        quoted(&format!("Runs `{}`", printable(&shown.join(" ")))),
+        class.as_str(),
+        area(program),
+        class.as_str(),
+    );
+    input(&arguments, &mut text);
+    text.push_str(
+        "\n# One item for each argument; no shell reads them. A value never becomes two arguments, and one that begins\n\
+         # with `-` is refused unless `\"--\"` stands before it. [\"--author\", \"{author}\"] is left out without a value.\n",
+    );
+    let items: Vec<String> = match words.is_empty() {
+        true => vec![quoted("true")],
+        false => words.iter().map(|word| item(word)).collect(),
+    };
+    let _ = writeln!(text, "command: [{}]", items.join(", "));
+    text.push_str(REST);
+    example(&arguments, &mut text);
+    text
+}
+
+const REST: &str = r#"
+# Where it runs. It sees this mount and nothing else; list `mounts` for more, with `:rw` where it may change files.
+cwd: "@project"
+timeout: 30s
+
+# How its output is read: text, lines, json or jsonl; and what an answer must look like.
+output:
+  parse: text
+  schema: {type: string}
+# What of an answer may leave, by field: allow, mask or redact. What no rule names is dropped.
+policy: {"*": allow}
+
+# More that a manifest can say:
+# elevated: {when: input.count > 20, permissions: [area:more]}
+# network: [api.example.com]
+# environment: {LC_ALL: C}
+# limits: {memory: 512MiB, processes: 64, output: 1MiB}
+# success_codes: [0, 1]
+# rate: {calls: 60, per: 1m}
+"#;
+
+fn placeholder(piece: &Piece) -> Option<&Placeholder> {
+    match piece {
+        Piece::Placeholder(placeholder) => Some(placeholder),
+        Piece::Literal(_) => None,
+    }
+}
+
+fn class(program: &str) -> ToolClass {
+    let program = program.rsplit('/').next().unwrap_or(program);
+    if DESTROYERS.contains(&program) {
+        ToolClass::Destructive
+    } else if WRITERS.contains(&program) || INTERPRETERS.contains(&program) {
+        ToolClass::Write
+    } else {
+        ToolClass::Read
+    }
+}
+
+/// The program's name as the area of a permission.
+fn area(program: &str) -> String {
+    let name = program.rsplit('/').next().unwrap_or(program);
+    let area: String = name
+        .chars()
+        .filter(|character| character.is_ascii_alphanumeric() || matches!(character, '_' | '.' | '-'))
+        .take(64)
+        .collect();
+    let area = area.trim_start_matches(['-', '.']);
+    if area.is_empty() { "tool".to_owned() } else { area.to_owned() }
+}
+
+fn input(arguments: &[&Placeholder], text: &mut String) {
+    if arguments.is_empty() {
+        return;
+    }
+    text.push_str("\n# What it takes: JSON Schema. Whatever is not declared is refused, so declare as narrowly as you can.\ninput:\n  properties:\n");
+    for argument in arguments {
+        let schema = match argument.kind {
+            Type::String => "{type: string, maxLength: 200, pattern: \"^[^-@].*$\"}",
+            Type::Integer => "{type: integer, minimum: 0, maximum: 1000}",
+            Type::Number => "{type: number, minimum: 0}",
+            Type::Boolean => "{type: boolean}",
+            Type::Path => "{type: string, x-toolgate-path: \"@project\"}",
+        };
+        let _ = writeln!(text, "    {}: {schema}", quoted(&argument.name));
+    }
+    let required = arguments.iter().filter(|argument| argument.kind != Type::Boolean);
+    let required: Vec<String> = required.map(|argument| quoted(&argument.name)).collect();
+    let _ = writeln!(text, "  required: [{}]", required.join(", "));
+}
+
+fn example(arguments: &[&Placeholder], text: &mut String) {
+    let value = |argument: &&Placeholder| {
+        let value = match argument.kind {
+            Type::String => "example",
+            Type::Integer | Type::Number => "1",
+            Type::Boolean => "true",
+            Type::Path => "README.md",
+        };
+        format!("{}: {value}", quoted(&argument.name))
+    };
+    let values: Vec<String> = arguments.iter().map(value).collect();
+    text.push_str("\n# Calls that must be allowed or denied; `toolgate check` tries them.\n");
+    let _ = writeln!(text, "examples:\n  - {{input: {{{}}}, expect: allowed}}", values.join(", "));
+}
+
+/// One item of the command.
+fn item(word: &[Piece]) -> String {
+    match word {
+        [Piece::Placeholder(Placeholder { name, kind: Type::Boolean })] => {
+            let flag = quoted(&format!("--{}", name.replace('_', "-")));
+            format!("{{if: {}, then: [{flag}]}}", quoted(name))
+        }
+        // A text that follows a short option could be read as more options.
+        [
+            Piece::Literal(option),
+            Piece::Placeholder(Placeholder { name, kind: Type::String | Type::Path }),
+        ] if option.len() == 2 && option.starts_with('-') && option != "--" => {
+            format!("[{}, {}]", quoted(&escaped(option)), quoted(&format!("{{{name}}}")))
+        }
+        _ => {
+            let text: String = word
+                .iter()
+                .map(|piece| match piece {
+                    Piece::Literal(text) => escaped(text),
+                    Piece::Placeholder(placeholder) => format!("{{{}}}", placeholder.name),
+                })
+                .collect();
+            quoted(&text)
+        }
+    }
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('{', "{{").replace('}', "}}")
+}
+
+/// Takes a word apart at its placeholders.
+fn pieces(word: &str) -> Vec<Piece> {
+    let (mut pieces, mut literal, mut rest) = (Vec::new(), String::new(), word);
+    while let Some((before, after)) = rest.split_once('{') {
+        literal.push_str(before);
+        let inside = after.split_once('}');
+        match inside.and_then(|(inside, after)| Some((typed(inside, &literal, pieces.is_empty())?, after))) {
+            Some((placeholder, after)) => {
+                if !literal.is_empty() {
+                    pieces.push(Piece::Literal(std::mem::take(&mut literal)));
+                }
+                pieces.push(Piece::Placeholder(placeholder));
+                rest = after;
+            }
+            None => {
+                literal.push('{');
+                rest = after;
+            }
+        }
+    }
+    literal.push_str(rest);
+    if !literal.is_empty() || pieces.is_empty() {
+        pieces.push(Piece::Literal(literal));
+    }
+    pieces
+}
+
+/// `name` or `name:type`, after some literal text.
+fn typed(inside: &str, before: &str, first: bool) -> Option<Placeholder> {
+    let (name, kind) = inside.split_once(':').map_or((inside, None), |(name, kind)| (name, Some(kind)));
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    if name.is_empty() || !name.bytes().all(plain) || name.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let kind = match kind {
+        None => suggested(name),
+        Some("string") => Type::String,
+        Some("integer") => Type::Integer,
+        Some("number") => Type::Number,
+        Some("boolean") => Type::Boolean,
+        Some("path") => Type::Path,
+        Some(_) => return None,
+    };
+    // A path is written relative to where the command runs, so it must begin something.
+    let begins = (before.is_empty() && first) || before.ends_with(['=', ':', ',']);
+    let short = first && before.len() == 2 && before.starts_with('-');
+    let kind = if kind == Type::Path && !begins && !short { Type::String } else { kind };
+    Some(Placeholder { name: name.to_owned(), kind })
+}
+
+fn suggested(name: &str) -> Type {
+    let lower = name.to_ascii_lowercase();
+    let has = |known: &[&str]| lower.split('_').any(|word| known.contains(&word));
+    if has(LOCATING) {
+        Type::Path
+    } else if has(COUNTING) {
+        Type::Integer
+    } else {
+        Type::String
+    }
+}
+
+/// Text in double quotes where YAML would read it as something else.
+fn quoted(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'/' | b'-' | b'=');
+    let simple = text.bytes().all(plain)
+        && text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '-' || first == '/');
+    let words = ["null", "true", "false", "yes", "no", "on", "off", "y", "n"];
+    if simple
+        && text.trim_start_matches('-').starts_with(|first: char| first.is_ascii_alphabetic() || first == '/')
+        && !words.contains(&&*text.to_ascii_lowercase())
+    {
+        return text.to_owned();
+    }
+    let mut quoted = String::from("\"");
+    for character in text.chars() {
+        match character {
+            '"' => quoted.push_str("\\\""),
+            '\\' => quoted.push_str("\\\\"),
+            control if control.is_control() || matches!(control, '\u{2028}' | '\u{2029}' | '\u{feff}') => {
+                let _ = write!(quoted, "\\U{:08X}", u32::from(control));
+            }
+            other => quoted.push(other),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+fn printable(text: &str) -> String {
+    text.chars().filter(|character| !character.is_control()).take(200).collect()
+}

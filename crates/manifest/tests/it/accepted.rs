@@ -4,7 +4,10 @@ use std::num::NonZeroU64;
 use std::path::Path;
 use std::time::Duration;
 
-use toolgate_manifest::{Access, Config, EXAMPLE, LimitOverrides, OnAuditFailure, OnViolation, ProfileName};
+use toolgate_manifest::{
+    Access, BreakerConfig, ClaimNames, Config, DeclaredPath, EXAMPLE, KeySource, LimitOverrides, Located,
+    OnAuditFailure, OnViolation, ProfileName, SandboxLayer, TokenAlgorithm,
+};
 use toolgate_types::{Limits, Trust};
 
 fn parse(text: &str) -> Config {
@@ -52,12 +55,101 @@ fn the_example_declares_mounts() {
 }
 
 #[test]
+fn the_example_declares_tools_and_their_bounds() {
+    let config = parse(EXAMPLE);
+    let paths = |paths: &[Located<DeclaredPath>]| -> Vec<String> {
+        paths.iter().map(|path| path.value.as_str().to_owned()).collect()
+    };
+    let texts =
+        |texts: &[Located<String>]| -> Vec<String> { texts.iter().map(|text| text.value.clone()).collect() };
+    assert_eq!(paths(&config.tools), ["tools.d", "more/tool.yaml"]);
+    assert_eq!(paths(&config.policies), ["policies"]);
+    assert_eq!(texts(config.allowed_commands.as_ref().unwrap()), ["git", "ls", "grep"]);
+
+    let sandbox = &config.sandbox;
+    assert_eq!(sandbox.required().len(), 7);
+    assert_eq!(paths(&sandbox.read), ["/opt/toolchain"]);
+    assert_eq!(texts(&sandbox.environment), ["LANG"]);
+    assert_eq!(paths(sandbox.path.as_ref().unwrap()), ["/usr/local/bin", "/usr/bin", "/bin"]);
+    assert_eq!(
+        (sandbox.memory, sandbox.processes, sandbox.open_files),
+        (Some(2 << 30), Some(256), Some(1024))
+    );
+    assert_eq!((sandbox.file_size, sandbox.tmp_size), (Some(1 << 30), Some(512 << 20)));
+    assert_eq!(sandbox.cpu_time, Some(Duration::from_secs(600)));
+    assert_eq!(texts(&sandbox.network), ["crates.io", "*.crates.io", "localhost:3000"]);
+}
+
+#[test]
+fn layers_are_all_some_or_the_usual() {
+    let required = |text: &str| parse(text).sandbox.required();
+    assert_eq!(required("sandbox: {require: all}"), SandboxLayer::ALL);
+    assert_eq!(
+        required("sandbox: {require: [cgroup, landlock]}"),
+        [SandboxLayer::Cgroup, SandboxLayer::Landlock]
+    );
+    assert_eq!(required("sandbox: {require: []}"), []);
+    for text in ["", "sandbox: {memory: 1GiB}"] {
+        let usual = required(text);
+        assert_eq!(usual.len(), SandboxLayer::ALL.len() - 1, "{text}");
+        assert!(!usual.contains(&SandboxLayer::Cgroup), "{text}");
+    }
+}
+
+#[test]
+fn the_example_declares_callers_and_rates() {
+    let config = parse(EXAMPLE);
+    let callers = config.callers.unwrap();
+    assert_eq!(
+        (&*callers.issuer.value, &*callers.audience[0].value),
+        ("https://login.example.com", "toolgate")
+    );
+    let algorithms: Vec<TokenAlgorithm> = callers.algorithms.unwrap().iter().map(|word| word.value).collect();
+    assert_eq!(algorithms, [TokenAlgorithm::EdDsa, TokenAlgorithm::Hs256]);
+    assert_eq!(callers.leeway, Some(Duration::from_secs(30)));
+    assert_eq!((&*callers.claims.agent, &*callers.claims.permissions), ("agent", "permissions"));
+    assert_eq!(callers.claims.trust.as_deref(), Some("trust"));
+    let [public, secret, file, url] = &callers.keys[..] else { panic!("four keys") };
+    assert!(matches!(&public.source, KeySource::PublicKey(path) if path.value.as_str() == "issuer.pem"));
+    assert_eq!(public.kid.as_ref().unwrap().value, "main");
+    assert!(matches!(&secret.source, KeySource::Secret(_)) && secret.algorithm.is_some());
+    assert!(
+        matches!(&file.source, KeySource::KeySetFile(_)) && file.algorithm.is_none() && file.kid.is_none()
+    );
+    assert!(matches!(&url.source, KeySource::KeySetUrl(url) if url.value.ends_with("jwks.json")));
+
+    let [ci, all] = &config.rate_limits[..] else { panic!("two limits") };
+    assert!(ci.caller.as_ref().unwrap().matches("ci-7") && !ci.tool.as_ref().unwrap().matches("ls"));
+    assert_eq!((ci.rate.calls.get(), ci.rate.per.as_secs()), (60, 60));
+    assert_eq!(ci.rate.burst.unwrap().get(), 10);
+    assert!(all.caller.is_none() && all.tool.is_none() && all.rate.burst.is_none());
+    assert_eq!(config.breaker, Some(BreakerConfig::default()));
+    assert_eq!(config.breaker.unwrap().failures.get(), 5);
+}
+
+#[test]
+fn callers_need_little() {
+    let config = parse(
+        "callers: {issuer: me, audience: [a, b], keys: [{algorithm: HS256, secret_file: s}]}\nbreaker: {rest: 5s}",
+    );
+    let callers = config.callers.unwrap();
+    assert_eq!((callers.audience.len(), callers.algorithms.is_none(), callers.leeway), (2, true, None));
+    assert_eq!(callers.claims, ClaimNames::default());
+    let breaker = config.breaker.unwrap();
+    assert_eq!((breaker.failures.get(), breaker.rest), (5, Duration::from_secs(5)));
+    let nothing = parse("");
+    assert!(nothing.callers.is_none() && nothing.breaker.is_none() && nothing.allowed_commands.is_none());
+}
+
+#[test]
 fn the_example_declares_agents() {
     let config = parse(EXAMPLE);
     let reviewer = config.agent("reviewer").unwrap();
     assert_eq!(reviewer.trust.as_ref().unwrap().value, Trust::Autonomous);
     assert_eq!(reviewer.limits.max_read_bytes, Some(64 * 1024));
     assert!(reviewer.tool_permissions.is_none());
+    let granted: Vec<&str> = reviewer.permissions.iter().map(|name| name.value.as_str()).collect();
+    assert_eq!(granted, ["git:read", "files:read"]);
 
     let sm = config.agent("sm").unwrap();
     assert_eq!(sm.description.as_deref(), Some("writes stories"));

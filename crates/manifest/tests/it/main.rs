@@ -13,3 +13,5 @@ mod accepted;
 mod arbitrary;
 mod manifests;
 mod problems;
+mod skeletons;
+mod templates;

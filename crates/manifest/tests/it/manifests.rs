@@ -1,11 +1,13 @@
-//! What tool manifests mean, and what is said about bad ones.
+//! What tool manifests mean, and what is said about bad and doubtful ones.
 
-use serde_json::json;
-use toolgate_manifest::{OutputParse, ToolManifest, Treatment};
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+use toolgate_manifest::{Expectation, OutputParse, ToolManifest, Treatment, Warning};
 use toolgate_types::ToolClass;
 
 /// The example of the documentation, exactly as it is written there.
-const GIT_LOG: &str = r#"tool: git_log
+pub(crate) const GIT_LOG: &str = r#"tool: git_log
 description: Recent commits
 class: read                       # read | write | destructive
 permissions: [git:read]
@@ -24,6 +26,52 @@ fn parse(text: &str) -> ToolManifest {
     match ToolManifest::parse_bytes("tool.yaml", text.as_bytes()) {
         Ok((tool, _)) => tool,
         Err(problems) => panic!("{}", problems.render()),
+    }
+}
+
+/// The files of a folder of cases, by name.
+fn cases(folder: &str) -> Vec<(String, Vec<u8>)> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/it").join(folder);
+    let mut files: Vec<PathBuf> =
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    let name = |file: &PathBuf| file.file_name().unwrap().to_str().unwrap().to_owned();
+    files.iter().map(|file| (name(file), std::fs::read(file).unwrap())).collect()
+}
+
+#[test]
+fn every_bad_manifest_is_explained() {
+    let cases = cases("tools_bad");
+    assert!(cases.len() >= 15, "only {} cases were found", cases.len());
+    let told = cases.iter().map(|(name, bytes)| {
+        ToolManifest::parse_all_bytes(name, bytes).map(|_| ()).expect_err(name).render()
+    });
+    insta::assert_snapshot!("bad_manifests", told.collect::<Vec<_>>().join("\n"));
+}
+
+#[test]
+fn every_doubtful_manifest_is_warned_about() {
+    let cases = cases("tools_warned");
+    let told = cases.iter().map(|(name, bytes)| match ToolManifest::parse_all_bytes(name, bytes) {
+        Ok((_, warnings)) => {
+            assert!(!warnings.is_empty(), "{name}");
+            warnings.iter().map(Warning::render).collect::<String>()
+        }
+        Err(problems) => panic!("{}", problems.render()),
+    });
+    insta::assert_snapshot!("warned_manifests", told.collect::<Vec<_>>().join("\n"));
+}
+
+#[test]
+fn good_manifests_have_no_warnings() {
+    let good = cases("tools_good").into_iter().chain([("git_log".to_owned(), GIT_LOG.as_bytes().to_vec())]);
+    for (name, bytes) in good {
+        match ToolManifest::parse_all_bytes(&name, &bytes) {
+            Ok((_, warnings)) => {
+                assert!(warnings.is_empty(), "{}", warnings.iter().map(Warning::render).collect::<String>());
+            }
+            Err(problems) => panic!("{}", problems.render()),
+        }
     }
 }
 
@@ -58,4 +106,109 @@ fn the_documented_example_means_what_it_says() {
     assert_eq!((&*tool.policy[0].path.value, tool.policy[0].treatment), ("*", Treatment::Allow));
     assert_eq!(tool.command.success_codes, [0]);
     assert!(tool.command.network.is_empty() && tool.command.stdin.is_none() && tool.rate.is_none());
+}
+
+#[test]
+fn every_key_is_read() {
+    let (_, bytes) = cases("tools_good").into_iter().find(|(name, _)| name == "search_code.yaml").unwrap();
+    let tool = parse(std::str::from_utf8(&bytes).unwrap());
+    assert_eq!(tool.command.success_codes, [0, 1]);
+    let limits = tool.command.limits;
+    assert_eq!(
+        (limits.memory, limits.processes, limits.file_size),
+        (Some(512 << 20), Some(8), Some(1 << 20))
+    );
+    assert_eq!(
+        (limits.open_files, limits.cpu_time.unwrap().as_secs(), limits.output),
+        (Some(64), 20, Some(1 << 20))
+    );
+    assert_eq!(tool.output.max_bytes, Some(64 << 10));
+    let rate = tool.rate.unwrap();
+    assert_eq!((rate.calls.get(), rate.per.as_secs(), rate.burst.unwrap().get()), (60, 60, 10));
+    let [_, everything, denied] = &tool.examples[..] else { panic!("three examples") };
+    let caller = everything.caller.as_ref().unwrap();
+    assert_eq!((caller.subject.as_deref(), &*caller.permissions[0].value), (Some("someone"), "files:read"));
+    assert_eq!(caller.agent.as_ref().unwrap().value.as_str(), "reviewer");
+    assert_eq!(
+        (everything.name.as_deref(), everything.expect.value),
+        (Some("everything"), Expectation::Allowed)
+    );
+    assert_eq!(denied.input.value, json!({"pattern": "x", "directory": "/etc"}));
+}
+
+#[test]
+fn a_file_may_hold_several_tools() {
+    let (name, bytes) = cases("tools_good").into_iter().find(|(name, _)| name == "several.yaml").unwrap();
+    let (tools, _) = ToolManifest::parse_all_bytes(&name, &bytes).unwrap();
+    let names: Vec<&str> = tools.iter().map(|tool| tool.name.value.as_str()).collect();
+    assert_eq!(names, ["today", "post"]);
+    assert_eq!(tools[0].input, json!({"type": "object", "properties": {}, "additionalProperties": false}));
+    let variables: Vec<(&str, &str)> =
+        tools[0].command.environment.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    assert_eq!(variables, [("LC_ALL", "C"), ("TZ", "UTC")]);
+    assert!(tools[0].command.mounts.is_empty());
+    let stdin = tools[1].command.stdin.as_ref().unwrap();
+    let document = json!({"document": {"a": ["-x", "@y", "z\n"]}});
+    assert_eq!(stdin.render(&document).unwrap().unwrap(), r#"{"a":["-x","@y","z\n"]}"#);
+    assert_eq!(stdin.render(&json!({})).unwrap(), None);
+
+    let problems = ToolManifest::parse_bytes(&name, &bytes).unwrap_err();
+    assert_eq!(problems.to_string(), "several.yaml:11:7: this is a second tool — keep one tool in this file");
+}
+
+#[test]
+fn a_tool_that_writes_may_write_where_it_runs() {
+    for (class, writable) in [("read", false), ("write", true), ("destructive", true)] {
+        let tool = parse(&GIT_LOG.replace("class: read  ", &format!("class: {class}  ")));
+        assert_eq!(tool.command.mounts[0].writable, writable, "{class}");
+    }
+}
+
+#[test]
+fn later_checks_can_point_into_the_manifest() {
+    let tool = parse(GIT_LOG);
+    let when = &tool.elevated.as_ref().unwrap().when;
+    let problem = tool.problem_within(when, 6, "no such field", None);
+    assert_eq!((problem.line, problem.column), (8, 24));
+    assert!(problem.render().ends_with("   |                        ^\n"), "{}", problem.render());
+
+    let text = GIT_LOG.replace("input.count > 20,", "\"input.count > 20\",");
+    let tool = parse(&text);
+    let when = &tool.elevated.as_ref().unwrap().when;
+    assert_eq!(tool.problem_within(when, 6, "no such field", None).column, 25);
+    assert_eq!(tool.problem_within(when, 600, "past the end", None).column, 18);
+
+    assert_eq!(
+        tool.check_mounts(&["@projects", "@docs"])[0].to_string(),
+        "tool.yaml:10:6: `@project` is not mounted — did you mean `@projects`?"
+    );
+    assert!(tool.check_mounts(&["@project"]).is_empty());
+    let warning = tool.warning_at(&tool.command.program, "no such program", None);
+    assert_eq!(warning.to_string(), "tool.yaml:9:11: warning: no such program");
+}
+
+#[test]
+fn answers_have_a_schema_even_when_none_is_declared() {
+    for (parse_word, expected) in [
+        ("text", json!({"type": "string"})),
+        ("lines", json!({"type": "array", "items": {"type": "string"}})),
+        ("jsonl", json!({"type": "array"})),
+        ("json", json!({})),
+    ] {
+        let text = format!("{}output: {{parse: {parse_word}}}\n", without_output());
+        assert_eq!(parse(&text).output_schema(), expected, "{parse_word}");
+    }
+    assert_eq!(parse(&without_output()).output_schema(), json!({"type": "string"}));
+}
+
+fn without_output() -> String {
+    GIT_LOG.lines().filter(|line| !line.starts_with("output")).map(|line| format!("{line}\n")).collect()
+}
+
+#[test]
+fn bytes_that_are_not_text_are_a_problem() {
+    let problems = ToolManifest::parse_all_bytes("t.yaml", b"tool: \xff").unwrap_err();
+    assert_eq!(problems.to_string(), "t.yaml:1:7: this is not UTF-8 text — save the file as UTF-8");
+    let empty: Value = json!(null);
+    assert!(parse(GIT_LOG).command.template.render(&empty).is_err());
 }

@@ -1,0 +1,366 @@
+//! Compiles argument lists: every placeholder is one that the tool declares, of a kind that can stand where it stands.
+
+use std::rc::Rc;
+
+use super::MountPath;
+use super::property::{Facts, Properties, Property};
+use super::template::{CommandTemplate, Element, Part, Piece, Slot, Spelt, TextTemplate, slots, split};
+use crate::decode::{Field, Key, Section, key, nearest_or_all, text};
+use crate::problem::shown;
+use crate::report::Report;
+use crate::tree::{Kind, Node};
+
+const CHOICE: &[Key] =
+    &[key("if", "if: verbose"), key("then", "then: [--verbose]"), key("else", "else: [--quiet]")];
+
+/// What templates are compiled against.
+pub(super) struct Scope<'s> {
+    pub(super) properties: &'s Properties,
+    /// Where the command runs.
+    pub(super) directory: Option<&'s MountPath>,
+    /// The aliases that it can see.
+    pub(super) mounts: Vec<&'s str>,
+}
+
+/// Compiles the list of `command`.
+pub(super) fn command(field: &Field, scope: &Scope<'_>, report: &mut Report<'_>) -> Option<CommandTemplate> {
+    let Kind::List(items) = &field.node.kind else {
+        let message = format!(
+            "{} must be a list with one item for each argument, not {}",
+            field.name,
+            field.node.describe()
+        );
+        let help = format!("no shell reads it; for example `{}`", field.example);
+        report.node(&field.node, message, Some(help));
+        return None;
+    };
+    let Some((first, rest)) = items.split_first() else {
+        report.node(&field.node, "`command` is empty", Some(format!("for example `{}`", field.example)));
+        return None;
+    };
+    let program = program(first, report);
+    let mut compiler = Compiler { scope, report, separated: false };
+    let parts: Vec<Option<Part>> = rest.iter().map(|item| compiler.part(item)).collect();
+    Some(CommandTemplate { program: program?, parts: parts.into_iter().collect::<Option<_>>()? })
+}
+
+/// Compiles the text of `stdin`.
+pub(super) fn stdin(field: &Field, scope: &Scope<'_>, report: &mut Report<'_>) -> Option<TextTemplate> {
+    let text = text(field, report)?;
+    let mut compiler = Compiler { scope, report, separated: true };
+    let pieces = compiler.pieces(&text, &field.node)?;
+    let alone = pieces.len() == 1;
+    let mut fits = true;
+    for slot in slots(&pieces) {
+        let plain = scope.properties.get(&slot.name).is_some_and(|property| property.facts.is_plain());
+        if !alone && !plain {
+            let help = "let it stand alone, so that it is written as JSON".to_owned();
+            let message = format!("`{{{}}}` can be more than text, a number or a truth value", slot.name);
+            compiler.report.node(&field.node, message, Some(help));
+            fits = false;
+        }
+    }
+    fits.then_some(TextTemplate { pieces })
+}
+
+fn program(node: &Rc<Node>, report: &mut Report<'_>) -> Option<String> {
+    let help = Some("write a name such as `git`, or an absolute path".to_owned());
+    let Some(text) = node.text().filter(|text| !text.is_empty()) else {
+        report.node(node, format!("the program must be text, not {}", node.describe()), help);
+        return None;
+    };
+    let reason = if text.contains(['{', '}']) {
+        "must be literal, without a placeholder"
+    } else if text.contains(char::is_whitespace) {
+        "holds a space; every argument is an item of its own"
+    } else if text.contains(char::is_control) {
+        "holds an invisible character"
+    } else if text.starts_with('-') {
+        "is an option, not a program"
+    } else if !text.starts_with('/') && text.contains('/') {
+        "is a relative path, which a call could fill with another program"
+    } else if text.split('/').any(|part| matches!(part, "." | "..")) {
+        "has a `.` or `..` part"
+    } else {
+        return Some(text.to_owned());
+    };
+    report.node(node, format!("the program `{}` {reason}", shown(text)), help);
+    None
+}
+
+struct Compiler<'c, 's, 'r> {
+    scope: &'c Scope<'s>,
+    report: &'c mut Report<'r>,
+    /// Whether a `--` that is always there has come.
+    separated: bool,
+}
+
+impl Compiler<'_, '_, '_> {
+    fn part(&mut self, node: &Rc<Node>) -> Option<Part> {
+        match &node.kind {
+            Kind::Scalar { .. } => {
+                let element = self.element(node, self.separated)?;
+                self.separated |= element.is_separator();
+                let group = vec![element];
+                self.warn_about_absence(&group, node);
+                Some(Part::Group(group))
+            }
+            Kind::List(items) => {
+                let group = self.elements(items)?;
+                if group.iter().all(|element| element.slots().next().is_none()) {
+                    let help = "write its words into the list itself".to_owned();
+                    self.report.node(
+                        node,
+                        "this group has no placeholder, so it is always there",
+                        Some(help),
+                    );
+                    return None;
+                }
+                self.warn_about_absence(&group, node);
+                Some(Part::Group(group))
+            }
+            Kind::Map(entries) => match &**entries {
+                [(name, value)] if value.is_null() => {
+                    let text = shown(name.text().unwrap_or_default());
+                    let help = Some(format!("write `\"{{{text}}}\"`"));
+                    self.report.node(node, "a placeholder that stands alone must be in quotes", help);
+                    None
+                }
+                _ => self.choice(node),
+            },
+        }
+    }
+
+    fn choice(&mut self, node: &Rc<Node>) -> Option<Part> {
+        let example = "{if: verbose, then: [--verbose]}";
+        let field = Field { name: "a choice".to_owned(), example, node: Rc::clone(node) };
+        let section = Section::read(&field, CHOICE, self.report)?;
+        for name in ["if", "then"] {
+            if section.lacks(name) {
+                let help = format!("for example `{example}`");
+                self.report.node(node, format!("a choice without `{name}`"), Some(help));
+            }
+        }
+        let name = section.get("if", self.report, |field, report| {
+            text(field, report).map(|text| (text, Rc::clone(&field.node)))
+        });
+        let mut arguments = |name: &str| match section.field(name) {
+            Some(field) => match &field.node.kind {
+                Kind::List(items) => self.elements(items),
+                _ => {
+                    field.misfit("a list of arguments", self.report);
+                    None
+                }
+            },
+            None => Some(Vec::new()),
+        };
+        let (then, otherwise) = (arguments("then"), arguments("else"));
+        let (name, place) = name?;
+        let property = self.property(&name, &place)?;
+        if property.facts.kinds != ["boolean"] {
+            let help = "a group such as `[\"--author\", \"{author}\"]` is left out when its value is absent"
+                .to_owned();
+            self.report.node(&place, format!("`{}` is not a truth value", shown(&name)), Some(help));
+            return None;
+        }
+        Some(Part::Choice { name, then: then?, otherwise: otherwise? })
+    }
+
+    /// Elements that stand and fall together: a `--` among them protects those after it, and nothing outside.
+    fn elements(&mut self, items: &[Rc<Node>]) -> Option<Vec<Element>> {
+        let mut separated = self.separated;
+        let mut elements = Vec::new();
+        for item in items {
+            let element = self.element(item, separated);
+            separated |= element.as_ref().is_some_and(Element::is_separator);
+            elements.push(element);
+        }
+        elements.into_iter().collect()
+    }
+
+    fn element(&mut self, node: &Rc<Node>, after_separator: bool) -> Option<Element> {
+        let Some(text) = node.text().filter(|_| !node.is_null()) else {
+            let help = "quote placeholders: `\"{name}\"`".to_owned();
+            self.report.node(node, format!("an argument must be text, not {}", node.describe()), Some(help));
+            return None;
+        };
+        let element = Element { pieces: self.pieces(text, node)?, after_separator };
+        let before = self.report.count();
+        self.check_kinds(&element, node);
+        self.check_option(&element, node);
+        self.check_paths(&element, node);
+        if self.report.count() > before {
+            return None;
+        }
+        self.warn_about_options(&element, node);
+        Some(element)
+    }
+
+    /// Such values are refused when they come; better that the schema says so before.
+    fn warn_about_options(&mut self, element: &Element, node: &Node) {
+        let [Piece::Slot(slot), ..] = &*element.pieces else { return };
+        let Some(property) = self.scope.properties.get(&slot.name).filter(|_| !element.after_separator)
+        else {
+            return;
+        };
+        let facts = property.items.as_ref().filter(|_| property.facts.is("array")).unwrap_or(&property.facts);
+        if facts.may_begin_with_a_dash() {
+            let message = format!("`{{{}}}` can begin with `-` where a program looks for options", slot.name);
+            let help = "put `\"--\"` before it, join it to its option with `=`, or exclude it by `pattern`, `enum` or `minimum`";
+            self.report.warn(node, message, help);
+        }
+    }
+
+    fn warn_about_absence(&mut self, group: &[Element], node: &Node) {
+        let required = group.iter().flat_map(Element::slots).find(|slot| slot.required);
+        let optional = group.iter().flat_map(Element::slots).find(|slot| !slot.required);
+        if let (Some(required), Some(optional)) = (required, optional) {
+            let message =
+                format!("without `{}` the value of `{}` is left out too", optional.name, required.name);
+            self.report.warn(node, message, "make both required, or write two arguments");
+        }
+    }
+
+    fn pieces(&mut self, text: &str, node: &Rc<Node>) -> Option<Vec<Piece>> {
+        let spelt = match split(text) {
+            Ok(spelt) => spelt,
+            Err(reason) => {
+                let help = "a placeholder is `{name}`; write `{{` and `}}` for braces".to_owned();
+                self.report.node(node, format!("`{}`: {reason}", shown(text)), Some(help));
+                return None;
+            }
+        };
+        let piece = |spelt: Spelt| match spelt {
+            Spelt::Literal(text) if text.contains('\0') => {
+                self.report.node(node, "an argument cannot hold NUL", None);
+                None
+            }
+            Spelt::Literal(text) => Some(Piece::Literal(text)),
+            Spelt::Placeholder(name) => {
+                let slot = self.slot(&name, node)?;
+                Some(Piece::Slot(slot))
+            }
+        };
+        let pieces: Vec<Option<Piece>> = spelt.into_iter().map(piece).collect();
+        pieces.into_iter().collect()
+    }
+
+    fn property(&mut self, name: &str, node: &Node) -> Option<&Property> {
+        let known = self.scope.properties.get(name);
+        if known.is_none() {
+            let names = self.scope.properties.names();
+            let help = match names.clone().next() {
+                Some(_) => nearest_or_all(name, names),
+                None => "declare it under `input.properties`".to_owned(),
+            };
+            self.report.node(node, format!("`{}` is not an argument of this tool", shown(name)), Some(help));
+        }
+        known
+    }
+
+    fn slot(&mut self, name: &str, node: &Node) -> Option<Slot> {
+        let property = self.property(name, node)?.clone();
+        let facts = property.items.as_ref().filter(|_| property.facts.is("array")).unwrap_or(&property.facts);
+        let base = match &facts.rules.path {
+            Some(folder) => self.base(folder, node)?,
+            None => String::new(),
+        };
+        Some(Slot {
+            name: property.name.clone(),
+            required: property.required,
+            whole_numbers: facts.is("integer") && !facts.is("number"),
+            rules: facts.rules.clone(),
+            base,
+        })
+    }
+
+    /// What a path beneath a folder is written behind, so that it can never be read as an option.
+    fn base(&mut self, folder: &MountPath, node: &Node) -> Option<String> {
+        if !self.scope.mounts.contains(&folder.alias.as_str()) {
+            let message = format!("the path begins in `{}`, which the command cannot see", folder.alias);
+            let help = format!("add `\"{}\"` to `mounts`", folder.alias);
+            self.report.node(node, message, Some(help));
+            return None;
+        }
+        let here = self.scope.directory.filter(|here| here.alias == folder.alias && here.path.is_empty());
+        Some(match here {
+            Some(_) if folder.path.is_empty() => ".".to_owned(),
+            Some(_) => format!("./{}", folder.path),
+            None => folder.inside(),
+        })
+    }
+
+    fn check_kinds(&mut self, element: &Element, node: &Node) {
+        let alone = element.whole().is_some();
+        for slot in element.slots() {
+            let Some(property) = self.scope.properties.get(&slot.name) else { continue };
+            let Some((message, help)) = unusable(property, alone) else { continue };
+            self.report.node(node, format!("`{{{}}}` {message}", slot.name), Some(help.to_owned()));
+        }
+    }
+
+    /// Where a value follows the beginning of an option, it must not be able to make another option of it.
+    fn check_option(&mut self, element: &Element, node: &Node) {
+        let [Piece::Literal(prefix), Piece::Slot(slot), ..] = &*element.pieces else { return };
+        let Some(name) = prefix.strip_prefix('-').filter(|_| !element.after_separator) else { return };
+        let ended = name.contains(|character: char| {
+            !character.is_ascii_alphanumeric() && !matches!(character, '-' | '_')
+        });
+        let attached = name.len() == 1 && name != "-";
+        let closed = self.scope.properties.get(&slot.name).is_some_and(|property| property.facts.is_closed());
+        if ended || (attached && closed) {
+            return;
+        }
+        let help = match name.trim_start_matches('-') {
+            "" => "write out the options, and choose between them with `{if: …, then: […]}`".to_owned(),
+            _ if attached => format!("write `[\"{prefix}\", \"{{{}}}\"]`", slot.name),
+            _ => format!("write `\"{prefix}={{{}}}\"`, or a group of two arguments", slot.name),
+        };
+        let message = format!("the value after `{prefix}` could make another option of it");
+        self.report.node(node, message, Some(help));
+    }
+
+    /// A path is written relative to where the command runs, so nothing may stand before it that makes it another.
+    fn check_paths(&mut self, element: &Element, node: &Node) {
+        let mut before: Option<&Piece> = None;
+        for piece in &element.pieces {
+            let ended = match before {
+                None => true,
+                Some(Piece::Literal(text)) => text.ends_with(['=', ':', ',']),
+                Some(Piece::Slot(_)) => false,
+            };
+            match piece {
+                Piece::Slot(slot) if slot.rules.path.is_some() && !ended => {
+                    let help = "let it begin an argument, or follow `=`, `:` or `,`".to_owned();
+                    self.report.node(
+                        node,
+                        format!("the path `{{{}}}` cannot stand here", slot.name),
+                        Some(help),
+                    );
+                }
+                _ => {}
+            }
+            before = Some(piece);
+        }
+    }
+}
+
+/// Why a value cannot stand in an argument, and what would help.
+fn unusable(property: &Property, alone: bool) -> Option<(&'static str, &'static str)> {
+    let Property { facts, items, .. } = property;
+    if facts.kinds.is_empty() {
+        return Some(("has no type, so that anything could come", "say its `type` in `input.properties`"));
+    }
+    if facts.is("object") {
+        return Some(("is an object, which is not an argument", "name its fields, or pass it on `stdin`"));
+    }
+    if !facts.is("array") {
+        return None;
+    }
+    if !alone {
+        let help = "let `\"{name}\"` be an element of its own; it becomes one argument for each item";
+        return Some(("is a list, which cannot stand inside a longer argument", help));
+    }
+    let plain = items.as_ref().is_some_and(Facts::is_plain);
+    (!plain).then_some(("is a list whose items are not said to be plain", "say the `type` of its `items`"))
+}
