@@ -16,6 +16,7 @@ mod strays;
 use std::collections::{HashMap, HashSet};
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicUsize;
 
 use toolgate_search::{Surveyed, survey};
 use toolgate_types::Stop;
@@ -96,6 +97,8 @@ pub struct ConfinedMount<'a> {
     writable: bool,
     covers: Vec<Cover>,
     before: Before,
+    /// How many strays were taken away.
+    taken: AtomicUsize,
 }
 
 /// What there was before the command ran.
@@ -105,6 +108,7 @@ struct Before {
     sealed: HashSet<PathBuf>,
     /// Links with a protected name: those cannot be covered.
     links: HashMap<PathBuf, Identity>,
+    repositories: HashSet<PathBuf>,
 }
 
 impl Workspace {
@@ -137,14 +141,15 @@ impl Workspace {
         let ground = Ground::new(self, mount);
         let sightings = look_around(&ground, wanted.writable, grant, stop)?;
         let links = sightings.links.iter().cloned().collect();
+        let repositories = sightings.repositories.iter().cloned().collect();
         let covers = assemble(sightings, wanted.writable).ok_or_else(|| WorkspaceError::TooManyCovers {
             alias: mount.alias().to_owned(),
             limit: MOST_COVERS,
         })?;
         let is_sealed = |cover: &&Cover| !matches!(cover, Cover::Pin { .. });
         let sealed = covers.iter().filter(is_sealed).map(|cover| cover.path().to_path_buf()).collect();
-        let before = Before { sealed, links };
-        Ok(ConfinedMount { ground, writable: wanted.writable, covers, before })
+        let before = Before { sealed, links, repositories };
+        Ok(ConfinedMount { ground, writable: wanted.writable, covers, before, taken: AtomicUsize::new(0) })
     }
 
     fn unknown(&self, alias: &str) -> WorkspaceError {

@@ -226,6 +226,8 @@ fn name_matches(name: &str, pattern: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -244,6 +246,49 @@ mod tests {
             ("sub/toolgate.yaml", "toolgate.yaml"),
         ] {
             assert_eq!(default_rule(location), Some(rule), "{location}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(3000))]
+        #[test]
+        fn a_place_is_denied_where_a_rule_ends_at_it_or_above(
+            names in prop::collection::vec(
+                prop_oneof![
+                    prop::sample::select(DEFAULT_DENY).prop_map(|rule| rule.replace("**", "x").replace('*', "y")),
+                    prop::sample::select(&[".git", "modules", "config", "a", ".env.sample", ".jj", "repo", ".config"][..])
+                        .prop_map(str::to_owned),
+                ],
+                1..5,
+            ),
+            shout in any::<bool>(),
+        ) {
+            let location = names.join("/");
+            let above = |end: usize| location.split('/').take(end).collect::<Vec<_>>().join("/");
+            let ends = (1..=location.split('/').count()).any(|end| rule_ending_at(&above(end)).is_some());
+            prop_assert_eq!(default_rule(&location).is_some(), ends, "{}", location);
+            if rule_ending_at(&location).is_some() {
+                let name = location.rsplit('/').next().unwrap();
+                let name = if shout { name.to_ascii_uppercase() } else { name.to_owned() };
+                prop_assert!(may_end_a_rule(name.as_bytes()), "{}", name);
+            }
+        }
+    }
+
+    #[test]
+    fn most_names_need_no_further_thought() {
+        for name in [
+            "main.rs",
+            "index.js",
+            "README.md",
+            "Cargo.toml",
+            "package.json",
+            "a",
+            ".gitignore",
+            "key",
+            "pem",
+        ] {
+            assert!(!may_end_a_rule(name.as_bytes()), "{name}");
         }
     }
 

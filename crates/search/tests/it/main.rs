@@ -18,4 +18,5 @@ mod list;
 mod model;
 mod search;
 mod stop;
+mod survey;
 mod tree;

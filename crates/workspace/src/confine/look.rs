@@ -228,7 +228,7 @@ impl Surveyor for Look<'_> {
             return;
         }
         let in_repository = is_repository(folder);
-        if in_repository && !folder.place().as_os_str().is_empty() {
+        if in_repository {
             self.seen.repositories.push(folder.place().to_path_buf());
         }
         for entry in folder.entries() {

@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Component, Path};
+use std::sync::atomic::Ordering;
 
 use cap_std::fs::Dir;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
@@ -24,6 +25,9 @@ use crate::swap::rename_to_free_name;
 
 /// What lies on another filesystem is copied up to this size.
 const LARGEST_COPY: u64 = 64 << 20;
+
+/// How many numbers are tried for one name; other mounts of the call may have taken some.
+const MOST_NUMBERS: usize = 10_000;
 
 /// Where what a call left is kept.
 #[derive(Clone, Copy, Debug)]
@@ -74,7 +78,7 @@ impl ConfinedMount<'_> {
             rename_to_free_name(&folder, &private, &folder, &name).map_err(|errno| failed(errno.into()))?;
             return Ok(None);
         }
-        let kept = Shelf::open(quarantine, &name)
+        let kept = Shelf::open(quarantine, &name, self.taken.fetch_add(1, Ordering::Relaxed))
             .and_then(|shelf| shelf.keep(&folder, &private, &taken, &shelf.note(quarantine, &path, stray)));
         Ok(Some(match kept {
             Ok(kept_as) => Quarantined { path, kept_as, in_place: false },
@@ -94,8 +98,8 @@ struct Shelf {
 }
 
 impl Shelf {
-    /// Finds a number that is free for this name, and holds it with an empty note.
-    fn open(quarantine: &Quarantine<'_>, name: &OsStr) -> io::Result<Self> {
+    /// Finds a number from `first` on that is free for this name, and holds it with an empty note.
+    fn open(quarantine: &Quarantine<'_>, name: &OsStr, first: usize) -> io::Result<Self> {
         let call = quarantine.call.to_string();
         match rustix::fs::mkdirat(quarantine.folder, call.as_str(), Mode::RWXU) {
             Ok(()) | Err(Errno::EXIST) => {}
@@ -104,7 +108,7 @@ impl Shelf {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let folder = File::from(rustix::fs::openat(quarantine.folder, call.as_str(), flags, Mode::empty())?);
         let name = shortened(name);
-        for number in 0..=super::MOST_COVERS {
+        for number in first..first.saturating_add(MOST_NUMBERS) {
             let name = OsString::from(format!("{number}-{name}"));
             match create(&folder, &note_name(&name)) {
                 Ok(_) => return Ok(Self { folder, call, name }),

@@ -52,6 +52,11 @@ fn looks_like_repository<'e>(entries: impl Iterator<Item = SurveyedEntry<'e>>) -
     head && (common || (objects && references))
 }
 
+/// Whether a folder is no repository without an entry of this name.
+pub(super) fn is_head(name: &[u8]) -> bool {
+    is_called(name, "HEAD")
+}
+
 fn is_called(name: &[u8], wanted: &str) -> bool {
     if name.len() == wanted.len() && name.eq_ignore_ascii_case(wanted.as_bytes()) {
         return true;

@@ -3,7 +3,7 @@
 //! What was covered cannot have been changed by the command, so only what is new is looked at. New secrets are left alone: they are denied
 //! from now on, and harm nobody.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
@@ -13,7 +13,7 @@ use toolgate_types::Stop;
 
 use super::ground::{Ground, Identity, identity, is_denied_by_name, is_version_control, read_small};
 use super::quarantine::identify_place;
-use super::repositories::{Part, has_name, is_repository, part};
+use super::repositories::{Part, has_name, is_head, is_repository, part};
 use super::{Before, ConfinedMount};
 use crate::error::WorkspaceError;
 use crate::fold::fold;
@@ -21,6 +21,9 @@ use crate::git_config::{LARGEST_CONFIG, is_harmless};
 
 /// A file that tells where a repository is holds one path.
 const LARGEST_POINTER: usize = 64 * 1024;
+
+/// More hooks than git knows are no hooks.
+const MOST_HOOKS: usize = 64;
 
 /// Why something may not stay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -39,6 +42,8 @@ pub enum StrayKind {
     OwnFile,
     /// A link with a protected name.
     Link,
+    /// What makes a repository of a folder that was none: it has hooks or a configuration that nobody looked at.
+    Repository,
     /// A folder that cannot be looked into.
     Closed,
 }
@@ -55,6 +60,7 @@ impl StrayKind {
             Self::GateConfig => "gate_config",
             Self::OwnFile => "own_file",
             Self::Link => "link",
+            Self::Repository => "repository",
             Self::Closed => "closed_folder",
         }
     }
@@ -68,6 +74,23 @@ pub struct Stray {
     /// Why it may not stay.
     pub kind: StrayKind,
     pub(super) identity: Identity,
+}
+
+impl Stray {
+    fn folder(&self) -> Option<&Path> {
+        self.location.parent()
+    }
+
+    /// The repository whose part this is.
+    fn repository(&self) -> Option<&Path> {
+        let name = self.location.file_name()?;
+        match (self.kind, part(&fold(Path::new(name)))) {
+            (StrayKind::Hook, Some(Part::Hooks)) => self.folder(),
+            (StrayKind::Hook, _) => self.folder()?.parent(),
+            (StrayKind::GitConfig | StrayKind::GitPointer | StrayKind::Link, Some(_)) => self.folder(),
+            _ => None,
+        }
+    }
 }
 
 impl ConfinedMount<'_> {
@@ -100,6 +123,8 @@ struct Found {
     repositories: HashSet<PathBuf>,
     /// What lies in a folder called `hooks`, which may be that of a repository.
     hooks: Vec<Stray>,
+    /// What makes repositories of new ones that are not called `.git`.
+    heads: Vec<Stray>,
     /// Files that lead to a repository, with their content.
     pointers: Vec<(Stray, Vec<u8>)>,
     closed: Vec<PathBuf>,
@@ -110,6 +135,7 @@ impl Found {
         self.strays.extend(other.strays);
         self.repositories.extend(other.repositories);
         self.hooks.extend(other.hooks);
+        self.heads.extend(other.heads);
         self.pointers.extend(other.pointers);
         self.closed.extend(other.closed);
     }
@@ -121,7 +147,8 @@ impl Found {
             let repository = stray.location.parent().and_then(Path::parent);
             repository.is_some_and(|repository| repositories.contains(repository))
         };
-        self.strays.extend(self.hooks.into_iter().filter(is_hook));
+        self.hooks.retain(is_hook);
+        self.strays.extend(in_bundles(ground, self.hooks));
         let leads_astray =
             |(stray, content): &(Stray, Vec<u8>)| !leads_home(ground, &repositories, stray, content);
         self.strays.extend(self.pointers.into_iter().filter(leads_astray).map(|(stray, _)| stray));
@@ -130,9 +157,36 @@ impl Found {
             Some(Stray { location, kind: StrayKind::Closed, identity })
         });
         self.strays.extend(closed);
-        self.strays.sort_by(|one, other| one.location.cmp(&other.location));
-        self.strays
+        let mut strays = beheaded(self.strays, self.heads);
+        strays.sort_by(|one, other| one.location.cmp(&other.location));
+        strays
     }
+}
+
+/// A folder that became a repository stops being one without its `HEAD`; what else is in it may be somebody's work.
+fn beheaded(strays: Vec<Stray>, heads: Vec<Stray>) -> Vec<Stray> {
+    let new: HashSet<PathBuf> = heads.iter().filter_map(Stray::folder).map(Path::to_path_buf).collect();
+    let repository =
+        |stray: &Stray| stray.repository().filter(|folder| new.contains(*folder)).map(Path::to_path_buf);
+    let doomed: HashSet<PathBuf> = strays.iter().filter_map(repository).collect();
+    let elsewhere = strays.into_iter().filter(|stray| repository(stray).is_none());
+    let is_doomed = |head: &Stray| head.folder().is_some_and(|folder| doomed.contains(folder));
+    elsewhere.chain(heads.into_iter().filter(is_doomed)).collect()
+}
+
+/// Many hooks in one folder are taken away with their folder.
+fn in_bundles(ground: &Ground<'_>, hooks: Vec<Stray>) -> Vec<Stray> {
+    let mut by_folder: BTreeMap<PathBuf, Vec<Stray>> = BTreeMap::new();
+    for hook in hooks {
+        by_folder.entry(hook.folder().unwrap_or(Path::new("")).to_path_buf()).or_default().push(hook);
+    }
+    let bundle = |(location, hooks): (PathBuf, Vec<Stray>)| match identify_place(ground.mount, &location) {
+        Some(identity) if hooks.len() > MOST_HOOKS => {
+            vec![Stray { location, kind: StrayKind::Hook, identity }]
+        }
+        _ => hooks,
+    };
+    by_folder.into_iter().flat_map(bundle).collect()
 }
 
 /// One thread of the walk.
@@ -146,6 +200,8 @@ struct Search<'s> {
 #[derive(Clone, Copy)]
 struct Around {
     in_repository: bool,
+    /// Whether the repository was none before, and is not called `.git` either.
+    is_new: bool,
     in_hooks: bool,
 }
 
@@ -169,6 +225,9 @@ impl Search<'_> {
         if self.ground.is_own(&place) {
             self.found.strays.push(stray(StrayKind::OwnFile));
             return false;
+        }
+        if around.is_new && is_head(entry.name.to_bytes()) {
+            self.found.heads.push(stray(StrayKind::Repository));
         }
         if around.in_hooks && !is_directory && !folded.ends_with(".sample") {
             self.found.hooks.push(stray(StrayKind::Hook));
@@ -235,8 +294,9 @@ impl Search<'_> {
 
 impl Surveyor for Search<'_> {
     fn folder(&mut self, folder: &SurveyedFolder<'_>, enter: &mut dyn FnMut(SurveyedEntry<'_>)) {
-        let around =
-            Around { in_repository: is_repository(folder), in_hooks: has_name(folder.place(), "hooks") };
+        let (place, in_repository) = (folder.place(), is_repository(folder));
+        let is_new = in_repository && !has_name(place, ".git") && !self.before.repositories.contains(place);
+        let around = Around { in_repository, is_new, in_hooks: has_name(place, "hooks") };
         if around.in_repository {
             self.found.repositories.insert(folder.place().to_path_buf());
         }

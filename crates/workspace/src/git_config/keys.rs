@@ -65,6 +65,8 @@ const PLAIN: &[(&str, &str, Values)] = &[
     ("user", "name", Person),
     ("user", "email", Person),
     ("init", "defaultbranch", Reference),
+    // Which submodules are wanted: all of them, or the folders of this name.
+    ("submodule", "active", RemoteName),
 ];
 
 /// Settings of a subsection.

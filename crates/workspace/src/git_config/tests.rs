@@ -159,3 +159,55 @@ proptest! {
         prop_assert!(is_harmless(&copy, |_| false));
     }
 }
+
+/// What git reads of a configuration, as one text per setting; `None` when it refuses.
+#[allow(clippy::disallowed_methods, reason = "git itself is what the parser is measured against")]
+fn as_git_reads(content: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let scratch = tempfile::tempdir().unwrap();
+    let file = scratch.path().join("config");
+    std::fs::write(&file, content).unwrap();
+    let output = std::process::Command::new("git")
+        .args(["config", "--list", "--null", "--no-includes", "--file"])
+        .arg(&file)
+        .output()
+        .unwrap();
+    let settings = output.stdout.split(|byte| *byte == 0).filter(|setting| !setting.is_empty());
+    output.status.success().then(|| settings.map(<[u8]>::to_vec).collect())
+}
+
+fn as_we_read(content: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let settings = parse(content)?;
+    let written = settings.iter().map(|setting| {
+        let name = match setting.subsection() {
+            Some(subsection) => [setting.section(), subsection, &setting.key].join(&b'.'),
+            None => [setting.section(), &setting.key].join(&b'.'),
+        };
+        match &setting.value {
+            Some(value) => [name.as_slice(), value].join(&b'\n'),
+            None => name,
+        }
+    });
+    Some(written.collect())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1500))]
+    #[test]
+    fn the_parser_reads_what_git_reads(
+        original in "(\\[(core|Remote|a\\.B|x-1)([ \t]\"[a\\\\\".\\] n]{0,3}\")?\\]|[ \t]*[aB1-]{1,2}[ \t]?=?[ ]{0,2}[a\"\\\\#;.nt \t]{0,8}|\r?\n|\\\\\n| |[#;]x\"|\u{feff}|é|\r){0,14}",
+    ) {
+        // A setting before the first section is the one thing that git reads and we refuse.
+        let ours = as_we_read(original.as_bytes());
+        let gits = as_git_reads(original.as_bytes());
+        let has_section = |setting: &Vec<u8>| setting.split(|byte| *byte == b'\n').next().is_some_and(|name| name.contains(&b'.'));
+        if ours.is_some() || gits.as_ref().is_none_or(|settings| settings.iter().all(has_section)) {
+            prop_assert_eq!(ours, gits);
+        }
+    }
+
+    #[test]
+    fn git_reads_a_copy_as_we_do(original in "(\\[(core|remote \"[a\\\\\"é. ]{0,3}\")\\]\n|(url|bare|fetch|pager|name)( = [a-z:/@\"\\\\#;. +*é]{0,12})?\n){0,12}") {
+        let copy = sanitised_git_config(original.as_bytes());
+        prop_assert_eq!(as_we_read(&copy), as_git_reads(&copy));
+    }
+}

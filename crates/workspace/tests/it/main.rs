@@ -10,3 +10,6 @@
 
 mod resolution;
 mod reading;
+mod trees;
+mod confine;
+mod strays;

@@ -1,0 +1,403 @@
+//! What a command is kept from, against tables, a plain model, and people who keep changing the tree.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use proptest::prelude::*;
+use tempfile::TempDir;
+use toolgate_types::{ErrorCode, Stop};
+use toolgate_workspace::{Access, Confined, Cover, Mount, PathGrant, Rules, Workspace, WorkspaceError};
+
+use crate::trees::{cases, escaped, make, shown};
+
+pub(crate) fn mount(alias: &str, root: &Path, access: Access, rules: Rules) -> Mount {
+    Mount::new(alias, File::open(root).unwrap(), root, access, rules).unwrap()
+}
+
+pub(crate) fn workspace(root: &Path) -> Workspace {
+    Workspace::new(vec![mount("@project", root, Access::ReadWrite, Rules::new())]).unwrap()
+}
+
+pub(crate) const WRITABLE: Confined<'static> = Confined { alias: "@project", writable: true };
+const READ_ONLY: Confined<'static> = Confined { alias: "@project", writable: false };
+
+fn written(cover: &Cover) -> String {
+    let path = shown(cover.path());
+    match cover {
+        Cover::Hide { directory: true, .. } => format!("hide/ {path}"),
+        Cover::Hide { directory: false, .. } => format!("hide {path}"),
+        Cover::Freeze { .. } => format!("freeze {path}"),
+        Cover::Pin { .. } => format!("pin {path}"),
+        Cover::Replace { content, .. } => format!("replace {path} = {}", escaped(content)),
+    }
+}
+
+fn covers(
+    workspace: &Workspace,
+    wanted: Confined<'_>,
+    grant: Option<&dyn PathGrant>,
+) -> Result<Vec<String>, WorkspaceError> {
+    let confined = workspace.confine(&[wanted], grant, &Stop::never())?;
+    Ok(confined[0].covers().iter().map(written).collect())
+}
+
+fn tree(lines: &[&str]) -> TempDir {
+    let scratch = tempfile::tempdir().unwrap();
+    lines.iter().for_each(|line| make(scratch.path(), line));
+    scratch
+}
+
+#[test]
+fn covers_are_as_the_table_says() {
+    let cases = cases(include_str!("../data/covers.txt"));
+    assert!(cases.len() > 15);
+    for (name, lines, expected) in cases {
+        let scratch = tree(&lines);
+        let found = covers(&workspace(scratch.path()), WRITABLE, None).unwrap();
+        assert_eq!(found, expected, "{name}");
+        for cover in workspace(scratch.path()).confine(&[WRITABLE], None, &Stop::never()).unwrap()[0].covers()
+        {
+            let kind = fs::symlink_metadata(scratch.path().join(cover.path())).unwrap().file_type();
+            match cover {
+                Cover::Hide { directory, .. } => assert_eq!(kind.is_dir(), *directory, "{name}"),
+                Cover::Pin { .. } => assert!(kind.is_dir(), "{name}"),
+                Cover::Replace { .. } => assert!(kind.is_file(), "{name}"),
+                Cover::Freeze { .. } => assert!(kind.is_dir() || kind.is_file(), "{name}"),
+            }
+        }
+        // What nobody may change needs neither freezing nor pinning.
+        let unchanged = covers(&workspace(scratch.path()), READ_ONLY, None).unwrap();
+        let without: Vec<&str> = expected
+            .into_iter()
+            .filter(|line| line.starts_with("hide") || line.starts_with("replace"))
+            .collect();
+        assert_eq!(unchanged, without, "{name}, read-only");
+    }
+}
+
+#[test]
+fn the_operator_and_the_gate_have_their_say() {
+    let scratch = tree(&[
+        "secrets/a",
+        "docs/plan.secret",
+        "var/state/audit/x",
+        "var/state2/x",
+        "rules.md",
+        ".git/config",
+        ".git/hooks/x",
+    ]);
+    let deny = ["secrets/".to_owned(), "*.secret".to_owned(), ".git".to_owned()];
+    let rules = Rules::new().deny(&deny).unwrap().protect(&["rules.md"]).unwrap();
+    let project = mount("@project", scratch.path(), Access::ReadWrite, rules)
+        .hide_own_files(&[scratch.path().join("var/state")]);
+    let workspace = Workspace::new(vec![project]).unwrap();
+    let expected = [
+        "hide/ .git",
+        "pin docs",
+        "hide docs/plan.secret",
+        "freeze rules.md",
+        "hide/ secrets",
+        "pin var",
+        "hide/ var/state",
+    ];
+    assert_eq!(covers(&workspace, WRITABLE, None).unwrap(), expected);
+}
+
+#[test]
+fn mounts_inside_a_mount_have_their_say_too() {
+    let scratch =
+        tree(&["in/docs/a.md", "in/docs/.env", "in/docs/draft/x", "in/data/x.csv", "in/data/y.txt"]);
+    let deny = Rules::new().deny(&["draft/**".to_owned()]).unwrap();
+    let scope = Rules::new().scope(&["*.csv".to_owned()]).unwrap();
+    let mounts = || {
+        vec![
+            mount("@project", scratch.path(), Access::ReadWrite, Rules::new()),
+            mount("@docs", &scratch.path().join("in/docs"), Access::ReadOnly, deny.clone()),
+            mount("@data", &scratch.path().join("in/data"), Access::ReadWrite, scope.clone()),
+        ]
+    };
+    let workspace = Workspace::new(mounts()).unwrap();
+    let expected = [
+        "pin in",
+        "pin in/data",
+        "hide in/data/y.txt",
+        "freeze in/docs",
+        "hide in/docs/.env",
+        "hide/ in/docs/draft",
+    ];
+    assert_eq!(covers(&workspace, WRITABLE, None).unwrap(), expected);
+    let inner = Confined { alias: "@docs", writable: false };
+    assert_eq!(covers(&workspace, inner, None).unwrap(), ["hide .env", "hide/ draft"]);
+}
+
+#[derive(Debug)]
+struct Below(&'static str);
+
+impl PathGrant for Below {
+    fn covers(&self, location: &Path) -> bool {
+        location.starts_with(self.0)
+    }
+}
+
+#[test]
+fn what_is_out_of_scope_is_hidden_in_as_few_pieces_as_can_be() {
+    let scratch = tree(&[
+        "README.md",
+        "src/a.rs",
+        "src/deep/b.rs",
+        "src/deep/c.md",
+        "docs/a.md",
+        "docs/more/b.md",
+        "docs/link -> ../src/a.rs",
+        "empty/",
+        ".git/config",
+        ".git/HEAD",
+    ]);
+    let scope = Rules::new().scope(&["**/*.rs".to_owned()]).unwrap();
+    let project = mount("@project", scratch.path(), Access::ReadWrite, scope);
+    let workspace = Workspace::new(vec![project]).unwrap();
+    let expected =
+        ["hide/ .git", "hide README.md", "hide/ docs", "pin src", "pin src/deep", "hide src/deep/c.md"];
+    assert_eq!(covers(&workspace, WRITABLE, None).unwrap(), expected);
+    let expected = [
+        "hide/ .git",
+        "hide README.md",
+        "hide/ docs",
+        "pin src",
+        "hide src/a.rs",
+        "pin src/deep",
+        "hide src/deep/c.md",
+    ];
+    assert_eq!(covers(&workspace, WRITABLE, Some(&Below("src/deep"))).unwrap(), expected);
+}
+
+#[test]
+fn more_than_anybody_would_wait_for_is_refused_with_a_remedy() {
+    let scratch = tempfile::tempdir().unwrap();
+    for number in 0..10_000 {
+        fs::write(scratch.path().join(format!("{number}.pem")), "").unwrap();
+    }
+    assert_eq!(covers(&workspace(scratch.path()), WRITABLE, None).unwrap().len(), 10_000);
+    fs::write(scratch.path().join("more.pem"), "").unwrap();
+    let error = covers(&workspace(scratch.path()), WRITABLE, None).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::SandboxUnavailable);
+    assert!(toolgate_types::Failure::from(error).help.unwrap().contains("smaller folder"));
+}
+
+#[test]
+fn what_cannot_be_confined_is_an_error() {
+    let scratch = tree(&["a/b/c"]);
+    let read_only = mount("@docs", scratch.path(), Access::ReadOnly, Rules::new());
+    let workspace = Workspace::new(vec![read_only]).unwrap();
+    let code = |alias, writable| {
+        covers(&workspace, Confined { alias, writable }, None).map_err(|error| error.code())
+    };
+    assert_eq!(code("@docs", true), Err(ErrorCode::ReadOnly));
+    assert_eq!(code("@nowhere", false), Err(ErrorCode::UnknownAlias));
+    let stopped =
+        workspace.confine(&[Confined { alias: "@docs", writable: false }], None, &Stop::new(None, || true));
+    assert_eq!(stopped.unwrap_err().code(), ErrorCode::Cancelled);
+}
+
+#[test]
+fn what_lies_too_deep_is_hidden_whole() {
+    let scratch = tempfile::tempdir().unwrap();
+    let deep: PathBuf = std::iter::repeat_n("d", 200).collect();
+    fs::create_dir_all(scratch.path().join(&deep)).unwrap();
+    fs::write(scratch.path().join(&deep).join(".env"), "").unwrap();
+    let found = covers(&workspace(scratch.path()), WRITABLE, None).unwrap();
+    let deepest: PathBuf = std::iter::repeat_n("d", 129).collect();
+    assert_eq!(found.last().unwrap(), &format!("hide/ {}", deepest.display()));
+    assert_eq!(found.len(), 129);
+}
+
+/// Moves a folder while the tree is being walked: out of a folder that is still to be read, into one that has been read.
+#[derive(Debug)]
+struct Mover {
+    from: PathBuf,
+    to: PathBuf,
+    left: Mutex<u32>,
+}
+
+impl PathGrant for Mover {
+    fn covers(&self, location: &Path) -> bool {
+        let mut left = self.left.lock().unwrap();
+        if *left > 0 && location.ends_with("watched") && !self.to.exists() {
+            *left -= 1;
+            fs::rename(&self.from, &self.to).unwrap();
+        }
+        true
+    }
+}
+
+#[test]
+fn a_folder_that_is_moved_past_the_walk_is_covered_all_the_same() {
+    for (from, to) in
+        [("a/moved", "b/moved"), ("b/moved", "a/moved"), ("a/b/moved", "z"), ("z/moved", "moved")]
+    {
+        let scratch = tree(&["a/watched", "b/watched", "a/b/watched", "z/watched", "watched"]);
+        let (from, to) = (scratch.path().join(from), scratch.path().join(to).join("here"));
+        fs::create_dir_all(&from).unwrap();
+        fs::create_dir_all(to.parent().unwrap()).unwrap();
+        fs::write(from.join(".env"), "").unwrap();
+        let mover = Mover { from: from.clone(), to: to.clone(), left: Mutex::new(1) };
+        let found = covers(&workspace(scratch.path()), WRITABLE, Some(&mover)).unwrap();
+        assert!(to.join(".env").exists());
+        let place = to.strip_prefix(scratch.path()).unwrap().join(".env");
+        assert!(found.contains(&format!("hide {}", place.display())), "{found:?}");
+    }
+}
+
+/// What a place is in the model.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Node {
+    Folder,
+    File,
+    Link,
+}
+
+const NAMES: [&str; 22] = [
+    "a",
+    "b",
+    "src",
+    ".git",
+    ".GIT",
+    "hooks",
+    "Hooks",
+    "config",
+    "config.worktree",
+    "HEAD",
+    "objects",
+    "refs",
+    "commondir",
+    "modules",
+    "worktrees",
+    ".env",
+    ".ENV.local",
+    ".env.example",
+    "k.pem",
+    "k.pem.bak",
+    ".ssh",
+    "credentials",
+];
+
+fn trees() -> impl Strategy<Value = BTreeMap<PathBuf, Node>> {
+    let name = || prop::sample::select(&NAMES[..]);
+    let place = prop::collection::vec(name(), 1..5);
+    let node = prop_oneof![1 => Just(Node::Folder), 4 => Just(Node::File), 1 => Just(Node::Link)];
+    prop::collection::vec((place, node), 1..30).prop_map(|entries| {
+        let mut tree: BTreeMap<PathBuf, Node> = BTreeMap::new();
+        for (names, node) in entries {
+            let place: PathBuf = names.iter().collect();
+            let is_free = !tree.keys().any(|other| other.starts_with(&place))
+                && place
+                    .ancestors()
+                    .skip(1)
+                    .all(|above| tree.get(above).is_none_or(|node| *node == Node::Folder));
+            if is_free {
+                let above = place.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty());
+                above.for_each(|above| _ = tree.insert(above.to_path_buf(), Node::Folder));
+                tree.insert(place, node);
+            }
+        }
+        tree
+    })
+}
+
+fn lower(place: &Path) -> String {
+    place.file_name().unwrap_or_default().to_str().unwrap().to_lowercase()
+}
+
+/// The obvious way: every place of the tree is asked one by one, without a walk and without a shortcut.
+fn expected(tree: &BTreeMap<PathBuf, Node>) -> Vec<String> {
+    let has = |folder: &Path, name: &str, kinds: &[Node]| {
+        let mut children = tree.iter().filter(|(place, _)| place.parent() == Some(folder));
+        children.any(|(place, node)| lower(place) == name && kinds.contains(node))
+    };
+    let is_repository = |folder: &Path| {
+        let (files, folders) = ([Node::File, Node::Link], [Node::Folder, Node::Link]);
+        lower(folder) == ".git"
+            || has(folder, "head", &files)
+                && (has(folder, "commondir", &files)
+                    || has(folder, "objects", &folders) && has(folder, "refs", &folders))
+    };
+    let names_above = |place: &Path| -> Vec<String> {
+        place.iter().map(|name| name.to_str().unwrap().to_lowercase()).collect()
+    };
+    let is_secret = |place: &Path| {
+        let names = names_above(place);
+        let (last, above) = names.split_last().unwrap();
+        let is_in_modules = above.windows(2).any(|pair| pair == [".git", "modules"]);
+        let is_in_worktrees = above.windows(2).any(|pair| pair == [".git", "worktrees"]);
+        let by_name =
+            [".env", ".env.local", "k.pem", "k.pem.bak", ".ssh", "credentials"].contains(&last.as_str());
+        let is_config = ["config", "config.worktree"].contains(&last.as_str());
+        by_name
+            || is_in_modules && (is_config || last == "hooks")
+            || is_in_worktrees && last == "config.worktree"
+            || above.last().is_some_and(|folder| folder == ".git") && (is_config || last == "hooks")
+    };
+    let mut seals: BTreeMap<&Path, &str> = BTreeMap::new();
+    for (place, node) in tree {
+        let in_repository = is_repository(place.parent().unwrap());
+        let name = lower(place);
+        let seal = match node {
+            Node::Link => None,
+            Node::Folder if in_repository && name == "hooks" => Some("freeze"),
+            Node::Folder if is_secret(place) => Some("hide/"),
+            Node::Folder => None,
+            Node::File if in_repository && (name == "hooks" || name == "commondir") => Some("freeze"),
+            Node::File if in_repository && name.starts_with("config") => Some("replace"),
+            Node::File if name == ".git" => Some("freeze"),
+            Node::File if is_secret(place) => Some("hide"),
+            Node::File => None,
+        };
+        let is_below = |kind: &str| {
+            place.ancestors().skip(1).any(|above| seals.get(above).is_some_and(|seal| *seal == kind))
+        };
+        match seal {
+            Some(_) if is_below("hide/") => {}
+            Some("freeze") if is_below("freeze") => {}
+            Some(seal) => _ = seals.insert(place, seal),
+            None => {}
+        }
+    }
+    let mut all: BTreeMap<&Path, &str> = seals.clone();
+    let repositories = tree
+        .iter()
+        .filter(|(place, node)| **node == Node::Folder && is_repository(place))
+        .map(|(place, _)| place.as_path());
+    for place in seals.keys().copied().chain(repositories) {
+        let closed = |place: &Path| seals.contains_key(place);
+        for above in place.ancestors().filter(|above| !above.as_os_str().is_empty()) {
+            if !above.ancestors().any(closed) {
+                all.insert(above, "pin");
+            }
+        }
+    }
+    all.iter().map(|(place, kind)| format!("{kind} {}", place.display())).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+    #[test]
+    fn covers_are_what_asking_about_every_place_gives(tree in trees(), asks_everything in any::<bool>()) {
+        let scratch = tempfile::tempdir().unwrap();
+        for (place, node) in &tree {
+            let path = scratch.path().join(place);
+            match node {
+                Node::Folder => fs::create_dir_all(path).unwrap(),
+                Node::File => fs::write(path, "").unwrap(),
+                Node::Link => std::os::unix::fs::symlink("nowhere", path).unwrap(),
+            }
+        }
+        // A glob that matches nothing makes the walk ask about everything, and must change nothing.
+        let deny: Vec<String> = if asks_everything { vec!["no/such/place".to_owned()] } else { Vec::new() };
+        let project = mount("@project", scratch.path(), Access::ReadWrite, Rules::new().deny(&deny).unwrap());
+        let found = covers(&Workspace::new(vec![project]).unwrap(), WRITABLE, None).unwrap();
+        let found: Vec<String> = found.iter().map(|line| line.split(" = ").next().unwrap().to_owned()).collect();
+        prop_assert_eq!(found, expected(&tree));
+    }
+}
