@@ -7,7 +7,7 @@ use std::ffi::CString;
 use std::net::TcpListener;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, Result};
@@ -47,8 +47,9 @@ impl Shelf {
 pub(crate) struct Cell {
     user: OwnedFd,
     network: Option<OwnedFd>,
-    /// The network's own count of packets that had nowhere to go.
+    /// The network's own count of packets that had nowhere to go, and what it was when somebody last looked.
     counters: Vec<OwnedFd>,
+    lost_before: AtomicU64,
 }
 
 impl Cell {
@@ -71,6 +72,7 @@ impl Cell {
                 user: user.ok_or(Errno::NOENT)?,
                 network,
                 counters: counters.into_iter().flatten().collect(),
+                lost_before: AtomicU64::new(0),
             }),
             error => Err(Errno::from_raw_os_error(error)),
         }
@@ -96,9 +98,11 @@ impl Cell {
         }
     }
 
-    /// How many packets and connections found no way out so far.
-    pub(crate) fn lost_packets(&self) -> u64 {
-        self.counters.iter().map(lost_packets).sum()
+    /// Whether packets or connections found no way out since somebody last looked. Reading the counters takes time, so this is asked about commands that
+    /// failed, to explain why; it may take an earlier command's attempt for this one's.
+    pub(crate) fn lost_packets(&self) -> bool {
+        let lost: u64 = self.counters.iter().map(lost_packets).sum();
+        self.lost_before.swap(lost, Ordering::Relaxed) != lost
     }
 }
 

@@ -3,10 +3,11 @@
 //! Each line says what is refused and why. Everything that is not named here is allowed up to the newest call that was looked at when this list was
 //! made; what the kernel learned after that is unknown to commands. Calls whose arguments lie in memory, where a filter cannot look, are said not to
 //! exist, so that programs fall back on their older sisters, whose arguments it can see.
+//!
+//! The program that comes out is a tree of comparisons and not a list, as crates make it: when a filter is installed the kernel walks it once for every
+//! system call there is, and for a list of this length that takes as long as starting a program.
 
-use seccompiler::SeccompCmpArgLen::Dword;
-use seccompiler::SeccompCmpOp::{self, Eq, Gt, Lt, MaskedEq, Ne};
-use seccompiler::{SeccompAction, SeccompCondition, SeccompFilter, SeccompRule};
+use libc::sock_filter;
 
 /// One refusal: the call answers "not permitted" when all conditions of one of the cases hold; no case is always.
 struct Refusal {
@@ -23,13 +24,13 @@ enum Comparison {
     IsNot,
     Above,
     Below,
-    /// All of these bits are set.
-    Has,
+    /// At least one of these bits is set.
+    HasAny,
     /// These bits, of those in the mask, and no others.
     Within(u64),
 }
 
-use Comparison::{Above, Below, Has, Is, IsNot, Within};
+use Comparison::{Above, Below, HasAny, Is, IsNot, Within};
 
 const fn refuse(call: i64) -> Refusal {
     Refusal { call, cases: &[] }
@@ -40,17 +41,11 @@ const fn refuse_if(call: i64, cases: &'static [&'static [Condition]]) -> Refusal
 }
 
 /// Set-user-id and set-group-id bits: a file that carries them outlives the sandbox.
-const SET_ID_IN_1: &[&[Condition]] = &[&[(1, Has, 0o4000)], &[(1, Has, 0o2000)]];
-const SET_ID_IN_2: &[&[Condition]] = &[&[(2, Has, 0o4000)], &[(2, Has, 0o2000)]];
-/// The same for calls that make a file only when the flag says so.
-const SET_ID_IN_OPENAT: &[&[Condition]] = &[
-    &[(2, Has, CREATE), (3, Has, 0o4000)],
-    &[(2, Has, CREATE), (3, Has, 0o2000)],
-    &[(2, Has, UNNAMED), (3, Has, 0o4000)],
-    &[(2, Has, UNNAMED), (3, Has, 0o2000)],
-];
-const CREATE: u64 = libc::O_CREAT as u64;
-const UNNAMED: u64 = (libc::O_TMPFILE & !libc::O_DIRECTORY) as u64;
+const SET_ID: u64 = 0o6000;
+const SET_ID_IN_1: &[&[Condition]] = &[&[(1, HasAny, SET_ID)]];
+const SET_ID_IN_2: &[&[Condition]] = &[&[(2, HasAny, SET_ID)]];
+/// Flags of a call that makes a file; without them the mode is not looked at.
+const CREATE: u64 = (libc::O_CREAT | libc::O_TMPFILE & !libc::O_DIRECTORY) as u64;
 /// The kind of socket without its flags.
 const KIND: u64 = 0xf;
 const UNIX: u64 = libc::AF_UNIX as u64;
@@ -59,17 +54,13 @@ const DATAGRAM: u64 = libc::SOCK_DGRAM as u64;
 const RAW: u64 = libc::SOCK_RAW as u64;
 
 /// Namespaces that a process could be born into.
-const NAMESPACES: [u64; 8] = [
-    libc::CLONE_NEWNS as u64,
-    libc::CLONE_NEWUTS as u64,
-    libc::CLONE_NEWIPC as u64,
-    libc::CLONE_NEWUSER as u64,
-    libc::CLONE_NEWPID as u64,
-    libc::CLONE_NEWNET as u64,
-    libc::CLONE_NEWCGROUP as u64,
-    // CLONE_NEWTIME
-    0x80,
-];
+const NAMESPACES: u64 = (libc::CLONE_NEWNS
+    | libc::CLONE_NEWUTS
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWUSER
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWNET
+    | libc::CLONE_NEWCGROUP) as u64;
 
 const REFUSALS: &[Refusal] = &[
     // Reads, steers or borrows from other processes.
@@ -82,18 +73,7 @@ const REFUSALS: &[Refusal] = &[
     // Namespaces: inside one of its own a process has every capability again, and with it most of the kernel to attack.
     refuse(libc::SYS_unshare),
     refuse(libc::SYS_setns),
-    refuse_if(
-        libc::SYS_clone,
-        &[
-            &[(0, Has, NAMESPACES[0])],
-            &[(0, Has, NAMESPACES[1])],
-            &[(0, Has, NAMESPACES[2])],
-            &[(0, Has, NAMESPACES[3])],
-            &[(0, Has, NAMESPACES[4])],
-            &[(0, Has, NAMESPACES[5])],
-            &[(0, Has, NAMESPACES[6])],
-        ],
-    ),
+    refuse_if(libc::SYS_clone, &[&[(0, HasAny, NAMESPACES)]]),
     // Changes the view that was made for the command.
     refuse(libc::SYS_mount),
     refuse(libc::SYS_umount2),
@@ -174,7 +154,7 @@ const REFUSALS: &[Refusal] = &[
     refuse_if(FCHMODAT2, SET_ID_IN_2),
     refuse_if(libc::SYS_mkdirat, SET_ID_IN_2),
     refuse_if(libc::SYS_mknodat, SET_ID_IN_2),
-    refuse_if(libc::SYS_openat, SET_ID_IN_OPENAT),
+    refuse_if(libc::SYS_openat, &[&[(2, HasAny, CREATE), (3, HasAny, SET_ID)]]),
 ];
 
 const FCHMODAT2: i64 = 452;
@@ -186,10 +166,7 @@ const OLDER: &[Refusal] = &[
     refuse_if(libc::SYS_mkdir, SET_ID_IN_1),
     refuse_if(libc::SYS_mknod, SET_ID_IN_1),
     refuse_if(libc::SYS_creat, SET_ID_IN_1),
-    refuse_if(
-        libc::SYS_open,
-        &[&[(1, Has, CREATE), (2, Has, 0o4000)], &[(1, Has, CREATE), (2, Has, 0o2000)]],
-    ),
+    refuse_if(libc::SYS_open, &[&[(1, HasAny, CREATE), (2, HasAny, SET_ID)]]),
     refuse(libc::SYS_iopl),
     refuse(libc::SYS_ioperm),
     refuse(libc::SYS_modify_ldt),
@@ -211,68 +188,160 @@ const NEWEST: u32 = 469;
 const X32: u32 = 0x4000_0000;
 
 /// The program for the kernel.
-pub(crate) fn compile() -> Result<Vec<libc::sock_filter>, String> {
-    let rules = REFUSALS.iter().chain(OLDER).map(|refusal| Ok((refusal.call, cases(refusal)?)));
-    let rules = rules.collect::<Result<_, String>>()?;
-    let architecture = std::env::consts::ARCH.try_into().map_err(|error| format!("{error}"))?;
-    let refused = SeccompAction::Errno(libc::EPERM.unsigned_abs());
-    let filter = SeccompFilter::new(rules, SeccompAction::Allow, refused, architecture);
-    let program: seccompiler::BpfProgram =
-        filter.and_then(TryInto::try_into).map_err(|error| format!("{error}"))?;
-    let program = program.into_iter().map(|line| libc::sock_filter {
-        code: line.code,
-        jt: line.jt,
-        jf: line.jf,
-        k: line.k,
-    });
-    Ok(guard().into_iter().chain(program).collect())
-}
-
-fn cases(refusal: &Refusal) -> Result<Vec<SeccompRule>, String> {
-    let rule = |conditions: &&[Condition]| {
-        let conditions = conditions.iter().map(|(argument, comparison, value)| {
-            let (operator, value) = operator(*comparison, *value);
-            SeccompCondition::new(*argument, Dword, operator, value).map_err(|error| error.to_string())
-        });
-        SeccompRule::new(conditions.collect::<Result<_, _>>()?).map_err(|error| error.to_string())
-    };
-    refusal.cases.iter().map(rule).collect()
-}
-
-fn operator(comparison: Comparison, value: u64) -> (SeccompCmpOp, u64) {
-    match comparison {
-        Is => (Eq, value),
-        IsNot => (Ne, value),
-        Above => (Gt, value),
-        Below => (Lt, value),
-        Has => (MaskedEq(value), value),
-        Within(mask) => (MaskedEq(mask), value),
-    }
-}
-
-/// What comes before the rules: another architecture ends the process, and calls that do not exist for commands are said not to.
-fn guard() -> Vec<libc::sock_filter> {
-    const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
-    const IF_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
-    const IF_ABOVE: u16 = (libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K) as u16;
-    const ANSWER: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
-    let line = |code, k, jt, jf| libc::sock_filter { code, jt, jf, k };
-    let not_there = libc::SECCOMP_RET_ERRNO | libc::ENOSYS.unsigned_abs();
-    // The architecture is asked first: numbers mean something else on another one.
-    let mut lines = vec![
+pub(crate) fn compile() -> Vec<sock_filter> {
+    let refused =
+        REFUSALS.iter().chain(OLDER).map(|refusal| Leaf::of(refusal.call, refuse_cases(refusal.cases)));
+    let unknown = UNKNOWN.iter().map(|call| Leaf::of(*call, vec![answer(NOT_THERE)]));
+    let mut leaves: Vec<Leaf> = refused.chain(unknown).collect();
+    leaves.sort_by_key(|leaf| leaf.first);
+    let leaves = Leaf::joined(leaves);
+    // Everything above the newest call, and so everything of the x32 interface too.
+    const { assert!(NEWEST < X32) };
+    let mut program = vec![
+        // The architecture is asked first: numbers mean something else on another one.
         line(LOAD, 4, 0, 0),
         line(IF_EQUAL, ARCHITECTURE, 1, 0),
-        line(ANSWER, libc::SECCOMP_RET_KILL_PROCESS, 0, 0),
+        answer(libc::SECCOMP_RET_KILL_PROCESS),
         line(LOAD, 0, 0, 0),
+        line(IF_ABOVE, NEWEST, 0, 1),
+        answer(NOT_THERE),
     ];
-    for number in UNKNOWN {
-        let number = u32::try_from(*number).unwrap_or(u32::MAX);
-        lines.extend([line(IF_EQUAL, number, 0, 1), line(ANSWER, not_there, 0, 0)]);
+    program.extend(tree(&leaves));
+    program
+}
+
+const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+const IF_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+const IF_ABOVE: u16 = (libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K) as u16;
+const IF_AT_LEAST: u16 = (libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K) as u16;
+const SKIP: u16 = (libc::BPF_JMP | libc::BPF_JA) as u16;
+const MASK: u16 = (libc::BPF_ALU | libc::BPF_AND | libc::BPF_K) as u16;
+const ANSWER: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
+const REFUSED: u32 = libc::SECCOMP_RET_ERRNO | libc::EPERM.unsigned_abs();
+const NOT_THERE: u32 = libc::SECCOMP_RET_ERRNO | libc::ENOSYS.unsigned_abs();
+
+/// An instruction: what, with which number, and how many to skip when it holds and when it does not.
+const fn line(code: u16, k: u32, jt: u8, jf: u8) -> sock_filter {
+    sock_filter { code, jt, jf, k }
+}
+
+const fn answer(with: u32) -> sock_filter {
+    line(ANSWER, with, 0, 0)
+}
+
+fn number(call: i64) -> u32 {
+    u32::try_from(call).unwrap_or(u32::MAX)
+}
+
+/// Calls with neighbouring numbers, and what is done about all of them.
+struct Leaf {
+    first: u32,
+    last: u32,
+    lines: Vec<sock_filter>,
+}
+
+impl Leaf {
+    fn of(call: i64, lines: Vec<sock_filter>) -> Self {
+        Self { first: number(call), last: number(call), lines }
     }
-    // Everything above the newest, and so everything of the x32 interface too.
-    const { assert!(NEWEST < X32) };
-    lines.extend([line(IF_ABOVE, NEWEST, 0, 1), line(ANSWER, not_there, 0, 0)]);
+
+    /// Neighbours with one and the same short answer become one: the fewer instructions, the sooner a command starts.
+    fn joined(sorted: Vec<Self>) -> Vec<Self> {
+        let mut joined: Vec<Self> = Vec::new();
+        for leaf in sorted {
+            match joined.last_mut() {
+                Some(before)
+                    if before.last + 1 == leaf.first
+                        && before.answer().is_some()
+                        && before.answer() == leaf.answer() =>
+                {
+                    before.last = leaf.last;
+                }
+                _ => joined.push(leaf),
+            }
+        }
+        joined
+    }
+
+    /// The answer, where it does not depend on arguments.
+    fn answer(&self) -> Option<u32> {
+        match &*self.lines {
+            [only] if only.code == ANSWER => Some(only.k),
+            _ => None,
+        }
+    }
+}
+
+/// Finds the call among sorted leaves, or allows it.
+fn tree(leaves: &[Leaf]) -> Vec<sock_filter> {
+    match leaves {
+        [] => vec![answer(libc::SECCOMP_RET_ALLOW)],
+        [leaf] => {
+            let mut found = match leaf.first == leaf.last {
+                true => vec![line(IF_EQUAL, leaf.first, 1, 0)],
+                false => vec![line(IF_AT_LEAST, leaf.first, 0, 1), line(IF_ABOVE, leaf.last, 0, 1)],
+            };
+            found.push(answer(libc::SECCOMP_RET_ALLOW));
+            found.extend(leaf.lines.iter().copied());
+            found
+        }
+        several => {
+            let (lower, upper) = several.split_at(several.len() / 2);
+            let middle = upper.first().map_or(u32::MAX, |leaf| leaf.first);
+            let (lower, upper) = (tree(lower), tree(upper));
+            let mut whole = match u8::try_from(lower.len()) {
+                Ok(past_lower) => vec![line(IF_AT_LEAST, middle, past_lower, 0)],
+                Err(_) => {
+                    let past_lower = u32::try_from(lower.len()).unwrap_or(u32::MAX);
+                    vec![line(IF_AT_LEAST, middle, 0, 1), line(SKIP, past_lower, 0, 0)]
+                }
+            };
+            whole.extend(lower);
+            whole.extend(upper);
+            whole
+        }
+    }
+}
+
+/// Refuses when every condition of one case holds, or always when there is no case.
+fn refuse_cases(cases: &[&[Condition]]) -> Vec<sock_filter> {
+    if cases.is_empty() {
+        return vec![answer(REFUSED)];
+    }
+    let mut lines = Vec::new();
+    for case in cases {
+        let mut conditions: Vec<Vec<sock_filter>> = Vec::new();
+        // From the last to the first, because each has to know how much to skip.
+        let mut to_next_case = 1_usize;
+        for condition in case.iter().rev() {
+            let made = holds(*condition, to_next_case);
+            to_next_case += made.len();
+            conditions.push(made);
+        }
+        lines.extend(conditions.into_iter().rev().flatten());
+        lines.push(answer(REFUSED));
+    }
+    lines.push(answer(libc::SECCOMP_RET_ALLOW));
     lines
+}
+
+/// Goes on when a condition holds, and skips `otherwise` instructions when it does not. Arguments of interest fit in their lower half; the kernel looks
+/// at no more of them either.
+fn holds((argument, comparison, value): Condition, otherwise: usize) -> Vec<sock_filter> {
+    let load = line(LOAD, 16 + 8 * u32::from(argument), 0, 0);
+    let value = u32::try_from(value).unwrap_or(u32::MAX);
+    let skip = u8::try_from(otherwise).unwrap_or(u8::MAX);
+    match comparison {
+        Is => vec![load, line(IF_EQUAL, value, 0, skip)],
+        IsNot => vec![load, line(IF_EQUAL, value, skip, 0)],
+        Above => vec![load, line(IF_ABOVE, value, 0, skip)],
+        Below => vec![load, line(IF_AT_LEAST, value, skip, 0)],
+        HasAny => vec![load, line(MASK, value, 0, 0), line(IF_EQUAL, 0, skip, 0)],
+        Within(mask) => {
+            let mask = u32::try_from(mask).unwrap_or(u32::MAX);
+            vec![load, line(MASK, mask, 0, 0), line(IF_EQUAL, value, 0, skip)]
+        }
+    }
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -284,9 +353,107 @@ const ARCHITECTURE: u32 = 0xc000_00b7;
 mod tests {
     use super::*;
 
+    /// What the kernel would do: interprets the program on a call.
+    fn judge(program: &[sock_filter], architecture: u32, call: u32, arguments: [u64; 6]) -> (u32, usize) {
+        let word = |offset: u32| match offset {
+            0 => call,
+            4 => architecture,
+            offset => (arguments[((offset - 16) / 8) as usize] >> (8 * (offset % 8))) as u32,
+        };
+        let (mut accumulator, mut at, mut steps) = (0_u32, 0_usize, 0);
+        loop {
+            let sock_filter { code, jt, jf, k } = program[at];
+            at += 1;
+            steps += 1;
+            let jump = |holds: bool| usize::from(if holds { jt } else { jf });
+            match code {
+                LOAD => accumulator = word(k),
+                MASK => accumulator &= k,
+                SKIP => at += k as usize,
+                IF_EQUAL => at += jump(accumulator == k),
+                IF_ABOVE => at += jump(accumulator > k),
+                IF_AT_LEAST => at += jump(accumulator >= k),
+                ANSWER => return (k, steps),
+                other => panic!("unknown instruction {other:#x}"),
+            }
+        }
+    }
+
+    fn plainly(call: u32, arguments: [u64; 6]) -> u32 {
+        if UNKNOWN.iter().any(|unknown| number(*unknown) == call) || call > NEWEST {
+            return NOT_THERE;
+        }
+        let holds = |(argument, comparison, value): &Condition| {
+            let given = arguments[usize::from(*argument)] & 0xffff_ffff;
+            match comparison {
+                Is => given == *value,
+                IsNot => given != *value,
+                Above => given > *value,
+                Below => given < *value,
+                HasAny => given & value != 0,
+                Within(mask) => given & mask == *value,
+            }
+        };
+        let refusal = REFUSALS.iter().chain(OLDER).find(|refusal| number(refusal.call) == call);
+        match refusal {
+            Some(refusal) if refusal.cases.is_empty() => REFUSED,
+            Some(refusal) if refusal.cases.iter().any(|case| case.iter().all(holds)) => REFUSED,
+            _ => libc::SECCOMP_RET_ALLOW,
+        }
+    }
+
     #[test]
-    fn compiles_and_is_small_enough_for_the_kernel() {
-        let program = compile().unwrap();
-        assert!(program.len() > 100 && program.len() < 4096, "{}", program.len());
+    fn the_program_says_what_the_list_says() {
+        let program = compile();
+        let values = [
+            0,
+            1,
+            2,
+            3,
+            5,
+            10,
+            11,
+            16,
+            17,
+            40,
+            0o644,
+            0o4755,
+            0o2755,
+            0x5412,
+            0x541c,
+            0x1000_0000,
+            0x4000_0000,
+            0x0004_0000,
+            u64::MAX,
+            1 << 40,
+        ];
+        let mut longest = 0;
+        for call in (0..600).chain([X32, X32 + 1, X32 + 101, u32::MAX]) {
+            for (index, value) in values.iter().enumerate() {
+                for other in values.iter().skip(index % 3) {
+                    let arguments = [*value, *other, *value, *other, 0, 0];
+                    let (said, steps) = judge(&program, ARCHITECTURE, call, arguments);
+                    longest = longest.max(steps);
+                    assert_eq!(said, plainly(call, arguments), "call {call} with {arguments:x?}");
+                }
+            }
+        }
+        assert!(longest < 60, "a call is decided after {longest} steps");
+    }
+
+    #[test]
+    fn another_architecture_ends_the_process() {
+        // AUDIT_ARCH_I386, and one that nobody has.
+        for architecture in [0x4000_0003, 0, !ARCHITECTURE] {
+            assert_eq!(judge(&compile(), architecture, 1, [0; 6]).0, libc::SECCOMP_RET_KILL_PROCESS);
+        }
+    }
+
+    #[test]
+    fn no_call_is_named_twice() {
+        let mut numbers: Vec<i64> =
+            REFUSALS.iter().chain(OLDER).map(|refusal| refusal.call).chain(UNKNOWN.iter().copied()).collect();
+        numbers.sort_unstable();
+        assert!(numbers.windows(2).all(|pair| pair[0] != pair[1]));
     }
 }

@@ -133,7 +133,7 @@ pub struct Ended {
     pub error_bytes: u64,
     /// Whether some of them were not kept.
     pub truncated: bool,
-    /// Whether it tried to reach the network and had none.
+    /// Whether it failed and seems to have tried to reach a network that it does not have.
     pub wanted_network: bool,
     /// Which limit it ran into, as far as the system tells.
     pub limit: Option<LimitHit>,

@@ -88,6 +88,8 @@ impl Plan {
         let shown: Vec<_> = shown.collect::<Result<_, SandboxError>>()?;
         let devices = DEVICES.iter().map(|name| Ok((*name, self.open(&Path::new("/dev").join(name), None)?)));
         let devices: Vec<_> = devices.collect::<Result<_, SandboxError>>()?;
+        let own_proc = planning.layers.contains(Layer::PrivateProc);
+        let proc = if own_proc { None } else { Some(self.open(Path::new("/proc"), None)?) };
         let mut mounts = Vec::new();
         for mount in &job.mounts {
             let (place, identity) = whereabouts(mount)?;
@@ -129,7 +131,7 @@ impl Plan {
             self.covers(mount, *slot)?;
         }
         self.temporary()?;
-        self.proc(job, planning)?;
+        self.proc(job, planning, proc);
         self.forget_covers()?;
         self.steps.push(Step::Enter);
         self.steps.push(Step::SealRoot { attributes: PLAIN | READ_ONLY });
@@ -223,16 +225,19 @@ impl Plan {
         Ok(())
     }
 
-    fn proc(&mut self, job: &Job<'_>, planning: &Planning<'_>) -> Result<(), SandboxError> {
-        self.steps.push(Step::Directory { path: CString::from(c"proc"), mode: 0o555 });
-        if planning.layers.contains(Layer::PrivateProc) {
-            let processes = planning.limit_through_proc.then(|| {
-                // The kernel keeps the first three hundred numbers to itself.
-                CString::new(job.limits.processes.saturating_add(300).to_string()).unwrap_or_default()
-            });
-            self.steps.push(Step::Proc { path: CString::from(c"proc"), processes });
+    /// A `/proc` of the command's own, or the host's where the machine makes none.
+    fn proc(&mut self, job: &Job<'_>, planning: &Planning<'_>, host: Option<Slot>) {
+        let path = CString::from(c"proc");
+        self.steps.push(Step::Directory { path: path.clone(), mode: 0o555 });
+        if let Some(slot) = host {
+            self.steps.push(Step::Attach { slot, path, attributes: PLAIN | READ_ONLY });
+            return;
         }
-        Ok(())
+        let processes = planning.limit_through_proc.then(|| {
+            // The kernel keeps the first three hundred numbers to itself.
+            CString::new(job.limits.processes.saturating_add(300).to_string()).unwrap_or_default()
+        });
+        self.steps.push(Step::Proc { path, processes });
     }
 
     fn forget_covers(&mut self) -> Result<(), SandboxError> {

@@ -13,7 +13,7 @@ pub(crate) struct Probed {
 }
 
 /// Tries every layer but those that are switched off.
-pub(crate) fn probe(without: Layers, has_filter: bool, cgroup: Result<String, String>) -> Probed {
+pub(crate) fn probe(without: Layers, cgroup: Result<String, String>) -> Probed {
     let user = Cell::make(false).map(drop);
     let network = Cell::make(true).map(drop);
     let landlock = Dialect::of_this_kernel();
@@ -41,8 +41,7 @@ pub(crate) fn probe(without: Layers, has_filter: bool, cgroup: Result<String, St
                 Ok(dialect) => Ok(format!("version {}", dialect.version())),
                 Err(error) => Err(format!("{error}; boot a kernel with `lsm=…,landlock`")),
             },
-            Layer::Seccomp if has_filter => Ok("refuses what commands do not need".to_owned()),
-            Layer::Seccomp => Err("this architecture has no filter".to_owned()),
+            Layer::Seccomp => try_filter(),
             Layer::Cgroup => cgroup.clone(),
             Layer::NoNewPrivileges
             | Layer::Capabilities
@@ -61,6 +60,32 @@ pub(crate) fn probe(without: Layers, has_filter: bool, cgroup: Result<String, St
         .collect();
     let works = reports.iter().filter(|report| report.works).map(|report| report.layer).collect();
     Probed { works, landlock: landlock.ok().filter(|_| !without.contains(Layer::Landlock)), reports }
+}
+
+/// Installs the filter in a process that ends right after.
+fn try_filter() -> Result<String, String> {
+    let trying =
+        TryingFilter { program: crate::filter::compile(), error: std::sync::atomic::AtomicI32::new(0) };
+    errand(&trying, 0).map_err(|error| error.to_string())?;
+    match trying.error.into_inner() {
+        0 => Ok("refuses what commands do not need".to_owned()),
+        error => Err(rustix::io::Errno::from_raw_os_error(error).to_string()),
+    }
+}
+
+struct TryingFilter {
+    program: Vec<libc::sock_filter>,
+    error: std::sync::atomic::AtomicI32,
+}
+
+impl Errand for TryingFilter {
+    fn run(&self) {
+        let tried = rustix::thread::set_no_new_privs(true)
+            .and_then(|()| crate::sys::calls::install_filter(&self.program));
+        if let Err(error) = tried {
+            self.error.store(error.raw_os_error(), std::sync::atomic::Ordering::Release);
+        }
+    }
 }
 
 /// Mounts a `/proc` where nobody sees it. Containers often forbid it.

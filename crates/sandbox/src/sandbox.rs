@@ -78,7 +78,7 @@ impl Sandbox {
     pub fn prepare(options: SandboxOptions) -> Result<Self, SandboxError> {
         let cannot = SandboxError::system;
         let filter = crate::filter::compile();
-        let probed = probe(options.without, filter.is_ok(), Err("not offered to this process".to_owned()));
+        let probed = probe(options.without, Err("not offered to this process".to_owned()));
         let init = calls::program_in_memory(c"toolgate-init", INIT)
             .map_err(cannot("the init program cannot be kept"))?;
         let init = out_of_the_way(init)?;
@@ -89,7 +89,7 @@ impl Sandbox {
             layers: probed.works,
             reports: probed.reports,
             landlock: probed.landlock,
-            filter: filter.ok().filter(|_| !options.without.contains(Layer::Seccomp)),
+            filter: (!options.without.contains(Layer::Seccomp)).then_some(filter),
             system: SystemView::look(&options.read),
             init,
             gate: out_of_the_way(gate)?,
@@ -207,7 +207,6 @@ impl Sandbox {
         };
         let prepared = plan(job, &planning)?;
         let begun = Instant::now();
-        let lost_before = cell.map_or(0, Cell::lost_packets);
         let (process, ears) = self.launch(cell, job, program, &prepared, &temporary)?;
         let heard = listen(ears, Bounds { max_output: job.max_output, on_flood: job.on_flood }, stop, sink);
         // Process 1 has ended, or is ended now; either way it is collected, and all that it was in charge of with it.
@@ -224,7 +223,7 @@ impl Sandbox {
             output_bytes: heard.output_bytes,
             error_bytes: heard.error_bytes,
             truncated: heard.output_bytes + heard.error_bytes > heard.kept,
-            wanted_network: cell.is_some_and(|cell| cell.lost_packets() > lost_before),
+            wanted_network: exit != Exit::Code(0) && cell.is_some_and(Cell::lost_packets),
             limit: limit_hit(exit),
         })
     }

@@ -161,7 +161,6 @@ impl Errand for Becoming<'_> {
         rustix::process::umask(Mode::WGRP | Mode::WOTH);
         or_fail(Part::Limits, limit(launch));
         or_fail(Part::Descriptors, arrange_descriptors(launch));
-        or_fail(Part::Capabilities, drop_capabilities(launch));
         if launch.layers.contains(Layer::NoNewPrivileges) {
             or_fail(Part::NoNewPrivileges, rustix::thread::set_no_new_privs(true));
         }
@@ -172,6 +171,7 @@ impl Errand for Becoming<'_> {
         if let Some(filter) = launch.filter {
             or_fail(Part::Filter, calls::install_filter(filter));
         }
+        or_fail(Part::Capabilities, drop_capabilities(launch));
         let error = calls::become_program(PROGRAM, &launch.arguments.list, &launch.environment.list);
         launch.progress.failed(Part::Program, 0, error)
     }
@@ -231,7 +231,8 @@ fn arrange_descriptors(launch: &Launch<'_>) -> Result<()> {
     if launch.layers.contains(Layer::Descriptors) { calls::close_from(first_to_go) } else { Ok(()) }
 }
 
-/// None inside the namespace, and none to be had by starting a program.
+/// None inside the namespace, and none to be had by starting a program: being root means nothing any more, files give none to those who gain no privileges, and
+/// all of it is locked. The bounding set is left alone: it bounds what files give, and emptying it costs a copy of the credentials for each of its members.
 fn drop_capabilities(launch: &Launch<'_>) -> Result<()> {
     if !launch.layers.contains(Layer::Capabilities) {
         return Ok(());
@@ -247,14 +248,6 @@ fn drop_capabilities(launch: &Launch<'_>) -> Result<()> {
         // Without a user namespace an ordinary user has nothing to lock.
         Ok(()) | Err(Errno::PERM) => {}
         Err(error) => return Err(error),
-    }
-    for bit in 0..64 {
-        match rustix::thread::remove_capability_from_bounding_set(CapabilitySet::from_bits_retain(1 << bit)) {
-            Ok(()) => {}
-            // The kernel knows no more of them, or there was nothing to drop.
-            Err(Errno::INVAL | Errno::PERM) => break,
-            Err(error) => return Err(error),
-        }
     }
     rustix::thread::clear_ambient_capability_set()?;
     let none = CapabilitySet::empty();
