@@ -187,10 +187,22 @@ const NEWEST: u32 = 469;
 /// Numbers from here on are those of the x32 interface, which would be a second way to every call.
 const X32: u32 = 0x4000_0000;
 
+/// Which sockets a command may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sockets {
+    /// Those that lead nowhere but into its own namespaces.
+    Confined,
+    /// None: without a network namespace they lead out, and without a view to every socket file of the machine.
+    None,
+}
+
 /// The program for the kernel.
-pub(crate) fn compile() -> Vec<sock_filter> {
-    let refused =
-        REFUSALS.iter().chain(OLDER).map(|refusal| Leaf::of(refusal.call, refuse_cases(refusal.cases)));
+pub(crate) fn compile(sockets: Sockets) -> Vec<sock_filter> {
+    let cases = |refusal: &Refusal| match (refusal.call, sockets) {
+        (libc::SYS_socket, Sockets::None) => refuse_cases(&[]),
+        _ => refuse_cases(refusal.cases),
+    };
+    let refused = REFUSALS.iter().chain(OLDER).map(|refusal| Leaf::of(refusal.call, cases(refusal)));
     let unknown = UNKNOWN.iter().map(|call| Leaf::of(*call, vec![answer(NOT_THERE)]));
     let mut leaves: Vec<Leaf> = refused.chain(unknown).collect();
     leaves.sort_by_key(|leaf| leaf.first);
@@ -404,7 +416,7 @@ mod tests {
 
     #[test]
     fn the_program_says_what_the_list_says() {
-        let program = compile();
+        let program = compile(Sockets::Confined);
         let values = [
             0,
             1,
@@ -445,7 +457,22 @@ mod tests {
     fn another_architecture_ends_the_process() {
         // AUDIT_ARCH_I386, and one that nobody has.
         for architecture in [0x4000_0003, 0, !ARCHITECTURE] {
-            assert_eq!(judge(&compile(), architecture, 1, [0; 6]).0, libc::SECCOMP_RET_KILL_PROCESS);
+            assert_eq!(
+                judge(&compile(Sockets::Confined), architecture, 1, [0; 6]).0,
+                libc::SECCOMP_RET_KILL_PROCESS
+            );
+        }
+    }
+
+    #[test]
+    fn without_namespaces_there_are_no_sockets() {
+        for arguments in [[1, 1, 0, 0, 0, 0], [2, 1, 0, 0, 0, 0], [10, 2, 0, 0, 0, 0]] {
+            let call = number(libc::SYS_socket);
+            assert_eq!(judge(&compile(Sockets::None), ARCHITECTURE, call, arguments).0, REFUSED);
+            assert_eq!(
+                judge(&compile(Sockets::Confined), ARCHITECTURE, call, arguments).0,
+                libc::SECCOMP_RET_ALLOW
+            );
         }
     }
 

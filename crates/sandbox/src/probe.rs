@@ -64,8 +64,10 @@ pub(crate) fn probe(without: Layers, cgroup: Result<String, String>) -> Probed {
 
 /// Installs the filter in a process that ends right after.
 fn try_filter() -> Result<String, String> {
-    let trying =
-        TryingFilter { program: crate::filter::compile(), error: std::sync::atomic::AtomicI32::new(0) };
+    let trying = TryingFilter {
+        program: crate::filter::compile(crate::filter::Sockets::Confined),
+        error: std::sync::atomic::AtomicI32::new(0),
+    };
     errand(&trying, 0).map_err(|error| error.to_string())?;
     match trying.error.into_inner() {
         0 => Ok("refuses what commands do not need".to_owned()),

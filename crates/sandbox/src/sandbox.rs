@@ -14,6 +14,7 @@ use toolgate_types::Stop;
 use crate::cell::{Cell, Shelf};
 use crate::environment;
 use crate::error::SandboxError;
+use crate::filter::{self, Sockets};
 use crate::job::{Ended, Exit, Job, LimitHit, Network, Stream};
 use crate::landlock::Dialect;
 use crate::layer::{Layer, LayerReport, Layers};
@@ -77,7 +78,6 @@ impl Sandbox {
     /// The system refuses what every sandbox needs.
     pub fn prepare(options: SandboxOptions) -> Result<Self, SandboxError> {
         let cannot = SandboxError::system;
-        let filter = crate::filter::compile();
         let probed = probe(options.without, Err("not offered to this process".to_owned()));
         let init = calls::program_in_memory(c"toolgate-init", INIT)
             .map_err(cannot("the init program cannot be kept"))?;
@@ -89,7 +89,7 @@ impl Sandbox {
             layers: probed.works,
             reports: probed.reports,
             landlock: probed.landlock,
-            filter: (!options.without.contains(Layer::Seccomp)).then_some(filter),
+            filter: probed.works.contains(Layer::Seccomp).then(|| filter::compile(sockets(probed.works))),
             system: SystemView::look(&options.read),
             init,
             gate: out_of_the_way(gate)?,
@@ -323,6 +323,11 @@ impl Sandbox {
         pairs.extend(job.environment.iter().cloned());
         environment::as_strings(&pairs)
     }
+}
+
+fn sockets(layers: Layers) -> Sockets {
+    let confined = layers.contains(Layer::NetworkNamespace) && layers.contains(Layer::MountNamespace);
+    if confined { Sockets::Confined } else { Sockets::None }
 }
 
 /// Where temporary files go: the view's own `/tmp`, or a folder of the host that is removed in the end.
