@@ -1,0 +1,80 @@
+//! `/bin/true` with every layer on, beside `posix_spawn` and beside bubblewrap; from a small parent, from a large one, and many at a time.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a benchmark arranges files by hand and prints what it measures"
+)]
+
+use std::fs::File;
+use std::os::fd::AsFd as _;
+use std::path::PathBuf;
+use std::process::Command;
+
+use toolgate_benches::{in_turns, report};
+use toolgate_sandbox::{Exit, Job, Mounted, Network, OnFlood, ResourceLimits, Sandbox, SandboxOptions};
+use toolgate_types::Stop;
+
+fn main() {
+    let scratch = tempfile::tempdir_in(".").unwrap();
+    let workspace = File::open(scratch.path()).unwrap();
+    let sandbox = Sandbox::prepare(SandboxOptions::default()).unwrap();
+    let confined = || {
+        let mount = Mounted {
+            directory: workspace.as_fd(),
+            at: PathBuf::from("/work/project"),
+            writable: true,
+            covers: Vec::new(),
+        };
+        let job = Job {
+            program: "/bin/true".into(),
+            arguments: Vec::new(),
+            directory: PathBuf::from("/work/project"),
+            environment: Vec::new(),
+            input: None,
+            mounts: vec![mount],
+            network: Network::None,
+            limits: ResourceLimits::default(),
+            max_output: 1000,
+            on_flood: OnFlood::Stop,
+        };
+        let ended = sandbox.run(&job, &Stop::never(), &mut |_, _| ()).unwrap();
+        assert_eq!(ended.exit, Exit::Code(0));
+    };
+    let spawned = || assert!(Command::new("/bin/true").status().unwrap().success());
+    confined();
+    let (ours, floor) = in_turns(401, confined, spawned);
+    report("sandbox/true", ours, floor, "posix_spawn", 3.0);
+    let wrapped = || {
+        let mut bubblewrap = Command::new("bwrap");
+        bubblewrap.args([
+            "--unshare-all",
+            "--ro-bind",
+            "/",
+            "/",
+            "--proc",
+            "/proc",
+            "--dev",
+            "/dev",
+            "--tmpfs",
+            "/tmp",
+        ]);
+        assert!(bubblewrap.arg("/bin/true").status().unwrap().success());
+    };
+    let (ours, bubblewrap) = in_turns(201, confined, wrapped);
+    report("sandbox/true-bwrap", ours, bubblewrap, "bwrap", 0.5);
+    let large = vec![1_u8; 1 << 30];
+    let (ours, floor) = in_turns(401, confined, spawned);
+    report("sandbox/true-1GiB-parent", ours, floor, "posix_spawn", 3.0);
+    drop(large);
+    let many = |work: &(dyn Fn() + Sync)| {
+        std::thread::scope(|scope| {
+            for _ in 0..64 {
+                scope.spawn(work);
+            }
+        });
+    };
+    let (ours, floor) = in_turns(21, || many(&confined), || many(&spawned));
+    report("sandbox/64-at-a-time", ours, floor, "posix_spawn", 4.0);
+}
