@@ -7,6 +7,7 @@
 //! Raw system calls are in `sys`, and only there.
 
 mod cell;
+mod cgroup;
 mod environment;
 mod error;
 mod filter;

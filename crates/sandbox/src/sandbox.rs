@@ -12,6 +12,7 @@ use rustix::process::{Pid, PidfdFlags, WaitOptions};
 use toolgate_types::Stop;
 
 use crate::cell::{Cell, Shelf};
+use crate::cgroup::{Cgroups, Group};
 use crate::environment;
 use crate::error::SandboxError;
 use crate::filter::{self, Sockets};
@@ -68,6 +69,7 @@ pub struct Sandbox {
     /// This process, for children to see whether it is still there.
     gate: OwnedFd,
     cells: Shelf,
+    cgroups: Option<Cgroups>,
 }
 
 impl Sandbox {
@@ -78,7 +80,14 @@ impl Sandbox {
     /// The system refuses what every sandbox needs.
     pub fn prepare(options: SandboxOptions) -> Result<Self, SandboxError> {
         let cannot = SandboxError::system;
-        let probed = probe(options.without, Err("not offered to this process".to_owned()));
+        let cgroups = if options.without.contains(Layer::Cgroup) {
+            Err("switched off".to_owned())
+        } else {
+            Cgroups::find()
+        };
+        let cgroup =
+            cgroups.as_ref().map(|_| "limits every command as a whole".to_owned()).map_err(Clone::clone);
+        let probed = probe(options.without, cgroup);
         let init = calls::program_in_memory(c"toolgate-init", INIT)
             .map_err(cannot("the init program cannot be kept"))?;
         let init = out_of_the_way(init)?;
@@ -94,6 +103,7 @@ impl Sandbox {
             init,
             gate: out_of_the_way(gate)?,
             cells: Shelf::default(),
+            cgroups: cgroups.ok(),
             options,
         })
     }
@@ -207,7 +217,10 @@ impl Sandbox {
         };
         let prepared = plan(job, &planning)?;
         let begun = Instant::now();
-        let (process, ears) = self.launch(cell, job, program, &prepared, &temporary)?;
+        let group = self.cgroups.as_ref().map(|groups| groups.make(&job.limits)).transpose();
+        let group = group.map_err(SandboxError::system("no control group can be made"))?;
+        let place = Place { cell, group: group.as_ref(), temporary: &temporary };
+        let (process, ears) = self.launch(&place, job, program, &prepared)?;
         let heard = listen(ears, Bounds { max_output: job.max_output, on_flood: job.on_flood }, stop, sink);
         // Process 1 has ended, or is ended now; either way it is collected, and all that it was in charge of with it.
         if heard.is_err() {
@@ -224,18 +237,18 @@ impl Sandbox {
             error_bytes: heard.error_bytes,
             truncated: heard.output_bytes + heard.error_bytes > heard.kept,
             wanted_network: exit != Exit::Code(0) && cell.is_some_and(Cell::lost_packets),
-            limit: limit_hit(exit),
+            limit: limit_hit(exit, group.as_ref()),
         })
     }
 
     fn launch(
         &self,
-        cell: Option<&Cell>,
+        place: &Place<'_>,
         job: &Job<'_>,
         program: &Path,
         prepared: &Plan,
-        temporary: &Temporary,
     ) -> Result<(Pid, Ears), SandboxError> {
+        let Place { cell, group, temporary } = *place;
         let (read_input, write_input) = pipe()?;
         let (output, write_output) = pipe()?;
         let (error, write_error) = pipe()?;
@@ -251,6 +264,7 @@ impl Sandbox {
             layers: self.layers,
             user: cell.map(Cell::user),
             network: cell.and_then(Cell::network),
+            cgroup: group.map(Group::entrance),
             flags: self.birth_flags(cell),
             steps: &prepared.steps,
             slots: &slots,
@@ -323,6 +337,13 @@ impl Sandbox {
         pairs.extend(job.environment.iter().cloned());
         environment::as_strings(&pairs)
     }
+}
+
+/// Where one command is started.
+struct Place<'a> {
+    cell: Option<&'a Cell>,
+    group: Option<&'a Group<'a>>,
+    temporary: &'a Temporary,
 }
 
 fn sockets(layers: Layers) -> Sockets {
@@ -443,8 +464,9 @@ fn exit(report: &[u8], program: &OsStr) -> Result<Exit, SandboxError> {
     }
 }
 
-fn limit_hit(exit: Exit) -> Option<LimitHit> {
+fn limit_hit(exit: Exit, group: Option<&Group<'_>>) -> Option<LimitHit> {
     match exit {
+        _ if group.is_some_and(Group::ran_out_of_memory) => Some(LimitHit::Memory),
         Exit::Signal(libc::SIGXCPU) => Some(LimitHit::CpuTime),
         Exit::Signal(libc::SIGXFSZ) => Some(LimitHit::FileSize),
         _ => None,

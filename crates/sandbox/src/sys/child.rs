@@ -23,6 +23,8 @@ pub(crate) struct Launch<'a> {
     /// The user namespace to join, and the network namespace in it.
     pub(crate) user: Option<RawFd>,
     pub(crate) network: Option<RawFd>,
+    /// Where to write a zero to be in the command's control group.
+    pub(crate) cgroup: Option<RawFd>,
     /// Further namespaces to be born into.
     pub(crate) flags: i32,
     pub(crate) steps: &'a [Step],
@@ -133,6 +135,9 @@ fn join(launch: &Launch<'_>) -> Result<()> {
     match calls::leave_groups() {
         Ok(()) | Err(Errno::PERM) => {}
         Err(error) => return Err(error),
+    }
+    if let Some(entrance) = launch.cgroup {
+        rustix::io::write(calls::borrow(entrance), b"0")?;
     }
     for namespace in [launch.user, launch.network].into_iter().flatten() {
         rustix::thread::move_into_link_name_space(calls::borrow(namespace), None)?;

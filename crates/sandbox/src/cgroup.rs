@@ -1,0 +1,165 @@
+//! Control groups (version 2): limits on a command as a whole, where the machine hands one out.
+//!
+//! The gate makes one group for itself beneath its own, and one in it for every command. Both are removed when they are no longer needed; what a gate that was
+//! killed left behind is removed by the next one.
+
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::{Errno, Result};
+
+use crate::limits::ResourceLimits;
+
+/// Where version 2 is mounted: alone, or beside version 1.
+const MOUNTED: &[&str] = &["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
+/// What `statfs` says about version 2.
+const MAGIC: u64 = 0x6367_7270;
+/// The beginning of every name that gates give.
+const PREFIX: &str = "toolgate-";
+const CONTROLLERS: &[u8] = b"+memory +pids";
+
+/// The group of this gate.
+pub(crate) struct Cgroups {
+    above: OwnedFd,
+    name: String,
+    own: OwnedFd,
+    next: AtomicU64,
+}
+
+impl Cgroups {
+    /// Makes the gate's group, or says why that cannot be.
+    pub(crate) fn find() -> std::result::Result<Self, String> {
+        let above = own_group().ok_or("this machine has no control groups of version 2")?;
+        let above = open(&above).map_err(|error| format!("the control group cannot be opened: {error}"))?;
+        offer_controllers(&above).map_err(|error| {
+            format!("{error}; start the gate in a group that was delegated to it, as with `systemd-run --user --scope -p Delegate=yes`")
+        })?;
+        sweep(&above);
+        let name = format!("{PREFIX}{}", rustix::process::getpid().as_raw_nonzero());
+        let made = make(&above, &name).and_then(|own| {
+            write_at(&own, "cgroup.subtree_control", CONTROLLERS)?;
+            Ok(own)
+        });
+        let own = made.map_err(|error| format!("no control group can be made: {error}"))?;
+        Ok(Self { above, name, own, next: AtomicU64::new(0) })
+    }
+
+    /// A group for one command.
+    pub(crate) fn make(&self, limits: &ResourceLimits) -> Result<Group<'_>> {
+        let name = self.next.fetch_add(1, Ordering::Relaxed).to_string();
+        let folder = make(&self.own, &name)?;
+        let group = Group {
+            above: &self.own,
+            name,
+            entrance: open_at(&folder, "cgroup.procs", OFlags::WRONLY)?,
+            folder,
+        };
+        write_at(&group.folder, "memory.max", limits.memory.to_string().as_bytes())?;
+        write_at(&group.folder, "pids.max", limits.processes.saturating_add(1).to_string().as_bytes())?;
+        // Older kernels and machines without swap have neither, and lose nothing.
+        let _ = write_at(&group.folder, "memory.swap.max", b"0");
+        let _ = write_at(&group.folder, "memory.oom.group", b"1");
+        Ok(group)
+    }
+}
+
+impl Drop for Cgroups {
+    fn drop(&mut self) {
+        let _ = rustix::fs::unlinkat(&self.above, &*self.name, AtFlags::REMOVEDIR);
+    }
+}
+
+/// The group of one command.
+pub(crate) struct Group<'a> {
+    above: &'a OwnedFd,
+    name: String,
+    folder: OwnedFd,
+    entrance: OwnedFd,
+}
+
+impl Group<'_> {
+    /// Whoever writes a zero here is in.
+    pub(crate) fn entrance(&self) -> RawFd {
+        self.entrance.as_raw_fd()
+    }
+
+    /// Whether the kernel ended something in it for want of memory.
+    pub(crate) fn ran_out_of_memory(&self) -> bool {
+        let mut buffer = [0_u8; 1024];
+        let read = open_at(&self.folder, "memory.events", OFlags::RDONLY)
+            .and_then(|file| rustix::io::read(&file, &mut buffer));
+        let text = String::from_utf8_lossy(buffer.get(..read.unwrap_or(0)).unwrap_or_default()).into_owned();
+        text.lines().any(|line| line.strip_prefix("oom_kill ").is_some_and(|count| count != "0"))
+    }
+}
+
+impl Drop for Group<'_> {
+    fn drop(&mut self) {
+        let _ = write_at(&self.folder, "cgroup.kill", b"1");
+        let _ = rustix::fs::unlinkat(self.above, &*self.name, AtFlags::REMOVEDIR);
+    }
+}
+
+/// The folder of the group that this process is in.
+fn own_group() -> Option<PathBuf> {
+    let file = rustix::fs::open("/proc/self/cgroup", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let mut buffer = [0_u8; 4096];
+    let length = rustix::io::read(&file, &mut buffer).ok()?;
+    let text = std::str::from_utf8(buffer.get(..length)?).ok()?;
+    let path = text.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    let is_version_2 = |place: &&&str| {
+        rustix::fs::statfs(**place)
+            .is_ok_and(|found| u64::try_from(found.f_type).is_ok_and(|kind| kind == MAGIC))
+    };
+    MOUNTED.iter().find(is_version_2).map(|place| PathBuf::from(*place).join(path))
+}
+
+/// Groups below may limit memory and processes.
+fn offer_controllers(above: &OwnedFd) -> Result<()> {
+    let mut buffer = [0_u8; 512];
+    let file = open_at(above, "cgroup.subtree_control", OFlags::RDONLY)?;
+    let length = rustix::io::read(&file, &mut buffer)?;
+    let offered = String::from_utf8_lossy(buffer.get(..length).unwrap_or_default()).into_owned();
+    let has = |name: &str| offered.split_whitespace().any(|word| word == name);
+    if has("memory") && has("pids") { Ok(()) } else { write_at(above, "cgroup.subtree_control", CONTROLLERS) }
+}
+
+/// Removes what gates left that were killed. A group that is in use cannot be removed.
+fn sweep(above: &OwnedFd) {
+    let Ok(folder) = rustix::fs::Dir::read_from(above) else { return };
+    for entry in folder.flatten().filter(|entry| entry.file_name().to_bytes().starts_with(PREFIX.as_bytes()))
+    {
+        if let Ok(left) =
+            rustix::fs::openat(above, entry.file_name(), OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+            && let Ok(commands) = rustix::fs::Dir::read_from(&left)
+        {
+            for command in commands.flatten() {
+                let _ = rustix::fs::unlinkat(&left, command.file_name(), AtFlags::REMOVEDIR);
+            }
+        }
+        let _ = rustix::fs::unlinkat(above, entry.file_name(), AtFlags::REMOVEDIR);
+    }
+}
+
+fn make(above: &OwnedFd, name: &str) -> Result<OwnedFd> {
+    match rustix::fs::mkdirat(above, name, Mode::from_raw_mode(0o755)) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(error) => return Err(error),
+    }
+    open_at(above, name, OFlags::DIRECTORY)
+}
+
+fn open(path: &std::path::Path) -> Result<OwnedFd> {
+    rustix::fs::open(path, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+}
+
+fn open_at(folder: impl AsFd, name: &str, flags: OFlags) -> Result<OwnedFd> {
+    rustix::fs::openat(folder, name, flags | OFlags::CLOEXEC, Mode::empty())
+}
+
+fn write_at(folder: &OwnedFd, name: &str, content: &[u8]) -> Result<()> {
+    let file = open_at(folder, name, OFlags::WRONLY)?;
+    rustix::io::write(&file, content).map(drop)
+}
