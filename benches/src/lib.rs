@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use toolgate_audit::{AuditLog, LogOptions};
-use toolgate_gate::{AuditMode, Blocking, CallOptions, Gate, GateOptions, Journal, NobodyToAsk};
+use toolgate_gate::{AuditMode, Blocking, CallOptions, Gate, GateOptions, Journal, Loaded, NobodyToAsk};
 use toolgate_tools::{Answer, Front, Profile};
 use toolgate_types::{Caller, Limits, ToolCall, Trust};
 use toolgate_workspace::{Access, Mount, Rules, Workspace};
@@ -49,15 +49,14 @@ impl Bench {
         std::fs::create_dir_all(&journal).unwrap();
         let journal = cap_std::fs::Dir::open_ambient_dir(&journal, cap_std::ambient_authority()).unwrap();
         let gate = Gate::new(GateOptions {
-            registry: Profile::Native.registry(&workspace).unwrap(),
-            agents: Vec::new(),
-            limits,
+            loaded: Loaded::new(Profile::Native.registry(&Parts::files(&workspace)).unwrap(), limits),
             audit,
             audit_mode: AuditMode::Warn,
             journal: Arc::new(Journal::open(&journal).unwrap()),
             approver: Arc::new(NobodyToAsk { remedy: String::new() }),
             approval_patience: Duration::from_secs(1),
             blocking: Blocking::Here,
+            clock: Arc::new(Instant::now),
             complain: Arc::new(|_| ()),
         });
         let caller = Caller {

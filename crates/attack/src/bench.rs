@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
@@ -12,10 +12,12 @@ use serde_json::Value;
 use tokio::runtime::Runtime;
 use toolgate_audit::{AuditLog, Filter, LogOptions, Record, VerifyOptions};
 use toolgate_gate::{
-    Approver, AuditMode, Blocking, CallOptions, Gate, GateOptions, Journal, NobodyToAsk, Tool, UndoError,
-    UndoOptions, Undone,
+    Approver, AuditMode, Blocking, BreakerRule, CallOptions, Clock, Credential, Gate, GateOptions, Journal,
+    Loaded, NobodyToAsk, RateRule, Tool, UndoError, UndoOptions, Undone,
 };
-use toolgate_manifest::{AgentConfig, Config};
+use toolgate_identity::Verifier;
+use toolgate_manifest::Config;
+use toolgate_policy::{Policies, PolicySource, PolicyTool};
 use toolgate_tools::{Called, Front, Profile, initialise_run};
 use toolgate_types::{CallId, Caller, ErrorCode, ToolCall, Trust};
 use toolgate_workspace::{Access, Mount, Rules, Workspace};
@@ -30,7 +32,10 @@ pub struct BenchOptions {
     state: PathBuf,
     package: Option<PathBuf>,
     audit_mode: AuditMode,
-    agents: Vec<AgentConfig>,
+    config: Config,
+    policies: String,
+    verifier: Option<Arc<Verifier>>,
+    clock: Clock,
     approver: Arc<dyn Approver>,
     patience: Duration,
     extra_tools: Vec<Arc<dyn Tool>>,
@@ -46,7 +51,10 @@ impl BenchOptions {
             state: state.to_path_buf(),
             package: None,
             audit_mode: AuditMode::Warn,
-            agents: Vec::new(),
+            config: Config::default(),
+            policies: String::new(),
+            verifier: None,
+            clock: Arc::new(Instant::now),
             approver: Arc::new(NobodyToAsk { remedy: "ask in a test".to_owned() }),
             patience: Duration::from_secs(30),
             extra_tools: Vec::new(),
@@ -67,10 +75,31 @@ impl BenchOptions {
         self
     }
 
-    /// Declares the agents of a configuration.
+    /// The agents, rates and breaker of a configuration.
     #[must_use]
-    pub fn agents(mut self, yaml: &str) -> Self {
-        self.agents = Config::parse("test", yaml).expect("a good configuration").agents;
+    pub fn config(mut self, yaml: &str) -> Self {
+        self.config = Config::parse("test", yaml).expect("a good configuration");
+        self
+    }
+
+    /// Policies of the organisation, in Cedar.
+    #[must_use]
+    pub fn policies(mut self, cedar: &str) -> Self {
+        self.policies = cedar.to_owned();
+        self
+    }
+
+    /// Who can tell whether a token is good.
+    #[must_use]
+    pub fn verifier(mut self, verifier: Verifier) -> Self {
+        self.verifier = Some(Arc::new(verifier));
+        self
+    }
+
+    /// What rates and rests are measured with.
+    #[must_use]
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
         self
     }
 
@@ -97,23 +126,19 @@ impl BenchOptions {
         let (audit, recovered) = AuditLog::open(LogOptions::new(&audit_dir)).unwrap();
         let run_folder = self.state.join("runs/run");
         let workspace = Arc::new(self.mount(&run_folder));
-        let mut registry = self.profile.registry(&workspace).unwrap();
-        for tool in self.extra_tools {
-            registry.register(tool).unwrap();
-        }
+        let loaded = self.load(&workspace);
         let complaints = Arc::new(Mutex::new(Vec::new()));
         let heard = Arc::clone(&complaints);
         let limits = self.profile.limits();
         let gate = Gate::new(GateOptions {
-            registry,
-            agents: self.agents,
-            limits,
+            loaded: loaded.clone(),
             audit,
             audit_mode: self.audit_mode,
             journal: Arc::new(journal),
             approver: self.approver,
             approval_patience: self.patience,
             blocking: Blocking::Here,
+            clock: self.clock,
             complain: Arc::new(move |complaint| heard.lock().unwrap().push(complaint.to_owned())),
         });
         let mut front = Front::new(self.profile, Arc::new(gate));
@@ -122,7 +147,34 @@ impl BenchOptions {
             front = front.with_run_log(own_folder(&run_folder));
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        Bench { front, runtime, audit_dir, interrupted: recovered.interrupted, complaints }
+        Bench { front, runtime, loaded, audit_dir, interrupted: recovered.interrupted, complaints }
+    }
+
+    /// What the gate decides by.
+    fn load(&self, workspace: &Arc<Workspace>) -> Loaded {
+        let mut registry = self.profile.registry(workspace).unwrap();
+        for tool in &self.extra_tools {
+            registry.register(Arc::clone(tool)).unwrap();
+        }
+        let sources = [PolicySource { file: "test.cedar", text: &self.policies }];
+        let tools: Vec<PolicyTool<'_>> = registry
+            .iter()
+            .map(|tool| tool.spec())
+            .map(|spec| PolicyTool {
+                name: spec.name.as_str(),
+                class: spec.class,
+                schema: &spec.input_schema,
+            })
+            .collect();
+        let policies = Policies::load(&sources, &tools).unwrap();
+        Loaded {
+            agents: self.config.agents.clone(),
+            policies: Arc::new(policies),
+            verifier: self.verifier.clone(),
+            rates: self.config.rate_limits.iter().map(RateRule::from).collect(),
+            breaker: self.config.breaker.map(BreakerRule::from),
+            ..Loaded::new(registry, self.profile.limits())
+        }
     }
 
     fn mount(&self, run_folder: &Path) -> Workspace {
@@ -166,6 +218,7 @@ pub fn person(session: &str) -> Caller {
 pub struct Bench {
     front: Front,
     runtime: Runtime,
+    loaded: Loaded,
     audit_dir: PathBuf,
     interrupted: Vec<CallId>,
     complaints: Arc<Mutex<Vec<String>>>,
@@ -184,13 +237,30 @@ impl Bench {
     }
 
     /// One call.
-    pub fn call_as(&self, caller: Caller, tool: &str, arguments: Value) -> Called {
-        self.make(ToolCall::new(tool, arguments), caller)
+    pub fn call_as(&self, credential: impl Into<Credential>, tool: &str, arguments: Value) -> Called {
+        self.make(ToolCall::new(tool, arguments), credential)
     }
 
     /// One call whose id is known beforehand.
-    pub fn make(&self, call: ToolCall, caller: Caller) -> Called {
-        self.runtime.block_on(self.front.call(call, caller, CallOptions::default()))
+    pub fn make(&self, call: ToolCall, credential: impl Into<Credential>) -> Called {
+        self.wait(self.front.call(call, credential, CallOptions::default()))
+    }
+
+    /// Waits for something that the gate does.
+    pub fn wait<Output>(&self, work: impl Future<Output = Output>) -> Output {
+        self.runtime.block_on(work)
+    }
+
+    /// What the gate decided by when it was opened.
+    #[must_use]
+    pub fn loaded(&self) -> &Loaded {
+        &self.loaded
+    }
+
+    /// The profile in front of the gate.
+    #[must_use]
+    pub fn front(&self) -> &Front {
+        &self.front
     }
 
     /// Begins a call and goes away as soon as it has to wait for something.

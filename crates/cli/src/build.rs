@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use cap_std::fs::Dir;
 use toolgate_audit::{AuditLog, LogOptions};
-use toolgate_gate::{Approver, AuditMode, Blocking, Gate, GateOptions, Journal, Recovery};
+use toolgate_gate::{
+    Approver, AuditMode, Blocking, BreakerRule, Gate, GateOptions, Journal, Loaded, RateRule, Recovery,
+};
 use toolgate_manifest::OnAuditFailure;
-use toolgate_tools::{Front, initialise_run};
+use toolgate_tools::{Front, Parts, initialise_run};
 use toolgate_types::CallId;
 use toolgate_workspace::{Access, Mount, MountError, Rules, Workspace};
 
@@ -130,21 +132,26 @@ pub(crate) fn gate(settings: &Settings, approver: Arc<dyn Approver>) -> Result<B
         .map_err(|error| Failed::usage(error.to_string()).help(error.help()))?;
     tell_of_interruptions(&recovered.interrupted, journal.recovery());
     let workspace = Arc::new(workspace(settings)?);
-    let registry = settings.profile.registry(&workspace).map_err(|error| Failed::usage(error.to_string()))?;
+    let registry = settings.profile.registry(&Parts::files(&workspace)).map_err(|error| Failed::usage(error.to_string()))?;
     let audit_mode = match settings.on_audit_failure {
         OnAuditFailure::Deny => AuditMode::Deny,
         OnAuditFailure::Warn => AuditMode::Warn,
     };
+    let config = &settings.loaded.config;
     let gate = Gate::new(GateOptions {
-        registry,
-        agents: settings.loaded.config.agents.clone(),
-        limits: settings.limits,
+        loaded: Loaded {
+            agents: config.agents.clone(),
+            rates: config.rate_limits.iter().map(RateRule::from).collect(),
+            breaker: Some(config.breaker.map(BreakerRule::from).unwrap_or_default()),
+            ..Loaded::new(registry, settings.limits)
+        },
         audit,
         audit_mode,
         journal: Arc::new(journal),
         approver,
         approval_patience: settings.approval_patience,
         blocking: Blocking::Here,
+        clock: Arc::new(std::time::Instant::now),
         complain: Arc::new(complain),
     });
     let mut front = Front::new(settings.profile, Arc::new(gate));

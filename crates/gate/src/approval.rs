@@ -6,8 +6,10 @@ use std::pin::Pin;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use toolgate_types::{CallId, Caller, ErrorCode, Failure, Sha256, ToolCall, ToolClass};
+use serde_json::Value;
+use toolgate_types::{AgentName, CallId, Caller, ErrorCode, Failure, SessionId, Sha256, ToolClass};
 
+use crate::caller::Proved;
 use crate::tool::Preview;
 
 /// A question about one exact call.
@@ -23,7 +25,7 @@ pub struct Question {
     pub caller: Caller,
     /// The whole call as a person should see it.
     pub preview: Preview,
-    /// Digest of tool, arguments and caller: what an answer is an answer to.
+    /// Digest of the tool as it is defined, the arguments and the caller: what an answer is an answer to.
     pub digest: Sha256,
     /// How long an answer is waited for.
     pub patience: Duration,
@@ -68,23 +70,26 @@ impl Approver for NobodyToAsk {
     }
 }
 
-/// Binds an answer to the exact call: another argument, another tool or another caller is another question.
-pub(crate) fn digest(call: &ToolCall, caller: &Caller) -> Sha256 {
+/// Binds an answer to the exact call: another argument, another tool or another caller is another question, and so is a tool that was changed.
+pub(crate) fn digest(tool: &str, definition: Sha256, arguments: &Value, who: &Proved<'_>) -> Sha256 {
+    let caller = &who.caller;
     let agent = caller.agent.as_ref().map(ToString::to_string).unwrap_or_default();
     let run = caller.run.as_ref().map(ToString::to_string).unwrap_or_default();
     let permissions: Vec<&str> = caller.permissions.iter().map(String::as_str).collect();
     let permissions = permissions.join("\0");
     let parts = [
-        call.tool.as_bytes(),
-        &serde_json::to_vec(&call.arguments).unwrap_or_default(),
+        tool.as_bytes(),
+        definition.as_bytes(),
+        &serde_json::to_vec(arguments).unwrap_or_default(),
         caller.subject.as_bytes(),
+        &[u8::from(who.by_token)],
         agent.as_bytes(),
         caller.session.as_str().as_bytes(),
         run.as_bytes(),
         permissions.as_bytes(),
     ];
     let mut hasher = toolgate_types::digest::Sha256Hasher::new();
-    hasher.update(b"toolgate.approval.v1\0");
+    hasher.update(b"toolgate.approval.v2\0");
     for part in parts {
         // Lengths keep two parts from being read as one.
         hasher.update(&(part.len() as u64).to_be_bytes());
@@ -95,22 +100,35 @@ pub(crate) fn digest(call: &ToolCall, caller: &Caller) -> Sha256 {
 
 /// What people have allowed for the rest of a session.
 #[derive(Debug, Default)]
-pub(crate) struct SessionGrants(Mutex<BTreeSet<(String, String, String)>>);
+pub(crate) struct SessionGrants(Mutex<BTreeSet<SessionGrant>>);
+
+/// Whom, in which session, and to use what. The tool is named by its definition: a yes is to a tool as it was, and not to its name.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct SessionGrant {
+    session: SessionId,
+    subject: String,
+    agent: Option<AgentName>,
+    by_token: bool,
+    definition: Sha256,
+}
+
+impl SessionGrant {
+    fn new(definition: Sha256, who: &Proved<'_>) -> Self {
+        let Caller { session, subject, agent, .. } = &*who.caller;
+        let (session, subject, agent) = (session.clone(), subject.clone(), agent.clone());
+        Self { session, subject, agent, by_token: who.by_token, definition }
+    }
+}
 
 impl SessionGrants {
-    fn key(tool: &str, caller: &Caller) -> (String, String, String) {
-        let agent = caller.agent.as_ref().map(ToString::to_string).unwrap_or_default();
-        (caller.session.as_str().to_owned(), format!("{}\0{agent}", caller.subject), tool.to_owned())
-    }
-
-    pub(crate) fn allows(&self, tool: &str, caller: &Caller) -> bool {
+    pub(crate) fn allow(&self, definition: Sha256, who: &Proved<'_>) -> bool {
         // A poisoned lock means a decision was interrupted: ask again.
-        self.0.lock().is_ok_and(|grants| grants.contains(&Self::key(tool, caller)))
+        self.0.lock().is_ok_and(|grants| grants.contains(&SessionGrant::new(definition, who)))
     }
 
-    pub(crate) fn grant(&self, tool: &str, caller: &Caller) {
+    pub(crate) fn grant(&self, definition: Sha256, who: &Proved<'_>) {
         if let Ok(mut grants) = self.0.lock() {
-            grants.insert(Self::key(tool, caller));
+            grants.insert(SessionGrant::new(definition, who));
         }
     }
 }

@@ -1,26 +1,29 @@
 //! The pipeline: a call in, an outcome and one audit record out.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use serde_json::json;
+use arc_swap::ArcSwap;
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use toolgate_audit::{AuditLog, Intent, Ticket};
-use toolgate_manifest::AgentConfig;
-use toolgate_policy::Scope;
+use toolgate_policy::Filtered;
 use toolgate_types::{
-    CallId, Caller, Category, ErrorCode, Failure, Limits, Outcome, Sha256, Stage, ToolCall, ToolClass,
-    ToolOutput,
+    CallId, Caller, Category, ErrorCode, Failure, Outcome, Sha256, Stage, ToolCall, ToolClass, ToolOutput,
 };
 use toolgate_workspace::Recorder;
 
 use crate::approval::{Approver, SessionGrants};
 use crate::bound::Bound;
+use crate::breaker::suspended;
+use crate::caller::{Credential, Proved};
 use crate::journal::{CallRecorder, Journal, UndoError, UndoOptions, Undone};
-use crate::registry::Registry;
-use crate::stages::{Asking, Ready, Received, Refused, declared_agent};
-use crate::tool::{Blocking, Progress, Tool};
+use crate::registry::Registered;
+use crate::sessions::SessionCalls;
+use crate::snapshot::{Loaded, Snapshot};
+use crate::stages::{Asking, Ready, Received, Refused, unknown_tool};
+use crate::tool::{Blocking, Progress, Tool, ToolSpec};
 use crate::unsettled::{RawOutput, Unsettled};
 
 /// What happens when a call cannot be recorded.
@@ -32,14 +35,13 @@ pub enum AuditMode {
     Warn,
 }
 
+/// What time it is, as a value that whoever builds the gate hands in.
+pub type Clock = Arc<dyn Fn() -> Instant + Send + Sync>;
+
 /// What a gate is made of.
 pub struct GateOptions {
-    /// The tools.
-    pub registry: Registry,
-    /// The agents that were declared.
-    pub agents: Vec<AgentConfig>,
-    /// The bounds of a call, before agents change them.
-    pub limits: Limits,
+    /// What it decides by at first.
+    pub loaded: Loaded,
     /// The record.
     pub audit: AuditLog,
     /// What happens when that fails.
@@ -52,14 +54,27 @@ pub struct GateOptions {
     pub approval_patience: Duration,
     /// Where work that blocks is done.
     pub blocking: Blocking,
+    /// What rates and rests are measured with.
+    pub clock: Clock,
     /// Where complaints for the operator go.
     pub complain: Arc<dyn Fn(&str) + Send + Sync>,
 }
 
 /// The gate between a model and the machine.
 pub struct Gate {
-    pub(crate) options: GateOptions,
+    pub(crate) audit: AuditLog,
+    pub(crate) audit_mode: AuditMode,
+    pub(crate) complain: Arc<dyn Fn(&str) + Send + Sync>,
+    current: ArcSwap<Snapshot>,
+    /// Held while the current snapshot is replaced by one that follows it.
+    replacing: Mutex<()>,
+    journal: Arc<Journal>,
+    approver: Arc<dyn Approver>,
+    approval_patience: Duration,
+    blocking: Blocking,
+    clock: Clock,
     grants: SessionGrants,
+    sessions: SessionCalls,
 }
 
 /// How a call ended, with what a caller may want to know about it.
@@ -88,83 +103,167 @@ impl Gate {
     /// A gate.
     #[must_use]
     pub fn new(options: GateOptions) -> Self {
-        Self { options, grants: SessionGrants::default() }
+        Self {
+            current: ArcSwap::from_pointee(Snapshot::first(options.loaded, &options.clock)),
+            replacing: Mutex::default(),
+            audit: options.audit,
+            audit_mode: options.audit_mode,
+            complain: options.complain,
+            journal: options.journal,
+            approver: options.approver,
+            approval_patience: options.approval_patience,
+            blocking: options.blocking,
+            clock: options.clock,
+            grants: SessionGrants::default(),
+            sessions: SessionCalls::default(),
+        }
     }
 
     /// The journal of changes.
     #[must_use]
     pub fn journal(&self) -> &Arc<Journal> {
-        &self.options.journal
+        &self.journal
     }
 
-    /// The tools that a caller may use, in their order. A model is never shown another.
+    /// Decides by something else from now on; says in which generation. Calls that are under way end as they began. A yes for the rest of a session
+    /// stays a yes to tools that are still the same, and to no other.
+    pub fn replace(&self, loaded: Loaded) -> u64 {
+        let _replacing = self.replacing.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = Snapshot::after(Some(&self.current.load()), loaded, &self.clock);
+        let generation = next.generation;
+        self.current.store(Arc::new(next));
+        generation
+    }
+
+    /// How often what the gate decides by was replaced.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.current.load().generation
+    }
+
+    /// The tools that a known caller may use, in their order. A model is never shown another.
     #[must_use]
     pub fn visible_tools(&self, caller: &Caller) -> Vec<Arc<dyn Tool>> {
-        let Some(agent) = declared_agent(&self.options.agents, caller) else { return Vec::new() };
-        let scope = Scope::of(agent);
-        let permitted =
-            |tool: &&Arc<dyn Tool>| scope.permits(tool.spec().name.as_str(), tool.spec().class).is_allowed();
-        self.options.registry.iter().filter(permitted).cloned().collect()
+        let snapshot = self.current.load();
+        Proved::known(caller.clone(), &snapshot).map(|who| visible(&snapshot, &who)).unwrap_or_default()
+    }
+
+    /// The same for whoever comes with this credential.
+    ///
+    /// # Errors
+    /// The caller could not be verified.
+    pub async fn tools_for(&self, credential: &Credential) -> Result<Vec<Arc<dyn Tool>>, Failure> {
+        let snapshot = self.current.load_full();
+        let who = credential.prove(&snapshot, &CancellationToken::new()).await?;
+        Ok(visible(&snapshot, &who))
     }
 
     /// One call through every stage.
-    pub async fn call(&self, call: ToolCall, caller: Caller, mut options: CallOptions) -> Settled {
-        let caller = Arc::new(caller);
-        let mut unsettled = self.receive(&call, &caller);
+    pub async fn call(
+        &self,
+        mut call: ToolCall,
+        credential: impl Into<Credential>,
+        mut options: CallOptions,
+    ) -> Settled {
+        let credential = credential.into();
+        // One call, one snapshot: from its first stage to its last.
+        let snapshot = self.current.load_full();
+        let arguments = std::mem::take(&mut call.arguments);
+        let mut unsettled = self.receive(&call, &arguments, credential.claimed());
         // The caller's token ends this call; an end of this call ends nothing else of the caller's.
         options.cancelled = options.cancelled.child_token();
         unsettled.cancelled = options.cancelled.clone();
-        let (outcome, response) = match self.decide(&mut unsettled, options).await {
-            Ok(ready) => {
-                unsettled.reached = Stage::Execution;
-                self.execute(&unsettled, ready).await
-            }
-            Err(Refused { stage, failure }) => (Outcome::Failed { stage, failure }, None),
-        };
+        let (outcome, response) =
+            match self.decide(&mut unsettled, arguments, credential, &snapshot, options).await {
+                Ok(ready) => {
+                    unsettled.reached = Stage::Execution;
+                    self.execute(&unsettled, ready).await
+                }
+                Err(Refused { stage, failure }) => (Outcome::Failed { stage, failure }, None),
+            };
         unsettled.settle(outcome, response).await
     }
 
-    async fn decide(&self, unsettled: &mut Unsettled<'_>, options: CallOptions) -> Result<Ready, Refused> {
-        let received = Received { call: unsettled.call, caller: unsettled.caller };
-        let visible = self.visible_names(unsettled);
-        let visible: Vec<&str> = visible.iter().map(String::as_str).collect();
-        let known = received.look_up(&self.options.registry, &visible)?;
+    async fn decide<'s>(
+        &'s self,
+        unsettled: &mut Unsettled<'s>,
+        arguments: Value,
+        credential: Credential,
+        snapshot: &'s Snapshot,
+        options: CallOptions,
+    ) -> Result<Ready<'s>, Refused> {
+        let received = Received { call: unsettled.call, arguments };
+        // The first stage that may wait, and so the first that a caller can go away from.
+        unsettled.reached = Stage::Auth;
+        let Some(known) = received.look_up(snapshot) else {
+            return Err(self.unknown(unsettled, &credential, snapshot, &options.cancelled).await);
+        };
         unsettled.class = Some(known.class());
+        let verified = known.verify(&credential, &options.cancelled).await?;
+        drop(credential);
+        unsettled.caller = Arc::clone(verified.caller());
+        let calls = self.sessions.count(&unsettled.caller.session);
         let asking = Asking {
-            approver: self.options.approver.as_ref(),
+            approver: self.approver.as_ref(),
             grants: &self.grants,
-            patience: self.options.approval_patience,
+            patience: self.approval_patience,
             cancelled: options.cancelled,
             interrupted: options.interrupted,
             progress: options.progress,
-            blocking: self.options.blocking,
+            blocking: self.blocking,
+            clock: &self.clock,
         };
-        // The first stage that waits, and so the first that a caller can go away from.
         unsettled.reached = Stage::Approval;
-        known.verify(&self.options.agents)?.permit(self.options.limits)?.validate()?.approve(asking).await
+        verified.permit(calls)?.validate()?.approve(asking).await
     }
 
-    /// The names a refusal may suggest; only needed when the tool does not exist.
-    fn visible_names(&self, unsettled: &Unsettled<'_>) -> Vec<String> {
-        if self.options.registry.get(&unsettled.call.tool).is_some() {
-            return Vec::new();
+    /// A refusal of a tool that does not exist. Whoever has no good token does not learn even that, or it could find out by trying which tools there are.
+    async fn unknown(
+        &self,
+        unsettled: &mut Unsettled<'_>,
+        credential: &Credential,
+        snapshot: &Snapshot,
+        cancelled: &CancellationToken,
+    ) -> Refused {
+        let name = &unsettled.call.tool;
+        match credential.prove(snapshot, cancelled).await {
+            Ok(who) => {
+                let tools = visible(snapshot, &who);
+                let names: Vec<&str> = tools.iter().map(|tool| tool.spec().name.as_str()).collect();
+                unsettled.caller = who.caller;
+                unknown_tool(name, &names)
+            }
+            Err(failure) if credential.is_token() => Refused { stage: Stage::Auth, failure },
+            Err(_) => unknown_tool(name, &[]),
         }
-        self.visible_tools(unsettled.caller).iter().map(|tool| tool.spec().name.to_string()).collect()
     }
 
-    async fn execute(&self, unsettled: &Unsettled<'_>, ready: Ready) -> (Outcome, Option<RawOutput>) {
-        let Ready { approved, tool, mut context, foreseen } = ready;
-        let spec = tool.tool.spec();
+    async fn execute(&self, unsettled: &Unsettled<'_>, ready: Ready<'_>) -> (Outcome, Option<RawOutput>) {
+        let spec = ready.tool.tool.spec();
+        let Some(rule) = ready.snapshot.breaker.filter(|rule| rule.applies(spec)) else {
+            return self.run(unsettled, ready).await;
+        };
+        match ready.tool.breaker.enter(rule, &self.clock) {
+            Ok(entered) => {
+                let (outcome, raw) = self.run(unsettled, ready).await;
+                entered.settle(&outcome);
+                (outcome, raw)
+            }
+            Err(rest) => {
+                let failure = suspended(spec.name.as_str(), rest);
+                (Outcome::Failed { stage: Stage::Execution, failure }, None)
+            }
+        }
+    }
+
+    async fn run(&self, unsettled: &Unsettled<'_>, ready: Ready<'_>) -> (Outcome, Option<RawOutput>) {
+        let Ready { approved, tool, mut context, foreseen, .. } = ready;
+        let failed = |failure| (Outcome::Failed { stage: Stage::Execution, failure }, None);
         let mut bound = None;
-        if spec.class.has_effect() {
-            let intent = match self.intend(unsettled, spec.class) {
-                Ok(intent) => intent,
-                Err(failure) => return (Outcome::Failed { stage: Stage::Execution, failure }, None),
-            };
-            let ready = self.before_effect(unsettled, spec.category, intent).await;
-            match ready {
+        if tool.tool.spec().class.has_effect() {
+            match self.before_effect(unsettled, tool.tool.spec()).await {
                 Ok(recorder) => context.recorder = Arc::new(recorder),
-                Err(failure) => return (Outcome::Failed { stage: Stage::Execution, failure }, None),
+                Err(failure) => return failed(failure),
             }
             if let Some(foreseen) = foreseen {
                 let held = Arc::new(Bound::new(context.recorder, foreseen));
@@ -172,21 +271,10 @@ impl Gate {
                 bound = Some(held);
             }
         }
-        match Arc::clone(&tool.tool).run(approved, context).await {
-            Ok(output) => {
-                let raw = RawOutput::of(&output);
-                match tool.output.check(&tool.tool.spec().output_schema, &output.structured) {
-                    Ok(()) => (Outcome::Done(output), Some(raw)),
-                    Err(failure) => (Outcome::Failed { stage: Stage::Output, failure }, Some(raw)),
-                }
-            }
-            Err(failure) => {
-                let failure = match bound {
-                    Some(bound) => bound.explain(failure),
-                    None => failure,
-                };
-                (Outcome::Failed { stage: Stage::Execution, failure }, None)
-            }
+        match (Arc::clone(&tool.tool).run(approved, context).await, bound) {
+            (Ok(output), _) => released(tool, output),
+            (Err(failure), Some(bound)) => failed(bound.explain(failure)),
+            (Err(failure), None) => failed(failure),
         }
     }
 
@@ -201,8 +289,7 @@ impl Gate {
         options: UndoOptions,
     ) -> Result<Undone, UndoError> {
         let call = ToolCall::new("undo", json!({"call": target, "force": options.force}));
-        let caller = Arc::new(caller);
-        let mut unsettled = self.receive(&call, &caller);
+        let mut unsettled = self.receive(&call, &call.arguments, caller);
         unsettled.class = Some(ToolClass::Write);
         unsettled.reached = Stage::Execution;
         let undone = match self.intend(&unsettled, ToolClass::Write) {
@@ -210,7 +297,7 @@ impl Gate {
             Ok(intent) => {
                 let waited = match intent {
                     Some(ticket) => match ticket.await {
-                        Err(error) if self.options.audit_mode == AuditMode::Deny => {
+                        Err(error) if self.audit_mode == AuditMode::Deny => {
                             Err(UndoError::NotRecorded(error.to_string()))
                         }
                         _ => Ok(()),
@@ -218,7 +305,7 @@ impl Gate {
                     None => Ok(()),
                 };
                 match waited {
-                    Ok(()) => self.put_back(target, call.id, &caller, options).await,
+                    Ok(()) => self.put_back(target, call.id, &unsettled.caller, options).await,
                     Err(error) => Err(error),
                 }
             }
@@ -244,21 +331,21 @@ impl Gate {
         caller: &Caller,
         options: UndoOptions,
     ) -> Result<Undone, UndoError> {
-        let (journal, session) = (Arc::clone(&self.options.journal), caller.session.clone());
+        let (journal, session) = (Arc::clone(&self.journal), caller.session.clone());
         let undoing = move || Ok(journal.undo(target, by, session, options));
-        self.options.blocking.run(undoing).await.unwrap_or_else(|failure| {
+        self.blocking.run(undoing).await.unwrap_or_else(|failure| {
             // Whoever was putting back is gone; what it left half-done is put back by the next start.
             Err(UndoError::NotRecorded(failure.message))
         })
     }
 
-    fn receive<'g>(&'g self, call: &'g ToolCall, caller: &'g Arc<Caller>) -> Unsettled<'g> {
+    fn receive<'g>(&'g self, call: &'g ToolCall, arguments: &Value, caller: Caller) -> Unsettled<'g> {
         Unsettled {
             gate: self,
             begun: Instant::now(),
-            args_hash: Sha256::of(&serde_json::to_vec(&call.arguments).unwrap_or_default()),
+            args_hash: Sha256::of(&serde_json::to_vec(arguments).unwrap_or_default()),
             call,
-            caller,
+            caller: Arc::new(caller),
             class: None,
             reached: Stage::Registry,
             cancelled: CancellationToken::new(),
@@ -271,16 +358,16 @@ impl Gate {
         let intent = Intent {
             call: unsettled.call.id,
             client_call_id: unsettled.call.client_id.as_deref(),
-            caller: unsettled.caller,
+            caller: &unsettled.caller,
             tool: &unsettled.call.tool,
             class,
             args_hash: unsettled.args_hash,
         };
-        match (self.options.audit.intent(&intent), self.options.audit_mode) {
+        match (self.audit.intent(&intent), self.audit_mode) {
             (Ok(ticket), _) => Ok(Some(ticket)),
             (Err(error), AuditMode::Deny) => Err(unrecorded(&error.to_string())),
             (Err(error), AuditMode::Warn) => {
-                (self.options.complain)(&format!("the intent of a call could not be recorded: {error}"));
+                (self.complain)(&format!("the intent of a call could not be recorded: {error}"));
                 Ok(None)
             }
         }
@@ -290,13 +377,12 @@ impl Gate {
     async fn before_effect(
         &self,
         unsettled: &Unsettled<'_>,
-        category: Category,
-        intent: Option<Ticket>,
+        spec: &ToolSpec,
     ) -> Result<CallRecorder, Failure> {
-        let intent = match intent {
-            Some(ticket) if category != Category::File => {
+        let intent = match self.intend(unsettled, spec.class)? {
+            Some(ticket) if spec.category != Category::File => {
                 if let Err(error) = ticket.await
-                    && self.options.audit_mode == AuditMode::Deny
+                    && self.audit_mode == AuditMode::Deny
                 {
                     return Err(unrecorded(&error.to_string()));
                 }
@@ -305,11 +391,34 @@ impl Gate {
             other => other,
         };
         let session = unsettled.caller.session.clone();
-        let journal = Arc::clone(&self.options.journal);
+        let journal = Arc::clone(&self.journal);
         let recorder =
             CallRecorder::new(journal, unsettled.call.id, session, &unsettled.call.tool, intent, None);
-        Ok(recorder.intent_may_fail(self.options.audit_mode == AuditMode::Warn))
+        Ok(recorder.intent_may_fail(self.audit_mode == AuditMode::Warn))
     }
+}
+
+/// The tools that a verified caller may use, in their order.
+fn visible(snapshot: &Snapshot, who: &Proved<'_>) -> Vec<Arc<dyn Tool>> {
+    snapshot.registry.iter().filter(|tool| who.sees(tool.spec())).cloned().collect()
+}
+
+/// OUTPUT: does the answer fit, and what of it may leave? The record keeps the digest of all of it.
+fn released(tool: &Registered, output: ToolOutput) -> (Outcome, Option<RawOutput>) {
+    let spec = tool.tool.spec();
+    let mut raw = RawOutput::of(&output);
+    if let Err(failure) = tool.output.check(&spec.output_schema, &output.structured) {
+        return (Outcome::Failed { stage: Stage::Output, failure }, Some(raw));
+    }
+    let Some(policy) = &spec.output_policy else { return (Outcome::Done(output), Some(raw)) };
+    let Filtered { value, redacted, dropped } = policy.apply(output.structured);
+    raw.redacted = redacted.into_iter().chain(dropped).collect();
+    // The tool's own text was written before anything was filtered.
+    let text = match &value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    (Outcome::Done(ToolOutput { text, structured: value }), Some(raw))
 }
 
 fn unrecorded(reason: &str) -> Failure {

@@ -1,11 +1,14 @@
 //! Which tools there are.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use toolgate_types::Sha256;
+
+use crate::breaker::Breaker;
 use crate::error::GateError;
 use crate::schema::{InputCheck, OutputCheck};
-use crate::tool::Tool;
+use crate::tool::{Tool, ToolSpec};
 
 /// A tool with its checks; these are compiled when first needed, so that one call does not pay for every tool.
 #[derive(Clone)]
@@ -13,6 +16,49 @@ pub(crate) struct Registered {
     pub(crate) tool: Arc<dyn Tool>,
     pub(crate) input: Arc<InputCheck>,
     pub(crate) output: Arc<OutputCheck>,
+    pub(crate) breaker: Arc<Breaker>,
+    definition: Arc<OnceLock<Sha256>>,
+}
+
+impl Registered {
+    fn new(tool: Arc<dyn Tool>) -> Self {
+        let (input, output, breaker) = (Arc::default(), Arc::default(), Arc::default());
+        Self { tool, input, output, breaker, definition: Arc::default() }
+    }
+
+    /// The digest of what this tool is. A tool of which nobody can tell what it does is another one in every generation.
+    pub(crate) fn definition(&self, generation: u64) -> Sha256 {
+        *self.definition.get_or_init(|| {
+            let spec = self.tool.spec();
+            let behaviour = match (self.tool.fingerprint(), &spec.requirements) {
+                (Some(fingerprint), _) => fingerprint.to_string(),
+                (None, None) => "built in".to_owned(),
+                (None, Some(_)) => format!("generation {generation}"),
+            };
+            digest(spec, &behaviour)
+        })
+    }
+}
+
+fn digest(spec: &ToolSpec, behaviour: &str) -> Sha256 {
+    let requirements = spec.requirements.as_ref().map(|requirements| {
+        let elevated = requirements.elevated.as_ref();
+        let elevated = elevated.map(|elevated| (elevated.condition.text(), &elevated.permissions));
+        (&requirements.permissions, elevated, requirements.class)
+    });
+    let whole = serde_json::json!([
+        "toolgate.tool.v1",
+        spec.name,
+        spec.title,
+        spec.description,
+        spec.class,
+        spec.category,
+        spec.input_schema,
+        spec.output_schema,
+        requirements,
+        behaviour,
+    ]);
+    Sha256::of(whole.to_string().as_bytes())
 }
 
 /// The tools of a gate, by name.
@@ -38,14 +84,25 @@ impl Registry {
         if self.tools.contains_key(&name) {
             return Err(GateError::DuplicateTool { name });
         }
-        let (input, output) = (Arc::new(InputCheck::default()), Arc::new(OutputCheck::default()));
         self.order.push(name.clone());
-        self.tools.insert(name, Registered { tool, input, output });
+        self.tools.insert(name, Registered::new(tool));
         Ok(())
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&Registered> {
         self.tools.get(name)
+    }
+
+    /// Takes over what was learnt about tools that are still the same: compiled schemas, and how they fared.
+    pub(crate) fn inherit(&mut self, generation: u64, before: &Self, before_generation: u64) {
+        for (name, tool) in &mut self.tools {
+            let Some(earlier) = before.tools.get(name) else { continue };
+            if earlier.definition(before_generation) == tool.definition(generation) {
+                tool.input = Arc::clone(&earlier.input);
+                tool.output = Arc::clone(&earlier.output);
+                tool.breaker = Arc::clone(&earlier.breaker);
+            }
+        }
     }
 
     /// All tools, in the order they were registered.

@@ -4,17 +4,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
-use toolgate_manifest::AgentConfig;
-use toolgate_policy::{Grant, PathScope, Scope, Verdict, effective_limits, needs_question};
+use toolgate_policy::{CallFacts, Decision, Grant, PathScope, Verdict, effective_limits, needs_question};
 use toolgate_text::nearest::nearest_name;
-use toolgate_types::{Caller, ErrorCode, Failure, Limits, Stage, Stop, ToolCall, ToolClass};
+use toolgate_types::{CallId, Caller, ErrorCode, Failure, Limits, Sha256, Stage, Stop, ToolCall, ToolClass};
 use toolgate_workspace::{Forgetful, PathGrant};
 
 use crate::approval::{Approver, Question, Reply, SessionGrants, digest, expired, refusal};
 use crate::bound::ForeseenChange;
-use crate::registry::{Registered, Registry};
-use crate::tool::{Blocking, CallContext, Preview, Progress};
+use crate::breaker::suspended;
+use crate::caller::{Credential, Proved};
+use crate::gate::Clock;
+use crate::registry::Registered;
+use crate::snapshot::Snapshot;
+use crate::tool::{Blocking, CallContext, Preview, Progress, ToolSpec};
 
 /// A refusal, and where it happened.
 #[derive(Debug)]
@@ -27,32 +31,37 @@ fn refuse<Next>(stage: Stage, failure: Failure) -> Result<Next, Refused> {
     Err(Refused { stage, failure })
 }
 
-/// A call as it came.
+/// A call as it came. Its arguments are on their way to the tool; `call` is the rest of it.
 pub(crate) struct Received<'g> {
     pub(crate) call: &'g ToolCall,
-    pub(crate) caller: &'g Arc<Caller>,
+    pub(crate) arguments: Value,
 }
 
 impl<'g> Received<'g> {
     /// REGISTRY: is there such a tool?
-    pub(crate) fn look_up(self, registry: &Registry, visible: &[&str]) -> Result<Known<'g>, Refused> {
-        let Some(tool) = registry.get(&self.call.tool) else {
-            let shown: String = self.call.tool.chars().take(100).collect();
-            let mut failure = Failure::new(ErrorCode::UnknownTool, format!("there is no tool `{shown}`"));
-            failure.help = Some(match nearest_name(&shown, visible.iter().copied()) {
-                Some(nearest) => format!("did you mean `{nearest}`?"),
-                None => format!("the tools are {}", visible.join(", ")),
-            });
-            return refuse(Stage::Registry, failure);
-        };
-        Ok(Known { received: self, tool: tool.clone() })
+    pub(crate) fn look_up(self, snapshot: &'g Snapshot) -> Option<Known<'g>> {
+        let tool = snapshot.registry.get(&self.call.tool)?;
+        Some(Known { received: self, tool, snapshot })
     }
+}
+
+/// A refusal that helps only with tools that the caller may see.
+pub(crate) fn unknown_tool(name: &str, visible: &[&str]) -> Refused {
+    let shown: String = name.chars().take(100).collect();
+    let mut failure = Failure::new(ErrorCode::UnknownTool, format!("there is no tool `{shown}`"));
+    failure.help = match nearest_name(&shown, visible.iter().copied()) {
+        Some(nearest) => Some(format!("did you mean `{nearest}`?")),
+        None if visible.is_empty() => None,
+        None => Some(format!("the tools are {}", visible.join(", "))),
+    };
+    Refused { stage: Stage::Registry, failure }
 }
 
 /// A call of a tool that exists.
 pub(crate) struct Known<'g> {
     received: Received<'g>,
-    tool: Registered,
+    tool: &'g Registered,
+    snapshot: &'g Snapshot,
 }
 
 impl<'g> Known<'g> {
@@ -60,60 +69,64 @@ impl<'g> Known<'g> {
         self.tool.tool.spec().class
     }
 
-    /// AUTH: is the caller who it says it is? An agent that nobody declared is nobody.
-    pub(crate) fn verify(self, agents: &'g [AgentConfig]) -> Result<Verified<'g>, Refused> {
-        let caller = self.received.caller;
-        match declared_agent(agents, caller) {
-            Some(agent) => Ok(Verified { known: self, agent }),
-            None => {
-                let name = caller.agent.as_ref().map(ToString::to_string).unwrap_or_default();
-                let failure = Failure::new(ErrorCode::Unauthenticated, "the caller could not be verified")
-                    .operator_note(format!("agent `{name}` is not declared"));
-                refuse(Stage::Auth, failure)
-            }
+    /// AUTH: is the caller who it says it is?
+    pub(crate) async fn verify(
+        self,
+        credential: &Credential,
+        cancelled: &CancellationToken,
+    ) -> Result<Verified<'g>, Refused> {
+        match credential.prove(self.snapshot, cancelled).await {
+            Ok(who) => Ok(Verified { known: self, who }),
+            Err(failure) => refuse(Stage::Auth, failure),
         }
-    }
-}
-
-/// The declaration of the caller's agent, which a person has none of; nothing when the agent is not declared.
-pub(crate) fn declared_agent<'g>(
-    agents: &'g [AgentConfig],
-    caller: &Caller,
-) -> Option<Option<&'g AgentConfig>> {
-    match &caller.agent {
-        None => Some(None),
-        Some(name) => agents.iter().find(|agent| agent.name.value == *name).map(Some),
     }
 }
 
 /// A call of a known caller.
 pub(crate) struct Verified<'g> {
     known: Known<'g>,
-    agent: Option<&'g AgentConfig>,
+    who: Proved<'g>,
 }
 
 impl<'g> Verified<'g> {
-    /// PERMISSION: may that caller make that call?
-    pub(crate) fn permit(self, base: Limits) -> Result<Permitted<'g>, Refused> {
-        let spec = self.known.tool.tool.spec();
-        match Scope::of(self.agent).permits(spec.name.as_str(), spec.class) {
-            Verdict::Allowed(grant) => {
-                let limits = effective_limits(base, self.agent, &grant);
-                Ok(Permitted { known: self.known, grant, limits })
-            }
-            Verdict::Denied { operator_reason } => {
-                let failure = Failure::new(ErrorCode::NotPermitted, "this call is not permitted")
-                    .help("use only the tools that were offered")
-                    .operator_note(operator_reason);
-                refuse(Stage::Permission, failure)
+    pub(crate) fn caller(&self) -> &Arc<Caller> {
+        &self.who.caller
+    }
+
+    /// PERMISSION: may that caller make that call, and now? `calls` is how many its session made before.
+    pub(crate) fn permit(self, calls: u64) -> Result<Permitted<'g>, Refused> {
+        let Known { received, tool, snapshot } = &self.known;
+        let (spec, who) = (tool.tool.spec(), &self.who);
+        let refused = |failure| Refused { stage: Stage::Permission, failure };
+        snapshot.rates.admit(&who.caller.subject, spec.name.as_str()).map_err(refused)?;
+        let grant = match who.scope(spec) {
+            Verdict::Allowed(grant) => grant,
+            Verdict::Denied { operator_reason } => return Err(refused(not_permitted(operator_reason))),
+        };
+        let facts =
+            CallFacts { caller: &who.caller, holdings: who.holdings(), input: &received.arguments, calls };
+        let demands = spec.requirements.as_ref().map_or(Decision::Allowed, |demands| demands.check(&facts));
+        let decisions = [demands, snapshot.policies.decide(spec.name.as_str(), &facts)];
+        for decision in decisions {
+            if let Decision::Denied { operator_reason } = decision {
+                return Err(refused(not_permitted(operator_reason)));
             }
         }
+        let limits = effective_limits(snapshot.limits, who.agent(), &grant);
+        Ok(Permitted { verified: self, grant, limits })
     }
+}
+
+/// Which rule decided is for the operator. A model that knew could look for a way around it.
+fn not_permitted(operator_reason: String) -> Failure {
+    Failure::new(ErrorCode::NotPermitted, "this call is not permitted")
+        .help("use only the tools that were offered")
+        .operator_note(operator_reason)
 }
 
 /// A call that the caller may make.
 pub(crate) struct Permitted<'g> {
-    known: Known<'g>,
+    verified: Verified<'g>,
     grant: Grant,
     limits: Limits,
 }
@@ -121,8 +134,8 @@ pub(crate) struct Permitted<'g> {
 impl<'g> Permitted<'g> {
     /// VALIDATION: do the arguments fit?
     pub(crate) fn validate(self) -> Result<Valid<'g>, Refused> {
-        let Known { received, tool } = &self.known;
-        match tool.input.check(&tool.tool.spec().input_schema, &received.call.arguments) {
+        let Known { received, tool, .. } = &self.verified.known;
+        match tool.input.check(&tool.tool.spec().input_schema, &received.arguments) {
             Ok(()) => Ok(Valid { permitted: self }),
             Err(failure) => refuse(Stage::Validation, failure),
         }
@@ -143,52 +156,80 @@ pub(crate) struct Asking<'g> {
     pub(crate) interrupted: Option<Arc<AtomicBool>>,
     pub(crate) progress: Option<Progress>,
     pub(crate) blocking: Blocking,
+    pub(crate) clock: &'g Clock,
 }
 
-impl Valid<'_> {
+impl<'g> Valid<'g> {
     /// APPROVAL: did a person agree, where one must? Only here is a call made that a tool will run.
-    pub(crate) async fn approve(self, asking: Asking<'_>) -> Result<Ready, Refused> {
-        let Permitted { known, grant, limits } = self.permitted;
-        let Known { received: Received { call, caller }, tool } = known;
+    pub(crate) async fn approve(self, asking: Asking<'_>) -> Result<Ready<'g>, Refused> {
+        let Permitted { verified: Verified { known, who }, grant, limits } = self.permitted;
+        let Known { received: Received { call, arguments }, tool, snapshot } = known;
         let spec = tool.tool.spec();
-        let needs_answer =
-            needs_question(caller.trust, spec.class) && !asking.grants.allows(spec.name.as_str(), caller);
+        // Nobody is asked about a call that could not run.
+        if let Some(rule) = snapshot.breaker.filter(|rule| rule.applies(spec))
+            && let Err(rest) = tool.breaker.look(&rule, (asking.clock)())
+        {
+            return refuse(Stage::Execution, suspended(spec.name.as_str(), rest));
+        }
+        let context = || context(call.id, &who.caller, spec, limits, &grant, &asking);
         let mut foreseen = None;
-        if needs_answer {
-            // The time that a person takes to think is not the tool's.
-            let preview = preview(&tool, call, context(caller, limits, &grant, &asking)).await?;
-            foreseen = preview.changes.clone();
-            let may_last = asking.approver.may_last();
-            let question = Question {
-                call: call.id,
-                tool: spec.name.to_string(),
-                class: spec.class,
-                caller: Caller::clone(caller),
-                preview,
-                digest: digest(call, caller),
-                patience: asking.patience,
-                may_last,
-            };
-            match asking.ask(question).await? {
-                Reply::Once => {}
-                Reply::ForSession if may_last => asking.grants.grant(spec.name.as_str(), caller),
-                Reply::ForSession => {}
-                reply => return refuse(Stage::Approval, refusal(reply)),
+        if needs_question(who.caller.trust, spec.class) {
+            let definition = tool.definition(snapshot.generation);
+            if !asking.grants.allow(definition, &who) {
+                let preview = preview(tool, &arguments, context()).await?;
+                foreseen = preview.changes.clone();
+                let digest = digest(spec.name.as_str(), definition, &arguments, &who);
+                asking.settle(question(call, spec, &who, preview, digest, &asking), definition, &who).await?;
             }
         }
-        let context = context(caller, limits, &grant, &asking);
-        Ok(Ready { approved: ApprovedCall { call: call.clone() }, tool, context, foreseen })
+        // The time that a person takes to think is not the tool's.
+        let context = context();
+        let ToolCall { id, client_id, tool: name, .. } = call;
+        let call = ToolCall { id: *id, client_id: client_id.clone(), tool: name.clone(), arguments };
+        Ok(Ready { approved: ApprovedCall { call }, tool, snapshot, context, foreseen })
+    }
+}
+
+fn question(
+    call: &ToolCall,
+    spec: &ToolSpec,
+    who: &Proved<'_>,
+    preview: Preview,
+    digest: Sha256,
+    asking: &Asking<'_>,
+) -> Question {
+    Question {
+        call: call.id,
+        tool: spec.name.to_string(),
+        class: spec.class,
+        caller: Caller::clone(&who.caller),
+        preview,
+        digest,
+        patience: asking.patience,
+        may_last: asking.approver.may_last(),
     }
 }
 
 /// What would happen. A call that will be refused anyway is nothing to bother a person with: it ends here, as it would have ended later.
-async fn preview(tool: &Registered, call: &ToolCall, context: CallContext) -> Result<Preview, Refused> {
-    let (tool, arguments) = (Arc::clone(&tool.tool), call.arguments.clone());
+async fn preview(tool: &Registered, arguments: &Value, context: CallContext) -> Result<Preview, Refused> {
+    let (tool, arguments) = (Arc::clone(&tool.tool), arguments.clone());
     let shown = context.blocking.run(move || tool.preview(&arguments, &context)).await;
     shown.map_err(|failure| Refused { stage: Stage::Execution, failure })
 }
 
 impl Asking<'_> {
+    /// Ends well only with a yes.
+    async fn settle(&self, question: Question, definition: Sha256, who: &Proved<'_>) -> Result<(), Refused> {
+        let may_last = question.may_last;
+        match self.ask(question).await? {
+            Reply::Once => {}
+            Reply::ForSession if may_last => self.grants.grant(definition, who),
+            Reply::ForSession => {}
+            reply => return refuse(Stage::Approval, refusal(reply)),
+        }
+        Ok(())
+    }
+
     async fn ask(&self, question: Question) -> Result<Reply, Refused> {
         let answer = tokio::select! {
             answer = tokio::time::timeout(self.patience, self.approver.ask(question)) => answer,
@@ -200,19 +241,29 @@ impl Asking<'_> {
     }
 }
 
-fn context(caller: &Arc<Caller>, limits: Limits, grant: &Grant, asking: &Asking<'_>) -> CallContext {
+fn context(
+    call: CallId,
+    caller: &Arc<Caller>,
+    spec: &ToolSpec,
+    limits: Limits,
+    grant: &Grant,
+    asking: &Asking<'_>,
+) -> CallContext {
     let (token, flag) = (asking.cancelled.clone(), asking.interrupted.clone());
     let must_end =
         move || token.is_cancelled() || flag.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed));
     let paths = grant.paths.clone().map(|paths| Arc::new(GrantedPaths(paths)) as Arc<dyn PathGrant>);
+    // What must be filtered before it leaves does not leave while it is still coming.
+    let progress = asking.progress.clone().filter(|_| spec.output_policy.is_none());
     CallContext {
+        call,
         caller: Arc::clone(caller),
         stop: Stop::new(Instant::now().checked_add(limits.timeout), must_end),
         cancelled: asking.cancelled.clone(),
         limits,
         grant: paths,
         recorder: Arc::new(Forgetful),
-        progress: asking.progress.clone(),
+        progress,
         blocking: asking.blocking,
     }
 }
@@ -227,9 +278,10 @@ impl PathGrant for GrantedPaths {
 }
 
 /// Everything that is needed to run.
-pub(crate) struct Ready {
+pub(crate) struct Ready<'g> {
     pub(crate) approved: ApprovedCall,
-    pub(crate) tool: Registered,
+    pub(crate) tool: &'g Registered,
+    pub(crate) snapshot: &'g Snapshot,
     pub(crate) context: CallContext,
     /// What a person agreed to, where one was asked and the tool could tell.
     pub(crate) foreseen: Option<Vec<ForeseenChange>>,
@@ -255,7 +307,7 @@ impl ApprovedCall {
 
     /// Its arguments, which fit the tool's schema.
     #[must_use]
-    pub fn into_arguments(self) -> serde_json::Value {
+    pub fn into_arguments(self) -> Value {
         self.call.arguments
     }
 }

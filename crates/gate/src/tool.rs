@@ -8,7 +8,9 @@ use std::sync::Arc;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use toolgate_policy::{OutputPolicy, Requirements};
-use toolgate_types::{Caller, Category, ErrorCode, Failure, Limits, Stop, ToolClass, ToolName, ToolOutput};
+use toolgate_types::{
+    CallId, Caller, Category, ErrorCode, Failure, Limits, Sha256, Stop, ToolClass, ToolName, ToolOutput,
+};
 use toolgate_workspace::{PathGrant, Recorder};
 
 use crate::bound::ForeseenChange;
@@ -33,7 +35,8 @@ pub struct ToolSpec {
     pub output_schema: Value,
     /// What it demands of whoever calls it. `None` is a built-in tool, for which the agent's scope alone decides.
     pub requirements: Option<Requirements>,
-    /// What of its answer may leave. `None` is a built-in tool, whose whole answer does.
+    /// What of its answer may leave. `None` is a built-in tool, whose whole answer does. With a policy, the text that a model reads is made from what
+    /// may leave; the tool's own text is not shown.
     pub output_policy: Option<OutputPolicy>,
 }
 
@@ -44,6 +47,12 @@ pub type ToolFuture = Pin<Box<dyn Future<Output = Result<ToolOutput, Failure>> +
 pub trait Tool: Send + Sync {
     /// What it declares.
     fn spec(&self) -> &ToolSpec;
+
+    /// The digest of everything that decides what a call does and that the specification does not say, such as a command line. When it changes, a yes
+    /// for the rest of a session is no longer a yes to this tool. A tool with requirements that cannot tell is taken for another after every reload.
+    fn fingerprint(&self) -> Option<Sha256> {
+        None
+    }
 
     /// What a person is shown before agreeing to this call. May look at files, and so may block.
     ///
@@ -95,6 +104,8 @@ pub type Progress = Arc<dyn Fn(&str) + Send + Sync>;
 /// What a running tool may use.
 #[derive(Clone)]
 pub struct CallContext {
+    /// The gate's id for the call.
+    pub call: CallId,
     /// Who is calling.
     pub caller: Arc<Caller>,
     /// When to give up; asked by every loop.
@@ -107,7 +118,7 @@ pub struct CallContext {
     pub grant: Option<Arc<dyn PathGrant>>,
     /// Told of every change before it is made.
     pub recorder: Arc<dyn Recorder + Send + Sync>,
-    /// Told of output as it comes.
+    /// Told of output as it comes. Nobody is told of output that must be filtered first.
     pub progress: Option<Progress>,
     /// Where work that blocks is done.
     pub blocking: Blocking,
@@ -117,6 +128,7 @@ impl fmt::Debug for CallContext {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("CallContext")
+            .field("call", &self.call)
             .field("caller", &self.caller)
             .field("limits", &self.limits)
             .finish_non_exhaustive()

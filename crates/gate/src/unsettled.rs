@@ -13,15 +13,20 @@ use crate::gate::{AuditMode, Gate, Settled};
 pub(crate) struct RawOutput {
     hash: Sha256,
     bytes: u64,
+    /// The fields that did not leave, or not as they were.
+    pub(crate) redacted: Vec<String>,
 }
 
 impl RawOutput {
     pub(crate) fn of(output: &ToolOutput) -> Self {
-        if !output.text.is_empty() {
-            return Self { hash: Sha256::of(output.text.as_bytes()), bytes: output.text.len() as u64 };
+        let of = |bytes: &[u8]| {
+            let (hash, bytes) = (Sha256::of(bytes), bytes.len() as u64);
+            Self { hash, bytes, redacted: Vec::new() }
+        };
+        match output.text.as_bytes() {
+            [] => of(&serde_json::to_vec(&output.structured).unwrap_or_default()),
+            text => of(text),
         }
-        let bytes = serde_json::to_vec(&output.structured).unwrap_or_default();
-        Self { hash: Sha256::of(&bytes), bytes: bytes.len() as u64 }
     }
 }
 
@@ -30,7 +35,8 @@ pub(crate) struct Unsettled<'g> {
     pub(crate) gate: &'g Gate,
     pub(crate) begun: Instant,
     pub(crate) call: &'g ToolCall,
-    pub(crate) caller: &'g Arc<Caller>,
+    /// Who called, as far as that is known: of a token, nothing before it is verified.
+    pub(crate) caller: Arc<Caller>,
     pub(crate) args_hash: Sha256,
     pub(crate) class: Option<ToolClass>,
     /// Where it is, should it be dropped.
@@ -44,7 +50,7 @@ impl Unsettled<'_> {
         let duration = self.begun.elapsed();
         self.settled = true;
         let recorded = self.append(&outcome, response.as_ref(), duration);
-        let recorded = match (recorded, self.gate.options.audit_mode) {
+        let recorded = match (recorded, self.gate.audit_mode) {
             (Ok(ticket), AuditMode::Deny) => ticket.await.map_err(|error| error.to_string()),
             (Ok(_), AuditMode::Warn) => Ok(()),
             (Err(error), _) => Err(error),
@@ -57,8 +63,8 @@ impl Unsettled<'_> {
     }
 
     fn without_record(&self, outcome: Outcome, reason: &str) -> Outcome {
-        (self.gate.options.complain)(&format!("a call could not be recorded: {reason}"));
-        match self.gate.options.audit_mode {
+        (self.gate.complain)(&format!("a call could not be recorded: {reason}"));
+        match self.gate.audit_mode {
             AuditMode::Warn => outcome,
             AuditMode::Deny => {
                 let failure = Failure::new(
@@ -90,21 +96,21 @@ impl Unsettled<'_> {
         let entry = Entry {
             call: self.call.id,
             client_call_id: self.call.client_id.as_deref(),
-            caller: self.caller,
+            caller: &self.caller,
             tool: &self.call.tool,
             class: self.class,
             args_hash: self.args_hash,
             denial,
             response: response.map(|raw| Response {
-                redacted_fields: &[],
+                redacted_fields: &raw.redacted,
                 output_hash: raw.hash,
                 output_bytes: raw.bytes,
             }),
             duration,
         };
-        let audit = &self.gate.options.audit;
+        let audit = &self.gate.audit;
         // Whoever waits for the disk anyway is written together with all others who do.
-        let together = self.settled && self.gate.options.audit_mode == AuditMode::Deny;
+        let together = self.settled && self.gate.audit_mode == AuditMode::Deny;
         let written = if together { audit.submit(&entry) } else { audit.append(&entry) };
         written.map_err(|error| error.to_string())
     }
@@ -123,7 +129,7 @@ impl Drop for Unsettled<'_> {
             let failure = Failure::new(ErrorCode::Cancelled, "the call was abandoned");
             let outcome = Outcome::Failed { stage: self.reached, failure };
             if let Err(reason) = self.append(&outcome, None, self.begun.elapsed()) {
-                (self.gate.options.complain)(&format!("an abandoned call could not be recorded: {reason}"));
+                (self.gate.complain)(&format!("an abandoned call could not be recorded: {reason}"));
             }
         }
     }

@@ -12,14 +12,14 @@
 use std::error::Error;
 use std::fs::File;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use serde_json::json;
 use toolgate_audit::{AuditLog, LogOptions, VerifyOptions, verify};
 use toolgate_gate::{
-    Approver, AuditMode, Blocking, CallOptions, Gate, GateOptions, Journal, PreviewBody, Question, Reply,
+    Approver, AuditMode, Blocking, CallOptions, Gate, GateOptions, Journal, Loaded, PreviewBody, Question, Reply,
     UndoOptions,
 };
 use toolgate_manifest::Config;
@@ -79,15 +79,17 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // 4. The gate, and a profile in front of it. `Deny` means: no record, no answer.
     let profile = Profile::Native;
     let gate = Gate::new(GateOptions {
-        registry: profile.registry(&workspace)?,
-        agents: config.agents.clone(),
-        limits: profile.limits(),
+        loaded: Loaded {
+            agents: config.agents.clone(),
+            ..Loaded::new(profile.registry(&Parts::files(&workspace))?, profile.limits())
+        },
         audit,
         audit_mode: AuditMode::Deny,
         journal: Arc::new(journal),
         approver: Arc::new(Colleague),
         approval_patience: Duration::from_secs(30),
         blocking: Blocking::Here,
+        clock: Arc::new(Instant::now),
         complain: Arc::new(|complaint| println!("  complaint: {complaint}")),
     });
     let front = Front::new(profile, Arc::new(gate));

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use toolgate_gate::{CallOptions, Gate, Settled};
-use toolgate_types::{CallId, Caller, Decision, Failure, Outcome, Stage, ToolCall};
+use toolgate_gate::{CallOptions, Credential, Gate, Settled};
+use toolgate_types::{CallId, Decision, Failure, Outcome, Stage, ToolCall};
 
 use crate::crew::RunLog;
 use crate::profile::Profile;
@@ -64,10 +64,16 @@ impl Front {
     }
 
     /// One call.
-    pub async fn call(&self, call: ToolCall, caller: Caller, options: CallOptions) -> Called {
-        let told = self.run_log.as_ref().map(|log| log.begin(&call, &caller));
+    pub async fn call(
+        &self,
+        call: ToolCall,
+        credential: impl Into<Credential>,
+        options: CallOptions,
+    ) -> Called {
+        let credential = credential.into();
+        let told = self.run_log.as_ref().map(|log| log.begin(&call, &credential.claimed()));
         let tool = call.tool.clone();
-        let Settled { call, outcome, duration } = self.gate.call(call, caller, options).await;
+        let Settled { call, outcome, duration } = self.gate.call(call, credential, options).await;
         let decision = outcome.decision();
         let failed = match &outcome {
             Outcome::Failed { stage, failure } => Some((*stage, failure.clone())),

@@ -68,7 +68,7 @@ impl Desk {
         let workspace = scratch.folder("w");
         std::fs::write(workspace.join("a.txt"), "one\ntwo\nthree\n").unwrap();
         let bench = BenchOptions::new(Profile::Native, &workspace, &scratch.folder("s"))
-            .agents(AGENTS)
+            .config(AGENTS)
             .approver(approver, PATIENCE)
             .open();
         Self { _scratch: scratch, workspace, bench }

@@ -70,7 +70,7 @@ impl Stand {
         std::fs::write(workspace.join("a.txt"), "old\n").unwrap();
         let approver = Scripted::new(replies);
         let bench = BenchOptions::new(Profile::Native, &workspace, &scratch.folder("s"))
-            .agents(AGENTS)
+            .config(AGENTS)
             .approver(approver.clone(), Duration::from_millis(50))
             .tool(Unruly::new("lies", false))
             .tool(Unruly::new("breaks", true))

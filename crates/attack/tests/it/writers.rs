@@ -66,7 +66,7 @@ fn a_reader_beside_writers_always_finds_the_file_under_its_name() {
     // Whoever may read this file and no other must not be told of the names that content has for an instant.
     let grant = "agents: {narrow: {tool_permissions: {read_file: {allowed: true, paths: [a.txt]}}}}";
     let reader =
-        BenchOptions::new(Profile::Native, &workspace, &scratch.folder("reader")).agents(grant).open();
+        BenchOptions::new(Profile::Native, &workspace, &scratch.folder("reader")).config(grant).open();
     let caller = Caller { agent: Some("narrow".parse().unwrap()), ..person("reader") };
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {

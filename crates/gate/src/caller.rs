@@ -1,0 +1,256 @@
+//! Who is calling, and what follows from that.
+//!
+//! A caller is known to whoever built it, or it comes with a token that is verified here. The difference matters: a person at the keyboard holds every
+//! permission, while a token proves what it says and nothing else. No part of a token is kept once it is verified, and none is ever shown.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+use toolgate_identity::{Identity, Verifier};
+use toolgate_manifest::AgentConfig;
+use toolgate_policy::{ALLOW_DESTRUCTIVE, Grant, Holdings, Requirements, Verdict};
+use toolgate_types::{Caller, ErrorCode, Failure, RunId, SessionId, ToolClass, Trust};
+
+use crate::snapshot::{Agent, Snapshot};
+use crate::tool::ToolSpec;
+
+/// The subject in the record of a call whose caller was never verified.
+const UNVERIFIED: &str = "unverified";
+
+/// What a caller comes with.
+#[derive(Clone)]
+pub enum Credential {
+    /// Somebody whom the builder of this value has verified: the person at the keyboard, who holds every permission, or an agent that such a person
+    /// acts as. What a token said must never come in this way.
+    Known(Caller),
+    /// A token, to be verified by the gate.
+    Token {
+        /// The token, as it came.
+        token: String,
+        /// The sitting that changes belong to.
+        session: SessionId,
+        /// The workflow run, if any.
+        run: Option<RunId>,
+        /// How much is asked at least. What the token or its agent's declaration says can only add questions.
+        trust: Trust,
+    },
+}
+
+impl From<Caller> for Credential {
+    fn from(caller: Caller) -> Self {
+        Self::Known(caller)
+    }
+}
+
+impl fmt::Debug for Credential {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Known(caller) => formatter.debug_tuple("Known").field(caller).finish(),
+            Self::Token { session, run, trust, .. } => formatter
+                .debug_struct("Token")
+                .field("session", session)
+                .field("run", run)
+                .field("trust", trust)
+                .finish_non_exhaustive(),
+        }
+    }
+}
+
+impl Credential {
+    /// Whom a record names before anything is verified: of a token, nobody.
+    #[must_use]
+    pub fn claimed(&self) -> Caller {
+        match self {
+            Self::Known(caller) => caller.clone(),
+            Self::Token { session, run, trust, .. } => Caller {
+                subject: UNVERIFIED.to_owned(),
+                permissions: Default::default(),
+                agent: None,
+                session: session.clone(),
+                run: run.clone(),
+                trust: *trust,
+            },
+        }
+    }
+
+    pub(crate) fn is_token(&self) -> bool {
+        matches!(self, Self::Token { .. })
+    }
+
+    /// Finds out who is calling. Waits only where the keys of a token's issuer must be fetched.
+    pub(crate) async fn prove<'s>(
+        &self,
+        snapshot: &'s Snapshot,
+        cancelled: &CancellationToken,
+    ) -> Result<Proved<'s>, Failure> {
+        match self {
+            Self::Known(caller) => Proved::known(caller.clone(), snapshot),
+            Self::Token { token, session, run, trust } => {
+                let verifier = snapshot.verifier.as_deref();
+                let identity = tokio::select! {
+                    biased;
+                    identity = verified(verifier, token) => identity?,
+                    () = cancelled.cancelled() => {
+                        return Err(Failure::new(ErrorCode::Cancelled, "the call was cancelled"));
+                    }
+                };
+                Proved::by_token(identity, session.clone(), run.clone(), *trust, snapshot)
+            }
+        }
+    }
+}
+
+async fn verified(verifier: Option<&Verifier>, token: &str) -> Result<Identity, Failure> {
+    let Some(verifier) = verifier else {
+        return Err(unverified("no issuer of tokens is configured"));
+    };
+    verifier.verify(token).await.map_err(|error| error.to_failure())
+}
+
+/// What a caller is told who is not who it says; the reason is for the operator.
+fn unverified(reason: impl Into<String>) -> Failure {
+    Failure::new(ErrorCode::Unauthenticated, "the caller could not be verified").operator_note(reason)
+}
+
+/// A caller that was verified.
+pub(crate) struct Proved<'s> {
+    pub(crate) caller: Arc<Caller>,
+    pub(crate) standing: Standing<'s>,
+    pub(crate) by_token: bool,
+}
+
+/// On whose behalf a verified caller acts.
+#[derive(Clone, Copy)]
+pub(crate) enum Standing<'s> {
+    /// A person at the keyboard: every tool, every permission.
+    Person,
+    /// An agent: what was declared for it.
+    Agent(&'s Agent),
+    /// The bearer of a token that names no agent: built-in tools that only read, and declared tools by permission.
+    Bearer,
+}
+
+impl<'s> Proved<'s> {
+    /// A caller that somebody else verified. An agent that nobody declared is nobody.
+    pub(crate) fn known(mut caller: Caller, snapshot: &'s Snapshot) -> Result<Self, Failure> {
+        let standing = match &caller.agent {
+            None => Standing::Person,
+            Some(name) => Standing::Agent(snapshot.agent(name).ok_or_else(|| undeclared(name.as_str()))?),
+        };
+        if let Standing::Agent(agent) = standing {
+            let declared = agent.config.permissions.iter().map(|permission| permission.value.clone());
+            caller.permissions.extend(declared);
+        }
+        Ok(Self { caller: Arc::new(caller), standing, by_token: false })
+    }
+
+    fn by_token(
+        identity: Identity,
+        session: SessionId,
+        run: Option<RunId>,
+        given: Trust,
+        snapshot: &'s Snapshot,
+    ) -> Result<Self, Failure> {
+        let Identity { subject, permissions, agent, trust: claimed, .. } = identity;
+        let standing = match &agent {
+            None => Standing::Bearer,
+            Some(name) => Standing::Agent(snapshot.agent(name).ok_or_else(|| undeclared(name.as_str()))?),
+        };
+        let declared = match standing {
+            Standing::Agent(agent) => agent.config.trust.as_ref().map(|trust| trust.value),
+            Standing::Person | Standing::Bearer => None,
+        };
+        let trust = [claimed, declared].into_iter().flatten().fold(given, tighter);
+        let caller = Arc::new(Caller { subject, permissions, agent, session, run, trust });
+        Ok(Self { caller, standing, by_token: true })
+    }
+
+    pub(crate) fn agent(&self) -> Option<&'s AgentConfig> {
+        match self.standing {
+            Standing::Agent(agent) => Some(&agent.config),
+            Standing::Person | Standing::Bearer => None,
+        }
+    }
+
+    pub(crate) fn holdings(&self) -> Holdings<'_> {
+        match self.standing {
+            Standing::Person => Holdings::Everything,
+            Standing::Agent(_) | Standing::Bearer => Holdings::granted(&self.caller),
+        }
+    }
+
+    /// Whether its scope has the tool, within which bounds.
+    pub(crate) fn scope(&self, spec: &ToolSpec) -> Verdict {
+        let built_in = spec.requirements.is_none();
+        match self.standing {
+            Standing::Person => Verdict::Allowed(Grant::default()),
+            Standing::Agent(agent) => agent.scope.permits(spec.name.as_str(), spec.class),
+            Standing::Bearer if built_in && spec.class != ToolClass::Read => Verdict::Denied {
+                operator_reason: format!(
+                    "`{}` acts for no agent, so of the built-in tools it may only use those that read, and `{}` is of class `{}`",
+                    self.caller.subject,
+                    spec.name,
+                    spec.class.as_str()
+                ),
+            },
+            Standing::Bearer => Verdict::Allowed(Grant::default()),
+        }
+    }
+
+    /// Whether a model that calls as this caller is shown the tool: some call of it may be permitted.
+    pub(crate) fn sees(&self, spec: &ToolSpec) -> bool {
+        let demands_met = |requirements: &Requirements| {
+            let held = |permission: &str| self.holdings().holds(permission);
+            let is_destructive = requirements.class == ToolClass::Destructive;
+            requirements.permissions.iter().all(|permission| held(permission))
+                && (!is_destructive || held(ALLOW_DESTRUCTIVE))
+        };
+        self.scope(spec).is_allowed() && spec.requirements.as_ref().is_none_or(demands_met)
+    }
+}
+
+fn undeclared(name: &str) -> Failure {
+    unverified(format!("agent `{name}` is not declared"))
+}
+
+/// The one that asks more.
+fn tighter(one: Trust, other: Trust) -> Trust {
+    match (one, other) {
+        (Trust::Supervised, _) | (_, Trust::Supervised) => Trust::Supervised,
+        (Trust::Guided, _) | (_, Trust::Guided) => Trust::Guided,
+        (Trust::Autonomous, Trust::Autonomous) => Trust::Autonomous,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use toolgate_policy::needs_question;
+
+    use super::*;
+
+    #[test]
+    fn the_tighter_of_two_never_asks_less_than_either() {
+        let all = [Trust::Supervised, Trust::Guided, Trust::Autonomous];
+        for (one, other) in all.into_iter().flat_map(|one| all.map(|other| (one, other))) {
+            let both = tighter(one, other);
+            assert!(both == one || both == other);
+            for class in [ToolClass::Read, ToolClass::Write, ToolClass::Destructive] {
+                let asked = needs_question(one, class) || needs_question(other, class);
+                assert_eq!(needs_question(both, class), asked, "{one} and {other}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_credential_does_not_print_its_token() {
+        let credential = Credential::Token {
+            token: "eyJhbGciOiJIUzI1NiJ9.secret.signature".to_owned(),
+            session: "s1".parse().unwrap(),
+            run: None,
+            trust: Trust::Guided,
+        };
+        let shown = format!("{credential:?} {:?}", credential.claimed());
+        assert!(!shown.contains("eyJ") && !shown.contains("secret"), "{shown}");
+    }
+}

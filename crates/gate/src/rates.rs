@@ -1,0 +1,281 @@
+//! How often a caller may call a tool.
+//!
+//! Every rule keeps a count of its own for each caller and each tool that it matches, and every rule that matches must admit a call. All are asked before
+//! any is charged, so that a call that one rule refuses costs nothing of the others.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use governor::middleware::NoOpMiddleware;
+use governor::nanos::Nanos;
+use governor::state::StateStore;
+use governor::state::keyed::ShrinkableKeyedStateStore;
+use governor::{Quota, RateLimiter};
+use toolgate_manifest::{NameGlob, Rate, RateLimitConfig};
+use toolgate_types::{ErrorCode, Failure};
+
+use crate::gate::Clock;
+
+/// Longer periods are no rates; it also keeps the arithmetic far from its ends.
+const LONGEST_PERIOD: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+/// Counts of one rule at which those that are full again are let go.
+const SWEEP_AT: usize = 4096;
+/// Counts that one rule keeps at most. Callers beyond them wait until others have.
+const MOST_COUNTS: usize = 1 << 20;
+
+/// So many calls, of what and by whom.
+#[derive(Clone, Debug)]
+pub struct RateRule {
+    caller: Names,
+    tool: Names,
+    rate: Rate,
+}
+
+/// Which names a rule is about.
+#[derive(Clone, Debug)]
+enum Names {
+    Every,
+    One(String),
+    Matching(NameGlob),
+}
+
+impl Names {
+    fn of(glob: Option<&NameGlob>) -> Self {
+        glob.cloned().map_or(Self::Every, Self::Matching)
+    }
+
+    fn have(&self, name: &str) -> bool {
+        match self {
+            Self::Every => true,
+            Self::One(only) => only == name,
+            Self::Matching(glob) => glob.matches(name),
+        }
+    }
+}
+
+impl fmt::Display for Names {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Every => "*",
+            Self::One(only) => only,
+            Self::Matching(glob) => &glob.as_written().value,
+        })
+    }
+}
+
+impl From<&RateLimitConfig> for RateRule {
+    fn from(config: &RateLimitConfig) -> Self {
+        let RateLimitConfig { caller, tool, rate } = config;
+        Self { caller: Names::of(caller.as_ref()), tool: Names::of(tool.as_ref()), rate: *rate }
+    }
+}
+
+impl RateRule {
+    /// The `rate` of a manifest: calls of this tool by any one caller.
+    #[must_use]
+    pub fn of_tool(tool: &str, rate: Rate) -> Self {
+        Self { caller: Names::Every, tool: Names::One(tool.to_owned()), rate }
+    }
+
+    fn matches(&self, caller: &str, tool: &str) -> bool {
+        self.tool.have(tool) && self.caller.have(caller)
+    }
+
+    fn quota(&self) -> Quota {
+        let Rate { calls, per, burst } = self.rate;
+        let interval = (per.min(LONGEST_PERIOD) / calls.get()).max(Duration::from_nanos(1));
+        let burst = burst.unwrap_or(calls);
+        // All that may come at once comes back within ten of the longest periods, or there is less of it.
+        let most = LONGEST_PERIOD.as_nanos().saturating_mul(10) / interval.as_nanos().max(1);
+        let most = u32::try_from(most).ok().and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MAX);
+        let quota = Quota::with_period(interval).unwrap_or(Quota::per_second(NonZeroU32::MIN));
+        quota.allow_burst(burst.min(most))
+    }
+}
+
+/// For the operator. Two rules that read alike count alike.
+impl fmt::Display for RateRule {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Rate { calls, per, burst } = self.rate;
+        write!(formatter, "{calls} calls of `{}` by `{}` in {per:?}", self.tool, self.caller)?;
+        match burst {
+            Some(burst) => write!(formatter, ", {burst} at once"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A caller and a tool.
+type Pair = (String, String);
+
+/// A question to a rule: whether it would admit a call, or that it do.
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Ask {
+    Look(Pair),
+    Charge(Pair),
+}
+
+impl Ask {
+    fn pair(&self) -> &Pair {
+        match self {
+            Self::Look(pair) | Self::Charge(pair) => pair,
+        }
+    }
+}
+
+/// What was spent, by caller and tool. Looking changes nothing.
+#[derive(Clone, Default)]
+struct Spent(Arc<Mutex<HashMap<Pair, Nanos>>>);
+
+impl Spent {
+    fn counts(&self) -> MutexGuard<'_, HashMap<Pair, Nanos>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl StateStore for Spent {
+    type Key = Ask;
+
+    fn measure_and_replace<T, F, E>(&self, ask: &Ask, decide: F) -> Result<T, E>
+    where
+        F: Fn(Option<Nanos>) -> Result<(T, Nanos), E>,
+    {
+        let mut counts = self.counts();
+        let (admitted, spent) = decide(counts.get(ask.pair()).copied())?;
+        if let Ask::Charge(pair) = ask {
+            counts.insert(pair.clone(), spent);
+        }
+        Ok(admitted)
+    }
+}
+
+impl ShrinkableKeyedStateStore<Ask> for Spent {
+    fn retain_recent(&self, drop_below: Nanos) {
+        self.counts().retain(|_, spent| *spent > drop_below);
+    }
+
+    fn len(&self) -> usize {
+        self.counts().len()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.counts().is_empty()
+    }
+}
+
+/// The gate's clock, as the limiter asks it.
+struct Watch(Clock);
+
+impl governor::clock::Clock for Watch {
+    type Instant = Instant;
+
+    fn now(&self) -> Instant {
+        (self.0)()
+    }
+}
+
+/// One rule and what was spent of it.
+struct Limiter {
+    rule: RateRule,
+    limiter: RateLimiter<Ask, Spent, Watch, NoOpMiddleware<Instant>>,
+    spent: Spent,
+    /// At how many counts to look for those that can go.
+    sweep_at: AtomicUsize,
+}
+
+impl Limiter {
+    fn new(rule: RateRule, clock: &Clock) -> Self {
+        let spent = Spent::default();
+        let limiter = RateLimiter::new(rule.quota(), spent.clone(), Watch(Arc::clone(clock)));
+        Self { rule, limiter, spent, sweep_at: AtomicUsize::new(SWEEP_AT) }
+    }
+
+    /// How long to wait, if a call cannot be admitted now.
+    fn look(&self, pair: &Pair, now: Instant) -> Option<Duration> {
+        if !self.has_room(pair) {
+            return Some(self.rule.quota().replenish_interval());
+        }
+        let refused = self.limiter.check_key(&Ask::Look(pair.clone())).err();
+        refused.map(|refused| refused.wait_time_from(now))
+    }
+
+    fn charge(&self, pair: &Pair, now: Instant) -> Option<Duration> {
+        let refused = self.limiter.check_key(&Ask::Charge(pair.clone())).err();
+        refused.map(|refused| refused.wait_time_from(now))
+    }
+
+    /// What cannot be counted is not admitted. Counts that are full again are let go whenever there are twice as many as were left the last time.
+    fn has_room(&self, pair: &Pair) -> bool {
+        if self.spent.counts().contains_key(pair) {
+            return true;
+        }
+        if self.spent.len() >= self.sweep_at.load(Ordering::Relaxed) {
+            self.limiter.retain_recent();
+            let next = self.spent.len().saturating_mul(2).clamp(SWEEP_AT, MOST_COUNTS);
+            self.sweep_at.store(next, Ordering::Relaxed);
+        }
+        self.spent.len() < MOST_COUNTS
+    }
+}
+
+/// The rules of a gate.
+pub(crate) struct Rates {
+    limiters: Vec<Arc<Limiter>>,
+    /// Held while a call is asked about and charged, so that no other comes in between.
+    deciding: Mutex<()>,
+    clock: Clock,
+}
+
+impl Rates {
+    /// These rules. What was spent of one that was there before stays spent.
+    pub(crate) fn new(rules: Vec<RateRule>, before: Option<&Self>, clock: &Clock) -> Self {
+        let mut earlier: Vec<&Arc<Limiter>> = before.into_iter().flat_map(|rates| &rates.limiters).collect();
+        let mut limiter = |rule: RateRule| {
+            let shown = rule.to_string();
+            match earlier.iter().position(|limiter| limiter.rule.to_string() == shown) {
+                Some(place) => Arc::clone(earlier.swap_remove(place)),
+                None => Arc::new(Limiter::new(rule, clock)),
+            }
+        };
+        let limiters = rules.into_iter().map(&mut limiter).collect();
+        Self { limiters, deciding: Mutex::default(), clock: Arc::clone(clock) }
+    }
+
+    /// Charges a call to every rule that matches it, or to none.
+    pub(crate) fn admit(&self, caller: &str, tool: &str) -> Result<(), Failure> {
+        let matching: Vec<&Arc<Limiter>> =
+            self.limiters.iter().filter(|limiter| limiter.rule.matches(caller, tool)).collect();
+        if matching.is_empty() {
+            return Ok(());
+        }
+        let pair = (caller.to_owned(), tool.to_owned());
+        let _deciding = self.deciding.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = (self.clock)();
+        let asked = |ask: &dyn Fn(&Limiter) -> Option<Duration>| {
+            let refusing = matching.iter().filter_map(|limiter| Some((ask(limiter)?, &limiter.rule)));
+            refusing
+                .max_by_key(|(wait, _)| *wait)
+                .map_or(Ok(()), |(wait, rule)| Err(too_soon(tool, wait, rule)))
+        };
+        asked(&|limiter| limiter.look(&pair, now))?;
+        asked(&|limiter| limiter.charge(&pair, now))
+    }
+}
+
+fn too_soon(tool: &str, rest: Duration, rule: &RateRule) -> Failure {
+    let failure = Failure::new(ErrorCode::RateLimited, format!("`{tool}` was called too often"));
+    wait(failure, rest).operator_note(format!("more than {rule}"))
+}
+
+/// Tells how long to wait: to the model in words, to programs in milliseconds, both rounded up.
+pub(crate) fn wait(failure: Failure, rest: Duration) -> Failure {
+    let milliseconds = u64::try_from(rest.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
+    let seconds = milliseconds.div_ceil(1000);
+    failure
+        .help(format!("wait {seconds} s before you try again, or go on without it"))
+        .detail("retry_after_ms", milliseconds)
+}

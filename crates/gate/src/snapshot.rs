@@ -1,0 +1,99 @@
+//! What a gate decides by, all of one moment.
+//!
+//! Tools, agents, policies, keys and rates can be replaced while calls are under way. A call takes the snapshot that is current when it comes and keeps it
+//! to its end, so that no call is looked up in one set of tools and judged by the policies of another.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use toolgate_identity::Verifier;
+use toolgate_manifest::AgentConfig;
+use toolgate_policy::{Policies, Scope};
+use toolgate_types::{AgentName, Limits};
+
+use crate::breaker::BreakerRule;
+use crate::gate::Clock;
+use crate::rates::{RateRule, Rates};
+use crate::registry::Registry;
+
+/// What a gate decides by. It can be replaced while calls are under way.
+#[derive(Clone)]
+pub struct Loaded {
+    /// The tools.
+    pub registry: Registry,
+    /// The agents that were declared.
+    pub agents: Vec<AgentConfig>,
+    /// The bounds of a call, before agents change them.
+    pub limits: Limits,
+    /// Policies of the whole organisation.
+    pub policies: Arc<Policies>,
+    /// Who can tell whether a token is good. Without one, every token is refused.
+    pub verifier: Option<Arc<Verifier>>,
+    /// How often; every rule that matches a call must admit it.
+    pub rates: Vec<RateRule>,
+    /// When a tool that keeps failing rests.
+    pub breaker: Option<BreakerRule>,
+}
+
+impl Loaded {
+    /// Tools and bounds, and nothing else: no agents, no policies, no tokens, no rates, and no rest for tools that fail.
+    #[must_use]
+    pub fn new(registry: Registry, limits: Limits) -> Self {
+        Self {
+            registry,
+            agents: Vec::new(),
+            limits,
+            policies: Arc::default(),
+            verifier: None,
+            rates: Vec::new(),
+            breaker: None,
+        }
+    }
+}
+
+/// An agent that was declared, with its scope worked out.
+pub(crate) struct Agent {
+    pub(crate) config: AgentConfig,
+    pub(crate) scope: Scope,
+}
+
+/// One moment's state of what a gate decides by.
+pub(crate) struct Snapshot {
+    /// How many replacements came before.
+    pub(crate) generation: u64,
+    pub(crate) registry: Registry,
+    pub(crate) limits: Limits,
+    pub(crate) policies: Arc<Policies>,
+    pub(crate) verifier: Option<Arc<Verifier>>,
+    pub(crate) rates: Rates,
+    pub(crate) breaker: Option<BreakerRule>,
+    agents: HashMap<AgentName, Agent>,
+}
+
+impl Snapshot {
+    pub(crate) fn first(loaded: Loaded, clock: &Clock) -> Self {
+        Self::after(None, loaded, clock)
+    }
+
+    /// The one that follows `before`. Tools that were not changed keep what was learnt about them, and unchanged rates what was spent of them:
+    /// a reload is not a way to begin anew.
+    pub(crate) fn after(before: Option<&Self>, loaded: Loaded, clock: &Clock) -> Self {
+        let Loaded { mut registry, agents, limits, policies, verifier, rates, breaker } = loaded;
+        let generation = before.map_or(0, |before| before.generation.saturating_add(1));
+        if let Some(before) = before {
+            registry.inherit(generation, &before.registry, before.generation);
+        }
+        let rates = Rates::new(rates, before.map(|before| &before.rates), clock);
+        let mut by_name = HashMap::new();
+        for config in agents {
+            let scope = Scope::of(Some(&config));
+            // The first declaration of a name is the one that counts; configuration has no second.
+            by_name.entry(config.name.value.clone()).or_insert(Agent { config, scope });
+        }
+        Self { generation, registry, limits, policies, verifier, rates, breaker, agents: by_name }
+    }
+
+    pub(crate) fn agent(&self, name: &AgentName) -> Option<&Agent> {
+        self.agents.get(name)
+    }
+}
