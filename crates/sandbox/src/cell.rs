@@ -1,7 +1,8 @@
-//! A user namespace with a network namespace in it, made once and used by one command after the other.
+//! A user namespace with a network and a view of the system in it, made once and used by one command after the other.
 //!
-//! Making a network namespace costs as much as starting a program. A command leaves nothing in one: it has no rights over it, and when it has ended
-//! every socket is closed. So a cell goes back on the shelf when its command has ended, and two commands are never in one at the same time.
+//! Making a network namespace costs as much as starting a program, and furnishing a view nearly so. A command leaves nothing in either: it has no rights over the
+//! network, and when it has ended every socket is closed; and what it sees is a copy of the view, which ends with it. So a cell goes back on the shelf when its
+//! command has ended, and two commands are never in one at the same time.
 
 use std::ffi::CString;
 use std::net::TcpListener;
@@ -12,8 +13,12 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, Result};
 
+use crate::error::SandboxError;
 use crate::job::PROXY_PORT;
+use crate::plan::{Plan, ViewKey};
+use crate::step::Step;
 use crate::sys::calls;
+use crate::sys::child::{Hands, Part, Progress, join_namespaces, take};
 use crate::sys::launch::{Errand, errand};
 
 /// Cells that wait for the next command.
@@ -24,73 +29,102 @@ pub(crate) struct Shelf(Mutex<Vec<Cell>>);
 const KEPT: usize = 64;
 
 impl Shelf {
-    /// A cell that nobody uses.
-    pub(crate) fn take(&self, with_network: bool) -> Result<Cell> {
-        let kept = self.0.lock().map(|mut kept| kept.pop());
-        match kept {
-            Ok(Some(cell)) if cell.network.is_some() == with_network => Ok(cell),
-            _ => Cell::make(with_network),
-        }
+    /// A cell with this view that nobody uses, if there is one.
+    pub(crate) fn take(&self, view: Option<&ViewKey>) -> Option<Cell> {
+        let mut kept = self.0.lock().ok()?;
+        let place = kept.iter().rposition(|cell| cell.view_key.as_ref() == view)?;
+        Some(kept.remove(place))
     }
 
-    /// Puts a cell back whose command has ended.
+    /// Puts a cell back whose command has ended. The one that has waited longest makes room.
     pub(crate) fn put_back(&self, cell: Cell) {
-        if let Ok(mut kept) = self.0.lock()
-            && kept.len() < KEPT
-        {
+        if let Ok(mut kept) = self.0.lock() {
+            if kept.len() >= KEPT {
+                kept.remove(0);
+            }
             kept.push(cell);
         }
     }
 }
 
-/// A user namespace, with a network of its own unless that layer is off.
+/// Which namespaces a cell has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CellKind {
+    pub(crate) user: bool,
+    pub(crate) network: bool,
+    /// Whether the view has a `/proc` of its own.
+    pub(crate) proc: bool,
+}
+
+/// Namespaces that outlive a command.
 pub(crate) struct Cell {
-    user: OwnedFd,
+    user: Option<OwnedFd>,
     network: Option<OwnedFd>,
+    view: Option<OwnedFd>,
+    view_key: Option<ViewKey>,
     /// The network's own count of packets that had nowhere to go, and what it was when somebody last looked.
     counters: Vec<OwnedFd>,
     lost_before: AtomicU64,
 }
 
 impl Cell {
-    pub(crate) fn make(with_network: bool) -> Result<Self> {
+    /// Makes the namespaces, and furnishes a view in them where one is wanted.
+    pub(crate) fn make(
+        kind: CellKind,
+        view: Option<(ViewKey, Plan)>,
+    ) -> std::result::Result<Self, SandboxError> {
         let (user, group) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
-        let map = |id: u32| CString::new(format!("{id} {id} 1")).map_err(|_| Errno::INVAL);
+        let map = |id: u32| CString::new(format!("{id} {id} 1")).unwrap_or_default();
+        let (view_key, plan) = view.unzip();
+        let slots: Vec<AtomicI32> =
+            (0..plan.as_ref().map_or(0, |plan| plan.slots)).map(|_| AtomicI32::new(-1)).collect();
+        let progress = Progress::default();
         let making = Making {
-            user_map: map(user)?,
-            group_map: map(group)?,
-            with_network,
-            error: AtomicI32::new(0),
+            user_map: map(user),
+            group_map: map(group),
+            kind,
+            steps: plan.as_ref().map(|plan| &*plan.steps),
+            hands: Hands { slots: &slots, rules: None },
+            progress: &progress,
             files: std::array::from_fn(|_| AtomicI32::new(-1)),
         };
-        let network = if with_network { libc::CLONE_NEWNET } else { 0 };
+        let has_view = plan.is_some();
+        let flags = [
+            (kind.user, libc::CLONE_NEWUSER),
+            (kind.network, libc::CLONE_NEWNET),
+            (has_view, libc::CLONE_NEWNS),
+            (has_view && kind.proc, libc::CLONE_NEWPID),
+        ];
+        let flags = flags.iter().filter(|(wanted, _)| *wanted).fold(0, |flags, (_, flag)| flags | flag);
         // The table of descriptors is shared, so that what the process opens is ours when it has ended.
-        errand(&making, libc::CLONE_NEWUSER | libc::CLONE_FILES | network)?;
-        let [user, network, counters @ ..] = making.files.map(|file| calls::adopt(file.into_inner()));
-        match making.error.into_inner() {
-            0 => Ok(Self {
-                user: user.ok_or(Errno::NOENT)?,
-                network,
-                counters: counters.into_iter().flatten().collect(),
-                lost_before: AtomicU64::new(0),
-            }),
-            error => Err(Errno::from_raw_os_error(error)),
+        let made = errand(&making, libc::CLONE_FILES | flags);
+        let [user, network, view, counters @ ..] = making.files.map(|file| calls::adopt(file.into_inner()));
+        // The trees are in the view now; their handles are ours to close.
+        for slot in slots {
+            drop(calls::adopt(slot.into_inner()));
         }
+        made.map_err(SandboxError::system("a namespace cannot be made"))?;
+        if let Some(failure) = progress.failure(plan.as_ref().map_or(&[], |plan| &*plan.steps)) {
+            return Err(failure);
+        }
+        let counters = counters.into_iter().flatten().collect();
+        Ok(Self { user, network, view, view_key, counters, lost_before: AtomicU64::new(0) })
     }
 
-    pub(crate) fn user(&self) -> RawFd {
-        self.user.as_raw_fd()
-    }
-
-    pub(crate) fn network(&self) -> Option<RawFd> {
-        self.network.as_ref().map(AsRawFd::as_raw_fd)
+    /// The namespaces to join, in the order in which they can be.
+    pub(crate) fn namespaces(&self) -> Vec<RawFd> {
+        let all = [self.user.as_ref(), self.network.as_ref(), self.view.as_ref()];
+        all.into_iter().flatten().map(AsRawFd::as_raw_fd).collect()
     }
 
     /// A listener inside the cell's network.
     pub(crate) fn listen(&self) -> Result<TcpListener> {
-        let network = self.network().ok_or(Errno::OPNOTSUPP)?;
-        let listening =
-            Listening { user: self.user(), network, error: AtomicI32::new(0), socket: AtomicI32::new(-1) };
+        let namespaces: Vec<RawFd> = [self.user.as_ref(), self.network.as_ref()]
+            .into_iter()
+            .flatten()
+            .map(AsRawFd::as_raw_fd)
+            .collect();
+        let listening = Listening { namespaces, error: AtomicI32::new(0), socket: AtomicI32::new(-1) };
         errand(&listening, libc::CLONE_FILES)?;
         match (listening.error.into_inner(), calls::adopt(listening.socket.into_inner())) {
             (0, Some(socket)) => Ok(TcpListener::from(socket)),
@@ -120,37 +154,50 @@ fn lost_packets(counters: &OwnedFd) -> u64 {
     columns.find(|(name, _)| *name == "OutNoRoutes").and_then(|(_, value)| value.parse().ok()).unwrap_or(0)
 }
 
-/// Runs in the new namespaces: says who is who, and leaves handles to them.
-struct Making {
+/// Runs in the new namespaces: says who is who, furnishes the view, and leaves handles.
+struct Making<'a> {
     user_map: CString,
     group_map: CString,
-    with_network: bool,
-    error: AtomicI32,
-    /// The user namespace, the network namespace, two files of counters.
-    files: [AtomicI32; 4],
+    kind: CellKind,
+    steps: Option<&'a [Step]>,
+    hands: Hands<'a>,
+    progress: &'a Progress,
+    /// The user namespace, the network namespace, the mount namespace, two files of counters.
+    files: [AtomicI32; 5],
 }
 
-impl Errand for Making {
+impl Errand for Making<'_> {
     fn run(&self) {
-        if let Err(error) = self.work() {
-            self.error.store(error.raw_os_error(), Ordering::Release);
+        if let Err(error) = self.settle() {
+            self.progress.failed(Part::Birth, 0, error);
+        }
+        rustix::process::umask(Mode::empty());
+        for (index, step) in self.steps.into_iter().flatten().enumerate() {
+            if let Err(error) = take(step, self.hands) {
+                self.progress.failed(Part::Step, index, error);
+            }
         }
     }
 }
 
-impl Making {
-    fn work(&self) -> Result<()> {
-        write_to(c"/proc/self/setgroups", b"deny")?;
-        write_to(c"/proc/self/uid_map", self.user_map.to_bytes())?;
-        write_to(c"/proc/self/gid_map", self.group_map.to_bytes())?;
-        let [user, network, packets, packets6] = &self.files;
-        keep(user, c"/proc/self/ns/user")?;
-        if self.with_network {
+impl Making<'_> {
+    fn settle(&self) -> Result<()> {
+        let [user, network, view, packets, packets6] = &self.files;
+        if self.kind.user {
+            write_to(c"/proc/self/setgroups", b"deny")?;
+            write_to(c"/proc/self/uid_map", self.user_map.to_bytes())?;
+            write_to(c"/proc/self/gid_map", self.group_map.to_bytes())?;
+            keep(user, c"/proc/self/ns/user")?;
+        }
+        if self.kind.network {
             calls::loopback_up()?;
             keep(network, c"/proc/self/ns/net")?;
             // Only good for explaining a failure, so a machine without them is fine.
             let _ = keep(packets, c"/proc/self/net/snmp");
             let _ = keep(packets6, c"/proc/self/net/snmp6");
+        }
+        if self.steps.is_some() {
+            keep(view, c"/proc/self/ns/mnt")?;
         }
         Ok(())
     }
@@ -169,8 +216,7 @@ fn write_to(path: &std::ffi::CStr, content: &[u8]) -> Result<()> {
 
 /// Runs in a cell's network: leaves a listener.
 struct Listening {
-    user: RawFd,
-    network: RawFd,
+    namespaces: Vec<RawFd>,
     error: AtomicI32,
     socket: AtomicI32,
 }
@@ -186,8 +232,7 @@ impl Errand for Listening {
 impl Listening {
     fn work(&self) -> Result<()> {
         use rustix::net::{AddressFamily, SocketFlags, SocketType};
-        rustix::thread::move_into_link_name_space(calls::borrow(self.user), None)?;
-        rustix::thread::move_into_link_name_space(calls::borrow(self.network), None)?;
+        join_namespaces(&self.namespaces)?;
         let socket =
             rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
         // The command before this one may have left a connection that the kernel is still closing.

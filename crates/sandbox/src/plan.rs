@@ -1,4 +1,4 @@
-//! From a job to the steps of its launch.
+//! From a job to the steps of its launch, and to those that furnish the view it is launched in.
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt as _;
@@ -15,9 +15,9 @@ const READ_ONLY: u64 = libc::MOUNT_ATTR_RDONLY;
 const PLAIN: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
 const DEVICE: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC;
 
-/// Where the things lie that are put over others. They lose their names before the command starts.
-const NOTHING_FILE: &str = ".nothing/file";
-const NOTHING_FOLDER: &str = ".nothing/folder";
+/// Where the things lie that are put over others: an empty file and an empty folder that nobody can open.
+const NOTHING_FILE: &str = "/.toolgate/file";
+const NOTHING_FOLDER: &str = "/.toolgate/folder";
 
 /// What is needed to plan.
 pub(crate) struct Planning<'a> {
@@ -26,8 +26,6 @@ pub(crate) struct Planning<'a> {
     pub(crate) landlock: Option<Dialect>,
     /// Where temporary files go when there is no view of its own.
     pub(crate) temporary: &'a Path,
-    /// Whether the network is made at birth instead of being joined.
-    pub(crate) fresh_network: bool,
     /// Whether the number of processes is limited through `/proc`, because the user's own limit does not count.
     pub(crate) limit_through_proc: bool,
 }
@@ -44,7 +42,7 @@ pub(crate) fn plan(job: &Job<'_>, planning: &Planning<'_>) -> Result<Plan, Sandb
     let mut plan = Plan::default();
     let has_view = planning.layers.contains(Layer::MountNamespace);
     if has_view {
-        plan.view(job, planning)?;
+        plan.fit(job, planning)?;
     } else if let Some(cover) =
         job.mounts.iter().flat_map(|mount| mount.covers.iter().filter(|cover| must_hold(mount, cover))).next()
     {
@@ -52,9 +50,6 @@ pub(crate) fn plan(job: &Job<'_>, planning: &Planning<'_>) -> Result<Plan, Sandb
     }
     if planning.layers.contains(Layer::UtsNamespace) {
         plan.steps.push(Step::HostName { name: CString::from(c"toolgate") });
-    }
-    if planning.fresh_network {
-        plan.steps.push(Step::Loopback);
     }
     let directory = if has_view { job.directory.clone() } else { host_place(job, &job.directory)? };
     plan.steps.push(Step::WorkIn { path: c_text(&directory, "the folder")? });
@@ -82,7 +77,7 @@ impl Plan {
     }
 
     /// Everything is opened before the new root covers it.
-    fn view(&mut self, job: &Job<'_>, planning: &Planning<'_>) -> Result<(), SandboxError> {
+    fn view(&mut self, mounts: &[Mounted<'_>], planning: &Planning<'_>) -> Result<(), SandboxError> {
         self.steps.push(Step::StopPropagation);
         let shown = planning.system.shown.iter().map(|shown| Ok((shown, self.open(&shown.path, None)?)));
         let shown: Vec<_> = shown.collect::<Result<_, SandboxError>>()?;
@@ -90,12 +85,12 @@ impl Plan {
         let devices: Vec<_> = devices.collect::<Result<_, SandboxError>>()?;
         let own_proc = planning.layers.contains(Layer::PrivateProc);
         let proc = if own_proc { None } else { Some(self.open(Path::new("/proc"), None)?) };
-        let mut mounts = Vec::new();
-        for mount in &job.mounts {
+        let mounts = mounts.iter().map(|mount| {
             let (place, identity) = whereabouts(mount)?;
-            mounts.push((mount, self.open(&place, Some(identity))?));
-        }
-        self.root(job);
+            Ok((mount, self.open(&place, Some(identity))?))
+        });
+        let mounts: Vec<_> = mounts.collect::<Result<_, SandboxError>>()?;
+        self.root();
         let mut made = Made::default();
         for (place, slot) in &shown {
             made.parents(&place.path, self)?;
@@ -106,7 +101,7 @@ impl Plan {
                 attributes: PLAIN | READ_ONLY,
             });
             for (path, is_directory) in &place.hidden {
-                let with = c_literal(if *is_directory { NOTHING_FOLDER } else { NOTHING_FILE })?;
+                let with = c_literal(if *is_directory { ".toolgate/folder" } else { ".toolgate/file" })?;
                 self.steps.push(Step::Cover {
                     slot: *slot,
                     path: c_text(path, "a path")?,
@@ -127,29 +122,46 @@ impl Plan {
             let attributes = if mount.writable { PLAIN } else { PLAIN | READ_ONLY };
             self.steps.push(Step::Attach { slot: *slot, path: inside(&mount.at)?, attributes });
         }
-        for (mount, slot) in &mounts {
-            self.covers(mount, *slot)?;
-        }
-        self.temporary()?;
-        self.proc(job, planning, proc);
-        self.forget_covers()?;
+        self.steps.push(Step::Directory { path: CString::from(c"tmp"), mode: 0o755 });
+        self.steps.push(Step::Directory { path: CString::from(c"proc"), mode: 0o555 });
+        let path = CString::from(c"proc");
+        self.steps.push(match proc {
+            Some(slot) => Step::Attach { slot, path, attributes: PLAIN | READ_ONLY },
+            // That of the process that furnishes, which shows nothing once it has ended. Each command mounts its own over it, which the kernel only allows
+            // where one can be seen already.
+            None => Step::Proc { path, processes: None },
+        });
         self.steps.push(Step::Enter);
         self.steps.push(Step::SealRoot { attributes: PLAIN | READ_ONLY });
         Ok(())
     }
 
-    fn root(&mut self, job: &Job<'_>) {
-        let options = format!(
-            "mode=0755,size={},nr_inodes={}",
-            job.limits.temporary,
-            job.limits.temporary / 4096 + 1024
-        );
-        let options = CString::new(options).unwrap_or_default();
+    /// Makes a copy of the view fit one command.
+    fn fit(&mut self, job: &Job<'_>, planning: &Planning<'_>) -> Result<(), SandboxError> {
+        self.temporary(job);
+        for mount in job.mounts.iter().filter(|mount| !mount.covers.is_empty()) {
+            let slot = self.slot();
+            self.steps.push(Step::OpenPlace { path: c_text(&mount.at, "a path")?, slot });
+            self.covers(mount, slot)?;
+        }
+        if planning.layers.contains(Layer::PrivateProc) {
+            let processes = planning.limit_through_proc.then(|| {
+                // The kernel keeps the first three hundred numbers to itself.
+                CString::new(job.limits.processes.saturating_add(300).to_string()).unwrap_or_default()
+            });
+            self.steps.push(Step::Proc { path: CString::from(c"/proc"), processes });
+        }
+        Ok(())
+    }
+
+    fn root(&mut self) {
+        // A handful of empty files and folders, and nobody who could write more.
+        let options = CString::from(c"mode=0755,size=1m");
         self.steps.push(Step::NewRoot { over: CString::from(c"/usr"), options });
-        self.steps.push(Step::Directory { path: CString::from(c".nothing"), mode: 0o700 });
-        self.steps.push(Step::Directory { path: CString::from(c".nothing/folder"), mode: 0o000 });
+        self.steps.push(Step::Directory { path: CString::from(c".toolgate"), mode: 0o755 });
+        self.steps.push(Step::Directory { path: CString::from(c".toolgate/folder"), mode: 0o000 });
         self.steps.push(Step::File {
-            path: CString::from(c".nothing/file"),
+            path: CString::from(c".toolgate/file"),
             content: Vec::new(),
             mode: 0o000,
         });
@@ -200,7 +212,7 @@ impl Plan {
                     self.steps.push(Step::CoverWithItself { slot, path, attributes: writable })
                 }
                 Cover::Replace { content, .. } => {
-                    let shown = c_literal(&format!(".nothing/{slot}-{number}"))?;
+                    let shown = c_literal(&format!("/tmp/.shown-{slot}-{number}"))?;
                     self.steps.push(Step::File {
                         path: shown.clone(),
                         content: content.clone(),
@@ -214,38 +226,17 @@ impl Plan {
         Ok(())
     }
 
-    /// The only places of the root that can be written.
-    fn temporary(&mut self) -> Result<(), SandboxError> {
-        for path in ["tmp", "dev/shm"] {
-            let path = c_literal(path)?;
-            self.steps.push(Step::Directory { path: path.clone(), mode: 0o1777 });
-            self.steps.push(Step::Separate { path, attributes: PLAIN });
-        }
-        self.steps.push(Step::Directory { path: CString::from(c"tmp/home"), mode: 0o700 });
-        Ok(())
-    }
-
-    /// A `/proc` of the command's own, or the host's where the machine makes none.
-    fn proc(&mut self, job: &Job<'_>, planning: &Planning<'_>, host: Option<Slot>) {
-        let path = CString::from(c"proc");
-        self.steps.push(Step::Directory { path: path.clone(), mode: 0o555 });
-        if let Some(slot) = host {
-            self.steps.push(Step::Attach { slot, path, attributes: PLAIN | READ_ONLY });
-            return;
-        }
-        let processes = planning.limit_through_proc.then(|| {
-            // The kernel keeps the first three hundred numbers to itself.
-            CString::new(job.limits.processes.saturating_add(300).to_string()).unwrap_or_default()
-        });
-        self.steps.push(Step::Proc { path, processes });
-    }
-
-    fn forget_covers(&mut self) -> Result<(), SandboxError> {
-        let names = [(NOTHING_FILE, false), (NOTHING_FOLDER, true), (".nothing", true)];
-        for (path, directory) in names {
-            self.steps.push(Step::Unlink { path: c_literal(path)?, directory });
-        }
-        Ok(())
+    /// The only places beside the mounts that can be written.
+    fn temporary(&mut self, job: &Job<'_>) {
+        let options = format!(
+            "mode=1777,size={},nr_inodes={}",
+            job.limits.temporary,
+            job.limits.temporary / 4096 + 1024
+        );
+        let options = CString::new(options).unwrap_or_default();
+        self.steps.push(Step::Temporary { path: CString::from(c"/tmp"), options });
+        self.steps.push(Step::Directory { path: CString::from(c"/tmp/.shm"), mode: 0o1777 });
+        self.steps.push(Step::Directory { path: CString::from(c"/tmp/home"), mode: 0o700 });
     }
 
     /// The same view once more, for Landlock.
@@ -269,7 +260,6 @@ impl Plan {
             // Whatever is in the view may be named; it was put there.
             self.allow(Path::new("/"), Access::List, true, dialect)?;
             self.allow(Path::new("/dev"), Access::Device, true, dialect)?;
-            self.allow(Path::new("/dev/shm"), Access::Change, true, dialect)?;
             self.allow(Path::new("/tmp"), Access::Change, true, dialect)?;
         } else {
             for name in DEVICES {
@@ -291,6 +281,30 @@ impl Plan {
         self.steps.push(Step::Allow { path: c_text(path, "a path")?, access, missing_is_fine: true });
         Ok(())
     }
+}
+
+/// What a view shows: two views with the same key are the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ViewKey(Vec<(PathBuf, PathBuf, (u64, u64), bool)>);
+
+/// The steps that furnish a view for these mounts.
+pub(crate) fn furnish(mounts: &[Mounted<'_>], planning: &Planning<'_>) -> Result<Plan, SandboxError> {
+    let mut plan = Plan::default();
+    plan.view(mounts, planning)?;
+    Ok(plan)
+}
+
+/// The key of the view that these mounts need. What is hidden in it belongs to it: whoever replaces a hidden file on the host uncovers it.
+pub(crate) fn view_key(mounts: &[Mounted<'_>], system: &SystemView) -> Result<ViewKey, SandboxError> {
+    let mut key = Vec::new();
+    for mount in mounts {
+        let (place, identity) = whereabouts(mount)?;
+        key.push((mount.at.clone(), place, identity, mount.writable));
+    }
+    for (secret, identity) in system.secrets() {
+        key.push((secret, PathBuf::new(), identity, false));
+    }
+    Ok(ViewKey(key))
 }
 
 /// Folders of the new root that exist already.

@@ -1,6 +1,6 @@
 //! What this machine can enforce, found out by trying.
 
-use crate::cell::Cell;
+use crate::cell::{Cell, CellKind};
 use crate::landlock::Dialect;
 use crate::layer::{Layer, LayerReport, Layers};
 use crate::sys::launch::{Errand, errand};
@@ -14,8 +14,11 @@ pub(crate) struct Probed {
 
 /// Tries every layer but those that are switched off.
 pub(crate) fn probe(without: Layers, cgroup: Result<String, String>) -> Probed {
-    let user = Cell::make(false).map(drop);
-    let network = Cell::make(true).map(drop);
+    let cell = |network: bool| {
+        let made = Cell::make(CellKind { user: true, network, proc: false }, None);
+        made.map(drop).map_err(|error| error.to_string())
+    };
+    let (user, network) = (cell(false), cell(true));
     let landlock = Dialect::of_this_kernel();
     let is_root = rustix::process::geteuid().is_root();
     let namespaces = match (&user, is_root) {
@@ -58,7 +61,9 @@ pub(crate) fn probe(without: Layers, cgroup: Result<String, String>) -> Probed {
             (false, Err(detail)) => LayerReport { layer: *layer, works: false, detail },
         })
         .collect();
-    let works = reports.iter().filter(|report| report.works).map(|report| report.layer).collect();
+    // Without a process namespace of its own there is nothing that a `/proc` of its own could show.
+    let works: Layers = reports.iter().filter(|report| report.works).map(|report| report.layer).collect();
+    let works = if works.contains(Layer::PidNamespace) { works } else { works.without(Layer::PrivateProc) };
     Probed { works, landlock: landlock.ok().filter(|_| !without.contains(Layer::Landlock)), reports }
 }
 

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, WaitOptions};
 use toolgate_types::Stop;
 
-use crate::cell::{Cell, Shelf};
+use crate::cell::{Cell, CellKind, Shelf};
 use crate::cgroup::{Cgroups, Group};
 use crate::environment;
 use crate::error::SandboxError;
@@ -19,11 +19,12 @@ use crate::filter::{self, Sockets};
 use crate::job::{Ended, Exit, Job, LimitHit, Network, Stream};
 use crate::landlock::Dialect;
 use crate::layer::{Layer, LayerReport, Layers};
-use crate::plan::{Plan, Planning, host_place, plan};
+use crate::plan::{Plan, Planning, furnish, host_place, plan, view_key};
 use crate::probe::probe;
 use crate::pump::{Bounds, Ears, listen};
+use crate::step::Step;
 use crate::sys::calls;
-use crate::sys::child::{Joining, Launch, Part, Pointers, Progress};
+use crate::sys::child::{Hands, Joining, Launch, Part, Pointers, Progress};
 use crate::sys::launch;
 use crate::view::SystemView;
 
@@ -157,18 +158,12 @@ impl Sandbox {
         let program = self
             .find_program(&job.program)
             .ok_or_else(|| SandboxError::NotFound { program: job.program.clone() })?;
-        let cell = match self.has(Layer::UserNamespace) {
-            true => {
-                let cell = self.cells.take(self.has(Layer::NetworkNamespace));
-                Some(cell.map_err(SandboxError::system("a namespace cannot be made"))?)
-            }
-            false => None,
-        };
-        let ended = self.run_in(cell.as_ref(), job, &program, stop, sink);
-        // A cell whose command could not be ended is not used again.
-        if let (Some(cell), Ok(_) | Err(SandboxError::NotFound { .. } | SandboxError::NotRunnable { .. })) =
-            (cell, &ended)
-        {
+        let temporary = Temporary::make(self.has(Layer::MountNamespace))?;
+        let planning = self.planning(&temporary);
+        let cell = self.cell(job, &planning)?;
+        let ended = self.run_in(&cell, job, &program, &planning, stop, sink);
+        // A cell whose command could not be started is not used again.
+        if let Ok(_) | Err(SandboxError::NotFound { .. } | SandboxError::NotRunnable { .. }) = &ended {
             self.cells.put_back(cell);
         }
         ended
@@ -178,18 +173,44 @@ impl Sandbox {
         self.layers.contains(layer)
     }
 
+    fn planning<'a>(&'a self, temporary: &'a Temporary) -> Planning<'a> {
+        Planning {
+            layers: self.layers,
+            system: &self.system,
+            landlock: self.landlock,
+            temporary: temporary.path(),
+            limit_through_proc: self.has(Layer::ResourceLimits) && rustix::process::geteuid().is_root(),
+        }
+    }
+
+    /// A cell for a job: one that waited, or a new one.
+    fn cell(&self, job: &Job<'_>, planning: &Planning<'_>) -> Result<Cell, SandboxError> {
+        let key = self.has(Layer::MountNamespace).then(|| view_key(&job.mounts, &self.system)).transpose()?;
+        if let Some(cell) = self.cells.take(key.as_ref()) {
+            return Ok(cell);
+        }
+        let kind = CellKind {
+            user: self.has(Layer::UserNamespace),
+            network: self.has(Layer::NetworkNamespace),
+            proc: self.has(Layer::PrivateProc),
+        };
+        let view = key.map(|key| Ok((key, furnish(&job.mounts, planning)?))).transpose()?;
+        Cell::make(kind, view)
+    }
+
     fn run_in(
         &self,
-        cell: Option<&Cell>,
+        cell: &Cell,
         job: &Job<'_>,
         program: &Path,
+        planning: &Planning<'_>,
         stop: &Stop,
         sink: &mut dyn FnMut(Stream, &[u8]),
     ) -> Result<Ended, SandboxError> {
         let _proxy =
-            match (&job.network, cell) {
-                (Network::None, _) => None,
-                (Network::Proxied(serve), Some(cell)) => {
+            match &job.network {
+                Network::None => None,
+                Network::Proxied(serve) if self.has(Layer::NetworkNamespace) => {
                     let listener = cell
                         .listen()
                         .map_err(SandboxError::system("there is no way to listen in the sandbox"))?;
@@ -198,7 +219,7 @@ impl Sandbox {
                         source,
                     })?)
                 }
-                (Network::Proxied(_), None) => {
+                Network::Proxied(_) => {
                     let missing = Layers::NONE.with(Layer::NetworkNamespace);
                     return Err(SandboxError::Missing {
                         missing,
@@ -206,20 +227,11 @@ impl Sandbox {
                     });
                 }
             };
-        let temporary = Temporary::make(self.has(Layer::MountNamespace))?;
-        let planning = Planning {
-            layers: self.layers,
-            system: &self.system,
-            landlock: self.landlock,
-            temporary: temporary.path(),
-            fresh_network: cell.is_none() && self.has(Layer::NetworkNamespace),
-            limit_through_proc: self.has(Layer::ResourceLimits) && rustix::process::geteuid().is_root(),
-        };
-        let prepared = plan(job, &planning)?;
+        let prepared = plan(job, planning)?;
         let begun = Instant::now();
         let group = self.cgroups.as_ref().map(|groups| groups.make(&job.limits)).transpose();
         let group = group.map_err(SandboxError::system("no control group can be made"))?;
-        let place = Place { cell, group: group.as_ref(), temporary: &temporary };
+        let place = Place { cell, group: group.as_ref(), temporary: planning.temporary };
         let (process, ears) = self.launch(&place, job, program, &prepared)?;
         let heard = listen(ears, Bounds { max_output: job.max_output, on_flood: job.on_flood }, stop, sink);
         // Process 1 has ended, or is ended now; either way it is collected, and all that it was in charge of with it.
@@ -236,7 +248,7 @@ impl Sandbox {
             output_bytes: heard.output_bytes,
             error_bytes: heard.error_bytes,
             truncated: heard.output_bytes + heard.error_bytes > heard.kept,
-            wanted_network: exit != Exit::Code(0) && cell.is_some_and(Cell::lost_packets),
+            wanted_network: exit != Exit::Code(0) && cell.lost_packets(),
             limit: limit_hit(exit, group.as_ref()),
         })
     }
@@ -259,17 +271,15 @@ impl Sandbox {
         let limits = if self.has(Layer::ResourceLimits) { job.limits.of_a_process() } else { Vec::new() };
         let slots: Vec<AtomicI32> = (0..prepared.slots).map(|_| AtomicI32::new(-1)).collect();
         let rules = self.landlock.map(Dialect::rules).transpose()?.map(out_of_the_way).transpose()?;
-        let progress = Progress::default();
+        let (namespaces, progress) = (cell.namespaces(), Progress::default());
         let launch = Launch {
             layers: self.layers,
-            user: cell.map(Cell::user),
-            network: cell.and_then(Cell::network),
+            namespaces: &namespaces,
             cgroup: group.map(Group::entrance),
-            flags: self.birth_flags(cell),
+            flags: self.birth_flags(),
             steps: &prepared.steps,
-            slots: &slots,
+            hands: Hands { slots: &slots, rules: rules.as_ref().map(AsRawFd::as_raw_fd) },
             limits: &limits,
-            rules: rules.as_ref().map(AsRawFd::as_raw_fd),
             filter: self.filter.as_deref(),
             streams: theirs.each_ref().map(AsRawFd::as_raw_fd),
             program: self.init.as_raw_fd(),
@@ -282,7 +292,7 @@ impl Sandbox {
             launch::borrowed(&Joining(&launch), 0).map_err(SandboxError::system("no process can be made"))?;
         launch::collect(first).map_err(SandboxError::system("a process cannot be collected"))?;
         let process = Pid::from_raw(progress.process.load(Ordering::Acquire));
-        if let Some(failure) = failure(&progress, prepared, job) {
+        if let Some(failure) = progress.failure(&prepared.steps) {
             if let Some(process) = process {
                 wait(process)?;
             }
@@ -302,17 +312,15 @@ impl Sandbox {
         Ok((process, Ears { output, error, report, input, process: handle }))
     }
 
-    fn birth_flags(&self, cell: Option<&Cell>) -> i32 {
+    fn birth_flags(&self) -> i32 {
         let namespaces = [
             (Layer::PidNamespace, libc::CLONE_NEWPID),
             (Layer::MountNamespace, libc::CLONE_NEWNS),
             (Layer::IpcNamespace, libc::CLONE_NEWIPC),
             (Layer::UtsNamespace, libc::CLONE_NEWUTS),
         ];
-        let own_network = cell.is_none() && self.has(Layer::NetworkNamespace);
-        let network = if own_network { libc::CLONE_NEWNET } else { 0 };
         let wanted = namespaces.iter().filter(|(layer, _)| self.has(*layer));
-        wanted.fold(network, |flags, (_, flag)| flags | flag)
+        wanted.fold(0, |flags, (_, flag)| flags | flag)
     }
 
     /// What process 1 is told: whether it has a namespace, then the command.
@@ -328,10 +336,10 @@ impl Sandbox {
         words.map(string).collect()
     }
 
-    fn environment(&self, job: &Job<'_>, temporary: &Temporary) -> Result<Vec<CString>, SandboxError> {
+    fn environment(&self, job: &Job<'_>, temporary: &Path) -> Result<Vec<CString>, SandboxError> {
         let search_path: Vec<String> =
             self.options.path.iter().map(|path| path.display().to_string()).collect();
-        let place = temporary.path().display().to_string();
+        let place = temporary.display().to_string();
         let home = if self.has(Layer::MountNamespace) { "/tmp/home" } else { &place };
         let mut pairs = environment::base(&search_path.join(":"), &place, home);
         pairs.extend(job.environment.iter().cloned());
@@ -341,9 +349,9 @@ impl Sandbox {
 
 /// Where one command is started.
 struct Place<'a> {
-    cell: Option<&'a Cell>,
+    cell: &'a Cell,
     group: Option<&'a Group<'a>>,
-    temporary: &'a Temporary,
+    temporary: &'a Path,
 }
 
 fn sockets(layers: Layers) -> Sockets {
@@ -425,26 +433,26 @@ fn wait(process: Pid) -> Result<(), SandboxError> {
     }
 }
 
-/// What went wrong before the command began, if anything did.
-fn failure(progress: &Progress, prepared: &Plan, job: &Job<'_>) -> Option<SandboxError> {
-    let part = progress.part.load(Ordering::Acquire);
-    let part = Part::ALL.into_iter().find(|known| *known as i32 == part)?;
-    let error = Errno::from_raw_os_error(progress.error.load(Ordering::Relaxed));
-    let step = usize::try_from(progress.step.load(Ordering::Relaxed)).unwrap_or(usize::MAX);
-    let step = prepared.steps.get(step).filter(|_| part == Part::Step);
-    Some(match (step, error) {
-        (Some(crate::step::Step::WorkIn { .. }), _) => {
-            SandboxError::NoDirectory { path: job.directory.clone() }
-        }
-        (
-            Some(crate::step::Step::Cover { path, .. } | crate::step::Step::CoverWithItself { path, .. }),
-            Errno::NOENT | Errno::LOOP | Errno::NOTDIR | Errno::XDEV,
-        ) => SandboxError::Changed { path: PathBuf::from(OsStr::from_bytes(path.to_bytes())) },
-        (Some(step), error) => SandboxError::Setup { step: step.to_string(), source: error.into() },
-        (None, error) => {
-            SandboxError::Setup { step: format!("{part:?}").to_lowercase(), source: error.into() }
-        }
-    })
+impl Progress {
+    /// What went wrong before the command began, if anything did.
+    pub(crate) fn failure(&self, steps: &[Step]) -> Option<SandboxError> {
+        let part = self.part.load(Ordering::Acquire);
+        let part = Part::ALL.into_iter().find(|known| *known as i32 == part)?;
+        let error = Errno::from_raw_os_error(self.error.load(Ordering::Relaxed));
+        let step = usize::try_from(self.step.load(Ordering::Relaxed)).unwrap_or(usize::MAX);
+        let path = |text: &CString| PathBuf::from(OsStr::from_bytes(text.to_bytes()));
+        Some(match (steps.get(step).filter(|_| part == Part::Step), error) {
+            (Some(Step::WorkIn { path: text }), _) => SandboxError::NoDirectory { path: path(text) },
+            (
+                Some(Step::Cover { path: text, .. } | Step::CoverWithItself { path: text, .. }),
+                Errno::NOENT | Errno::LOOP | Errno::NOTDIR | Errno::XDEV,
+            ) => SandboxError::Changed { path: path(text) },
+            (Some(step), error) => SandboxError::Setup { step: step.to_string(), source: error.into() },
+            (None, error) => {
+                SandboxError::Setup { step: format!("{part:?}").to_lowercase(), source: error.into() }
+            }
+        })
+    }
 }
 
 /// How the command ended, as process 1 told it. One that says nothing was ended itself.

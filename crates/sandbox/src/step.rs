@@ -1,6 +1,7 @@
 //! The steps that turn a process into a confined one, prepared as data.
 //!
-//! They are made in the gate, where allocating and failing are cheap, and taken in the new process, where neither is.
+//! They are made in the gate, where allocating and failing are cheap, and taken in the new process, where neither is. Some furnish a view of the system, once for
+//! many commands; the others make a copy of that view fit one command.
 
 use std::ffi::CString;
 use std::fmt;
@@ -8,7 +9,7 @@ use std::fmt;
 /// Which open tree a step means: trees are numbered in the order in which they are opened.
 pub(crate) type Slot = usize;
 
-/// One step. Paths of the host are absolute; paths of the new view are relative to its root until it is entered, and absolute after that.
+/// One step. While a view is furnished, paths of the host are absolute and paths of the view are relative to its root; for a command all are absolute.
 pub(crate) enum Step {
     /// Mounts made elsewhere no longer appear here.
     StopPropagation,
@@ -35,8 +36,10 @@ pub(crate) enum Step {
     Cover { slot: Slot, path: CString, with: CString, attributes: u64, missing_is_fine: bool },
     /// Puts a place in a tree over itself, so that it is a mount of its own.
     CoverWithItself { slot: Slot, path: CString, attributes: u64 },
-    /// Puts a folder of the view over itself.
-    Separate { path: CString, attributes: u64 },
+    /// Opens a folder of the view, so that what is in it can be covered.
+    OpenPlace { path: CString, slot: Slot },
+    /// Puts an empty, writable folder into the view.
+    Temporary { path: CString, options: CString },
     /// The process's own `/proc`, which may also be told how many processes there may be.
     Proc { path: CString, processes: Option<CString> },
     /// The view becomes the root, and the host's disappears.
@@ -45,8 +48,6 @@ pub(crate) enum Step {
     SealRoot { attributes: u64 },
     /// A host name.
     HostName { name: CString },
-    /// The loopback interface.
-    Loopback,
     /// The folder to begin in.
     WorkIn { path: CString },
     /// Landlock allows this.
@@ -64,16 +65,16 @@ impl fmt::Display for Step {
             Self::File { path, .. } => write!(formatter, "make the file `{}`", text(path)),
             Self::Link { path, .. } => write!(formatter, "make the link `{}`", text(path)),
             Self::Unlink { path, .. } => write!(formatter, "remove `{}`", text(path)),
-            Self::Attach { path, .. } | Self::Separate { path, .. } => {
+            Self::Attach { path, .. } | Self::Temporary { path, .. } => {
                 write!(formatter, "mount `{}`", text(path))
             }
+            Self::OpenPlace { path, .. } => write!(formatter, "open `{}`", text(path)),
             Self::Cover { path, .. } => write!(formatter, "hide `{}`", text(path)),
             Self::CoverWithItself { path, .. } => write!(formatter, "protect `{}`", text(path)),
             Self::Proc { .. } => formatter.write_str("mount `/proc`"),
             Self::Enter => formatter.write_str("enter the new root"),
             Self::SealRoot { .. } => formatter.write_str("make the root read-only"),
             Self::HostName { .. } => formatter.write_str("set the host name"),
-            Self::Loopback => formatter.write_str("bring up the loopback interface"),
             Self::WorkIn { path } => write!(formatter, "change to `{}`", text(path)),
             Self::Allow { path, .. } => write!(formatter, "allow `{}`", text(path)),
         }

@@ -53,6 +53,8 @@ pub(crate) const DEVICE_LINKS: &[(&str, &str)] = &[
     ("stdin", "/proc/self/fd/0"),
     ("stdout", "/proc/self/fd/1"),
     ("stderr", "/proc/self/fd/2"),
+    // Shared memory is in the command's temporary files, and bounded with them.
+    ("shm", "/tmp/.shm"),
 ];
 
 /// The system as commands see it, found once.
@@ -99,6 +101,17 @@ impl SystemView {
             place.hidden = secrets_in(&place.path);
         }
         Self { shown, links }
+    }
+
+    /// What is hidden, each with what it is right now.
+    pub(crate) fn secrets(&self) -> impl Iterator<Item = (PathBuf, (u64, u64))> {
+        let hidden =
+            self.shown.iter().flat_map(|shown| shown.hidden.iter().map(|(path, _)| shown.path.join(path)));
+        hidden.map(|path| {
+            let found = rustix::fs::statat(rustix::fs::CWD, &path, AtFlags::SYMLINK_NOFOLLOW);
+            let identity = found.map_or((0, 0), |found| (found.st_dev, found.st_ino));
+            (path, identity)
+        })
     }
 }
 

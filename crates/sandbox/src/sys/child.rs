@@ -20,17 +20,15 @@ use crate::step::Step;
 /// Everything a process needs to become the command.
 pub(crate) struct Launch<'a> {
     pub(crate) layers: Layers,
-    /// The user namespace to join, and the network namespace in it.
-    pub(crate) user: Option<RawFd>,
-    pub(crate) network: Option<RawFd>,
+    /// The namespaces to join, the user's first: rights over the others come from it.
+    pub(crate) namespaces: &'a [RawFd],
     /// Where to write a zero to be in the command's control group.
     pub(crate) cgroup: Option<RawFd>,
     /// Further namespaces to be born into.
     pub(crate) flags: i32,
     pub(crate) steps: &'a [Step],
-    pub(crate) slots: &'a [AtomicI32],
+    pub(crate) hands: Hands<'a>,
     pub(crate) limits: &'a [(Resource, Rlimit)],
-    pub(crate) rules: Option<RawFd>,
     pub(crate) filter: Option<&'a [libc::sock_filter]>,
     /// Standard input, output and error, and where the ending is told.
     pub(crate) streams: [RawFd; 4],
@@ -40,6 +38,15 @@ pub(crate) struct Launch<'a> {
     /// Whether the gate is still there: readable once it is not.
     pub(crate) gate: RawFd,
     pub(crate) progress: &'a Progress,
+}
+
+/// What steps work with.
+#[derive(Clone, Copy)]
+pub(crate) struct Hands<'a> {
+    /// Trees and folders that steps opened.
+    pub(crate) slots: &'a [AtomicI32],
+    /// What Landlock is being told.
+    pub(crate) rules: Option<RawFd>,
 }
 
 /// Pointers to C strings, with a null at the end.
@@ -105,7 +112,8 @@ impl Part {
 }
 
 impl Progress {
-    fn failed(&self, part: Part, step: usize, error: Errno) -> ! {
+    /// Says what failed, and ends the process.
+    pub(crate) fn failed(&self, part: Part, step: usize, error: Errno) -> ! {
         self.step.store(i32::try_from(step).unwrap_or(i32::MAX), Ordering::Relaxed);
         self.error.store(error.raw_os_error(), Ordering::Relaxed);
         self.part.store(part as i32, Ordering::Release);
@@ -139,8 +147,13 @@ fn join(launch: &Launch<'_>) -> Result<()> {
     if let Some(entrance) = launch.cgroup {
         rustix::io::write(calls::borrow(entrance), b"0")?;
     }
-    for namespace in [launch.user, launch.network].into_iter().flatten() {
-        rustix::thread::move_into_link_name_space(calls::borrow(namespace), None)?;
+    join_namespaces(launch.namespaces)
+}
+
+/// Joins namespaces one after the other.
+pub(crate) fn join_namespaces(namespaces: &[RawFd]) -> Result<()> {
+    for namespace in namespaces {
+        rustix::thread::move_into_link_name_space(calls::borrow(*namespace), None)?;
     }
     Ok(())
 }
@@ -159,7 +172,7 @@ impl Errand for Becoming<'_> {
         or_fail(Part::Session, stay_with_the_gate(launch));
         rustix::process::umask(Mode::empty());
         for (index, step) in launch.steps.iter().enumerate() {
-            if let Err(error) = take(step, launch) {
+            if let Err(error) = take(step, launch.hands) {
                 launch.progress.failed(Part::Step, index, error);
             }
         }
@@ -169,7 +182,7 @@ impl Errand for Becoming<'_> {
         if launch.layers.contains(Layer::NoNewPrivileges) {
             or_fail(Part::NoNewPrivileges, rustix::thread::set_no_new_privs(true));
         }
-        if launch.rules.is_some() {
+        if launch.hands.rules.is_some() {
             or_fail(Part::Landlock, calls::landlock_obey(RULES));
         }
         calls::plain_signals();
@@ -226,7 +239,7 @@ fn arrange_descriptors(launch: &Launch<'_>) -> Result<()> {
         calls::duplicate(*from, to, false)?;
     }
     calls::duplicate(launch.program, PROGRAM, true)?;
-    let first_to_go = match launch.rules {
+    let first_to_go = match launch.hands.rules {
         Some(rules) => {
             calls::duplicate(rules, RULES, true)?;
             RULES + 1
@@ -262,7 +275,8 @@ fn drop_capabilities(launch: &Launch<'_>) -> Result<()> {
     )
 }
 
-fn take(step: &Step, launch: &Launch<'_>) -> Result<()> {
+/// Takes one step.
+pub(crate) fn take(step: &Step, hands: Hands<'_>) -> Result<()> {
     let cwd = rustix::fs::CWD;
     match step {
         Step::StopPropagation => {
@@ -279,7 +293,7 @@ fn take(step: &Step, launch: &Launch<'_>) -> Result<()> {
                     return Err(Errno::STALE);
                 }
             }
-            launch.slots.get(*slot).ok_or(Errno::INVAL)?.store(calls::forget(tree), Ordering::Relaxed);
+            hands.slots.get(*slot).ok_or(Errno::INVAL)?.store(calls::forget(tree), Ordering::Relaxed);
             Ok(())
         }
         Step::NewRoot { over, options } => {
@@ -295,12 +309,12 @@ fn take(step: &Step, launch: &Launch<'_>) -> Result<()> {
             rustix::fs::unlinkat(cwd, &**path, flags)
         }
         Step::Attach { slot, path, attributes } => {
-            let tree = calls::borrow(slot_of(launch, *slot)?);
+            let tree = calls::borrow(slot_of(hands, *slot)?);
             calls::set_mount_attributes(tree, true, *attributes)?;
             rustix::mount::move_mount(tree, c"", cwd, &**path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
         }
         Step::Cover { slot, path, with, attributes, missing_is_fine } => {
-            let target = match beneath(slot_of(launch, *slot)?, path) {
+            let target = match beneath(slot_of(hands, *slot)?, path) {
                 Err(Errno::NOENT) if *missing_is_fine => return Ok(()),
                 other => other?,
             };
@@ -309,15 +323,19 @@ fn take(step: &Step, launch: &Launch<'_>) -> Result<()> {
             put_over(&tree, &target, *attributes)
         }
         Step::CoverWithItself { slot, path, attributes } => {
-            let target = beneath(slot_of(launch, *slot)?, path)?;
+            let target = beneath(slot_of(hands, *slot)?, path)?;
             let tree = copy_of(&target)?;
             put_over(&tree, &target, *attributes)
         }
-        Step::Separate { path, attributes } => {
-            let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
-            let tree = rustix::mount::open_tree(cwd, &**path, flags)?;
-            calls::set_mount_attributes(std::os::fd::AsFd::as_fd(&tree), false, *attributes)?;
-            rustix::mount::move_mount(&tree, c"", cwd, &**path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+        Step::OpenPlace { path, slot } => {
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let place = rustix::fs::open(&**path, flags, Mode::empty())?;
+            hands.slots.get(*slot).ok_or(Errno::INVAL)?.store(calls::forget(place), Ordering::Relaxed);
+            Ok(())
+        }
+        Step::Temporary { path, options } => {
+            let flags = MountFlags::NOSUID | MountFlags::NODEV;
+            rustix::mount::mount(c"toolgate", &**path, c"tmpfs", flags, Some(&**options))
         }
         Step::Proc { path, processes } => mount_proc(path, processes.as_deref()),
         Step::Enter => {
@@ -330,14 +348,13 @@ fn take(step: &Step, launch: &Launch<'_>) -> Result<()> {
             calls::set_mount_attributes(std::os::fd::AsFd::as_fd(&root), false, *attributes)
         }
         Step::HostName { name } => rustix::system::sethostname(name.to_bytes()),
-        Step::Loopback => calls::loopback_up(),
         Step::WorkIn { path } => rustix::process::chdir(&**path),
-        Step::Allow { path, access, missing_is_fine } => allow(path, *access, *missing_is_fine, launch),
+        Step::Allow { path, access, missing_is_fine } => allow(path, *access, *missing_is_fine, hands),
     }
 }
 
-fn slot_of(launch: &Launch<'_>, slot: usize) -> Result<RawFd> {
-    Ok(launch.slots.get(slot).ok_or(Errno::INVAL)?.load(Ordering::Relaxed))
+fn slot_of(hands: Hands<'_>, slot: usize) -> Result<RawFd> {
+    Ok(hands.slots.get(slot).ok_or(Errno::INVAL)?.load(Ordering::Relaxed))
 }
 
 fn make_file(path: &CStr, content: &[u8], mode: u32) -> Result<()> {
@@ -372,12 +389,12 @@ fn put_over(tree: &std::os::fd::OwnedFd, target: &std::os::fd::OwnedFd, attribut
     rustix::mount::move_mount(tree, c"", target, c"", flags)
 }
 
-/// Mounted to be written first, if there is a number to be written, and read-only in the end.
+/// The mount is read-only and not what is mounted: the kernel mounts nothing writable where only something read-only can be seen, and the number is written first.
 fn mount_proc(path: &CStr, processes: Option<&CStr>) -> Result<()> {
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    rustix::mount::mount(c"proc", path, c"proc", flags, None)?;
+    let mount = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     if let Some(processes) = processes {
-        rustix::mount::mount(c"proc", path, c"proc", flags, None)?;
-        let mount = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
         let limit = rustix::fs::openat(
             &mount,
             c"sys/kernel/pid_max",
@@ -385,14 +402,12 @@ fn mount_proc(path: &CStr, processes: Option<&CStr>) -> Result<()> {
             Mode::empty(),
         )?;
         rustix::io::write(&limit, processes.to_bytes())?;
-        drop(limit);
-        return calls::set_mount_attributes(std::os::fd::AsFd::as_fd(&mount), false, libc::MOUNT_ATTR_RDONLY);
     }
-    rustix::mount::mount(c"proc", path, c"proc", flags | MountFlags::RDONLY, None)
+    calls::set_mount_attributes(std::os::fd::AsFd::as_fd(&mount), false, libc::MOUNT_ATTR_RDONLY)
 }
 
-fn allow(path: &CStr, access: u64, missing_is_fine: bool, launch: &Launch<'_>) -> Result<()> {
-    let Some(rules) = launch.rules else { return Ok(()) };
+fn allow(path: &CStr, access: u64, missing_is_fine: bool, hands: Hands<'_>) -> Result<()> {
+    let Some(rules) = hands.rules else { return Ok(()) };
     match rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
         Ok(place) => calls::landlock_allow(rules, std::os::fd::AsFd::as_fd(&place), access),
         Err(Errno::NOENT) if missing_is_fine => Ok(()),
