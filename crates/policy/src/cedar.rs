@@ -24,6 +24,7 @@ mod typing;
 mod value;
 mod reads;
 mod surroundings;
+mod tokens;
 mod rewrite;
 mod condition;
 mod source;

@@ -14,6 +14,7 @@ use super::reads::{Misuse, Reads, study};
 use super::rewrite::{Rewritten, rewrite};
 use super::source::Found;
 use super::surroundings::{Surroundings, schema};
+use super::tokens::{too_deep, with_room};
 use super::typing::ToolTyping;
 use super::value::Undecidable;
 use crate::facts::CallFacts;
@@ -69,14 +70,19 @@ impl Condition {
             return Err(ConditionError::new(format!("a condition is at most {LONGEST} bytes long"))
                 .help("put it into a policy file"));
         }
+        if let Some(offset) = too_deep(expression) {
+            return Err(ConditionError {
+                offset: Some(offset),
+                ..ConditionError::new("the condition is nested too deep")
+            });
+        }
         let rewritten = rewrite(expression).map_err(|foreign| ConditionError {
             message: format!("`{}` is not known in a condition", foreign.name),
             help: Some("a condition is about `input`, `caller` and `session`".to_owned()),
             offset: Some(foreign.offset),
         })?;
         let surroundings = Surroundings::of(ToolTyping::of(schema));
-        let parsed = parse(&rewritten)?;
-        let reads = check(&rewritten, &surroundings)?;
+        let (parsed, reads) = with_room(|| Ok((parse(&rewritten)?, check(&rewritten, &surroundings)?)))?;
         let [principal, action, resource] = ["Caller", "Action", "Tool"].map(named_condition);
         Ok(Self(Arc::new(Compiled {
             text: expression.to_owned(),
@@ -138,7 +144,7 @@ fn refused(rewritten: &Rewritten, found: Found) -> ConditionError {
 
 /// Cedar's messages quote the rewritten expression.
 fn in_own_words(message: &str) -> String {
-    let mut message = message.to_owned();
+    let mut message = message.replace(" in context for Action::\"condition\"", "");
     for name in ["input", "caller", "session"] {
         message = message.replace(&format!("context.{name}"), name);
         message = message.replace(&format!("context[\"{name}\"]"), name);

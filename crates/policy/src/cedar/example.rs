@@ -59,14 +59,16 @@ impl<'t> Example<'t> {
         let facts =
             CallFacts { caller: &self.caller, holdings: Holdings::Everything, input: &self.input, calls: 0 };
         let judgement = loaded.judge(self.tool, &facts);
+        let itself = judgement.because_of.contains(&policy);
+        let decides = (effect == Effect::Permit) == allowed;
         match judgement.decision {
             Decision::Allowed if !allowed => return Err("the call is allowed".to_owned()),
             Decision::Denied { operator_reason } if allowed => return Err(operator_reason),
+            Decision::Denied { operator_reason } if decides && !itself => {
+                return Err(format!("it is denied for another reason: {operator_reason}"));
+            }
+            Decision::Allowed if decides && !itself => return Err("another policy permits it".to_owned()),
             _ => {}
-        }
-        let decides = (effect == Effect::Permit) == allowed;
-        if decides && !judgement.because_of.contains(&policy) {
-            return Err("another policy decides it".to_owned());
         }
         Ok(())
     }

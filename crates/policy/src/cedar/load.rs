@@ -5,8 +5,8 @@ use std::str::FromStr as _;
 
 use cedar_policy::{
     ActionConstraint, Authorizer, Effect, Entities, Entity, EntityId, EntityTypeName, EntityUid, Policy,
-    PolicySet, ResourceConstraint, RestrictedExpression, Schema, ValidationMode, ValidationWarning,
-    Validator,
+    PolicySet, ResourceConstraint, RestrictedExpression, Schema, ValidationMode, ValidationResult,
+    ValidationWarning, Validator,
 };
 use serde_json::{Map, Value, json};
 use toolgate_types::ToolClass;
@@ -16,6 +16,7 @@ use super::policies::{Loaded, Rule, Slice, numbered};
 use super::reads::{Reads, study};
 use super::source::{Found, PolicyProblem, PolicySource, place};
 use super::surroundings::{Surroundings, schema};
+use super::tokens::too_deep;
 use super::typing::{ToolTyping, Type};
 
 /// The group of every tool.
@@ -83,6 +84,9 @@ pub(super) fn load(
 
 /// The policies of one file, in the order of the text.
 fn parse(source: PolicySource<'_>) -> Result<Vec<Incoming<'_>>, Vec<PolicyProblem>> {
+    if let Some(offset) = too_deep(source.text) {
+        return Err(vec![PolicyProblem::at(source, Some(offset), "the policy is nested too deep")]);
+    }
     let policies = PolicySet::from_str(source.text).map_err(|errors| {
         let found = errors.iter().map(|error| at(source, Found::in_diagnostic(error)));
         found.collect::<Vec<_>>()
@@ -124,7 +128,8 @@ fn at(source: PolicySource<'_>, found: Found) -> PolicyProblem {
 
 fn names_used_twice(incoming: &[Incoming<'_>]) -> Vec<PolicyProblem> {
     let mut seen = BTreeSet::new();
-    let twice = incoming.iter().filter(|policy| !seen.insert(&policy.name));
+    let named = incoming.iter().filter(|policy| policy.policy.annotation("id").is_some());
+    let twice = named.filter(|policy| !seen.insert(&policy.name));
     twice.map(|policy| policy.problem(format!("the id `{}` is used twice", policy.name))).collect()
 }
 
@@ -176,57 +181,55 @@ impl<'a> House<'a> {
     fn check(&self, incoming: &mut Incoming<'a>) -> Vec<PolicyProblem> {
         let mut problems = unknown_annotations(incoming);
         incoming.tools = self.tools_of(&incoming.policy);
-        let found = self.validate(&incoming.policy);
-        let sound = found.is_empty();
-        problems.extend(found.into_iter().map(|found| at(incoming.source, found)));
-        if sound && incoming.tools.is_empty() {
-            problems.push(incoming.problem("the policy applies to no tool").help(
-                "name tools by `action == Action::\"name\"`, and groups by `action in Action::\"class:read\"`",
-            ));
-        }
-        if let Ok(tree) = incoming.policy.to_pst() {
-            let about = || self.tools.iter().filter(|(name, _)| incoming.tools.contains(*name));
-            let types = |place: &[&str]| -> Vec<Option<&Type>> {
-                about().map(|(_, (_, surroundings))| surroundings.at(place)).collect()
-            };
-            let (reads, misuses) = study(&tree, &types);
-            let why = |name: &str| about().find_map(|(_, (_, tool))| tool.typing.why_left_out(name));
-            problems.extend(misuses.iter().filter(|_| sound).map(|misuse| {
-                let found = Found::misuse(misuse, "context.", &why);
-                at(incoming.source, Found { offset: Some(incoming.offset), ..found })
-            }));
-            incoming.reads = reads;
-        } else {
+        let (Ok(alone), Ok(tree)) =
+            (PolicySet::from_policies([incoming.policy.clone()]), incoming.policy.to_pst())
+        else {
             problems.push(incoming.problem("the policy cannot be taken apart"));
+            return problems;
+        };
+        let validated = self.validator.validate(&alone, ValidationMode::Strict);
+        let (reads, misuses) = self.study(&tree, incoming);
+        incoming.reads = reads;
+        let mut found = self.errors(&validated);
+        if found.is_empty() {
+            found = misuses;
         }
+        if found.is_empty() {
+            let vain = validated.validation_warnings().filter(|warning| is_in_vain(warning));
+            found.extend(vain.map(|warning| Found::in_diagnostic(warning)).take(1));
+        }
+        if found.is_empty() && incoming.tools.is_empty() {
+            let help = "name tools by `action == Action::\"name\"`, and groups by `action in Action::\"class:read\"`";
+            problems.push(incoming.problem("the policy applies to no tool").help(help));
+        }
+        problems.extend(found.into_iter().map(|found| at(incoming.source, found)));
         problems
     }
 
-    fn validate(&self, policy: &Policy) -> Vec<Found> {
-        let Ok(alone) = PolicySet::from_policies([policy.clone()]) else {
-            return vec![Found {
-                message: "the policy cannot stand alone".to_owned(),
-                help: None,
-                offset: None,
-            }];
-        };
-        let result = self.validator.validate(&alone, ValidationMode::Strict);
-        let mut found: Vec<Found> = result
-            .validation_errors()
-            .map(|error| {
-                let mut found = Found::in_diagnostic(error);
-                self.tools.values().for_each(|(_, tool)| found.explain_left_out(&tool.typing));
-                found
-            })
-            .collect();
-        if found.is_empty() {
-            let vain = result.validation_warnings().filter(|warning| is_in_vain(warning));
-            found.extend(vain.map(|warning| Found::in_diagnostic(warning)));
+    fn errors(&self, validated: &ValidationResult) -> Vec<Found> {
+        let mut found: Vec<Found> =
+            validated.validation_errors().map(|error| Found::in_diagnostic(error)).collect();
+        // Cedar's order changes from run to run.
+        found.sort_by(|one, other| (one.offset, &one.message).cmp(&(other.offset, &other.message)));
+        found.dedup_by(|one, other| (one.offset, &one.message) == (other.offset, &other.message));
+        for found in &mut found {
+            self.tools.values().for_each(|(_, tool)| found.explain_left_out(&tool.typing));
         }
-        // One mistake is found again for every tool that it is about.
-        let mut seen = BTreeSet::new();
-        found.retain(|found| seen.insert((found.offset, found.message.clone())));
         found
+    }
+
+    fn study(&self, tree: &cedar_policy::pst::Policy, incoming: &Incoming<'_>) -> (Reads, Vec<Found>) {
+        let about = || self.tools.iter().filter(|(name, _)| incoming.tools.contains(*name));
+        let types = |place: &[&str]| -> Vec<Option<&Type>> {
+            about().map(|(_, (_, surroundings))| surroundings.at(place)).collect()
+        };
+        let why = |name: &str| about().find_map(|(_, (_, tool))| tool.typing.why_left_out(name));
+        let (reads, misuses) = study(tree, &types);
+        let found = misuses.iter().map(|misuse| {
+            let found = Found::misuse(misuse, "context.", &why);
+            Found { offset: Some(incoming.offset), ..found }
+        });
+        (reads, found.collect())
     }
 
     /// The tools that the scope of a policy admits.

@@ -28,6 +28,7 @@ use super::load::load;
 use super::reads::Reads;
 use super::source::{PolicyProblem, PolicySource};
 use super::surroundings::Surroundings;
+use super::tokens::with_room;
 use super::value::Undecidable;
 use crate::facts::{CallFacts, Decision};
 
@@ -70,7 +71,7 @@ impl Policies {
     /// Every problem of every file: what does not parse, does not fit the types of the tools it is about, can never
     /// apply, or breaks one of its own examples.
     pub fn load(sources: &[PolicySource<'_>], tools: &[PolicyTool<'_>]) -> Result<Self, Vec<PolicyProblem>> {
-        load(sources, tools).map(Self)
+        with_room(|| load(sources, tools)).map(Self)
     }
 
     /// How many policies are loaded.

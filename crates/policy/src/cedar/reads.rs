@@ -156,7 +156,7 @@ impl Study<'_, '_> {
     fn visit_has(&mut self, base: &Expr, names: &[&str]) {
         if matches!(base, Expr::Var(Var::Resource)) {
             if !matches!(names, ["name" | "class"]) {
-                self.misuses.push(Misuse::UnknownName(owned(names)));
+                self.misuses.push(Misuse::UnclearHas);
             }
             return;
         }

@@ -4,6 +4,8 @@
 //! A mistake here could make an expression mean something else but never more than an expression: the result is parsed
 //! as one expression, alone, before it becomes part of anything.
 
+use super::tokens::{Token, tokens};
+
 const PREFIX: &str = "context.";
 const OURS: [&str; 3] = ["input", "caller", "session"];
 const CEDARS: [&str; 4] = ["principal", "action", "resource", "context"];
@@ -40,7 +42,7 @@ pub(super) struct Foreign<'t> {
 
 /// Rewrites a condition, or names the variable in it that is not a condition's to use.
 pub(super) fn rewrite(original: &str) -> Result<Rewritten, Foreign<'_>> {
-    let tokens: Vec<Token<'_>> = Tokens { rest: original, offset: 0 }.collect();
+    let tokens: Vec<Token<'_>> = tokens(original).collect();
     let mut rewritten = Rewritten { text: String::with_capacity(original.len() + 64), inserted: Vec::new() };
     let mut copied = 0;
     for (index, token) in tokens.iter().enumerate() {
@@ -66,74 +68,6 @@ pub(super) fn rewrite(original: &str) -> Result<Rewritten, Foreign<'_>> {
 /// Whether a word between these two is a variable, rather than a field's name, a record's key, a type or a function.
 fn stands_for_a_value(before: &str, after: &str) -> bool {
     !matches!(before, "." | "has" | "is" | "::" | "@") && !matches!(after, ":" | "::" | "(")
-}
-
-/// A piece of the text: a word, a string, `::`, or one other character.
-struct Token<'t> {
-    text: &'t str,
-    offset: usize,
-}
-
-/// The tokens of Cedar as far as they matter here: comments and space are left out.
-struct Tokens<'t> {
-    rest: &'t str,
-    offset: usize,
-}
-
-impl<'t> Tokens<'t> {
-    fn take(&mut self, length: usize) -> &'t str {
-        let (taken, rest) = self.rest.split_at_checked(length).unwrap_or((self.rest, ""));
-        self.rest = rest;
-        self.offset += taken.len();
-        taken
-    }
-
-    fn skip_nothing_said(&mut self) {
-        loop {
-            let space = self.rest.len() - self.rest.trim_start().len();
-            self.take(space);
-            if !self.rest.starts_with("//") {
-                return;
-            }
-            self.take(self.rest.find(['\n', '\r']).unwrap_or(self.rest.len()));
-        }
-    }
-}
-
-impl<'t> Iterator for Tokens<'t> {
-    type Item = Token<'t>;
-
-    fn next(&mut self) -> Option<Token<'t>> {
-        self.skip_nothing_said();
-        let offset = self.offset;
-        let first = self.rest.chars().next()?;
-        let length = match first {
-            '"' => string_length(self.rest),
-            _ if is_word(first) => self.rest.find(|letter| !is_word(letter)).unwrap_or(self.rest.len()),
-            _ if self.rest.starts_with("::") => 2,
-            '?' => 1 + self.rest.get(1..)?.find(|letter| !is_word(letter)).unwrap_or(self.rest.len() - 1),
-            _ => first.len_utf8(),
-        };
-        Some(Token { text: self.take(length), offset })
-    }
-}
-
-fn is_word(letter: char) -> bool {
-    letter.is_ascii_alphanumeric() || letter == '_'
-}
-
-/// The length of a string literal with its quotes; of everything when it does not end.
-fn string_length(text: &str) -> usize {
-    let mut escaped = false;
-    for (index, letter) in text.char_indices().skip(1) {
-        match letter {
-            _ if escaped => escaped = false,
-            '\\' => escaped = true,
-            '"' => return index + 1,
-            _ => {}
-        }
-    }
-    text.len()
 }
 
 #[cfg(test)]

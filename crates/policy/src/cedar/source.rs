@@ -82,26 +82,22 @@ pub(super) struct Found {
 impl Found {
     pub(super) fn in_diagnostic(diagnostic: &dyn Diagnostic) -> Self {
         let label = diagnostic.labels().and_then(|mut labels| labels.next());
-        let mut message = diagnostic.to_string();
-        // Cedar begins with the number of the policy, which says nothing to whoever wrote it.
-        if message.starts_with("for policy `")
-            && let Some((_, rest)) = message.split_once("`, ")
-        {
-            message = rest.to_owned();
-        }
+        let mut message = without_number(&diagnostic.to_string());
         if let Some(expected) = label.as_ref().and_then(|label| label.label()) {
             message = format!("{message}, {expected}");
         }
-        let help = diagnostic.help().map(|help| help.to_string());
+        let mut help = diagnostic.help().map(|help| without_number(&help.to_string()));
+        if message.contains("but saw decimal") {
+            help = Some("numbers are compared like this: `input.x.greaterThan(decimal(\"0.5\"))`".to_owned());
+        }
         Self { message, help, offset: label.map(|label| label.offset()) }
     }
 
     /// Says why a field has no type, where that is what is wrong.
     pub(super) fn explain_left_out(&mut self, typing: &ToolTyping) {
-        let named = typing
-            .left_out()
-            .map(|(path, _)| path.rsplit('.').next().unwrap_or(path))
-            .find(|name| self.message.contains(&format!("`{name}`")));
+        let named = typing.left_out().map(|(path, _)| path.rsplit('.').next().unwrap_or(path)).find(|name| {
+            [format!("`{name}`"), format!(".{name}`")].iter().any(|end| self.message.contains(end))
+        });
         if let Some(reason) = named.and_then(|name| typing.why_left_out(name)) {
             self.help = Some(reason);
         }
@@ -114,7 +110,7 @@ impl Found {
                     "`{prefix}{}` is not declared anywhere, so `has` is always false",
                     names.join(".")
                 );
-                let help = names.last().and_then(|name| why(name));
+                let help = names.iter().find_map(|name| why(name));
                 (message, help.or_else(|| Some("check the spelling against the tool's schema".to_owned())))
             }
             Misuse::UnclearHas => (
@@ -133,5 +129,13 @@ impl Found {
             ),
         };
         Self { message, help, offset: None }
+    }
+}
+
+/// Cedar begins with the number of the policy, which says nothing to whoever wrote it.
+fn without_number(message: &str) -> String {
+    match message.split_once("`, ") {
+        Some((number, rest)) if number.starts_with("for policy `") => rest.to_owned(),
+        _ => message.to_owned(),
     }
 }

@@ -3,13 +3,13 @@
 //! A state is the set of places that the patterns may have come to, together with the best rule of what lies around.
 //! All states are made when the rules are compiled, so that filtering looks up one name per field and nothing else.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 
 use super::OutputRule;
 use super::pattern::{Closeness, OutputPolicyError, Pattern, Segment};
 
-/// More states than any policy that people write needs.
-const MOST_STATES: usize = 20_000;
+/// How much work it may be to make the states, in places; enough for a hundred patterns that begin with a star.
+const MOST_WORK: usize = 6_000_000;
 
 /// A state, by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +59,8 @@ impl Automaton {
 
     pub(super) fn compile(patterns: &[(Pattern, OutputRule)]) -> Result<Self, OutputPolicyError> {
         let mut building = Building::of(patterns);
-        building.number(Key::begin(patterns))?;
+        let begin: Vec<Place> = (0..patterns.len()).map(|pattern| (pattern, 0)).collect();
+        building.number(&[&begin], None)?;
         let mut next = 0;
         while let Some(key) = building.keys.get(next).cloned() {
             let state = building.state(&key)?;
@@ -90,30 +91,14 @@ impl State {
 /// A rule with how closely it speaks: the greatest decides.
 type Rank = (Closeness, OutputRule);
 
+/// A pattern and one of its segments, by number; the number behind the last segment is a match.
+type Place = (usize, usize);
+
 /// Where every pattern may be, and the best rule of what lies around.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Key {
-    /// Pattern and segment, by number; the number behind the last segment is a match.
-    places: BTreeSet<(usize, usize)>,
+    places: Vec<Place>,
     around: Option<Rank>,
-}
-
-/// One step from a field to what is inside.
-#[derive(Clone, Copy)]
-enum Step<'n> {
-    Name(Option<&'n str>),
-    Item(Option<usize>),
-}
-
-impl Step<'_> {
-    fn fits(self, segment: &Segment) -> bool {
-        match (segment, self) {
-            (Segment::One | Segment::Any, _) | (Segment::Item, Step::Item(_)) => true,
-            (Segment::Name(wanted), Step::Name(name)) => name == Some(wanted),
-            (Segment::Name(wanted), Step::Item(index)) => index.is_some() && number(wanted) == index,
-            (Segment::Item, Step::Name(_)) => false,
-        }
-    }
 }
 
 /// A name that could be the number of an item.
@@ -122,48 +107,47 @@ fn number(name: &str) -> Option<usize> {
     (number.to_string() == name).then_some(number)
 }
 
-impl Key {
-    fn begin(patterns: &[(Pattern, OutputRule)]) -> Self {
-        let mut key = Self::default();
-        for (index, (pattern, _)) in patterns.iter().enumerate() {
-            key.add(index, 0, &pattern.segments);
-        }
-        key
-    }
-
-    /// Adds a place, and those that follow it without a step.
-    fn add(&mut self, pattern: usize, mut segment: usize, segments: &[Segment]) {
-        while self.places.insert((pattern, segment)) && segments.get(segment) == Some(&Segment::Any) {
-            segment += 1;
-        }
-    }
+/// Where one step leads, before it is known which step it is.
+#[derive(Default)]
+struct Ways<'p> {
+    by_any_name: Vec<Place>,
+    by_any_item: Vec<Place>,
+    by_name: BTreeMap<&'p str, Vec<Place>>,
 }
 
 struct Building<'p> {
     patterns: &'p [(Pattern, OutputRule)],
-    names: BTreeSet<&'p str>,
     numbers: HashMap<Key, StateId>,
     keys: Vec<Key>,
     states: Vec<State>,
+    work: usize,
 }
 
 impl<'p> Building<'p> {
     fn of(patterns: &'p [(Pattern, OutputRule)]) -> Self {
-        let segments = patterns.iter().flat_map(|(pattern, _)| &pattern.segments);
-        let names = segments.filter_map(|segment| match segment {
-            Segment::Name(name) => Some(name.as_str()),
-            _ => None,
-        });
-        let names = names.collect();
-        Self { patterns, names, numbers: HashMap::new(), keys: Vec::new(), states: Vec::new() }
+        Self { patterns, numbers: HashMap::new(), keys: Vec::new(), states: Vec::new(), work: 0 }
     }
 
-    fn number(&mut self, key: Key) -> Result<StateId, OutputPolicyError> {
+    /// The state with these places, and those that follow them without a step.
+    fn number(&mut self, places: &[&[Place]], around: Option<Rank>) -> Result<StateId, OutputPolicyError> {
+        let mut all = Vec::new();
+        for place in places.iter().copied().flatten() {
+            let (pattern, mut segment) = *place;
+            all.push((pattern, segment));
+            while self.segment((pattern, segment)) == Some(&Segment::Any) {
+                segment += 1;
+                all.push((pattern, segment));
+            }
+        }
+        all.sort_unstable();
+        all.dedup();
+        self.work += all.len() + 1;
+        if self.work > MOST_WORK {
+            return Err(OutputPolicyError::TooMany);
+        }
+        let key = Key { places: all, around };
         if let Some(id) = self.numbers.get(&key) {
             return Ok(*id);
-        }
-        if self.keys.len() == MOST_STATES {
-            return Err(OutputPolicyError::TooMany);
         }
         let id = StateId(self.keys.len());
         self.keys.push(key.clone());
@@ -172,72 +156,69 @@ impl<'p> Building<'p> {
     }
 
     fn state(&mut self, key: &Key) -> Result<State, OutputPolicyError> {
-        let best = self.best(key);
-        let other_name = self.step(key, Step::Name(None))?;
-        let item = self.step(key, Step::Item(None))?;
+        let best = self.speaking(key).max();
+        let around = self.speaking(key).map(inherited).max();
+        let ways = self.ways(key);
         let (mut names, mut numbers) = (HashMap::new(), BTreeMap::new());
-        for name in self.names_wanted(key) {
-            names.insert(name.to_owned(), self.step(key, Step::Name(Some(name)))?);
+        for (name, places) in &ways.by_name {
+            names.insert((*name).to_owned(), self.number(&[&ways.by_any_name, places], around)?);
             if let Some(number) = number(name) {
-                numbers.insert(number, self.step(key, Step::Item(Some(number)))?);
+                numbers.insert(number, self.number(&[&ways.by_any_item, places], around)?);
             }
         }
-        let container = self.fate(key, best);
+        let other_name = self.number(&[&ways.by_any_name], around)?;
+        let item = self.number(&[&ways.by_any_item], around)?;
+        let container = self.fate(key, best, around);
         Ok(State { plain: best.map(|(_, rule)| rule), container, names, numbers, other_name, item })
     }
 
-    fn names_wanted(&self, key: &Key) -> BTreeSet<&'p str> {
-        let wanted = key.places.iter().filter_map(|place| match self.segment(*place) {
-            Some(Segment::Name(name)) => Some(name.as_str()),
-            _ => None,
-        });
-        wanted.filter(|name| self.names.contains(name)).collect()
+    fn ways(&self, key: &Key) -> Ways<'p> {
+        let mut ways = Ways::default();
+        for place in &key.places {
+            let next = (place.0, place.1 + 1);
+            match self.segment(*place) {
+                Some(Segment::Name(name)) => ways.by_name.entry(name).or_default().push(next),
+                Some(Segment::Item) => ways.by_any_item.push(next),
+                Some(Segment::One) => {
+                    ways.by_any_name.push(next);
+                    ways.by_any_item.push(next);
+                }
+                Some(Segment::Any) => {
+                    ways.by_any_name.push(*place);
+                    ways.by_any_item.push(*place);
+                }
+                None => {}
+            }
+        }
+        ways
     }
 
-    fn segment(&self, (pattern, segment): (usize, usize)) -> Option<&'p Segment> {
+    fn segment(&self, (pattern, segment): Place) -> Option<&'p Segment> {
         self.patterns.get(pattern)?.0.segments.get(segment)
     }
 
-    fn step(&mut self, key: &Key, step: Step<'_>) -> Result<StateId, OutputPolicyError> {
-        let mut next = Key { places: BTreeSet::new(), around: self.best(key).map(inherited) };
-        for place in &key.places {
-            let (Some(segment), Some((pattern, _))) = (self.segment(*place), self.patterns.get(place.0))
-            else {
-                continue;
-            };
-            if step.fits(segment) {
-                let moved = if *segment == Segment::Any { place.1 } else { place.1 + 1 };
-                next.add(place.0, moved, &pattern.segments);
-            }
-        }
-        self.number(next)
-    }
-
-    /// The rule that decides here.
-    fn best(&self, key: &Key) -> Option<Rank> {
+    /// The rules that speak for what is here, the greatest of which decides.
+    fn speaking(&self, key: &Key) -> impl Iterator<Item = Rank> {
         let matched = key.places.iter().filter(|place| self.segment(**place).is_none());
         let ranks = matched.filter_map(|(pattern, _)| self.patterns.get(*pattern));
-        ranks.map(|(pattern, rule)| (pattern.closeness, *rule)).chain(key.around).max()
+        ranks.map(|(pattern, rule)| (pattern.closeness, *rule)).chain(key.around)
     }
 
-    fn fate(&self, key: &Key, best: Option<Rank>) -> Fate {
+    fn fate(&self, key: &Key, best: Option<Rank>, around: Option<Rank>) -> Fate {
         let mut going_on = key.places.iter().filter(|place| self.segment(**place).is_some());
-        match best.map(|best| (best.1, inherited(best))) {
-            None if going_on.next().is_none() => Fate::Dropped,
-            None => Fate::Opened,
-            Some((OutputRule::Allow, inside)) => {
-                let mut changes = going_on.filter(|place| self.overrides(**place, inside));
-                if changes.next().is_none() { Fate::Stays } else { Fate::Opened }
-            }
-            Some((_, inside)) => {
-                let mut opens = going_on.filter(|place| self.overrides(**place, inside));
-                if opens.next().is_none() { Fate::Redacted } else { Fate::Opened }
-            }
+        let (Some((_, rule)), Some(around)) = (best, around) else {
+            return if going_on.next().is_none() { Fate::Dropped } else { Fate::Opened };
+        };
+        let looked_into = going_on.any(|place| self.overrides(*place, around));
+        match rule {
+            OutputRule::Allow if around.1 == OutputRule::Allow && !looked_into => Fate::Stays,
+            OutputRule::Mask | OutputRule::Redact if !looked_into => Fate::Redacted,
+            _ => Fate::Opened,
         }
     }
 
     /// Whether a pattern that is under way could decide otherwise than the rule around.
-    fn overrides(&self, (pattern, _): (usize, usize), around: Rank) -> bool {
+    fn overrides(&self, (pattern, _): Place, around: Rank) -> bool {
         let Some((pattern, rule)) = self.patterns.get(pattern) else { return false };
         (pattern.closeness, *rule) > around && *rule != around.1
     }

@@ -75,7 +75,7 @@ impl<'a> Trail<'a> {
             Step::Item => path.push('*'),
             // Nobody needs more of a name than fits on a line.
             Step::Name(name) => {
-                let end = name.char_indices().nth(LONGEST_PATH).map_or(name.len(), |(index, _)| index);
+                let end = name.char_indices().nth(LONGEST_PATH + 1).map_or(name.len(), |(index, _)| index);
                 escape(name.get(..end).unwrap_or_default(), path);
             }
         }

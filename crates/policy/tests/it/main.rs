@@ -7,5 +7,10 @@
     reason = "a panic is how a test fails"
 )]
 
+mod calls;
 mod declared;
 mod properties;
+mod conditions;
+mod requirements;
+mod policies;
+mod output;

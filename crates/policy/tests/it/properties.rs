@@ -45,6 +45,7 @@ fn agent(entries: Option<&[Entry]>, trust: Option<Trust>) -> AgentConfig {
         description: None,
         trust: trust.map(Into::into),
         limits: LimitOverrides::default(),
+        permissions: Vec::new(),
         tool_permissions: entries.map(|entries| entries.iter().map(permission).collect()),
     }
 }

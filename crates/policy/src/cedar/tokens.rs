@@ -1,0 +1,113 @@
+//! The tokens of Cedar's language, as far as they matter here.
+
+/// How deep an expression may be nested, where a chain of operators counts as nesting. Cedar works through expressions by
+/// recursion, so that a deeper one could end the process instead of being refused.
+const DEEPEST: usize = 600;
+
+/// What brackets and `if` count for: between them and what is inside lie all the levels of the grammar.
+const BRACKET: usize = 20;
+
+/// The stack that Cedar is given while it reads: enough for the deepest expression, however the stack outside stands.
+const STACK: usize = 64 << 20;
+
+/// Runs what works through expressions by recursion.
+pub(super) fn with_room<T>(work: impl FnOnce() -> T) -> T {
+    stacker::grow(STACK, work)
+}
+
+/// Where an expression becomes too deep, if it does. In a file, every policy counts for itself.
+pub(super) fn too_deep(text: &str) -> Option<usize> {
+    let mut operators = vec![0_usize];
+    for token in tokens(text) {
+        match token.text {
+            "(" | "[" | "{" => operators.push(BRACKET),
+            ")" | "]" | "}" if operators.len() > 1 => drop(operators.pop()),
+            ";" => operators = vec![0],
+            "," => operators.last_mut().into_iter().for_each(|count| *count = BRACKET),
+            "if" => operators.last_mut().into_iter().for_each(|count| *count += BRACKET),
+            text if is_operator(text) => operators.last_mut().into_iter().for_each(|count| *count += 1),
+            _ => {}
+        }
+        if operators.iter().sum::<usize>() > DEEPEST {
+            return Some(token.offset);
+        }
+    }
+    None
+}
+
+fn is_operator(text: &str) -> bool {
+    matches!(text, "." | "|" | "&" | "+" | "-" | "*" | "!" | "<" | ">" | "=" | "in" | "has" | "like" | "is")
+}
+
+/// The tokens of a text, in order.
+pub(super) fn tokens(text: &str) -> impl Iterator<Item = Token<'_>> {
+    Tokens { rest: text, offset: 0 }
+}
+
+/// A piece of the text: a word, a string, `::`, or one other character.
+pub(super) struct Token<'t> {
+    pub(super) text: &'t str,
+    pub(super) offset: usize,
+}
+
+/// The tokens of Cedar as far as they matter here: comments and space are left out.
+struct Tokens<'t> {
+    rest: &'t str,
+    offset: usize,
+}
+
+impl<'t> Tokens<'t> {
+    fn take(&mut self, length: usize) -> &'t str {
+        let (taken, rest) = self.rest.split_at_checked(length).unwrap_or((self.rest, ""));
+        self.rest = rest;
+        self.offset += taken.len();
+        taken
+    }
+
+    fn skip_nothing_said(&mut self) {
+        loop {
+            let space = self.rest.len() - self.rest.trim_start().len();
+            self.take(space);
+            if !self.rest.starts_with("//") {
+                return;
+            }
+            self.take(self.rest.find(['\n', '\r']).unwrap_or(self.rest.len()));
+        }
+    }
+}
+
+impl<'t> Iterator for Tokens<'t> {
+    type Item = Token<'t>;
+
+    fn next(&mut self) -> Option<Token<'t>> {
+        self.skip_nothing_said();
+        let offset = self.offset;
+        let first = self.rest.chars().next()?;
+        let length = match first {
+            '"' => string_length(self.rest),
+            _ if is_word(first) => self.rest.find(|letter| !is_word(letter)).unwrap_or(self.rest.len()),
+            _ if self.rest.starts_with("::") => 2,
+            '?' => 1 + self.rest.get(1..)?.find(|letter| !is_word(letter)).unwrap_or(self.rest.len() - 1),
+            _ => first.len_utf8(),
+        };
+        Some(Token { text: self.take(length), offset })
+    }
+}
+
+fn is_word(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || letter == '_'
+}
+
+/// The length of a string literal with its quotes; of everything when it does not end.
+fn string_length(text: &str) -> usize {
+    let mut escaped = false;
+    for (index, letter) in text.char_indices().skip(1) {
+        match letter {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            '"' => return index + 1,
+            _ => {}
+        }
+    }
+    text.len()
+}
