@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use toolgate_audit::{AuditLog, LogOptions};
 use toolgate_gate::{AuditMode, Blocking, CallOptions, Gate, GateOptions, Journal, Loaded, NobodyToAsk};
-use toolgate_tools::{Answer, Front, Profile};
+use toolgate_tools::{Answer, Front, Parts, Profile};
 use toolgate_types::{Caller, Limits, ToolCall, Trust};
 use toolgate_workspace::{Access, Mount, Rules, Workspace};
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use cap_std::ambient_authority;
@@ -11,6 +11,7 @@ use cap_std::fs::Dir;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 use toolgate_audit::{AuditLog, Filter, LogOptions, Record, VerifyOptions};
+use toolgate_egress::{Dial, Direct};
 use toolgate_gate::{
     Approver, AuditMode, Blocking, BreakerRule, CallOptions, Clock, Credential, Gate, GateOptions, Journal,
     Loaded, NobodyToAsk, RateRule, Tool, UndoError, UndoOptions, Undone,
@@ -18,7 +19,11 @@ use toolgate_gate::{
 use toolgate_identity::Verifier;
 use toolgate_manifest::Config;
 use toolgate_policy::{Policies, PolicySource, PolicyTool};
-use toolgate_tools::{Called, Front, Profile, initialise_run};
+use toolgate_sandbox::{ResourceLimits, Sandbox, SandboxOptions};
+use toolgate_tools::{
+    Called, CommandOptions, CommandRunner, Front, Parts, Profile, Surroundings, initialise_run,
+    load_manifests,
+};
 use toolgate_types::{CallId, Caller, ErrorCode, ToolCall, Trust};
 use toolgate_workspace::{Access, Mount, Rules, Workspace};
 
@@ -39,6 +44,11 @@ pub struct BenchOptions {
     approver: Arc<dyn Approver>,
     patience: Duration,
     extra_tools: Vec<Arc<dyn Tool>>,
+    commands: bool,
+    manifests: Vec<(String, String)>,
+    network: Vec<String>,
+    dialer: Arc<dyn Dial>,
+    resources: ResourceLimits,
 }
 
 impl BenchOptions {
@@ -58,7 +68,44 @@ impl BenchOptions {
             approver: Arc::new(NobodyToAsk { remedy: "ask in a test".to_owned() }),
             patience: Duration::from_secs(30),
             extra_tools: Vec::new(),
+            commands: false,
+            manifests: Vec::new(),
+            network: Vec::new(),
+            dialer: Arc::new(Direct),
+            resources: ResourceLimits::default(),
         }
+    }
+
+    /// Commands run, in a real sandbox.
+    #[must_use]
+    pub fn commands(mut self) -> Self {
+        self.commands = true;
+        let shipped = self.profile.shipped().iter();
+        self.manifests = shipped.map(|(file, text)| ((*file).to_owned(), (*text).to_owned())).collect();
+        self
+    }
+
+    /// Tools that a manifest declares, in place of the shipped ones.
+    #[must_use]
+    pub fn manifest(mut self, yaml: &str) -> Self {
+        self.commands = true;
+        self.manifests = vec![("test.yaml".to_owned(), yaml.to_owned())];
+        self
+    }
+
+    /// Hosts that shell lines may reach, and how.
+    #[must_use]
+    pub fn network(mut self, hosts: &[&str], dialer: Arc<dyn Dial>) -> Self {
+        self.network = hosts.iter().map(|host| (*host).to_owned()).collect();
+        self.dialer = dialer;
+        self
+    }
+
+    /// How much commands may use.
+    #[must_use]
+    pub fn resources(mut self, resources: ResourceLimits) -> Self {
+        self.resources = resources;
+        self
     }
 
     /// Mounts a folder as `@pkg`, read-only.
@@ -152,7 +199,22 @@ impl BenchOptions {
 
     /// What the gate decides by.
     fn load(&self, workspace: &Arc<Workspace>) -> Loaded {
-        let mut registry = self.profile.registry(workspace).unwrap();
+        let commands = self.commands.then(|| self.runner(workspace));
+        let declared = match &commands {
+            Some(runner) => {
+                let mounts: Vec<(&str, bool)> = workspace
+                    .mounts()
+                    .iter()
+                    .map(|mount| (mount.alias(), mount.access() == Access::ReadWrite))
+                    .collect();
+                let taken = self.profile.tool_names();
+                let surroundings = Surroundings { mounts: &mounts, taken: &taken, ..Surroundings::default() };
+                load_manifests(&self.manifests, &surroundings).expect("good manifests").tools(runner)
+            }
+            None => Vec::new(),
+        };
+        let parts = Parts { workspace: Arc::clone(workspace), commands, declared };
+        let mut registry = self.profile.registry(&parts).unwrap();
         for tool in &self.extra_tools {
             registry.register(Arc::clone(tool)).unwrap();
         }
@@ -175,6 +237,21 @@ impl BenchOptions {
             breaker: self.config.breaker.map(BreakerRule::from),
             ..Loaded::new(registry, self.profile.limits())
         }
+    }
+
+    fn runner(&self, workspace: &Arc<Workspace>) -> Arc<CommandRunner> {
+        static SANDBOX: OnceLock<Arc<Sandbox>> = OnceLock::new();
+        let sandbox = SANDBOX.get_or_init(|| Arc::new(Sandbox::prepare(SandboxOptions::default()).unwrap()));
+        let options = CommandOptions {
+            workspace: Arc::clone(workspace),
+            sandbox: Arc::clone(sandbox),
+            quarantine: own_folder(&self.state.join("quarantine.toolgate")),
+            environment: Vec::new(),
+            limits: self.resources,
+            network: self.network.clone(),
+            dialer: Arc::clone(&self.dialer),
+        };
+        Arc::new(CommandRunner::new(options).unwrap())
     }
 
     fn mount(&self, run_folder: &Path) -> Workspace {

@@ -19,11 +19,11 @@ use cap_std::fs::Dir;
 use serde_json::json;
 use toolgate_audit::{AuditLog, LogOptions, VerifyOptions, verify};
 use toolgate_gate::{
-    Approver, AuditMode, Blocking, CallOptions, Gate, GateOptions, Journal, Loaded, PreviewBody, Question, Reply,
-    UndoOptions,
+    Approver, AuditMode, Blocking, CallOptions, Gate, GateOptions, Journal, Loaded, PreviewBody, Question,
+    Reply, UndoOptions,
 };
 use toolgate_manifest::Config;
-use toolgate_tools::{Front, Profile, ToolFormat};
+use toolgate_tools::{Front, Parts, Profile, ToolFormat};
 use toolgate_types::{Caller, ToolCall, Trust};
 use toolgate_workspace::{Access, Mount, Rules, Workspace};
 

@@ -175,6 +175,10 @@ fn category(code: ErrorCode) -> &'static str {
         | ErrorCode::PermissionDenied
         | ErrorCode::NotPermitted
         | ErrorCode::Unauthenticated
+        | ErrorCode::CommandBlocked
+        | ErrorCode::SandboxUnavailable
+        | ErrorCode::RateLimited
+        | ErrorCode::ToolSuspended
         | ErrorCode::ApprovalDenied
         | ErrorCode::ApprovalExpired
         | ErrorCode::ApprovalUnavailable => "permission_denied",

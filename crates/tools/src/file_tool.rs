@@ -107,7 +107,7 @@ pub(crate) fn decode<Arguments: DeserializeOwned>(arguments: Value) -> Result<Ar
 }
 
 /// JSON has one kind of number, and a schema takes `1.0` for an integer; so do we. What is too large to count is as large as can be counted.
-fn whole_numbers(schema: &Value, mut arguments: Value) -> Value {
+pub(crate) fn whole_numbers(schema: &Value, mut arguments: Value) -> Value {
     let is_integer = |name: &str| {
         let kind = schema.get("properties").and_then(|known| known.get(name)?.get("type"));
         kind.is_some_and(|kind| kind == "integer")

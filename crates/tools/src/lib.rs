@@ -1,21 +1,27 @@
-//! The built-in file tools, and the profiles that dress them.
+//! The built-in tools, those that manifests declare, and the profiles that dress them.
 //!
-//! There is one core: the operations of `toolgate-workspace`, behind the gate. A profile fixes names, schemas, limits and wording; it never decides
-//! whether something is allowed. [`Front`] puts a profile in front of a gate and answers with exactly what a model is given.
+//! There is one core: the operations of `toolgate-workspace` and commands in `toolgate-sandbox`, behind the gate. A profile fixes names, schemas,
+//! limits and wording; it never decides whether something is allowed. [`Front`] puts a profile in front of a gate and answers with exactly what a
+//! model is given. Nothing here starts a process outside the sandbox, and no host path is ever in an answer.
 
 mod file_tool;
 mod preview;
 mod output;
 mod arguments;
 mod edit;
+mod command;
+mod declared;
 mod profile;
 mod native;
 mod claw;
 mod crew;
+mod proxy;
 mod sidecar;
 mod studio;
 mod front;
 
+pub use command::{CommandOptions, CommandRunner};
 pub use crew::{RunError, initialise_run};
+pub use declared::{LoadedTools, SHIPPED, Surroundings, load_manifests};
 pub use front::{Answer, Called, Front};
-pub use profile::{Profile, ToolFormat};
+pub use profile::{Parts, Profile, ToolFormat};

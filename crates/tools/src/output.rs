@@ -42,7 +42,7 @@ fn fitting(view: &View<'_>, costs: impl Iterator<Item = usize>) -> usize {
 }
 
 /// The bytes that a text takes in JSON, which is never less than it takes by itself.
-fn written(text: &str) -> usize {
+pub(crate) fn written(text: &str) -> usize {
     text.chars().map(escaped_length).sum()
 }
 

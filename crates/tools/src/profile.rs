@@ -10,9 +10,45 @@ use toolgate_gate::{GateError, Registry, Tool, ToolSpec};
 use toolgate_types::{Limits, Outcome, ToolClass};
 use toolgate_workspace::{PathStyle, Workspace};
 
+use crate::command::{CommandRunner, Shell, ShellDress};
+use crate::declared::SHIPPED;
 use crate::file_tool::Declaration;
 use crate::front::Answer;
-use crate::{claw, crew, native, sidecar, studio};
+use crate::{claw, crew, native, proxy, sidecar, studio};
+
+/// What tools are made of.
+#[derive(Clone)]
+pub struct Parts {
+    /// The mounts.
+    pub workspace: Arc<Workspace>,
+    /// What runs commands; without it there is no `run_command` and no `bash`.
+    pub commands: Option<Arc<CommandRunner>>,
+    /// The tools that manifests declare.
+    pub declared: Vec<Arc<dyn Tool>>,
+}
+
+impl Parts {
+    /// Files alone.
+    #[must_use]
+    pub fn files(workspace: &Arc<Workspace>) -> Self {
+        Self { workspace: Arc::clone(workspace), commands: None, declared: Vec::new() }
+    }
+}
+
+/// A tool that a profile has.
+enum Offer {
+    File(Declaration),
+    Shell(ShellDress),
+}
+
+impl Offer {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::File(declaration) => declaration.name,
+            Self::Shell(dress) => dress.name(),
+        }
+    }
+}
 
 /// One dress of the gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +59,8 @@ pub enum Profile {
     Crew,
     /// MiniClaw's five text tools.
     Claw,
+    /// What manifests declare, and nothing else.
+    Proxy,
     /// JSON observations for small local models.
     Sidecar,
     /// The tools of a chat studio.
@@ -31,7 +69,8 @@ pub enum Profile {
 
 impl Profile {
     /// All profiles, in the order of the documentation.
-    pub const ALL: [Self; 5] = [Self::Native, Self::Crew, Self::Claw, Self::Sidecar, Self::Studio];
+    pub const ALL: [Self; 6] =
+        [Self::Native, Self::Crew, Self::Claw, Self::Proxy, Self::Sidecar, Self::Studio];
 
     /// The name in configuration and on the command line.
     #[must_use]
@@ -40,6 +79,7 @@ impl Profile {
             Self::Native => "native",
             Self::Crew => "crew",
             Self::Claw => "claw",
+            Self::Proxy => "proxy",
             Self::Sidecar => "sidecar",
             Self::Studio => "studio",
         }
@@ -79,37 +119,53 @@ impl Profile {
                 ..native
             },
             Self::Claw => Limits { max_entries: 500, timeout: Duration::from_secs(10), ..native },
+            Self::Proxy => Limits { timeout: Duration::from_secs(30), ..native },
             Self::Sidecar => Limits { max_read_bytes: 1_000_000, max_matches: 50, ..native },
             Self::Studio => Limits { max_read_bytes: 100_000, ..native },
         }
     }
 
-    fn declarations(self) -> Vec<Declaration> {
-        match self {
-            Self::Native => native::tools(),
-            Self::Crew => crew::tools(),
-            Self::Claw => claw::tools(),
-            Self::Sidecar => sidecar::tools(),
-            Self::Studio => studio::tools(),
-        }
+    fn offers(self) -> Vec<Offer> {
+        let (declarations, shell) = match self {
+            Self::Native => (native::tools(), Some(ShellDress::Native)),
+            Self::Crew => (crew::tools(), None),
+            Self::Claw => (claw::tools(), None),
+            Self::Proxy => (Vec::new(), None),
+            Self::Sidecar => (sidecar::tools(), Some(ShellDress::Sidecar)),
+            Self::Studio => (studio::tools(), Some(ShellDress::Studio)),
+        };
+        declarations.into_iter().map(Offer::File).chain(shell.map(Offer::Shell)).collect()
     }
 
-    /// The names of its tools, in their order.
+    /// The names of its own tools, in their order; those of manifests come on top.
     #[must_use]
     pub fn tool_names(self) -> Vec<&'static str> {
-        self.declarations().iter().map(|declaration| declaration.name).collect()
+        self.offers().iter().map(Offer::name).collect()
     }
 
-    /// Its tools over a workspace.
+    /// The manifests that it uses when the configuration names none: files and their content.
+    #[must_use]
+    pub fn shipped(self) -> &'static [(&'static str, &'static str)] {
+        if self == Self::Proxy { SHIPPED } else { &[] }
+    }
+
+    /// Its tools, and those that manifests declare.
     ///
     /// # Errors
     /// Two tools with one name.
-    pub fn registry(self, workspace: &Arc<Workspace>) -> Result<Registry, GateError> {
+    pub fn registry(self, parts: &Parts) -> Result<Registry, GateError> {
         let mut registry = Registry::new();
-        for declaration in self.declarations() {
-            if let Some(tool) = declaration.over(workspace, self.path_style()) {
+        for offer in self.offers() {
+            let tool = match offer {
+                Offer::File(declaration) => declaration.over(&parts.workspace, self.path_style()),
+                Offer::Shell(dress) => parts.commands.as_ref().and_then(|runner| Shell::over(runner, dress)),
+            };
+            if let Some(tool) = tool {
                 registry.register(tool)?;
             }
+        }
+        for tool in &parts.declared {
+            registry.register(Arc::clone(tool))?;
         }
         Ok(registry)
     }
@@ -121,8 +177,9 @@ impl Profile {
             Self::Native => native::render(outcome),
             Self::Crew => crew::render(outcome),
             Self::Claw => claw::render(outcome),
+            Self::Proxy => proxy::render(outcome),
             Self::Sidecar => sidecar::render(tool, outcome),
-            Self::Studio => studio::render(outcome),
+            Self::Studio => studio::render(tool, outcome),
         }
     }
 }

@@ -7,6 +7,7 @@ use toolgate_workspace::{EntryKind, FileContent, ReadRequest, Recorder, SearchOp
 use crate::arguments::{
     ListArguments, PathAndContent, ReadArguments, SearchArguments, every_entry, show_write,
 };
+use crate::command::output_before;
 use crate::file_tool::{Declaration, decode, object};
 use crate::front::Answer;
 use crate::output::{EntryCost, bound_listing, bound_matches};
@@ -169,6 +170,12 @@ fn code(code: ErrorCode) -> &'static str {
         ErrorCode::ReadOnlyFilesystem => "EROFS",
         ErrorCode::ReadLimit | ErrorCode::WriteLimit => "FILE_TOO_LARGE",
         ErrorCode::InvalidPattern => "INVALID_PATTERN",
+        ErrorCode::CommandBlocked => "COMMAND_BLOCKED",
+        ErrorCode::CommandNotFound => "COMMAND_NOT_FOUND",
+        ErrorCode::ResourceLimit => "RESOURCE_LIMIT",
+        ErrorCode::SandboxUnavailable => "SANDBOX_UNAVAILABLE",
+        ErrorCode::RateLimited => "RATE_LIMITED",
+        ErrorCode::ToolSuspended => "TOOL_SUSPENDED",
         ErrorCode::Timeout => "TIMEOUT",
         ErrorCode::Cancelled => "CANCELLED",
         _ => "EXECUTION_ERROR",
@@ -181,7 +188,7 @@ pub(crate) fn render(tool: &str, outcome: Outcome) -> Answer {
             (json!({"success": true, "tool": tool, "output": output.structured, "error": null}), false)
         }
         Outcome::Failed { failure, .. } => {
-            let error = json!({"code": code(failure.code), "message": failure.to_string()});
+            let error = json!({"code": code(failure.code), "message": failure.to_string() + &output_before(&failure)});
             (json!({"success": false, "tool": tool, "output": null, "error": error}), true)
         }
     };

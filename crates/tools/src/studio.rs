@@ -5,6 +5,7 @@ use toolgate_types::{Failure, Outcome, ToolClass, ToolOutput};
 use toolgate_workspace::{FileContent, ReadRequest, Recorder, View, WorkspaceError};
 
 use crate::arguments::{PathAndContent, ReadArguments, show_write};
+use crate::command::{ShellDress, output_before};
 use crate::file_tool::{Declaration, decode, object};
 use crate::front::Answer;
 use crate::native::content_notice;
@@ -73,19 +74,22 @@ fn file_write(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Res
     Ok(ToolOutput { text, structured })
 }
 
-pub(crate) fn render(outcome: Outcome) -> Answer {
+pub(crate) fn render(tool: &str, outcome: Outcome) -> Answer {
     let (result, is_error) = match outcome {
         Outcome::Done(output) => {
-            (json!({"output": output.text, "metadata": output.structured, "isError": false}), false)
+            // A command that ran and says that it failed is an error for whoever watches the chat.
+            let failed = tool == ShellDress::Studio.name() && output.structured["exitCode"] != json!(0);
+            (json!({"output": output.text, "metadata": output.structured, "isError": failed}), failed)
         }
         Outcome::Failed { stage, failure } => {
             let mut metadata = json!({
                 "code": failure.code.as_str(), "stage": stage.as_str(), "violation": failure.code.is_violation(),
             });
+            let text = failure.to_string() + &output_before(&failure);
             if let (false, Value::Object(fields)) = (failure.details.is_empty(), &mut metadata) {
-                fields.insert("details".to_owned(), Value::Object(failure.details.clone()));
+                fields.insert("details".to_owned(), Value::Object(failure.details));
             }
-            (json!({"output": failure.to_string(), "metadata": metadata, "isError": true}), true)
+            (json!({"output": text, "metadata": metadata, "isError": true}), true)
         }
     };
     Answer { text: result.to_string(), structured: Some(result), is_error }

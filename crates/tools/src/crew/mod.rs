@@ -26,6 +26,7 @@ fn code(code: ErrorCode) -> &'static str {
         ErrorCode::PreconditionFailed => "E_PRECONDITION_FAILED",
         ErrorCode::NotPermitted
         | ErrorCode::Unauthenticated
+        | ErrorCode::CommandBlocked
         | ErrorCode::InvalidPath
         | ErrorCode::UnknownAlias => "E_SANDBOX_VIOLATION",
         violation if violation.is_violation() => "E_SANDBOX_VIOLATION",

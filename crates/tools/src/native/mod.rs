@@ -6,6 +6,7 @@ mod writing;
 use serde_json::{Value, json};
 use toolgate_types::{Failure, Outcome, Stage};
 
+use crate::command::output_before;
 use crate::file_tool::Declaration;
 use crate::front::Answer;
 
@@ -37,6 +38,7 @@ fn failure_text(failure: &Failure) -> String {
         text.push_str("\nhelp: ");
         text.push_str(help);
     }
+    text.push_str(&output_before(failure));
     if !text.ends_with('\n') {
         text.push('\n');
     }

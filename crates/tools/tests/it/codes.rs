@@ -26,11 +26,12 @@ fn row(code: ErrorCode) -> String {
     format!("`{}` | {kind} | `{crew}` | `{claw}` | `{sidecar}`", code.as_str())
 }
 
-/// What the page says about the two profiles that have no column.
+/// What the page says about the three profiles that have no column.
 #[test]
-fn native_and_studio_spell_codes_as_they_are() {
+fn native_proxy_and_studio_spell_codes_as_they_are() {
     for code in ErrorCode::ALL {
         assert_eq!(spelling(Profile::Native, *code), code.as_str());
+        assert_eq!(spelling(Profile::Proxy, *code), code.as_str());
         assert_eq!(spelling(Profile::Studio, *code), code.as_str());
         let studio = answer(Profile::Studio, *code).structured.unwrap();
         assert_eq!(studio["metadata"]["violation"], code.is_violation(), "{}", code.as_str());
@@ -62,9 +63,7 @@ fn answer(profile: Profile, code: ErrorCode) -> Answer {
 fn spelling(profile: Profile, code: ErrorCode) -> String {
     let Answer { text, structured, .. } = answer(profile, code);
     let pointer = match profile {
-        Profile::Native => "/error/code",
-        Profile::Crew => "/error/code",
-        Profile::Sidecar => "/error/code",
+        Profile::Native | Profile::Crew | Profile::Proxy | Profile::Sidecar => "/error/code",
         Profile::Studio => "/metadata/code",
         Profile::Claw => return text.split(':').next().unwrap().to_owned(),
     };

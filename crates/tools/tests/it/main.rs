@@ -1,7 +1,15 @@
-//! What the profiles say, held against the pages that describe them.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests fail by panicking")]
+//! What the profiles say, held against the pages that describe them; and what manifests become.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests arrange files by hand and fail by panicking"
+)]
 
 mod codes;
 mod deny_list;
+mod manifests;
 mod page;
 mod profiles;
+mod setting;

@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use toolgate_gate::ToolSpec;
-use toolgate_tools::Profile;
-use toolgate_workspace::Workspace;
+use toolgate_tools::{Parts, Profile, Surroundings, load_manifests};
 
 use crate::page::rows;
 
@@ -13,13 +12,16 @@ const PAGE: &str = include_str!("../../../../docs/profiles.md");
 
 #[test]
 fn the_page_lists_every_tool_with_its_class_and_arguments() {
-    let nowhere = Arc::new(Workspace::new(Vec::new()).unwrap());
+    let (scratch, workspace, runner) = crate::setting::setting();
     for profile in Profile::ALL {
-        let registry = profile.registry(&nowhere).unwrap();
-        assert!(
-            registry.names().eq(profile.tool_names()),
-            "{profile} declares a tool that cannot be registered"
-        );
+        let project = [("@project", true)];
+        let surroundings = Surroundings { mounts: &project, ..Surroundings::default() };
+        let shipped = load_manifests(profile.shipped(), &surroundings).unwrap();
+        let (commands, declared) = (Some(Arc::clone(&runner)), shipped.tools(&runner));
+        let parts = Parts { workspace: Arc::clone(&workspace), commands, declared };
+        let registry = profile.registry(&parts).unwrap();
+        let own: Vec<&str> = registry.names().take(profile.tool_names().len()).collect();
+        assert_eq!(own, profile.tool_names(), "{profile} declares a tool that cannot be registered");
         let wanted: Vec<String> = registry.iter().map(|tool| row(tool.spec())).collect();
         let listed: Vec<String> = rows(PAGE, &format!("### Tools of `{profile}`"))
             .iter()
@@ -27,10 +29,20 @@ fn the_page_lists_every_tool_with_its_class_and_arguments() {
             .collect();
         assert_eq!(listed, wanted, "docs/profiles.md should hold:\n| {} |", wanted.join(" |\n| "));
     }
+    drop(scratch);
+}
+
+#[test]
+fn without_commands_there_is_no_shell() {
+    let (_scratch, workspace, _) = crate::setting::setting();
+    for profile in Profile::ALL {
+        let registry = profile.registry(&Parts::files(&workspace)).unwrap();
+        assert!(!registry.names().any(|name| matches!(name, "run_command" | "bash")), "{profile}");
+    }
 }
 
 fn row(spec: &ToolSpec) -> String {
-    let required = spec.input_schema["required"].as_array().unwrap();
+    let required = spec.input_schema["required"].as_array().cloned().unwrap_or_default();
     let names = spec.input_schema["properties"].as_object().unwrap().keys();
     let mark = |name: &String| match required.contains(&Value::String(name.clone())) {
         true => format!("`{name}`"),

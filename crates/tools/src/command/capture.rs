@@ -1,0 +1,189 @@
+//! What a command writes, as it comes: each stream by itself, and both line by line in the order in which lines were finished.
+
+use toolgate_sandbox::Stream;
+
+use super::clean::{Cleaner, Stroke};
+
+/// The output of one command.
+#[derive(Debug, Default)]
+pub(crate) struct Capture {
+    output: Channel,
+    error: Channel,
+    both: String,
+}
+
+/// A finished capture.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Captured {
+    /// Standard output.
+    pub(crate) output: String,
+    /// Standard error.
+    pub(crate) error: String,
+    /// Both, in the order in which lines were finished.
+    pub(crate) both: String,
+}
+
+/// One stream.
+#[derive(Debug, Default)]
+struct Channel {
+    decoder: Decoder,
+    cleaner: Cleaner,
+    /// The line that is being written.
+    line: String,
+    text: String,
+}
+
+impl Capture {
+    /// Takes a piece; what it adds is handed back for whoever watches. A line that is overwritten is watched as two.
+    pub(crate) fn push(&mut self, stream: Stream, bytes: &[u8]) -> String {
+        let channel = match stream {
+            Stream::Output => &mut self.output,
+            Stream::Error => &mut self.error,
+        };
+        let text = channel.decoder.push(bytes);
+        channel.write(&text, &mut self.both)
+    }
+
+    /// Nothing more comes. A character that was cut off by a limit is left out; one that the command left unfinished is shown as such.
+    pub(crate) fn finish(mut self, cut: bool) -> Captured {
+        for channel in [&mut self.output, &mut self.error] {
+            let rest = channel.decoder.finish();
+            if !cut {
+                channel.write(rest, &mut self.both);
+            }
+        }
+        for channel in [&mut self.output, &mut self.error] {
+            if !self.both.is_empty() && !self.both.ends_with('\n') && !channel.line.is_empty() {
+                self.both.push('\n');
+            }
+            self.both.push_str(&channel.line);
+            channel.text.push_str(&channel.line);
+        }
+        Captured { output: self.output.text, error: self.error.text, both: self.both }
+    }
+}
+
+impl Channel {
+    fn write(&mut self, text: &str, both: &mut String) -> String {
+        let mut live = String::new();
+        let Self { cleaner, line, text: finished, .. } = self;
+        for character in text.chars() {
+            cleaner.push(character, &mut |stroke| match stroke {
+                Stroke::Visible(seen) => {
+                    line.push(seen);
+                    live.push(seen);
+                }
+                Stroke::Restart => {
+                    line.clear();
+                    live.push('\n');
+                }
+                Stroke::Erase => drop(line.pop()),
+                Stroke::NewLine => {
+                    line.push('\n');
+                    finished.push_str(line);
+                    both.push_str(line);
+                    line.clear();
+                    live.push('\n');
+                }
+            });
+        }
+        live
+    }
+}
+
+/// Bytes to text, where a character may be cut in two.
+#[derive(Debug, Default)]
+struct Decoder {
+    /// The beginning of a character.
+    begun: Vec<u8>,
+}
+
+impl Decoder {
+    fn push(&mut self, bytes: &[u8]) -> String {
+        let mut bytes = [std::mem::take(&mut self.begun).as_slice(), bytes].concat();
+        let begun = unfinished(&bytes);
+        self.begun = bytes.split_off(bytes.len() - begun);
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// What stands for a character that was never finished.
+    fn finish(&mut self) -> &'static str {
+        if std::mem::take(&mut self.begun).is_empty() { "" } else { "\u{fffd}" }
+    }
+}
+
+/// How many bytes at the end are the beginning of a character.
+fn unfinished(bytes: &[u8]) -> usize {
+    const LONGEST: usize = 3;
+    let tails = (1..=LONGEST.min(bytes.len())).rev();
+    let is_begun = |length: &usize| {
+        let tail = bytes.get(bytes.len() - length..).unwrap_or_default();
+        std::str::from_utf8(tail).is_err_and(|error| error.valid_up_to() == 0 && error.error_len().is_none())
+    };
+    tails.filter(is_begun).max().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::clean::clean;
+    use super::*;
+
+    #[test]
+    fn lines_stay_whole_and_in_their_order() {
+        let mut capture = Capture::default();
+        capture.push(Stream::Output, b"one ");
+        capture.push(Stream::Error, b"warning\n");
+        capture.push(Stream::Output, b"line\nend");
+        capture.push(Stream::Error, b"bad end");
+        let captured = capture.finish(false);
+        assert_eq!(captured.both, "warning\none line\nend\nbad end");
+        assert_eq!(
+            (captured.output.as_str(), captured.error.as_str()),
+            ("one line\nend", "warning\nbad end")
+        );
+    }
+
+    #[test]
+    fn a_character_in_two_pieces_is_one() {
+        let mut capture = Capture::default();
+        let euro = "€".as_bytes();
+        assert_eq!(capture.push(Stream::Output, &euro[..2]), "");
+        assert_eq!(capture.push(Stream::Output, &euro[2..]), "€");
+        assert_eq!(capture.push(Stream::Output, b"x\xff\xe2"), "x\u{fffd}");
+        assert_eq!(capture.finish(false).output, "€x\u{fffd}\u{fffd}");
+    }
+
+    #[test]
+    fn a_character_that_a_limit_cut_is_left_out() {
+        let mut capture = Capture::default();
+        capture.push(Stream::Output, b"x\xe2\x82");
+        assert_eq!(capture.finish(true).output, "x");
+    }
+
+    #[test]
+    fn whoever_watches_sees_every_state() {
+        let mut capture = Capture::default();
+        assert_eq!(capture.push(Stream::Output, b"10%\r20"), "10%\n20");
+        assert_eq!(capture.push(Stream::Output, b"%\n"), "%\n");
+        assert_eq!(capture.finish(false).output, "20%\n");
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_do_not_matter(bytes in prop::collection::vec(prop_oneof![
+            prop::sample::select(b"\x1b[]0;m\r\n\x08\xe2\x82\xac\xf0\x9f\x99\x82\xffa".to_vec()), any::<u8>()
+        ], 0..80), cuts in prop::collection::vec(0usize..80, 0..8)) {
+            let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(bytes.len())).chain([0, bytes.len()]).collect();
+            cuts.sort_unstable();
+            let mut capture = Capture::default();
+            for piece in cuts.windows(2) {
+                capture.push(Stream::Output, &bytes[piece[0]..piece[1]]);
+            }
+            let captured = capture.finish(false);
+            prop_assert_eq!(&captured.output, &clean(&String::from_utf8_lossy(&bytes)));
+            prop_assert_eq!(&captured.output, &captured.both);
+        }
+    }
+}

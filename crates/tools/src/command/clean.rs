@@ -1,0 +1,224 @@
+//! Text as a person would have seen it, without what only a terminal obeys.
+//!
+//! Programs colour, move the cursor and overwrite; files and hosts that they quote may do worse. What reaches a model or a page is what was
+//! left standing: no escape sequences, no control characters but line breaks and tabs, nothing that is invisible or that turns the
+//! direction of writing. The work is done one character at a time, so that it does not matter how the text was cut into pieces.
+
+use serde_json::Value;
+
+/// What a character does to the text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stroke {
+    /// It is seen.
+    Visible(char),
+    /// The line is finished.
+    NewLine,
+    /// The line begins again; what it held is overwritten.
+    Restart,
+    /// The last character of the line is overwritten.
+    Erase,
+}
+
+/// Where in an escape sequence the text is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Place {
+    /// In none.
+    #[default]
+    Outside,
+    /// After ESC.
+    Escape,
+    /// After ESC and what comes before its last character.
+    Intermediate,
+    /// In a control sequence, such as a colour.
+    Control,
+    /// In a string for the terminal, such as a title or a link.
+    Words,
+}
+
+/// Takes characters as they come.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Cleaner {
+    place: Place,
+    /// Whether the line would begin again with the next character that is seen.
+    returned: bool,
+}
+
+impl Cleaner {
+    /// One more character. What it does is told at once, if it does anything.
+    pub(crate) fn push(&mut self, character: char, tell: &mut impl FnMut(Stroke)) {
+        self.place = match (self.place, character) {
+            // What interrupts a sequence is read as if there had been none: nothing is hidden by one that never ends.
+            (_, '\u{18}' | '\u{1a}') => Place::Outside,
+            (_, '\u{1b}') => Place::Escape,
+            (Place::Escape, '[') | (_, '\u{9b}') => Place::Control,
+            (Place::Escape, ']' | 'P' | 'X' | '^' | '_')
+            | (_, '\u{90}' | '\u{98}' | '\u{9d}' | '\u{9e}' | '\u{9f}') => Place::Words,
+            (Place::Escape | Place::Intermediate, ' '..='/') => Place::Intermediate,
+            (Place::Escape | Place::Intermediate, '0'..='~') => Place::Outside,
+            (Place::Control, ' '..='?') => Place::Control,
+            (Place::Control, '@'..='~') => Place::Outside,
+            (Place::Words, '\u{7}' | '\u{9c}') => Place::Outside,
+            (Place::Words, inside) if inside != '\n' => Place::Words,
+            (_, plain) => {
+                self.plain(plain, tell);
+                Place::Outside
+            }
+        };
+    }
+
+    fn plain(&mut self, character: char, tell: &mut impl FnMut(Stroke)) {
+        match character {
+            '\n' => {
+                self.returned = false;
+                tell(Stroke::NewLine);
+            }
+            '\r' => self.returned = true,
+            '\u{8}' if !self.returned => tell(Stroke::Erase),
+            hidden if is_hidden(hidden) => {}
+            seen => {
+                if std::mem::take(&mut self.returned) {
+                    tell(Stroke::Restart);
+                }
+                tell(Stroke::Visible(seen));
+            }
+        }
+    }
+}
+
+/// Whether a character is never shown: it controls, turns the direction of writing, or cannot be seen and may carry a message.
+pub(crate) fn is_hidden(character: char) -> bool {
+    match character {
+        '\t' | '\n' => false,
+        control if control.is_control() => true,
+        // Soft hyphen; joiners and marks of direction; fillers; variation selectors; tags.
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{3164}' => {
+            true
+        }
+        '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' => true,
+        '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' => true,
+        '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' => true,
+        '\u{e0000}'..='\u{e0fff}' => true,
+        _ => false,
+    }
+}
+
+/// A whole text, cleaned.
+pub(crate) fn clean(text: &str) -> String {
+    let (mut done, mut line) = (String::with_capacity(text.len()), String::new());
+    let mut cleaner = Cleaner::default();
+    for character in text.chars() {
+        cleaner.push(character, &mut |stroke| match stroke {
+            Stroke::Visible(seen) => line.push(seen),
+            Stroke::Restart => line.clear(),
+            Stroke::Erase => drop(line.pop()),
+            Stroke::NewLine => {
+                done.push_str(&line);
+                done.push('\n');
+                line.clear();
+            }
+        });
+    }
+    done + &line
+}
+
+/// Every text in a value, names of fields too. JSON can write any character as an escape, so this comes after it was read; nothing in it was
+/// ever overwritten on a screen, so a lone return is a line break.
+pub(crate) fn clean_value(value: Value) -> Value {
+    match value {
+        Value::String(text) => Value::String(clean_inner(&text)),
+        Value::Array(items) => Value::Array(items.into_iter().map(clean_value).collect()),
+        Value::Object(fields) => Value::Object(
+            fields.into_iter().map(|(name, value)| (clean_inner(&name), clean_value(value))).collect(),
+        ),
+        plain => plain,
+    }
+}
+
+fn clean_inner(text: &str) -> String {
+    clean(&text.replace("\r\n", "\n").replace('\r', "\n"))
+}
+
+/// A text for a person who must be able to see every character of it: what is hidden is written out.
+pub(crate) fn spelt_out(text: &str) -> String {
+    let spell = |character: char| match is_hidden(character) {
+        true => character.escape_unicode().to_string(),
+        false => character.to_string(),
+    };
+    text.chars().map(spell).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_only_a_terminal_obeys_is_gone() {
+        for (raw, seen) in [
+            ("plain\ttext\n", "plain\ttext\n"),
+            ("\u{1b}[1;31mred\u{1b}[0m", "red"),
+            ("\u{9b}31mred\u{9b}m", "red"),
+            ("\u{1b}]0;title\u{7}after", "after"),
+            ("\u{1b}]8;;http://x\u{1b}\\link\u{1b}]8;;\u{1b}\\", "link"),
+            ("\u{1b}Pq#0\u{1b}\\after", "after"),
+            ("\u{1b}(Bcharset \u{1b}=keypad", "charset keypad"),
+            ("\u{1b}]0;never ends\nnext", "\nnext"),
+            ("\u{1b}[31\nnext", "\nnext"),
+            ("\u{1b}[31é", "é"),
+            ("\u{1b}\u{1b}[mx", "x"),
+            ("a\0b\u{7}c\u{7f}d\u{85}e", "abcde"),
+            ("one\r\ntwo\r\r\nthree", "one\ntwo\nthree"),
+            ("10%\r20%\r100%\n", "100%\n"),
+            ("10%\r\u{1b}[K20%", "20%"),
+            ("kept\r", "kept"),
+            ("N\u{8}NA\u{8}AME", "NAME"),
+            ("ab\n\u{8}\u{8}c", "ab\nc"),
+            ("safe\u{202e}txt.exe\u{2066}x\u{2069}", "safetxt.exex"),
+            ("zero\u{200b}width\u{feff}\u{e0041}\u{e0100}\u{fe0f}\u{ad}", "zerowidth"),
+            ("äöü €漢字🙂", "äöü €漢字🙂"),
+        ] {
+            assert_eq!(clean(raw), seen, "{raw:?}");
+        }
+    }
+
+    #[test]
+    fn values_are_cleaned_to_their_depth() {
+        let raw = json!({"a\u{200b}": ["\u{1b}[31mred", {"b": "x\ry"}], "n": 1, "t": true});
+        assert_eq!(clean_value(raw), json!({"a": ["red", {"b": "x\ny"}], "n": 1, "t": true}));
+    }
+
+    #[test]
+    fn a_person_sees_what_is_hidden() {
+        assert_eq!(spelt_out("rm\u{202e} x\n\u{1b}[m"), "rm\\u{202e} x\n\\u{1b}[m");
+    }
+
+    /// Characters that mean something to a terminal, often enough to meet each other.
+    fn odd_text() -> impl Strategy<Value = String> {
+        let odd = prop::sample::select(
+            "\u{1b}\u{9b}\u{9c}\u{9d}[]P\\;0m31K\r\n\t\u{8}\u{7}\u{18}\u{202e}\u{200b}aé🙂 "
+                .chars()
+                .collect::<Vec<_>>(),
+        );
+        prop::collection::vec(prop_oneof![4 => odd, 1 => any::<char>()], 0..60).prop_map(String::from_iter)
+    }
+
+    proptest! {
+        #[test]
+        fn cleaning_twice_changes_nothing_more(text in odd_text()) {
+            let once = clean(&text);
+            prop_assert_eq!(clean(&once), once);
+        }
+
+        #[test]
+        fn nothing_hidden_is_left(text in odd_text()) {
+            prop_assert!(!clean(&text).chars().any(is_hidden));
+        }
+
+        #[test]
+        fn text_without_anything_odd_stays(text in "[ -~\\n\\t\u{c0}-\u{2af}]{0,80}") {
+            prop_assert_eq!(clean(&text), text);
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! What a command wanted and was not given, as data: nobody has to guess it from messages of the system.
+
+use serde_json::{Value, json};
+
+/// One thing that was not given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Denial {
+    /// What kind of thing.
+    pub(crate) what: &'static str,
+    /// Which, where that is known.
+    pub(crate) target: Option<String>,
+    /// Why not.
+    pub(crate) reason: String,
+    /// What would help.
+    pub(crate) remedy: String,
+}
+
+impl Denial {
+    pub(crate) fn to_json(&self) -> Value {
+        let mut fields = json!({"what": self.what, "reason": self.reason, "remedy": self.remedy});
+        if let (Some(target), Value::Object(fields)) = (&self.target, &mut fields) {
+            fields.insert("target".to_owned(), json!(target));
+        }
+        fields
+    }
+
+    pub(crate) fn to_line(&self) -> String {
+        match &self.target {
+            Some(target) => format!("[{} denied: `{target}`: {}; {}]", self.what, self.reason, self.remedy),
+            None => format!("[{} denied: {}; {}]", self.what, self.reason, self.remedy),
+        }
+    }
+}

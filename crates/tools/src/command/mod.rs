@@ -1,0 +1,320 @@
+//! Runs one command: confined mounts in, cleaned output out, nothing left behind that other programs obey.
+//!
+//! The workspace says what of its mounts a command may not reach, the sandbox enforces it, the egress proxy is its only way out, and afterwards
+//! the workspace takes away what the command left under protected names. This module ties them together and decides nothing itself.
+
+mod blocked;
+mod capture;
+mod clean;
+mod denial;
+mod network;
+mod result;
+mod shell;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cap_std::fs::Dir;
+use toolgate_egress::{Dial, Rules, environment};
+use toolgate_gate::CallContext;
+use toolgate_sandbox::{
+    Cover as SandboxCover, Job, Mounted, Network, OnFlood, PROXY_PORT, ResourceLimits, Sandbox, SandboxError,
+};
+use toolgate_types::{CallId, ErrorCode, Failure, Stop, StopReason};
+use toolgate_workspace::{
+    Confined, ConfinedMount, Cover, ListOptions, PathStyle, Quarantine, Quarantined, View, Workspace,
+    WorkspaceError,
+};
+
+use capture::Capture;
+use network::{Proxy, denials};
+
+pub(crate) use clean::{clean_value, spelt_out};
+pub(crate) use network::Reach;
+pub(crate) use result::{Bounds, Finished, bounded, output_before};
+pub(crate) use shell::{Shell, ShellDress};
+
+/// How often a command is tried anew when files move while it is being confined.
+const ATTEMPTS: usize = 5;
+
+/// How long the walk after a command may take. It does not share the command's time: what is not looked at stays.
+const AFTERWARDS: Duration = Duration::from_secs(120);
+
+/// What git is told, whatever program starts it: no configuration but the repository's own, which is shown without anything that runs; nobody
+/// to ask; and no doubt about who owns the mounts, whose owners have other numbers inside the sandbox.
+const GIT: [(&str, &str); 9] = [
+    ("GIT_CONFIG_NOSYSTEM", "1"),
+    ("GIT_CONFIG_GLOBAL", "/dev/null"),
+    ("GIT_ATTR_NOSYSTEM", "1"),
+    ("GIT_TERMINAL_PROMPT", "0"),
+    ("GIT_NO_LAZY_FETCH", "1"),
+    ("GIT_EDITOR", "false"),
+    ("GIT_CONFIG_COUNT", "1"),
+    ("GIT_CONFIG_KEY_0", "safe.directory"),
+    ("GIT_CONFIG_VALUE_0", "*"),
+];
+
+/// What commands are run with.
+pub struct CommandOptions {
+    /// The mounts.
+    pub workspace: Arc<Workspace>,
+    /// What confines them.
+    pub sandbox: Arc<Sandbox>,
+    /// Where what they leave under protected names goes.
+    pub quarantine: Dir,
+    /// Variables that the operator passes through.
+    pub environment: Vec<(String, String)>,
+    /// How much a command may use.
+    pub limits: ResourceLimits,
+    /// Hosts that `run_command` and `bash` may reach.
+    pub network: Vec<String>,
+    /// How hosts are reached.
+    pub dialer: Arc<dyn Dial>,
+}
+
+/// Runs commands.
+pub struct CommandRunner {
+    options: CommandOptions,
+    /// What a shell line may reach.
+    reach: Reach,
+}
+
+/// One command, as a tool wants it.
+pub(crate) struct Command<'a> {
+    pub(crate) program: OsString,
+    pub(crate) arguments: Vec<OsString>,
+    /// Where it begins, as it sees it.
+    pub(crate) directory: PathBuf,
+    pub(crate) mounts: Vec<Confined<'a>>,
+    pub(crate) environment: &'a [(String, String)],
+    pub(crate) input: Option<Vec<u8>>,
+    pub(crate) reach: &'a Reach,
+    pub(crate) limits: ResourceLimits,
+    /// How many bytes of output are kept.
+    pub(crate) max_output: u64,
+    pub(crate) on_flood: OnFlood,
+}
+
+impl CommandRunner {
+    /// A runner.
+    ///
+    /// # Errors
+    /// A host that is none.
+    pub fn new(options: CommandOptions) -> Result<Self, toolgate_egress::RuleError> {
+        let reach = Reach { rules: rules(&options.network)?, key: "sandbox.network" };
+        Ok(Self { options, reach })
+    }
+
+    /// Whether the machine can confine commands as far as the operator demands.
+    ///
+    /// # Errors
+    /// What is missing.
+    pub fn check(&self) -> Result<(), SandboxError> {
+        self.options.sandbox.check()
+    }
+
+    pub(crate) fn workspace(&self) -> &Workspace {
+        &self.options.workspace
+    }
+
+    pub(crate) fn limits(&self) -> ResourceLimits {
+        self.options.limits
+    }
+
+    /// What a shell line may reach.
+    pub(crate) fn reach(&self) -> &Reach {
+        &self.reach
+    }
+
+    /// The same for people.
+    pub(crate) fn hosts(&self) -> String {
+        if self.options.network.is_empty() { "none".to_owned() } else { self.options.network.join(", ") }
+    }
+
+    pub(crate) fn has_program(&self, name: &str) -> bool {
+        self.options.sandbox.find_program(name.as_ref()).is_some()
+    }
+
+    /// Runs a command to its end, and takes away what it must not leave.
+    pub(crate) fn run(
+        &self,
+        command: &Command<'_>,
+        context: &CallContext,
+        stop: &Stop,
+    ) -> Result<Finished, Failure> {
+        let mut attempts = 1..=ATTEMPTS;
+        loop {
+            let last = attempts.next().is_none_or(|attempt| attempt == ATTEMPTS);
+            match self.attempt(command, context, stop)? {
+                Ok(finished) => return Ok(finished),
+                Err(SandboxError::Changed { .. }) if !last => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn attempt(
+        &self,
+        command: &Command<'_>,
+        context: &CallContext,
+        stop: &Stop,
+    ) -> Result<Result<Finished, SandboxError>, Failure> {
+        let confined = self.workspace().confine(&command.mounts, context.grant.as_deref(), stop)?;
+        let proxy =
+            command.reach.rules.clone().map(|rules| Proxy::new(rules, Arc::clone(&self.options.dialer)));
+        let serve = |listener| match &proxy {
+            Some(proxy) => proxy.serve(listener),
+            None => Err(std::io::ErrorKind::Unsupported.into()),
+        };
+        let network = if proxy.is_some() { Network::Proxied(&serve) } else { Network::None };
+        let job = self.job(command, &confined, network);
+        let mut capture = Capture::default();
+        let ended = self.options.sandbox.run(&job, stop, &mut |stream, bytes| {
+            let live = capture.push(stream, bytes);
+            if let Some(progress) = context.progress.as_ref().filter(|_| !live.is_empty()) {
+                progress(&live);
+            }
+        });
+        drop(job);
+        if matches!(ended, Err(SandboxError::Changed { .. })) {
+            return Ok(ended.map(|_| Finished::default()));
+        }
+        let quarantined = self.take_away(&confined, context.call)?;
+        let hidden = confined.iter().flat_map(ConfinedMount::covers);
+        let hidden = hidden.filter(|cover| matches!(cover, Cover::Hide { .. })).count();
+        Ok(ended.map(|ended| {
+            let report = proxy.as_ref().map(Proxy::report);
+            let denied = denials(command.reach, report.as_ref(), ended.wanted_network);
+            Finished {
+                captured: capture.finish(ended.truncated),
+                denied,
+                quarantined,
+                hidden,
+                ended: Some(ended),
+            }
+        }))
+    }
+
+    fn job<'j>(
+        &self,
+        command: &Command<'_>,
+        confined: &'j [ConfinedMount<'_>],
+        network: Network<'j>,
+    ) -> Job<'j> {
+        let own = GIT.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let proxied = match network {
+            Network::Proxied(_) => environment(PROXY_PORT),
+            Network::None => Vec::new(),
+        };
+        let declared = self.options.environment.iter().chain(command.environment).cloned();
+        Job {
+            program: command.program.clone(),
+            arguments: command.arguments.clone(),
+            directory: command.directory.clone(),
+            environment: own.into_iter().chain(declared).chain(proxied).collect(),
+            input: command.input.clone(),
+            mounts: confined.iter().map(mounted).collect(),
+            network,
+            limits: command.limits,
+            max_output: command.max_output,
+            on_flood: command.on_flood,
+        }
+    }
+
+    /// Moves what the command left under protected names to quarantine. Everything is tried before anything is reported as failed.
+    fn take_away(&self, confined: &[ConfinedMount<'_>], call: CallId) -> Result<Vec<Quarantined>, Failure> {
+        let stop = Stop::new(Some(Instant::now() + AFTERWARDS), || false);
+        let when = toolgate_types::time::rfc3339_millis(jiff::Timestamp::now());
+        let quarantine = Quarantine { folder: &self.options.quarantine, call, when: &when };
+        let (mut taken, mut failed) = (Vec::new(), Vec::new());
+        for mount in confined {
+            match mount.strays(&stop) {
+                Err(error) => failed.push(format!("`{}` could not be looked at: {error}", mount.alias())),
+                Ok(strays) => {
+                    for stray in strays {
+                        match mount.quarantine(&stray, &quarantine) {
+                            Ok(quarantined) => taken.extend(quarantined),
+                            Err(error) => failed.push(error.to_string()),
+                        }
+                    }
+                }
+            }
+        }
+        if failed.is_empty() {
+            return Ok(taken);
+        }
+        Err(Failure::new(ErrorCode::Internal, "what the command left could not all be checked")
+            .help("do not use what it made before the operator has looked at it")
+            .operator_note(failed.join("; ")))
+    }
+}
+
+/// Rules, or none where there is nothing to reach.
+pub(crate) fn rules<S: AsRef<str>>(hosts: &[S]) -> Result<Option<Rules>, toolgate_egress::RuleError> {
+    if hosts.is_empty() { Ok(None) } else { Rules::parse(hosts).map(Some) }
+}
+
+fn mounted<'j>(mount: &'j ConfinedMount<'_>) -> Mounted<'j> {
+    Mounted {
+        directory: mount.handle(),
+        at: inside(mount.alias(), ""),
+        writable: mount.is_writable(),
+        covers: mount.covers().iter().map(cover).collect(),
+    }
+}
+
+fn cover(cover: &Cover) -> SandboxCover {
+    match cover.clone() {
+        Cover::Hide { path, directory } => SandboxCover::Hide { path, directory },
+        Cover::Freeze { path } => SandboxCover::Freeze { path },
+        Cover::Pin { path } => SandboxCover::Pin { path },
+        Cover::Replace { path, content } => SandboxCover::Replace { path, content },
+    }
+}
+
+/// Where a place of a mount is for a command.
+pub(crate) fn inside(alias: &str, path: &str) -> PathBuf {
+    let root = PathBuf::from("/work").join(alias.trim_start_matches('@'));
+    if path.is_empty() || path == "." { root } else { root.join(path) }
+}
+
+/// A stop that comes after `limit` at the latest, and with the call's own in any case.
+pub(crate) fn stop_within(outer: &Stop, limit: Duration) -> Stop {
+    let own = Instant::now() + limit;
+    let deadline = outer.deadline().map_or(own, |deadline| deadline.min(own));
+    let outer = outer.clone();
+    Stop::new(Some(deadline), move || outer.reason() == Some(StopReason::Cancelled))
+}
+
+/// A view of the workspace for one call.
+pub(crate) fn view<'a>(workspace: &'a Workspace, context: &'a CallContext) -> View<'a> {
+    View {
+        workspace,
+        style: PathStyle::Free,
+        limits: &context.limits,
+        grant: context.grant.as_deref(),
+        stop: &context.stop,
+        unlocked: None,
+    }
+}
+
+/// What was found at a path.
+pub(crate) enum Seen {
+    /// A folder, as answers show it.
+    Folder(String),
+    /// Something else.
+    File,
+}
+
+/// Opens what a path names, so that every rule is asked about what is really there.
+pub(crate) fn look(view: &View<'_>, path: &str) -> Result<Seen, WorkspaceError> {
+    let nothing =
+        ListOptions { max_entries: 0, include_hidden: false, include_symlinks: false, with_size: false };
+    match view.list(path, &nothing) {
+        Ok(listed) => Ok(Seen::Folder(listed.path)),
+        Err(WorkspaceError::NotADirectory { .. }) => Ok(Seen::File),
+        Err(error) => Err(error),
+    }
+}

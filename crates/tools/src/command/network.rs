@@ -1,0 +1,95 @@
+//! The one way out of a command, where it has one.
+
+use std::io;
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use toolgate_egress::{Dial, Egress, Reason, Report, Rules};
+
+use super::denial::Denial;
+
+/// More refused hosts than this are not listed.
+const MOST_LISTED: usize = 16;
+
+/// The hosts that a command may reach, and where an operator would add one.
+#[derive(Clone)]
+pub(crate) struct Reach {
+    pub(crate) rules: Option<Rules>,
+    /// The key, for remedies.
+    pub(crate) key: &'static str,
+}
+
+/// A proxy that is started when the sandbox has made the network, and stopped before it takes the network down.
+pub(super) struct Proxy {
+    rules: Rules,
+    dialer: Arc<dyn Dial>,
+    report: Arc<Mutex<Report>>,
+}
+
+impl Proxy {
+    pub(super) fn new(rules: Rules, dialer: Arc<dyn Dial>) -> Self {
+        Self { rules, dialer, report: Arc::default() }
+    }
+
+    /// Serves until what is returned is dropped.
+    pub(super) fn serve(&self, listener: TcpListener) -> io::Result<Box<dyn Send>> {
+        let egress = Egress::start(listener, self.rules.clone(), Arc::clone(&self.dialer), Box::new(|_| {}))?;
+        Ok(Box::new(Serving { egress: Some(egress), report: Arc::clone(&self.report) }))
+    }
+
+    /// What happened, once the command has ended.
+    pub(super) fn report(&self) -> Report {
+        self.report.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+struct Serving {
+    egress: Option<Egress>,
+    report: Arc<Mutex<Report>>,
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        if let Some(egress) = self.egress.take() {
+            *self.report.lock().unwrap_or_else(PoisonError::into_inner) = egress.stop();
+        }
+    }
+}
+
+/// What of the network was wanted and not given.
+pub(super) fn denials(reach: &Reach, report: Option<&Report>, wanted_more: bool) -> Vec<Denial> {
+    let key = reach.key;
+    let refused = report.into_iter().flat_map(|report| &report.refused).take(MOST_LISTED);
+    let mut denials: Vec<Denial> = refused
+        .map(|counted| {
+            let refusal = &counted.what;
+            let remedy = match refusal.reason {
+                Reason::NotListed => {
+                    let host = refusal.target.rsplit_once(':').map_or(&*refusal.target, |(host, _)| host);
+                    format!("the operator can add `{host}` to `{key}`")
+                }
+                _ => "use the plain name of a host that is allowed".to_owned(),
+            };
+            Denial {
+                what: "network",
+                target: Some(refusal.target.clone()),
+                reason: refusal.reason.to_string(),
+                remedy,
+            }
+        })
+        .collect();
+    if wanted_more {
+        let (reason, remedy) = match report {
+            None => (
+                "the command has no network",
+                format!("go on without it; the operator can allow hosts with `{key}: [example.com]`"),
+            ),
+            Some(_) => (
+                "the command has no network but its proxy",
+                "use the proxy that `https_proxy` names".to_owned(),
+            ),
+        };
+        denials.push(Denial { what: "network", target: None, reason: reason.to_owned(), remedy });
+    }
+    denials
+}

@@ -1,0 +1,238 @@
+//! What came of a command, and how much of it fits into an answer.
+
+use serde_json::{Map, Value, json};
+use toolgate_sandbox::{Ended, Exit, LimitHit, ResourceLimits, Stopped};
+use toolgate_types::{ErrorCode, Failure, Limits};
+use toolgate_workspace::Quarantined;
+
+use super::capture::Captured;
+use super::denial::Denial;
+use crate::output::written;
+
+/// What an answer keeps free for the words around the output.
+const AROUND: u64 = 2048;
+
+/// What came of a command.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Finished {
+    pub(crate) captured: Captured,
+    pub(crate) denied: Vec<Denial>,
+    pub(crate) quarantined: Vec<Quarantined>,
+    /// Files and folders that were hidden from it.
+    pub(crate) hidden: usize,
+    pub(crate) ended: Option<Ended>,
+}
+
+/// What a command was held to, for the words about it.
+#[derive(Clone, Copy)]
+pub(crate) struct Bounds {
+    pub(crate) timeout: std::time::Duration,
+    pub(crate) limits: ResourceLimits,
+    pub(crate) flood: u64,
+}
+
+impl Finished {
+    pub(crate) fn exit_code(&self) -> Option<i32> {
+        match self.ended.as_ref()?.exit {
+            Exit::Code(code) => Some(code),
+            Exit::Signal(_) => None,
+        }
+    }
+
+    pub(crate) fn signal(&self) -> Option<String> {
+        match self.ended.as_ref()?.exit {
+            Exit::Code(_) => None,
+            Exit::Signal(number) => Some(signal_name(number)),
+        }
+    }
+
+    /// Bytes that it wrote, kept or not.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.ended.as_ref().map_or(0, |ended| ended.output_bytes.saturating_add(ended.error_bytes))
+    }
+
+    pub(crate) fn was_cut(&self) -> bool {
+        self.ended.as_ref().is_some_and(|ended| ended.truncated)
+    }
+
+    fn stopped(&self) -> Option<Stopped> {
+        self.ended.as_ref().and_then(|ended| ended.stopped)
+    }
+
+    /// Why it did not come to an end of its own, if so; with what it wrote until then.
+    pub(crate) fn check(&self, bounds: &Bounds, limits: &Limits) -> Result<(), Failure> {
+        let limit = self.ended.as_ref().and_then(|ended| ended.limit);
+        let failure = match (self.stopped(), limit) {
+            (None, None) => return Ok(()),
+            (Some(Stopped::Deadline), _) => {
+                let time = shown_time(bounds.timeout);
+                Failure::new(ErrorCode::Timeout, format!("the command took longer than {time} and was ended"))
+                    .help("do less at once, or do it in the background of your work in smaller steps")
+            }
+            (Some(Stopped::Cancelled), _) => Failure::new(ErrorCode::Cancelled, "the command was cancelled"),
+            (Some(Stopped::Flood), _) => {
+                let message = format!("the command wrote more than {} bytes and was ended", bounds.flood);
+                Failure::new(ErrorCode::ResourceLimit, message).help("write less, or write to a file")
+            }
+            (None, Some(limit)) => exhausted(limit, &bounds.limits),
+        };
+        Err(self.add_to(failure, limits))
+    }
+
+    fn add_to(&self, mut failure: Failure, limits: &Limits) -> Failure {
+        let (text, cut) = bounded(&self.captured.both, room(limits));
+        failure.details.extend(self.facts(cut));
+        failure.details.insert("output".to_owned(), json!(text));
+        failure
+    }
+
+    /// Everything but the output.
+    pub(crate) fn facts(&self, cut: bool) -> Map<String, Value> {
+        let duration = self.ended.as_ref().map_or(0, |ended| ended.duration.as_millis());
+        let duration = u64::try_from(duration).unwrap_or(u64::MAX);
+        let denied: Vec<Value> = self.denied.iter().map(Denial::to_json).collect();
+        let quarantined: Vec<Value> = self.quarantined.iter().map(quarantined_json).collect();
+        let facts = [
+            ("exit_code", json!(self.exit_code())),
+            ("signal", json!(self.signal())),
+            ("duration_ms", json!(duration)),
+            ("truncated", json!(cut || self.was_cut())),
+            ("timed_out", json!(self.stopped() == Some(Stopped::Deadline))),
+            ("denied", json!(denied)),
+            ("quarantined", json!(quarantined)),
+            ("hidden_files", json!(self.hidden)),
+        ];
+        facts.map(|(name, value)| (name.to_owned(), value)).into_iter().collect()
+    }
+
+    /// Both streams, each as long as fits beside the other, and whether something was left out.
+    pub(crate) fn streams(&self, limits: &Limits) -> (String, String, bool) {
+        let room = room(limits);
+        let Captured { output, error, .. } = &self.captured;
+        // The shorter one is kept whole as far as it takes no more than half.
+        let for_error = written(error).min((room / 2).max(room.saturating_sub(written(output))));
+        let (error, error_cut) = bounded(error, for_error);
+        let (output, output_cut) = bounded(output, room.saturating_sub(written(&error)));
+        (output, error, output_cut || error_cut)
+    }
+
+    /// What a model reads: the output, how it ended where that is not plain, and what was denied or taken away.
+    pub(crate) fn text(&self, limits: &Limits) -> (String, bool) {
+        let (mut text, cut) = bounded(&self.captured.both, room(limits));
+        let end_line = |text: &mut String| {
+            if !text.is_empty() && !text.ends_with('\n') {
+                text.push('\n');
+            }
+        };
+        let mut lines = Vec::new();
+        if cut || self.was_cut() {
+            let (shown, all) = (text.len(), self.bytes());
+            lines.push(format!(
+                "[truncated: {shown} of {all} bytes shown; write less, or write to a file and read parts of it]"
+            ));
+        }
+        match (self.exit_code(), self.signal()) {
+            (Some(0), _) if !text.is_empty() => {}
+            (Some(code), _) => lines.push(format!("exit code {code}")),
+            (None, Some(signal)) => lines.push(format!("ended by signal {signal}")),
+            (None, None) => {}
+        }
+        lines.extend(self.denied.iter().map(Denial::to_line));
+        lines.extend(self.quarantined.iter().take(MOST_TOLD).map(quarantined_line));
+        for line in lines {
+            end_line(&mut text);
+            text.push_str(&line);
+        }
+        if cut || self.was_cut() || !text.ends_with('\n') {
+            end_line(&mut text);
+        }
+        (text, cut)
+    }
+}
+
+/// What a command had written when it was ended, for profiles that answer with text.
+pub(crate) fn output_before(failure: &Failure) -> String {
+    let output = failure.details.get("output").and_then(Value::as_str).filter(|output| !output.is_empty());
+    output.map(|output| format!("\noutput until then:\n{output}")).unwrap_or_default()
+}
+
+/// More things that were taken away than this are only counted.
+const MOST_TOLD: usize = 16;
+
+fn quarantined_json(quarantined: &Quarantined) -> Value {
+    json!({"path": quarantined.path, "kept_as": quarantined.kept_as, "in_place": quarantined.in_place})
+}
+
+fn quarantined_line(quarantined: &Quarantined) -> String {
+    format!(
+        "[quarantined: `{}` has a protected name and was taken away; do not make it again]",
+        quarantined.path
+    )
+}
+
+fn exhausted(limit: LimitHit, limits: &ResourceLimits) -> Failure {
+    let (what, key) = match limit {
+        LimitHit::CpuTime => (format!("{} s of processor time", limits.cpu_seconds), "cpu_time"),
+        LimitHit::FileSize => (format!("{} bytes in one file", limits.file_size), "file_size"),
+        LimitHit::Memory => (format!("{} bytes of memory", limits.memory), "memory"),
+    };
+    Failure::new(ErrorCode::ResourceLimit, format!("the command needed more than {what} and was ended"))
+        .help("do less at once")
+        .operator_note(format!(
+            "a larger `{key}` under `sandbox`, or `limits` of the manifest, would let it go on"
+        ))
+}
+
+fn shown_time(time: std::time::Duration) -> String {
+    match time.subsec_millis() {
+        0 => format!("{} s", time.as_secs()),
+        _ => format!("{} ms", time.as_millis()),
+    }
+}
+
+fn room(limits: &Limits) -> usize {
+    let limit = limits.max_output_bytes;
+    usize::try_from(limit - AROUND.min(limit / 2)).unwrap_or(usize::MAX)
+}
+
+/// The beginning of a text, cut at a character where it is too long to be written down in so many bytes of JSON; and whether it was cut.
+pub(crate) fn bounded(text: &str, room: usize) -> (String, bool) {
+    let mut left = room;
+    let fits = |character: &char| match left.checked_sub(written(character.encode_utf8(&mut [0; 4]))) {
+        Some(rest) => {
+            left = rest;
+            true
+        }
+        None => false,
+    };
+    let kept: String = text.chars().take_while(fits).collect();
+    let cut = kept.len() < text.len();
+    (kept, cut)
+}
+
+fn signal_name(number: i32) -> String {
+    const NAMES: [(i32, &str); 20] = [
+        (1, "SIGHUP"),
+        (2, "SIGINT"),
+        (3, "SIGQUIT"),
+        (4, "SIGILL"),
+        (5, "SIGTRAP"),
+        (6, "SIGABRT"),
+        (7, "SIGBUS"),
+        (8, "SIGFPE"),
+        (9, "SIGKILL"),
+        (10, "SIGUSR1"),
+        (11, "SIGSEGV"),
+        (12, "SIGUSR2"),
+        (13, "SIGPIPE"),
+        (14, "SIGALRM"),
+        (15, "SIGTERM"),
+        (19, "SIGSTOP"),
+        (24, "SIGXCPU"),
+        (25, "SIGXFSZ"),
+        (27, "SIGPROF"),
+        (31, "SIGSYS"),
+    ];
+    let name = NAMES.iter().find(|(known, _)| *known == number).map(|(_, name)| (*name).to_owned());
+    name.unwrap_or_else(|| format!("SIG{number}"))
+}

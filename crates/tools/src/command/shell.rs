@@ -1,0 +1,278 @@
+//! A shell line in the sandbox: `run_command`, and `bash` in the studio.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use toolgate_gate::{ApprovedCall, CallContext, Preview, PreviewBody, Tool, ToolFuture, ToolSpec};
+use toolgate_sandbox::OnFlood;
+use toolgate_types::{Category, ErrorCode, Failure, ToolClass, ToolOutput};
+use toolgate_workspace::{Access, Confined, Mount};
+
+use super::blocked::{Blocked, blocked_line};
+use super::{Bounds, Command, CommandRunner, Finished, Seen, inside, look, spelt_out, stop_within, view};
+use crate::file_tool::{decode, object, whole_numbers};
+
+/// The kernel takes no longer argument.
+const LONGEST_LINE: usize = 128 * 1024 - 1;
+
+/// A command that writes more than this is ended, although none of it is kept any more.
+const FLOOD: u64 = 64 << 20;
+
+/// How a profile dresses the shell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ShellDress {
+    /// Text, and everything as data.
+    Native,
+    /// Data alone.
+    Sidecar,
+    /// Text, with the rest as metadata; `bash` where there is one.
+    Studio,
+}
+
+impl ShellDress {
+    pub(crate) fn name(self) -> &'static str {
+        if self == Self::Studio { "bash" } else { "run_command" }
+    }
+
+    fn description(self) -> &'static str {
+        match self {
+            Self::Native => {
+                "Run a shell line in a sandbox: the mounts are at /work/NAME (the workspace is /work/project), the rest of the system is read-only, \
+                 and there is no network unless the operator opened some hosts. Answers with the output and the exit code. \
+                 Nothing that was started goes on after the answer."
+            }
+            Self::Sidecar => {
+                "Run a shell command in the workspace. Answers with stdout, stderr and the exit code."
+            }
+            Self::Studio => {
+                "Run a bash command within the sandbox. The project is at /work/project; there is no network unless it was allowed."
+            }
+        }
+    }
+
+    fn output_schema(self) -> Value {
+        if self != Self::Native {
+            return json!({"type": "object"});
+        }
+        let list = json!({"type": "array", "items": {"type": "object"}});
+        object(
+            json!({
+                "exit_code": {"type": ["integer", "null"]}, "signal": {"type": ["string", "null"]},
+                "duration_ms": {"type": "integer"}, "stdout": {"type": "string"}, "stderr": {"type": "string"},
+                "truncated": {"type": "boolean"}, "timed_out": {"type": "boolean"}, "denied": list, "quarantined": list,
+                "hidden_files": {"type": "integer"},
+            }),
+            &[
+                "exit_code",
+                "signal",
+                "duration_ms",
+                "stdout",
+                "stderr",
+                "truncated",
+                "timed_out",
+                "denied",
+                "quarantined",
+            ],
+        )
+    }
+
+    fn answer(self, finished: &Finished, context: &CallContext) -> ToolOutput {
+        let (text, text_cut) = finished.text(&context.limits);
+        let (output, error, cut) = finished.streams(&context.limits);
+        let mut facts = finished.facts(text_cut || cut);
+        match self {
+            Self::Studio => ToolOutput { text, structured: Value::Object(camel_case(facts)) },
+            Self::Native | Self::Sidecar => {
+                facts.insert("stdout".to_owned(), json!(output));
+                facts.insert("stderr".to_owned(), json!(error));
+                let text = if self == Self::Native { text } else { String::new() };
+                ToolOutput { text, structured: Value::Object(facts) }
+            }
+        }
+    }
+}
+
+fn camel_case(fields: Map<String, Value>) -> Map<String, Value> {
+    let rename = |name: String| {
+        let mut words = name.split('_');
+        let first = words.next().unwrap_or_default().to_owned();
+        words.fold(first, |name, word| {
+            let mut letters = word.chars();
+            let upper = letters.next().map(|letter| letter.to_ascii_uppercase());
+            name.chars().chain(upper).chain(letters).collect()
+        })
+    };
+    fields.into_iter().map(|(name, value)| (rename(name), value)).collect()
+}
+
+#[derive(Deserialize)]
+struct Arguments {
+    command: String,
+    cwd: Option<String>,
+    timeout_ms: Option<u64>,
+}
+
+/// The tool.
+pub(crate) struct Shell {
+    spec: ToolSpec,
+    runner: Arc<CommandRunner>,
+    dress: ShellDress,
+}
+
+/// A call that was read and may be run.
+struct Line {
+    command: String,
+    /// Where it runs, as answers show it and as the command sees it.
+    place: String,
+    directory: PathBuf,
+    timeout: Option<Duration>,
+}
+
+impl Shell {
+    /// The tool of a profile; `None` if its name is not a tool name, which a test rules out.
+    pub(crate) fn over(runner: &Arc<CommandRunner>, dress: ShellDress) -> Option<Arc<dyn Tool>> {
+        let title = if dress == ShellDress::Studio { "Run a bash command" } else { "Run a command" };
+        let input = object(
+            json!({
+                "command": {"type": "string", "minLength": 1, "description": "A shell line"},
+                "cwd": {"type": "string", "description": "Directory to run in; the workspace when absent"},
+                "timeout_ms": {"type": "integer", "minimum": 1, "description": "Time after which it is ended; never more than a call may take"},
+            }),
+            &["command"],
+        );
+        let spec = ToolSpec {
+            name: dress.name().parse().ok()?,
+            title: title.to_owned(),
+            description: dress.description().to_owned(),
+            // A shell can take away for good what it can write to.
+            class: ToolClass::Destructive,
+            category: Category::Exec,
+            input_schema: input,
+            output_schema: dress.output_schema(),
+            requirements: None,
+            output_policy: None,
+        };
+        Some(Arc::new(Self { spec, runner: Arc::clone(runner), dress }))
+    }
+
+    fn read(&self, arguments: &Value, context: &CallContext) -> Result<Line, Failure> {
+        let Arguments { command, cwd, timeout_ms } =
+            decode(whole_numbers(&self.spec.input_schema, arguments.clone()))?;
+        let unfit = |message: &str, help: &str| Failure::new(ErrorCode::InvalidArguments, message).help(help);
+        if command.len() > LONGEST_LINE {
+            return Err(unfit("the command is too long", "write it to a file and run the file"));
+        }
+        if command.contains('\0') {
+            return Err(unfit("the command holds a NUL character", "leave it out"));
+        }
+        if let Some(blocked) = blocked_line(&command, self.runner.reach().rules.is_some()) {
+            return Err(refusal(blocked));
+        }
+        let (place, directory) = self.directory(cwd.as_deref(), context)?;
+        Ok(Line { command, place, directory, timeout: timeout_ms.map(Duration::from_millis) })
+    }
+
+    /// Where a line runs: what a path names, opened and judged like any other; without one, the workspace.
+    fn directory(&self, cwd: Option<&str>, context: &CallContext) -> Result<(String, PathBuf), Failure> {
+        let workspace = self.runner.workspace();
+        let default = workspace.mounts().iter().find(|mount| mount.is_default()).map(Mount::alias);
+        let Some(path) = cwd else {
+            let place = default.map_or_else(|| PathBuf::from("/tmp"), |alias| inside(alias, ""));
+            return Ok((default.unwrap_or("/tmp").to_owned(), place));
+        };
+        // As the command itself names its folders.
+        let alias = path.strip_prefix("/work/").map(|rest| format!("@{rest}"));
+        let is_alias =
+            |named: &&String| workspace.mount(named.split('/').next().unwrap_or_default()).is_some();
+        let path = alias.as_ref().filter(is_alias).map_or(path, String::as_str);
+        match look(&view(workspace, context), path)? {
+            Seen::File => Err(Failure::new(ErrorCode::NotADirectory, format!("`{path}` is not a directory"))
+                .help("name the directory to run in")),
+            Seen::Folder(shown) => {
+                let place = match (shown.strip_prefix('@'), default) {
+                    (Some(named), _) => PathBuf::from("/work").join(named),
+                    (None, Some(alias)) => inside(alias, shown.trim_start_matches("./")),
+                    (None, None) => PathBuf::from("/tmp"),
+                };
+                Ok((shown, place))
+            }
+        }
+    }
+
+    fn mounts(&self) -> Vec<Confined<'_>> {
+        let mounts = self.runner.workspace().mounts().iter();
+        mounts
+            .map(|mount| Confined { alias: mount.alias(), writable: mount.access() == Access::ReadWrite })
+            .collect()
+    }
+
+    fn execute(&self, line: Line, context: &CallContext) -> Result<ToolOutput, Failure> {
+        let timeout =
+            line.timeout.map_or(context.limits.timeout, |timeout| timeout.min(context.limits.timeout));
+        let stop = stop_within(&context.stop, timeout);
+        let bash = self.dress == ShellDress::Studio && self.runner.has_program("bash");
+        let (program, options): (&str, &[&str]) =
+            if bash { ("bash", &["--noprofile", "--norc", "-c"]) } else { ("sh", &["-c"]) };
+        let limits = self.runner.limits();
+        let command = Command {
+            program: program.into(),
+            arguments: options.iter().map(Into::into).chain([line.command.into()]).collect(),
+            directory: line.directory,
+            mounts: self.mounts(),
+            environment: &[],
+            input: None,
+            reach: self.runner.reach(),
+            limits,
+            max_output: context.limits.max_output_bytes,
+            on_flood: OnFlood::Drain(FLOOD),
+        };
+        let finished = self.runner.run(&command, context, &stop)?;
+        finished.check(&Bounds { timeout, limits, flood: FLOOD }, &context.limits)?;
+        Ok(self.dress.answer(&finished, context))
+    }
+}
+
+fn refusal(blocked: Blocked) -> Failure {
+    let Blocked { name, meaning, instead } = blocked;
+    Failure::new(ErrorCode::CommandBlocked, format!("`{name}` is not run here: {meaning}"))
+        .help(instead)
+        .detail("pattern", name)
+}
+
+impl Tool for Shell {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    /// The whole line, where it runs, what it could change and what it could reach.
+    fn preview(&self, arguments: &Value, context: &CallContext) -> Result<Preview, Failure> {
+        let line = self.read(arguments, context)?;
+        let (writable, readable): (Vec<Confined<'_>>, Vec<Confined<'_>>) =
+            self.mounts().into_iter().partition(|mount| mount.writable);
+        let names = |mounts: &[Confined<'_>]| match mounts {
+            [] => "nothing".to_owned(),
+            some => some.iter().map(|mount| mount.alias).collect::<Vec<_>>().join(", "),
+        };
+        let mut summary =
+            vec![format!("run in {}", spelt_out(&line.place)), format!("may change {}", names(&writable))];
+        if !readable.is_empty() {
+            summary.push(format!("may read {}", names(&readable)));
+        }
+        summary.push(format!("network: {}", self.runner.hosts()));
+        Ok(Preview { summary, body: PreviewBody::Text(spelt_out(&line.command)), changes: None })
+    }
+
+    fn run(self: Arc<Self>, call: ApprovedCall, context: CallContext) -> ToolFuture {
+        Box::pin(async move {
+            let blocking = context.blocking;
+            let work = move || {
+                let line = self.read(&call.into_arguments(), &context)?;
+                self.execute(line, &context)
+            };
+            blocking.run(work).await
+        })
+    }
+}

@@ -1,0 +1,71 @@
+//! The examples of a manifest, tried on its permissions. What they lead to was checked when the file was read.
+
+use std::collections::BTreeSet;
+
+use toolgate_manifest::{ExampleCaller, Expectation, ManifestExample, Problem, ToolManifest};
+use toolgate_policy::{ALLOW_DESTRUCTIVE, CallFacts, Decision, Elevation, Holdings, Requirements};
+use toolgate_types::{Caller, ToolClass, Trust};
+
+/// Examples that do not come out as they say.
+pub(super) fn check(manifest: &ToolManifest, requirements: &Requirements) -> Vec<Problem> {
+    let fits = jsonschema::draft202012::options().build(&manifest.input);
+    let Ok(schema) = fits else {
+        return vec![manifest.problem_at(&manifest.name, "the schema of `input` cannot be used", None)];
+    };
+    let fits = |example: &ManifestExample| {
+        let input = &example.input.value;
+        schema.is_valid(input)
+            && manifest.command.template.render(input).is_ok()
+            && manifest.command.template.paths(input).is_ok()
+    };
+    manifest
+        .examples
+        .iter()
+        .filter_map(|example| try_one(manifest, requirements, example, fits(example)))
+        .collect()
+}
+
+fn try_one(
+    manifest: &ToolManifest,
+    requirements: &Requirements,
+    example: &ManifestExample,
+    fits: bool,
+) -> Option<Problem> {
+    let caller = caller(manifest, example.caller.as_ref())?;
+    let input = &example.input.value;
+    let facts = CallFacts { caller: &caller, holdings: Holdings::granted(&caller), input, calls: 0 };
+    let decision = requirements.check(&facts);
+    let wrong = match (example.expect.value, decision) {
+        (Expectation::Allowed, Decision::Denied { operator_reason }) => {
+            Some(format!("this call would be denied: {operator_reason}"))
+        }
+        (Expectation::Denied, Decision::Allowed) if fits => Some("this call would be allowed".to_owned()),
+        (Expectation::Elevated, _) => match requirements.elevation(&facts) {
+            Elevation::Ordinary => Some("the condition of `elevated` does not hold for this call".to_owned()),
+            Elevation::Elevated | Elevation::Undecided(_) => None,
+        },
+        _ => None,
+    };
+    wrong.map(|message| manifest.problem_at(&example.expect, message, None))
+}
+
+/// Who calls; without a word about it, somebody who holds what every call of this tool needs and nothing more.
+fn caller(manifest: &ToolManifest, declared: Option<&ExampleCaller>) -> Option<Caller> {
+    let needed = || -> BTreeSet<String> {
+        let destructive =
+            (manifest.class.value == ToolClass::Destructive).then(|| ALLOW_DESTRUCTIVE.to_owned());
+        manifest.permissions.iter().map(|permission| permission.value.clone()).chain(destructive).collect()
+    };
+    let permissions = match declared {
+        Some(caller) => caller.permissions.iter().map(|permission| permission.value.clone()).collect(),
+        None => needed(),
+    };
+    Some(Caller {
+        subject: declared.and_then(|caller| caller.subject.clone()).unwrap_or_else(|| "example".to_owned()),
+        permissions,
+        agent: declared.and_then(|caller| caller.agent.as_ref()).map(|agent| agent.value.clone()),
+        session: "example".parse().ok()?,
+        run: None,
+        trust: declared.and_then(|caller| caller.trust).unwrap_or(Trust::Guided),
+    })
+}

@@ -1,0 +1,223 @@
+//! Manifests to tools, or every problem with them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+use toolgate_gate::{Tool, ToolSpec};
+use toolgate_manifest::{Problem, Rate, ToolManifest, Treatment, Warning};
+use toolgate_policy::{Condition, Elevated, OutputPolicy, OutputRule, Requirements};
+use toolgate_types::{Category, ToolName};
+
+use super::{CommandTool, Declared, examples};
+use crate::command::{CommandRunner, Reach, rules};
+
+/// What manifests are checked against.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Surroundings<'a> {
+    /// The mounts, each with whether it may be changed.
+    pub mounts: &'a [(&'a str, bool)],
+    /// The only programs that manifests may run; `None` means whatever they declare.
+    pub allowed_commands: Option<&'a [&'a str]>,
+    /// Names that tools have already.
+    pub taken: &'a [&'a str],
+}
+
+/// Manifests that were read and checked.
+#[derive(Default)]
+pub struct LoadedTools {
+    declared: Vec<Arc<Declared>>,
+    /// What is allowed and probably not meant.
+    pub warnings: Vec<Warning>,
+}
+
+impl LoadedTools {
+    /// The tools, in the order of their files.
+    #[must_use]
+    pub fn tools(&self, runner: &Arc<CommandRunner>) -> Vec<Arc<dyn Tool>> {
+        let tool = |declared: &Arc<Declared>| -> Arc<dyn Tool> {
+            Arc::new(CommandTool { declared: Arc::clone(declared), runner: Arc::clone(runner) })
+        };
+        self.declared.iter().map(tool).collect()
+    }
+
+    /// What the tools declare about themselves, in the order of their files.
+    pub fn specs(&self) -> impl Iterator<Item = &ToolSpec> {
+        self.declared.iter().map(|declared| &declared.spec)
+    }
+
+    /// How often one caller may call which tool, where its manifest says so.
+    pub fn rates(&self) -> impl Iterator<Item = (&ToolName, Rate)> {
+        self.declared.iter().filter_map(|declared| Some((&declared.spec.name, declared.manifest.rate?)))
+    }
+
+    /// Whether there is no tool.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.declared.is_empty()
+    }
+}
+
+/// Reads and checks manifests, each a file's name and content. All problems of all files are told at once.
+///
+/// # Errors
+/// Every problem that was found, in the order of the files; never none.
+pub fn load_manifests<Name: AsRef<str>, Bytes: AsRef<[u8]>>(
+    files: &[(Name, Bytes)],
+    surroundings: &Surroundings<'_>,
+) -> Result<LoadedTools, Vec<Problem>> {
+    let (mut loaded, mut problems) = (LoadedTools::default(), Vec::new());
+    let mut places: HashMap<String, String> = HashMap::new();
+    for (file, bytes) in files {
+        let file = file.as_ref();
+        let (manifests, warnings) = match ToolManifest::parse_all_bytes(file, bytes.as_ref()) {
+            Ok(read) => read,
+            Err(found) => {
+                problems.extend(found);
+                continue;
+            }
+        };
+        loaded.warnings.extend(warnings);
+        for manifest in manifests {
+            let name = manifest.name.value.as_str();
+            if surroundings.taken.contains(&name) {
+                let help = Some("give it another name, or use the profile `proxy`".to_owned());
+                problems.push(manifest.problem_at(
+                    &manifest.name,
+                    format!("there is a tool `{name}` already"),
+                    help,
+                ));
+            }
+            let place = format!("{file}:{}", manifest.name.line);
+            if let Some(earlier) = places.insert(name.to_owned(), place) {
+                let help = Some(format!("it is already declared at {earlier}; keep one of them"));
+                problems.push(manifest.problem_at(
+                    &manifest.name,
+                    format!("the tool `{name}` appears twice"),
+                    help,
+                ));
+            }
+            match declare(manifest, surroundings) {
+                Ok(declared) => loaded.declared.push(Arc::new(declared)),
+                Err(found) => problems.extend(found),
+            }
+        }
+    }
+    if problems.is_empty() { Ok(loaded) } else { Err(problems) }
+}
+
+fn declare(manifest: ToolManifest, surroundings: &Surroundings<'_>) -> Result<Declared, Vec<Problem>> {
+    let mut problems = check_surroundings(&manifest, surroundings);
+    let requirements = requirements(&manifest).map_err(|problem| problems.push(problem)).ok();
+    let policy = output_policy(&manifest).map_err(|problem| problems.push(problem)).ok();
+    let hosts: Vec<&str> = manifest.command.network.iter().map(|host| host.value.as_str()).collect();
+    let reach = rules(&hosts).map(|rules| Reach { rules, key: "network" });
+    if reach.is_err() {
+        problems.extend(manifest.command.network.iter().filter_map(|host| {
+            let error = rules(&[host.value.as_str()]).err()?;
+            Some(manifest.problem_at(host, error.to_string(), Some(error.help())))
+        }));
+    }
+    if let Some(requirements) = &requirements {
+        problems.extend(examples::check(&manifest, requirements));
+    }
+    match (requirements, policy, reach) {
+        (Some(requirements), Some(policy), Ok(reach)) if problems.is_empty() => {
+            Ok(Declared { spec: spec(&manifest, requirements, policy), manifest, reach })
+        }
+        _ => Err(problems),
+    }
+}
+
+fn spec(manifest: &ToolManifest, requirements: Requirements, policy: OutputPolicy) -> ToolSpec {
+    let title =
+        manifest.title.clone().unwrap_or_else(|| manifest.name.value.as_str().replace(['_', '.'], " "));
+    ToolSpec {
+        name: manifest.name.value.clone(),
+        title,
+        description: manifest.description.value.clone(),
+        class: manifest.class.value,
+        category: Category::Exec,
+        input_schema: without_extensions(manifest.input.clone()),
+        output_schema: manifest.output_schema(),
+        requirements: Some(requirements),
+        output_policy: Some(policy),
+    }
+}
+
+/// What only the gate reads in a schema is not shown to models: it names folders of the operator.
+fn without_extensions(schema: Value) -> Value {
+    match schema {
+        Value::Object(fields) => Value::Object(
+            fields
+                .into_iter()
+                .filter(|(name, _)| !name.starts_with("x-toolgate-"))
+                .map(|(name, value)| (name, without_extensions(value)))
+                .collect(),
+        ),
+        Value::Array(items) => Value::Array(items.into_iter().map(without_extensions).collect()),
+        plain => plain,
+    }
+}
+
+fn requirements(manifest: &ToolManifest) -> Result<Requirements, Problem> {
+    let texts = |permissions: &[toolgate_manifest::Located<String>]| -> Vec<String> {
+        permissions.iter().map(|permission| permission.value.clone()).collect()
+    };
+    let elevated = manifest.elevated.as_ref().map(|elevated| {
+        let condition =
+            Condition::compile(&elevated.when.value, &manifest.input).map_err(|error| {
+                match error.offset {
+                    Some(offset) => {
+                        manifest.problem_within(&elevated.when, offset, error.message, error.help)
+                    }
+                    None => manifest.problem_at(&elevated.when, error.message, error.help),
+                }
+            })?;
+        Ok(Elevated { condition, permissions: texts(&elevated.permissions) })
+    });
+    Ok(Requirements {
+        permissions: texts(&manifest.permissions),
+        elevated: elevated.transpose()?,
+        class: manifest.class.value,
+    })
+}
+
+fn output_policy(manifest: &ToolManifest) -> Result<OutputPolicy, Problem> {
+    let rule = |treatment| match treatment {
+        Treatment::Allow => OutputRule::Allow,
+        Treatment::Mask => OutputRule::Mask,
+        Treatment::Redact => OutputRule::Redact,
+    };
+    let pairs = manifest.policy.iter().map(|entry| (entry.path.value.as_str(), rule(entry.treatment)));
+    let pairs: Vec<(&str, OutputRule)> = pairs.collect();
+    OutputPolicy::compile(&pairs).map_err(|error| {
+        let alone = |path: &str| OutputPolicy::compile(&[(path, OutputRule::Allow)]).is_err();
+        let culprit = manifest.policy.iter().find(|entry| alone(&entry.path.value));
+        match culprit.or(manifest.policy.first()) {
+            Some(entry) => manifest.problem_at(&entry.path, error.to_string(), None),
+            None => manifest.problem_at(&manifest.name, error.to_string(), None),
+        }
+    })
+}
+
+/// What the file alone cannot know: which mounts there are, and what may be run.
+fn check_surroundings(manifest: &ToolManifest, surroundings: &Surroundings<'_>) -> Vec<Problem> {
+    let known: Vec<&str> = surroundings.mounts.iter().map(|(alias, _)| *alias).collect();
+    let mut problems = manifest.check_mounts(&known);
+    for mount in manifest.command.mounts.iter().filter(|mount| mount.writable) {
+        let alias = mount.alias.value.as_str();
+        if surroundings.mounts.contains(&(alias, false)) {
+            let help = Some(format!("mount it with `access: rw`, or write `\"{alias}\"`"));
+            problems.push(manifest.problem_at(&mount.alias, format!("`{alias}` is mounted read-only"), help));
+        }
+    }
+    let program = &manifest.command.program;
+    let allowed = surroundings.allowed_commands;
+    if let Some(allowed) = allowed.filter(|allowed| !allowed.contains(&program.value.as_str())) {
+        let help = Some(format!("allowed are {}", allowed.join(", ")));
+        let message = format!("`{}` is not among `allowed_commands`", program.value);
+        problems.push(manifest.problem_at(program, message, help));
+    }
+    problems
+}

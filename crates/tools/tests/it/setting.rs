@@ -1,0 +1,34 @@
+//! A workspace, and what runs commands in it.
+
+use std::fs::File;
+use std::sync::Arc;
+
+use cap_std::ambient_authority;
+use cap_std::fs::Dir;
+use tempfile::TempDir;
+use toolgate_egress::Direct;
+use toolgate_sandbox::{ResourceLimits, Sandbox, SandboxOptions};
+use toolgate_tools::{CommandOptions, CommandRunner};
+use toolgate_workspace::{Access, Mount, Rules, Workspace};
+
+/// A folder that goes away with its value, with a workspace and a quarantine in it.
+pub(crate) fn setting() -> (TempDir, Arc<Workspace>, Arc<CommandRunner>) {
+    let scratch = TempDir::new().unwrap();
+    let [work, quarantine] = ["work", "quarantine"].map(|name| scratch.path().join(name));
+    for folder in [&work, &quarantine] {
+        std::fs::create_dir(folder).unwrap();
+    }
+    let mount =
+        Mount::new("@project", File::open(&work).unwrap(), &work, Access::ReadWrite, Rules::new()).unwrap();
+    let workspace = Arc::new(Workspace::new(vec![mount.as_default()]).unwrap());
+    let runner = CommandRunner::new(CommandOptions {
+        workspace: Arc::clone(&workspace),
+        sandbox: Arc::new(Sandbox::prepare(SandboxOptions::default()).unwrap()),
+        quarantine: Dir::open_ambient_dir(&quarantine, ambient_authority()).unwrap(),
+        environment: Vec::new(),
+        limits: ResourceLimits::default(),
+        network: Vec::new(),
+        dialer: Arc::new(Direct),
+    });
+    (scratch, workspace, Arc::new(runner.unwrap()))
+}
