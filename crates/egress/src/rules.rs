@@ -66,7 +66,7 @@ impl Rules {
     pub(crate) fn names(&self, name: &str, port: u16) -> bool {
         self.on_port(port).any(|what| match what {
             What::Name(listed) => listed == name,
-            What::Below(suffix) => name.strip_suffix(suffix.as_str()).is_some_and(|rest| !rest.is_empty()),
+            What::Below(suffix) => name.ends_with(suffix),
             What::Localhost => name == "localhost",
             What::Address(_) | What::Network { .. } => false,
         })

@@ -110,6 +110,25 @@ fn what_two_programs_could_read_differently_is_refused() {
         assert!(answer.starts_with("HTTP/1.1 400 "), "{request:?}: {answer}");
     }
     assert_eq!(world.dialled(), []);
+    let folded = text(world.exchange(format!("{start}X: a\r\n folded\r\n\r\n").as_bytes()));
+    assert!(folded.contains("folded over two lines"), "{folded}");
+}
+
+#[test]
+fn an_answer_ends_with_an_end_and_not_with_a_reset() {
+    let (server, _received) = web();
+    let world = World::new(&["good.example"]);
+    world.network.host("good.example", 80, server);
+    for host in ["good.example", "evil.example"] {
+        for unread in [0, 1, 100_000] {
+            let mut stream = world.connect();
+            write!(stream, "GET http://{host}/ HTTP/1.1\r\n\r\n{}", "x".repeat(unread)).unwrap();
+            stream.shutdown(Shutdown::Write).unwrap();
+            let mut answer = Vec::new();
+            stream.read_to_end(&mut answer).unwrap();
+            assert!(answer.starts_with(b"HTTP/1.1 "), "{host}, {unread} bytes behind the request");
+        }
+    }
 }
 
 #[test]
