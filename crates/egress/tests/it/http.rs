@@ -132,6 +132,30 @@ fn an_answer_ends_with_an_end_and_not_with_a_reset() {
 }
 
 #[test]
+fn an_answer_that_is_read_late_is_whole() {
+    const LENGTH: usize = 300_000;
+    let (sender, over) = std::sync::mpsc::channel();
+    let server = crate::world::server(move |mut stream| {
+        read_head(&mut stream);
+        stream.write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n").unwrap();
+        stream.write_all(&[7; LENGTH]).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        read_all(&mut stream);
+        sender.send(()).unwrap();
+    });
+    let world = World::new(&["good.example"]);
+    world.network.host("good.example", 80, server);
+    let mut stream = world.connect();
+    stream.write_all(b"GET http://good.example/ HTTP/1.1\r\n\r\n").unwrap();
+    // The server is done with, and most of its answer is still on its way to the command.
+    over.recv_timeout(crate::world::PATIENCE).unwrap();
+    read_head(&mut stream);
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    assert_eq!(answer.len(), LENGTH);
+}
+
+#[test]
 fn a_refused_body_never_ends_at_the_server() {
     for body in [
         "5\nhello\r\n0\r\n\r\n",
