@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use jsonwebtoken::EncodingKey;
+use jsonwebtoken::jwk::Jwk;
 use serde_json::json;
 use toolgate_identity::{Algorithm, ClaimNames, Issuer, KeySource, SetupError, Verifier};
 
@@ -139,6 +141,19 @@ fn one_id_may_stand_for_a_key_of_each_algorithm() {
         let header = with(header(algorithm), json!({"kid": "k"}));
         assert_eq!(outcome(&verifier, &sign(algorithm, &header, &claims(algorithm))), expected);
     }
+}
+
+#[test]
+fn an_algorithm_of_one_key_is_not_lent_to_another_of_the_same_id() {
+    let other = EncodingKey::from_rsa_pem(key_file!("other-rsa2048.private")).unwrap();
+    let other = Jwk::from_encoding_key(&other, jsonwebtoken::Algorithm::RS256).unwrap();
+    let other = with(serde_json::to_value(other).unwrap(), json!({"kid": "rsa"}));
+    let keys = json!({"keys": [with(jwk(Algorithm::Rs512, "rsa"), json!({"alg": "RS512"})), other]});
+    let algorithms = vec![Algorithm::Rs256, Algorithm::Rs512];
+    let issuer = Issuer { algorithms, ..key_set(&keys.to_string()).remove(0) };
+    let verifier = Verifier::new(options(vec![issuer])).unwrap();
+    assert_eq!(outcome(&verifier, &good(Algorithm::Rs512)), "ok");
+    assert_eq!(outcome(&verifier, &good(Algorithm::Rs256)), "bad_signature");
 }
 
 #[test]
