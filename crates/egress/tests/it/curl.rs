@@ -6,22 +6,32 @@ use toolgate_egress::{Reason, environment};
 
 use crate::world::{World, read_all, server, web};
 
-fn curl(world: &World, drop: &[&str], arguments: &[&str]) -> Output {
-    let mut command = Command::new("curl");
-    command.env_clear().envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
-    command.envs(environment(world.port).into_iter().filter(|(name, _)| !drop.contains(&name.as_str())));
-    command.args(["--silent", "--show-error", "--max-time", "60"]).args(arguments).output().unwrap()
+/// Which of the two protocols curl is told of.
+#[derive(Clone, Copy)]
+enum Told {
+    /// What commands are told.
+    AsCommandsAre,
+    /// SOCKS on the same port.
+    Socks,
 }
 
-const HTTP: &[&str] = &["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"];
+fn curl(world: &World, told: Told, arguments: &[&str]) -> Output {
+    let mut command = Command::new("curl");
+    command.env_clear().envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
+    match told {
+        Told::AsCommandsAre => command.envs(environment(world.port)),
+        Told::Socks => command.env("ALL_PROXY", format!("socks5h://127.0.0.1:{}", world.port)),
+    };
+    command.args(["--silent", "--show-error", "--max-time", "60"]).args(arguments).output().unwrap()
+}
 
 #[test]
 fn plain_requests_go_through_http_and_socks() {
     let (address, received) = web();
     let world = World::new(&["good.example"]);
     world.network.host("good.example", 80, address);
-    for drop in [&[][..], HTTP] {
-        let output = curl(&world, drop, &["--data", "name=value", "http://good.example/form?x=1"]);
+    for told in [Told::AsCommandsAre, Told::Socks] {
+        let output = curl(&world, told, &["--data", "name=value", "http://good.example/form?x=1"]);
         assert_eq!(String::from_utf8_lossy(&output.stdout), "ok", "{output:?}");
         let request = String::from_utf8(received.recv().unwrap()).unwrap();
         assert!(request.starts_with("POST /form?x=1 HTTP/1.1\r\nHost: good.example\r\n"), "{request}");
@@ -32,7 +42,7 @@ fn plain_requests_go_through_http_and_socks() {
 #[test]
 fn a_refusal_is_shown_to_the_user_of_curl() {
     let world = World::new(&["good.example"]);
-    let output = curl(&world, &[], &["--include", "http://evil.example/"]);
+    let output = curl(&world, Told::AsCommandsAre, &["--include", "http://evil.example/"]);
     let answer = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(
         answer.starts_with("HTTP/1.1 403 Forbidden\r\nX-Toolgate-Refused: host_not_listed\r\n"),
@@ -40,8 +50,8 @@ fn a_refusal_is_shown_to_the_user_of_curl() {
     );
     assert!(answer.ends_with("the operator can add \"evil.example\" to network:\n"), "{answer}");
     // CURLE_RECV_ERROR for a tunnel that is refused, CURLE_PROXY for SOCKS.
-    for (drop, code) in [(&[][..], 56), (HTTP, 97)] {
-        let output = curl(&world, drop, &["https://evil.example/"]);
+    for (told, code) in [(Told::AsCommandsAre, 56), (Told::Socks, 97)] {
+        let output = curl(&world, told, &["https://evil.example/"]);
         assert_eq!(output.status.code(), Some(code), "{output:?}");
         assert_eq!(world.refusal().1, Reason::NotListed);
     }
@@ -61,13 +71,17 @@ fn its_tls_handshake_is_read() {
     });
     let world = World::new(&["good.example"]);
     world.network.host("good.example", 443, listening);
-    for drop in [&[][..], HTTP] {
-        curl(&world, drop, &["https://good.example/"]);
+    for told in [Told::AsCommandsAre, Told::Socks] {
+        curl(&world, told, &["https://good.example/"]);
         let (arrived, first) = received.recv().unwrap();
         assert!(arrived && first[0] == 0x16 && first[5] == 1, "{first:?}");
     }
     // One host for the tunnel, another inside it.
-    curl(&world, &[], &["--connect-to", "evil.example:443:good.example:443", "https://evil.example/"]);
+    curl(
+        &world,
+        Told::AsCommandsAre,
+        &["--connect-to", "evil.example:443:good.example:443", "https://evil.example/"],
+    );
     assert_eq!(world.refusal(), ("evil.example:443".to_owned(), Reason::ServerName));
     assert!(!received.recv().unwrap().0, "the server got nothing");
 }
