@@ -23,14 +23,14 @@ fn main() {
     let confined = || {
         let mount = Mounted {
             directory: workspace.as_fd(),
-            at: PathBuf::from("/work/project"),
+            at: PathBuf::from("/mnt/project"),
             writable: true,
             covers: Vec::new(),
         };
         let job = Job {
             program: "/bin/true".into(),
             arguments: Vec::new(),
-            directory: PathBuf::from("/work/project"),
+            directory: PathBuf::from("/mnt/project"),
             environment: Vec::new(),
             input: None,
             mounts: vec![mount],

@@ -22,14 +22,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let here = std::fs::File::open(".")?;
     let project = Mounted {
         directory: here.as_fd(),
-        at: PathBuf::from("/work/project"),
+        at: PathBuf::from("/mnt/project"),
         writable: true,
         covers: Vec::new(),
     };
     let job = Job {
         program,
         arguments: words.collect(),
-        directory: PathBuf::from("/work/project"),
+        directory: PathBuf::from("/mnt/project"),
         environment: Vec::new(),
         input: None,
         mounts: vec![project],

@@ -362,9 +362,9 @@ mod tests {
     #[test]
     fn places_in_mounts() {
         for (text, alias, path, inside) in [
-            ("@project", "@project", "", "/work/project"),
-            ("@project/", "@project", "", "/work/project"),
-            ("@docs/a/b", "@docs", "a/b", "/work/docs/a/b"),
+            ("@project", "@project", "", "/mnt/project"),
+            ("@project/", "@project", "", "/mnt/project"),
+            ("@docs/a/b", "@docs", "a/b", "/mnt/docs/a/b"),
         ] {
             let parsed = MountPath::parse(text).unwrap();
             assert_eq!((&*parsed.alias, &*parsed.path, &*parsed.inside()), (alias, path, inside), "{text}");

@@ -105,11 +105,11 @@ pub struct MountPath {
 }
 
 impl MountPath {
-    /// The same place as a command sees it: `/work/project/src`.
+    /// The same place as a command sees it: `/mnt/project/src`.
     #[must_use]
     pub fn inside(&self) -> String {
         let alias = self.alias.trim_start_matches('@');
-        if self.path.is_empty() { format!("/work/{alias}") } else { format!("/work/{alias}/{}", self.path) }
+        if self.path.is_empty() { format!("/mnt/{alias}") } else { format!("/mnt/{alias}/{}", self.path) }
     }
 }
 

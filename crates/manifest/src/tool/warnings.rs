@@ -187,7 +187,7 @@ fn node<'s>(section: &'s Section, key: &str, pointer: &str) -> Option<&'s Node> 
 }
 
 fn class(tool: &ToolManifest, section: &Section, report: &mut Report<'_>) {
-    let mounted = tool.command.template.program().starts_with("/work/");
+    let mounted = tool.command.template.program().starts_with("/mnt/");
     if let Some(place) = node(section, "command", "/0").filter(|_| mounted) {
         let help = "keep programs outside of the mounts";
         report.warn(place, "a program in a mount can be replaced by what it is meant to bound", help);

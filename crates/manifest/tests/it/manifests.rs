@@ -96,7 +96,7 @@ fn the_documented_example_means_what_it_says() {
         tool.command.template.render(&json!({"count": 5})).unwrap(),
         ["git", "log", "--oneline", "--max-count=5"]
     );
-    assert_eq!(tool.command.directory.as_ref().unwrap().value.inside(), "/work/project");
+    assert_eq!(tool.command.directory.as_ref().unwrap().value.inside(), "/mnt/project");
     let mounts: Vec<(&str, bool)> =
         tool.command.mounts.iter().map(|mount| (mount.alias.value.as_str(), mount.writable)).collect();
     assert_eq!(mounts, [("@project", false)]);

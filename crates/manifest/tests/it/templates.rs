@@ -89,12 +89,12 @@ fn what_becomes_of_values() {
         (
             r#"[t, "{file}", "{source}", "{doc}"]"#,
             json!({"file": ".", "source": ".", "doc": "."}),
-            vec![".", "./src", "/work/docs"],
+            vec![".", "./src", "/mnt/docs"],
         ),
         (
             r#"[t, "{source}", "--doc={doc}"]"#,
             json!({"source": "x", "doc": "x"}),
-            vec!["./src/x", "--doc=/work/docs/x"],
+            vec!["./src/x", "--doc=/mnt/docs/x"],
         ),
         (r#"[t, "{text}:{file}"]"#, json!({"text": "HEAD", "file": "a"}), vec!["HEAD:./a"]),
         (r#"[t, "{files}"]"#, json!({"files": ["a", "..b", "c.."]}), vec!["./a", "./..b", "./c.."]),
@@ -393,7 +393,7 @@ proptest! {
         let template = template(r#"[t, "{file}", "{doc}"]"#);
         if let Ok(rendered) = template.render(&json!({"file": text, "doc": text})) {
             prop_assert!(rendered[1] == "." || rendered[1].starts_with("./"), "{:?}", rendered);
-            prop_assert!(rendered[2] == "/work/docs" || rendered[2].starts_with("/work/docs/"), "{:?}", rendered);
+            prop_assert!(rendered[2] == "/mnt/docs" || rendered[2].starts_with("/mnt/docs/"), "{:?}", rendered);
             prop_assert!(rendered.iter().all(|argument| !argument.split('/').any(|part| part == "..")));
         }
     }

@@ -276,7 +276,7 @@ fn cover(cover: &Cover) -> SandboxCover {
 
 /// Where a place of a mount is for a command.
 pub(crate) fn inside(alias: &str, path: &str) -> PathBuf {
-    let root = PathBuf::from("/work").join(alias.trim_start_matches('@'));
+    let root = PathBuf::from("/mnt").join(alias.trim_start_matches('@'));
     if path.is_empty() || path == "." { root } else { root.join(path) }
 }
 

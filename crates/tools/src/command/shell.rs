@@ -40,7 +40,7 @@ impl ShellDress {
     fn description(self) -> &'static str {
         match self {
             Self::Native => {
-                "Run a shell line in a sandbox: the mounts are at /work/NAME (the workspace is /work/project), the rest of the system is read-only, \
+                "Run a shell line in a sandbox: the mounts are at /mnt/NAME (the workspace is /mnt/project), the rest of the system is read-only, \
                  and there is no network unless the operator opened some hosts. Answers with the output and the exit code. \
                  Nothing that was started goes on after the answer."
             }
@@ -48,7 +48,7 @@ impl ShellDress {
                 "Run a shell command in the workspace. Answers with stdout, stderr and the exit code."
             }
             Self::Studio => {
-                "Run a bash command within the sandbox. The project is at /work/project; there is no network unless it was allowed."
+                "Run a bash command within the sandbox. The project is at /mnt/project; there is no network unless it was allowed."
             }
         }
     }
@@ -184,7 +184,7 @@ impl Shell {
             return Ok((default.unwrap_or("/tmp").to_owned(), place));
         };
         // As the command itself names its folders.
-        let alias = path.strip_prefix("/work/").map(|rest| format!("@{rest}"));
+        let alias = path.strip_prefix("/mnt/").map(|rest| format!("@{rest}"));
         let is_alias =
             |named: &&String| workspace.mount(named.split('/').next().unwrap_or_default()).is_some();
         let path = alias.as_ref().filter(is_alias).map_or(path, String::as_str);
@@ -193,7 +193,7 @@ impl Shell {
                 .help("name the directory to run in")),
             Seen::Folder(shown) => {
                 let place = match (shown.strip_prefix('@'), default) {
-                    (Some(named), _) => PathBuf::from("/work").join(named),
+                    (Some(named), _) => PathBuf::from("/mnt").join(named),
                     (None, Some(alias)) => inside(alias, shown.trim_start_matches("./")),
                     (None, None) => PathBuf::from("/tmp"),
                 };
