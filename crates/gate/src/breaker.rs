@@ -190,3 +190,147 @@ pub(crate) fn suspended(tool: &str, rest: Duration) -> Failure {
         Failure::new(ErrorCode::ToolSuspended, format!("`{tool}` kept failing and rests for a while"));
     wait(failure, rest)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU32;
+
+    use serde_json::json;
+    use toolgate_types::{Stage, ToolOutput};
+
+    use super::*;
+
+    struct Stand {
+        breaker: Arc<Breaker>,
+        now: Arc<Mutex<Instant>>,
+        clock: Clock,
+    }
+
+    fn rule() -> BreakerRule {
+        let failures = NonZeroU32::new(3).unwrap();
+        let (within, rest) = (Duration::from_secs(60), Duration::from_secs(30));
+        BreakerConfig { failures, within, rest }.into()
+    }
+
+    fn failed(code: ErrorCode) -> Outcome {
+        Outcome::Failed { stage: Stage::Execution, failure: Failure::new(code, "") }
+    }
+
+    fn done() -> Outcome {
+        Outcome::Done(ToolOutput { text: String::new(), structured: json!(null) })
+    }
+
+    impl Stand {
+        fn new() -> Self {
+            let now = Arc::new(Mutex::new(Instant::now()));
+            let read = Arc::clone(&now);
+            Self { breaker: Arc::default(), now, clock: Arc::new(move || *read.lock().unwrap()) }
+        }
+
+        fn advance(&self, seconds: u64) {
+            *self.now.lock().unwrap() += Duration::from_secs(seconds);
+        }
+
+        fn enter(&self) -> Result<Entered, u64> {
+            self.breaker.enter(rule(), &self.clock).map_err(|rest| rest.as_secs())
+        }
+
+        fn fail(&self) {
+            self.enter().ok().unwrap().settle(&failed(ErrorCode::Timeout));
+        }
+    }
+
+    #[test]
+    fn rests_after_failures_and_is_tried_by_one() {
+        let stand = Stand::new();
+        for _ in 0..3 {
+            stand.fail();
+        }
+        assert_eq!(stand.enter().err(), Some(30));
+        stand.advance(29);
+        assert_eq!(stand.enter().err(), Some(1));
+        stand.advance(1);
+        let trial = stand.enter().ok().unwrap();
+        assert_eq!(stand.enter().err(), Some(30), "two tried at once");
+        trial.settle(&failed(ErrorCode::Internal));
+        assert_eq!(stand.enter().err(), Some(30), "it did not rest again");
+        stand.advance(30);
+        stand.enter().ok().unwrap().settle(&done());
+        // It works again, and what was before is forgotten.
+        stand.fail();
+        stand.fail();
+        assert!(stand.enter().is_ok());
+    }
+
+    #[test]
+    fn failures_that_are_long_ago_do_not_count() {
+        let stand = Stand::new();
+        for _ in 0..20 {
+            stand.fail();
+            stand.advance(30);
+        }
+        assert!(stand.enter().is_ok());
+    }
+
+    #[test]
+    fn only_failures_of_the_tool_count() {
+        let counted: Vec<&str> = ErrorCode::ALL
+            .iter()
+            .filter(|code| Sign::of(&failed(**code)) == Sign::Broken)
+            .map(|code| code.as_str())
+            .collect();
+        let expected =
+            ["command_not_found", "resource_limit", "io_error", "timeout", "output_invalid", "internal"];
+        assert_eq!(counted, expected);
+        let stand = Stand::new();
+        for code in
+            [ErrorCode::CommandFailed, ErrorCode::Cancelled, ErrorCode::NotFound, ErrorCode::DeniedPath]
+        {
+            for _ in 0..5 {
+                stand.enter().ok().unwrap().settle(&failed(code));
+            }
+        }
+        assert!(stand.enter().is_ok());
+    }
+
+    #[test]
+    fn a_trial_that_was_given_up_leaves_room_for_the_next() {
+        let stand = Stand::new();
+        for _ in 0..3 {
+            stand.fail();
+        }
+        stand.advance(30);
+        drop(stand.enter().ok().unwrap());
+        stand.enter().ok().unwrap().settle(&failed(ErrorCode::Cancelled));
+        stand.enter().ok().unwrap().settle(&done());
+        assert!(stand.enter().is_ok() && stand.enter().is_ok());
+    }
+
+    #[test]
+    fn a_tool_that_panics_is_broken() {
+        let stand = Stand::new();
+        for _ in 0..3 {
+            let entered = stand.enter().ok().unwrap();
+            let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
+                let _entered = entered;
+                panic!("this tool has a defect");
+            }));
+            assert!(panicked.is_err());
+        }
+        assert_eq!(stand.enter().err(), Some(30));
+    }
+
+    #[test]
+    fn calls_that_end_after_the_rest_began_do_not_prolong_it() {
+        let stand = Stand::new();
+        let late = [stand.enter(), stand.enter()];
+        for _ in 0..3 {
+            stand.fail();
+        }
+        stand.advance(20);
+        for entered in late {
+            entered.ok().unwrap().settle(&failed(ErrorCode::Timeout));
+        }
+        assert_eq!(stand.enter().err(), Some(10));
+    }
+}

@@ -279,3 +279,150 @@ pub(crate) fn wait(failure: Failure, rest: Duration) -> Failure {
         .help(format!("wait {seconds} s before you try again, or go on without it"))
         .detail("retry_after_ms", milliseconds)
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use toolgate_manifest::Config;
+
+    use super::*;
+
+    /// A clock that tests set.
+    fn clock() -> (Clock, Arc<Mutex<Instant>>) {
+        let now = Arc::new(Mutex::new(Instant::now()));
+        let read = Arc::clone(&now);
+        (Arc::new(move || *read.lock().unwrap()), now)
+    }
+
+    fn advance(now: &Mutex<Instant>, time: Duration) {
+        *now.lock().unwrap() += time;
+    }
+
+    fn rules(yaml: &str) -> Vec<RateRule> {
+        let config = Config::parse("test", &format!("rate_limits: {yaml}")).unwrap();
+        config.rate_limits.iter().map(RateRule::from).collect()
+    }
+
+    fn retry_after(refused: Result<(), Failure>) -> u64 {
+        let failure = refused.expect_err("the call was admitted");
+        assert_eq!(failure.code, ErrorCode::RateLimited);
+        failure.details["retry_after_ms"].as_u64().unwrap()
+    }
+
+    #[test]
+    fn every_caller_has_a_count_for_every_tool() {
+        let (clock, now) = clock();
+        let rates = Rates::new(rules("[{calls: 2, per: 10s}]"), None, &clock);
+        for (caller, tool) in [("alice", "log"), ("alice", "diff"), ("bob", "log")] {
+            assert!(rates.admit(caller, tool).is_ok() && rates.admit(caller, tool).is_ok());
+            assert_eq!(retry_after(rates.admit(caller, tool)), 5000, "{caller} {tool}");
+        }
+        advance(&now, Duration::from_millis(4999));
+        assert_eq!(retry_after(rates.admit("alice", "log")), 1);
+        advance(&now, Duration::from_millis(1));
+        assert!(rates.admit("alice", "log").is_ok());
+        assert!(rates.admit("alice", "log").is_err());
+    }
+
+    #[test]
+    fn only_matching_calls_count() {
+        let (clock, _) = clock();
+        let yaml = "[{caller: 'ci-*', tool: 'git_*', calls: 1, per: 1h}]";
+        let rates = Rates::new(rules(yaml), None, &clock);
+        for (caller, tool, limited) in [
+            ("ci-1", "git_log", true),
+            ("ci-1", "read", false),
+            ("bob", "git_log", false),
+            ("ci-2", "git_x", true),
+        ] {
+            assert!(rates.admit(caller, tool).is_ok());
+            assert_eq!(rates.admit(caller, tool).is_err(), limited, "{caller} {tool}");
+        }
+        let rate = Rate { calls: NonZeroU32::MIN, per: Duration::from_secs(1), burst: None };
+        let rates = Rates::new(vec![RateRule::of_tool("git_log", rate)], None, &clock);
+        assert!(rates.admit("a", "git_log").is_ok() && rates.admit("a", "git_logs").is_ok());
+        assert!(rates.admit("a", "git_log").is_err() && rates.admit("a", "git_logs").is_ok());
+    }
+
+    #[test]
+    fn a_refused_call_costs_nothing_of_the_other_rules() {
+        let (clock, now) = clock();
+        let yaml = "[{calls: 3, per: 3h, burst: 3}, {calls: 1, per: 1s}]";
+        let rates = Rates::new(rules(yaml), None, &clock);
+        assert!(rates.admit("alice", "log").is_ok());
+        for _ in 0..100 {
+            assert_eq!(retry_after(rates.admit("alice", "log")), 1000);
+        }
+        for _ in 0..2 {
+            advance(&now, Duration::from_secs(1));
+            assert!(rates.admit("alice", "log").is_ok(), "refused calls were charged");
+        }
+        advance(&now, Duration::from_secs(1));
+        // The longest wait of all rules is the one to tell.
+        assert!(retry_after(rates.admit("alice", "log")) > 3_000_000);
+    }
+
+    #[test]
+    fn a_reload_gives_nothing_back() {
+        let (clock, _) = clock();
+        let first = Rates::new(rules("[{calls: 1, per: 1h}, {tool: x, calls: 1, per: 1h}]"), None, &clock);
+        assert!(first.admit("alice", "log").is_ok());
+        let same =
+            Rates::new(rules("[{tool: y, calls: 9, per: 1h}, {calls: 1, per: 1h}]"), Some(&first), &clock);
+        assert!(same.admit("alice", "log").is_err(), "the reload began anew");
+        let other = Rates::new(rules("[{calls: 2, per: 1h}]"), Some(&same), &clock);
+        assert!(other.admit("alice", "log").is_ok(), "a changed rule begins anew");
+    }
+
+    #[test]
+    fn counts_that_are_full_again_are_let_go() {
+        let (clock, now) = clock();
+        let rates = Rates::new(rules("[{calls: 1, per: 1s}]"), None, &clock);
+        for caller in 0..10 * SWEEP_AT {
+            advance(&now, Duration::from_millis(1));
+            rates.admit(&caller.to_string(), "log").unwrap();
+        }
+        assert!(rates.limiters[0].spent.len() <= SWEEP_AT, "{}", rates.limiters[0].spent.len());
+    }
+
+    #[test]
+    fn rates_at_the_ends_of_numbers_do_not_break() {
+        let (clock, now) = clock();
+        let durations = [Duration::ZERO, Duration::from_nanos(1), Duration::from_secs(1), Duration::MAX];
+        let numbers = [NonZeroU32::MIN, NonZeroU32::MAX];
+        for per in durations {
+            for (calls, burst) in numbers.into_iter().flat_map(|calls| numbers.map(|burst| (calls, burst))) {
+                let rate = Rate { calls, per, burst: Some(burst) };
+                let rates = Rates::new(vec![RateRule::of_tool("log", rate)], None, &clock);
+                for _ in 0..3 {
+                    let _ = rates.admit("alice", "log");
+                    advance(&now, Duration::from_secs(1));
+                }
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(200) })]
+        /// A bucket that fills continuously, in whole units, is the slow way to say the same.
+        #[test]
+        fn agrees_with_a_bucket(calls in 1u32..5, burst in 1u32..5, waits in prop::collection::vec(0u64..900, 1..60)) {
+            let (clock, now) = clock();
+            // One call comes back every 300 ms.
+            let (calls, burst) = (NonZeroU32::new(calls).unwrap(), NonZeroU32::new(burst).unwrap());
+            let rate = Rate { calls, per: Duration::from_millis(300) * calls.get(), burst: Some(burst) };
+            let rates = Rates::new(vec![RateRule::of_tool("log", rate)], None, &clock);
+            let full = u64::from(burst.get()) * 300;
+            let mut bucket = full;
+            for wait in waits {
+                advance(&now, Duration::from_millis(wait));
+                bucket = full.min(bucket + wait);
+                let admitted = bucket >= 300;
+                prop_assert_eq!(rates.admit("alice", "log").is_ok(), admitted);
+                if admitted {
+                    bucket -= 300;
+                }
+            }
+        }
+    }
+}

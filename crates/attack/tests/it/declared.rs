@@ -1,0 +1,143 @@
+//! Tools as manifests declare them, with answers that tests make up.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+use toolgate_gate::{ApprovedCall, CallContext, Tool, ToolFuture, ToolSpec};
+use toolgate_policy::{Condition, Elevated, OutputPolicy, OutputRule, Requirements};
+use toolgate_types::{CallId, Category, Failure, Sha256, ToolClass, ToolOutput};
+
+type Answer = dyn Fn(&Value) -> Result<ToolOutput, Failure> + Send + Sync;
+
+/// A tool that demands something of its callers.
+pub(crate) struct Declared {
+    spec: ToolSpec,
+    fingerprint: Option<Sha256>,
+    answer: Box<Answer>,
+    progress: Option<&'static str>,
+    runs: AtomicUsize,
+    calls: Mutex<Vec<CallId>>,
+}
+
+impl Declared {
+    /// A tool that reads, demands nothing, and answers with what it was asked.
+    pub(crate) fn new(name: &str) -> Self {
+        let spec = ToolSpec {
+            name: name.parse().unwrap(),
+            title: name.to_owned(),
+            description: "Declared for a test".to_owned(),
+            class: ToolClass::Read,
+            category: Category::Exec,
+            input_schema: json!({"type": "object", "additionalProperties": false, "properties": {
+                "count": {"type": "integer"}, "text": {"type": "string"}}}),
+            output_schema: json!(true),
+            requirements: Some(Requirements { permissions: vec![], elevated: None, class: ToolClass::Read }),
+            output_policy: None,
+        };
+        let answer =
+            |arguments: &Value| Ok(ToolOutput { text: arguments.to_string(), structured: arguments.clone() });
+        let (answer, runs, calls) = (Box::new(answer), AtomicUsize::new(0), Mutex::default());
+        Self { spec, fingerprint: Some(Sha256::of(b"one")), answer, progress: None, runs, calls }
+    }
+
+    fn requirements(&mut self) -> &mut Requirements {
+        self.spec.requirements.as_mut().unwrap()
+    }
+
+    pub(crate) fn class(mut self, class: ToolClass) -> Self {
+        self.spec.class = class;
+        self.requirements().class = class;
+        self
+    }
+
+    /// Demands nothing, as built-in tools do.
+    pub(crate) fn built_in(mut self) -> Self {
+        self.spec.requirements = None;
+        self
+    }
+
+    pub(crate) fn permissions(mut self, permissions: &[&str]) -> Self {
+        self.requirements().permissions = owned(permissions);
+        self
+    }
+
+    pub(crate) fn elevated(mut self, when: &str, permissions: &[&str]) -> Self {
+        let condition = Condition::compile(when, &self.spec.input_schema).unwrap();
+        self.requirements().elevated = Some(Elevated { condition, permissions: owned(permissions) });
+        self
+    }
+
+    pub(crate) fn description(mut self, description: &str) -> Self {
+        self.spec.description = description.to_owned();
+        self
+    }
+
+    pub(crate) fn input(mut self, schema: Value) -> Self {
+        self.spec.input_schema = schema;
+        self
+    }
+
+    pub(crate) fn output(mut self, schema: Value, rules: &[(&str, OutputRule)]) -> Self {
+        self.spec.output_schema = schema;
+        self.spec.output_policy = Some(OutputPolicy::compile(rules).unwrap());
+        self
+    }
+
+    pub(crate) fn fingerprint(mut self, fingerprint: Option<&str>) -> Self {
+        self.fingerprint = fingerprint.map(|text| Sha256::of(text.as_bytes()));
+        self
+    }
+
+    pub(crate) fn answers(
+        mut self,
+        answer: impl Fn(&Value) -> Result<ToolOutput, Failure> + Send + Sync + 'static,
+    ) -> Self {
+        self.answer = Box::new(answer);
+        self
+    }
+
+    pub(crate) fn tells(mut self, progress: &'static str) -> Self {
+        self.progress = Some(progress);
+        self
+    }
+
+    pub(crate) fn share(self) -> Arc<Self> {
+        Arc::new(self)
+    }
+
+    /// How often it was run.
+    pub(crate) fn runs(&self) -> usize {
+        self.runs.load(Ordering::SeqCst)
+    }
+
+    /// The calls that ran it, by what the context said.
+    pub(crate) fn calls(&self) -> Vec<CallId> {
+        self.calls.lock().unwrap().clone()
+    }
+}
+
+fn owned(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+impl Tool for Declared {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn fingerprint(&self) -> Option<Sha256> {
+        self.fingerprint
+    }
+
+    fn run(self: Arc<Self>, call: ApprovedCall, context: CallContext) -> ToolFuture {
+        Box::pin(async move {
+            self.runs.fetch_add(1, Ordering::SeqCst);
+            self.calls.lock().unwrap().push(context.call);
+            if let (Some(told), Some(progress)) = (self.progress, &context.progress) {
+                progress(told);
+            }
+            (self.answer)(&call.into_arguments())
+        })
+    }
+}

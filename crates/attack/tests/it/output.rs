@@ -1,0 +1,164 @@
+//! What of an answer leaves: only what the output policy lets through, in every part of the answer.
+
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+use toolgate_attack::{Bench, BenchOptions, Scratch, code_of, person};
+use toolgate_gate::CallOptions;
+use toolgate_policy::OutputRule::{self, Allow, Mask, Redact};
+use toolgate_tools::{Called, Profile};
+use toolgate_types::{Decision, ErrorCode, Sha256, Stage, ToolCall, ToolOutput};
+
+use crate::declared::Declared;
+
+/// Stands for everything that must not leave.
+const SECRET: &str = "s3cr3t";
+
+struct Desk {
+    bench: Bench,
+    audit: std::path::PathBuf,
+    _scratch: Scratch,
+}
+
+impl Desk {
+    /// A tool that answers with this text and this value.
+    fn new(profile: Profile, text: &str, value: Value, schema: Value, rules: &[(&str, OutputRule)]) -> Self {
+        let text = text.to_owned();
+        let tool = Declared::new("customer")
+            .output(schema, rules)
+            .tells(SECRET)
+            .answers(move |_| Ok(ToolOutput { text: text.clone(), structured: value.clone() }));
+        let scratch = Scratch::new();
+        let state = scratch.folder("s");
+        let bench = BenchOptions::new(profile, &scratch.folder("w"), &state).tool(tool.share()).open();
+        Self { bench, audit: state.join("audit"), _scratch: scratch }
+    }
+
+    fn call(&self) -> Called {
+        self.bench.call("customer", json!({}))
+    }
+
+    /// Fails if the secret is anywhere but in the tool.
+    fn keeps_secret(&self, called: &Called) {
+        let mut heard = format!("{:?} {:?}", called.answer, called.failed);
+        for entry in std::fs::read_dir(&self.audit).unwrap() {
+            heard.push_str(&String::from_utf8_lossy(
+                &std::fs::read(entry.unwrap().path()).unwrap_or_default(),
+            ));
+        }
+        assert!(!heard.contains(SECRET), "{heard}");
+    }
+}
+
+#[test]
+fn fields_are_masked_redacted_or_dropped_in_every_part_of_the_answer() {
+    let value = json!({
+        "name": "Ada", "email": "ada@example.com", "key": SECRET, "card": {"number": SECRET}, "notes": [SECRET],
+        "orders": [{"id": 1, "address": SECRET}, {"id": 2, "address": SECRET}],
+    });
+    let rules = [("name", Allow), ("email", Mask), ("key", Redact), ("card", Redact), ("orders[].id", Allow)];
+    let raw = format!("name: Ada, key: {SECRET}");
+    let desk = Desk::new(Profile::Native, &raw, value, json!({"type": "object"}), &rules);
+    let called = desk.call();
+    let expected = json!({
+        "name": "Ada", "email": "a***m", "key": "[redacted]", "card": "[redacted]", "orders": [{"id": 1}, {"id": 2}],
+    });
+    assert_eq!(called.answer.structured.as_ref(), Some(&expected));
+    let text: Value = serde_json::from_str(&called.answer.text).unwrap();
+    assert_eq!(text, expected, "the text says something else");
+    desk.keeps_secret(&called);
+    let record = desk.bench.record(called.call);
+    assert_eq!(record.decision, Decision::Allowed);
+    let response = record.response.unwrap();
+    assert_eq!(response.redacted_fields, ["email", "key", "card", "notes", "orders.*.address"]);
+    // The record tells of what the tool said, and not of what was left of it.
+    assert_eq!((response.output_hash, response.output_bytes), (Sha256::of(raw.as_bytes()), raw.len() as u64));
+}
+
+#[test]
+fn text_that_may_leave_stays_text_and_other_text_does_not_leave() {
+    let answer = |rules: &[(&str, OutputRule)]| {
+        let desk =
+            Desk::new(Profile::Native, SECRET, json!("a line\nanother"), json!({"type": "string"}), rules);
+        let called = desk.call();
+        desk.keeps_secret(&called);
+        (called.answer.text, called.answer.structured.unwrap())
+    };
+    assert_eq!(answer(&[("*", Allow)]), ("a line\nanother".to_owned(), json!("a line\nanother")));
+    assert_eq!(answer(&[("*", Mask)]), ("a***r".to_owned(), json!("a***r")));
+    assert_eq!(answer(&[("*", Redact)]), ("[redacted]".to_owned(), json!("[redacted]")));
+    assert_eq!(answer(&[]), ("null".to_owned(), Value::Null));
+    assert_eq!(answer(&[("other", Allow)]), ("null".to_owned(), Value::Null));
+}
+
+#[test]
+fn no_shape_of_an_answer_lets_a_dropped_field_out() {
+    let secret = || json!({"deep": [SECRET, {"deeper": SECRET}]});
+    let shapes = [
+        json!(SECRET),
+        json!([SECRET]),
+        secret(),
+        json!({"open": 1, "closed": secret()}),
+        json!({"open": {"closed": SECRET}}),
+        json!([{"open": 1, "closed": SECRET}, SECRET, [[SECRET]]]),
+        json!({"closed.open": SECRET, "": SECRET, "*": SECRET, "open\u{0}": SECRET, "OPEN": SECRET}),
+        json!({"closed": {"open": {"open": SECRET}}}),
+    ];
+    for rules in [
+        vec![],
+        vec![("open", Allow), ("open.*", Redact)],
+        vec![("open", Redact)],
+        vec![("open.open", Allow)],
+    ] {
+        for value in &shapes {
+            for profile in [Profile::Native, Profile::Sidecar, Profile::Studio] {
+                let desk = Desk::new(profile, SECRET, value.clone(), json!(true), &rules);
+                let called = desk.call();
+                assert_eq!(called.failed, None, "{value}");
+                desk.keeps_secret(&called);
+            }
+        }
+    }
+}
+
+#[test]
+fn output_that_must_be_filtered_is_not_told_while_it_comes() {
+    let heard = Arc::new(Mutex::new(String::new()));
+    let told = |rules: Option<&[(&str, OutputRule)]>| {
+        let scratch = Scratch::new();
+        let mut tool = Declared::new("customer").tells(SECRET);
+        if let Some(rules) = rules {
+            tool = tool.output(json!(true), rules);
+        }
+        let bench = BenchOptions::new(Profile::Native, &scratch.folder("w"), &scratch.folder("s"))
+            .tool(tool.share())
+            .open();
+        heard.lock().unwrap().clear();
+        let ear = Arc::clone(&heard);
+        let progress: toolgate_gate::Progress = Arc::new(move |text| ear.lock().unwrap().push_str(text));
+        let options = CallOptions { progress: Some(progress), ..CallOptions::default() };
+        let called =
+            bench.wait(bench.front().call(ToolCall::new("customer", json!({})), person("s1"), options));
+        assert_eq!(called.failed, None);
+        heard.lock().unwrap().clone()
+    };
+    assert_eq!(told(Some(&[("*", Allow)])), "");
+    assert_eq!(told(Some(&[])), "");
+    assert_eq!(told(None), SECRET);
+}
+
+#[test]
+fn an_answer_is_checked_before_it_is_filtered() {
+    let schema = json!({"type": "object", "properties": {"key": {"type": "integer"}}, "required": ["key"]});
+    // Filtering would hide that the tool does not keep to its schema, or make it look as if it did not.
+    let desk =
+        Desk::new(Profile::Native, SECRET, json!({"key": SECRET}), schema.clone(), &[("other", Allow)]);
+    let called = desk.call();
+    assert_eq!(code_of(&called), Some(ErrorCode::OutputInvalid));
+    assert_eq!(desk.bench.record(called.call).denial.unwrap().stage, Stage::Output);
+    desk.keeps_secret(&called);
+    let desk = Desk::new(Profile::Native, "", json!({"key": 7}), schema, &[("other", Allow)]);
+    let called = desk.call();
+    assert_eq!((called.failed.as_ref(), called.answer.text.as_str()), (None, "{}"));
+    assert_eq!(desk.bench.record(called.call).response.unwrap().redacted_fields, ["key"]);
+}

@@ -1,0 +1,150 @@
+//! Callers that call too often, and tools that fail too often.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use toolgate_attack::{Bench, BenchOptions, Scratch, code_of, person};
+use toolgate_gate::{BreakerRule, Clock, Loaded};
+use toolgate_tools::{Called, Profile};
+use toolgate_types::{Caller, Decision, ErrorCode, Failure, Stage, ToolOutput, Trust};
+
+use crate::approval::Scripted;
+use crate::declared::Declared;
+
+/// A clock that tests set.
+#[derive(Clone)]
+pub(crate) struct TestClock(Arc<Mutex<Instant>>);
+
+impl TestClock {
+    pub(crate) fn new() -> Self {
+        Self(Arc::new(Mutex::new(Instant::now())))
+    }
+
+    pub(crate) fn advance(&self, time: Duration) {
+        *self.0.lock().unwrap() += time;
+    }
+
+    pub(crate) fn read(&self) -> Clock {
+        let now = Arc::clone(&self.0);
+        Arc::new(move || *now.lock().unwrap())
+    }
+}
+
+fn bench(scratch: &Scratch, config: &str, clock: &TestClock, tools: &[Arc<Declared>]) -> Bench {
+    let mut options = BenchOptions::new(Profile::Native, &scratch.folder("w"), &scratch.folder("s"))
+        .config(config)
+        .approver(Scripted::new([]), Duration::from_millis(50))
+        .clock(clock.read());
+    for tool in tools {
+        options = options.tool(tool.clone());
+    }
+    options.open()
+}
+
+fn named(subject: &str) -> Caller {
+    Caller { subject: subject.to_owned(), ..person("s1") }
+}
+
+/// Fails unless the call was refused with this code at this stage; says how long to wait.
+fn must_wait(bench: &Bench, called: &Called, stage: Stage, code: ErrorCode) -> u64 {
+    let (at, failure) = called.failed.as_ref().expect("the call was let through");
+    assert_eq!((*at, failure.code), (stage, code), "{failure}");
+    let milliseconds = failure.details["retry_after_ms"].as_u64().unwrap();
+    let seconds = milliseconds.div_ceil(1000);
+    assert!(called.answer.text.contains(&format!("wait {seconds} s")), "{}", called.answer.text);
+    let record = bench.record(called.call);
+    assert_eq!((record.decision, record.denial.unwrap().code), (Decision::Denied, code));
+    milliseconds
+}
+
+#[test]
+fn a_caller_that_calls_too_often_must_wait() {
+    let (scratch, clock) = (Scratch::new(), TestClock::new());
+    let echo = Declared::new("echo").share();
+    let config = "rate_limits: [{caller: 'al*', tool: echo, calls: 2, per: 4s}]";
+    let bench = bench(&scratch, config, &clock, &[echo.clone()]);
+    let call = |subject: &str| bench.call_as(named(subject), "echo", json!({}));
+    for _ in 0..2 {
+        assert_eq!(code_of(&call("alice")), None);
+    }
+    for _ in 0..3 {
+        let wait = must_wait(&bench, &call("alice"), Stage::Permission, ErrorCode::RateLimited);
+        assert_eq!(wait, 2000);
+    }
+    assert_eq!(echo.runs(), 2);
+    // Others, and other tools, are not held up.
+    assert_eq!(code_of(&call("albert")), None);
+    assert!((0..9).all(|_| code_of(&call("bob")).is_none()));
+    assert_eq!(code_of(&bench.call_as(named("alice"), "list_directory", json!({}))), None);
+    clock.advance(Duration::from_secs(2));
+    assert_eq!(code_of(&call("alice")), None);
+    assert_eq!(code_of(&call("alice")), Some(ErrorCode::RateLimited));
+}
+
+#[test]
+fn calls_that_would_be_refused_anyway_count_too() {
+    let (scratch, clock) = (Scratch::new(), TestClock::new());
+    let echo = Declared::new("echo").share();
+    let bench = bench(&scratch, "rate_limits: [{tool: echo, calls: 2, per: 1m}]", &clock, &[echo.clone()]);
+    for _ in 0..2 {
+        let called = bench.call("echo", json!({"unknown": 1}));
+        assert_eq!(code_of(&called), Some(ErrorCode::InvalidArguments));
+    }
+    assert_eq!(code_of(&bench.call("echo", json!({"unknown": 1}))), Some(ErrorCode::RateLimited));
+    assert_eq!(echo.runs(), 0);
+}
+
+#[test]
+fn a_tool_that_keeps_failing_rests_and_is_tried_again() {
+    let (scratch, clock) = (Scratch::new(), TestClock::new());
+    let works = Arc::new(AtomicBool::new(false));
+    let health = Arc::clone(&works);
+    let flaky = Declared::new("flaky").answers(move |arguments| match health.load(Ordering::SeqCst) {
+        true => Ok(ToolOutput { text: String::new(), structured: arguments.clone() }),
+        false => Err(Failure::new(ErrorCode::IoError, "no")),
+    });
+    let (flaky, fine) = (flaky.share(), Declared::new("fine").share());
+    let config = "breaker: {failures: 3, within: 1m, rest: 30s}";
+    let bench = bench(&scratch, config, &clock, &[flaky.clone(), fine]);
+    let call = || bench.call("flaky", json!({}));
+    // What fails before the tool is run says nothing about it.
+    for _ in 0..5 {
+        assert_eq!(code_of(&bench.call("flaky", json!({"x": 1}))), Some(ErrorCode::InvalidArguments));
+    }
+    for _ in 0..3 {
+        assert_eq!(code_of(&call()), Some(ErrorCode::IoError));
+    }
+    assert_eq!(must_wait(&bench, &call(), Stage::Execution, ErrorCode::ToolSuspended), 30_000);
+    // Nobody is asked about a call that cannot run.
+    let supervised = Caller { trust: Trust::Supervised, ..person("s1") };
+    let called = bench.call_as(supervised, "flaky", json!({}));
+    assert_eq!(must_wait(&bench, &called, Stage::Execution, ErrorCode::ToolSuspended), 30_000);
+    assert_eq!(flaky.runs(), 3);
+    assert_eq!(code_of(&bench.call("fine", json!({}))), None);
+    clock.advance(Duration::from_secs(30));
+    assert_eq!(code_of(&call()), Some(ErrorCode::IoError));
+    assert_eq!(code_of(&call()), Some(ErrorCode::ToolSuspended), "one failure after the rest is enough");
+    works.store(true, Ordering::SeqCst);
+    clock.advance(Duration::from_secs(30));
+    for _ in 0..3 {
+        assert_eq!(code_of(&call()), None);
+    }
+}
+
+#[test]
+fn built_in_tools_rest_only_if_they_are_told_to() {
+    let (scratch, clock) = (Scratch::new(), TestClock::new());
+    let broken = || Declared::new("broken").answers(|_| Err(Failure::new(ErrorCode::Internal, "")));
+    let tools = [broken().built_in().share(), Declared::new("fine").built_in().share()];
+    let bench = bench(&scratch, "breaker: {failures: 1, within: 1m, rest: 1h}", &clock, &tools);
+    for _ in 0..3 {
+        assert_eq!(code_of(&bench.call("broken", json!({}))), Some(ErrorCode::Internal));
+    }
+    let breaker = bench.loaded().breaker.map(|rule| BreakerRule { built_in: true, ..rule });
+    bench.gate().replace(Loaded { breaker, ..bench.loaded().clone() });
+    assert_eq!(code_of(&bench.call("broken", json!({}))), Some(ErrorCode::Internal));
+    assert_eq!(code_of(&bench.call("broken", json!({}))), Some(ErrorCode::ToolSuspended));
+    assert_eq!(code_of(&bench.call("fine", json!({}))), None);
+}
