@@ -71,6 +71,11 @@ pub(crate) fn attempts(profile: Profile, path: &str, plain: &str) -> Vec<Attempt
             (Append, "append_file", write),
             (Edit, "edit_file", edit),
         ],
+        Profile::Proxy => vec![
+            (Read, "read_file", only_path),
+            (List, "list_files", json!({"directory": path})),
+            (Search, "search_code", json!({"pattern": "secret", "directory": path})),
+        ],
         Profile::Sidecar => vec![
             (Read, "read_file", only_path.clone()),
             (List, "list_directory", only_path),
@@ -101,7 +106,7 @@ impl Wording {
     pub(crate) fn of(&self, profile: Profile, code: ErrorCode) -> &'static str {
         let own = || self.0.get(code.as_str()).unwrap_or_else(|| panic!("{} has no row", code.as_str()));
         match profile {
-            Profile::Native | Profile::Studio => code.as_str(),
+            Profile::Native | Profile::Proxy | Profile::Studio => code.as_str(),
             Profile::Crew => own()[0],
             Profile::Claw => own()[1],
             Profile::Sidecar => own()[2],
@@ -125,7 +130,7 @@ pub(crate) fn answered_code(profile: Profile, called: &Called) -> String {
             before_colon()
         }
         Profile::Claw => before_colon(),
-        Profile::Crew | Profile::Sidecar => at("/error/code"),
+        Profile::Crew | Profile::Proxy | Profile::Sidecar => at("/error/code"),
         Profile::Studio => at("/metadata/code"),
     }
 }

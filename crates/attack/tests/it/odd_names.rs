@@ -19,7 +19,7 @@ fn every_listing_shows_names_that_are_not_utf8() {
         std::fs::create_dir(workspace.join(OsStr::from_bytes(b"folder-\xff"))).unwrap();
         std::fs::write(workspace.join(OsStr::from_bytes(b"folder-\xff/inner.txt")), "needle\n").unwrap();
         std::fs::write(workspace.join("even.txt"), "needle\n").unwrap();
-        let bench = BenchOptions::new(profile, &workspace, &state).open();
+        let bench = BenchOptions::new(profile, &workspace, &state).commands().open();
         let calls = match profile {
             Profile::Native => vec![
                 ("list_directory", json!({})),
@@ -31,6 +31,7 @@ fn every_listing_shows_names_that_are_not_utf8() {
                 ("fs.search", json!({"path": "@project", "pattern": "needle"})),
             ],
             Profile::Claw => vec![("list_dir", json!({}))],
+            Profile::Proxy => vec![("list_files", json!({})), ("list_files", json!({"directory": "."}))],
             Profile::Sidecar => {
                 vec![("list_directory", json!({})), ("search_files", json!({"pattern": "needle"}))]
             }
