@@ -132,7 +132,7 @@ impl Names {
         stop: &Stop,
         mut wanted: impl FnMut(Name<'_>) -> bool,
     ) -> Result<(Self, Option<StopReason>), Errno> {
-        let mut names = Self::default();
+        let mut names = Self { bytes: Vec::with_capacity(1024), spans: Vec::with_capacity(32) };
         let mut raw = RawDir::new(directory, &mut scratch.0);
         let mut until_check = NAMES_PER_CHECK;
         while let Some(entry) = raw.next() {

@@ -29,7 +29,7 @@ pub(crate) fn fold(path: &Path) -> Cow<'_, str> {
 
 /// Whether folding changes nothing but the case.
 pub(crate) fn is_plain(bytes: &[u8]) -> bool {
-    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"._-/+@ ".contains(byte);
+    let plain = |byte: &u8| matches!(byte, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b'_' | b'-' | b'/' | b'+' | b'@' | b' ');
     bytes.iter().all(plain) && !has_trailing_dot(bytes)
 }
 
@@ -41,7 +41,11 @@ pub(crate) fn may_be_backup(name: &[u8]) -> bool {
             .and_then(|start| name.get(start..))
             .is_some_and(|end| end.eq_ignore_ascii_case(ending.as_bytes()))
     };
-    name.starts_with(b"#") || name.starts_with(b".#") || BACKUP_ENDINGS.iter().any(|ending| end(ending))
+    // The last letters of the endings, so that most names are done with at once.
+    let may_end = name.last().is_some_and(|last| b"~kgdepoy".contains(&last.to_ascii_lowercase()));
+    (may_end && BACKUP_ENDINGS.iter().any(|ending| end(ending)))
+        || name.starts_with(b"#")
+        || name.starts_with(b".#")
 }
 
 /// Names that end in a dot or a space.
@@ -133,6 +137,15 @@ mod tests {
         assert_eq!(fold(Path::new("A/.G\u{130}T/Config")), "a/.git/config");
         assert_eq!(fold(Path::new("A/.GI\u{307}T/Config")), "a/.git/config");
         assert_eq!(fold(Path::new(".ſsh/x")), ".ssh/x");
+    }
+
+    #[test]
+    fn every_name_of_a_copy_is_suspected() {
+        for ending in BACKUP_ENDINGS {
+            assert!(may_be_backup(format!("x{ending}").as_bytes()), "{ending}");
+            assert!(may_be_backup(format!("X{}", ending.to_uppercase()).as_bytes()), "{ending}");
+        }
+        assert!(may_be_backup(b"#x#") && may_be_backup(b".#x") && !may_be_backup(b"main.rs"));
     }
 
     #[test]

@@ -125,6 +125,20 @@ impl Rules {
         globs.first_match(&raw).or_else(|| globs.first_match(&folded)).map(str::to_owned)
     }
 
+    /// The same as a plain answer, for whoever asks about every file of a tree.
+    pub(crate) fn is_denied_by_operator(&self, location: &Path) -> bool {
+        if self.own_files.is_empty() && self.deny.is_none() {
+            return false;
+        }
+        let folded = fold(location);
+        let is_denied = |globs: &Globs| {
+            let raw = location.to_string_lossy();
+            globs.set.is_match(raw.as_ref()) || (raw != folded && globs.set.is_match(folded.as_ref()))
+        };
+        self.own_files.iter().any(|own| is_at_or_below(&folded, own))
+            || self.deny.as_ref().is_some_and(is_denied)
+    }
+
     /// Whether this is, or lies in, one of the gate's own files and folders.
     pub(crate) fn is_own(&self, location: &Path) -> bool {
         let folded = fold(location);

@@ -1,9 +1,10 @@
 //! A mount with everything that has a say about what is in it.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, OsStr};
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::fd::BorrowedFd;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
@@ -95,7 +96,7 @@ impl<'a> Ground<'a> {
 
     /// Whether the operator denies it, or it is the gate's own.
     pub(super) fn is_denied_by_operator(&self, place: &Path) -> bool {
-        self.mounts_at(place).any(|(mount, rest)| mount.rules().operators_rule(rest).is_some())
+        self.mounts_at(place).any(|(mount, rest)| mount.rules().is_denied_by_operator(rest))
     }
 
     /// Whether it is the gate's own.
@@ -122,6 +123,10 @@ impl<'a> Ground<'a> {
 
 /// Whether the built-in list denies this place by its own name; what lies below such a place is not asked about.
 pub(super) fn is_denied_by_name(place: &Path) -> bool {
+    let name = place.file_name().map(OsStr::as_bytes).unwrap_or_default();
+    if is_plain(name) && !may_end_a_rule(name) && !may_be_backup(name) {
+        return false;
+    }
     let folded = fold(place);
     rule_ending_at(&folded).is_some()
         || without_backup_marks(&folded).iter().any(|name| rule_ending_at(name).is_some())

@@ -39,13 +39,12 @@ pub(super) fn has_name(place: &Path, name: &str) -> bool {
 fn looks_like_repository<'e>(entries: impl Iterator<Item = SurveyedEntry<'e>>) -> bool {
     let (mut head, mut objects, mut references, mut common) = (false, false, false, false);
     for entry in entries {
-        let name = entry.name.to_bytes();
-        let is = |wanted: &str| is_called(name, wanted);
-        match entry.kind {
-            EntryKind::Directory | EntryKind::Symlink if is("objects") => objects = true,
-            EntryKind::Directory | EntryKind::Symlink if is("refs") => references = true,
-            EntryKind::File | EntryKind::Symlink if is("HEAD") => head = true,
-            EntryKind::File | EntryKind::Symlink if is("commondir") => common = true,
+        let Some(name) = telling_name(entry.name.to_bytes()) else { continue };
+        match (entry.kind, name) {
+            (EntryKind::Directory | EntryKind::Symlink, "objects") => objects = true,
+            (EntryKind::Directory | EntryKind::Symlink, "refs") => references = true,
+            (EntryKind::File | EntryKind::Symlink, "head") => head = true,
+            (EntryKind::File | EntryKind::Symlink, "commondir") => common = true,
             _ => {}
         }
     }
@@ -54,15 +53,16 @@ fn looks_like_repository<'e>(entries: impl Iterator<Item = SurveyedEntry<'e>>) -
 
 /// Whether a folder is no repository without an entry of this name.
 pub(super) fn is_head(name: &[u8]) -> bool {
-    is_called(name, "HEAD")
+    telling_name(name) == Some("head")
 }
 
-fn is_called(name: &[u8], wanted: &str) -> bool {
-    if name.len() == wanted.len() && name.eq_ignore_ascii_case(wanted.as_bytes()) {
-        return true;
+/// Which of the names that tell a repository this is, or is a twin of.
+fn telling_name(name: &[u8]) -> Option<&'static str> {
+    const NAMES: [&str; 4] = ["head", "refs", "objects", "commondir"];
+    if is_plain(name) {
+        let is_one = matches!(name.len(), 4 | 7 | 9);
+        return NAMES.into_iter().find(|wanted| is_one && name.eq_ignore_ascii_case(wanted.as_bytes()));
     }
-    // Twins are longer than the name, and never plain.
-    name.len() > wanted.len()
-        && !is_plain(name)
-        && fold(Path::new(OsStr::from_bytes(name))) == wanted.to_ascii_lowercase()
+    let folded = fold(Path::new(OsStr::from_bytes(name)));
+    NAMES.into_iter().find(|wanted| folded == *wanted)
 }

@@ -1,0 +1,92 @@
+//! The walk before every command, beside the floor: reading the same directories and doing nothing with what is in them.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a benchmark arranges files by hand and prints what it measures"
+)]
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use toolgate_benches::{in_turns, report};
+use toolgate_types::Stop;
+use toolgate_workspace::{Access, Confined, Mount, Rules, Workspace};
+
+const ROUNDS: usize = 25;
+const WANTED: Confined<'static> = Confined { alias: "@project", writable: true };
+
+fn main() {
+    for (name, files) in [("20k", 20_000), ("100k", 100_000)] {
+        let folder = tempfile::tempdir().unwrap();
+        let tree = folder.path().canonicalize().unwrap();
+        grow(&tree, files);
+        // A tree that was changed a moment ago is walked again, which is another question.
+        std::thread::sleep(Duration::from_millis(50));
+        plain(name, files, &tree);
+    }
+}
+
+fn plain(name: &str, files: usize, tree: &Path) {
+    let mounted = |rules: Rules| {
+        let root = File::open(tree).unwrap();
+        let mount = Mount::new("@project", root, tree, Access::ReadWrite, rules).unwrap();
+        Workspace::new(vec![mount]).unwrap()
+    };
+    let workspace = mounted(Rules::new());
+    let confine = |workspace: &Workspace| {
+        let confined = workspace.confine(&[WANTED], None, &Stop::never()).unwrap();
+        assert_eq!(confined[0].covers().len(), 14);
+    };
+    let (ours, floor) = in_turns(ROUNDS, || confine(&workspace), || assert_eq!(count(tree), files + 8));
+    report(&format!("confine/{name}"), ours, floor, "readdir", 1.5);
+    println!("  {:.3} us for an entry", ours.as_secs_f64() * 1e6 / files as f64);
+    let (ours, find) = in_turns(ROUNDS, || confine(&workspace), || find(tree));
+    report(&format!("confine/{name}-beside-find"), ours, find, "find", 1.0);
+    let globs = mounted(Rules::new().deny(&["secrets/**".to_owned(), "*.secret".to_owned()]).unwrap());
+    let (ours, floor) = in_turns(ROUNDS, || confine(&globs), || assert_eq!(count(tree), files + 8));
+    report(&format!("confine/{name}-with-globs"), ours, floor, "readdir", 2.5);
+    let confined = workspace.confine(&[WANTED], None, &Stop::never()).unwrap();
+    let strays = || assert_eq!(confined[0].strays(&Stop::never()).unwrap().len(), 0);
+    let (ours, floor) = in_turns(ROUNDS, strays, || assert_eq!(count(tree), files + 8));
+    report(&format!("confine/{name}-strays"), ours, floor, "readdir", 1.5);
+}
+
+/// Twenty files in a folder, forty folders in one above: about the shape of a project with its dependencies.
+fn grow(tree: &Path, files: usize) {
+    for folder in 0..files / 20 {
+        let path = tree.join(format!("packages{}/module{folder}/src", folder / 40));
+        fs::create_dir_all(&path).unwrap();
+        (0..20).for_each(|file| fs::write(path.join(format!("component{file}.ts")), "").unwrap());
+    }
+    for place in
+        [".git/HEAD", ".git/config", ".git/hooks/pre-commit", ".env", "packages0/.env", "packages1/key.pem"]
+    {
+        fs::create_dir_all(tree.join(place).parent().unwrap()).unwrap();
+        fs::write(tree.join(place), "").unwrap();
+    }
+    for place in ["packages2/.git/hooks", "packages3"] {
+        fs::create_dir_all(tree.join(place)).unwrap();
+    }
+    for place in ["packages2/.git/config", "packages3/id_rsa"] {
+        fs::write(tree.join(place), "").unwrap();
+    }
+}
+
+/// How many files there are, by reading every directory with the standard library.
+fn count(folder: &Path) -> usize {
+    fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap())
+        .map(|entry| if entry.file_type().unwrap().is_dir() { count(&entry.path()) } else { 1 })
+        .sum()
+}
+
+fn find(tree: &Path) {
+    let status =
+        Command::new("find").arg(tree).args(["-name", "zyzzyva"]).stdout(Stdio::null()).status().unwrap();
+    assert!(status.success());
+}
