@@ -21,7 +21,7 @@ use toolgate_manifest::Config;
 use toolgate_policy::{Policies, PolicySource, PolicyTool};
 use toolgate_sandbox::{ResourceLimits, Sandbox, SandboxOptions};
 use toolgate_tools::{
-    Called, CommandOptions, CommandRunner, Front, Parts, Profile, Surroundings, initialise_run,
+    Called, CommandOptions, CommandRunner, Confinement, Front, Parts, Profile, Surroundings, initialise_run,
     load_manifests,
 };
 use toolgate_types::{CallId, Caller, ErrorCode, ToolCall, Trust};
@@ -242,10 +242,10 @@ impl BenchOptions {
     fn runner(&self, workspace: &Arc<Workspace>) -> Arc<CommandRunner> {
         static SANDBOX: OnceLock<Arc<Sandbox>> = OnceLock::new();
         let sandbox = SANDBOX.get_or_init(|| Arc::new(Sandbox::prepare(SandboxOptions::default()).unwrap()));
+        let quarantine = self.state.join("quarantine.toolgate");
         let options = CommandOptions {
             workspace: Arc::clone(workspace),
-            sandbox: Arc::clone(sandbox),
-            quarantine: own_folder(&self.state.join("quarantine.toolgate")),
+            confinement: Confinement::later(move || Ok((Arc::clone(sandbox), own_folder(&quarantine)))),
             environment: Vec::new(),
             limits: self.resources,
             network: self.network.clone(),

@@ -6,6 +6,7 @@
 mod blocked;
 mod capture;
 mod clean;
+mod confinement;
 mod denial;
 mod network;
 mod result;
@@ -16,11 +17,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cap_std::fs::Dir;
 use toolgate_egress::{Dial, Rules, environment};
 use toolgate_gate::CallContext;
 use toolgate_sandbox::{
-    Cover as SandboxCover, Job, Mounted, Network, OnFlood, PROXY_PORT, ResourceLimits, Sandbox, SandboxError,
+    Cover as SandboxCover, Job, Mounted, Network, OnFlood, PROXY_PORT, ResourceLimits, SandboxError,
 };
 use toolgate_types::{CallId, ErrorCode, Failure, Stop, StopReason};
 use toolgate_workspace::{
@@ -29,7 +29,10 @@ use toolgate_workspace::{
 };
 
 use capture::Capture;
+use confinement::Made;
 use network::{Proxy, denials};
+
+pub use confinement::Confinement;
 
 pub(crate) use clean::{clean_value, spelt_out};
 pub(crate) use network::Reach;
@@ -61,9 +64,7 @@ pub struct CommandOptions {
     /// The mounts.
     pub workspace: Arc<Workspace>,
     /// What confines them.
-    pub sandbox: Arc<Sandbox>,
-    /// Where what they leave under protected names goes.
-    pub quarantine: Dir,
+    pub confinement: Confinement,
     /// Variables that the operator passes through.
     pub environment: Vec<(String, String)>,
     /// How much a command may use.
@@ -107,14 +108,6 @@ impl CommandRunner {
         Ok(Self { options, reach })
     }
 
-    /// Whether the machine can confine commands as far as the operator demands.
-    ///
-    /// # Errors
-    /// What is missing.
-    pub fn check(&self) -> Result<(), SandboxError> {
-        self.options.sandbox.check()
-    }
-
     pub(crate) fn workspace(&self) -> &Workspace {
         &self.options.workspace
     }
@@ -134,7 +127,8 @@ impl CommandRunner {
     }
 
     pub(crate) fn has_program(&self, name: &str) -> bool {
-        self.options.sandbox.find_program(name.as_ref()).is_some()
+        let made = self.options.confinement.made();
+        made.is_ok_and(|made| made.sandbox.find_program(name.as_ref()).is_some())
     }
 
     /// Runs a command to its end, and takes away what it must not leave.
@@ -161,6 +155,7 @@ impl CommandRunner {
         context: &CallContext,
         stop: &Stop,
     ) -> Result<Result<Finished, SandboxError>, Failure> {
+        let made = self.options.confinement.made()?;
         let confined = self.workspace().confine(&command.mounts, context.grant.as_deref(), stop)?;
         let proxy =
             command.reach.rules.clone().map(|rules| Proxy::new(rules, Arc::clone(&self.options.dialer)));
@@ -171,7 +166,7 @@ impl CommandRunner {
         let network = if proxy.is_some() { Network::Proxied(&serve) } else { Network::None };
         let job = self.job(command, &confined, network);
         let mut capture = Capture::default();
-        let ended = self.options.sandbox.run(&job, stop, &mut |stream, bytes| {
+        let ended = made.sandbox.run(&job, stop, &mut |stream, bytes| {
             let live = capture.push(stream, bytes);
             if let Some(progress) = context.progress.as_ref().filter(|_| !live.is_empty()) {
                 progress(&live);
@@ -181,7 +176,7 @@ impl CommandRunner {
         if matches!(ended, Err(SandboxError::Changed { .. })) {
             return Ok(ended.map(|_| Finished::default()));
         }
-        let quarantined = self.take_away(&confined, context.call)?;
+        let quarantined = Self::take_away(made, &confined, context.call)?;
         let hidden = confined.iter().flat_map(ConfinedMount::covers);
         let hidden = hidden.filter(|cover| matches!(cover, Cover::Hide { .. })).count();
         Ok(ended.map(|ended| {
@@ -224,10 +219,14 @@ impl CommandRunner {
     }
 
     /// Moves what the command left under protected names to quarantine. Everything is tried before anything is reported as failed.
-    fn take_away(&self, confined: &[ConfinedMount<'_>], call: CallId) -> Result<Vec<Quarantined>, Failure> {
+    fn take_away(
+        made: &Made,
+        confined: &[ConfinedMount<'_>],
+        call: CallId,
+    ) -> Result<Vec<Quarantined>, Failure> {
         let stop = Stop::new(Some(Instant::now() + AFTERWARDS), || false);
         let when = toolgate_types::time::rfc3339_millis(jiff::Timestamp::now());
-        let quarantine = Quarantine { folder: &self.options.quarantine, call, when: &when };
+        let quarantine = Quarantine { folder: &made.quarantine, call, when: &when };
         let (mut taken, mut failed) = (Vec::new(), Vec::new());
         for mount in confined {
             match mount.strays(&stop) {

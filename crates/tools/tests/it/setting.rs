@@ -8,7 +8,7 @@ use cap_std::fs::Dir;
 use tempfile::TempDir;
 use toolgate_egress::Direct;
 use toolgate_sandbox::{ResourceLimits, Sandbox, SandboxOptions};
-use toolgate_tools::{CommandOptions, CommandRunner};
+use toolgate_tools::{CommandOptions, CommandRunner, Confinement};
 use toolgate_workspace::{Access, Mount, Rules, Workspace};
 
 /// A folder that goes away with its value, with a workspace and a quarantine in it.
@@ -23,8 +23,10 @@ pub(crate) fn setting() -> (TempDir, Arc<Workspace>, Arc<CommandRunner>) {
     let workspace = Arc::new(Workspace::new(vec![mount.as_default()]).unwrap());
     let runner = CommandRunner::new(CommandOptions {
         workspace: Arc::clone(&workspace),
-        sandbox: Arc::new(Sandbox::prepare(SandboxOptions::default()).unwrap()),
-        quarantine: Dir::open_ambient_dir(&quarantine, ambient_authority()).unwrap(),
+        confinement: Confinement::later(move || {
+            let sandbox = Arc::new(Sandbox::prepare(SandboxOptions::default()).unwrap());
+            Ok((sandbox, Dir::open_ambient_dir(&quarantine, ambient_authority()).unwrap()))
+        }),
         environment: Vec::new(),
         limits: ResourceLimits::default(),
         network: Vec::new(),

@@ -1,0 +1,35 @@
+//! What confines commands, made ready when the first one is to run: most calls run none.
+
+use std::sync::{Arc, OnceLock};
+
+use cap_std::fs::Dir;
+use toolgate_sandbox::Sandbox;
+use toolgate_types::Failure;
+
+/// The sandbox, and where what commands leave under protected names goes.
+pub struct Confinement {
+    made: OnceLock<Made>,
+    make: Box<Make>,
+}
+
+type Make = dyn Fn() -> Result<(Arc<Sandbox>, Dir), Failure> + Send + Sync;
+
+pub(super) struct Made {
+    pub(super) sandbox: Arc<Sandbox>,
+    pub(super) quarantine: Dir,
+}
+
+impl Confinement {
+    /// One that is made by the first command. When that fails, no command is run, and the next one tries again.
+    pub fn later(make: impl Fn() -> Result<(Arc<Sandbox>, Dir), Failure> + Send + Sync + 'static) -> Self {
+        Self { made: OnceLock::new(), make: Box::new(make) }
+    }
+
+    pub(super) fn made(&self) -> Result<&Made, Failure> {
+        if let Some(made) = self.made.get() {
+            return Ok(made);
+        }
+        let (sandbox, quarantine) = (self.make)()?;
+        Ok(self.made.get_or_init(|| Made { sandbox, quarantine }))
+    }
+}
