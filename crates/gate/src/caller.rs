@@ -78,24 +78,24 @@ impl Credential {
         matches!(self, Self::Token { .. })
     }
 
-    /// Finds out who is calling. Waits only where the keys of a token's issuer must be fetched.
+    /// Finds out who is calling. Waits only where the keys of a token's issuer must be fetched. Nothing of a token is left afterwards.
     pub(crate) async fn prove<'s>(
-        &self,
+        self,
         snapshot: &'s Snapshot,
         cancelled: &CancellationToken,
     ) -> Result<Proved<'s>, Failure> {
         match self {
-            Self::Known(caller) => Proved::known(caller.clone(), snapshot),
+            Self::Known(caller) => Proved::known(caller, snapshot),
             Self::Token { token, session, run, trust } => {
                 let verifier = snapshot.verifier.as_deref();
                 let identity = tokio::select! {
                     biased;
-                    identity = verified(verifier, token) => identity?,
+                    identity = verified(verifier, &token) => identity?,
                     () = cancelled.cancelled() => {
                         return Err(Failure::new(ErrorCode::Cancelled, "the call was cancelled"));
                     }
                 };
-                Proved::by_token(identity, session.clone(), run.clone(), *trust, snapshot)
+                Proved::by_token(identity, session, run, trust, snapshot)
             }
         }
     }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use toolgate_audit::{AuditLog, Intent, Ticket};
 use toolgate_policy::Filtered;
@@ -18,7 +18,7 @@ use crate::approval::{Approver, SessionGrants};
 use crate::bound::Bound;
 use crate::breaker::suspended;
 use crate::caller::{Credential, Proved};
-use crate::journal::{CallRecorder, Journal, UndoError, UndoOptions, Undone};
+use crate::journal::{CallRecorder, Journal};
 use crate::registry::Registered;
 use crate::sessions::SessionCalls;
 use crate::snapshot::{Loaded, Snapshot};
@@ -68,10 +68,10 @@ pub struct Gate {
     current: ArcSwap<Snapshot>,
     /// Held while the current snapshot is replaced by one that follows it.
     replacing: Mutex<()>,
+    pub(crate) blocking: Blocking,
     journal: Arc<Journal>,
     approver: Arc<dyn Approver>,
     approval_patience: Duration,
-    blocking: Blocking,
     clock: Clock,
     grants: SessionGrants,
     sessions: SessionCalls,
@@ -152,9 +152,9 @@ impl Gate {
     ///
     /// # Errors
     /// The caller could not be verified.
-    pub async fn tools_for(&self, credential: &Credential) -> Result<Vec<Arc<dyn Tool>>, Failure> {
+    pub async fn tools_for(&self, credential: impl Into<Credential>) -> Result<Vec<Arc<dyn Tool>>, Failure> {
         let snapshot = self.current.load_full();
-        let who = credential.prove(&snapshot, &CancellationToken::new()).await?;
+        let who = credential.into().prove(&snapshot, &CancellationToken::new()).await?;
         Ok(visible(&snapshot, &who))
     }
 
@@ -196,11 +196,10 @@ impl Gate {
         // The first stage that may wait, and so the first that a caller can go away from.
         unsettled.reached = Stage::Auth;
         let Some(known) = received.look_up(snapshot) else {
-            return Err(self.unknown(unsettled, &credential, snapshot, &options.cancelled).await);
+            return Err(self.unknown(unsettled, credential, snapshot, &options.cancelled).await);
         };
         unsettled.class = Some(known.class());
-        let verified = known.verify(&credential, &options.cancelled).await?;
-        drop(credential);
+        let verified = known.verify(credential, &options.cancelled).await?;
         unsettled.caller = Arc::clone(verified.caller());
         let calls = self.sessions.count(&unsettled.caller.session);
         let asking = Asking {
@@ -221,11 +220,11 @@ impl Gate {
     async fn unknown(
         &self,
         unsettled: &mut Unsettled<'_>,
-        credential: &Credential,
+        credential: Credential,
         snapshot: &Snapshot,
         cancelled: &CancellationToken,
     ) -> Refused {
-        let name = &unsettled.call.tool;
+        let (name, is_token) = (&unsettled.call.tool, credential.is_token());
         match credential.prove(snapshot, cancelled).await {
             Ok(who) => {
                 let tools = visible(snapshot, &who);
@@ -233,7 +232,7 @@ impl Gate {
                 unsettled.caller = who.caller;
                 unknown_tool(name, &names)
             }
-            Err(failure) if credential.is_token() => Refused { stage: Stage::Auth, failure },
+            Err(failure) if is_token => Refused { stage: Stage::Auth, failure },
             Err(_) => unknown_tool(name, &[]),
         }
     }
@@ -278,68 +277,12 @@ impl Gate {
         }
     }
 
-    /// Puts back what an earlier call changed: an effect like any other, announced and recorded.
-    ///
-    /// # Errors
-    /// See [`UndoError`].
-    pub async fn undo(
-        &self,
-        target: CallId,
+    pub(crate) fn receive<'g>(
+        &'g self,
+        call: &'g ToolCall,
+        arguments: &Value,
         caller: Caller,
-        options: UndoOptions,
-    ) -> Result<Undone, UndoError> {
-        let call = ToolCall::new("undo", json!({"call": target, "force": options.force}));
-        let mut unsettled = self.receive(&call, &call.arguments, caller);
-        unsettled.class = Some(ToolClass::Write);
-        unsettled.reached = Stage::Execution;
-        let undone = match self.intend(&unsettled, ToolClass::Write) {
-            Err(failure) => Err(UndoError::NotRecorded(failure.operator_note.unwrap_or(failure.message))),
-            Ok(intent) => {
-                let waited = match intent {
-                    Some(ticket) => match ticket.await {
-                        Err(error) if self.audit_mode == AuditMode::Deny => {
-                            Err(UndoError::NotRecorded(error.to_string()))
-                        }
-                        _ => Ok(()),
-                    },
-                    None => Ok(()),
-                };
-                match waited {
-                    Ok(()) => self.put_back(target, call.id, &unsettled.caller, options).await,
-                    Err(error) => Err(error),
-                }
-            }
-        };
-        let outcome = match &undone {
-            Ok(undone) => Outcome::Done(ToolOutput {
-                text: undone.paths.join("\n"),
-                structured: json!({"paths": undone.paths}),
-            }),
-            Err(error) => {
-                let failure = Failure::new(error.code(), error.to_string());
-                Outcome::Failed { stage: Stage::Execution, failure }
-            }
-        };
-        unsettled.settle(outcome, None).await;
-        undone
-    }
-
-    async fn put_back(
-        &self,
-        target: CallId,
-        by: CallId,
-        caller: &Caller,
-        options: UndoOptions,
-    ) -> Result<Undone, UndoError> {
-        let (journal, session) = (Arc::clone(&self.journal), caller.session.clone());
-        let undoing = move || Ok(journal.undo(target, by, session, options));
-        self.blocking.run(undoing).await.unwrap_or_else(|failure| {
-            // Whoever was putting back is gone; what it left half-done is put back by the next start.
-            Err(UndoError::NotRecorded(failure.message))
-        })
-    }
-
-    fn receive<'g>(&'g self, call: &'g ToolCall, arguments: &Value, caller: Caller) -> Unsettled<'g> {
+    ) -> Unsettled<'g> {
         Unsettled {
             gate: self,
             begun: Instant::now(),
@@ -354,7 +297,11 @@ impl Gate {
     }
 
     /// Writes down that a call is about to have an effect.
-    fn intend(&self, unsettled: &Unsettled<'_>, class: ToolClass) -> Result<Option<Ticket>, Failure> {
+    pub(crate) fn intend(
+        &self,
+        unsettled: &Unsettled<'_>,
+        class: ToolClass,
+    ) -> Result<Option<Ticket>, Failure> {
         let intent = Intent {
             call: unsettled.call.id,
             client_call_id: unsettled.call.client_id.as_deref(),

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! Each arrow consumes one type and hands out the next; a tool can only be run with an [`ApprovedCall`], and only the approving stage makes one.
-//! Whatever happens, a call ends in exactly one audit record. Anything that fails to decide, denies.
+//! Whatever happens, a call ends in exactly one audit record. Anything that fails to decide, denies. What a gate decides by ([`Loaded`]) can be replaced while
+//! calls are under way; a call ends by what it began with.
 //!
 //! The gate knows no wire format and no profile: it takes a [`ToolCall`](toolgate_types::ToolCall) and answers with an
 //! [`Outcome`](toolgate_types::Outcome).
@@ -26,6 +27,7 @@ mod stages;
 mod journal;
 mod unsettled;
 mod gate;
+mod undoing;
 mod error;
 
 pub use approval::{Approver, NobodyToAsk, Question, Reply};

@@ -72,7 +72,7 @@ impl<'g> Known<'g> {
     /// AUTH: is the caller who it says it is?
     pub(crate) async fn verify(
         self,
-        credential: &Credential,
+        credential: Credential,
         cancelled: &CancellationToken,
     ) -> Result<Verified<'g>, Refused> {
         match credential.prove(self.snapshot, cancelled).await {

@@ -371,12 +371,12 @@ fn a_bearer_for_no_agent_reads_and_uses_what_it_has_permissions_for() {
         assert_eq!(refused_at(&called), expected, "{permissions:?} {tool}");
         // What is offered is what may be used.
         let offered =
-            desk.bench.wait(desk.bench.gate().tools_for(&credential(&token, Trust::Guided))).unwrap();
+            desk.bench.wait(desk.bench.gate().tools_for(credential(&token, Trust::Guided))).unwrap();
         let is_offered = offered.iter().any(|offered| offered.spec().name.as_str() == tool);
         assert_eq!(is_offered, is_allowed, "{permissions:?} {tool}");
     }
     assert_eq!(before.differences(&Tree::of(&desk.workspace)), Vec::<String>::new());
-    let refused = desk.bench.wait(desk.bench.gate().tools_for(&credential("x.y.z", Trust::Guided)));
+    let refused = desk.bench.wait(desk.bench.gate().tools_for(credential("x.y.z", Trust::Guided)));
     assert_eq!(refused.err().map(|failure| failure.code), Some(ErrorCode::Unauthenticated));
 }
 

@@ -1,0 +1,72 @@
+//! Putting back what a call changed: an effect like any other, announced and recorded.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use toolgate_types::{CallId, Caller, Failure, Outcome, Stage, ToolCall, ToolClass, ToolOutput};
+
+use crate::gate::{AuditMode, Gate};
+use crate::journal::{UndoError, UndoOptions, Undone};
+
+impl Gate {
+    /// Puts back what an earlier call changed: an effect like any other, announced and recorded.
+    ///
+    /// # Errors
+    /// See [`UndoError`].
+    pub async fn undo(
+        &self,
+        target: CallId,
+        caller: Caller,
+        options: UndoOptions,
+    ) -> Result<Undone, UndoError> {
+        let call = ToolCall::new("undo", json!({"call": target, "force": options.force}));
+        let mut unsettled = self.receive(&call, &call.arguments, caller);
+        unsettled.class = Some(ToolClass::Write);
+        unsettled.reached = Stage::Execution;
+        let undone = match self.intend(&unsettled, ToolClass::Write) {
+            Err(failure) => Err(UndoError::NotRecorded(failure.operator_note.unwrap_or(failure.message))),
+            Ok(intent) => {
+                let waited = match intent {
+                    Some(ticket) => match ticket.await {
+                        Err(error) if self.audit_mode == AuditMode::Deny => {
+                            Err(UndoError::NotRecorded(error.to_string()))
+                        }
+                        _ => Ok(()),
+                    },
+                    None => Ok(()),
+                };
+                match waited {
+                    Ok(()) => self.put_back(target, call.id, &unsettled.caller, options).await,
+                    Err(error) => Err(error),
+                }
+            }
+        };
+        let outcome = match &undone {
+            Ok(undone) => Outcome::Done(ToolOutput {
+                text: undone.paths.join("\n"),
+                structured: json!({"paths": undone.paths}),
+            }),
+            Err(error) => {
+                let failure = Failure::new(error.code(), error.to_string());
+                Outcome::Failed { stage: Stage::Execution, failure }
+            }
+        };
+        unsettled.settle(outcome, None).await;
+        undone
+    }
+
+    async fn put_back(
+        &self,
+        target: CallId,
+        by: CallId,
+        caller: &Caller,
+        options: UndoOptions,
+    ) -> Result<Undone, UndoError> {
+        let (journal, session) = (Arc::clone(self.journal()), caller.session.clone());
+        let undoing = move || Ok(journal.undo(target, by, session, options));
+        self.blocking.run(undoing).await.unwrap_or_else(|failure| {
+            // Whoever was putting back is gone; what it left half-done is put back by the next start.
+            Err(UndoError::NotRecorded(failure.message))
+        })
+    }
+}
