@@ -28,6 +28,7 @@ mod tokens;
 mod rewrite;
 mod condition;
 mod source;
+mod rule;
 mod example;
 mod policies;
 mod load;

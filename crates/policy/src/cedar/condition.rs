@@ -170,8 +170,9 @@ fn check(rewritten: &Rewritten, surroundings: &Surroundings) -> Result<Reads, Co
     let schema = Schema::from_json_value(schema(actions))
         .map_err(|error| ConditionError::new(format!("the tool's schema cannot be typed: {error}")))?;
     let validated = Validator::new(schema).validate(&policies, ValidationMode::Strict);
-    if let Some(error) = validated.validation_errors().next() {
-        let mut found = Found::in_diagnostic(error);
+    // Cedar's order changes from run to run.
+    let found = validated.validation_errors().map(|error| Found::in_diagnostic(error));
+    if let Some(mut found) = found.min_by_key(|found| (found.offset, found.message.clone())) {
         found.offset = found.offset.map(|offset| offset.saturating_sub(BEFORE.len()));
         found.explain_left_out(&surroundings.typing);
         return Err(refused(rewritten, found));

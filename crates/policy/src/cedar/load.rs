@@ -4,16 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr as _;
 
 use cedar_policy::{
-    ActionConstraint, Authorizer, Effect, Entities, Entity, EntityId, EntityTypeName, EntityUid, Policy,
-    PolicySet, ResourceConstraint, RestrictedExpression, Schema, ValidationMode, ValidationResult,
-    ValidationWarning, Validator,
+    ActionConstraint, Effect, Entities, Entity, EntityId, EntityTypeName, EntityUid, Policy, PolicySet,
+    ResourceConstraint, RestrictedExpression, Schema, ValidationMode, ValidationResult, ValidationWarning,
+    Validator,
 };
 use serde_json::{Map, Value, json};
 use toolgate_types::ToolClass;
 
 use super::example::Example;
-use super::policies::{Loaded, Rule, Slice, numbered};
+use super::policies::{Loaded, Slice};
 use super::reads::{Reads, study};
+use super::rule::Rule;
 use super::source::{Found, PolicyProblem, PolicySource, place};
 use super::surroundings::{Surroundings, schema};
 use super::tokens::too_deep;
@@ -44,6 +45,7 @@ struct Incoming<'a> {
     name: String,
     tools: BTreeSet<&'a str>,
     reads: Reads,
+    rule: Option<Rule>,
 }
 
 impl Incoming<'_> {
@@ -75,7 +77,7 @@ pub(super) fn load(
     if !problems.is_empty() {
         return Err(problems);
     }
-    let loaded = house.assemble(&incoming).map_err(|problem| vec![problem])?;
+    let loaded = house.assemble(&mut incoming).map_err(|problem| vec![problem])?;
     for policy in incoming.iter().enumerate() {
         check_examples(policy, &loaded, &mut problems);
     }
@@ -117,7 +119,7 @@ fn incoming<'a>(source: PolicySource<'a>, offset: usize, policy: &Policy) -> Inc
         _ => format!("{}:{line}", source.file),
     };
     let (tools, reads) = (BTreeSet::new(), Reads::default());
-    Incoming { source, offset, policy: policy.clone(), name, tools, reads }
+    Incoming { source, offset, policy: policy.clone(), name, tools, reads, rule: None }
 }
 
 fn at(source: PolicySource<'_>, found: Found) -> PolicyProblem {
@@ -190,9 +192,16 @@ impl<'a> House<'a> {
         let validated = self.validator.validate(&alone, ValidationMode::Strict);
         let (reads, misuses) = self.study(&tree, incoming);
         incoming.reads = reads;
+        incoming.rule = Rule::of(&incoming.name, &incoming.policy, &tree);
+        if incoming.rule.is_none() {
+            problems.push(incoming.problem("the policy cannot be taken apart"));
+        }
         let mut found = self.errors(&validated);
         if found.is_empty() {
             found = misuses;
+        }
+        if found.is_empty() && incoming.tools.is_empty() && is_about_classes(&incoming.policy) {
+            return problems;
         }
         if found.is_empty() {
             let vain = validated.validation_warnings().filter(|warning| is_in_vain(warning));
@@ -254,19 +263,17 @@ impl<'a> House<'a> {
         self.tools.iter().filter(|(name, (class, _))| admitted(name, *class)).map(|(name, _)| *name).collect()
     }
 
-    fn assemble(&self, incoming: &[Incoming<'_>]) -> Result<Loaded, PolicyProblem> {
-        let mut slices = BTreeMap::new();
-        for (name, (_, surroundings)) in &self.tools {
+    fn assemble(&self, incoming: &mut [Incoming<'_>]) -> Result<Loaded, PolicyProblem> {
+        let slices = self.tools.iter().map(|(name, (_, surroundings))| {
             let about = incoming.iter().enumerate().filter(|(_, policy)| policy.tools.contains(name));
-            slices.insert((*name).to_owned(), self.slice(name, surroundings, about)?);
-        }
+            ((*name).to_owned(), self.slice(name, surroundings, about))
+        });
         Ok(Loaded {
-            rules: incoming.iter().map(|policy| Rule { name: policy.name.clone() }).collect(),
-            slices,
+            slices: slices.collect(),
+            rules: incoming.iter_mut().filter_map(|policy| policy.rule.take()).collect(),
             entities: self.entities()?,
             agent: self.kinds.agent.clone(),
             caller: self.kinds.caller.clone(),
-            authorizer: Authorizer::new(),
         })
     }
 
@@ -275,26 +282,23 @@ impl<'a> House<'a> {
         name: &str,
         surroundings: &Surroundings,
         about: impl Iterator<Item = (usize, &'p Incoming<'p>)>,
-    ) -> Result<Slice, PolicyProblem> {
+    ) -> Slice {
         let mut slice = Slice {
-            policies: PolicySet::new(),
             permits: Vec::new(),
+            forbids: Vec::new(),
             reads: Reads::default(),
             surroundings: surroundings.clone(),
             action: EntityUid::from_type_name_and_id(self.kinds.action.clone(), EntityId::new(name)),
             resource: EntityUid::from_type_name_and_id(self.kinds.tool.clone(), EntityId::new(name)),
         };
         for (number, incoming) in about {
-            slice
-                .policies
-                .add(numbered(&incoming.policy, number))
-                .map_err(|error| incoming.problem(format!("the policy cannot be added: {error}")))?;
             slice.reads.join(&incoming.reads);
-            if incoming.policy.effect() == Effect::Permit {
-                slice.permits.push(number);
+            match incoming.policy.effect() {
+                Effect::Permit => slice.permits.push(number),
+                Effect::Forbid => slice.forbids.push(number),
             }
         }
-        Ok(slice)
+        slice
     }
 
     /// The tools and their actions; callers have no attributes, so they need not be told.
@@ -312,6 +316,18 @@ impl<'a> House<'a> {
         let actions = self.validator.schema().action_entities().map_err(|error| broken(&error))?;
         actions.add_entities(tools, None).map_err(|error| broken(&error))
     }
+}
+
+/// Whether a policy speaks for tools by their class alone: that there is none of that class today is no mistake.
+fn is_about_classes(policy: &Policy) -> bool {
+    let by_class = match policy.action_constraint() {
+        ActionConstraint::Any => true,
+        ActionConstraint::Eq(_) => false,
+        ActionConstraint::In(groups) => {
+            groups.iter().all(|group| group.id().unescaped().starts_with("class:"))
+        }
+    };
+    by_class && matches!(policy.resource_constraint(), ResourceConstraint::Any | ResourceConstraint::Is(_))
 }
 
 fn is_in_vain(warning: &ValidationWarning) -> bool {

@@ -17,15 +17,13 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use cedar_policy::{
-    AuthorizationError, Authorizer, Entities, EntityId, EntityTypeName, EntityUid, Policy, PolicyId,
-    PolicySet, Request, Response,
-};
+use cedar_policy::{Entities, EntityId, EntityTypeName, EntityUid, EvalResult, Request, eval_expression};
 use toolgate_types::Caller;
 
 use super::PolicyTool;
 use super::load::load;
 use super::reads::Reads;
+use super::rule::Rule;
 use super::source::{PolicyProblem, PolicySource};
 use super::surroundings::Surroundings;
 use super::tokens::with_room;
@@ -43,21 +41,14 @@ pub(super) struct Loaded {
     pub(super) entities: Entities,
     pub(super) agent: EntityTypeName,
     pub(super) caller: EntityTypeName,
-    pub(super) authorizer: Authorizer,
-}
-
-/// What is told about a policy.
-#[derive(Debug)]
-pub(super) struct Rule {
-    /// Its `@id`, else where it stands.
-    pub(super) name: String,
 }
 
 /// The policies that can apply to one tool.
 pub(super) struct Slice {
-    pub(super) policies: PolicySet,
-    /// Whether a call needs a permit.
+    /// By number: the permits, one of which a call needs if there are any.
     pub(super) permits: Vec<usize>,
+    /// By number: the forbids.
+    pub(super) forbids: Vec<usize>,
     pub(super) reads: Reads,
     pub(super) surroundings: Surroundings,
     pub(super) action: EntityUid,
@@ -106,6 +97,10 @@ pub(super) struct Judgement {
 }
 
 impl Judgement {
+    fn allowed(because_of: Vec<usize>) -> Self {
+        Self { decision: Decision::Allowed, because_of }
+    }
+
     fn denied(reason: impl Into<String>) -> Self {
         Self { decision: Decision::denied(reason), because_of: Vec::new() }
     }
@@ -116,21 +111,34 @@ impl Loaded {
         let Some(slice) = self.slices.get(tool) else {
             return Judgement::denied(format!("`{tool}` was not known when the policies were loaded"));
         };
-        if slice.policies.is_empty() {
-            return Judgement { decision: Decision::Allowed, because_of: Vec::new() };
+        if slice.permits.is_empty() && slice.forbids.is_empty() {
+            return Judgement::allowed(Vec::new());
         }
-        match self.ask(slice, facts) {
-            Ok(response) => self.interpret(slice, tool, &response),
-            Err(reason) => Judgement::denied(format!("policies could not be evaluated: {reason}")),
+        let request = match self.request(slice, facts) {
+            Ok(request) => request,
+            Err(reason) => return Judgement::denied(format!("policies could not be evaluated: {reason}")),
+        };
+        // Every policy is evaluated, matching or not: one that fails must never be overlooked.
+        let (forbids, permits) =
+            (self.matching(&slice.forbids, &request), self.matching(&slice.permits, &request));
+        match (forbids, permits) {
+            (Err(reason), _) | (_, Err(reason)) => Judgement::denied(reason),
+            (Ok(forbids), _) if !forbids.is_empty() => {
+                let decision = Decision::denied(format!("forbidden by policy {}", self.names(&forbids)));
+                Judgement { decision, because_of: forbids }
+            }
+            (_, Ok(permits)) if permits.is_empty() && !slice.permits.is_empty() => Judgement::denied(
+                format!("`{tool}` needs a `permit`, and none matches: {}", self.names(&slice.permits)),
+            ),
+            (_, Ok(permits)) => Judgement::allowed(permits),
         }
     }
 
-    fn ask(&self, slice: &Slice, facts: &CallFacts<'_>) -> Result<Response, Undecidable> {
+    fn request(&self, slice: &Slice, facts: &CallFacts<'_>) -> Result<Request, Undecidable> {
         let context = slice.surroundings.context(&slice.reads, facts)?;
         let (action, resource) = (slice.action.clone(), slice.resource.clone());
-        let request = Request::new(self.principal(facts.caller), action, resource, context, None)
-            .map_err(|_| Undecidable::Evaluation("the call could not be put into Cedar's terms"))?;
-        Ok(self.authorizer.is_authorized(&request, &slice.policies, &self.entities))
+        Request::new(self.principal(facts.caller), action, resource, context, None)
+            .map_err(|_| Undecidable::Evaluation("the call could not be put into Cedar's terms"))
     }
 
     fn principal(&self, caller: &Caller) -> EntityUid {
@@ -141,48 +149,41 @@ impl Loaded {
         EntityUid::from_type_name_and_id(kind.clone(), EntityId::new(name))
     }
 
-    fn interpret(&self, slice: &Slice, tool: &str, response: &Response) -> Judgement {
-        let diagnostics = response.diagnostics();
-        let mut failures = diagnostics.errors().map(|error| self.failure(error)).peekable();
-        if failures.peek().is_some() {
-            return Judgement::denied(failures.collect::<Vec<_>>().join("; "));
-        }
-        let because_of: Vec<usize> = diagnostics.reason().filter_map(number).collect();
-        let permitted = response.decision() == cedar_policy::Decision::Allow;
-        let decision = match (permitted, because_of.as_slice()) {
-            (true, _) => Decision::Allowed,
-            (false, []) if slice.permits.is_empty() => Decision::Allowed,
-            (false, []) => Decision::denied(format!(
-                "`{tool}` needs a `permit`, and none matches: {}",
-                self.names(&slice.permits)
-            )),
-            (false, forbids) => Decision::denied(format!("forbidden by policy {}", self.names(forbids))),
-        };
-        Judgement { decision, because_of }
-    }
-
-    fn failure(&self, error: &AuthorizationError) -> String {
-        match error {
-            AuthorizationError::PolicyEvaluationError(error) => {
-                let names = self.names(number(error.policy_id()).as_slice());
-                format!("policy {names} could not be evaluated: {}", Undecidable::from(error.inner()))
+    /// Those of these policies that match, or what is to be told of those that could not be evaluated.
+    fn matching(&self, numbers: &[usize], request: &Request) -> Result<Vec<usize>, String> {
+        let (mut matching, mut failures) = (Vec::new(), Vec::new());
+        for number in numbers {
+            match self.rules.get(*number).map(|rule| self.matches(rule, request)) {
+                Some(Ok(true)) => matching.push(*number),
+                Some(Ok(false)) => {}
+                Some(Err(reason)) => {
+                    failures
+                        .push(format!("policy {} could not be evaluated: {reason}", self.names(&[*number])));
+                }
+                None => failures.push("a policy is missing".to_owned()),
             }
         }
+        if failures.is_empty() { Ok(matching) } else { Err(failures.join("; ")) }
+    }
+
+    /// Clause by clause, as Cedar does; that the tool fits was settled when policies were sliced.
+    fn matches(&self, rule: &Rule, request: &Request) -> Result<bool, Undecidable> {
+        if !request.principal().is_some_and(|principal| rule.admits(principal)) {
+            return Ok(false);
+        }
+        for clause in &rule.clauses {
+            match eval_expression(request, &self.entities, &clause.expression) {
+                Ok(EvalResult::Bool(holds)) if holds == clause.wanted => {}
+                Ok(EvalResult::Bool(_)) => return Ok(false),
+                Ok(_) => return Err(Undecidable::Evaluation("a clause is not a truth value")),
+                Err(error) => return Err(Undecidable::from(&error)),
+            }
+        }
+        Ok(true)
     }
 
     fn names(&self, rules: &[usize]) -> String {
-        let mut rules = rules.to_vec();
-        rules.sort_unstable();
         let names = rules.iter().filter_map(|rule| self.rules.get(*rule));
         names.map(|rule| format!("`{}`", rule.name)).collect::<Vec<_>>().join(", ")
     }
-}
-
-/// Policies are named by their number while they are evaluated.
-pub(super) fn numbered(policy: &Policy, number: usize) -> Policy {
-    policy.new_id(PolicyId::new(number.to_string()))
-}
-
-fn number(id: &PolicyId) -> Option<usize> {
-    AsRef::<str>::as_ref(id).parse().ok()
 }

@@ -30,7 +30,8 @@ pub(super) struct State {
     pub(super) plain: Option<OutputRule>,
     /// What becomes of an object or an array here.
     pub(super) container: Fate,
-    names: HashMap<String, StateId>,
+    /// In order, for there are few, and finding one of a few is faster than hashing.
+    names: Vec<(String, StateId)>,
     numbers: BTreeMap<usize, StateId>,
     other_name: StateId,
     item: StateId,
@@ -76,11 +77,8 @@ impl Automaton {
 
 impl State {
     pub(super) fn name(&self, name: &str) -> StateId {
-        if self.names.is_empty() {
-            self.other_name
-        } else {
-            *self.names.get(name).unwrap_or(&self.other_name)
-        }
+        let found = self.names.binary_search_by(|(known, _)| known.as_str().cmp(name)).ok();
+        found.and_then(|index| self.names.get(index)).map_or(self.other_name, |(_, id)| *id)
     }
 
     pub(super) fn item(&self, index: usize) -> StateId {
@@ -159,9 +157,9 @@ impl<'p> Building<'p> {
         let best = self.speaking(key).max();
         let around = self.speaking(key).map(inherited).max();
         let ways = self.ways(key);
-        let (mut names, mut numbers) = (HashMap::new(), BTreeMap::new());
+        let (mut names, mut numbers) = (Vec::new(), BTreeMap::new());
         for (name, places) in &ways.by_name {
-            names.insert((*name).to_owned(), self.number(&[&ways.by_any_name, places], around)?);
+            names.push(((*name).to_owned(), self.number(&[&ways.by_any_name, places], around)?));
             if let Some(number) = number(name) {
                 numbers.insert(number, self.number(&[&ways.by_any_item, places], around)?);
             }

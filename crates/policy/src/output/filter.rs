@@ -34,8 +34,9 @@ pub struct Filtered {
 }
 
 pub(super) fn apply(automaton: &Automaton, mut value: Value) -> Filtered {
-    let mut filter = Filter { automaton, redacted: Paths::default(), dropped: Paths::default() };
-    let answer = Trail { around: None, step: Step::Answer };
+    let mut filter =
+        Filter { automaton, hasher: Keys::default(), redacted: Paths::default(), dropped: Paths::default() };
+    let answer = Trail { around: None, step: Step::Answer, key: 0 };
     if let Some(state) = automaton.state(Automaton::BEGIN) {
         filter.answer(&mut value, state, &answer);
     } else {
@@ -49,6 +50,8 @@ pub(super) fn apply(automaton: &Automaton, mut value: Value) -> Filtered {
 struct Trail<'a> {
     around: Option<&'a Trail<'a>>,
     step: Step<'a>,
+    /// What tells this place from others, once something inside is looked at.
+    key: u64,
 }
 
 #[derive(Clone, Copy, Hash)]
@@ -60,7 +63,7 @@ enum Step<'a> {
 
 impl<'a> Trail<'a> {
     fn inside(&'a self, step: Step<'a>) -> Trail<'a> {
-        Trail { around: Some(self), step }
+        Trail { around: Some(self), step, key: 0 }
     }
 
     fn write(&self, path: &mut String) {
@@ -84,6 +87,7 @@ impl<'a> Trail<'a> {
 
 struct Filter<'a> {
     automaton: &'a Automaton,
+    hasher: Keys,
     redacted: Paths,
     dropped: Paths,
 }
@@ -119,11 +123,11 @@ impl Filter<'_> {
             Some(OutputRule::Mask) => mask(value),
             Some(OutputRule::Redact) => *value = Value::String(REDACTED.to_owned()),
             None => {
-                self.dropped.note(trail);
+                self.dropped.note(trail, &self.hasher);
                 return false;
             }
         }
-        self.redacted.note(trail);
+        self.redacted.note(trail, &self.hasher);
         true
     }
 
@@ -131,7 +135,7 @@ impl Filter<'_> {
         match state.container {
             Fate::Dropped => {
                 dismantle(std::mem::take(value));
-                self.dropped.note(trail);
+                self.dropped.note(trail, &self.hasher);
                 return false;
             }
             Fate::Redacted => self.redact(value, trail),
@@ -143,6 +147,7 @@ impl Filter<'_> {
     }
 
     fn open(&mut self, value: &mut Value, state: &State, trail: &Trail<'_>, depth: usize) {
+        let trail = Trail { key: self.hasher.key(trail), ..*trail };
         match value {
             Value::Object(fields) => fields.retain(|name, field| {
                 self.field(field, state.name(name), &trail.inside(Step::Name(name)), depth + 1)
@@ -162,6 +167,7 @@ impl Filter<'_> {
 
     /// Lets everything stay that is not too deep.
     fn bound(&mut self, value: &mut Value, trail: &Trail<'_>, depth: usize) {
+        let trail = &Trail { key: self.hasher.key(trail), ..*trail };
         let is_container = |value: &Value| matches!(value, Value::Object(_) | Value::Array(_));
         if depth >= DEEPEST {
             self.redact(value, trail);
@@ -184,7 +190,7 @@ impl Filter<'_> {
 
     fn redact(&mut self, value: &mut Value, trail: &Trail<'_>) {
         dismantle(std::mem::replace(value, Value::String(REDACTED.to_owned())));
-        self.redacted.note(trail);
+        self.redacted.note(trail, &self.hasher);
     }
 }
 
@@ -200,8 +206,11 @@ fn mask(value: &mut Value) {
     *value = Value::String(masked);
 }
 
-/// Frees a value level by level: a deep one would overflow the stack if it were simply dropped.
+/// Frees a value. A deep one would overflow the stack if it were simply dropped, so that goes level by level.
 fn dismantle(value: Value) {
+    if !is_deeper(&value, DEEPEST) {
+        return;
+    }
     let mut waiting = vec![value];
     while let Some(value) = waiting.pop() {
         match value {
@@ -212,23 +221,38 @@ fn dismantle(value: Value) {
     }
 }
 
+fn is_deeper(value: &Value, levels: usize) -> bool {
+    let Some(inside) = levels.checked_sub(1) else { return true };
+    match value {
+        Value::Array(items) => items.iter().any(|item| is_deeper(item, inside)),
+        Value::Object(fields) => fields.values().any(|field| is_deeper(field, inside)),
+        _ => false,
+    }
+}
+
+/// Makes the keys of places: by one hash of what lies around and one step, so that a long way costs no more than a short one.
+#[derive(Default)]
+struct Keys(RandomState);
+
+impl Keys {
+    fn key(&self, trail: &Trail<'_>) -> u64 {
+        let mut hasher = self.0.build_hasher();
+        trail.around.map(|around| around.key).hash(&mut hasher);
+        trail.step.hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
 /// Paths, each once.
 #[derive(Default)]
 struct Paths {
-    hasher: RandomState,
     seen: HashSet<u64>,
     shown: Vec<String>,
 }
 
 impl Paths {
-    fn note(&mut self, trail: &Trail<'_>) {
-        let mut hasher = self.hasher.build_hasher();
-        let mut here = Some(trail);
-        while let Some(trail) = here {
-            trail.step.hash(&mut hasher);
-            here = trail.around;
-        }
-        if self.seen.insert(hasher.finish()) && self.shown.len() < MOST_PATHS {
+    fn note(&mut self, trail: &Trail<'_>, keys: &Keys) {
+        if self.seen.insert(keys.key(trail)) && self.shown.len() < MOST_PATHS {
             let mut path = String::new();
             trail.write(&mut path);
             if let Some((end, _)) = path.char_indices().nth(LONGEST_PATH) {

@@ -274,7 +274,7 @@ fn what_does_not_load_says_where_and_why() {
         "forbid(principal, action in Action::\"class:reads\", resource);",
         "forbid(principal, action, resource == Tool::\"gitlog\");",
         "forbid(principal, action == Action::\"echo\", resource == Tool::\"git_log\");",
-        "forbid(principal == User::\"x\", action, resource);",
+        "forbid(principal == Calller::\"x\", action, resource);",
         "forbid(principal, action, resource) when { context.input has fource };",
         "forbid(principal, action, resource) when { principal has name };",
         "forbid(principal, action, resource) when { resource has nmae };",
@@ -336,11 +336,73 @@ forbid(principal, action == Action::"write_file", resource) when { context.calle
 }
 
 #[test]
+fn every_kind_of_expression_comes_back_as_it_was() {
+    for condition in [
+        r#"context.input.path like "a\*b*\"\\\u{1f980}é\0""#,
+        r#"context.input.count > -9223372036854775808 && context.input.count != -1 && -(context.input.count) < 5"#,
+        r#"context.input has "odd name" && context.input["odd name"] * 3 - 2 + 1 >= 4"#,
+        r#"context.input has ratio && context.input.ratio.lessThanOrEqual(decimal("-0.5"))"#,
+        r#"context.input has tags && (context.input.tags.containsAny(["a", "\n"]) || context.input.tags.isEmpty())"#,
+        r#"if context.input has options.inner.flag then context.input.options.inner.flag else !(context.input has deep)"#,
+        r#"[{a: 1, "b c": [true]}].contains({a: context.input.count, "b c": [false]})"#,
+        r#"(principal is Agent || principal == Caller::"x\"y") && action in [Action::"class:read", Action::"echo"]"#,
+        r#"resource == Tool::"git_log" && resource.class == "read" && !(!(context.caller.unrestricted))"#,
+        r#"((1 - (2 - context.input.count)) == 2) && (true || false && false)"#,
+    ] {
+        for clause in ["when", "unless"] {
+            let text = format!(
+                "forbid(principal, action == Action::\"git_log\", resource) {clause} {{ {condition} }};"
+            );
+            let policies = load(&text).unwrap_or_else(|problems| panic!("{text}: {}", shown(&problems)));
+            let input = json!({"count": 5, "path": "a"});
+            let _ = decide(&policies, None, "git_log", &input);
+        }
+    }
+}
+
+#[test]
+fn clauses_are_judged_one_after_another() {
+    let text =
+        |clauses: &str| format!("forbid(principal, action == Action::\"git_log\", resource) {clauses};");
+    let (few, most) = (json!({"count": 5, "path": ""}), json!({"count": i64::MAX, "path": ""}));
+    for (clauses, input, expected) in [
+        ("when { context.input.count > 4 } when { context.input.count < 6 }", &few, false),
+        ("when { context.input.count > 4 } when { context.input.count < 5 }", &few, true),
+        ("when { context.input.count > 4 } unless { context.input.count < 6 }", &few, true),
+        ("unless { context.input.count > 5 } unless { context.input.count < 5 }", &few, false),
+        // A clause behind one that settles the matter is not looked at, and one before it is.
+        ("when { context.input.count < 6 } when { context.input.count + 1 > 0 }", &most, true),
+        ("when { context.input.count + 1 > 0 } when { context.input.count < 6 }", &most, false),
+        ("unless { context.input.count + 1 > 0 }", &most, false),
+    ] {
+        assert_eq!(allows(&loaded(&text(clauses)), None, "git_log", input), expected, "{clauses}");
+    }
+}
+
+#[test]
 fn two_tools_of_one_name_are_refused() {
     let schema = json!({});
     let tool = PolicyTool { name: "echo", class: ToolClass::Read, schema: &schema };
     let source = PolicySource { file: "a", text: "forbid(principal, action, resource);" };
     assert!(Policies::load(&[source], &[tool, tool]).is_err());
+}
+
+#[test]
+fn a_class_without_tools_is_no_mistake_and_a_tool_that_is_not_there_is() {
+    let schema = json!({});
+    let tool = PolicyTool { name: "echo", class: ToolClass::Read, schema: &schema };
+    let load =
+        |text: &str, tools: &[PolicyTool<'_>]| Policies::load(&[PolicySource { file: "a", text }], tools);
+    let classes = "forbid(principal, action in Action::\"class:destructive\", resource);";
+    assert!(allows(&load(classes, &[tool]).unwrap(), None, "echo", &json!({})));
+    assert!(load("forbid(principal, action, resource);", &[]).is_ok());
+    for text in [
+        "forbid(principal, action == Action::\"class:destructive\", resource);",
+        "forbid(principal, action, resource == Tool::\"ecko\");",
+        "forbid(principal, action in [Action::\"class:destructive\", Action::\"ecko\"], resource);",
+    ] {
+        assert!(load(text, &[tool]).is_err(), "{text}");
+    }
 }
 
 #[test]

@@ -1,0 +1,65 @@
+//! One policy, made ready for evaluation.
+//!
+//! Cedar's own authorizer puts the condition of a policy together anew for every request, which costs more than evaluating
+//! it. Here the clauses are kept as expressions. They are taken from the policy by way of text, so the text is read again
+//! and compared: what would not come back as the same expression is refused.
+
+use std::str::FromStr as _;
+
+use cedar_policy::pst::{self, Clause as PolicyClause};
+use cedar_policy::{EntityTypeName, EntityUid, Expression, Policy, PrincipalConstraint};
+
+/// What a policy says, apart from the tools that it is about.
+pub(super) struct Rule {
+    /// Its `@id`, else where it stands.
+    pub(super) name: String,
+    principal: PrincipalConstraint,
+    pub(super) clauses: Vec<Clause>,
+}
+
+/// One `when` or `unless`.
+pub(super) struct Clause {
+    pub(super) expression: Expression,
+    /// What it must be for the policy to match.
+    pub(super) wanted: bool,
+}
+
+impl Rule {
+    /// Nothing when the policy does not come back as it was.
+    pub(super) fn of(name: &str, policy: &Policy, tree: &pst::Policy) -> Option<Self> {
+        let clauses: Option<Vec<Clause>> = tree.body().clauses().iter().map(clause).collect();
+        Some(Self { name: name.to_owned(), principal: policy.principal_constraint(), clauses: clauses? })
+    }
+
+    /// Whether the scope of the policy has this principal in it. Principals have no groups.
+    pub(super) fn admits(&self, principal: &EntityUid) -> bool {
+        let is = |kind: &EntityTypeName| principal.type_name() == kind;
+        match &self.principal {
+            PrincipalConstraint::Any => true,
+            PrincipalConstraint::Eq(wanted) | PrincipalConstraint::In(wanted) => principal == wanted,
+            PrincipalConstraint::Is(kind) => is(kind),
+            PrincipalConstraint::IsIn(kind, wanted) => is(kind) && principal == wanted,
+        }
+    }
+}
+
+impl std::fmt::Debug for Rule {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(&self.name)
+    }
+}
+
+fn clause(clause: &PolicyClause) -> Option<Clause> {
+    let (tree, wanted) = match clause {
+        PolicyClause::When(tree) => (tree, true),
+        PolicyClause::Unless(tree) => (tree, false),
+    };
+    let text = tree.to_string();
+    let expression = Expression::from_str(&text).ok()?;
+    let again = Policy::parse(None, format!("permit(principal,action,resource)when{{{text}\n}};")).ok()?;
+    let again = again.to_pst().ok()?;
+    match again.body().clauses().as_slice() {
+        [PolicyClause::When(same)] if same == tree => Some(Clause { expression, wanted }),
+        _ => None,
+    }
+}
