@@ -35,21 +35,6 @@ impl Parts {
     }
 }
 
-/// A tool that a profile has.
-enum Offer {
-    File(Declaration),
-    Shell(ShellDress),
-}
-
-impl Offer {
-    fn name(&self) -> &'static str {
-        match self {
-            Self::File(declaration) => declaration.name,
-            Self::Shell(dress) => dress.name(),
-        }
-    }
-}
-
 /// One dress of the gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Profile {
@@ -125,22 +110,31 @@ impl Profile {
         }
     }
 
-    fn offers(self) -> Vec<Offer> {
-        let (declarations, shell) = match self {
-            Self::Native => (native::tools(), Some(ShellDress::Native)),
-            Self::Crew => (crew::tools(), None),
-            Self::Claw => (claw::tools(), None),
-            Self::Proxy => (Vec::new(), None),
-            Self::Sidecar => (sidecar::tools(), Some(ShellDress::Sidecar)),
-            Self::Studio => (studio::tools(), Some(ShellDress::Studio)),
-        };
-        declarations.into_iter().map(Offer::File).chain(shell.map(Offer::Shell)).collect()
+    fn declarations(self) -> Vec<Declaration> {
+        match self {
+            Self::Native => native::tools(),
+            Self::Crew => crew::tools(),
+            Self::Claw => claw::tools(),
+            Self::Proxy => Vec::new(),
+            Self::Sidecar => sidecar::tools(),
+            Self::Studio => studio::tools(),
+        }
+    }
+
+    fn shell(self) -> Option<ShellDress> {
+        match self {
+            Self::Native => Some(ShellDress::Native),
+            Self::Sidecar => Some(ShellDress::Sidecar),
+            Self::Studio => Some(ShellDress::Studio),
+            Self::Crew | Self::Claw | Self::Proxy => None,
+        }
     }
 
     /// The names of its own tools, in their order; those of manifests come on top.
     #[must_use]
     pub fn tool_names(self) -> Vec<&'static str> {
-        self.offers().iter().map(Offer::name).collect()
+        let files = self.declarations().into_iter().map(|declaration| declaration.name);
+        files.chain(self.shell().map(ShellDress::name)).collect()
     }
 
     /// The manifests that it uses when the configuration names none: files and their content.
@@ -155,17 +149,12 @@ impl Profile {
     /// Two tools with one name.
     pub fn registry(self, parts: &Parts) -> Result<Registry, GateError> {
         let mut registry = Registry::new();
-        for offer in self.offers() {
-            let tool = match offer {
-                Offer::File(declaration) => declaration.over(&parts.workspace, self.path_style()),
-                Offer::Shell(dress) => parts.commands.as_ref().and_then(|runner| Shell::over(runner, dress)),
-            };
-            if let Some(tool) = tool {
-                registry.register(tool)?;
-            }
-        }
-        for tool in &parts.declared {
-            registry.register(Arc::clone(tool))?;
+        let files = self.declarations().into_iter();
+        let files = files.filter_map(|declaration| declaration.over(&parts.workspace, self.path_style()));
+        let shell = parts.commands.as_ref().zip(self.shell());
+        let shell = shell.and_then(|(runner, dress)| Shell::over(runner, dress));
+        for tool in files.chain(shell).chain(parts.declared.iter().cloned()) {
+            registry.register(tool)?;
         }
         Ok(registry)
     }

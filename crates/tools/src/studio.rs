@@ -78,7 +78,8 @@ pub(crate) fn render(tool: &str, outcome: Outcome) -> Answer {
     let (result, is_error) = match outcome {
         Outcome::Done(output) => {
             // A command that ran and says that it failed is an error for whoever watches the chat.
-            let failed = tool == ShellDress::Studio.name() && output.structured["exitCode"] != json!(0);
+            let failed =
+                tool == ShellDress::Studio.name() && output.structured.get("exitCode") != Some(&json!(0));
             (json!({"output": output.text, "metadata": output.structured, "isError": failed}), failed)
         }
         Outcome::Failed { stage, failure } => {

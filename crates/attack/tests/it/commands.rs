@@ -206,9 +206,11 @@ fn long_output_is_cut_at_its_limit_with_a_notice() {
             let desk = Desk::new(profile);
             let called = desk.run(line);
             assert!(called.failed.is_none(), "{line}: {}", called.answer.text);
-            // What wraps the output of a profile that answers with JSON alone is escaped again.
-            let most = if profile == Profile::Native { limit } else { limit * 2 };
-            assert!(called.answer.text.len() <= most, "{profile} {line}: {} bytes", called.answer.text.len());
+            assert!(
+                called.answer.text.len() <= limit,
+                "{profile} {line}: {} bytes",
+                called.answer.text.len()
+            );
             assert!(called.answer.text.contains("truncated"), "{profile} {line}");
             if profile == Profile::Native {
                 let (text, answer) = native(&called);
@@ -272,6 +274,59 @@ fn what_is_left_under_protected_names_is_taken_away() {
     let (_, answer) = native(&desk.run("true"));
     assert_eq!(answer["quarantined"], json!([]));
     assert!(desk.workspace.join(".envrc").exists());
+}
+
+#[test]
+fn many_things_left_are_taken_away_and_counted() {
+    let limit = usize::try_from(Profile::Native.limits().max_output_bytes).unwrap();
+    let desk = Desk::new(Profile::Native);
+    let deep = "n".repeat(200);
+    let line = format!(
+        "seq 1 100000; for n in $(seq 100); do mkdir -p $n/{deep}/{deep}; echo > $n/{deep}/{deep}/.envrc; done"
+    );
+    let (text, answer) = native(&desk.run(&line));
+    assert!(
+        text.len() <= limit && answer.to_string().len() <= limit,
+        "{} {}",
+        text.len(),
+        answer.to_string().len()
+    );
+    assert!(text.ends_with("[quarantined: 92 more]\n"), "{}", text.lines().last().unwrap());
+    assert_eq!(
+        (answer["quarantined"].as_array().unwrap().len(), &answer["quarantined_total"]),
+        (8, &json!(100))
+    );
+    let (left, _) = native(&desk.run("find . -name .envrc | wc -l"));
+    assert_eq!(left.trim(), "0");
+}
+
+#[test]
+fn what_a_tool_may_not_answer_is_not_shown_while_it_runs_either() {
+    let desk = proxy(
+        "tool: t\ndescription: Something\nclass: read\npermissions: []\ncommand: [echo, confidential]\npolicy: {\"*\": redact}\n",
+    );
+    let heard = Arc::new(Mutex::new(String::new()));
+    let listening = Arc::clone(&heard);
+    let progress = move |piece: &str| listening.lock().unwrap().push_str(piece);
+    let options = CallOptions { progress: Some(Arc::new(progress)), ..CallOptions::default() };
+    let call = ToolCall::new("t", json!({}));
+    let called = desk.bench.wait(desk.bench.front().call(call, person("test"), options));
+    assert_eq!(structured(&called), json!({"ok": true, "data": "[redacted]"}));
+    assert_eq!(heard.lock().unwrap().as_str(), "");
+}
+
+#[test]
+fn hidden_files_do_not_keep_a_search_from_its_answer() {
+    let desk = Desk::new(Profile::Proxy);
+    desk.write("a.txt", "needle\n");
+    for name in [".env", ".ssh/id_rsa", "deep/key.pem"] {
+        desk.write(name, "needle secret\n");
+    }
+    let answer = structured(&desk.bench.must("search_code", json!({"pattern": "needle"})));
+    assert_eq!(answer["data"], json!(["a.txt:1:needle"]));
+    desk.bench.must("list_files", json!({}));
+    let called = desk.bench.call("read_file", json!({"path": ".env"}));
+    assert_eq!(code_of(&called), Some(ErrorCode::DeniedPath));
 }
 
 #[test]

@@ -36,7 +36,7 @@ pub use confinement::Confinement;
 
 pub(crate) use clean::{clean_value, spelt_out};
 pub(crate) use network::Reach;
-pub(crate) use result::{Bounds, Finished, bounded, output_before};
+pub(crate) use result::{Bounds, Finished, MOST_TOLD, bounded, output_before, told};
 pub(crate) use shell::{Shell, ShellDress};
 
 /// How often a command is tried anew when files move while it is being confined.
@@ -96,6 +96,8 @@ pub(crate) struct Command<'a> {
     /// How many bytes of output are kept.
     pub(crate) max_output: u64,
     pub(crate) on_flood: OnFlood,
+    /// Whether what it writes is shown as it comes. What must be filtered first is not.
+    pub(crate) live: bool,
 }
 
 impl CommandRunner {
@@ -168,7 +170,7 @@ impl CommandRunner {
         let mut capture = Capture::default();
         let ended = made.sandbox.run(&job, stop, &mut |stream, bytes| {
             let live = capture.push(stream, bytes);
-            if let Some(progress) = context.progress.as_ref().filter(|_| !live.is_empty()) {
+            if let Some(progress) = context.progress.as_ref().filter(|_| command.live && !live.is_empty()) {
                 progress(&live);
             }
         });
@@ -281,10 +283,10 @@ pub(crate) fn inside(alias: &str, path: &str) -> PathBuf {
 
 /// A stop that comes after `limit` at the latest, and with the call's own in any case.
 pub(crate) fn stop_within(outer: &Stop, limit: Duration) -> Stop {
-    let own = Instant::now() + limit;
-    let deadline = outer.deadline().map_or(own, |deadline| deadline.min(own));
+    let own = Instant::now().checked_add(limit);
+    let deadline = outer.deadline().into_iter().chain(own).min();
     let outer = outer.clone();
-    Stop::new(Some(deadline), move || outer.reason() == Some(StopReason::Cancelled))
+    Stop::new(deadline, move || outer.reason() == Some(StopReason::Cancelled))
 }
 
 /// A view of the workspace for one call.

@@ -9,7 +9,7 @@ use toolgate_egress::{Dial, Egress, Reason, Report, Rules};
 use super::denial::Denial;
 
 /// More refused hosts than this are not listed.
-const MOST_LISTED: usize = 16;
+const MOST_LISTED: usize = 8;
 
 /// The hosts that a command may reach, and where an operator would add one.
 #[derive(Clone)]

@@ -6,11 +6,12 @@ use toolgate_types::{ErrorCode, Failure, Limits};
 use toolgate_workspace::Quarantined;
 
 use super::capture::Captured;
+use super::clean::clean;
 use super::denial::Denial;
 use crate::output::written;
 
 /// What an answer keeps free for the words around the output.
-const AROUND: u64 = 2048;
+const AROUND: u64 = 8192;
 
 /// What came of a command.
 #[derive(Clone, Debug, Default)]
@@ -91,7 +92,7 @@ impl Finished {
         let duration = self.ended.as_ref().map_or(0, |ended| ended.duration.as_millis());
         let duration = u64::try_from(duration).unwrap_or(u64::MAX);
         let denied: Vec<Value> = self.denied.iter().map(Denial::to_json).collect();
-        let quarantined: Vec<Value> = self.quarantined.iter().map(quarantined_json).collect();
+        let quarantined: Vec<Value> = self.quarantined.iter().take(MOST_TOLD).map(quarantined_json).collect();
         let facts = [
             ("exit_code", json!(self.exit_code())),
             ("signal", json!(self.signal())),
@@ -100,6 +101,7 @@ impl Finished {
             ("timed_out", json!(self.stopped() == Some(Stopped::Deadline))),
             ("denied", json!(denied)),
             ("quarantined", json!(quarantined)),
+            ("quarantined_total", json!(self.quarantined.len())),
             ("hidden_files", json!(self.hidden)),
         ];
         facts.map(|(name, value)| (name.to_owned(), value)).into_iter().collect()
@@ -139,6 +141,9 @@ impl Finished {
         }
         lines.extend(self.denied.iter().map(Denial::to_line));
         lines.extend(self.quarantined.iter().take(MOST_TOLD).map(quarantined_line));
+        if let Some(more @ 1..) = self.quarantined.len().checked_sub(MOST_TOLD) {
+            lines.push(format!("[quarantined: {more} more]"));
+        }
         for line in lines {
             end_line(&mut text);
             text.push_str(&line);
@@ -157,10 +162,21 @@ pub(crate) fn output_before(failure: &Failure) -> String {
 }
 
 /// More things that were taken away than this are only counted.
-const MOST_TOLD: usize = 16;
+pub(crate) const MOST_TOLD: usize = 8;
+
+/// A command chooses the names of what it leaves: they are cleaned, and not all of a long one is told.
+pub(crate) fn told(path: &str) -> String {
+    const LONGEST: usize = 200;
+    let mut told: String = clean(path).chars().take(LONGEST).collect();
+    if path.chars().nth(LONGEST).is_some() {
+        told.push('…');
+    }
+    told
+}
 
 fn quarantined_json(quarantined: &Quarantined) -> Value {
-    json!({"path": quarantined.path, "kept_as": quarantined.kept_as, "in_place": quarantined.in_place})
+    let Quarantined { path, kept_as, in_place } = quarantined;
+    json!({"path": told(path), "kept_as": told(kept_as), "in_place": in_place})
 }
 
 fn quarantined_line(quarantined: &Quarantined) -> String {

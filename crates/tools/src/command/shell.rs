@@ -63,7 +63,7 @@ impl ShellDress {
                 "exit_code": {"type": ["integer", "null"]}, "signal": {"type": ["string", "null"]},
                 "duration_ms": {"type": "integer"}, "stdout": {"type": "string"}, "stderr": {"type": "string"},
                 "truncated": {"type": "boolean"}, "timed_out": {"type": "boolean"}, "denied": list, "quarantined": list,
-                "hidden_files": {"type": "integer"},
+                "quarantined_total": {"type": "integer"}, "hidden_files": {"type": "integer"},
             }),
             &[
                 "exit_code",
@@ -228,6 +228,7 @@ impl Shell {
             limits,
             max_output: context.limits.max_output_bytes,
             on_flood: OnFlood::Drain(FLOOD),
+            live: true,
         };
         let finished = self.runner.run(&command, context, &stop)?;
         finished.check(&Bounds { timeout, limits, flood: FLOOD }, &context.limits)?;

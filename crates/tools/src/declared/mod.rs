@@ -20,7 +20,7 @@ use toolgate_types::{ErrorCode, Failure, ToolOutput};
 use toolgate_workspace::{Confined, WorkspaceError};
 
 use crate::command::{
-    Bounds, Command, CommandRunner, Finished, Reach, Seen, look, spelt_out, stop_within, view,
+    Bounds, Command, CommandRunner, Finished, Reach, Seen, look, spelt_out, stop_within, told, view,
 };
 
 pub use load::{LoadedTools, Surroundings, load_manifests};
@@ -30,7 +30,7 @@ pub use shipped::SHIPPED;
 const MAX_OUTPUT: u64 = 1 << 20;
 
 /// How much of the standard error of a failed command the operator is told.
-const MOST_TOLD: usize = 1000;
+const LONGEST_NOTE: usize = 500;
 
 /// A manifest that was checked and can become a tool.
 pub(crate) struct Declared {
@@ -107,6 +107,7 @@ impl CommandTool {
             limits,
             max_output,
             on_flood: OnFlood::Stop,
+            live: false,
         };
         let finished = self.runner.run(&run, context, &stop_within(&context.stop, timeout))?;
         finished
@@ -121,7 +122,9 @@ impl CommandTool {
     /// Whether it ended as it should and left nothing that it must not.
     fn check(&self, finished: &Finished) -> Result<(), Failure> {
         if !finished.quarantined.is_empty() {
-            let paths: Vec<&str> = finished.quarantined.iter().map(|taken| taken.path.as_str()).collect();
+            let paths =
+                finished.quarantined.iter().take(crate::command::MOST_TOLD).map(|taken| told(&taken.path));
+            let paths: Vec<String> = paths.collect();
             let message = "the command left files under protected names, which were taken away";
             return Err(Failure::new(ErrorCode::DeniedPath, message)
                 .help("do not make hooks or configuration that other programs obey")
@@ -154,7 +157,7 @@ fn withhold_output(mut failure: Failure) -> Failure {
 /// The end of what it said about itself, and what it was denied.
 fn note(finished: &Finished) -> String {
     let error = finished.captured.error.trim_end();
-    let skipped = error.chars().count().saturating_sub(MOST_TOLD);
+    let skipped = error.chars().count().saturating_sub(LONGEST_NOTE);
     let tail: String = error.chars().skip(skipped).collect();
     let said = if tail.is_empty() { "it said nothing".to_owned() } else { format!("it said: {tail}") };
     let denied = finished.denied.iter().map(|denial| denial.to_line());
