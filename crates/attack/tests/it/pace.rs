@@ -1,5 +1,6 @@
 //! Callers that call too often, and tools that fail too often.
 
+use std::slice;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -64,7 +65,7 @@ fn a_caller_that_calls_too_often_must_wait() {
     let (scratch, clock) = (Scratch::new(), TestClock::new());
     let echo = Declared::new("echo").share();
     let config = "rate_limits: [{caller: 'al*', tool: echo, calls: 2, per: 4s}]";
-    let bench = bench(&scratch, config, &clock, &[echo.clone()]);
+    let bench = bench(&scratch, config, &clock, slice::from_ref(&echo));
     let call = |subject: &str| bench.call_as(named(subject), "echo", json!({}));
     for _ in 0..2 {
         assert_eq!(code_of(&call("alice")), None);
@@ -87,7 +88,8 @@ fn a_caller_that_calls_too_often_must_wait() {
 fn calls_that_would_be_refused_anyway_count_too() {
     let (scratch, clock) = (Scratch::new(), TestClock::new());
     let echo = Declared::new("echo").share();
-    let bench = bench(&scratch, "rate_limits: [{tool: echo, calls: 2, per: 1m}]", &clock, &[echo.clone()]);
+    let bench =
+        bench(&scratch, "rate_limits: [{tool: echo, calls: 2, per: 1m}]", &clock, slice::from_ref(&echo));
     for _ in 0..2 {
         let called = bench.call("echo", json!({"unknown": 1}));
         assert_eq!(code_of(&called), Some(ErrorCode::InvalidArguments));
