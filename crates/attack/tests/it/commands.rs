@@ -4,6 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -370,6 +371,44 @@ fn denied_files_are_not_there_for_commands() {
         );
     }
     assert_eq!(native(&desk.run("cat plain.txt")).0, "plain\n");
+}
+
+#[test]
+fn files_that_keep_moving_are_never_seen() {
+    const SECRET: &str = "nobody-reads-this";
+    let desk = Desk::new(Profile::Native);
+    desk.write("a/.env", SECRET);
+    desk.write("one/key.pem", SECRET);
+    let (places, done) = (desk.workspace.clone(), Arc::new(AtomicBool::new(false)));
+    let over = Arc::clone(&done);
+    let mover = std::thread::spawn(move || {
+        let moves = [
+            ("a/.env", "a/.env.old"),
+            ("one/key.pem", "one/other.pem"),
+            ("a/.env.old", "a/.env"),
+            ("one/other.pem", "one/key.pem"),
+        ];
+        while !over.load(Ordering::Relaxed) {
+            for (from, to) in moves {
+                std::fs::rename(places.join(from), places.join(to)).unwrap();
+                std::thread::yield_now();
+            }
+        }
+    });
+    let mut ran = 0;
+    let calls: Vec<Called> =
+        (0..150).map(|_| desk.run("grep -rs nobody . ; cat a/.env a/.env.old one/*; true")).collect();
+    done.store(true, Ordering::Relaxed);
+    mover.join().unwrap();
+    for called in calls {
+        assert!(!called.answer.text.contains(SECRET), "{}", called.answer.text);
+        match code_of(&called) {
+            None => ran += 1,
+            Some(code) => assert_eq!(code, ErrorCode::PreconditionFailed, "{}", called.answer.text),
+        }
+    }
+    println!("{ran} of 150 commands ran while files moved");
+    assert!(ran > 0);
 }
 
 #[test]

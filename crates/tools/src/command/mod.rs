@@ -96,8 +96,6 @@ pub(crate) struct Command<'a> {
     /// How many bytes of output are kept.
     pub(crate) max_output: u64,
     pub(crate) on_flood: OnFlood,
-    /// Whether what it writes is shown as it comes. What must be filtered first is not.
-    pub(crate) live: bool,
 }
 
 impl CommandRunner {
@@ -170,7 +168,7 @@ impl CommandRunner {
         let mut capture = Capture::default();
         let ended = made.sandbox.run(&job, stop, &mut |stream, bytes| {
             let live = capture.push(stream, bytes);
-            if let Some(progress) = context.progress.as_ref().filter(|_| command.live && !live.is_empty()) {
+            if let Some(progress) = context.progress.as_ref().filter(|_| !live.is_empty()) {
                 progress(&live);
             }
         });

@@ -228,7 +228,6 @@ impl Shell {
             limits,
             max_output: context.limits.max_output_bytes,
             on_flood: OnFlood::Drain(FLOOD),
-            live: true,
         };
         let finished = self.runner.run(&command, context, &stop)?;
         finished.check(&Bounds { timeout, limits, flood: FLOOD }, &context.limits)?;

@@ -107,7 +107,6 @@ impl CommandTool {
             limits,
             max_output,
             on_flood: OnFlood::Stop,
-            live: false,
         };
         let finished = self.runner.run(&run, context, &stop_within(&context.stop, timeout))?;
         finished
