@@ -78,6 +78,7 @@ fn call(number: usize, arguments: [usize; 4]) -> isize {
 const SIGKILL: usize = 9;
 const SIGTERM: usize = 15;
 const SIGCHLD: usize = 17;
+const SIGCONT: usize = 18;
 const REPORT: usize = 3;
 /// `CLONE_VM | CLONE_VFORK`, and `SIGCHLD` at the end: the child borrows this memory, on a stack of its own, until the command takes its place.
 const START_CHILD: usize = 0x100 | 0x4000 | SIGCHLD;
@@ -176,6 +177,8 @@ fn wait_for(child: isize, waited: u64, is_namespace: bool) -> i32 {
             // Everybody but this process; without a namespace, the session of the command.
             let whom = if is_namespace { -1 } else { -child };
             call(number::KILL, [whom as usize, SIGTERM, 0, 0]);
+            // Whoever has stopped hears nothing until it goes on.
+            call(number::KILL, [whom as usize, SIGCONT, 0, 0]);
         }
     }
 }

@@ -17,6 +17,9 @@ pub(crate) const GRACE: Duration = Duration::from_secs(5);
 /// How often the caller is asked whether to go on, which is also how late a cancellation may come.
 const TICK: Duration = Duration::from_millis(20);
 
+/// How often one has to read to empty the largest pipe that there is.
+const FULL_PIPE: u32 = 16;
+
 /// Where the pipes end on this side.
 pub(crate) struct Ears {
     pub(crate) output: OwnedFd,
@@ -62,12 +65,18 @@ pub(crate) fn listen(
         written: 0,
         buffer: vec![0; 64 * 1024],
     };
+    let mut rounds_after_the_end = 0;
     while listening.open.contains(&true) {
         listening.mind_the_time(stop)?;
         listening.wait()?;
         listening.write_input();
-        listening.read(Stream::Output, sink)?;
-        listening.read(Stream::Error, sink)?;
+        let [.., report_is_open] = listening.open;
+        let heard = listening.read(Stream::Output, sink)? | listening.read(Stream::Error, sink)?;
+        // Process 1 is gone, and so the command: whoever still holds its pipes is a leftover, and is not waited for.
+        rounds_after_the_end += u32::from(!report_is_open);
+        if !report_is_open && !heard || rounds_after_the_end > FULL_PIPE {
+            break;
+        }
         listening.read_report()?;
     }
     Ok(listening.heard)
@@ -149,22 +158,23 @@ impl Listening {
         }
     }
 
-    fn read(&mut self, stream: Stream, sink: &mut dyn FnMut(Stream, &[u8])) -> Result<(), SandboxError> {
+    /// Reads once, and says whether there was something.
+    fn read(&mut self, stream: Stream, sink: &mut dyn FnMut(Stream, &[u8])) -> Result<bool, SandboxError> {
         let [output, error, _] = &mut self.open;
         let (open, file) = match stream {
             Stream::Output => (output, self.ears.output.as_fd()),
             Stream::Error => (error, self.ears.error.as_fd()),
         };
         if !*open {
-            return Ok(());
+            return Ok(false);
         }
         let length = match rustix::io::read(file, &mut *self.buffer) {
             Ok(0) => {
                 *open = false;
-                return Ok(());
+                return Ok(false);
             }
             Ok(length) => length,
-            Err(Errno::AGAIN | Errno::INTR) => return Ok(()),
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(false),
             Err(error) => return Err(SandboxError::system("output cannot be read")(error)),
         };
         match stream {
@@ -177,7 +187,7 @@ impl Listening {
             self.heard.kept += kept.len() as u64;
             sink(stream, kept);
         }
-        self.mind_the_flood()
+        self.mind_the_flood().map(|()| true)
     }
 
     fn mind_the_flood(&mut self) -> Result<(), SandboxError> {
