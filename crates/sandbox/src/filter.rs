@@ -80,6 +80,7 @@ const REFUSALS: &[Refusal] = &[
     refuse(libc::SYS_pivot_root),
     refuse(libc::SYS_chroot),
     refuse(libc::SYS_open_tree),
+    refuse(OPEN_TREE_ATTR),
     refuse(libc::SYS_move_mount),
     refuse(libc::SYS_fsopen),
     refuse(libc::SYS_fsconfig),
@@ -89,6 +90,7 @@ const REFUSALS: &[Refusal] = &[
     refuse(libc::SYS_swapon),
     refuse(libc::SYS_swapoff),
     refuse(libc::SYS_quotactl),
+    refuse(libc::SYS_quotactl_fd),
     // Opens files by number, past every folder on the way.
     refuse(libc::SYS_open_by_handle_at),
     refuse(libc::SYS_name_to_handle_at),
@@ -158,6 +160,7 @@ const REFUSALS: &[Refusal] = &[
 ];
 
 const FCHMODAT2: i64 = 452;
+const OPEN_TREE_ATTR: i64 = 467;
 
 /// The older sisters of the calls above, which newer machines do not have.
 #[cfg(target_arch = "x86_64")]

@@ -47,7 +47,9 @@ impl ResourceLimits {
                 Resource::Cpu,
                 Rlimit { current: Some(self.cpu_seconds), maximum: Some(self.cpu_seconds.saturating_add(1)) },
             ),
-            (Resource::Core, both(0)),
+            // No image of memory: too small for a file, and the one number for which the kernel starts no program on the host either, where a machine
+            // hands images to one. For zero it would.
+            (Resource::Core, both(1)),
             (Resource::Memlock, both(64 * 1024)),
             (Resource::Msgqueue, both(0)),
         ]
