@@ -11,6 +11,8 @@ use std::path::{Component, Path, PathBuf};
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 
+use toolgate_types::CallId;
+
 use crate::exit::Failed;
 
 /// Where the process stands.
@@ -110,6 +112,89 @@ pub(crate) fn open_own_folder(path: &Path) -> io::Result<Dir> {
 /// Reads a file that the operator named.
 pub(crate) fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     std::fs::read(path)
+}
+
+/// The files of a folder by name, without those that begin with a dot; `None` where the path is no folder.
+pub(crate) fn list_folder(path: &Path) -> io::Result<Option<Vec<PathBuf>>> {
+    let entries = match std::fs::read_dir(path) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let mut files = Vec::new();
+    for entry in entries {
+        let entry = entry?;
+        let hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
+        if !hidden && std::fs::metadata(entry.path()).is_ok_and(|found| found.is_file()) {
+            files.push(entry.path());
+        }
+    }
+    files.sort();
+    Ok(Some(files))
+}
+
+/// What changes when a file or folder is written: who it is, how large, and when it was touched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    identity: (u64, u64),
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+/// The stamp of what is at a path, if anything is.
+pub(crate) fn stamp(path: &Path) -> Option<Stamp> {
+    use std::os::unix::fs::MetadataExt as _;
+    let found = std::fs::metadata(path).ok()?;
+    Some(Stamp {
+        identity: (found.dev(), found.ino()),
+        size: found.size(),
+        modified: (found.mtime(), found.mtime_nsec()),
+        changed: (found.ctime(), found.ctime_nsec()),
+    })
+}
+
+/// The permission bits of a file.
+pub(crate) fn mode(path: &Path) -> io::Result<u32> {
+    use std::os::unix::fs::PermissionsExt as _;
+    Ok(std::fs::metadata(path)?.permissions().mode())
+}
+
+/// Whether something is there.
+pub(crate) fn exists(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok()
+}
+
+/// A variable of this process, where it is text.
+pub(crate) fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+/// Writes a new file, whole or not at all; whoever comes first wins. Missing folders are made.
+pub(crate) fn write_new_file(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
+    use std::io::Write as _;
+    use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let private = if mode & 0o077 == 0 { 0o700 } else { 0o777 };
+    std::fs::DirBuilder::new().recursive(true).mode(private).create(folder)?;
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let draft = folder.join(format!(".{name}.{}.new", CallId::fresh()));
+    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(&draft)?;
+    let written = file.write_all(content).and_then(|()| file.sync_all());
+    let placed = written.and_then(|()| std::fs::hard_link(&draft, path));
+    std::fs::remove_file(&draft)?;
+    placed?;
+    File::open(folder)?.sync_all()
+}
+
+/// Every place through which a path leads to what it names: the real one, and those of the links on the way. Who could change one of them could
+/// make the path lead elsewhere.
+pub(crate) fn places(path: &Path) -> Vec<PathBuf> {
+    let is_link = |place: &PathBuf| std::fs::symlink_metadata(place).is_ok_and(|found| found.is_symlink());
+    let place = |path: &Path| Some(real_path(path.parent()?).join(path.file_name()?));
+    let mut places: Vec<PathBuf> = path.ancestors().filter_map(place).filter(is_link).collect();
+    places.push(real_path(path));
+    places
 }
 
 /// The real place of a file or folder, as far as it exists.

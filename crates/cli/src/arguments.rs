@@ -1,9 +1,11 @@
 //! The command line.
 
+use std::fmt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use toolgate_types::{AgentName, CallId, Decision, RunId, SessionId, Trust};
+use toolgate_types::{AgentName, CallId, Decision, RunId, SessionId, ToolName, Trust};
 
 /// The gate between an LLM agent and the machine.
 #[derive(Debug, Parser)]
@@ -21,11 +23,13 @@ call with those arguments, asks a person where it must, does it inside the decla
 const AFTER: &str = "Examples:
   toolgate call read_file '{\"path\": \"README.md\"}'
   toolgate call edit_file '{\"path\": \"a.txt\", \"old_text\": \"x\", \"new_text\": \"y\", \"dry_run\": true}'
+  toolgate call run_command '{\"command\": \"make test\"}'
+  toolgate tools new recent_commits -- git log --oneline --max-count={count:integer}
   toolgate tools --format openai
   toolgate audit show --decision denied
   toolgate undo
 
-Exit codes: 0 done, 1 the tool answered with an error, 2 usage or configuration, 3 denied, 4 limit (out of time), 130 interrupted.";
+Exit codes: 0 done, 1 the tool answered with an error, 2 usage or configuration, 3 denied, 4 limit (time, rate, resources), 130 interrupted.";
 
 /// Options of every command.
 #[derive(Args, Clone, Debug, Default)]
@@ -33,7 +37,7 @@ pub(crate) struct Common {
     /// Configuration file [default: toolgate.yaml, looked for upward]
     #[arg(long, global = true, value_name = "FILE", help_heading = "Common options")]
     pub(crate) config: Option<PathBuf>,
-    /// Names, limits and wording of the tools: native, crew, claw, sidecar, studio
+    /// Names, limits and wording of the tools: native, crew, claw, proxy, sidecar, studio
     #[arg(long, global = true, value_name = "NAME", help_heading = "Common options")]
     pub(crate) profile: Option<String>,
     /// The folder that tools work in, mounted as @project; made if it is missing [default: the current folder]
@@ -54,6 +58,16 @@ pub(crate) struct Common {
     /// How much is asked: supervised, guided or autonomous
     #[arg(long, global = true, value_name = "LEVEL", help_heading = "Common options")]
     pub(crate) trust: Option<Trust>,
+    /// Call as whoever this token says, instead of as the person at this machine
+    #[arg(
+        long,
+        global = true,
+        value_name = "JWT",
+        env = "TOOLGATE_TOKEN",
+        hide_env_values = true,
+        help_heading = "Common options"
+    )]
+    pub(crate) token: Option<GivenToken>,
     /// Answer in JSON
     #[arg(long, global = true, help_heading = "Common options")]
     pub(crate) json: bool,
@@ -63,6 +77,22 @@ pub(crate) struct Common {
     /// Say more, on standard error: what is in use, and how a call went
     #[arg(short, long, global = true, help_heading = "Common options")]
     pub(crate) verbose: bool,
+}
+
+/// A token, which is never printed.
+#[derive(Clone)]
+pub(crate) struct GivenToken(pub(crate) String);
+
+impl From<String> for GivenToken {
+    fn from(token: String) -> Self {
+        Self(token)
+    }
+}
+
+impl fmt::Debug for GivenToken {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("GivenToken(…)")
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -79,23 +109,36 @@ pub(crate) enum Command {
         #[arg(default_value = "{}", value_name = "ARGS_JSON | -")]
         arguments: String,
     },
-    /// List the tools as a model would see them
-    #[command(after_help = "Examples:
+    /// List the tools as a model would see them, or begin a new one
+    #[command(
+        args_conflicts_with_subcommands = true,
+        after_help = "Examples:
   toolgate tools
-  toolgate tools --format openai --agent reviewer")]
+  toolgate tools --format openai --agent reviewer
+  toolgate tools new recent_commits -- git log --oneline --max-count={count:integer}"
+    )]
     Tools {
         /// The shape to write them in
         #[arg(long, value_enum, default_value_t = Format::Table)]
         format: Format,
+        #[command(subcommand)]
+        command: Option<ToolsCommand>,
     },
-    /// Check configuration files; every problem with file, line and remedy
+    /// Check configuration, manifests and policies; every problem with file, line and remedy
     #[command(after_help = "Examples:
   toolgate check
-  toolgate check deploy/toolgate.yaml --json")]
+  toolgate check tools.d/git_log.yaml policies/everybody.cedar
+  toolgate check deploy/toolgate.yaml --strict --json")]
     Check {
-        /// The files [default: the configuration in use]
+        /// The files [default: the configuration in use, and every manifest and policy that it names]
         files: Vec<PathBuf>,
+        /// Let warnings count as problems
+        #[arg(long)]
+        strict: bool,
     },
+    /// Make tokens for callers on this machine
+    #[command(subcommand)]
+    Token(TokenCommand),
     /// Look at the record of calls
     #[command(subcommand)]
     Audit(AuditCommand),
@@ -136,6 +179,59 @@ pub(crate) enum Command {
         /// The shell
         shell: clap_complete::Shell,
     },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ToolsCommand {
+    /// Write a first manifest for a command, to be narrowed by hand
+    #[command(after_help = "Examples:
+  toolgate tools new recent_commits -- git log --oneline --max-count={count:integer}
+  toolgate tools new word_count --output - -- wc -w {file:path}")]
+    New {
+        /// What models call the tool
+        name: ToolName,
+        /// The file to write, or - for standard output [default: tools.d/NAME.yaml beside the configuration]
+        #[arg(long, value_name = "FILE")]
+        output: Option<PathBuf>,
+        /// The command as it would be typed, with {name} or {name:type} for what varies; types: string, integer, number, boolean, path
+        #[arg(last = true, required = true, value_name = "COMMAND")]
+        words: Vec<String>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TokenCommand {
+    /// Sign a token with a secret of this machine; --agent and --trust go into it
+    #[command(after_help = "Examples:
+  toolgate token mint --subject alice --permission git:read
+  TOOLGATE_TOKEN=$(toolgate -q token mint --subject ci --agent reviewer --lifetime 10m) toolgate tools")]
+    Mint {
+        /// Who it is about
+        #[arg(long, value_name = "NAME")]
+        subject: String,
+        /// What it grants; may be given several times
+        #[arg(long = "permission", value_name = "P")]
+        permissions: Vec<String>,
+        /// How long it is good: 90s, 30m or 1h; at most 24h
+        #[arg(long, value_name = "TIME", default_value = "1h", value_parser = lifetime)]
+        lifetime: Duration,
+        /// Who shall believe it [default: the first audience of the configuration, else toolgate]
+        #[arg(long, value_name = "NAME")]
+        audience: Option<String>,
+    },
+}
+
+fn lifetime(text: &str) -> Result<Duration, String> {
+    let wrong = || "write a whole number and s, m or h, such as 30m".to_owned();
+    let unit = text.chars().last().ok_or_else(wrong)?;
+    let seconds = match unit {
+        's' => 1,
+        'm' => 60,
+        'h' => 3600,
+        _ => return Err(wrong()),
+    };
+    let count: u64 = text.trim_end_matches(unit).parse().map_err(|_| wrong())?;
+    count.checked_mul(seconds).map(Duration::from_secs).ok_or_else(wrong)
 }
 
 #[derive(Debug, Subcommand)]

@@ -5,16 +5,15 @@ use std::sync::Arc;
 
 use cap_std::fs::Dir;
 use toolgate_audit::{AuditLog, LogOptions};
-use toolgate_gate::{
-    Approver, AuditMode, Blocking, BreakerRule, Gate, GateOptions, Journal, Loaded, RateRule, Recovery,
-};
+use toolgate_gate::{Approver, AuditMode, Blocking, Gate, GateOptions, Journal, Recovery};
 use toolgate_manifest::OnAuditFailure;
-use toolgate_tools::{Front, Parts, initialise_run};
+use toolgate_tools::{Front, initialise_run};
 use toolgate_types::CallId;
 use toolgate_workspace::{Access, Mount, MountError, Rules, Workspace};
 
-use crate::ambient::{open_folder, open_or_make_folder, open_own_folder, real_path};
+use crate::ambient::{open_folder, open_or_make_folder, open_own_folder, places, real_path};
 use crate::exit::Failed;
+use crate::load::{self, Tokens};
 use crate::settings::{MountSettings, Settings};
 use crate::terminal::complain;
 
@@ -22,6 +21,8 @@ use crate::terminal::complain;
 pub(crate) struct Built {
     pub(crate) front: Front,
     pub(crate) workspace: Arc<Workspace>,
+    /// The names of all tools, whoever may use them.
+    pub(crate) tools: Vec<String>,
 }
 
 /// Files of a run that the gate writes and the model may only read; the workflow's place changes through its guard.
@@ -79,9 +80,15 @@ fn own_files(settings: &Settings) -> Vec<PathBuf> {
     let log = log_options(settings);
     let key = log.key_path();
     let mut own = own_folders(settings);
-    own.extend(settings.loaded.file.clone());
     own.extend([log.checkpoints_path(), toolgate_audit::public_key_path(&key), key]);
-    own.iter().map(|path| real_path(path)).collect()
+    let named = settings.loaded.file.iter().chain(declarations(settings)).chain(&settings.key_files);
+    let named = named.flat_map(|path| places(path));
+    own.iter().map(|path| real_path(path)).chain(named).collect()
+}
+
+/// What says which tools there are and what may be done with them.
+fn declarations(settings: &Settings) -> impl Iterator<Item = &PathBuf> {
+    settings.tools.iter().chain(&settings.policies).map(|named| &named.path)
 }
 
 /// The folders of this gate and of others of the same user, each also by its parts: a workspace may lie beside them in one folder.
@@ -102,13 +109,15 @@ fn refuse_own_folders(settings: &Settings, alias: &str, path: &Path) -> Result<(
     let is_state = |own: &PathBuf| states.contains(&Some(own));
     let mut forbidden =
         own_folders(settings).into_iter().filter(|own| !is_state(own)).map(|own| real_path(&own));
-    match forbidden.any(|own| place.starts_with(own)) {
+    // Folders in a folder of manifests are not looked into, so nothing there can become a tool.
+    let declares = declarations(settings).any(|folder| real_path(folder) == place);
+    match declares || forbidden.any(|own| place.starts_with(own)) {
         false => Ok(()),
         true => Err(Failed::usage(format!(
             "`{}` belongs to the gate and cannot be mounted as `{alias}`",
             path.display()
         ))
-        .help("choose another folder, or another --state-dir")),
+        .help("choose another folder; state, audit, manifests and policies are never mounted")),
     }
 }
 
@@ -125,26 +134,25 @@ pub(crate) fn log_options(settings: &Settings) -> LogOptions {
 }
 
 /// Opens everything and puts the gate together.
-pub(crate) fn gate(settings: &Settings, approver: Arc<dyn Approver>) -> Result<Built, Failed> {
+pub(crate) fn gate(
+    settings: &Settings,
+    approver: Arc<dyn Approver>,
+    tokens: Tokens,
+) -> Result<Built, Failed> {
     let state = open_own_folder(&settings.state_dir).map_err(|error| state_failed(settings, &error))?;
     let journal = open_journal(&state).map_err(|error| state_failed(settings, &error))?;
     let (audit, recovered) = AuditLog::open(log_options(settings))
         .map_err(|error| Failed::usage(error.to_string()).help(error.help()))?;
     tell_of_interruptions(&recovered.interrupted, journal.recovery());
     let workspace = Arc::new(workspace(settings)?);
-    let registry = settings.profile.registry(&Parts::files(&workspace)).map_err(|error| Failed::usage(error.to_string()))?;
+    let loaded = load::load(settings, &workspace, tokens)?;
+    let tools = loaded.registry.names().map(str::to_owned).collect();
     let audit_mode = match settings.on_audit_failure {
         OnAuditFailure::Deny => AuditMode::Deny,
         OnAuditFailure::Warn => AuditMode::Warn,
     };
-    let config = &settings.loaded.config;
     let gate = Gate::new(GateOptions {
-        loaded: Loaded {
-            agents: config.agents.clone(),
-            rates: config.rate_limits.iter().map(RateRule::from).collect(),
-            breaker: Some(config.breaker.map(BreakerRule::from).unwrap_or_default()),
-            ..Loaded::new(registry, settings.limits)
-        },
+        loaded,
         audit,
         audit_mode,
         journal: Arc::new(journal),
@@ -161,14 +169,21 @@ pub(crate) fn gate(settings: &Settings, approver: Arc<dyn Approver>) -> Result<B
             open_own_folder(&run_folder(settings)).map_err(|error| state_failed(settings, &error))?;
         front = front.with_run_log(folder);
     }
-    Ok(Built { front, workspace })
+    Ok(Built { front, workspace, tools })
 }
 
 /// What the gate keeps in its state directory.
-const STATE_FOLDERS: [&str; 4] = ["audit", "keys", "runs", JOURNAL];
+const STATE_FOLDERS: [&str; 5] = ["audit", "keys", "runs", JOURNAL, QUARANTINE];
 
 /// The ending keeps every gate from showing it, also one that was given another state directory.
 const JOURNAL: &str = "journal.toolgate";
+/// So does this.
+const QUARANTINE: &str = "quarantine.toolgate";
+
+/// Where what commands leave under protected names goes.
+pub(crate) fn quarantine_folder(settings: &Settings) -> PathBuf {
+    settings.state_dir.join(QUARANTINE)
+}
 
 /// What earlier processes left behind, and what became of it.
 fn tell_of_interruptions(recorded: &[CallId], recovery: &Recovery) {

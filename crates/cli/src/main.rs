@@ -6,7 +6,13 @@ mod ambient;
 mod settings;
 mod terminal;
 mod interrupt;
+mod files;
+mod secrets;
+mod callers;
+mod confined;
+mod load;
 mod build;
+mod reload;
 mod commands;
 
 use std::io::{self, IsTerminal as _, Write as _};
@@ -14,7 +20,7 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
-use crate::arguments::{Arguments, Command};
+use crate::arguments::{Arguments, Command, TokenCommand, ToolsCommand};
 use crate::exit::Failed;
 use crate::terminal::{be_quiet, be_verbose, paint, reveal, wants_colour};
 
@@ -47,8 +53,14 @@ fn run(arguments: Arguments) -> Result<u8, Failed> {
     let common = arguments.common;
     match arguments.command {
         Command::Call { tool, arguments } => commands::call::run(&common, tool, &arguments),
-        Command::Tools { format } => commands::tools::run(&common, format),
-        Command::Check { files } => commands::check::run(&common, &files),
+        Command::Tools { format, command: None } => commands::tools::run(&common, format),
+        Command::Tools { command: Some(ToolsCommand::New { name, output, words }), .. } => {
+            commands::tools_new::run(&common, &name, output.as_deref(), &words)
+        }
+        Command::Check { files, strict } => commands::check::run(&common, &files, strict),
+        Command::Token(TokenCommand::Mint { subject, permissions, lifetime, audience }) => {
+            commands::token::mint(&common, &subject, permissions, lifetime, audience)
+        }
         Command::Audit(command) => commands::audit::run(&common, command),
         Command::Changes { session, all } => commands::changes::list(&common, session.as_ref(), all),
         Command::Undo { call, session, force } => {

@@ -2,13 +2,17 @@
 
 use std::path::{Path, PathBuf};
 
-use toolgate_manifest::{Access, AgentConfig, Config, DeclaredPath, MountConfig, OnAuditFailure};
+use toolgate_gate::Credential;
+use toolgate_manifest::{
+    Access, AgentConfig, Config, DeclaredPath, KeySource, Located, MountConfig, OnAuditFailure,
+};
 use toolgate_tools::Profile;
 use toolgate_types::{Caller, Limits, RunId, SessionId, Sha256, Trust};
 
 use crate::ambient::{Surroundings, find_upward, read_file};
 use crate::arguments::Common;
 use crate::exit::Failed;
+use crate::files::Named;
 use crate::terminal::{complain, remark};
 
 /// A configuration with the place it came from.
@@ -36,7 +40,12 @@ pub(crate) struct Settings {
     pub(crate) approval_patience: std::time::Duration,
     pub(crate) run: RunId,
     pub(crate) caller: Caller,
+    /// Manifests, policies and keys: files of the operator that tools must not reach.
+    pub(crate) tools: Vec<Named>,
+    pub(crate) policies: Vec<Named>,
+    pub(crate) key_files: Vec<PathBuf>,
     pub(crate) loaded: Loaded,
+    pub(crate) surroundings: Surroundings,
 }
 
 /// One more folder.
@@ -75,7 +84,17 @@ pub(crate) fn load(common: &Common, surroundings: &Surroundings) -> Result<Loade
 }
 
 impl Loaded {
-    fn resolve(&self, path: &DeclaredPath, surroundings: &Surroundings) -> Result<PathBuf, Failed> {
+    /// The folder that relative paths start at.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// A path of the configuration, on this machine.
+    pub(crate) fn resolve(
+        &self,
+        path: &DeclaredPath,
+        surroundings: &Surroundings,
+    ) -> Result<PathBuf, Failed> {
         let resolved = path.resolve(&self.folder, surroundings.home.as_deref());
         let resolved = resolved.ok_or_else(|| {
             Failed::usage(format!("`{}` needs a home folder, and HOME is not set", path.as_str()))
@@ -100,8 +119,14 @@ pub(crate) fn settle(common: &Common, default_trust: Trust) -> Result<Settings, 
         Some(path) => loaded.resolve(&path.value, &surroundings)?,
         None => state_dir.join("audit"),
     };
-    let optional = |path: &Option<toolgate_manifest::Located<DeclaredPath>>| {
+    let optional = |path: &Option<Located<DeclaredPath>>| {
         path.as_ref().map(|path| loaded.resolve(&path.value, &surroundings)).transpose()
+    };
+    let named = |paths: &[Located<DeclaredPath>]| {
+        let one = |at: &Located<DeclaredPath>| {
+            Ok(Named { path: loaded.resolve(&at.value, &surroundings)?, at: at.clone() })
+        };
+        paths.iter().map(one).collect::<Result<Vec<Named>, Failed>>()
     };
     let workspace = match (&common.workspace, &config.workspace) {
         (Some(path), _) => surroundings.absolute(path)?,
@@ -133,12 +158,16 @@ pub(crate) fn settle(common: &Common, default_trust: Trust) -> Result<Settings, 
         limits: config.limits.over(profile.limits()),
         approval_patience: config.approval.timeout.unwrap_or(APPROVAL_PATIENCE),
         default_state_dir: default_state_dir(&surroundings).ok(),
+        tools: named(&config.tools)?,
+        policies: named(&config.policies)?,
+        key_files: key_files(config, |path| loaded.resolve(path, &surroundings))?,
         workspace,
         state_dir,
         audit_dir,
         run,
         caller,
         loaded,
+        surroundings,
     };
     remark(|| settings.told());
     Ok(settings)
@@ -161,13 +190,45 @@ impl Settings {
         )
     }
 
+    /// A path of the configuration, on this machine.
+    pub(crate) fn resolve(&self, path: &DeclaredPath) -> Result<PathBuf, Failed> {
+        self.loaded.resolve(path, &self.surroundings)
+    }
+
+    /// What calls come with: the token that was given, else the person at this machine.
+    pub(crate) fn credential(&self, common: &Common) -> Result<Credential, Failed> {
+        let Some(token) = &common.token else { return Ok(self.caller.clone().into()) };
+        if let Some(agent) = &common.agent {
+            return Err(Failed::usage(format!(
+                "a token says itself for which agent it calls, so not for `{agent}`"
+            ))
+            .help("leave out --agent, or --token and the variable TOOLGATE_TOKEN"));
+        }
+        let Caller { session, run, trust, .. } = self.caller.clone();
+        Ok(Credential::Token { token: token.0.clone(), session, run, trust })
+    }
+
     /// A permission for a tool that does not exist permits nothing, and its author may believe otherwise.
-    pub(crate) fn warn_of_unknown_tools(&self) {
-        for problem in self.loaded.config.check_tools(&self.profile.tool_names()) {
+    pub(crate) fn warn_of_unknown_tools(&self, known: &[String]) {
+        let known: Vec<&str> = known.iter().map(String::as_str).collect();
+        for problem in self.loaded.config.check_tools(&known) {
             let help = problem.help.map(|help| format!("; {help}")).unwrap_or_default();
             complain(&format!("{}:{}: {}{help}", problem.file, problem.line, problem.message));
         }
     }
+}
+
+/// The files that tokens are checked with.
+fn key_files(
+    config: &Config,
+    resolve: impl Fn(&DeclaredPath) -> Result<PathBuf, Failed>,
+) -> Result<Vec<PathBuf>, Failed> {
+    let keys = config.callers.iter().flat_map(|callers| &callers.keys);
+    let files = keys.filter_map(|key| match &key.source {
+        KeySource::PublicKey(at) | KeySource::Secret(at) | KeySource::KeySetFile(at) => Some(at),
+        KeySource::KeySetUrl(_) => None,
+    });
+    files.map(|at| resolve(&at.value)).collect()
 }
 
 fn profile(common: &Common, config: &Config) -> Result<Profile, Failed> {

@@ -72,6 +72,17 @@ pub struct Problem {
 }
 
 impl Problem {
+    /// A problem in a text that somebody else reads, such as a policy, at a line and a character counted from one.
+    #[must_use]
+    pub fn in_text(
+        (file, text): (&str, &str),
+        (line, column): (usize, usize),
+        message: impl Into<String>,
+        help: Option<String>,
+    ) -> Self {
+        Source::new(file, text).problem(Place { line, column }, 1, message, help)
+    }
+
     /// The problem in plain text: place, message, help, then the line with a caret under the mistake.
     #[must_use]
     pub fn render(&self) -> String {
@@ -126,6 +137,12 @@ impl std::error::Error for Problems {}
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Warning(pub(crate) Problem);
+
+impl From<Problem> for Warning {
+    fn from(problem: Problem) -> Self {
+        Self(problem)
+    }
+}
 
 impl Warning {
     /// The place, the message and the help, as a mistake there would have them.

@@ -1,20 +1,20 @@
 //! `toolgate call`: one call through the whole gate.
 
-use std::io::{self, IsTerminal as _, Read as _};
+use std::io::{self, IsTerminal as _, Read as _, Write as _};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use toolgate_gate::CallOptions;
+use toolgate_gate::{CallOptions, Progress};
 use toolgate_tools::{Called, Profile};
 use toolgate_types::{ErrorCode, Failure, Stage, ToolCall, Trust};
 
-use super::{Reader, print, runtime};
+use super::{Reader, print, runtime, tokens};
 use crate::arguments::Common;
 use crate::build;
 use crate::exit::{DENIED, DONE, Failed, INTERRUPTED, LIMIT, TOOL_ERROR};
 use crate::interrupt::Interrupt;
 use crate::settings::{Settings, settle};
-use crate::terminal::{Terminal, complain, remark};
+use crate::terminal::{Terminal, complain, paint, remark, reveal, wants_colour};
 
 /// Arguments longer than this are no tool call.
 const MAX_ARGUMENTS: u64 = 64 * 1024 * 1024;
@@ -23,17 +23,18 @@ pub(crate) fn run(common: &Common, tool: String, arguments: &str) -> Result<u8, 
     // A person typed the call, so nothing is asked unless somebody says so.
     let settings = settle(common, Trust::Autonomous)?;
     let arguments = parse_arguments(arguments)?;
-    settings.warn_of_unknown_tools();
+    let credential = settings.credential(common)?;
     let interrupt = Interrupt::listen();
-    let built = build::gate(&settings, Arc::new(Terminal { interrupt: interrupt.clone() }))?;
+    let built = build::gate(&settings, Arc::new(Terminal { interrupt: interrupt.clone() }), tokens(common))?;
+    settings.warn_of_unknown_tools(&built.tools);
     let call = ToolCall::new(tool.clone(), arguments);
     let options = CallOptions {
         cancelled: interrupt.token(),
         interrupted: Some(interrupt.flag()),
-        ..CallOptions::default()
+        progress: progress(common),
     };
-    let calling = built.front.call(call, settings.caller.clone(), options);
-    let called = runtime()?.block_on(calling);
+    let calling = built.front.call(call, credential, options);
+    let called = runtime(tokens(common))?.block_on(calling);
     drop(built);
     match common.json {
         true => print(&format!("{}\n", envelope(&settings, &tool, &called)))?,
@@ -49,9 +50,19 @@ pub(crate) fn run(common: &Common, tool: String, arguments: &str) -> Result<u8, 
     Ok(called.failed.map_or(DONE, |(_, failure)| exit_code(failure.code)))
 }
 
+/// Shows output as it comes to whoever sits at the terminal. It is not the answer, which follows on standard output.
+fn progress(common: &Common) -> Option<Progress> {
+    let colour = wants_colour(true);
+    let show = move |text: &str| {
+        let _ = write!(io::stderr(), "{}", paint(&reveal(text), "2", colour));
+    };
+    (!common.quiet && io::stderr().is_terminal()).then(|| Arc::new(show) as Progress)
+}
+
 /// Exactly what a model is given. Lines end for people, and for readers of objects that would stand one beside the other.
 fn print_answer(settings: &Settings, text: &str) -> Result<Reader, Failed> {
-    let is_object = matches!(settings.profile, Profile::Crew | Profile::Sidecar | Profile::Studio);
+    let is_object =
+        matches!(settings.profile, Profile::Crew | Profile::Proxy | Profile::Sidecar | Profile::Studio);
     match !text.ends_with('\n') && (is_object || io::stdout().is_terminal()) {
         true => print(&format!("{text}\n")),
         false => print(text),
@@ -99,7 +110,7 @@ fn explain(called: &Called, stage: Stage, failure: &Failure) {
 
 fn exit_code(code: ErrorCode) -> u8 {
     match code {
-        ErrorCode::Timeout => LIMIT,
+        ErrorCode::Timeout | ErrorCode::RateLimited | ErrorCode::ResourceLimit => LIMIT,
         ErrorCode::Cancelled => INTERRUPTED,
         code if code.is_denial() => DENIED,
         _ => TOOL_ERROR,

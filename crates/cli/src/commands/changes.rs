@@ -12,12 +12,13 @@ use crate::arguments::Common;
 use crate::build::{self, Built};
 use crate::exit::{DENIED, DONE, Failed, INTERRUPTED};
 use crate::interrupt::Interrupt;
+use crate::load::Tokens;
 use crate::settings::settle;
 use crate::terminal::reveal_line;
 
 pub(crate) fn list(common: &Common, session: Option<&SessionId>, all: bool) -> Result<u8, Failed> {
     let settings = settle(common, Trust::Guided)?;
-    let built = build::gate(&settings, nobody())?;
+    let built = build::gate(&settings, nobody(), Tokens::Never)?;
     let sets: Vec<ChangeSet> = known(&built)?
         .into_iter()
         .filter(|set| all || is_here(set, &built.workspace))
@@ -95,12 +96,12 @@ pub(crate) fn undo(
 ) -> Result<u8, Failed> {
     let settings = settle(common, Trust::Guided)?;
     let interrupt = Interrupt::listen();
-    let built = build::gate(&settings, nobody())?;
+    let built = build::gate(&settings, nobody(), Tokens::Never)?;
     let calls = match call {
         Some(call) => vec![call],
         None => chosen(&built, session)?,
     };
-    let runtime = runtime()?;
+    let runtime = runtime(Tokens::Never)?;
     let mut rows = Vec::new();
     for call in calls {
         // One undoing is all or nothing; between two of them is a good place to stop.

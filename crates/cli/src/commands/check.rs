@@ -1,18 +1,34 @@
-//! `toolgate check`: every problem of a configuration, with file, line and remedy.
+//! `toolgate check`: every problem of configuration, manifests and policies, with file, line and remedy.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde_json::json;
-use toolgate_manifest::{Config, Problem};
-use toolgate_tools::Profile;
+use toolgate_manifest::{Config, Located, MountConfig, Problem, ToolManifest, Warning};
+use toolgate_sandbox::Sandbox;
+use toolgate_tools::LoadedTools;
+use toolgate_types::Trust;
+use toolgate_workspace::Workspace;
 
 use super::print;
-use crate::ambient::{Surroundings, find_upward, read_file};
+use crate::ambient::{Surroundings, exists, find_upward, read_file};
 use crate::arguments::Common;
+use crate::callers;
+use crate::confined::{self, sandbox_options};
 use crate::exit::{DONE, Failed, USAGE};
-use crate::settings::reserved;
+use crate::files::{Content, POLICIES, ends_with};
+use crate::load::{self, Fault};
+use crate::settings::{Settings, reserved, settle};
 
-pub(crate) fn run(common: &Common, files: &[PathBuf]) -> Result<u8, Failed> {
+/// What was found so far.
+#[derive(Default)]
+struct Report {
+    files: Vec<String>,
+    problems: Vec<Problem>,
+    warnings: Vec<Warning>,
+}
+
+pub(crate) fn run(common: &Common, files: &[PathBuf], strict: bool) -> Result<u8, Failed> {
     let surroundings = Surroundings::look()?;
     let files = match (files.is_empty(), &common.config) {
         (false, _) => files.to_vec(),
@@ -23,40 +39,209 @@ pub(crate) fn run(common: &Common, files: &[PathBuf]) -> Result<u8, Failed> {
         return Err(Failed::usage("there is no toolgate.yaml here or in a folder above")
             .help("name the file to check"));
     }
-    let mut problems = Vec::new();
+    let mut report = Report::default();
+    let (mut manifests, mut policies) = (Vec::new(), Vec::new());
     for file in &files {
-        problems.extend(check_file(common, file, &surroundings)?);
+        let content = read(file, &surroundings)?;
+        match kind(&content) {
+            Kind::Policy => policies.push(content),
+            Kind::Manifest => manifests.push(content),
+            Kind::Config => report.config(common, &content)?,
+        }
     }
-    let checked: Vec<String> = files.iter().map(|file| surroundings.shown(file)).collect();
-    if common.json {
-        print(&format!("{}\n", json!({"files": checked, "problems": problems})))?;
-    } else if problems.is_empty() {
-        print(&format!("ok: {} checked, no problems\n", checked.join(", ")))?;
-    } else {
-        let rendered: Vec<String> = problems.iter().map(Problem::render).collect();
-        print(&rendered.join("\n"))?;
+    if !(manifests.is_empty() && policies.is_empty()) {
+        // What these are about is said by the configuration in use.
+        let settings = settle(common, Trust::Guided)?;
+        report.loose(&settings, &manifests, &policies)?;
     }
-    Ok(if problems.is_empty() { DONE } else { USAGE })
+    report.tell(common.json, strict)
 }
 
-fn check_file(common: &Common, file: &Path, surroundings: &Surroundings) -> Result<Vec<Problem>, Failed> {
-    let absolute = surroundings.absolute(file)?;
-    let bytes = read_file(&absolute).map_err(|error| {
+enum Kind {
+    Config,
+    Manifest,
+    Policy,
+}
+
+/// A policy by its name; a manifest by the key that every manifest has and no configuration.
+fn kind(content: &Content) -> Kind {
+    if ends_with(&content.path, POLICIES) {
+        return Kind::Policy;
+    }
+    let text = String::from_utf8_lossy(&content.bytes);
+    let names_a_tool =
+        |line: &str| ["tool:", "\"tool\":", "'tool':", "{tool:"].iter().any(|key| line.starts_with(key));
+    if text.lines().any(names_a_tool) { Kind::Manifest } else { Kind::Config }
+}
+
+fn read(file: &Path, surroundings: &Surroundings) -> Result<Content, Failed> {
+    let path = surroundings.absolute(file)?;
+    let bytes = read_file(&path).map_err(|error| {
         Failed::usage(format!("`{}` cannot be read: {error}", file.display())).help("name an existing file")
     })?;
-    let config = match Config::parse_bytes(&surroundings.shown(file), &bytes) {
-        Ok(config) => config,
-        Err(problems) => return Ok(problems.as_slice().to_vec()),
+    Ok(Content { name: surroundings.shown(&path), path, bytes })
+}
+
+impl Report {
+    /// A configuration with everything that it names.
+    fn config(&mut self, common: &Common, content: &Content) -> Result<(), Failed> {
+        self.files.push(content.name.clone());
+        let config = match Config::parse_bytes(&content.name, &content.bytes) {
+            Ok(config) => config,
+            Err(problems) => {
+                self.problems.extend(problems);
+                return Ok(());
+            }
+        };
+        let taken: Vec<Problem> = config.mounts.iter().filter_map(|mount| taken(&config, mount)).collect();
+        if !taken.is_empty() {
+            self.problems.extend(taken);
+            return Ok(());
+        }
+        let common = Common { config: Some(content.path.clone()), ..common.clone() };
+        let settings = settle(&common, Trust::Guided)?;
+        let config = &settings.loaded.config;
+        self.problems.extend(confined::problems(config));
+        self.warnings.extend(missing_places(&settings)?);
+        self.warnings.extend(callers::warnings(&settings)?);
+        if config.callers.is_some() {
+            self.keep(callers::verifier(&settings))?;
+        }
+        let manifests = self.keep(load::manifest_files(&settings))?.unwrap_or_default();
+        let policies = self.keep(load::policy_files(&settings))?.unwrap_or_default();
+        self.files.extend(named(&manifests).filter(|_| !config.tools.is_empty()));
+        self.files.extend(named(&policies));
+        let Some(declared) = self.manifests(&settings, &manifests)? else { return Ok(()) };
+        let names = settings.profile.tool_names().into_iter();
+        let known: Vec<&str> = names.chain(declared.specs().map(|spec| spec.name.as_str())).collect();
+        self.problems.extend(config.check_tools(&known));
+        self.policies(&settings, &declared, &policies)
+    }
+
+    /// Manifests and policies by themselves.
+    fn loose(
+        &mut self,
+        settings: &Settings,
+        manifests: &[Content],
+        policies: &[Content],
+    ) -> Result<(), Failed> {
+        self.files.extend(named(manifests));
+        self.files.extend(named(policies));
+        self.manifests(settings, manifests)?;
+        if policies.is_empty() {
+            return Ok(());
+        }
+        let declared = load::manifest_files(settings).and_then(|files| load::declared_in(settings, &files));
+        let declared = declared.map_err(Fault::from)?;
+        self.policies(settings, &declared, policies)
+    }
+
+    fn manifests(&mut self, settings: &Settings, files: &[Content]) -> Result<Option<LoadedTools>, Failed> {
+        let declared = self.keep(load::declared_in(settings, files))?;
+        if let Some(declared) = &declared {
+            self.warnings.extend(declared.warnings.iter().cloned());
+            self.warnings.extend(missing_programs(settings, files)?);
+        }
+        Ok(declared)
+    }
+
+    fn policies(
+        &mut self,
+        settings: &Settings,
+        declared: &LoadedTools,
+        files: &[Content],
+    ) -> Result<(), Failed> {
+        if files.is_empty() {
+            return Ok(());
+        }
+        // Tools are only looked at, so that they need no folder to work in.
+        let nowhere = Workspace::new(Vec::new()).map_err(|error| Failed::usage(error.to_string()))?;
+        let registry = self.keep(load::registry(settings, &Arc::new(nowhere), declared))?;
+        if let Some(registry) = registry {
+            self.keep(load::policies(&registry, files))?;
+        }
+        Ok(())
+    }
+
+    /// What was loaded; problems are kept for the end.
+    fn keep<Loaded>(&mut self, loaded: Result<Loaded, impl Into<Fault>>) -> Result<Option<Loaded>, Failed> {
+        match loaded.map_err(Into::into) {
+            Ok(loaded) => Ok(Some(loaded)),
+            Err(Fault::Failed(failed)) => Err(failed),
+            Err(Fault::Problems(problems)) => {
+                // What was found twice, by two ways of looking, is one problem.
+                let fresh = problems.into_iter().filter(|problem| !self.problems.contains(problem));
+                let fresh: Vec<Problem> = fresh.collect();
+                self.problems.extend(fresh);
+                Ok(None)
+            }
+        }
+    }
+
+    fn tell(self, as_json: bool, strict: bool) -> Result<u8, Failed> {
+        let Self { files, problems, warnings } = self;
+        if as_json {
+            print(&format!("{}\n", json!({"files": files, "problems": problems, "warnings": warnings})))?;
+        } else {
+            let told = problems.iter().map(Problem::render).chain(warnings.iter().map(Warning::render));
+            let mut told: Vec<String> = told.collect();
+            if problems.is_empty() {
+                let besides = match warnings.len() {
+                    0 => String::new(),
+                    1 => ", 1 warning".to_owned(),
+                    more => format!(", {more} warnings"),
+                };
+                told.push(format!("ok: {} checked, no problems{besides}\n", files.join(", ")));
+            }
+            print(&told.join("\n"))?;
+        }
+        let bad = !problems.is_empty() || (strict && !warnings.is_empty());
+        Ok(if bad { USAGE } else { DONE })
+    }
+}
+
+fn named(files: &[Content]) -> impl Iterator<Item = String> {
+    files.iter().map(|file| file.name.clone())
+}
+
+fn taken(config: &Config, mount: &MountConfig) -> Option<Problem> {
+    let help = reserved(&mount.alias.value)?;
+    let message = format!("`{}` cannot be mounted by hand", mount.alias.value);
+    Some(config.problem_at(&mount.alias, message, Some(help.to_owned())))
+}
+
+/// Folders that are named and are not there.
+fn missing_places(settings: &Settings) -> Result<Vec<Warning>, Failed> {
+    let config = &settings.loaded.config;
+    let sandbox = &config.sandbox;
+    let folders = sandbox.read.iter().chain(sandbox.path.iter().flatten());
+    let mounts = config.mounts.iter().map(|mount| &mount.path);
+    let mut warnings = Vec::new();
+    for at in mounts.chain(folders) {
+        if !exists(&settings.resolve(&at.value)?) {
+            let message = format!("`{}` does not exist", at.value.as_str());
+            let help = Some("make it, or correct the path".to_owned());
+            warnings.push(config.problem_at(at, message, help).into());
+        }
+    }
+    Ok(warnings)
+}
+
+/// Programs that a command would not find.
+fn missing_programs(settings: &Settings, files: &[Content]) -> Result<Vec<Warning>, Failed> {
+    let Ok(sandbox) = Sandbox::prepare(sandbox_options(settings)?) else { return Ok(Vec::new()) };
+    let is_there = |program: &Located<String>| {
+        sandbox.find_program(program.value.as_ref()).is_some_and(|place| exists(&place))
     };
-    let profile: Profile = match (&common.profile, &config.profile) {
-        (Some(name), _) => name.parse().map_err(Failed::usage)?,
-        (None, Some(name)) => name.value.as_str().parse().map_err(Failed::usage)?,
-        (None, None) => Profile::Native,
+    let manifests =
+        files.iter().filter_map(|file| ToolManifest::parse_all_bytes(&file.name, &file.bytes).ok());
+    let missing =
+        manifests.flat_map(|(manifests, _)| manifests).filter(|tool| !is_there(&tool.command.program));
+    let warning = |tool: ToolManifest| {
+        let program = &tool.command.program;
+        let message = format!("there is no program `{}` in the sandbox", program.value);
+        let help = "install it, or add its folder to `sandbox.read` and `sandbox.path`".to_owned();
+        tool.warning_at(program, message, Some(help))
     };
-    let taken = config.mounts.iter().filter_map(|mount| {
-        let help = reserved(&mount.alias.value)?;
-        let message = format!("`{}` cannot be mounted by hand", mount.alias.value);
-        Some(config.problem_at(&mount.alias, message, Some(help.to_owned())))
-    });
-    Ok(taken.chain(config.check_tools(&profile.tool_names())).collect())
+    Ok(missing.map(warning).collect())
 }

@@ -6,11 +6,13 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags, RenameFlags, ResolveFlags};
 use rustix::io::Errno;
 use serde_json::{Value, json};
+use toolgate_sandbox::{LayerReport, Sandbox};
 use toolgate_types::Trust;
 
 use super::print;
 use crate::ambient::{open_or_make_folder, open_own_folder};
 use crate::arguments::Common;
+use crate::confined::sandbox_options;
 use crate::exit::{DONE, Failed, TOOL_ERROR};
 use crate::settings::{Settings, settle};
 
@@ -43,7 +45,8 @@ impl State {
 
 pub(crate) fn run(common: &Common) -> Result<u8, Failed> {
     let settings = settle(common, Trust::Guided)?;
-    let findings = examine(&settings);
+    let mut findings = examine(&settings);
+    findings.extend(layers(&settings)?);
     if common.json {
         let rows: Vec<Value> = findings
             .iter()
@@ -74,6 +77,30 @@ fn examine(settings: &Settings) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// Every layer that commands are confined by. One that the operator does not demand may be missing.
+fn layers(settings: &Settings) -> Result<Vec<Finding>, Failed> {
+    let options = sandbox_options(settings)?;
+    let required = options.require;
+    let sandbox = match Sandbox::prepare(options) {
+        Ok(sandbox) => sandbox,
+        Err(error) => {
+            return Ok(vec![found("sandbox", State::Missing, format!("{error}; {}", error.help()))]);
+        }
+    };
+    let finding = |report: &LayerReport| {
+        let name = report.layer.as_str();
+        match (report.works, required.contains(report.layer)) {
+            (true, _) => found(name, State::Ok, &report.detail),
+            (false, false) => found(name, State::Fallback, format!("{}; not required", report.detail)),
+            (false, true) => {
+                let remedy = "or let commands run without it: leave it out of `sandbox.require`";
+                found(name, State::Missing, format!("{}; {remedy}", report.detail))
+            }
+        }
+    };
+    Ok(sandbox.layers().iter().map(finding).collect())
 }
 
 fn found(name: &'static str, state: State, detail: impl Into<String>) -> Finding {

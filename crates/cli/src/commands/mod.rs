@@ -2,7 +2,9 @@
 
 pub(crate) mod call;
 pub(crate) mod tools;
+pub(crate) mod tools_new;
 pub(crate) mod check;
+pub(crate) mod token;
 pub(crate) mod audit;
 pub(crate) mod changes;
 pub(crate) mod doctor;
@@ -15,7 +17,9 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use toolgate_gate::{Approver, NobodyToAsk};
 
+use crate::arguments::Common;
 use crate::exit::Failed;
+use crate::load::Tokens;
 
 /// Whether somebody still reads the results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,10 +55,16 @@ pub(crate) fn nobody() -> Arc<dyn Approver> {
     Arc::new(NobodyToAsk { remedy: "make the call with `toolgate call`".to_owned() })
 }
 
-/// A small runtime: one thread, and a clock for questions that expire.
-pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failed> {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .build()
-        .map_err(|error| Failed::error(format!("no runtime could be made: {error}")))
+/// Whether tokens have to be verified, which may need the network.
+pub(crate) fn tokens(common: &Common) -> Tokens {
+    if common.token.is_some() { Tokens::Possibly } else { Tokens::Never }
+}
+
+/// A small runtime: one thread, a clock for questions that expire, and the network where the keys of an issuer may have to be fetched.
+pub(crate) fn runtime(tokens: Tokens) -> Result<tokio::runtime::Runtime, Failed> {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    if tokens == Tokens::Possibly {
+        builder.enable_io();
+    }
+    builder.enable_time().build().map_err(|error| Failed::error(format!("no runtime could be made: {error}")))
 }

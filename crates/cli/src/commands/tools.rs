@@ -8,17 +8,22 @@ use toolgate_gate::Tool;
 use toolgate_tools::ToolFormat;
 use toolgate_types::Trust;
 
-use super::{nobody, print};
+use super::{nobody, print, runtime, tokens};
 use crate::arguments::{Common, Format};
 use crate::build;
-use crate::exit::{DONE, Failed};
+use crate::exit::{DENIED, DONE, Failed};
 use crate::settings::settle;
 
 pub(crate) fn run(common: &Common, format: Format) -> Result<u8, Failed> {
     let settings = settle(common, Trust::Guided)?;
-    settings.warn_of_unknown_tools();
-    let built = build::gate(&settings, nobody())?;
-    let tools = built.front.gate().visible_tools(&settings.caller);
+    let credential = settings.credential(common)?;
+    let built = build::gate(&settings, nobody(), tokens(common))?;
+    settings.warn_of_unknown_tools(&built.tools);
+    let asked = runtime(tokens(common))?.block_on(built.front.gate().tools_for(credential));
+    let tools = asked.map_err(|failure| {
+        let note = failure.operator_note.map(|note| format!(": {note}")).unwrap_or_default();
+        Failed { code: DENIED, ..Failed::error(format!("{}{note}", failure.message)) }
+    })?;
     let written = match format {
         Format::Table if common.json => json_table(&tools),
         Format::Table => return print(&table(&tools)).map(|_| DONE),
@@ -56,7 +61,7 @@ fn table(tools: &[Arc<dyn Tool>]) -> String {
         let _ = writeln!(text, "    {}", spec.description);
     }
     if tools.is_empty() {
-        text.push_str("no tools: this agent may use none\n");
+        text.push_str("no tools: this caller may use none\n");
     }
     text
 }

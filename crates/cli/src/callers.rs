@@ -1,0 +1,177 @@
+//! Whose tokens are believed: what the configuration says, or this machine's own secret.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use toolgate_identity::{
+    Algorithm, ClaimNames, HttpFetch, Issuer, KeySource, SetupError, Verifier, VerifierOptions,
+};
+use toolgate_manifest::{CallerKey, CallersConfig, Config, KeySource as Declared, Problem, Warning};
+
+use crate::ambient::{exists, mode, read_file};
+use crate::exit::Failed;
+use crate::files::unreadable;
+use crate::load::Fault;
+use crate::secrets;
+use crate::settings::Settings;
+
+/// The issuer and the audience of tokens that this machine signs for itself.
+pub(crate) const LOCAL: &str = "toolgate";
+/// The id of the secret that they are signed with.
+pub(crate) const LOCAL_KEY: &str = "local";
+
+/// Who may change a key that tokens are checked with, beside its owner.
+const WRITABLE_BY_OTHERS: u32 = 0o022;
+
+/// Where this machine's own secret is.
+pub(crate) fn local_secret(settings: &Settings) -> PathBuf {
+    settings.state_dir.join("keys/callers.key")
+}
+
+/// Who can tell whether a token is good, if anybody can: what the configuration declares, else this machine's secret, once there is one.
+pub(crate) fn verifier(settings: &Settings) -> Result<Option<Arc<Verifier>>, Fault> {
+    let config = &settings.loaded.config;
+    let Some(callers) = &config.callers else { return local(settings) };
+    let issuer = issuer(callers, settings)?;
+    let verifier =
+        Verifier::new(options(issuer)).map_err(|error| vec![setup_problem(config, callers, &error)])?;
+    Ok(Some(Arc::new(verifier)))
+}
+
+fn options(issuer: Issuer) -> VerifierOptions {
+    VerifierOptions::new(vec![issuer], Arc::new(SystemTime::now), Arc::new(HttpFetch::new()))
+}
+
+fn local(settings: &Settings) -> Result<Option<Arc<Verifier>>, Fault> {
+    let path = local_secret(settings);
+    if !exists(&path) {
+        return Ok(None);
+    }
+    let shown = path.display().to_string();
+    let secret = secrets::read(&path)
+        .map_err(|error| Failed::usage(error.message(&shown)).help(error.help(&shown)))?;
+    let issuer = Issuer {
+        issuer: LOCAL.to_owned(),
+        audiences: vec![LOCAL.to_owned()],
+        algorithms: vec![Algorithm::Hs256],
+        keys: vec![KeySource::Secret { key_id: LOCAL_KEY.to_owned(), secret }],
+        claims: ClaimNames::minted(),
+        ..Issuer::default()
+    };
+    let verifier = Verifier::new(options(issuer))
+        .map_err(|error| Failed::usage(format!("`{shown}`: {error}")).help(error.help()))?;
+    Ok(Some(Arc::new(verifier)))
+}
+
+fn issuer(callers: &CallersConfig, settings: &Settings) -> Result<Issuer, Fault> {
+    let config = &settings.loaded.config;
+    let (mut keys, mut problems) = (Vec::new(), Vec::new());
+    for key in &callers.keys {
+        match source(key, settings)? {
+            Ok(source) => keys.push(source),
+            Err(problem) => problems.push(problem),
+        }
+    }
+    let algorithms = algorithms(callers);
+    if algorithms.is_empty() {
+        let help = Some("say which signatures count, such as `algorithms: [EdDSA]`".to_owned());
+        problems.push(config.problem_at(&callers.issuer, "`callers` names no algorithm", help));
+    }
+    if !problems.is_empty() {
+        return Err(problems.into());
+    }
+    let standard = Issuer::default();
+    Ok(Issuer {
+        issuer: callers.issuer.value.clone(),
+        audiences: callers.audience.iter().map(|audience| audience.value.clone()).collect(),
+        algorithms,
+        keys,
+        leeway: callers.leeway.unwrap_or(standard.leeway),
+        claims: ClaimNames {
+            permissions: callers.claims.permissions.clone(),
+            agent: Some(callers.claims.agent.clone()),
+            trust: callers.claims.trust.clone(),
+        },
+        ..standard
+    })
+}
+
+/// The algorithms that are listed, else those that the keys name.
+fn algorithms(callers: &CallersConfig) -> Vec<Algorithm> {
+    let named: Vec<&str> = match &callers.algorithms {
+        Some(listed) => listed.iter().map(|algorithm| algorithm.value.as_str()).collect(),
+        None => {
+            let of_keys = callers.keys.iter().filter_map(|key| key.algorithm.as_ref());
+            of_keys.map(|algorithm| algorithm.value.as_str()).collect()
+        }
+    };
+    let mut algorithms: Vec<Algorithm> = named.iter().filter_map(|name| name.parse().ok()).collect();
+    algorithms.sort_unstable();
+    algorithms.dedup();
+    algorithms
+}
+
+/// The key itself, or what is wrong with how it is declared.
+fn source(key: &CallerKey, settings: &Settings) -> Result<Result<KeySource, Problem>, Failed> {
+    let config = &settings.loaded.config;
+    let key_id = || key.kid.as_ref().map(|kid| kid.value.clone());
+    let nameless = |at| {
+        let help = Some("write the `kid` that its tokens name, such as `kid: main`".to_owned());
+        config.problem_at(at, "a key without `kid`", help)
+    };
+    Ok(match &key.source {
+        Declared::PublicKey(at) => match (key_id(), read_file(&settings.resolve(&at.value)?)) {
+            (_, Err(error)) => Err(unreadable(config, at, &error)),
+            (None, _) => Err(nameless(at)),
+            (Some(key_id), Ok(pem)) => Ok(KeySource::Pem { key_id, pem }),
+        },
+        Declared::Secret(at) => match (key_id(), secrets::read(&settings.resolve(&at.value)?)) {
+            (_, Err(error)) => {
+                let shown = at.value.as_str();
+                Err(config.problem_at(at, error.message(shown), Some(error.help(shown))))
+            }
+            (None, _) => Err(nameless(at)),
+            (Some(key_id), Ok(secret)) => Ok(KeySource::Secret { key_id, secret }),
+        },
+        Declared::KeySetFile(at) => match read_file(&settings.resolve(&at.value)?) {
+            Err(error) => Err(unreadable(config, at, &error)),
+            Ok(json) => Ok(KeySource::KeySet { json }),
+        },
+        Declared::KeySetUrl(url) => Ok(KeySource::KeySetAddress { url: url.value.clone() }),
+    })
+}
+
+/// A mistake where the file makes it, as far as that can be told.
+fn setup_problem(config: &Config, callers: &CallersConfig, error: &SetupError) -> Problem {
+    let help = Some(error.help().to_owned());
+    let place = callers.keys.iter().find(|key| match (error, &key.source) {
+        (SetupError::Key { key_id, .. }, _) => key.kid.as_ref().is_some_and(|kid| kid.value == *key_id),
+        (SetupError::KeySet { .. }, Declared::KeySetFile(_)) => true,
+        (SetupError::Address { .. }, Declared::KeySetUrl(_)) => true,
+        _ => false,
+    });
+    match place.map(|key| &key.source) {
+        Some(Declared::PublicKey(at) | Declared::Secret(at) | Declared::KeySetFile(at)) => {
+            config.problem_at(at, error.to_string(), help)
+        }
+        Some(Declared::KeySetUrl(at)) => config.problem_at(at, error.to_string(), help),
+        None => config.problem_at(&callers.issuer, error.to_string(), help),
+    }
+}
+
+/// Keys that others could replace by their own.
+pub(crate) fn warnings(settings: &Settings) -> Result<Vec<Warning>, Failed> {
+    let config = &settings.loaded.config;
+    let mut warnings = Vec::new();
+    for key in config.callers.iter().flat_map(|callers| &callers.keys) {
+        let (Declared::PublicKey(at) | Declared::KeySetFile(at)) = &key.source else { continue };
+        if mode(&settings.resolve(&at.value)?).is_ok_and(|mode| mode & WRITABLE_BY_OTHERS != 0) {
+            let message =
+                format!("others may change `{}`, and so whose tokens are believed", at.value.as_str());
+            let help = Some(format!("`chmod go-w {}`", at.value.as_str()));
+            warnings.push(config.problem_at(at, message, help).into());
+        }
+    }
+    Ok(warnings)
+}

@@ -1,0 +1,112 @@
+//! `toolgate token`: tokens for callers on this machine.
+
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use jiff::Timestamp;
+use serde_json::json;
+use toolgate_identity::{MintOptions, mint as sign};
+use toolgate_manifest::{CallersConfig, ClaimNames, KeySource};
+use toolgate_types::Trust;
+use toolgate_types::time::rfc3339_millis;
+
+use super::print;
+use crate::arguments::Common;
+use crate::callers::{LOCAL, LOCAL_KEY, local_secret};
+use crate::exit::{DONE, Failed};
+use crate::secrets;
+use crate::settings::{Settings, settle};
+use crate::terminal::complain;
+
+/// What a token is signed with, and in whose name.
+struct Signer {
+    secret: PathBuf,
+    key_id: String,
+    issuer: String,
+    audience: String,
+}
+
+pub(crate) fn mint(
+    common: &Common,
+    subject: &str,
+    permissions: Vec<String>,
+    lifetime: Duration,
+    audience: Option<String>,
+) -> Result<u8, Failed> {
+    let settings = settle(common, Trust::Guided)?;
+    let signer = match &settings.loaded.config.callers {
+        Some(callers) => declared(callers, &settings, common, &permissions)?,
+        None => Signer {
+            secret: local_secret(&settings),
+            key_id: LOCAL_KEY.to_owned(),
+            issuer: LOCAL.to_owned(),
+            audience: LOCAL.to_owned(),
+        },
+    };
+    let audience = audience.unwrap_or(signer.audience);
+    let now = SystemTime::now();
+    let token = sign(&MintOptions {
+        secret: &secrets::read_or_make(&signer.secret)?,
+        key_id: &signer.key_id,
+        issuer: &signer.issuer,
+        audience: &audience,
+        subject,
+        permissions: permissions.iter().cloned().collect(),
+        agent: common.agent.clone(),
+        trust: common.trust,
+        now,
+        lifetime,
+    })
+    .map_err(|error| Failed::usage(error.to_string()))?;
+    let expires = Timestamp::try_from(now + lifetime)
+        .map(rfc3339_millis)
+        .map_err(|error| Failed::error(error.to_string()))?;
+    if common.json {
+        let told = json!({
+            "token": token, "subject": subject, "permissions": permissions, "agent": common.agent, "trust": common.trust,
+            "issuer": signer.issuer, "audience": audience, "expires": expires,
+        });
+        print(&format!("{told}\n"))?;
+    } else {
+        print(&format!("{token}\n"))?;
+    }
+    complain(&format!("good until {expires}; use it with --token, or in the variable TOOLGATE_TOKEN"));
+    Ok(DONE)
+}
+
+/// The first secret that the configuration believes.
+fn declared(
+    callers: &CallersConfig,
+    settings: &Settings,
+    common: &Common,
+    permissions: &[String],
+) -> Result<Signer, Failed> {
+    let secret = callers.keys.iter().find_map(|key| match (&key.source, &key.kid) {
+        (KeySource::Secret(at), Some(kid)) => Some((at, kid.value.clone())),
+        _ => None,
+    });
+    let Some((at, key_id)) = secret else {
+        return Err(Failed::usage("the configuration believes no secret that a token could be signed with").help(
+            "add a key such as `{kid: local, algorithm: HS256, secret_file: callers.secret}` to `callers.keys`",
+        ));
+    };
+    let standard = ClaimNames::default();
+    let renamed = [
+        ("permissions", !permissions.is_empty() && callers.claims.permissions != standard.permissions),
+        ("agent", common.agent.is_some() && callers.claims.agent != standard.agent),
+        ("trust", common.trust.is_some() && callers.claims.trust.as_deref() != Some("trust")),
+    ];
+    if let Some((claim, _)) = renamed.iter().find(|(_, renamed)| *renamed) {
+        return Err(Failed::usage(format!("`callers.claims` reads `{claim}` elsewhere, or not at all"))
+            .help(format!("write `{claim}: {claim}` there, or leave it out of the token")));
+    }
+    Ok(Signer {
+        secret: settings.resolve(&at.value)?,
+        key_id,
+        issuer: callers.issuer.value.clone(),
+        audience: callers
+            .audience
+            .first()
+            .map_or_else(|| LOCAL.to_owned(), |audience| audience.value.clone()),
+    })
+}

@@ -1,0 +1,64 @@
+//! `toolgate tools new`: a first manifest for a command.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+use toolgate_manifest::skeleton;
+use toolgate_types::ToolName;
+
+use super::print;
+use crate::ambient::{Surroundings, real_path, write_new_file};
+use crate::arguments::Common;
+use crate::exit::{DONE, Failed};
+use crate::settings::{Loaded, load};
+use crate::terminal::complain;
+
+/// Where manifests go when nobody says.
+const FOLDER: &str = "tools.d";
+
+pub(crate) fn run(
+    common: &Common,
+    name: &ToolName,
+    output: Option<&Path>,
+    words: &[String],
+) -> Result<u8, Failed> {
+    let text = skeleton(name, words);
+    if output == Some(Path::new("-")) {
+        return print(&text).map(|_| DONE);
+    }
+    let surroundings = Surroundings::look()?;
+    let loaded = load(common, &surroundings)?;
+    let file = match output {
+        Some(file) => surroundings.absolute(file)?,
+        None => loaded.folder().join(FOLDER).join(format!("{name}.yaml")),
+    };
+    let shown = surroundings.shown(&file);
+    write_new_file(&file, text.as_bytes(), 0o644).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => Failed::usage(format!("`{shown}` is there already"))
+            .help("name another file with --output, or - to write to standard output"),
+        _ => Failed::usage(format!("`{shown}` cannot be written: {error}")),
+    })?;
+    match common.json {
+        true => print(&format!("{}\n", json!({"tool": name, "file": shown})))?,
+        false => print(&format!("wrote {shown}\n"))?,
+    };
+    complain(&format!("narrow it by hand, then run `toolgate check {shown}`"));
+    if !is_named(&loaded, &file, &surroundings) {
+        let place = loaded
+            .file
+            .as_deref()
+            .map_or_else(|| "toolgate.yaml".to_owned(), |file| surroundings.shown(file));
+        let entry = file.parent().filter(|_| output.is_none()).map_or(shown, |_| FOLDER.to_owned());
+        complain(&format!("to use it, write `tools: [{entry}]` in {place}"));
+    }
+    Ok(DONE)
+}
+
+/// Whether the configuration names the file or its folder.
+fn is_named(loaded: &Loaded, file: &Path, surroundings: &Surroundings) -> bool {
+    let named = loaded.config.tools.iter().filter_map(|path| loaded.resolve(&path.value, surroundings).ok());
+    let mut named = named.map(|path: PathBuf| real_path(&path));
+    let file = real_path(file);
+    named.any(|path| path == file || Some(path.as_path()) == file.parent())
+}

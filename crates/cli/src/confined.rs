@@ -1,0 +1,94 @@
+//! How commands are confined: what the configuration says, as the sandbox takes it.
+
+use std::sync::Arc;
+
+use toolgate_egress::{Direct, Rules};
+use toolgate_manifest::{Config, Problem, SandboxConfig};
+use toolgate_sandbox::{Layer, Layers, ResourceLimits, Sandbox, SandboxOptions, refused_variable};
+use toolgate_tools::{CommandOptions, CommandRunner, Confinement};
+use toolgate_types::{ErrorCode, Failure};
+use toolgate_workspace::Workspace;
+
+use crate::ambient::{open_own_folder, variable};
+use crate::build::quarantine_folder;
+use crate::exit::Failed;
+use crate::load::Fault;
+use crate::settings::Settings;
+
+/// What the operator demands of the sandbox.
+pub(crate) fn sandbox_options(settings: &Settings) -> Result<SandboxOptions, Failed> {
+    let config = &settings.loaded.config.sandbox;
+    let standard = SandboxOptions::default();
+    let read = config.read.iter().map(|path| settings.resolve(&path.value));
+    let path = config.path.iter().flatten().map(|path| settings.resolve(&path.value));
+    let path: Vec<_> = path.collect::<Result<_, _>>()?;
+    Ok(SandboxOptions {
+        require: required(config),
+        read: read.collect::<Result<_, _>>()?,
+        path: if path.is_empty() { standard.path.clone() } else { path },
+        ..standard
+    })
+}
+
+/// The layers that are demanded. Two of them are always there, and so have no name in the configuration.
+fn required(config: &SandboxConfig) -> Layers {
+    let named = config.required();
+    let is_named = |layer: &Layer| named.iter().any(|name| name.as_str() == layer.as_str());
+    let always = |layer: &Layer| matches!(layer, Layer::Descriptors | Layer::Session);
+    Layer::ALL.iter().copied().filter(|layer| is_named(layer) || always(layer)).collect()
+}
+
+fn limits(config: &SandboxConfig) -> ResourceLimits {
+    let standard = ResourceLimits::default();
+    ResourceLimits {
+        memory: config.memory.unwrap_or(standard.memory),
+        processes: config.processes.unwrap_or(standard.processes),
+        file_size: config.file_size.unwrap_or(standard.file_size),
+        open_files: config.open_files.unwrap_or(standard.open_files),
+        cpu_seconds: config.cpu_time.map_or(standard.cpu_seconds, |time| time.as_secs().max(1)),
+        temporary: config.tmp_size.unwrap_or(standard.temporary),
+    }
+}
+
+/// What of `sandbox` cannot be done.
+pub(crate) fn problems(config: &Config) -> Vec<Problem> {
+    let refused = config.sandbox.environment.iter().filter_map(|name| {
+        let reason = refused_variable(&name.value)?;
+        let help = Some("remove it: the sandbox sets what a command needs".to_owned());
+        Some(config.problem_at(name, format!("`{}` {reason}", name.value), help))
+    });
+    let hosts = config.sandbox.network.iter().filter_map(|host| {
+        let error = Rules::parse(&[host.value.as_str()]).err()?;
+        Some(config.problem_at(host, error.to_string(), Some(error.help())))
+    });
+    refused.chain(hosts).collect()
+}
+
+/// What runs commands. The sandbox itself is made by the first of them.
+pub(crate) fn runner(settings: &Settings, workspace: &Arc<Workspace>) -> Result<Arc<CommandRunner>, Fault> {
+    let config = &settings.loaded.config;
+    let problems = problems(config);
+    if !problems.is_empty() {
+        return Err(problems.into());
+    }
+    let passed = config.sandbox.environment.iter();
+    let passed = passed.filter_map(|name| Some((name.value.clone(), variable(&name.value)?)));
+    let (options, quarantine) = (sandbox_options(settings)?, quarantine_folder(settings));
+    let confinement = Confinement::later(move || {
+        let folder = open_own_folder(&quarantine).map_err(|error| {
+            Failure::new(ErrorCode::Internal, "the command could not be started")
+                .operator_note(format!("`{}` cannot be used: {error}", quarantine.display()))
+        })?;
+        Ok((Arc::new(Sandbox::prepare(options.clone())?), folder))
+    });
+    let runner = CommandRunner::new(CommandOptions {
+        workspace: Arc::clone(workspace),
+        confinement,
+        environment: passed.collect(),
+        limits: limits(&config.sandbox),
+        network: config.sandbox.network.iter().map(|host| host.value.clone()).collect(),
+        dialer: Arc::new(Direct),
+    });
+    let runner = runner.map_err(|error| Failed::usage(error.to_string()).help(error.help()))?;
+    Ok(Arc::new(runner))
+}

@@ -1,0 +1,173 @@
+//! What a gate decides by, from the files that say it: tools, policies, agents, callers, rates.
+
+use std::sync::Arc;
+
+use toolgate_gate::{BreakerRule, Loaded, RateRule, Registry};
+use toolgate_manifest::{Problem, ToolManifest};
+use toolgate_policy::{Policies, PolicyProblem, PolicySource, PolicyTool};
+use toolgate_tools::{LoadedTools, Parts, Surroundings, load_manifests};
+use toolgate_workspace::Workspace;
+
+use crate::callers;
+use crate::confined;
+use crate::exit::Failed;
+use crate::files::{Content, MANIFESTS, POLICIES, read_all};
+use crate::settings::Settings;
+
+/// Why something could not be loaded.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    /// Files say it wrongly.
+    Problems(Vec<Problem>),
+    /// Anything else.
+    Failed(Failed),
+}
+
+impl From<Vec<Problem>> for Fault {
+    fn from(problems: Vec<Problem>) -> Self {
+        Self::Problems(problems)
+    }
+}
+
+impl From<Failed> for Fault {
+    fn from(failed: Failed) -> Self {
+        Self::Failed(failed)
+    }
+}
+
+impl From<Fault> for Failed {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Failed(failed) => failed,
+            Fault::Problems(problems) => {
+                let rendered: Vec<String> = problems.iter().map(Problem::render).collect();
+                Self::usage(rendered.join("\n").trim_end())
+                    .help("correct the file; `toolgate check` says when nothing is left")
+            }
+        }
+    }
+}
+
+/// Whether tokens will have to be verified.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tokens {
+    /// None will come.
+    Never,
+    /// Some may come.
+    Possibly,
+}
+
+/// Loads everything.
+pub(crate) fn load(settings: &Settings, workspace: &Arc<Workspace>, tokens: Tokens) -> Result<Loaded, Fault> {
+    let config = &settings.loaded.config;
+    let declared = declared(settings)?;
+    let registry = registry(settings, workspace, &declared)?;
+    let policies = policies(&registry, &policy_files(settings)?)?;
+    let own = declared.rates().map(|(tool, rate)| RateRule::of_tool(tool.as_str(), rate));
+    Ok(Loaded {
+        agents: config.agents.clone(),
+        policies: Arc::new(policies),
+        verifier: if tokens == Tokens::Possibly { callers::verifier(settings)? } else { None },
+        rates: config.rate_limits.iter().map(RateRule::from).chain(own).collect(),
+        breaker: Some(config.breaker.map(BreakerRule::from).unwrap_or_default()),
+        ..Loaded::new(registry, settings.limits)
+    })
+}
+
+/// The manifests that are in use: those that the configuration names, else the profile's own.
+pub(crate) fn manifest_files(settings: &Settings) -> Result<Vec<Content>, Vec<Problem>> {
+    let config = &settings.loaded.config;
+    if !config.tools.is_empty() {
+        return read_all(&settings.tools, MANIFESTS, config, &settings.surroundings);
+    }
+    let shipped = settings.profile.shipped().iter().filter(|(name, text)| is_allowed(settings, name, text));
+    let content = |(name, text): &(&str, &str)| Content {
+        name: (*name).to_owned(),
+        path: name.into(),
+        bytes: text.as_bytes().to_vec(),
+    };
+    Ok(shipped.map(content).collect())
+}
+
+/// A tool that came along and whose program the operator does not allow is left out: nobody asked for it.
+fn is_allowed(settings: &Settings, name: &str, text: &str) -> bool {
+    let Some(allowed) = &settings.loaded.config.allowed_commands else { return true };
+    let program =
+        ToolManifest::parse_bytes(name, text.as_bytes()).map(|(tool, _)| tool.command.program.value);
+    program.is_ok_and(|program| allowed.iter().any(|known| known.value == program))
+}
+
+/// The tools that manifests declare.
+fn declared(settings: &Settings) -> Result<LoadedTools, Vec<Problem>> {
+    declared_in(settings, &manifest_files(settings)?)
+}
+
+/// The tools that these manifests declare.
+pub(crate) fn declared_in(settings: &Settings, files: &[Content]) -> Result<LoadedTools, Vec<Problem>> {
+    if files.is_empty() {
+        return Ok(LoadedTools::default());
+    }
+    let named: Vec<(&str, &[u8])> = files.iter().map(|file| (file.name.as_str(), &*file.bytes)).collect();
+    let mut mounts = vec![("@project", true)];
+    mounts.extend(settings.mounts.iter().map(|mount| (mount.alias.as_str(), !mount.read_only)));
+    mounts.extend(settings.profile.has_runs().then_some(("@state", true)));
+    let allowed = settings.loaded.config.allowed_commands.as_ref();
+    let allowed: Option<Vec<&str>> =
+        allowed.map(|allowed| allowed.iter().map(|program| program.value.as_str()).collect());
+    let taken = settings.profile.tool_names();
+    let surroundings = Surroundings { mounts: &mounts, allowed_commands: allowed.as_deref(), taken: &taken };
+    load_manifests(&named, &surroundings)
+}
+
+/// Every tool.
+pub(crate) fn registry(
+    settings: &Settings,
+    workspace: &Arc<Workspace>,
+    declared: &LoadedTools,
+) -> Result<Registry, Fault> {
+    let runner = confined::runner(settings, workspace)?;
+    let parts =
+        Parts { workspace: Arc::clone(workspace), declared: declared.tools(&runner), commands: Some(runner) };
+    Ok(settings.profile.registry(&parts).map_err(|error| Failed::usage(error.to_string()))?)
+}
+
+/// The policies that are in use.
+pub(crate) fn policy_files(settings: &Settings) -> Result<Vec<Content>, Vec<Problem>> {
+    read_all(&settings.policies, POLICIES, &settings.loaded.config, &settings.surroundings)
+}
+
+/// Policies, checked against every tool.
+pub(crate) fn policies(registry: &Registry, files: &[Content]) -> Result<Policies, Vec<Problem>> {
+    if files.is_empty() {
+        return Ok(Policies::default());
+    }
+    let mut sources = Vec::new();
+    let mut problems = Vec::new();
+    for Content { name, bytes, .. } in files {
+        match std::str::from_utf8(bytes) {
+            Ok(text) => sources.push(PolicySource { file: name, text }),
+            Err(_) => {
+                let help = Some("save the file as UTF-8".to_owned());
+                problems.push(Problem::in_text((name, ""), (1, 1), "this is not UTF-8 text", help));
+            }
+        }
+    }
+    let tools: Vec<PolicyTool<'_>> = registry
+        .iter()
+        .map(|tool| tool.spec())
+        .map(|spec| PolicyTool { name: spec.name.as_str(), class: spec.class, schema: &spec.input_schema })
+        .collect();
+    let loaded = Policies::load(&sources, &tools);
+    problems.extend(loaded.as_ref().err().into_iter().flatten().map(|found| placed(found, &sources)));
+    match loaded {
+        Ok(policies) if problems.is_empty() => Ok(policies),
+        _ => Err(problems),
+    }
+}
+
+/// A problem of a policy, with the line it is on.
+fn placed(found: &PolicyProblem, sources: &[PolicySource<'_>]) -> Problem {
+    let PolicyProblem { file, line, column, message, help } = found;
+    let text = sources.iter().find(|source| source.file == file).map_or("", |source| source.text);
+    Problem::in_text((file, text), ((*line).max(1), (*column).max(1)), message, help.clone())
+}

@@ -1,0 +1,244 @@
+//! A gate that goes on while its files are edited: what they say is read anew when they change.
+//!
+//! Asking is cheap: a handful of `stat` calls. What cannot be loaded changes nothing but the operator's terminal: the gate goes on with what it
+//! had, and complains once. State directory, audit record, profile and approvals are settled at the start and stay as they were.
+#![cfg_attr(
+    not(test),
+    expect(dead_code, reason = "commands that go on for long ask it between calls; a single call does not")
+)]
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use toolgate_gate::Gate;
+use toolgate_types::Trust;
+
+use crate::ambient::{Stamp, stamp};
+use crate::arguments::Common;
+use crate::build;
+use crate::exit::Failed;
+use crate::files::{MANIFESTS, POLICIES};
+use crate::load::{self, Tokens};
+use crate::settings::{Settings, settle};
+use crate::terminal::complain;
+
+/// What came of looking.
+#[derive(Debug)]
+pub(crate) enum Checked {
+    /// Nothing has changed since the last time.
+    Same,
+    /// The gate decides by what the files say now.
+    Replaced {
+        /// How often it was replaced so far.
+        generation: u64,
+    },
+    /// The files changed and cannot be used, so that the gate goes on with what it had.
+    Kept(Failed),
+}
+
+/// Watches the files that a gate was loaded from.
+pub(crate) struct Reloader {
+    common: Common,
+    trust: Trust,
+    gate: Arc<Gate>,
+    /// What the gate cannot change while it runs.
+    fixed: Fixed,
+    /// As it was before it was last read.
+    seen: Vec<(PathBuf, Option<Stamp>)>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Fixed {
+    profile: &'static str,
+    state_dir: PathBuf,
+    audit_dir: PathBuf,
+}
+
+impl Fixed {
+    fn of(settings: &Settings) -> Self {
+        Self {
+            profile: settings.profile.name(),
+            state_dir: settings.state_dir.clone(),
+            audit_dir: settings.audit_dir.clone(),
+        }
+    }
+}
+
+impl Reloader {
+    /// Watches what `settings` were made of. `seen` is [`stamps`] from before the gate was built, so that nothing that happens in between is missed.
+    pub(crate) fn new(
+        common: &Common,
+        settings: &Settings,
+        gate: Arc<Gate>,
+        seen: Vec<(PathBuf, Option<Stamp>)>,
+    ) -> Self {
+        // The file that was found is the file that is watched, whatever appears nearer.
+        let config = settings.loaded.file.clone();
+        let common = Common { config, ..common.clone() };
+        Self { trust: settings.caller.trust, fixed: Fixed::of(settings), common, gate, seen }
+    }
+
+    /// Looks at the files, and loads them anew when something changed.
+    pub(crate) fn check(&mut self) -> Checked {
+        let now: Vec<_> = self.seen.iter().map(|(path, _)| (path.clone(), stamp(path))).collect();
+        if now == self.seen {
+            return Checked::Same;
+        }
+        self.seen = now;
+        match self.reload() {
+            Ok(generation) => Checked::Replaced { generation },
+            Err(failed) => {
+                complain(&format!("nothing was reloaded: {}", failed.message));
+                Checked::Kept(failed)
+            }
+        }
+    }
+
+    fn reload(&mut self) -> Result<u64, Failed> {
+        let settings = settle(&self.common, self.trust)?;
+        // Before anything else is read, and also when it cannot be used: what mends it will be seen.
+        self.seen = stamps(&settings);
+        if Fixed::of(&settings) != self.fixed {
+            let message = "profile, state directory and audit directory cannot change while the gate runs";
+            return Err(Failed::usage(message).help("start it anew"));
+        }
+        let workspace = Arc::new(build::workspace(&settings)?);
+        let loaded = load::load(&settings, &workspace, Tokens::Possibly)?;
+        let names: Vec<String> = loaded.registry.names().map(str::to_owned).collect();
+        settings.warn_of_unknown_tools(&names);
+        Ok(self.gate.replace(loaded))
+    }
+}
+
+/// Everything that settings were made of, as it is now.
+pub(crate) fn stamps(settings: &Settings) -> Vec<(PathBuf, Option<Stamp>)> {
+    let mut paths: Vec<PathBuf> = settings.loaded.file.iter().chain(&settings.key_files).cloned().collect();
+    paths.push(crate::callers::local_secret(settings));
+    for (named, endings) in [(&settings.tools, MANIFESTS), (&settings.policies, POLICIES)] {
+        for one in named {
+            // The folder itself changes when a file comes or goes.
+            paths.push(one.path.clone());
+            paths.extend(one.files(endings).unwrap_or_default());
+        }
+    }
+    paths.into_iter().map(|path| (path.clone(), stamp(&path))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::disallowed_methods, reason = "tests arrange files by hand")]
+
+    use std::path::Path;
+
+    use toolgate_gate::Gate;
+
+    use super::*;
+    use crate::commands::nobody;
+
+    struct Running {
+        folder: tempfile::TempDir,
+        gate: Arc<Gate>,
+        settings: Settings,
+        reloader: Reloader,
+    }
+
+    fn manifest(name: &str) -> String {
+        format!(
+            "tool: {name}\ndescription: says a word\nclass: read\npermissions: []\ninput: {{properties: {{}}}}\ncommand: [echo, {name}]\npolicy: {{\"*\": allow}}\n"
+        )
+    }
+
+    fn write(folder: &Path, name: &str, content: &str) {
+        let path = folder.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content).unwrap();
+    }
+
+    const CONFIG: &str = "workspace: w\nstate_dir: s\ntools: [tools.d]\npolicies: [rules]\n";
+
+    impl Running {
+        fn start() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            write(folder.path(), "toolgate.yaml", CONFIG);
+            write(folder.path(), "tools.d/one.yaml", &manifest("one"));
+            std::fs::create_dir(folder.path().join("rules")).unwrap();
+            let common = Common { config: Some(folder.path().join("toolgate.yaml")), ..Common::default() };
+            let settings = settle(&common, Trust::Guided).unwrap();
+            let seen = stamps(&settings);
+            let built = build::gate(&settings, nobody(), Tokens::Possibly).unwrap();
+            let gate = Arc::clone(built.front.gate());
+            let reloader = Reloader::new(&common, &settings, Arc::clone(&gate), seen);
+            Self { folder, gate, settings, reloader }
+        }
+
+        fn write(&self, name: &str, content: &str) {
+            write(self.folder.path(), name, content);
+        }
+
+        /// The declared tools that a person sees.
+        fn tools(&self) -> Vec<String> {
+            let built_in = self.settings.profile.tool_names();
+            let tools = self.gate.visible_tools(&self.settings.caller);
+            let names = tools.iter().map(|tool| tool.spec().name.as_str().to_owned());
+            names.filter(|name| !built_in.contains(&name.as_str())).collect()
+        }
+    }
+
+    #[test]
+    fn what_is_edited_holds_from_the_next_look() {
+        let mut running = Running::start();
+        assert_eq!(running.tools(), ["one"]);
+        assert!(matches!(running.reloader.check(), Checked::Same));
+
+        running.write("tools.d/two.yaml", &manifest("two"));
+        assert!(matches!(running.reloader.check(), Checked::Replaced { generation: 1 }));
+        assert_eq!(running.tools(), ["one", "two"]);
+        assert!(matches!(running.reloader.check(), Checked::Same));
+
+        running.write("tools.d/two.yaml", &manifest("three"));
+        assert!(matches!(running.reloader.check(), Checked::Replaced { generation: 2 }));
+        assert_eq!(running.tools(), ["one", "three"]);
+
+        std::fs::remove_file(running.folder.path().join("tools.d/one.yaml")).unwrap();
+        assert!(matches!(running.reloader.check(), Checked::Replaced { generation: 3 }));
+        assert_eq!(running.tools(), ["three"]);
+
+        running.write("more.yaml", &manifest("four"));
+        running.write("toolgate.yaml", &CONFIG.replace("[tools.d]", "[tools.d, more.yaml]"));
+        assert!(matches!(running.reloader.check(), Checked::Replaced { generation: 4 }));
+        assert_eq!(running.tools(), ["three", "four"]);
+    }
+
+    #[test]
+    fn what_cannot_be_used_changes_nothing_and_is_told_once() {
+        let mut running = Running::start();
+        for (file, content, told) in [
+            ("tools.d/one.yaml", "tool: one\n", "one.yaml:1"),
+            ("tools.d/one.yaml", &manifest("read_file"), "read_file"),
+            ("rules/bad.cedar", "forbid(principal, action, resource) when { nonsense };", "bad.cedar:1"),
+            ("toolgate.yaml", "tools: [nowhere]\n", "cannot change while the gate runs"),
+            ("toolgate.yaml", "tool: [tools.d]\n", "unknown key"),
+        ] {
+            running.write(file, content);
+            match running.reloader.check() {
+                Checked::Kept(failed) => assert!(failed.message.contains(told), "{file}: {}", failed.message),
+                other => panic!("{file}: {other:?}"),
+            }
+            assert_eq!(running.tools(), ["one"], "{file}");
+            assert!(matches!(running.reloader.check(), Checked::Same), "{file} is told twice");
+            // As it was, but for what is wrong now.
+            if file.starts_with("tools.d") {
+                running.write(file, &manifest("one"));
+            }
+        }
+        std::fs::remove_file(running.folder.path().join("toolgate.yaml")).unwrap();
+        assert!(matches!(running.reloader.check(), Checked::Kept(_)));
+        assert_eq!(running.gate.generation(), 0);
+
+        running.write("toolgate.yaml", CONFIG);
+        running.write("tools.d/one.yaml", &manifest("mended"));
+        std::fs::remove_file(running.folder.path().join("rules/bad.cedar")).unwrap();
+        assert!(matches!(running.reloader.check(), Checked::Replaced { generation: 1 }));
+        assert_eq!(running.tools(), ["mended"]);
+    }
+}

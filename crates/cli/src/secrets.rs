@@ -1,0 +1,70 @@
+//! Secrets that tokens are signed with, kept in files of this user.
+
+use std::io;
+use std::path::Path;
+
+use toolgate_identity::{Secret, generate_secret};
+
+use crate::ambient::{mode, read_file, write_new_file};
+use crate::exit::Failed;
+
+/// The group may read a secret, as deployments that mount secrets need; nobody else, and nobody may change it.
+const FORBIDDEN_MODE: u32 = 0o037;
+
+/// Why a secret cannot be used.
+#[derive(Debug)]
+pub(crate) enum SecretError {
+    /// It is not there, or not readable.
+    Unreadable(io::Error),
+    /// Others could sign with it.
+    Open,
+}
+
+impl SecretError {
+    pub(crate) fn message(&self, shown: &str) -> String {
+        match self {
+            Self::Unreadable(error) => format!("`{shown}` cannot be read: {error}"),
+            Self::Open => format!("others may read or change the secret in `{shown}`"),
+        }
+    }
+
+    pub(crate) fn help(&self, shown: &str) -> String {
+        match self {
+            Self::Unreadable(_) => "make one with `toolgate token mint`, or name an existing file".to_owned(),
+            Self::Open => format!("`chmod 600 {shown}`, and replace the secret if somebody may have read it"),
+        }
+    }
+}
+
+/// Reads a secret. Of a text, the line end at its end is not part of it.
+pub(crate) fn read(path: &Path) -> Result<Secret, SecretError> {
+    if mode(path).map_err(SecretError::Unreadable)? & FORBIDDEN_MODE != 0 {
+        return Err(SecretError::Open);
+    }
+    let mut bytes = read_file(path).map_err(SecretError::Unreadable)?;
+    if let Ok(text) = std::str::from_utf8(&bytes) {
+        let kept = text.trim_end_matches(['\n', '\r']).len();
+        bytes.truncate(kept);
+    }
+    Ok(bytes.into())
+}
+
+/// Reads a secret, after making one where there is none.
+pub(crate) fn read_or_make(path: &Path) -> Result<Secret, Failed> {
+    let shown = path.display().to_string();
+    let explain = |error: SecretError| Failed::usage(error.message(&shown)).help(error.help(&shown));
+    match read(path) {
+        Err(SecretError::Unreadable(error)) if error.kind() == io::ErrorKind::NotFound => {
+            let secret = generate_secret().map_err(|error| Failed::error(error.to_string()))?;
+            match write_new_file(path, secret.expose(), 0o600) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                    let failed = format!("the secret `{shown}` cannot be made: {error}");
+                    Err(Failed::usage(failed).help("name another state directory with --state-dir"))
+                }
+                // Whoever was faster made the one that counts.
+                _ => read(path).map_err(explain),
+            }
+        }
+        read => read.map_err(explain),
+    }
+}
