@@ -12,7 +12,8 @@ pub(super) fn assemble(seen: Sightings, writable: bool) -> Option<Vec<Cover>> {
     let mut seals: BTreeMap<PathBuf, Seal> = BTreeMap::new();
     for (place, seal) in seen.seals.into_iter().chain(hidden) {
         let strongest = seals.entry(place).or_insert(Seal::Freeze);
-        if strength(&seal) >= strength(strongest) {
+        // Of two that are as strong, the one from the latest walk stands first.
+        if strength(&seal) > strength(strongest) {
             *strongest = seal;
         }
     }
