@@ -357,7 +357,13 @@ fn slot_of(hands: Hands<'_>, slot: usize) -> Result<RawFd> {
     Ok(hands.slots.get(slot).ok_or(Errno::INVAL)?.load(Ordering::Relaxed))
 }
 
+/// An empty file is made without being opened: a process that another thread starts at that moment would have it open for writing too, and what is being
+/// written cannot be made read-only.
 fn make_file(path: &CStr, content: &[u8], mode: u32) -> Result<()> {
+    if content.is_empty() {
+        let kind = rustix::fs::FileType::RegularFile;
+        return rustix::fs::mknodat(rustix::fs::CWD, path, kind, Mode::from_raw_mode(mode), 0);
+    }
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let file = rustix::fs::openat(rustix::fs::CWD, path, flags, Mode::from_raw_mode(mode))?;
     let mut rest = content;
