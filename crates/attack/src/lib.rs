@@ -18,9 +18,11 @@ mod tree;
 mod bench;
 mod spread;
 mod diary;
+mod order;
 
 pub use bench::{Bench, BenchOptions, code_of, person};
 pub use diary::{CHANGES, Change, Diary};
+pub use order::{Bounds, Covered, HELD, Order, Place, Report};
 pub use scratch::{Scratch, is_litter, litter_below};
 pub use spread::spread;
 pub use tree::{Node, Tree};

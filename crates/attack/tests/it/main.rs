@@ -37,3 +37,7 @@ mod reload;
 mod commands;
 mod injection;
 mod hostile_repository;
+mod sandbox_host;
+mod sandbox_table;
+mod sandbox;
+mod sandbox_runs;

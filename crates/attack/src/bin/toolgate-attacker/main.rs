@@ -2,6 +2,8 @@
 //!
 //! `swap WORKSPACE OUTSIDE` exchanges files and folders with links as fast as it can until its standard input ends.
 //! `write WORKSPACE STATE NAME` makes calls through a gate, one after another, and tells each answer.
+//! `gate` runs a command in the sandbox as an order on its standard input says, and is itself worth attacking; `escape ATTACK…` attacks it from inside.
+//! `endure COUNT` runs that many commands in the sandbox and tells what is left of them.
 //! `full-disk FOLDER` and `read-only-disk FOLDER` are run in a mount namespace of their own.
 #![allow(
     clippy::disallowed_methods,
@@ -14,6 +16,8 @@
 )]
 
 mod disk;
+mod escape;
+mod gate;
 mod swap;
 mod write;
 
@@ -25,6 +29,9 @@ fn main() {
     match words.as_slice() {
         ["swap", workspace, outside] => swap::run(Path::new(workspace), Path::new(outside)),
         ["write", workspace, state, name] => write::run(Path::new(workspace), Path::new(state), name),
+        ["gate"] => gate::run(),
+        ["endure", count] => gate::endure(count.parse().unwrap()),
+        ["escape", attack @ ..] => escape::run(attack),
         ["full-disk", folder] => disk::full(Path::new(folder)),
         ["read-only-disk", folder] => disk::read_only(Path::new(folder)),
         other => panic!("unknown role {other:?}"),
