@@ -187,14 +187,11 @@ pub(crate) fn write_new_file(path: &Path, content: &[u8], mode: u32) -> io::Resu
     File::open(folder)?.sync_all()
 }
 
-/// Every place through which a path leads to what it names: the real one, and those of the links on the way. Who could change one of them could
-/// make the path lead elsewhere.
-pub(crate) fn places(path: &Path) -> Vec<PathBuf> {
-    let is_link = |place: &PathBuf| std::fs::symlink_metadata(place).is_ok_and(|found| found.is_symlink());
+/// Where the links on the way of a path are. Who could replace one of them could make the path lead elsewhere.
+pub(crate) fn links_on_the_way(path: &Path) -> Vec<PathBuf> {
+    let is_link = |place: &&Path| std::fs::symlink_metadata(place).is_ok_and(|found| found.is_symlink());
     let place = |path: &Path| Some(real_path(path.parent()?).join(path.file_name()?));
-    let mut places: Vec<PathBuf> = path.ancestors().filter_map(place).filter(is_link).collect();
-    places.push(real_path(path));
-    places
+    path.ancestors().filter(is_link).filter_map(place).collect()
 }
 
 /// The real place of a file or folder, as far as it exists.

@@ -11,7 +11,7 @@ use toolgate_tools::{Front, initialise_run};
 use toolgate_types::CallId;
 use toolgate_workspace::{Access, Mount, MountError, Rules, Workspace};
 
-use crate::ambient::{open_folder, open_or_make_folder, open_own_folder, places, real_path};
+use crate::ambient::{links_on_the_way, open_folder, open_or_make_folder, open_own_folder, real_path};
 use crate::exit::Failed;
 use crate::load::{self, Tokens};
 use crate::settings::{MountSettings, Settings};
@@ -29,6 +29,7 @@ pub(crate) struct Built {
 const RUN_PROTECTED: &[&str] = &["logs", "logs/**", "workflow.md", "workflow.md/**"];
 
 pub(crate) fn workspace(settings: &Settings) -> Result<Workspace, Failed> {
+    refuse_links(settings)?;
     let own = own_files(settings);
     let rules = |deny: &[String], scope: &[String]| {
         let all: Vec<String> = settings.deny.iter().chain(deny).cloned().collect();
@@ -81,9 +82,12 @@ fn own_files(settings: &Settings) -> Vec<PathBuf> {
     let key = log.key_path();
     let mut own = own_folders(settings);
     own.extend([log.checkpoints_path(), toolgate_audit::public_key_path(&key), key]);
-    let named = settings.loaded.file.iter().chain(declarations(settings)).chain(&settings.key_files);
-    let named = named.flat_map(|path| places(path));
-    own.iter().map(|path| real_path(path)).chain(named).collect()
+    own.iter().chain(named_files(settings)).map(|path| real_path(path)).collect()
+}
+
+/// The files of the operator that decide what the gate does.
+fn named_files(settings: &Settings) -> impl Iterator<Item = &PathBuf> {
+    settings.loaded.file.iter().chain(declarations(settings)).chain(&settings.key_files)
 }
 
 /// What says which tools there are and what may be done with them.
@@ -100,6 +104,25 @@ fn own_folders(settings: &Settings) -> Vec<PathBuf> {
     own.push(settings.state_dir.clone());
     own.extend(settings.default_state_dir.clone());
     own
+}
+
+/// A link in a mount cannot be kept from being replaced, so nothing of the gate may be reached through one.
+fn refuse_links(settings: &Settings) -> Result<(), Failed> {
+    let mounts = settings.mounts.iter().map(|mount| &mount.path).chain([&settings.workspace]);
+    let mounts: Vec<PathBuf> = mounts.map(|path| real_path(path)).collect();
+    let own = named_files(settings).chain([&settings.state_dir, &settings.audit_dir]);
+    for path in own {
+        let mut links = links_on_the_way(path).into_iter();
+        if let Some(link) = links.find(|link| mounts.iter().any(|mount| link.starts_with(mount))) {
+            let message = format!(
+                "`{}` is reached through the link `{}`, which tools could replace",
+                path.display(),
+                link.display()
+            );
+            return Err(Failed::usage(message).help("name the place that the link leads to"));
+        }
+    }
+    Ok(())
 }
 
 /// A workspace inside the gate's own folders would hand them to the model.

@@ -107,8 +107,10 @@ impl Report {
         if config.callers.is_some() {
             self.keep(callers::verifier(&settings))?;
         }
-        let manifests = self.keep(load::manifest_files(&settings))?.unwrap_or_default();
+        let manifests = self.keep(load::manifest_files(&settings))?;
         let policies = self.keep(load::policy_files(&settings))?.unwrap_or_default();
+        // What policies and agents say about tools cannot be judged while not all of these are known.
+        let Some(manifests) = manifests else { return Ok(()) };
         self.files.extend(named(&manifests).filter(|_| !config.tools.is_empty()));
         self.files.extend(named(&policies));
         let Some(declared) = self.manifests(&settings, &manifests)? else { return Ok(()) };

@@ -16,3 +16,6 @@ mod file_size;
 mod undo;
 mod wiring;
 mod manners;
+mod tokens;
+mod declared;
+mod checked;

@@ -28,8 +28,22 @@ impl Place {
     /// Gives a command that ends in the binary the options of this place.
     pub(crate) fn beneath(&self, mut command: Command) -> Command {
         command.current_dir(self.scratch.path()).arg("--state-dir").arg(&self.state);
-        command.arg("--workspace").arg(&self.workspace).arg("--quiet");
+        command.arg("--workspace").arg(&self.workspace).arg("--quiet").env_remove("TOOLGATE_TOKEN");
         command
+    }
+
+    /// Writes a file beside the workspace, where commands are typed.
+    pub(crate) fn write(&self, path: &str, content: &str) {
+        let path = self.scratch.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content).unwrap();
+    }
+
+    /// The record as it lies on disk.
+    pub(crate) fn audit_text(&self) -> String {
+        let files = std::fs::read_dir(self.state.join("audit")).unwrap().map(|entry| entry.unwrap().path());
+        let files = files.filter(|path| path.extension().is_some_and(|ending| ending == "jsonl"));
+        files.map(|path| std::fs::read_to_string(path).unwrap()).collect()
     }
 
     /// Runs a command to its end.

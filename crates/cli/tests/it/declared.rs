@@ -1,0 +1,207 @@
+//! Tools that an operator declares, from the first line of a manifest to a command in the sandbox.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::json;
+
+use crate::place::Place;
+
+fn git(folder: &Path, arguments: &[&str]) {
+    let mut command = Command::new("git");
+    command.current_dir(folder).env("GIT_CONFIG_GLOBAL", "/dev/null").args([
+        "-c",
+        "user.name=a",
+        "-c",
+        "user.email=a@b",
+    ]);
+    let output = command.args(arguments).output().unwrap();
+    assert!(output.status.success(), "{arguments:?}: {output:?}");
+}
+
+fn repository(folder: &Path) {
+    git(folder, &["init", "-q", "-b", "main"]);
+    std::fs::write(folder.join("a.txt"), "one\n").unwrap();
+    git(folder, &["add", "a.txt"]);
+    git(folder, &["commit", "-q", "-m", "first"]);
+    std::fs::write(folder.join("a.txt"), "one\ntwo\n").unwrap();
+    git(folder, &["commit", "-q", "-a", "-m", "second"]);
+}
+
+#[test]
+fn from_a_command_to_a_tool() {
+    let place = Place::new();
+    repository(&place.workspace);
+    let new = ["tools", "new", "recent", "--", "git", "log", "--format=%s", "--max-count={count:integer}"];
+    assert_eq!(place.must(&new), "wrote tools.d/recent.yaml\n");
+    let again = place.run(&new);
+    assert_eq!(again.status.code(), Some(2));
+    assert!(String::from_utf8(again.stderr).unwrap().contains("is there already"));
+
+    let checked = place.must(&["check", "tools.d/recent.yaml", "--strict"]);
+    assert_eq!(checked, "ok: tools.d/recent.yaml checked, no problems\n");
+    assert_eq!(place.call("recent", &json!({"count": 1})).1["code"], "unknown_tool");
+    place.write("toolgate.yaml", "tools: [tools.d]\n");
+    assert_eq!(place.must(&["call", "recent", r#"{"count": 1}"#]), "second\n");
+    assert_eq!(place.call("recent", &json!({"count": "--output=x"})).1["code"], "invalid_arguments");
+    assert!(place.must(&["tools"]).contains("\nrecent "));
+
+    let printed = place.must(&["tools", "new", "recent", "--output", "-", "--", "git", "log"]);
+    assert!(printed.contains("\ntool: recent\n"), "{printed}");
+    let elsewhere =
+        place.must(&["tools", "new", "x", "--output", "deep/folder/x.yaml", "--json", "--", "true"]);
+    assert_eq!(elsewhere, "{\"tool\":\"x\",\"file\":\"deep/folder/x.yaml\"}\n");
+    assert!(place.scratch.path().join("deep/folder/x.yaml").exists());
+}
+
+#[test]
+fn the_profile_proxy_has_its_own_tools_over_a_real_repository() {
+    let place = Place::new();
+    repository(&place.workspace);
+    let call = |tool: &str, arguments: &str| {
+        let answer = place.must(&["--profile", "proxy", "call", tool, arguments]);
+        serde_json::from_str::<serde_json::Value>(&answer).unwrap()
+    };
+    let log = call("git_log", r#"{"count": 5}"#);
+    assert!(log["ok"] == true && log["data"].to_string().contains("first"), "{log}");
+    let diff = call("git_diff", r#"{"from": "HEAD~1", "to": "HEAD"}"#);
+    assert!(diff["data"].to_string().contains("+two"), "{diff}");
+    assert!(place.must(&["--profile", "proxy", "tools"]).contains("git_diff"));
+
+    // Programs that the operator does not allow are not offered, although nobody wrote a line about them.
+    place.write("toolgate.yaml", "profile: proxy\nallowed_commands: [printf]\n");
+    let tools = place.must(&["tools"]);
+    assert!(tools.contains("echo_message") && !tools.contains("git_log"), "{tools}");
+    place.must(&["check"]);
+}
+
+const NOTE: &str = "tool: note\ndescription: says a word\nclass: read\npermissions: [note:say]\n\
+    input:\n  properties: {word: {type: string, maxLength: 9, pattern: \"^[a-z]+$\"}}\n  required: [word]\n\
+    command: [echo, \"{word}\"]\npolicy: {\"*\": allow}\n";
+
+#[test]
+fn policies_forbid_what_permissions_allow() {
+    let place = Place::new();
+    place.write("note.yaml", NOTE);
+    place.write("rules/words.cedar", r#"@id("no-secrets") forbid(principal, action == Action::"note", resource) when { context.input.word == "secret" };"#);
+    place.write("toolgate.yaml", "tools: [note.yaml]\npolicies: [rules]\n");
+    place.must(&["check"]);
+    assert_eq!(place.must(&["call", "note", r#"{"word": "plain"}"#]), "plain\n");
+    let (code, envelope) = place.call("note", &json!({"word": "secret"}));
+    assert_eq!((code, envelope["stage"].as_str()), (3, Some("PERMISSION")), "{envelope}");
+    assert!(envelope["operatorNote"].as_str().unwrap().contains("no-secrets"), "{envelope}");
+    assert!(!envelope["text"].as_str().unwrap().contains("no-secrets"), "{envelope}");
+
+    // A policy that cannot be read stops everything, with the line.
+    place.write("rules/words.cedar", "forbid(principal, action == Action::\"nte\", resource);\n");
+    let output = place.run(&["call", "note", r#"{"word": "plain"}"#]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("rules/words.cedar:1:"));
+}
+
+#[test]
+fn what_declares_tools_is_out_of_their_reach() {
+    let place = Place::new();
+    let inside = |path: &str| place.workspace.join(path).to_str().unwrap().to_owned();
+    place.write("w/gate/tools.d/note.yaml", NOTE);
+    place.write("w/gate/rules/none.cedar", "");
+    place.write("w/gate/gate.conf", "tools: [tools.d]\npolicies: [rules]\n");
+    let config = inside("gate/gate.conf");
+    let call = |tool: &str, arguments: &serde_json::Value| {
+        let mut command = place.toolgate();
+        command.args(["--config", &config]);
+        crate::place::finish_call(command, tool, arguments).1
+    };
+    assert_eq!(call("note", &json!({"word": "there"}))["text"], "there\n");
+    for path in [
+        "gate/tools.d/note.yaml",
+        "gate/tools.d/new.yaml",
+        "gate/rules/new.cedar",
+        "gate/tools.d/sub/new.yaml",
+    ] {
+        for (tool, arguments) in [
+            ("read_file", json!({"path": path})),
+            ("write_file", json!({"path": path, "content": "x"})),
+            ("delete_file", json!({"path": path})),
+        ] {
+            let envelope = call(tool, &arguments);
+            assert_eq!(envelope["code"], "denied_path", "{tool} {path}: {envelope}");
+        }
+    }
+    // A folder on the way cannot be put aside either.
+    for line in [
+        "mv gate elsewhere",
+        "mv gate/tools.d gate/old",
+        "rm -rf gate",
+        "echo x > gate/tools.d/new.yaml",
+        "touch gate/rules/x.cedar",
+        "mkdir -p gate/tools.d/x",
+    ] {
+        let envelope = call("run_command", &json!({"command": line}));
+        assert_ne!(envelope["structured"]["exit_code"], 0, "{line}: {envelope}");
+    }
+    for (from, to) in [("gate", "old"), ("gate/tools.d", "old")] {
+        let envelope = call("move_file", &json!({"from": from, "to": to}));
+        assert_eq!(envelope["isError"], true, "{from}: {envelope}");
+    }
+    assert_eq!(call("note", &json!({"word": "there"}))["text"], "there\n");
+
+    // A link in the workspace could be replaced, and with it what is declared.
+    place.write("elsewhere/more.d/other.yaml", &NOTE.replace("tool: note", "tool: other"));
+    std::os::unix::fs::symlink(place.scratch.path().join("elsewhere"), inside("link")).unwrap();
+    for named in ["tools: [w/link/more.d]", "policies: [w/link/more.d]", "state_dir: w/link/s"] {
+        place.write("linked.conf", &format!("{named}\nworkspace: w\n"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_toolgate"));
+        command.current_dir(place.scratch.path()).env("XDG_STATE_HOME", &place.state);
+        let output = command.args(["--config", "linked.conf", "tools"]).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(2) && said.contains("tools could replace"), "{named}: {said}");
+    }
+
+    // A folder of manifests is no workspace: whoever writes there declares tools.
+    let tools = inside("gate/tools.d");
+    let output = place.run(&["--config", &config, "--mount", &format!("@x={tools}"), "tools"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+}
+
+#[test]
+fn a_shell_line_runs_confined() {
+    let place = Place::new();
+    std::fs::write(place.workspace.join(".env"), "SECRET=1\n").unwrap();
+    let (code, envelope) =
+        place.call("run_command", &json!({"command": "echo made > new.txt; cat .env; exit 3"}));
+    assert_eq!((code, &envelope["structured"]["exit_code"]), (0, &json!(3)), "{envelope}");
+    assert!(!envelope.to_string().contains("SECRET=1"));
+    assert_eq!(std::fs::read_to_string(place.workspace.join("new.txt")).unwrap(), "made\n");
+    // What other programs would obey is taken away, into a folder that no gate shows.
+    let (_, envelope) = place.call("run_command", &json!({"command": "git init -q sub && printf '#!/bin/sh\n' > sub/.git/hooks/pre-commit && chmod +x sub/.git/hooks/pre-commit"}));
+    assert_eq!(envelope["structured"]["quarantined"].as_array().map(Vec::len), Some(1), "{envelope}");
+    assert!(!place.workspace.join("sub/.git/hooks/pre-commit").exists());
+    assert_eq!(std::fs::read_dir(place.state.join("quarantine.toolgate")).unwrap().count(), 1);
+}
+
+#[test]
+fn the_environment_of_commands_is_what_the_operator_names() {
+    let place = Place::new();
+    place.write(
+        "toolgate.yaml",
+        "sandbox: {environment: [PASSED], memory: 1GiB, open_files: 77, network: []}\n",
+    );
+    let mut command = place.toolgate();
+    command.env("PASSED", "yes").env("OTHER", "no");
+    let line = json!({"command": "echo $PASSED-$OTHER; ulimit -n"});
+    let (_, envelope) = crate::place::finish_call(command, "run_command", &line);
+    assert_eq!(envelope["structured"]["stdout"], "yes-\n77\n", "{envelope}");
+    for (config, told) in [
+        ("sandbox: {environment: [GITHUB_TOKEN]}\n", "looks like a secret"),
+        ("sandbox: {environment: [BASH_ENV]}\n", "toolgate.yaml:1:25"),
+    ] {
+        place.write("toolgate.yaml", config);
+        for arguments in [&["check"][..], &["call", "run_command", r#"{"command": "true"}"#]] {
+            let output = place.run(arguments);
+            let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+            assert_eq!(output.status.code(), Some(2), "{said}");
+            assert!(said.contains(told), "{said}");
+        }
+    }
+}

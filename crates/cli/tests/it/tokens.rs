@@ -1,0 +1,199 @@
+//! Callers that come with tokens, from minting to the record.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use serde_json::{Value, json};
+use toolgate_types::{ErrorCode, Stage};
+
+use crate::place::{Place, finish_call};
+
+const GREET: &str = "tool: greet\ndescription: says hello to somebody\nclass: read\npermissions: [greet:people]\n\
+    input:\n  properties: {name: {type: string, maxLength: 40, pattern: \"^[A-Za-z]+$\"}}\n  required: [name]\n\
+    command: [echo, \"hello, {name}\"]\npolicy: {\"*\": allow}\n";
+
+/// A place with one declared tool, and these lines more in its configuration.
+fn with_greet(more: &str) -> Place {
+    let place = Place::new();
+    place.write("greet.yaml", GREET);
+    place.write("toolgate.yaml", &format!("tools: [greet.yaml]\n{more}"));
+    place
+}
+
+fn mint(place: &Place, options: &[&str]) -> String {
+    let mut arguments = vec!["token", "mint"];
+    arguments.extend(options);
+    let token = place.must(&arguments);
+    assert_eq!(token.lines().count(), 1, "{token}");
+    token.trim_end().to_owned()
+}
+
+/// Calls `greet` with a token in the environment.
+fn greet(place: &Place, token: &str) -> (i32, Value) {
+    let mut command = place.toolgate();
+    command.env("TOOLGATE_TOKEN", token);
+    finish_call(command, "greet", &json!({"name": "Bob"}))
+}
+
+#[test]
+fn a_minted_token_is_believed_here_and_grants_what_it_says() {
+    let place = with_greet("agents: {helper: {}, other: {tool_permissions: {read_file: {allowed: true}}}}\n");
+    for (options, code, error) in [
+        (&["--subject", "alice", "--permission", "greet:people"][..], 0, Value::Null),
+        (&["--subject", "alice", "--permission", "greet:people", "--agent", "helper"], 0, Value::Null),
+        (&["--subject", "alice"], 3, json!("not_permitted")),
+        (&["--subject", "alice", "--permission", "greet:dogs"], 3, json!("not_permitted")),
+        (
+            &["--subject", "alice", "--permission", "greet:people", "--agent", "other"],
+            3,
+            json!("not_permitted"),
+        ),
+        (
+            &["--subject", "alice", "--permission", "greet:people", "--trust", "supervised"],
+            3,
+            json!("nobody"),
+        ),
+    ] {
+        let (exit, envelope) = greet(&place, &mint(&place, options));
+        assert_eq!(exit, code, "{options:?}: {envelope}");
+        match error == "nobody" {
+            // Nobody can be asked here, so that what must be asked is denied.
+            true => assert_eq!(envelope["stage"], "APPROVAL", "{options:?}: {envelope}"),
+            false => assert_eq!(envelope.get("code").unwrap_or(&Value::Null), &error, "{options:?}"),
+        }
+        assert_eq!(place.records().last().unwrap().caller.sub, "alice");
+    }
+    let key = place.state.join("keys/callers.key");
+    assert_eq!(std::fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(std::fs::read(&key).unwrap().len(), 32);
+}
+
+/// Another byte somewhere in the signature.
+fn forged(token: &str) -> String {
+    let (body, signature) = token.rsplit_once('.').unwrap();
+    let other = if signature.starts_with('A') { "B" } else { "A" };
+    format!("{body}.{other}{}", &signature[1..])
+}
+
+#[test]
+fn a_token_that_proves_nothing_leaves_one_record_and_nothing_of_itself() {
+    let place = with_greet("");
+    let elsewhere = with_greet("");
+    let good = mint(&place, &["--subject", "alice", "--permission", "greet:people"]);
+    let for_another = mint(&place, &["--subject", "alice", "--audience", "others"]);
+    let of_another = mint(&elsewhere, &["--subject", "alice", "--permission", "greet:people"]);
+    let unsigned = format!("{}.", good.rsplit_once('.').unwrap().0);
+    place.must(&["call", "list_directory"]);
+    let mut records = place.records().len();
+    for (token, reason) in [
+        (for_another.as_str(), "wrong_audience"),
+        (&of_another, "bad_signature"),
+        (&forged(&good), "bad_signature"),
+        (&unsigned, "bad_signature"),
+        ("nonsense", "malformed"),
+        ("", "malformed"),
+    ] {
+        let (code, envelope) = greet(&place, token);
+        assert_eq!((code, &envelope["code"]), (3, &json!("unauthenticated")), "{reason}: {envelope}");
+        assert!(envelope["operatorNote"].as_str().unwrap().starts_with(reason), "{reason}: {envelope}");
+        assert!(!envelope["text"].as_str().unwrap().contains(reason), "{envelope}");
+        let mut all = place.records();
+        assert_eq!(all.len(), records + 1, "{reason}");
+        records = all.len();
+        let record = all.pop().unwrap();
+        assert_eq!(record.caller.sub, "unverified");
+        let denial = record.denial.unwrap();
+        assert_eq!((denial.stage, denial.code), (Stage::Auth, ErrorCode::Unauthenticated));
+        if token.len() > 20 {
+            let log = place.audit_text();
+            assert!(!envelope.to_string().contains(&token[..20]) && !log.contains(&token[..20]));
+        }
+    }
+    assert_eq!(greet(&place, &good).0, 0, "the key was not the reason");
+    place.must(&["audit", "verify"]);
+}
+
+#[test]
+fn a_token_is_never_shown_and_acts_for_whom_it_says() {
+    let place = with_greet("agents: {helper: {}}\n");
+    let token = mint(&place, &["--subject", "alice"]);
+    let run = |arguments: &[&str]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_toolgate"));
+        command.current_dir(place.scratch.path()).env("TOOLGATE_TOKEN", &token);
+        command.arg("--state-dir").arg(&place.state).arg("--workspace").arg(&place.workspace);
+        let output = command.args(arguments).output().unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.code().unwrap(), String::from_utf8(said).unwrap())
+    };
+    for arguments in [
+        &["--help"][..],
+        &["call", "--help"],
+        &["call"],
+        &["-v", "call", "list_directory"],
+        &["-v", "call", "greet", r#"{"name": "Bob"}"#],
+        &["--token", "x", "-v", "call", "greet", "{}"],
+        &["--agent", "helper", "call", "list_directory"],
+        &["tools"],
+    ] {
+        let (_, said) = run(arguments);
+        assert!(!said.contains(&token), "{arguments:?}: {said}");
+    }
+    let (code, said) = run(&["--agent", "helper", "call", "list_directory"]);
+    assert!(code == 2 && said.contains("TOOLGATE_TOKEN"), "{said}");
+    let (code, said) = run(&["tools"]);
+    assert!(code == 0 && said.contains("read_file") && !said.contains("write_file"), "{said}");
+    let (code, said) = run(&["--token", "nonsense", "tools"]);
+    assert!(code == 3 && !said.contains("read_file"), "{said}");
+}
+
+#[test]
+fn declared_issuers_replace_the_local_one() {
+    let place = with_greet("");
+    let local = mint(&place, &["--subject", "alice", "--permission", "greet:people"]);
+    let callers = "callers:\n  issuer: https://login.example.com\n  audience: gate\n  keys:\n    \
+        - {kid: shared, algorithm: HS256, secret_file: shared.secret}\n";
+    place.write("toolgate.yaml", &format!("tools: [greet.yaml]\n{callers}"));
+    // Made by the first token, at the place that the configuration names.
+    let declared = mint(&place, &["--subject", "bob", "--permission", "greet:people"]);
+    let secret = place.scratch.path().join("shared.secret");
+    assert_eq!(std::fs::metadata(&secret).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(greet(&place, &declared).0, 0);
+    assert_eq!(greet(&place, &local).1["code"], "unauthenticated");
+
+    std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let output = place.run(&["check"]);
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("toolgate.yaml:6:") && said.contains("chmod 600"), "{said}");
+    std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o600)).unwrap();
+    place.must(&["check"]);
+
+    place.write(
+        "toolgate.yaml",
+        &callers.replace("secret_file: shared.secret", "file: missing.pem").replace("HS256", "EdDSA"),
+    );
+    let output = place.run(&["check"]);
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.code() == Some(2) && said.contains("`missing.pem` cannot be read"), "{said}");
+    let output = place.run(&["token", "mint", "--subject", "bob"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(output.stdout.is_empty());
+}
+
+#[test]
+fn two_that_mint_at_once_make_one_secret() {
+    let place = with_greet("");
+    let mint = || {
+        let mut command = place.toolgate();
+        command.args(["token", "mint", "--subject", "alice", "--permission", "greet:people"]);
+        command.stdout(std::process::Stdio::piped()).spawn().unwrap()
+    };
+    let minting: Vec<_> = (0..8).map(|_| mint()).collect();
+    for process in minting {
+        let output = process.wait_with_output().unwrap();
+        let token = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(greet(&place, token.trim_end()).0, 0);
+    }
+    let keys = std::fs::read_dir(place.state.join("keys")).unwrap();
+    let names: Vec<_> = keys.map(|entry| entry.unwrap().file_name()).collect();
+    assert!(names.iter().all(|name| !name.to_string_lossy().ends_with(".new")), "{names:?}");
+}
