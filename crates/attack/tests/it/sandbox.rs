@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use toolgate_attack::Report;
 
-use crate::sandbox_host::Who;
+use crate::sandbox_host::{Who, tools};
 use crate::sandbox_table::{Guard, Row, damage};
 
 /// How the rows of one table ended.
@@ -76,6 +76,8 @@ fn attack_as(who: Who) {
         println!("note: only root can be both gates; as {who:?} nothing was tried");
         return;
     }
+    let _kept_for_all_rows = tools();
+    // A person who works on one row wants to run that one alone.
     let only = std::env::var("SANDBOX_ROW").ok();
     let rows = Row::table();
     let chosen: Vec<&Row> = rows

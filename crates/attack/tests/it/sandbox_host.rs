@@ -8,7 +8,7 @@ use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, Weak};
 
 use rustix::process::Pid;
 use tempfile::TempDir;
@@ -78,16 +78,32 @@ impl Who {
     }
 }
 
-/// A folder with the attacker in it, made once, readable by everybody.
-pub(crate) fn tools() -> &'static Path {
-    static TOOLS: OnceLock<TempDir> = OnceLock::new();
-    TOOLS
-        .get_or_init(|| {
-            let folder = folder();
-            std::fs::copy(env!("CARGO_BIN_EXE_toolgate-attacker"), folder.path().join("attacker")).unwrap();
-            folder
-        })
-        .path()
+/// A folder with the attacker in it, readable by everybody.
+pub(crate) struct Tools(TempDir);
+
+impl Tools {
+    pub(crate) fn folder(&self) -> &Path {
+        self.0.path()
+    }
+
+    pub(crate) fn attacker(&self) -> PathBuf {
+        self.0.path().join("attacker")
+    }
+}
+
+/// The tools, made once for all who use them at a time, and gone with the last of them.
+pub(crate) fn tools() -> Arc<Tools> {
+    static TOOLS: Mutex<Weak<Tools>> = Mutex::new(Weak::new());
+    let mut kept = TOOLS.lock().unwrap();
+    kept.upgrade().unwrap_or_else(|| {
+        let made = Arc::new(Tools(folder()));
+        let program = env!("CARGO_BIN_EXE_toolgate-attacker");
+        std::fs::hard_link(program, made.attacker())
+            .or_else(|_| std::fs::copy(program, made.attacker()).map(drop))
+            .unwrap();
+        *kept = Arc::downgrade(&made);
+        made
+    })
 }
 
 /// On a disk and not in memory, because files there may belong to devices and carry rights, unless somebody forbade that.
@@ -100,6 +116,7 @@ fn folder() -> TempDir {
 /// The machine of one attack.
 pub(crate) struct Host {
     pub(crate) who: Who,
+    tools: Arc<Tools>,
     folder: TempDir,
     servers: Servers,
     neighbour: Child,
@@ -142,7 +159,7 @@ impl Host {
         let mark = format!("toolgate-attack-{}", root.file_name().unwrap().to_str().unwrap());
         let before = Self::watched(root).into_iter().map(|place| (place.clone(), Tree::of(&place))).collect();
         let terminal = with_terminal.then(|| terminal(who));
-        Self { who, servers, neighbour: neighbour(who), terminal, mark, before, folder }
+        Self { who, tools: tools(), servers, neighbour: neighbour(who), terminal, mark, before, folder }
     }
 
     /// What an attack must leave as it is.
@@ -189,7 +206,7 @@ impl Host {
             mounts: vec![
                 place(&self.path("w"), "/mnt/project", true, covers),
                 place(&self.path("docs"), "/mnt/docs", false, Vec::new()),
-                place(tools(), "/mnt/tools", false, Vec::new()),
+                place(self.tools.folder(), "/mnt/tools", false, Vec::new()),
             ],
             timeout_ms: Some(20_000),
             held: Some((self.path("outside/held.txt"), self.path("outside"))),
@@ -208,7 +225,7 @@ impl Host {
         let pairs = [
             ("OUTSIDE", self.path("outside").display().to_string()),
             ("DOCS", inside("/mnt/docs", &self.path("docs"))),
-            ("ATTACKER", format!("{} escape", inside("/mnt/tools/attacker", &tools().join("attacker")))),
+            ("ATTACKER", format!("{} escape", inside("/mnt/tools/attacker", &self.tools.attacker()))),
             ("SET_ID", format!("{} escape", inside("/mnt/project", &self.path("w")) + "/set-id")),
             ("TCP", self.servers.tcp.local_addr().unwrap().port().to_string()),
             ("UDP", self.servers.udp.local_addr().unwrap().port().to_string()),
@@ -233,7 +250,7 @@ impl Host {
             self.variables(&order.arguments.join(" "), has_view).into_iter().chain(said).collect();
         let mut gate = self
             .who
-            .command(tools().join("attacker"))
+            .command(self.tools.attacker())
             .arg("gate")
             .env("GATE_SECRET", secret("environment"))
             .env("LD_LIBRARY_PATH", "/nonexistent")
@@ -388,8 +405,7 @@ fn terminal(who: Who) -> (std::fs::File, PathBuf) {
 
 /// The numbers that a filesystem knows a file by, as the attacker takes them. They can be guessed; this asks.
 fn handle(path: &Path) -> String {
-    let told =
-        Command::new(tools().join("attacker")).args(["escape", "handle-of"]).arg(path).output().unwrap();
+    let told = Command::new(tools().attacker()).args(["escape", "handle-of"]).arg(path).output().unwrap();
     String::from_utf8_lossy(&told.stdout).lines().next().unwrap_or_default().to_owned()
 }
 

@@ -138,7 +138,8 @@ fn sixty_four_commands_at_once_each_hear_themselves() {
 
 #[test]
 fn five_hundred_commands_leave_nothing_behind() {
-    let endured = Command::new(tools().join("attacker")).args(["endure", "500"]).output().unwrap();
+    let tools = tools();
+    let endured = Command::new(tools.attacker()).args(["endure", "500"]).output().unwrap();
     let told = String::from_utf8(endured.stdout).unwrap();
     let lines: Vec<&str> = told.lines().collect();
     assert!(
@@ -362,7 +363,7 @@ fn a_command_ends_with_its_gate() {
     rustix::fs::mknodat(rustix::fs::CWD, &ready, rustix::fs::FileType::Fifo, mode, 0).unwrap();
     let mut order = host.order("echo $$ > ready; exec sleep 300");
     order.environment.push(host.mark());
-    let mut gate = Command::new(tools().join("attacker"))
+    let mut gate = Command::new(tools().attacker())
         .arg("gate")
         .stdin(Stdio::piped())
         .stdout(Stdio::null())

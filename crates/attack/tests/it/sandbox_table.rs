@@ -132,8 +132,8 @@ impl Need {
             std::fs::read_to_string(path).is_ok_and(|content| content.trim() == value)
         };
         let escapes = |words: &[&str]| {
-            let attacker = crate::sandbox_host::tools().join("attacker");
-            let tried = std::process::Command::new(attacker).arg("escape").args(words).output();
+            let tools = crate::sandbox_host::tools();
+            let tried = std::process::Command::new(tools.attacker()).arg("escape").args(words).output();
             tried.is_ok_and(|tried| tried.status.success())
         };
         match self {
