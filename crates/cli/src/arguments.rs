@@ -24,7 +24,7 @@ const AFTER: &str = "Examples:
   toolgate call read_file '{\"path\": \"README.md\"}'
   toolgate call edit_file '{\"path\": \"a.txt\", \"old_text\": \"x\", \"new_text\": \"y\", \"dry_run\": true}'
   toolgate call run_command '{\"command\": \"make test\"}'
-  toolgate tools new recent_commits -- git log --oneline --max-count={count:integer}
+  toolgate tools new word_count -- wc -w -- {file:path}
   toolgate tools --format openai
   toolgate audit show --decision denied
   toolgate undo
@@ -115,7 +115,7 @@ pub(crate) enum Command {
         after_help = "Examples:
   toolgate tools
   toolgate tools --format openai --agent reviewer
-  toolgate tools new recent_commits -- git log --oneline --max-count={count:integer}"
+  toolgate tools new word_count -- wc -w -- {file:path}"
     )]
     Tools {
         /// The shape to write them in
@@ -185,8 +185,8 @@ pub(crate) enum Command {
 pub(crate) enum ToolsCommand {
     /// Write a first manifest for a command, to be narrowed by hand
     #[command(after_help = "Examples:
-  toolgate tools new recent_commits -- git log --oneline --max-count={count:integer}
-  toolgate tools new word_count --output - -- wc -w {file:path}")]
+  toolgate tools new word_count -- wc -w -- {file:path}
+  toolgate tools new recent_commits --output - -- git log -n {count:integer}")]
     New {
         /// What models call the tool
         name: ToolName,

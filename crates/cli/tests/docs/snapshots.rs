@@ -5,7 +5,7 @@ use insta::assert_snapshot;
 use crate::scratch::Scratch;
 use crate::volatile::settled;
 
-const PROFILES: [&str; 5] = ["native", "crew", "claw", "sidecar", "studio"];
+const PROFILES: [&str; 6] = ["native", "crew", "claw", "proxy", "sidecar", "studio"];
 
 fn shown(command: &str) -> String {
     Scratch::new().shown(command)
@@ -16,11 +16,13 @@ fn help() {
     assert_snapshot!("help", shown("toolgate --help"));
     assert_snapshot!("help-short", shown("toolgate -h"));
     assert_snapshot!("help-call", shown("toolgate call --help"));
-    for command in ["tools", "check", "audit", "changes", "undo", "doctor", "completions"] {
+    for command in
+        ["tools", "tools new", "check", "token mint", "audit", "changes", "undo", "doctor", "completions"]
+    {
         let help = shown(&format!("toolgate {command} -h"));
         // The options of every command are in the snapshots above.
         let own = help.split("\nCommon options:").next().unwrap().to_owned();
-        assert_snapshot!(format!("help-{command}"), own);
+        assert_snapshot!(format!("help-{}", command.replace(' ', "-")), own);
     }
 }
 
