@@ -110,13 +110,10 @@ pub(crate) enum Command {
         arguments: String,
     },
     /// List the tools as a model would see them, or begin a new one
-    #[command(
-        args_conflicts_with_subcommands = true,
-        after_help = "Examples:
+    #[command(after_help = "Examples:
   toolgate tools
   toolgate tools --format openai --agent reviewer
-  toolgate tools new word_count -- wc -w -- {file:path}"
-    )]
+  toolgate tools new word_count -- wc -w -- {file:path}")]
     Tools {
         /// The shape to write them in
         #[arg(long, value_enum, default_value_t = Format::Table)]

@@ -7,12 +7,29 @@ use crate::Fault;
 
 /// Files of the demonstration, from its folder.
 const FILES: &[(&str, &str)] = &[
-    ("toolgate.yaml", "workspace: ./project\nstate_dir: ./state\naudit: {directory: ./audit}\n"),
+    (
+        "toolgate.yaml",
+        "workspace: ./project\nstate_dir: ./state\naudit: {directory: ./audit}\ntools: [tools.d]\nagents:\n  reader: {permissions: [words:count]}\n  guest: {}\n",
+    ),
+    ("tools.d/count_words.yaml", COUNT_WORDS),
     ("project/notes.md", "# Shopping\n\n- apples\n- pears\n"),
     ("project/src/greeting.txt", "Good morning\n"),
     ("project/.env", "API_KEY=nobody-should-read-this\n"),
     ("outside/secret.txt", "This file lies outside the workspace.\n"),
 ];
+
+/// A tool in a few lines.
+const COUNT_WORDS: &str = r#"tool: count_words
+description: Counts the words of a file
+class: read
+permissions: [words:count]
+input:
+  properties: {file: {type: string, maxLength: 200, x-toolgate-path: "@project"}}
+  required: [file]
+command: [wc, -w, --, "{file}"]
+cwd: "@project"
+policy: {"*": allow}
+"#;
 
 /// Makes the folder anew.
 pub(super) fn set(folder: &Path) -> Result<(), Fault> {

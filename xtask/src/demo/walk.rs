@@ -73,6 +73,30 @@ pub(super) const WALK: &[Step] = &[
         exit: DENIED,
     },
     Step {
+        title: "A command",
+        explanation: "It runs in a view of the system that is made for it: secrets are hidden, there is no network, and nothing it starts outlives it.",
+        arguments: &["call", "run_command", r#"{"command": "wc -l notes.md; cat .env; ls /home"}"#],
+        exit: DONE,
+    },
+    Step {
+        title: "A tool of the operator's own",
+        explanation: "tools.d/count_words.yaml declares a program, its arguments and the permission that it needs.",
+        arguments: &["check"],
+        exit: DONE,
+    },
+    Step {
+        title: "Called by an agent that holds the permission",
+        explanation: "One value is one argument, whatever is in it; no shell reads it.",
+        arguments: &["--agent", "reader", "call", "count_words", r#"{"file": "notes.md"}"#],
+        exit: DONE,
+    },
+    Step {
+        title: "Called by one that does not",
+        explanation: "The model learns that it may not; the operator learns why.",
+        arguments: &["--agent", "guest", "call", "count_words", r#"{"file": "notes.md"}"#],
+        exit: DENIED,
+    },
+    Step {
         title: "What was changed",
         explanation: "Every write of the session, from its journal.",
         arguments: &["changes"],
@@ -111,7 +135,7 @@ mod tests {
     #[test]
     fn every_call_carries_arguments_that_parse() {
         for step in WALK {
-            if let ["call", _, arguments] = step.arguments {
+            if let [.., "call", _, arguments] = step.arguments {
                 assert!(
                     serde_json::from_str::<serde_json::Value>(arguments).unwrap().is_object(),
                     "{}",
