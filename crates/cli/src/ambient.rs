@@ -205,6 +205,15 @@ pub(crate) fn real_path(path: &Path) -> PathBuf {
     }
 }
 
+/// The same for a name in a folder whose real place is known, without looking at the way there again.
+pub(crate) fn real_path_beneath(real_folder: &Path, name: &str) -> PathBuf {
+    let path = real_folder.join(name);
+    match std::fs::symlink_metadata(&path) {
+        Ok(found) if found.is_symlink() => real_path(&path),
+        _ => path,
+    }
+}
+
 /// `toolgate.yaml` in this folder or the nearest one above.
 pub(crate) fn find_upward(start: &Path) -> Option<PathBuf> {
     start.ancestors().map(|folder| folder.join("toolgate.yaml")).find(|candidate| candidate.is_file())

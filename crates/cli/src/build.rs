@@ -11,7 +11,9 @@ use toolgate_tools::{Front, initialise_run};
 use toolgate_types::CallId;
 use toolgate_workspace::{Access, Mount, MountError, Rules, Workspace};
 
-use crate::ambient::{links_on_the_way, open_folder, open_or_make_folder, open_own_folder, real_path};
+use crate::ambient::{
+    links_on_the_way, open_folder, open_or_make_folder, open_own_folder, real_path, real_path_beneath,
+};
 use crate::exit::Failed;
 use crate::load::{self, Tokens};
 use crate::settings::{MountSettings, Settings};
@@ -30,20 +32,21 @@ const RUN_PROTECTED: &[&str] = &["logs", "logs/**", "workflow.md", "workflow.md/
 
 pub(crate) fn workspace(settings: &Settings) -> Result<Workspace, Failed> {
     refuse_links(settings)?;
-    let own = own_files(settings);
+    let folders = own_folders(settings);
+    let own = own_files(settings, &folders);
     let rules = |deny: &[String], scope: &[String]| {
         let all: Vec<String> = settings.deny.iter().chain(deny).cloned().collect();
         Rules::new().deny(&all)?.scope(scope)
     };
     let mut mounts = Vec::new();
-    refuse_own_folders(settings, "@project", &settings.workspace)?;
+    refuse_own_folders(settings, &folders, "@project", &settings.workspace)?;
     let project = open_or_make_folder(&settings.workspace)
         .map_err(|source| cannot_open("@project", &settings.workspace, source))?;
     let project_rules = rules(&[], &[]).map_err(|error| Failed::usage(error.to_string()))?;
     let project = Mount::new("@project", project, &settings.workspace, Access::ReadWrite, project_rules);
     mounts.push(project.map_err(|error| Failed::usage(error.to_string()))?.hide_own_files(&own).as_default());
     for MountSettings { alias, path, read_only, scope, deny } in &settings.mounts {
-        refuse_own_folders(settings, alias, path)?;
+        refuse_own_folders(settings, &folders, alias, path)?;
         let opened = if *read_only { open_folder(path) } else { open_or_make_folder(path) };
         let opened = opened.map_err(|source| cannot_open(alias, path, source))?;
         let access = if *read_only { Access::ReadOnly } else { Access::ReadWrite };
@@ -77,12 +80,12 @@ fn state_mount(settings: &Settings) -> Result<Mount, Failed> {
 }
 
 /// What no mount may show, wherever it lies.
-fn own_files(settings: &Settings) -> Vec<PathBuf> {
+fn own_files(settings: &Settings, folders: &[PathBuf]) -> Vec<PathBuf> {
     let log = log_options(settings);
     let key = log.key_path();
-    let mut own = own_folders(settings);
-    own.extend([log.checkpoints_path(), toolgate_audit::public_key_path(&key), key]);
-    own.iter().chain(named_files(settings)).map(|path| real_path(path)).collect()
+    let beside = [log.checkpoints_path(), toolgate_audit::public_key_path(&key), key];
+    let real = beside.iter().chain(named_files(settings)).map(|path| real_path(path));
+    real.chain(states(settings).map(real_path)).chain(folders.iter().cloned()).collect()
 }
 
 /// The files of the operator that decide what the gate does.
@@ -95,14 +98,21 @@ fn declarations(settings: &Settings) -> impl Iterator<Item = &PathBuf> {
     settings.tools.iter().chain(&settings.policies).map(|named| &named.path)
 }
 
-/// The folders of this gate and of others of the same user, each also by its parts: a workspace may lie beside them in one folder.
+/// The state directories of this gate and of others of the same user.
+fn states(settings: &Settings) -> impl Iterator<Item = &Path> {
+    let other = settings.default_state_dir.as_ref().filter(|other| **other != settings.state_dir);
+    [Some(&settings.state_dir), other].into_iter().flatten().map(PathBuf::as_path)
+}
+
+/// Where the parts of the state directories and the record really are. A workspace may lie beside them in one folder.
 fn own_folders(settings: &Settings) -> Vec<PathBuf> {
-    let states = [Some(&settings.state_dir), settings.default_state_dir.as_ref()];
-    let parts = states.into_iter().flatten().flat_map(|state| STATE_FOLDERS.map(|part| state.join(part)));
-    let mut own: Vec<PathBuf> = parts.collect();
-    own.push(settings.audit_dir.clone());
-    own.push(settings.state_dir.clone());
-    own.extend(settings.default_state_dir.clone());
+    let mut own = Vec::new();
+    for state in states(settings).map(real_path) {
+        own.extend(STATE_FOLDERS.map(|part| real_path_beneath(&state, part)));
+    }
+    if states(settings).all(|state| state != settings.audit_dir) {
+        own.push(real_path(&settings.audit_dir));
+    }
     own
 }
 
@@ -126,15 +136,16 @@ fn refuse_links(settings: &Settings) -> Result<(), Failed> {
 }
 
 /// A workspace inside the gate's own folders would hand them to the model.
-fn refuse_own_folders(settings: &Settings, alias: &str, path: &Path) -> Result<(), Failed> {
-    let states = [Some(&settings.state_dir), settings.default_state_dir.as_ref()];
+fn refuse_own_folders(
+    settings: &Settings,
+    folders: &[PathBuf],
+    alias: &str,
+    path: &Path,
+) -> Result<(), Failed> {
     let place = real_path(path);
-    let is_state = |own: &PathBuf| states.contains(&Some(own));
-    let mut forbidden =
-        own_folders(settings).into_iter().filter(|own| !is_state(own)).map(|own| real_path(&own));
     // Folders in a folder of manifests are not looked into, so nothing there can become a tool.
     let declares = declarations(settings).any(|folder| real_path(folder) == place);
-    match declares || forbidden.any(|own| place.starts_with(own)) {
+    match declares || folders.iter().any(|own| place.starts_with(own)) {
         false => Ok(()),
         true => Err(Failed::usage(format!(
             "`{}` belongs to the gate and cannot be mounted as `{alias}`",
