@@ -230,3 +230,29 @@ fn a_person_at_a_terminal_is_shown_the_real_file_and_answers() {
         assert_eq!(place.records().len(), 1, "{typed:?}");
     }
 }
+
+#[test]
+fn output_is_shown_at_a_terminal_as_it_comes() {
+    for (options, shows) in [("", true), ("-q", false)] {
+        let place = Place::new();
+        let binary = env!("CARGO_BIN_EXE_toolgate");
+        let (state, workspace) = (place.state.display(), place.workspace.display());
+        // Standard error is the terminal, and the answer goes into a file.
+        let command = format!(
+            r#"{binary} --state-dir {state} --workspace {workspace} {options} call run_command '{{"command": "echo live"}}' > answer"#
+        );
+        let mut script = std::process::Command::new("script");
+        script.current_dir(place.scratch.path()).args([
+            "--quiet",
+            "--return",
+            "--command",
+            &command,
+            "/dev/null",
+        ]);
+        let output = script.stdin(Stdio::null()).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        assert_eq!(std::fs::read_to_string(place.scratch.path().join("answer")).unwrap(), "live\n");
+        let shown = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(shown.contains("live"), shows, "{shown}");
+    }
+}
