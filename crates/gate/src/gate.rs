@@ -259,7 +259,7 @@ impl Gate {
         let Ready { approved, tool, mut context, foreseen, .. } = ready;
         let failed = |failure| (Outcome::Failed { stage: Stage::Execution, failure }, None);
         let mut bound = None;
-        if tool.tool.spec().class.has_effect() {
+        if tool.tool.spec().is_announced() {
             match self.before_effect(unsettled, tool.tool.spec()).await {
                 Ok(recorder) => context.recorder = Arc::new(recorder),
                 Err(failure) => return failed(failure),

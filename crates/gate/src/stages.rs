@@ -112,7 +112,8 @@ impl<'g> Verified<'g> {
                 return Err(refused(not_permitted(operator_reason)));
             }
         }
-        let limits = effective_limits(snapshot.limits, who.agent(), &grant);
+        let base = Limits { timeout: spec.timeout.unwrap_or(snapshot.limits.timeout), ..snapshot.limits };
+        let limits = effective_limits(base, who.agent(), &grant);
         Ok(Permitted { verified: self, grant, limits })
     }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -38,6 +39,15 @@ pub struct ToolSpec {
     /// What of its answer may leave. `None` is a built-in tool, whose whole answer does. With a policy, the text that a model reads is made from what
     /// may leave; the tool's own text is not shown.
     pub output_policy: Option<OutputPolicy>,
+    /// Time for one call, in place of the gate's; agents may still be given another.
+    pub timeout: Option<Duration>,
+}
+
+impl ToolSpec {
+    /// Whether an intent is on disk before a call begins: whatever leaves something behind, and every command, whatever its class says.
+    pub(crate) fn is_announced(&self) -> bool {
+        self.class.has_effect() || self.category == Category::Exec
+    }
 }
 
 /// The answer of a tool, some time.

@@ -9,7 +9,7 @@ use crate::job::{Cover, Job, Mounted};
 use crate::landlock::{Access, Dialect};
 use crate::layer::{Layer, Layers};
 use crate::step::{Slot, Step};
-use crate::view::{DEVICE_LINKS, DEVICES, SystemView, c_path};
+use crate::view::{DEVICE_LINKS, DEVICES, SECRET_IN_PROC, SystemView, c_path};
 
 const READ_ONLY: u64 = libc::MOUNT_ATTR_RDONLY;
 const PLAIN: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
@@ -26,8 +26,10 @@ pub(crate) struct Planning<'a> {
     pub(crate) landlock: Option<Dialect>,
     /// Where temporary files go when there is no view of its own.
     pub(crate) temporary: &'a Path,
-    /// Whether the number of processes is limited through `/proc`, because the user's own limit does not count.
-    pub(crate) limit_through_proc: bool,
+    /// Whether the view was switched off by somebody who wants to see what happens then.
+    pub(crate) view_is_off: bool,
+    /// Whether the gate is root: whose own limit on processes does not count, and who may read more than others.
+    pub(crate) is_root: bool,
 }
 
 /// The steps, and how many trees they hold open.
@@ -43,10 +45,8 @@ pub(crate) fn plan(job: &Job<'_>, planning: &Planning<'_>) -> Result<Plan, Sandb
     let has_view = planning.layers.contains(Layer::MountNamespace);
     if has_view {
         plan.fit(job, planning)?;
-    } else if let Some(cover) =
-        job.mounts.iter().flat_map(|mount| mount.covers.iter().filter(|cover| must_hold(mount, cover))).next()
-    {
-        return Err(SandboxError::CannotCover { path: cover.path().to_path_buf() });
+    } else if let Some(path) = uncovered(job, planning) {
+        return Err(SandboxError::CannotCover { path });
     }
     if planning.layers.contains(Layer::UtsNamespace) {
         plan.steps.push(Step::HostName { name: CString::from(c"toolgate") });
@@ -57,6 +57,16 @@ pub(crate) fn plan(job: &Job<'_>, planning: &Planning<'_>) -> Result<Plan, Sandb
         plan.rules(job, planning, dialect)?;
     }
     Ok(plan)
+}
+
+/// Something that must be covered, where there is no view to cover it in.
+fn uncovered(job: &Job<'_>, planning: &Planning<'_>) -> Option<PathBuf> {
+    let in_mounts =
+        job.mounts.iter().flat_map(|mount| mount.covers.iter().filter(|cover| must_hold(mount, cover)));
+    in_mounts
+        .map(|cover| cover.path().to_path_buf())
+        .next()
+        .or_else(|| planning.system.secret().filter(|_| !planning.view_is_off))
 }
 
 /// Whether a cover matters without a view. A mount that cannot be written needs no protection from being written.
@@ -145,11 +155,31 @@ impl Plan {
             self.covers(mount, slot)?;
         }
         if planning.layers.contains(Layer::PrivateProc) {
-            let processes = planning.limit_through_proc.then(|| {
-                // The kernel keeps the first three hundred numbers to itself.
-                CString::new(job.limits.processes.saturating_add(300).to_string()).unwrap_or_default()
-            });
+            let processes =
+                (planning.is_root && planning.layers.contains(Layer::ResourceLimits)).then(|| {
+                    // The kernel keeps the first three hundred numbers to itself.
+                    CString::new(job.limits.processes.saturating_add(300).to_string()).unwrap_or_default()
+                });
             self.steps.push(Step::Proc { path: CString::from(c"/proc"), processes });
+        }
+        if planning.is_root {
+            self.hide_in_proc()?;
+        }
+        Ok(())
+    }
+
+    /// Being root without any right still opens files whose owner may.
+    fn hide_in_proc(&mut self) -> Result<(), SandboxError> {
+        let slot = self.slot();
+        self.steps.push(Step::OpenPlace { path: CString::from(c"/proc"), slot });
+        for name in SECRET_IN_PROC {
+            self.steps.push(Step::Cover {
+                slot,
+                path: c_literal(name)?,
+                with: c_literal(NOTHING_FILE)?,
+                attributes: PLAIN | READ_ONLY,
+                missing_is_fine: true,
+            });
         }
         Ok(())
     }
@@ -301,7 +331,7 @@ pub(crate) fn view_key(mounts: &[Mounted<'_>], system: &SystemView) -> Result<Vi
         let (place, identity) = whereabouts(mount)?;
         key.push((mount.at.clone(), place, identity, mount.writable));
     }
-    for (secret, identity) in system.secrets() {
+    for (secret, identity) in system.hidden_now() {
         key.push((secret, PathBuf::new(), identity, false));
     }
     Ok(ViewKey(key))

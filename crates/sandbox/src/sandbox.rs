@@ -179,7 +179,8 @@ impl Sandbox {
             system: &self.system,
             landlock: self.landlock,
             temporary: temporary.path(),
-            limit_through_proc: self.has(Layer::ResourceLimits) && rustix::process::geteuid().is_root(),
+            view_is_off: self.options.without.contains(Layer::MountNamespace),
+            is_root: rustix::process::geteuid().is_root(),
         }
     }
 

@@ -22,6 +22,9 @@ const SYSTEM: &[&str] = &[
 ];
 
 /// What of them is nobody's business, hidden where the gate itself could read it.
+const HIDDEN: &[&str] = &["/etc/ssh", "/etc/machine-id", "/etc/hostname"];
+
+/// What of them is secret, hidden in the same way; without a view to hide it in, nothing is run where it could be read.
 const SECRET: &[&str] = &[
     "/etc/shadow",
     "/etc/shadow-",
@@ -30,7 +33,10 @@ const SECRET: &[&str] = &[
     "/etc/sudoers",
     "/etc/sudoers.d",
     "/etc/security/opasswd",
-    "/etc/ssh",
+    "/etc/ssh/ssh_host_rsa_key",
+    "/etc/ssh/ssh_host_dsa_key",
+    "/etc/ssh/ssh_host_ecdsa_key",
+    "/etc/ssh/ssh_host_ed25519_key",
     "/etc/ssl/private",
     "/etc/pki/private",
     "/etc/krb5.keytab",
@@ -41,7 +47,19 @@ const SECRET: &[&str] = &[
     "/etc/kubernetes",
     "/etc/rancher",
     "/etc/toolgate",
-    "/etc/machine-id",
+];
+
+/// What of `/proc` only root may read, and no command needs: the kernel's memory and what is in it. Hidden where the gate is root.
+pub(crate) const SECRET_IN_PROC: &[&str] = &[
+    "kcore",
+    "keys",
+    "timer_list",
+    "slabinfo",
+    "vmallocinfo",
+    "pagetypeinfo",
+    "kpagecount",
+    "kpageflags",
+    "kpagecgroup",
 ];
 
 /// Devices without a memory or a person behind them.
@@ -98,16 +116,24 @@ impl SystemView {
             }
         }
         for place in &mut shown {
-            place.hidden = secrets_in(&place.path);
+            place.hidden = hidden_in(&place.path);
         }
         Self { shown, links }
     }
 
+    /// Something secret that the gate could read, if there is anything.
+    pub(crate) fn secret(&self) -> Option<PathBuf> {
+        let mut hidden = self.hidden();
+        hidden.find(|path| SECRET.iter().any(|secret| path == Path::new(secret)))
+    }
+
+    fn hidden(&self) -> impl Iterator<Item = PathBuf> {
+        self.shown.iter().flat_map(|shown| shown.hidden.iter().map(|(path, _)| shown.path.join(path)))
+    }
+
     /// What is hidden, each with what it is right now.
-    pub(crate) fn secrets(&self) -> impl Iterator<Item = (PathBuf, (u64, u64))> {
-        let hidden =
-            self.shown.iter().flat_map(|shown| shown.hidden.iter().map(|(path, _)| shown.path.join(path)));
-        hidden.map(|path| {
+    pub(crate) fn hidden_now(&self) -> impl Iterator<Item = (PathBuf, (u64, u64))> {
+        self.hidden().map(|path| {
             let found = rustix::fs::statat(rustix::fs::CWD, &path, AtFlags::SYMLINK_NOFOLLOW);
             let identity = found.map_or((0, 0), |found| (found.st_dev, found.st_ino));
             (path, identity)
@@ -116,14 +142,14 @@ impl SystemView {
 }
 
 /// What the gate could read there and a command must not.
-fn secrets_in(place: &Path) -> Vec<(PathBuf, bool)> {
-    let secrets = SECRET.iter().map(Path::new).filter_map(|secret| {
-        let rest = secret.strip_prefix(place).ok()?;
-        let is_directory = kind(secret, true)? == FileType::Directory;
-        let readable = rustix::fs::accessat(rustix::fs::CWD, secret, Ask::READ_OK, AtFlags::empty()).is_ok();
+fn hidden_in(place: &Path) -> Vec<(PathBuf, bool)> {
+    let hidden = HIDDEN.iter().chain(SECRET).map(Path::new).filter_map(|hidden| {
+        let rest = hidden.strip_prefix(place).ok()?;
+        let is_directory = kind(hidden, true)? == FileType::Directory;
+        let readable = rustix::fs::accessat(rustix::fs::CWD, hidden, Ask::READ_OK, AtFlags::empty()).is_ok();
         readable.then(|| (rest.to_path_buf(), is_directory))
     });
-    secrets.collect()
+    hidden.collect()
 }
 
 fn kind(path: &Path, follow: bool) -> Option<FileType> {

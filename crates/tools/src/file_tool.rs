@@ -39,6 +39,7 @@ impl Declaration {
             output_schema: self.output,
             requirements: None,
             output_policy: None,
+            timeout: None,
         };
         Some(Arc::new(FileTool {
             spec,

@@ -34,6 +34,7 @@ impl Declared {
             output_schema: json!(true),
             requirements: Some(Requirements { permissions: vec![], elevated: None, class: ToolClass::Read }),
             output_policy: None,
+            timeout: None,
         };
         let answer =
             |arguments: &Value| Ok(ToolOutput { text: arguments.to_string(), structured: arguments.clone() });

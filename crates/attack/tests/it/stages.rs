@@ -31,6 +31,7 @@ impl Unruly {
             output_schema: json!({"type": "object", "properties": {"number": {"type": "integer"}}, "required": ["number"]}),
             requirements: None,
             output_policy: None,
+            timeout: None,
         };
         Arc::new(Self { spec, panics })
     }
@@ -367,6 +368,10 @@ fn calamities() -> Vec<(&'static str, Calamity)> {
     ]
 }
 
+/// Whatever its class says, a command can do more than a gate can know.
+const COMMAND_OF_CLASS_READ: &str = "tool: says_it_reads\ndescription: Writes\nclass: read\npermissions: []\n\
+    command: [cp, a.txt, b.txt]\ncwd: \"@project\"\nmounts: [\"@project:rw\"]\npolicy: {\"*\": allow}\n";
+
 #[test]
 fn without_a_record_nothing_is_changed() {
     for (name, calamity) in calamities() {
@@ -375,8 +380,11 @@ fn without_a_record_nothing_is_changed() {
             let scratch = Scratch::new();
             let (workspace, state) = (scratch.folder("w"), scratch.folder("s"));
             std::fs::write(workspace.join("a.txt"), "old\n").unwrap();
-            let bench =
-                BenchOptions::new(Profile::Native, &workspace, &state).audit_mode(AuditMode::Deny).open();
+            let bench = BenchOptions::new(Profile::Native, &workspace, &state)
+                .audit_mode(AuditMode::Deny)
+                .commands()
+                .manifest(COMMAND_OF_CLASS_READ)
+                .open();
             for _ in 0..earlier_calls {
                 bench.must("append_file", json!({"path": "a.txt", "content": "more\n"}));
             }
@@ -389,6 +397,8 @@ fn without_a_record_nothing_is_changed() {
                 ("edit_file", json!({"path": "a.txt", "old_text": "old", "new_text": "new"})),
                 ("move_file", json!({"from": "a.txt", "to": "b.txt"})),
                 ("delete_file", json!({"path": "a.txt"})),
+                ("run_command", json!({"command": "echo new > a.txt"})),
+                ("says_it_reads", json!({})),
             ] {
                 let called = bench.call(tool, arguments);
                 match code_of(&called) {

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use toolgate_gate::{ApprovedCall, CallContext, Preview, PreviewBody, Tool, ToolFuture, ToolSpec};
 use toolgate_sandbox::OnFlood;
-use toolgate_types::{Category, ErrorCode, Failure, ToolClass, ToolOutput};
+use toolgate_types::{Category, ErrorCode, Failure, Sha256, ToolClass, ToolOutput};
 use toolgate_workspace::{Access, Confined, Mount};
 
 use super::blocked::{Blocked, blocked_line};
@@ -154,6 +154,7 @@ impl Shell {
             output_schema: dress.output_schema(),
             requirements: None,
             output_policy: None,
+            timeout: None,
         };
         Some(Arc::new(Self { spec, runner: Arc::clone(runner), dress }))
     }
@@ -245,6 +246,16 @@ fn refusal(blocked: Blocked) -> Failure {
 impl Tool for Shell {
     fn spec(&self) -> &ToolSpec {
         &self.spec
+    }
+
+    /// What a line could change and reach.
+    fn fingerprint(&self) -> Option<Sha256> {
+        let mounts = self
+            .mounts()
+            .into_iter()
+            .map(|mount| format!("{}{}", mount.alias, if mount.writable { " rw" } else { "" }));
+        let bounds: Vec<String> = mounts.chain([self.runner.hosts()]).collect();
+        Some(Sha256::of(bounds.join("\n").as_bytes()))
     }
 
     /// The whole line, where it runs, what it could change and what it could reach.

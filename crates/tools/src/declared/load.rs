@@ -7,7 +7,7 @@ use serde_json::Value;
 use toolgate_gate::{Tool, ToolSpec};
 use toolgate_manifest::{Problem, Rate, ToolManifest, Treatment, Warning};
 use toolgate_policy::{Condition, Elevated, OutputPolicy, OutputRule, Requirements};
-use toolgate_types::{Category, ToolName};
+use toolgate_types::{Category, Sha256, ToolName};
 
 use super::{CommandTool, Declared, examples};
 use crate::command::{CommandRunner, Reach, rules};
@@ -97,7 +97,7 @@ pub fn load_manifests<Name: AsRef<str>, Bytes: AsRef<[u8]>>(
                     help,
                 ));
             }
-            match declare(manifest, surroundings) {
+            match declare(manifest, Sha256::of(bytes.as_ref()), surroundings) {
                 Ok(declared) => loaded.declared.push(Arc::new(declared)),
                 Err(found) => problems.extend(found),
             }
@@ -106,7 +106,11 @@ pub fn load_manifests<Name: AsRef<str>, Bytes: AsRef<[u8]>>(
     if problems.is_empty() { Ok(loaded) } else { Err(problems) }
 }
 
-fn declare(manifest: ToolManifest, surroundings: &Surroundings<'_>) -> Result<Declared, Vec<Problem>> {
+fn declare(
+    manifest: ToolManifest,
+    fingerprint: Sha256,
+    surroundings: &Surroundings<'_>,
+) -> Result<Declared, Vec<Problem>> {
     let mut problems = check_surroundings(&manifest, surroundings);
     let requirements = requirements(&manifest).map_err(|problem| problems.push(problem)).ok();
     let policy = output_policy(&manifest).map_err(|problem| problems.push(problem)).ok();
@@ -123,7 +127,7 @@ fn declare(manifest: ToolManifest, surroundings: &Surroundings<'_>) -> Result<De
     }
     match (requirements, policy, reach) {
         (Some(requirements), Some(policy), Ok(reach)) if problems.is_empty() => {
-            Ok(Declared { spec: spec(&manifest, requirements, policy), manifest, reach })
+            Ok(Declared { spec: spec(&manifest, requirements, policy), manifest, reach, fingerprint })
         }
         _ => Err(problems),
     }
@@ -142,6 +146,7 @@ fn spec(manifest: &ToolManifest, requirements: Requirements, policy: OutputPolic
         output_schema: manifest.output_schema(),
         requirements: Some(requirements),
         output_policy: Some(policy),
+        timeout: manifest.timeout,
     }
 }
 

@@ -10,13 +10,12 @@ mod shipped;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde_json::Value;
 use toolgate_gate::{ApprovedCall, CallContext, Preview, PreviewBody, Tool, ToolFuture, ToolSpec};
 use toolgate_manifest::{CommandLimits, MountPath, ToolManifest};
 use toolgate_sandbox::{OnFlood, ResourceLimits};
-use toolgate_types::{ErrorCode, Failure, ToolOutput};
+use toolgate_types::{ErrorCode, Failure, Sha256, ToolOutput};
 use toolgate_workspace::{Confined, WorkspaceError};
 
 use crate::command::{
@@ -37,6 +36,8 @@ pub(crate) struct Declared {
     manifest: ToolManifest,
     spec: ToolSpec,
     reach: Reach,
+    /// The digest of the file that declares it.
+    fingerprint: Sha256,
 }
 
 /// The tool.
@@ -86,7 +87,7 @@ impl CommandTool {
     fn execute(&self, rendered: Rendered, context: &CallContext) -> Result<ToolOutput, Failure> {
         let Declared { manifest, reach, .. } = &*self.declared;
         let command = &manifest.command;
-        let timeout = manifest.timeout.unwrap_or(Duration::MAX).min(context.limits.timeout);
+        let timeout = context.limits.timeout;
         let limits = narrowed(self.runner.limits(), &command.limits);
         let max_output = command.limits.output.unwrap_or(MAX_OUTPUT);
         let mut argv = rendered.argv.into_iter();
@@ -179,6 +180,10 @@ fn narrowed(base: ResourceLimits, declared: &CommandLimits) -> ResourceLimits {
 impl Tool for CommandTool {
     fn spec(&self) -> &ToolSpec {
         &self.declared.spec
+    }
+
+    fn fingerprint(&self) -> Option<Sha256> {
+        Some(self.declared.fingerprint)
     }
 
     /// The exact arguments, where the command runs, what it could change and what it could reach.
