@@ -37,7 +37,7 @@ pub use strays::{Stray, StrayKind};
 pub(crate) const MOST_COVERS: usize = 10_000;
 
 /// How often a tree is walked in which others keep changing directories.
-const WALKS: usize = 3;
+const WALKS: usize = 4;
 
 /// A mount that a command wants.
 #[derive(Clone, Copy, Debug)]
@@ -158,7 +158,12 @@ impl Workspace {
     }
 }
 
-/// Walks until nobody moved anything past us; in a tree that never rests, all that was seen in several walks counts.
+fn restless_mount(ground: &Ground<'_>) -> WorkspaceError {
+    WorkspaceError::Restless { alias: ground.mount.alias().to_owned() }
+}
+
+/// Walks until nobody moved anything past us. In a tree that never rests, all that was seen in several walks counts; but where something was seen that no command
+/// may see, and is no longer where it was, nobody knows where it is, and no command is started.
 fn look_around(
     ground: &Ground<'_>,
     writable: bool,
@@ -175,9 +180,17 @@ fn look_around(
         }
         let mut seen = Sightings::default();
         surveyors.into_iter().for_each(|look| seen.add(look.into_sightings()));
-        if !restless || walk == WALKS {
+        if !restless {
             seen.add(earlier.still_there(ground));
             return Ok(seen);
+        }
+        if walk == WALKS {
+            let links = std::mem::take(&mut seen.links);
+            seen.add(earlier);
+            let sealed = seen.seals.len();
+            let seen = seen.still_there(ground);
+            let all_there = seen.seals.len() == sealed;
+            return if all_there { Ok(Sightings { links, ..seen }) } else { Err(restless_mount(ground)) };
         }
         earlier.add(seen);
     }

@@ -189,6 +189,12 @@ pub enum WorkspaceError {
         /// How many there may be.
         limit: usize,
     },
+    /// What must be kept from a command moves about while it is looked for.
+    #[error("files of `{alias}` that no command may see are being moved")]
+    Restless {
+        /// The mount.
+        alias: String,
+    },
     /// A search or listing failed; the text layer or search layer explained why.
     #[error("{0}")]
     Other(Box<Failure>),
@@ -233,6 +239,7 @@ impl WorkspaceError {
             Self::TooLargeToKeep { .. } => ErrorCode::WriteLimit,
             Self::Unsure { .. } => ErrorCode::IoError,
             Self::TooManyCovers { .. } => ErrorCode::SandboxUnavailable,
+            Self::Restless { .. } => ErrorCode::PreconditionFailed,
             Self::Other(failure) => failure.code,
             Self::Io { source, .. } => io_code(source),
         }
@@ -273,6 +280,7 @@ impl WorkspaceError {
             Self::InvalidRange { help, .. } => return Some(help.clone()),
             Self::Precondition { .. } => "read the file again and repeat the change on what is there now",
             Self::Stopped(StopReason::Deadline) => "ask for less, or narrow the path",
+            Self::Restless { .. } => "try again when nothing else is moving files of the workspace",
             Self::TooManyCovers { .. } => {
                 "ask the operator to mount a smaller folder, to deny whole folders instead of many files, or to widen the scope"
             }

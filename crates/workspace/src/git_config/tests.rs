@@ -94,6 +94,14 @@ fn what_git_needs_stays() {
 }
 
 #[test]
+fn quotes_and_backslashes_are_written_so_that_git_reads_them_back() {
+    let copy = copy_of("[remote \"a\\\\\\\"b\"]\nmirror\n[user]\nname = A \\\\ \\\"B\\\"\n");
+    assert_eq!(copy, "[remote \"a\\\\\\\"b\"]\n\tmirror = \"true\"\n[user]\n\tname = \"A \\\\ \\\"B\\\"\"\n");
+    let expected = [&b"remote.a\\\"b.mirror\ntrue"[..], b"user.name\nA \\ \"B\""].map(<[u8]>::to_vec);
+    assert_eq!(as_git_reads(copy.as_bytes()), Some(expected.to_vec()));
+}
+
+#[test]
 fn addresses_lose_what_lets_in() {
     for (url, shown) in [
         ("https://user@host/x", "https://host/x"),

@@ -184,15 +184,18 @@ fn links_planted_on_the_way_are_not_followed() {
         let hooked = Hooked::new();
         let taken = hooked.taken(&folder, |root| {
             fs::rename(root.join(planted), root.join("aside")).unwrap();
-            let target = if planted.ends_with("hooks") {
-                outside.path().join("hooks")
-            } else {
-                outside.path().to_path_buf()
-            };
-            std::os::unix::fs::symlink(target, root.join(planted)).unwrap();
+            let target = if planted.ends_with("hooks") { "hooks" } else { "" };
+            std::os::unix::fs::symlink(outside.path().join(target), root.join(planted)).unwrap();
         });
         assert_eq!(taken, None, "{planted}");
         assert_eq!(fs::read(outside.path().join("hooks/pre-push")).unwrap(), b"precious");
+        // Not even when the very file lies behind the link.
+        let hooked = Hooked::new();
+        let taken = hooked.taken(&folder, |root| {
+            fs::rename(root.join(planted), root.join("aside")).unwrap();
+            std::os::unix::fs::symlink(root.join("aside"), root.join(planted)).unwrap();
+        });
+        assert_eq!(taken, None, "{planted}");
     }
 }
 
