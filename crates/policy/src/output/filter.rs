@@ -121,7 +121,10 @@ impl Filter<'_> {
         match rule {
             Some(OutputRule::Allow) => return true,
             Some(OutputRule::Mask) => mask(value),
-            Some(OutputRule::Redact) => *value = Value::String(REDACTED.to_owned()),
+            Some(OutputRule::Redact) => rewrite(value, |text| {
+                text.clear();
+                text.push_str(REDACTED);
+            }),
             None => {
                 self.dropped.note(trail, &self.hasher);
                 return false;
@@ -196,14 +199,27 @@ impl Filter<'_> {
 
 /// First and last character of a text that has more than those; nothing of anything else.
 fn mask(value: &mut Value) {
-    let mut masked = MASKED.to_owned();
-    if let Value::String(text) = value {
+    rewrite(value, |text| {
         let mut letters = text.chars();
-        if let (Some(first), Some(last), Some(_)) = (letters.next(), letters.next_back(), letters.next()) {
-            masked = format!("{first}{MASKED}{last}");
-        }
+        let ends = match (letters.next(), letters.next_back(), letters.next()) {
+            (Some(first), Some(last), Some(_)) => Some((first, last)),
+            _ => None,
+        };
+        text.clear();
+        text.extend(ends.map(|(first, _)| first));
+        text.push_str(MASKED);
+        text.extend(ends.map(|(_, last)| last));
+    });
+}
+
+/// Puts a text in place of a plain value, into the memory that it has where it is a text itself.
+fn rewrite(value: &mut Value, change: impl FnOnce(&mut String)) {
+    if !value.is_string() {
+        *value = Value::String(String::new());
     }
-    *value = Value::String(masked);
+    if let Value::String(text) = value {
+        change(text);
+    }
 }
 
 /// Frees a value. A deep one would overflow the stack if it were simply dropped, so that goes level by level.

@@ -166,6 +166,8 @@ fn the_deepest_conditions_that_load_are_judged_without_overflow() {
         }
     }
     assert!(loaded > 20, "only {loaded} loaded");
+    let deep = format!("{}input.count > 1{}", "(".repeat(31), ")".repeat(31));
+    assert_eq!(Condition::compile(&deep, &schema).unwrap_err().message, "the condition is nested too deep");
 }
 
 #[test]

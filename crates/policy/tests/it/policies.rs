@@ -380,6 +380,28 @@ fn clauses_are_judged_one_after_another() {
 }
 
 #[test]
+fn policies_of_any_depth_are_refused_without_overflow() {
+    for condition in [
+        format!("{}true{}", "(".repeat(100_000), ")".repeat(100_000)),
+        format!("{}1{} == 1", "[".repeat(100_000), "]".repeat(100_000)),
+        "!".repeat(100_000) + "true",
+        "true".to_owned() + &" && true".repeat(100_000),
+        "1".to_owned() + &" + 1".repeat(100_000) + " == 1",
+        "context".to_owned() + &".a".repeat(100_000) + " == 1",
+        "if true then ".repeat(50_000) + "true",
+    ] {
+        let problems =
+            load(&format!("forbid(principal, action, resource) when {{ {condition} }};")).unwrap_err();
+        assert_eq!(problems[0].message, "the policy is nested too deep");
+    }
+    // Many policies are not one deep one.
+    let many =
+        "forbid(principal, action == Action::\"echo\", resource) when { context.session.calls > 5 };\n"
+            .repeat(300);
+    assert_eq!(loaded(&many).len(), 300);
+}
+
+#[test]
 fn two_tools_of_one_name_are_refused() {
     let schema = json!({});
     let tool = PolicyTool { name: "echo", class: ToolClass::Read, schema: &schema };
