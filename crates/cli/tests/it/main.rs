@@ -19,3 +19,4 @@ mod manners;
 mod tokens;
 mod declared;
 mod checked;
+mod examples;
