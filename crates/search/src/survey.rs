@@ -24,6 +24,9 @@ use crate::{EntryKind, Error};
 /// How many directories one thread reads before others are worth starting.
 const WORTH_A_THREAD: usize = 48;
 
+/// How often a directory that changes while it is read is read again.
+const READINGS: usize = 16;
+
 /// By how much the time stamps of a filesystem may lag behind the clock: they are taken from the kernel's last tick.
 const LAG: Duration = Duration::from_millis(20);
 
@@ -81,6 +84,8 @@ pub struct Surveyed<S> {
     pub surveyors: Vec<S>,
     /// Whether somebody changed directories meanwhile, so that something may have been moved past us.
     pub restless: bool,
+    /// Whether a directory was gone before it could be read, or changed all the while it was: something was certainly not seen where it is.
+    pub missed: bool,
     /// Why the survey ended before all was seen.
     pub stopped: Option<StopReason>,
 }
@@ -102,6 +107,7 @@ pub fn survey<S: Surveyor>(
         begun: begun.unwrap_or_default(),
         queue: Queue::new(vec![root]),
         restless: AtomicBool::new(false),
+        missed: AtomicBool::new(false),
         ended: OnceLock::new(),
     };
     let workers = std::thread::scope(|threads| shared.run_on(threads, &surveyor));
@@ -111,7 +117,8 @@ pub fn survey<S: Surveyor>(
         Some(Ending::Stopped(reason)) => Some(reason),
         None => None,
     };
-    Ok(Surveyed { surveyors, restless: shared.restless.into_inner(), stopped })
+    let (restless, missed) = (shared.restless.into_inner(), shared.missed.into_inner());
+    Ok(Surveyed { surveyors, restless, missed, stopped })
 }
 
 /// A directory to be read.
@@ -135,6 +142,7 @@ struct Shared<'a> {
     begun: Duration,
     queue: Queue<Vec<Pending>>,
     restless: AtomicBool,
+    missed: AtomicBool,
     ended: OnceLock<Ending>,
 }
 
@@ -171,16 +179,25 @@ impl Shared<'_> {
         self.restless.store(true, Ordering::Relaxed);
     }
 
+    fn note_missing(&self) {
+        self.note_change();
+        self.missed.store(true, Ordering::Relaxed);
+    }
+
     /// Asked after a directory was read: had somebody taken an entry away while it was not yet read, that would show.
-    fn note_time(&self, handle: BorrowedFd<'_>) -> Result<(), Errno> {
-        let stat = fstat(handle)?;
-        let seconds = u64::try_from(stat.st_ctime).unwrap_or(0);
-        let nanos = u32::try_from(stat.st_ctime_nsec).unwrap_or(0);
-        if Duration::new(seconds, nanos) >= self.begun {
+    fn note_time(&self, changed: Duration) {
+        if changed >= self.begun {
             self.note_change();
         }
-        Ok(())
     }
+}
+
+/// When a directory last changed, since the beginning of time as the filesystem counts it.
+fn changed(handle: BorrowedFd<'_>) -> Result<Duration, Errno> {
+    let stat = fstat(handle)?;
+    let seconds = u64::try_from(stat.st_ctime).unwrap_or(0);
+    let nanos = u32::try_from(stat.st_ctime_nsec).unwrap_or(0);
+    Ok(Duration::new(seconds, nanos))
 }
 
 /// One thread of a survey.
@@ -232,16 +249,35 @@ impl<'a, S: Surveyor> Worker<'a, S> {
             Ok(handle) => Arc::new(handle),
             Err(errno) => return self.not_opened(&next, errno),
         };
-        let (names, stopped) = Names::read(handle.as_fd(), &mut self.scratch, self.shared.stop, |_| true)
-            .map_err(Ending::Failed)?;
-        if let Some(reason) = stopped {
-            return Err(Ending::Stopped(reason));
-        }
-        self.shared.note_time(handle.as_fd()).map_err(Ending::Failed)?;
+        let names = self.names(handle.as_fd())?;
         let folder = SurveyedFolder { handle: handle.as_fd(), place: &next.place, names: &names };
         let pending = &mut self.pending;
         self.surveyor.folder(&folder, &mut |entry| pending.push(next.child(&handle, entry.name)));
         Ok(())
+    }
+
+    /// What is in a directory, read again as long as it changes meanwhile: an entry that gets another name may be in none of the parts that were read.
+    fn names(&mut self, handle: BorrowedFd<'_>) -> Result<Names, Ending> {
+        let mut before = changed(handle).map_err(Ending::Failed)?;
+        for reading in 1.. {
+            let (names, stopped) =
+                Names::read(handle, &mut self.scratch, self.shared.stop, |_| true).map_err(Ending::Failed)?;
+            if let Some(reason) = stopped {
+                return Err(Ending::Stopped(reason));
+            }
+            let after = changed(handle).map_err(Ending::Failed)?;
+            self.shared.note_time(after);
+            if after == before {
+                return Ok(names);
+            }
+            if reading == READINGS {
+                self.shared.note_missing();
+                return Ok(names);
+            }
+            before = after;
+            rustix::fs::seek(handle, rustix::fs::SeekFrom::Start(0)).map_err(Ending::Failed)?;
+        }
+        Err(Ending::Failed(Errno::AGAIN))
     }
 
     /// What is gone was moved or removed meanwhile; what is closed to us is told; a system without handles or memory is an error.
@@ -250,7 +286,7 @@ impl<'a, S: Surveyor> Worker<'a, S> {
             // Without the start there is nothing to tell.
             errno if next.depth == 0 => return Err(Ending::Failed(errno)),
             Errno::ACCESS | Errno::PERM => self.surveyor.closed(as_path(&next.place)),
-            errno if is_change(errno) => self.shared.note_change(),
+            errno if is_change(errno) => self.shared.note_missing(),
             errno => return Err(Ending::Failed(errno)),
         }
         Ok(())

@@ -162,8 +162,8 @@ fn restless_mount(ground: &Ground<'_>) -> WorkspaceError {
     WorkspaceError::Restless { alias: ground.mount.alias().to_owned() }
 }
 
-/// Walks until nobody moved anything past us. In a tree that never rests, all that was seen in several walks counts; but where something was seen that no command
-/// may see, and is no longer where it was, nobody knows where it is, and no command is started.
+/// Walks until nobody moved anything past us. In a tree that never rests, all that was seen in several walks counts; but where a folder moved away before it was
+/// read, or something that no command may see is no longer where it was seen, nobody knows where it is, and no command is started.
 fn look_around(
     ground: &Ground<'_>,
     writable: bool,
@@ -173,7 +173,7 @@ fn look_around(
     let mut earlier = Sightings::default();
     for walk in 1..=WALKS {
         let look = || Look::new(ground, writable, grant);
-        let Surveyed { surveyors, restless, stopped } =
+        let Surveyed { surveyors, restless, missed, stopped } =
             survey(ground.mount.as_fd(), stop, look).map_err(WorkspaceError::other)?;
         if let Some(reason) = stopped {
             return Err(WorkspaceError::Stopped(reason));
@@ -189,7 +189,7 @@ fn look_around(
             seen.add(earlier);
             let sealed = seen.seals.len();
             let seen = seen.still_there(ground);
-            let all_there = seen.seals.len() == sealed;
+            let all_there = !missed && seen.seals.len() == sealed;
             return if all_there { Ok(Sightings { links, ..seen }) } else { Err(restless_mount(ground)) };
         }
         earlier.add(seen);

@@ -34,7 +34,7 @@ impl Surveyor for Notes {
 
 fn surveyed(root: &Path, stop: &Stop) -> Result<(Notes, Surveyed<()>), Error> {
     let handle = File::open(root).unwrap();
-    let Surveyed { surveyors, restless, stopped } = survey(handle.as_fd(), stop, Notes::default)?;
+    let Surveyed { surveyors, restless, missed, stopped } = survey(handle.as_fd(), stop, Notes::default)?;
     let mut all = Notes::default();
     for notes in surveyors {
         for entry in notes.seen {
@@ -42,7 +42,7 @@ fn surveyed(root: &Path, stop: &Stop) -> Result<(Notes, Surveyed<()>), Error> {
         }
         all.closed.extend(notes.closed);
     }
-    Ok((all, Surveyed { surveyors: Vec::new(), restless, stopped }))
+    Ok((all, Surveyed { surveyors: Vec::new(), restless, missed, stopped }))
 }
 
 fn by_path(root: &Path, folder: &Path, all: &mut BTreeSet<(PathBuf, EntryKind)>) {
