@@ -155,8 +155,8 @@ fn times(policy: &OutputPolicy, answer: &Value, rounds: usize) -> Vec<f64> {
 
 fn output() {
     use OutputRule::{Allow, Mask, Redact};
-    // A sample of the small one fits between two other processes. Of the large one, which no cache holds, only the best
-    // time says something on a busy machine, so it is told and not bounded.
+    // A sample of the small one fits between two other processes. Of the large one, which no cache holds,
+    // only the best time says something on a busy machine, so it is told and not bounded.
     let (small, large) = (answer(300), answer(5000));
     let (small_bytes, large_bytes) = (small.to_string().len() as f64, large.to_string().len() as f64);
     for (name, rules) in [

@@ -1,8 +1,9 @@
 //! Conditions and organisation-wide policy, in Cedar.
 //!
-//! Cedar is typed here: a tool's JSON Schema becomes the type of its arguments, and every expression is validated strictly
-//! when it is loaded. What Cedar would let pass is closed on top: a policy that errors denies instead of being skipped, and
-//! `has` with a name that no tool has, which Cedar takes for plainly false, refuses to load.
+//! Cedar is typed here: a tool's JSON Schema becomes the type of its arguments, and every expression is
+//! validated strictly when it is loaded. What Cedar would let pass is closed on top: a policy that errors
+//! denies instead of being skipped, and `has` with a name that no tool has, which Cedar takes for plainly
+//! false, refuses to load.
 //!
 //! ## What expressions see
 //!
@@ -18,7 +19,8 @@
 //! | `session.run` | `String`, optional: the workflow run |
 //! | `session.calls` | `Long`: calls that the session made before this one |
 //!
-//! A condition writes `input.count > 20`; a policy file writes `context.input.count > 20`, as Cedar itself demands.
+//! A condition writes `input.count > 20`; a policy file writes `context.input.count > 20`, as Cedar itself
+//! demands.
 
 mod typing;
 mod value;

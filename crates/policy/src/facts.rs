@@ -23,7 +23,8 @@ impl Default for Holdings<'_> {
 }
 
 impl<'a> Holdings<'a> {
-    /// Exactly what the caller was granted. That somebody holds everything is never inferred: whoever knows it says so.
+    /// Exactly what the caller was granted. That somebody holds everything is never inferred: whoever knows
+    /// it says so.
     #[must_use]
     pub fn granted(caller: &'a Caller) -> Self {
         Self::Only(&caller.permissions)
@@ -45,8 +46,8 @@ impl<'a> Holdings<'a> {
 
 /// One call as permissions, conditions and policies see it.
 ///
-/// The arguments need not have been validated: what does not fit the tool's schema fails to evaluate, and that is
-/// judged as elevated and as forbidden.
+/// The arguments need not have been validated: what does not fit the tool's schema fails to evaluate, and
+/// that is judged as elevated and as forbidden.
 #[derive(Clone, Copy, Debug)]
 pub struct CallFacts<'a> {
     /// Who calls, in which session and run.
@@ -67,8 +68,8 @@ pub enum Decision {
     Allowed,
     /// It may not.
     Denied {
-        /// Which permission, condition or policy decided; for the operator only. A model is told that the call is not
-        /// permitted, and nothing else. No argument's value is in here.
+        /// Which permission, condition or policy decided; for the operator only. A model is told that the
+        /// call is not permitted, and nothing else. No argument's value is in here.
         operator_reason: String,
     },
 }

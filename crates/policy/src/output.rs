@@ -15,14 +15,14 @@
 //! | `a.**.b` | `b` beneath `a` with any number of names between, none too |
 //! | the empty path | the whole answer |
 //!
-//! So a star at the beginning or the end stands for any depth, and one between two names for exactly one name. `\` before
-//! `.`, `*`, `[`, `]` or `\` takes away its meaning. Names are compared letter by letter. An empty name can only be
-//! matched by a star.
+//! So a star at the beginning or the end stands for any depth, and one between two names for exactly one
+//! name. `\` before `.`, `*`, `[`, `]` or `\` takes away its meaning. Names are compared letter by letter. An
+//! empty name can only be matched by a star.
 //!
 //! ## Which rule decides
 //!
-//! A rule speaks for what it matches and for everything inside. Where several speak, the closest kind decides, and within
-//! a kind the strictest:
+//! A rule speaks for what it matches and for everything inside. Where several speak, the closest kind
+//! decides, and within a kind the strictest:
 //!
 //! | first | then | last |
 //! |---|---|---|
@@ -40,8 +40,9 @@
 //! | `redact` | `[redacted]` | `[redacted]` | `[redacted]` |
 //! | none | dropped | dropped | dropped, unless a rule speaks for something inside |
 //!
-//! An object or array of which nothing may stay, but which rules look into, stays as `{}` or `[]`; so does the answer
-//! itself, and a plain answer that is dropped becomes `null`. What lies deeper than [`DEEPEST`] levels is redacted.
+//! An object or array of which nothing may stay, but which rules look into, stays as `{}` or `[]`; so does
+//! the answer itself, and a plain answer that is dropped becomes `null`. What lies deeper than [`DEEPEST`]
+//! levels is redacted.
 
 mod pattern;
 mod automaton;
@@ -73,7 +74,8 @@ impl OutputPolicy {
     /// Compiles patterns and their rules. Without any, nothing leaves.
     ///
     /// # Errors
-    /// When a pattern means nothing, or when there are so many that overlap that matching would take too much memory.
+    /// When a pattern means nothing, or when there are so many that overlap that matching would take too much
+    /// memory.
     pub fn compile<S: AsRef<str>>(rules: &[(S, OutputRule)]) -> Result<Self, OutputPolicyError> {
         let patterns: Result<Vec<(Pattern, OutputRule)>, _> =
             rules.iter().map(|(glob, rule)| Ok((Pattern::parse(glob.as_ref())?, *rule))).collect();

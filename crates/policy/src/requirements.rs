@@ -1,8 +1,8 @@
 //! What a tool demands of whoever calls it.
 //!
 //! All of `permissions`; those of `elevated` as well when its condition holds or cannot be evaluated; and
-//! [`ALLOW_DESTRUCTIVE`] for a tool that may destroy something for good. Holding more never allows less, and demanding
-//! more never allows more.
+//! [`ALLOW_DESTRUCTIVE`] for a tool that may destroy something for good. Holding more never allows less, and
+//! demanding more never allows more.
 
 use toolgate_types::ToolClass;
 

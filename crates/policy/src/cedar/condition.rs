@@ -63,8 +63,8 @@ impl Condition {
     /// Checks an expression against the schema of a tool's arguments.
     ///
     /// # Errors
-    /// When it is not one expression, is not a truth value, names a field that is not declared or has no type, uses an
-    /// optional field without asking `has` first, or can never hold.
+    /// When it is not one expression, is not a truth value, names a field that is not declared or has no
+    /// type, uses an optional field without asking `has` first, or can never hold.
     pub fn compile(expression: &str, schema: &Value) -> Result<Self, ConditionError> {
         if expression.len() > LONGEST {
             return Err(ConditionError::new(format!("a condition is at most {LONGEST} bytes long"))
@@ -126,7 +126,8 @@ impl fmt::Debug for Condition {
     }
 }
 
-/// Parses the text as one expression and nothing more: no text that passes can close what is put around it later.
+/// Parses the text as one expression and nothing more: no text that passes can close what is put around it
+/// later.
 fn parse(rewritten: &Rewritten) -> Result<Expression, ConditionError> {
     Expression::from_str(&rewritten.text).map_err(|errors| match errors.iter().next() {
         Some(error) => refused(rewritten, Found::in_diagnostic(error)),

@@ -1,8 +1,8 @@
 //! Calls that a policy says it allows or denies, checked when it is loaded.
 //!
-//! `@denies("git_log {\"count\": 50}")`: a tool, its arguments, and if need be ` as AGENT`; one to a line. The caller holds
-//! everything. A `forbid` must deny its examples itself, and a `permit` allow them itself: an example that holds for
-//! another reason proves nothing.
+//! `@denies("git_log {\"count\": 50}")`: a tool, its arguments, and if need be ` as AGENT`; one to a line.
+//! The caller holds everything. A `forbid` must deny its examples itself, and a `permit` allow them itself:
+//! an example that holds for another reason proves nothing.
 
 use std::collections::BTreeSet;
 

@@ -179,7 +179,8 @@ impl<'a> House<'a> {
         Ok(Self { tools, validator: Validator::new(schema), kinds })
     }
 
-    /// Finds the tools that a policy is about and what it reads of their calls, and everything that is wrong with it.
+    /// Finds the tools that a policy is about and what it reads of their calls, and everything that is wrong
+    /// with it.
     fn check(&self, incoming: &mut Incoming<'a>) -> Vec<PolicyProblem> {
         let mut problems = unknown_annotations(incoming);
         incoming.tools = self.tools_of(&incoming.policy);
@@ -318,7 +319,8 @@ impl<'a> House<'a> {
     }
 }
 
-/// Whether a policy speaks for tools by their class alone: that there is none of that class today is no mistake.
+/// Whether a policy speaks for tools by their class alone: that there is none of that class today is no
+/// mistake.
 fn is_about_classes(policy: &Policy) -> bool {
     let by_class = match policy.action_constraint() {
         ActionConstraint::Any => true,

@@ -7,12 +7,13 @@
 //! | at least one `permit` | needs a matching `permit`, and no matching `forbid` |
 //! | anything that fails to evaluate | is denied |
 //!
-//! Whether a policy is loaded for a tool is said by its scope: `action` and `resource`. A `permit` for one agent
-//! therefore closes the tool to everybody who is not permitted as well. Policies never grant what permissions withhold.
+//! Whether a policy is loaded for a tool is said by its scope: `action` and `resource`. A `permit` for one
+//! agent therefore closes the tool to everybody who is not permitted as well. Policies never grant what
+//! permissions withhold.
 //!
 //! Principals are `Agent::"name"` for a call on behalf of an agent, else `Caller::"subject"`. Actions are
-//! `Action::"tool_name"`, members of `Action::"class:read"` (or `write`, `destructive`) and of `Action::"class:any"`.
-//! Resources are `Tool::"tool_name"` with `name` and `class`.
+//! `Action::"tool_name"`, members of `Action::"class:read"` (or `write`, `destructive`) and of
+//! `Action::"class:any"`. Resources are `Tool::"tool_name"` with `name` and `class`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -59,8 +60,8 @@ impl Policies {
     /// Loads and checks policy files for these tools.
     ///
     /// # Errors
-    /// Every problem of every file: what does not parse, does not fit the types of the tools it is about, can never
-    /// apply, or breaks one of its own examples.
+    /// Every problem of every file: what does not parse, does not fit the types of the tools it is about, can
+    /// never apply, or breaks one of its own examples.
     pub fn load(sources: &[PolicySource<'_>], tools: &[PolicyTool<'_>]) -> Result<Self, Vec<PolicyProblem>> {
         with_room(|| load(sources, tools)).map(Self)
     }

@@ -92,7 +92,8 @@ pub(crate) enum Misuse {
     PartialObject(Vec<String>),
 }
 
-/// Finds what the clauses of a policy read. `types` gives what may stand at a path below `context`, once per tool.
+/// Finds what the clauses of a policy read. `types` gives what may stand at a path below `context`, once per
+/// tool.
 pub(crate) fn study<'t>(
     policy: &Policy,
     types: &dyn Fn(&[&str]) -> Vec<Option<&'t Type>>,

@@ -1,8 +1,8 @@
 //! From the names that a condition uses to those that Cedar has.
 //!
-//! Cedar knows four variables only, so `input`, `caller` and `session` become `context.input` and so on, token by token.
-//! A mistake here could make an expression mean something else but never more than an expression: the result is parsed
-//! as one expression, alone, before it becomes part of anything.
+//! Cedar knows four variables only, so `input`, `caller` and `session` become `context.input` and so on,
+//! token by token. A mistake here could make an expression mean something else but never more than an
+//! expression: the result is parsed as one expression, alone, before it becomes part of anything.
 
 use super::tokens::{Token, tokens};
 
@@ -65,7 +65,8 @@ pub(super) fn rewrite(original: &str) -> Result<Rewritten, Foreign<'_>> {
     Ok(rewritten)
 }
 
-/// Whether a word between these two is a variable, rather than a field's name, a record's key, a type or a function.
+/// Whether a word between these two is a variable, rather than a field's name, a record's key, a type or a
+/// function.
 fn stands_for_a_value(before: &str, after: &str) -> bool {
     !matches!(before, "." | "has" | "is" | "::" | "@") && !matches!(after, ":" | "::" | "(")
 }

@@ -1,8 +1,8 @@
 //! One policy, made ready for evaluation.
 //!
-//! Cedar's own authorizer puts the condition of a policy together anew for every request, which costs more than evaluating
-//! it. Here the clauses are kept as expressions. They are taken from the policy by way of text, so the text is read again
-//! and compared: what would not come back as the same expression is refused.
+//! Cedar's own authorizer puts the condition of a policy together anew for every request, which costs more
+//! than evaluating it. Here the clauses are kept as expressions. They are taken from the policy by way of
+//! text, so the text is read again and compared: what would not come back as the same expression is refused.
 
 use std::str::FromStr as _;
 

@@ -1,13 +1,14 @@
 //! The tokens of Cedar's language, as far as they matter here.
 
-/// How deep an expression may be nested, where a chain of operators counts as nesting. Cedar works through expressions by
-/// recursion, so that a deeper one could end the process instead of being refused.
+/// How deep an expression may be nested, where a chain of operators counts as nesting. Cedar works through
+/// expressions by recursion, so that a deeper one could end the process instead of being refused.
 const DEEPEST: usize = 600;
 
 /// What brackets and `if` count for: between them and what is inside lie all the levels of the grammar.
 const BRACKET: usize = 20;
 
-/// The stack that Cedar is given while it reads: enough for the deepest expression, however the stack outside stands.
+/// The stack that Cedar is given while it reads: enough for the deepest expression, however the stack outside
+/// stands.
 const STACK: usize = 64 << 20;
 
 /// Runs what works through expressions by recursion.

@@ -16,7 +16,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-/// How deep a schema is followed; deeper parts have no type. References that turn in a circle end here as well.
+/// How deep a schema is followed; deeper parts have no type. References that turn in a circle end here as
+/// well.
 const DEEPEST: usize = 12;
 
 /// The type of one value.
@@ -68,7 +69,8 @@ impl Type {
         }
     }
 
-    /// Whether the whole of such a value is what an expression sees of it; comparing it would mislead otherwise.
+    /// Whether the whole of such a value is what an expression sees of it; comparing it would mislead
+    /// otherwise.
     pub(crate) fn is_whole(&self) -> bool {
         match self {
             Self::Many(item) => item.is_whole(),

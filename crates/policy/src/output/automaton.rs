@@ -1,14 +1,16 @@
 //! Patterns compiled into one machine that reads a path name by name.
 //!
-//! A state is the set of places that the patterns may have come to, together with the best rule of what lies around.
-//! All states are made when the rules are compiled, so that filtering looks up one name per field and nothing else.
+//! A state is the set of places that the patterns may have come to, together with the best rule of what lies
+//! around. All states are made when the rules are compiled, so that filtering looks up one name per field and
+//! nothing else.
 
 use std::collections::{BTreeMap, HashMap};
 
 use super::OutputRule;
 use super::pattern::{Closeness, OutputPolicyError, Pattern, Segment};
 
-/// How much work it may be to make the states, in places; enough for a hundred patterns that begin with a star.
+/// How much work it may be to make the states, in places; enough for a hundred patterns that begin with a
+/// star.
 const MOST_WORK: usize = 6_000_000;
 
 /// A state, by number.

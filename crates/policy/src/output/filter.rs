@@ -26,8 +26,8 @@ const MASKED: &str = "***";
 pub struct Filtered {
     /// What is left.
     pub value: Value,
-    /// The paths that were masked or redacted, each once, with `*` for items of arrays, in the order they were met. At
-    /// most [`MOST_PATHS`], then how many more there were.
+    /// The paths that were masked or redacted, each once, with `*` for items of arrays, in the order they
+    /// were met. At most [`MOST_PATHS`], then how many more there were.
     pub redacted: Vec<String>,
     /// The paths that were dropped because no rule speaks for them, likewise.
     pub dropped: Vec<String>,
@@ -246,7 +246,8 @@ fn is_deeper(value: &Value, levels: usize) -> bool {
     }
 }
 
-/// Makes the keys of places: by one hash of what lies around and one step, so that a long way costs no more than a short one.
+/// Makes the keys of places: by one hash of what lies around and one step, so that a long way costs no more
+/// than a short one.
 #[derive(Default)]
 struct Keys(RandomState);
 
