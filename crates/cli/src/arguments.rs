@@ -43,10 +43,10 @@ pub(crate) struct Common {
     /// The folder that tools work in, mounted as @project; made if it is missing [default: the current folder]
     #[arg(long, global = true, value_name = "DIR", help_heading = "Common options")]
     pub(crate) workspace: Option<PathBuf>,
-    /// Another folder, as @name=DIR, or @name=DIR:ro for reading only
+    /// Another folder, as @name=DIR, or @name=DIR:ro for reading only; may be given several times
     #[arg(long = "mount", global = true, value_name = "@NAME=DIR[:ro]", help_heading = "Common options")]
     pub(crate) mounts: Vec<String>,
-    /// Where audit records, undo information and runs are kept [default: $XDG_STATE_HOME/toolgate, else ~/.local/state/toolgate]
+    /// Where the audit record, the undo journal, keys, runs and quarantined files are kept [default: $XDG_STATE_HOME/toolgate, else ~/.local/state/toolgate]
     #[arg(long, global = true, value_name = "DIR", help_heading = "Common options")]
     pub(crate) state_dir: Option<PathBuf>,
     /// The run that calls belong to; has its own @state in profile crew
@@ -71,7 +71,7 @@ pub(crate) struct Common {
     /// Answer in JSON
     #[arg(long, global = true, help_heading = "Common options")]
     pub(crate) json: bool,
-    /// Say less
+    /// No notes on standard error; errors of usage are still said
     #[arg(short, long, global = true, help_heading = "Common options")]
     pub(crate) quiet: bool,
     /// Say more, on standard error: what is in use, and how a call went
@@ -101,6 +101,7 @@ pub(crate) enum Command {
     #[command(after_help = "Examples:
   toolgate call read_file '{\"path\": \"src/main.rs\", \"start_line\": 1, \"end_line\": 20}'
   echo '{\"pattern\": \"fn main\"}' | toolgate call search_files -
+  toolgate call run_command '{\"command\": \"make test\", \"timeout_ms\": 30000}'
   toolgate call --profile crew --mount @pkg=./pkg fs.read '{\"path\": \"@pkg/workflow.md\"}'")]
     Call {
         /// The tool's name
@@ -129,7 +130,7 @@ pub(crate) enum Command {
     Check {
         /// The files [default: the configuration in use, and every manifest and policy that it names]
         files: Vec<PathBuf>,
-        /// Let warnings count as problems
+        /// Let warnings count as problems: end with 2 when there are any
         #[arg(long)]
         strict: bool,
     },
@@ -203,7 +204,7 @@ pub(crate) enum TokenCommand {
   toolgate token mint --subject alice --permission git:read
   TOOLGATE_TOKEN=$(toolgate -q token mint --subject ci --agent reviewer --lifetime 10m) toolgate tools")]
     Mint {
-        /// Who it is about
+        /// Who calls with it; the name in the record
         #[arg(long, value_name = "NAME")]
         subject: String,
         /// What it grants; may be given several times
