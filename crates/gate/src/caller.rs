@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use toolgate_identity::{Identity, Verifier};
 use toolgate_manifest::AgentConfig;
 use toolgate_policy::{ALLOW_DESTRUCTIVE, Grant, Holdings, Requirements, Verdict};
-use toolgate_types::{Caller, ErrorCode, Failure, RunId, SessionId, ToolClass, Trust};
+use toolgate_types::{Caller, Category, ErrorCode, Failure, RunId, SessionId, ToolClass, Trust};
 
 use crate::snapshot::{Agent, Snapshot};
 use crate::tool::ToolSpec;
@@ -127,7 +127,7 @@ pub(crate) enum Standing<'s> {
     Person,
     /// An agent: what was declared for it.
     Agent(&'s Agent),
-    /// The bearer of a token that names no agent: built-in tools that only read, and declared tools by permission.
+    /// The bearer of a token that names no agent: every tool by permission, `files:read`, `files:write` and `commands:run` for built-in ones.
     Bearer,
 }
 
@@ -186,15 +186,34 @@ impl<'s> Proved<'s> {
         match self.standing {
             Standing::Person => Verdict::Allowed(Grant::default()),
             Standing::Agent(agent) => agent.scope.permits(spec.name.as_str(), spec.class),
-            Standing::Bearer if built_in && spec.class != ToolClass::Read => Verdict::Denied {
-                operator_reason: format!(
-                    "`{}` acts for no agent, so of the built-in tools it may only use those that read, and `{}` is of class `{}`",
-                    self.caller.subject,
-                    spec.name,
-                    spec.class.as_str()
-                ),
-            },
+            Standing::Bearer if built_in => self.built_in(spec),
             Standing::Bearer => Verdict::Allowed(Grant::default()),
+        }
+    }
+
+    /// Built-in tools declare no permissions of their own; whoever acts for no agent needs these.
+    fn built_in(&self, spec: &ToolSpec) -> Verdict {
+        let needed: &[&str] = match (spec.category, spec.class) {
+            (Category::Exec, _) => &["commands:run", ALLOW_DESTRUCTIVE],
+            (_, ToolClass::Read) => &["files:read"],
+            (_, ToolClass::Write) => &["files:write"],
+            (_, ToolClass::Destructive) => &["files:write", ALLOW_DESTRUCTIVE],
+        };
+        let missing: Vec<&str> = needed
+            .iter()
+            .copied()
+            .filter(|permission| !self.caller.permissions.contains(*permission))
+            .collect();
+        if missing.is_empty() {
+            return Verdict::Allowed(Grant::default());
+        }
+        Verdict::Denied {
+            operator_reason: format!(
+                "`{}` acts for no agent and lacks `{}` for the built-in tool `{}`",
+                self.caller.subject,
+                missing.join("`, `"),
+                spec.name
+            ),
         }
     }
 

@@ -126,11 +126,15 @@ fn offer_controllers(above: &OwnedFd) -> Result<()> {
     if has("memory") && has("pids") { Ok(()) } else { write_at(above, "cgroup.subtree_control", CONTROLLERS) }
 }
 
-/// Removes what gates left that were killed. A group that is in use cannot be removed.
+/// Removes what gates left that were killed, and nothing of those that live: the name says whose a group is.
 fn sweep(above: &OwnedFd) {
     let Ok(folder) = rustix::fs::Dir::read_from(above) else { return };
-    for entry in folder.flatten().filter(|entry| entry.file_name().to_bytes().starts_with(PREFIX.as_bytes()))
-    {
+    let left_behind = |entry: &rustix::fs::DirEntry| {
+        let name = entry.file_name().to_str().ok().and_then(|name| name.strip_prefix(PREFIX));
+        let gate = name.and_then(|number| number.parse().ok()).and_then(rustix::process::Pid::from_raw);
+        gate.is_some_and(|gate| rustix::process::test_kill_process(gate) == Err(Errno::SRCH))
+    };
+    for entry in folder.flatten().filter(left_behind) {
         if let Ok(left) =
             rustix::fs::openat(above, entry.file_name(), OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
             && let Ok(commands) = rustix::fs::Dir::read_from(&left)

@@ -49,6 +49,13 @@ const SECRET: &[&str] = &[
     "/etc/toolgate",
 ];
 
+/// Where other people's programs keep files that only root may read.
+const PRIVATE_FILES_IN: &[&str] = &["/etc", "/opt"];
+
+/// A place with more in it, or with more to hide, is not shown at all to the commands of root.
+const MOST_ENTRIES: usize = 100_000;
+const MOST_HIDDEN: usize = 1_000;
+
 /// What of `/proc` only root may read, and no command needs: the kernel's memory and what is in it. Hidden where the gate is root.
 pub(crate) const SECRET_IN_PROC: &[&str] = &[
     "kcore",
@@ -118,6 +125,11 @@ impl SystemView {
         for place in &mut shown {
             place.hidden = hidden_in(&place.path);
         }
+        if rustix::process::geteuid().is_root() {
+            let is_searched =
+                |place: &Shown| PRIVATE_FILES_IN.iter().any(|known| Path::new(known) == place.path);
+            shown.retain_mut(|place| !is_searched(place) || place.hide_private_files());
+        }
         Self { shown, links }
     }
 
@@ -141,15 +153,62 @@ impl SystemView {
     }
 }
 
+impl Shown {
+    /// Hides what only its owner may read, which root is for most of the system: what others may not read, commands may not either. Whether that could be done.
+    fn hide_private_files(&mut self) -> bool {
+        let (mut folders, mut seen) = (vec![PathBuf::new()], 0_usize);
+        while let Some(folder) = folders.pop() {
+            let Ok(entries) = entries(&self.path.join(&folder)) else { continue };
+            for (name, mode) in entries {
+                seen += 1;
+                let path = folder.join(name);
+                let is_directory = FileType::from_raw_mode(mode) == FileType::Directory;
+                let open_to_others = if is_directory { 0o005 } else { 0o004 };
+                let is_private = FileType::from_raw_mode(mode) != FileType::Symlink
+                    && mode & open_to_others != open_to_others;
+                if is_private {
+                    let is_known = self.hidden.iter().any(|(hidden, _)| path.starts_with(hidden));
+                    if !is_known && is_readable(&self.path.join(&path)) {
+                        self.hidden.push((path, is_directory));
+                    }
+                } else if is_directory {
+                    folders.push(path);
+                }
+            }
+            if seen > MOST_ENTRIES || self.hidden.len() > MOST_HIDDEN {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+/// The names in a folder, and what each is.
+fn entries(folder: &Path) -> rustix::io::Result<Vec<(std::ffi::OsString, u32)>> {
+    use rustix::fs::{Mode, OFlags};
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let handle = rustix::fs::open(folder, flags, Mode::empty())?;
+    let names = rustix::fs::Dir::read_from(&handle)?.flatten().map(|entry| entry.file_name().to_owned());
+    let known = names.filter(|name| !matches!(name.to_bytes(), b"." | b"..")).filter_map(|name| {
+        let found = rustix::fs::statat(&handle, &name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        Some((std::ffi::OsStr::from_bytes(name.to_bytes()).to_owned(), found.st_mode))
+    });
+    Ok(known.collect())
+}
+
 /// What the gate could read there and a command must not.
 fn hidden_in(place: &Path) -> Vec<(PathBuf, bool)> {
     let hidden = HIDDEN.iter().chain(SECRET).map(Path::new).filter_map(|hidden| {
         let rest = hidden.strip_prefix(place).ok()?;
         let is_directory = kind(hidden, true)? == FileType::Directory;
-        let readable = rustix::fs::accessat(rustix::fs::CWD, hidden, Ask::READ_OK, AtFlags::empty()).is_ok();
-        readable.then(|| (rest.to_path_buf(), is_directory))
+        is_readable(hidden).then(|| (rest.to_path_buf(), is_directory))
     });
     hidden.collect()
+}
+
+/// Whether the gate itself could read it.
+fn is_readable(path: &Path) -> bool {
+    rustix::fs::accessat(rustix::fs::CWD, path, Ask::READ_OK, AtFlags::empty()).is_ok()
 }
 
 fn kind(path: &Path, follow: bool) -> Option<FileType> {
@@ -161,4 +220,45 @@ fn kind(path: &Path, follow: bool) -> Option<FileType> {
 /// A path as system calls take it.
 pub(crate) fn c_path(path: &Path) -> Option<CString> {
     CString::new(path.as_os_str().as_bytes()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::disallowed_methods, reason = "tests arrange files by hand")]
+
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    use super::*;
+
+    #[test]
+    fn what_others_may_not_read_is_hidden_and_nothing_else() {
+        let scratch = tempfile::tempdir().unwrap();
+        let place = |path: &str, mode: u32| {
+            let path = scratch.path().join(path);
+            if mode & 0o100 == 0 {
+                fs::write(&path, "").unwrap()
+            } else {
+                fs::create_dir(&path).unwrap()
+            }
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        };
+        place("open", 0o755);
+        place("open/open", 0o644);
+        place("open/private", 0o640);
+        place("open/closed", 0o750);
+        place("open/closed/open", 0o644);
+        place("listed", 0o751);
+        place("key", 0o600);
+        symlink("key", scratch.path().join("link")).unwrap();
+        let mut shown = Shown { path: scratch.path().to_path_buf(), is_directory: true, hidden: Vec::new() };
+        assert!(shown.hide_private_files());
+        let mut hidden: Vec<(&str, bool)> =
+            shown.hidden.iter().map(|(path, is_directory)| (path.to_str().unwrap(), *is_directory)).collect();
+        hidden.sort_unstable();
+        assert_eq!(
+            hidden,
+            [("key", false), ("listed", true), ("open/closed", true), ("open/private", false)]
+        );
+    }
 }

@@ -343,7 +343,7 @@ fn whoever_is_not_verified_learns_no_tool_names() {
     assert_eq!(desk.bench.record(called.call).caller.sub, "alice");
     let called = desk.call(&good, "zzzzzzzzzzzzz", json!({}));
     for (tool, is_told) in
-        [("read_file", true), ("log", true), ("push", false), ("wipe", false), ("write_file", false)]
+        [("read_file", false), ("log", true), ("push", false), ("wipe", false), ("write_file", false)]
     {
         assert_eq!(called.answer.text.contains(tool), is_told, "{tool}: {}", called.answer.text);
     }
@@ -353,8 +353,10 @@ fn whoever_is_not_verified_learns_no_tool_names() {
 fn a_bearer_for_no_agent_reads_and_uses_what_it_has_permissions_for() {
     let desk = Desk::new(Some(verifier()), []);
     let before = Tree::of(&desk.workspace);
-    let cases: [(&[&str], &str, Value, bool); 9] = [
-        (&[], "read_file", json!({"path": "a.txt"}), true),
+    let cases: [(&[&str], &str, Value, bool); 11] = [
+        (&[], "read_file", json!({"path": "a.txt"}), false),
+        (&["files:write", "git:read"], "read_file", json!({"path": "a.txt"}), false),
+        (&["files:read"], "read_file", json!({"path": "a.txt"}), true),
         (&[], "write_file", json!({"path": "a.txt", "content": "x"}), false),
         (&["allow_destructive"], "delete_file", json!({"path": "a.txt"}), false),
         (&[], "log", json!({}), false),

@@ -115,13 +115,22 @@ impl Loaded {
         if slice.permits.is_empty() && slice.forbids.is_empty() {
             return Judgement::allowed(Vec::new());
         }
-        let request = match self.request(slice, facts) {
-            Ok(request) => request,
+        let requests = self.principals(facts.caller).map(|principal| self.request(principal, slice, facts));
+        let requests: Vec<Request> = match requests.collect::<Result<_, _>>() {
+            Ok(requests) => requests,
             Err(reason) => return Judgement::denied(format!("policies could not be evaluated: {reason}")),
         };
-        // Every policy is evaluated, matching or not: one that fails must never be overlooked.
-        let (forbids, permits) =
-            (self.matching(&slice.forbids, &request), self.matching(&slice.permits, &request));
+        // Every policy is evaluated, matching or not: one that fails must never be overlooked. What is forbidden to whoever calls is forbidden to it in every
+        // role; what is permitted is permitted to the role it has.
+        let forbids = requests.iter().map(|request| self.matching(&slice.forbids, request));
+        let forbids = forbids.collect::<Result<Vec<_>, _>>().map(|found| {
+            let mut all: Vec<usize> = found.into_iter().flatten().collect();
+            all.sort_unstable();
+            all.dedup();
+            all
+        });
+        let permits =
+            requests.first().map_or_else(|| Ok(Vec::new()), |request| self.matching(&slice.permits, request));
         match (forbids, permits) {
             (Err(reason), _) | (_, Err(reason)) => Judgement::denied(reason),
             (Ok(forbids), _) if !forbids.is_empty() => {
@@ -135,19 +144,23 @@ impl Loaded {
         }
     }
 
-    fn request(&self, slice: &Slice, facts: &CallFacts<'_>) -> Result<Request, Undecidable> {
+    fn request(
+        &self,
+        principal: EntityUid,
+        slice: &Slice,
+        facts: &CallFacts<'_>,
+    ) -> Result<Request, Undecidable> {
         let context = slice.surroundings.context(&slice.reads, facts)?;
         let (action, resource) = (slice.action.clone(), slice.resource.clone());
-        Request::new(self.principal(facts.caller), action, resource, context, None)
+        Request::new(principal, action, resource, context, None)
             .map_err(|_| Undecidable::Evaluation("the call could not be put into Cedar's terms"))
     }
 
-    fn principal(&self, caller: &Caller) -> EntityUid {
-        let (kind, name) = match &caller.agent {
-            Some(agent) => (&self.agent, agent.as_str()),
-            None => (&self.caller, caller.subject.as_str()),
-        };
-        EntityUid::from_type_name_and_id(kind.clone(), EntityId::new(name))
+    /// Who calls: the agent, where there is one, and the subject behind it.
+    fn principals(&self, caller: &Caller) -> impl Iterator<Item = EntityUid> {
+        let agent = caller.agent.as_ref().map(|agent| (&self.agent, agent.as_str()));
+        let names = agent.into_iter().chain([(&self.caller, caller.subject.as_str())]);
+        names.map(|(kind, name)| EntityUid::from_type_name_and_id(kind.clone(), EntityId::new(name)))
     }
 
     /// Those of these policies that match, or what is to be told of those that could not be evaluated.

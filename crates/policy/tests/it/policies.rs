@@ -105,6 +105,9 @@ fn who_is_let_through() {
         ("forbid(principal == Agent::\"sm\", action, resource);", Some("qa"), "echo", &log, true),
         ("forbid(principal == Agent::\"sm\", action, resource);", None, "echo", &log, true),
         ("forbid(principal == Caller::\"ann\", action, resource);", None, "echo", &log, false),
+        // Whoever is forbidden something is not let through as an agent; a permit is to the agent alone.
+        ("forbid(principal == Caller::\"ann\", action, resource);", Some("sm"), "echo", &log, false),
+        ("permit(principal == Caller::\"ann\", action, resource);", Some("sm"), "echo", &log, false),
         ("forbid(principal is Agent, action, resource);", Some("qa"), "echo", &log, false),
         ("forbid(principal is Agent, action, resource);", None, "echo", &log, true),
         (
@@ -496,7 +499,8 @@ impl Sketch {
         let principal = match self.principal {
             1 => agent == Some("sm"),
             2 => agent.is_some(),
-            3 => agent.is_none(),
+            // Who is behind the agent counts for a forbid, and not for a permit.
+            3 => agent.is_none() || self.forbids,
             _ => true,
         };
         if !(principal && self.is_about(tool)) {
