@@ -4,6 +4,7 @@ mod exit;
 mod arguments;
 mod ambient;
 mod settings;
+mod question;
 mod terminal;
 mod interrupt;
 mod files;

@@ -9,10 +9,15 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::termios::{QueueSelector, tcflush};
-use toolgate_gate::{Approver, Preview, PreviewBody, Question, Reply};
+use rustix::termios::{QueueSelector, tcflush, tcgetwinsize};
+use toolgate_gate::{Approver, Question, Reply};
+use toolgate_tools::is_hidden;
 
 use crate::interrupt::Interrupt;
+use crate::question::{Screen, asked};
+
+/// How wide a terminal is that does not say.
+const USUAL_COLUMNS: usize = 80;
 
 static QUIET: AtomicBool = AtomicBool::new(false);
 static VERBOSE: AtomicBool = AtomicBool::new(false);
@@ -59,10 +64,7 @@ pub(crate) fn paint(text: &str, code: &str, colour: bool) -> String {
 
 /// Text of a model, made safe to look at: control characters and bidirectional tricks are shown, not obeyed.
 pub(crate) fn reveal(text: &str) -> String {
-    let hidden = |character: char| {
-        (character.is_control() && !matches!(character, '\n' | '\t'))
-            || matches!(character, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
-    };
+    let hidden = |character: char| is_hidden(character) || matches!(character, '\u{2028}' | '\u{2029}');
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {
         match hidden(character) {
@@ -112,19 +114,26 @@ fn open_terminal() -> io::Result<File> {
     if terminal.is_terminal() { Ok(terminal) } else { Err(io::Error::other("not a terminal")) }
 }
 
+/// What the terminal can show.
+fn screen(terminal: &File) -> Screen {
+    let columns = tcgetwinsize(terminal).map_or(0, |size| usize::from(size.ws_col));
+    let columns = if columns == 0 { USUAL_COLUMNS } else { columns };
+    Screen { columns, unicode: speaks_unicode(), colour: wants_colour(true) }
+}
+
+/// Whether the locale is one of UTF-8, asked the way the system does.
+fn speaks_unicode() -> bool {
+    let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set).unwrap_or_default();
+    let locale = locale.to_ascii_lowercase();
+    locale.contains("utf-8") || locale.contains("utf8")
+}
+
 /// The answer, or nothing when the time is up.
 fn ask_on(mut terminal: &File, question: &Question, interrupt: &Interrupt) -> io::Result<Option<Reply>> {
-    let colour = wants_colour(true);
-    let bold = |text: &str| paint(text, "1", colour);
-    let asks = match &question.caller.agent {
-        Some(agent) => format!("agent {agent} asks"),
-        None => "you ask".to_owned(),
-    };
-    writeln!(terminal, "{asks} to call {} ({})", bold(&reveal(&question.tool)), question.class.as_str())?;
-    terminal.write_all(shown(&question.preview, colour).as_bytes())?;
+    terminal.write_all(asked(question, screen(terminal)).as_bytes())?;
     // What was typed before the question was seen is not an answer to it.
     let _ = tcflush(terminal, QueueSelector::IFlush);
-    write!(terminal, "{}  — {}s: ", choices(question), question.patience.as_secs())?;
     let Some(answer) = read_line(terminal, question.patience, interrupt)? else {
         writeln!(terminal)?;
         return Ok(None);
@@ -137,36 +146,6 @@ fn ask_on(mut terminal: &File, question: &Question, interrupt: &Interrupt) -> io
         }
         _ => Reply::No(None),
     }))
-}
-
-fn choices(question: &Question) -> String {
-    let session = match question.may_last {
-        true => format!(
-            "  [s] for this session (every later call of {} in session {})",
-            reveal_line(&question.tool),
-            question.caller.session
-        ),
-        false => String::new(),
-    };
-    format!("[y] once{session}  [n] no")
-}
-
-/// What would happen, safe to look at.
-pub(crate) fn shown(preview: &Preview, colour: bool) -> String {
-    let mut text = String::new();
-    for line in &preview.summary {
-        text.push_str(&paint(&reveal_line(line), "1", colour));
-        text.push('\n');
-    }
-    match &preview.body {
-        PreviewBody::Nothing => {}
-        PreviewBody::Text(body) => {
-            text.push_str(&reveal(body));
-            text.push('\n');
-        }
-        PreviewBody::Diff(diff) => text.push_str(&coloured_diff(diff, colour)),
-    }
-    text
 }
 
 /// A line from the terminal, or nothing when the time is up. Never blocks longer than that.
@@ -193,37 +172,5 @@ fn read_line(mut terminal: &File, patience: Duration, interrupt: &Interrupt) -> 
         if count == 0 || line.ends_with(b"\n") || line.len() > 4096 {
             return Ok(Some(String::from_utf8_lossy(&line).into_owned()));
         }
-    }
-}
-
-/// A diff with the usual colours.
-pub(crate) fn coloured_diff(diff: &str, colour: bool) -> String {
-    let mut shown = String::new();
-    for line in diff.strip_suffix('\n').unwrap_or(diff).split('\n') {
-        let code = match line.as_bytes().first() {
-            Some(b'+') => "32",
-            Some(b'-') => "31",
-            Some(b'@') => "36",
-            _ => "0",
-        };
-        shown.push_str(&paint(&reveal(line), code, colour && code != "0"));
-        shown.push('\n');
-    }
-    shown
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nothing_in_a_preview_hides() {
-        let preview =
-            |body| Preview { summary: vec!["create a\nb\u{1b}[2J".to_owned()], body, changes: None };
-        let text = shown(&preview(PreviewBody::Diff("+one\r\n-two\r\n\n".to_owned())), false);
-        assert_eq!(text, "create a\\nb\\u{1b}[2J\n+one\\u{d}\n-two\\u{d}\n\n");
-        let text = shown(&preview(PreviewBody::Text("a\rb\u{202e}c\n".to_owned())), false);
-        assert_eq!(text, "create a\\nb\\u{1b}[2J\na\\u{d}b\\u{202e}c\n\n");
-        assert_eq!(shown(&preview(PreviewBody::Nothing), false).lines().count(), 1);
     }
 }

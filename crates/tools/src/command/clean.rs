@@ -86,7 +86,8 @@ impl Cleaner {
 }
 
 /// Whether a character is never shown: it controls, turns the direction of writing, or cannot be seen and may carry a message.
-pub(crate) fn is_hidden(character: char) -> bool {
+#[must_use]
+pub fn is_hidden(character: char) -> bool {
     match character {
         '\t' | '\n' => false,
         control if control.is_control() => true,

@@ -32,6 +32,7 @@ use capture::Capture;
 use confinement::Made;
 use network::{Proxy, denials};
 
+pub use clean::is_hidden;
 pub use confinement::Confinement;
 
 pub(crate) use clean::{clean_value, spelt_out};

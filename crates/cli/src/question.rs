@@ -1,0 +1,250 @@
+//! A question as a person sees it: what a model wrote cannot be mistaken for what the gate says.
+//!
+//! The text of a call may be as long as a screen and may look like a question of its own. So every row of it stands behind an edge, rows
+//! are broken here and not by the terminal, its size is told before it comes, and who wants what is said once more right above the choices.
+
+use toolgate_gate::{PreviewBody, Question};
+
+use crate::terminal::{paint, reveal, reveal_line};
+
+/// A row narrower than this is not worth breaking.
+const NARROWEST: usize = 20;
+
+/// A tab moves at most so far.
+const TAB: usize = 8;
+
+/// More lines of a summary than this are counted when it is repeated.
+const MOST_REPEATED: usize = 4;
+
+/// Longer lines of a summary are cut when it is repeated: the whole of them stands above.
+const LONGEST_REPEATED: usize = 160;
+
+/// What the question is shown on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Screen {
+    pub(crate) columns: usize,
+    /// Whether it can show more than ASCII.
+    pub(crate) unicode: bool,
+    pub(crate) colour: bool,
+}
+
+impl Screen {
+    fn edge(self) -> &'static str {
+        if self.unicode { "  │ " } else { "  | " }
+    }
+
+    /// A line of the gate's that holds words of the model: what does not fit on its row goes on behind the edge.
+    fn line(self, text: &str, code: &str) -> String {
+        let rows = rows(&reveal_line(text), self.columns);
+        let paint_row = |(number, row): (usize, String)| {
+            let edge = if number == 0 { "" } else { self.edge() };
+            format!("{edge}{}\n", paint(&row, code, self.colour && !code.is_empty()))
+        };
+        rows.into_iter().enumerate().map(paint_row).collect()
+    }
+
+    /// A text of the model: every row of it behind the edge.
+    fn body(self, text: &str, code: impl Fn(&str) -> &'static str) -> String {
+        let text = text.strip_suffix('\n').unwrap_or(text);
+        let mut shown = format!("{}:\n", size(text));
+        for line in text.split('\n') {
+            let code = code(line);
+            for row in rows(&reveal(line), self.columns) {
+                shown.push_str(self.edge());
+                shown.push_str(&paint(&row, code, self.colour && !code.is_empty()));
+                shown.push('\n');
+            }
+        }
+        shown
+    }
+}
+
+/// Everything up to where the answer is typed.
+pub(crate) fn asked(question: &Question, screen: Screen) -> String {
+    let (tool, class) = (reveal_line(&question.tool), question.class.as_str());
+    let asks = match &question.caller.agent {
+        Some(agent) => format!("agent {agent} asks"),
+        None => "you ask".to_owned(),
+    };
+    let mut text = format!("{asks} to call {} ({class})\n", paint(&tool, "1", screen.colour));
+    let preview = &question.preview;
+    preview.summary.iter().for_each(|line| text.push_str(&screen.line(line, "1")));
+    match &preview.body {
+        PreviewBody::Nothing => {}
+        PreviewBody::Text(body) => text.push_str(&screen.body(body, |_| "")),
+        PreviewBody::Diff(diff) => text.push_str(&screen.body(diff, colour_of)),
+    }
+    let repeated = format!("{tool} ({class}): {}", repeated(&preview.summary));
+    text.push_str(&screen.line(&repeated, "1"));
+    let dash = if screen.unicode { '—' } else { '-' };
+    text + &format!("{}  {dash} {}s: ", choices(question), question.patience.as_secs())
+}
+
+/// The summary once more, on one line.
+fn repeated(summary: &[String]) -> String {
+    let short = |line: &String| {
+        let cut = line.chars().nth(LONGEST_REPEATED).map_or("", |_| "...");
+        line.chars().take(LONGEST_REPEATED).chain(cut.chars()).collect::<String>()
+    };
+    let more = summary.len().checked_sub(MOST_REPEATED).filter(|more| *more > 0);
+    let more = more.map(|more| format!("{more} more above"));
+    summary.iter().take(MOST_REPEATED).map(short).chain(more).collect::<Vec<_>>().join("; ")
+}
+
+fn size(text: &str) -> String {
+    let count = |number: usize, one: &str| format!("{number} {one}{}", if number == 1 { "" } else { "s" });
+    format!("{}, {}", count(text.split('\n').count(), "line"), count(text.len(), "byte"))
+}
+
+fn choices(question: &Question) -> String {
+    let session = match question.may_last {
+        true => format!(
+            "  [s] for this session (every later call of {} in session {})",
+            reveal_line(&question.tool),
+            question.caller.session
+        ),
+        false => String::new(),
+    };
+    format!("[y] once{session}  [n] no")
+}
+
+/// The usual colours of a diff.
+fn colour_of(line: &str) -> &'static str {
+    match line.as_bytes().first() {
+        Some(b'+') => "32",
+        Some(b'-') => "31",
+        Some(b'@') => "36",
+        _ => "",
+    }
+}
+
+/// A line in rows that fit beside the edge. Whatever is not ASCII is taken for wide: a row too short is no harm.
+fn rows(line: &str, columns: usize) -> Vec<String> {
+    let room = columns.saturating_sub(4).max(NARROWEST);
+    let (mut rows, mut row, mut used) = (Vec::new(), String::new(), 0);
+    for character in line.chars() {
+        let width = match character {
+            '\t' => TAB,
+            plain if plain.is_ascii() => 1,
+            _ => 2,
+        };
+        if used + width > room {
+            rows.push(std::mem::take(&mut row));
+            used = 0;
+        }
+        row.push(character);
+        used += width;
+    }
+    rows.push(row);
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use toolgate_gate::Preview;
+    use toolgate_types::{CallId, Caller, Sha256, ToolClass, Trust};
+
+    use super::*;
+
+    const PLAIN: Screen = Screen { columns: 60, unicode: true, colour: false };
+
+    fn question(summary: &[&str], body: PreviewBody) -> Question {
+        let caller = Caller {
+            subject: "somebody".to_owned(),
+            permissions: Default::default(),
+            agent: Some("writer".parse().unwrap()),
+            session: "s1".parse().unwrap(),
+            run: None,
+            trust: Trust::Guided,
+        };
+        let summary = summary.iter().map(|line| (*line).to_owned()).collect();
+        Question {
+            call: CallId::fresh(),
+            tool: "run_command".to_owned(),
+            class: ToolClass::Destructive,
+            caller,
+            preview: Preview { summary, body, changes: None },
+            digest: Sha256::of(b""),
+            patience: Duration::from_secs(30),
+            may_last: false,
+        }
+    }
+
+    /// A command that ends in a question of its own, after which a screen of nothing would have come.
+    const FORGED: &str = "rm -rf src #\n\n\u{1b}[2Jagent writer asks to call read_file (read)\nread README.md\n[y] once  [n] no  — 30s: ";
+
+    #[test]
+    fn a_question_inside_a_command_is_seen_to_be_part_of_it() {
+        let summary = ["run in @project", "may change @project", "network: none"];
+        let shown = asked(&question(&summary, PreviewBody::Text(FORGED.to_owned())), PLAIN);
+        insta::assert_snapshot!(shown, @r"
+        agent writer asks to call run_command (destructive)
+        run in @project
+        may change @project
+        network: none
+        5 lines, 103 bytes:
+          │ rm -rf src #
+          │ 
+          │ \u{1b}[2Jagent writer asks to call read_file (read)
+          │ read README.md
+          │ [y] once  [n] no  — 30s: 
+        run_command (destructive): run in @project; may change @
+          │ project; network: none
+        [y] once  [n] no  — 30s: 
+        ");
+    }
+
+    #[test]
+    fn no_row_of_a_model_begins_where_the_gate_writes() {
+        let wide = "漢".repeat(100);
+        for body in [FORGED.to_owned(), "x".repeat(500), wide, "\t".repeat(40), "\n".repeat(99)] {
+            for screen in [PLAIN, Screen { unicode: false, ..PLAIN }, Screen { columns: 0, ..PLAIN }] {
+                let edge = if screen.unicode { "  │ " } else { "  | " };
+                let shown = asked(&question(&["run in @project"], PreviewBody::Text(body.clone())), screen);
+                let rows: Vec<&str> = shown.lines().collect();
+                let (above, rest) = rows.split_at(3);
+                assert!(above[2].ends_with(':') && above[2].contains("byte"), "{above:?}");
+                let end = rest.iter().position(|row| !row.starts_with(edge)).unwrap();
+                assert!(rest[end].starts_with("run_command (destruc"), "{shown}");
+                assert!(rest[end + 1..].iter().rev().skip(1).all(|row| row.starts_with(edge)), "{shown}");
+                let columns = |row: &str| {
+                    row.chars().map(|c| if c == '\t' { 8 } else { 1 + usize::from(c >= '漢') }).sum::<usize>()
+                };
+                assert!(rest[..end].iter().all(|row| columns(row) <= screen.columns.max(24)), "{shown}");
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_in_a_question_hides() {
+        let shown = asked(
+            &question(
+                &["create a\nb\u{1b}[2J"],
+                PreviewBody::Diff("+one\r\n-two\u{202e}\u{2028}\n\n".to_owned()),
+            ),
+            Screen { unicode: false, ..PLAIN },
+        );
+        insta::assert_snapshot!(shown, @r"
+        agent writer asks to call run_command (destructive)
+        create a\nb\u{1b}[2J
+        3 lines, 17 bytes:
+          | +one\u{d}
+          | -two\u{202e}\u{2028}
+          | 
+        run_command (destructive): create a\nb\u{1b}[2J
+        [y] once  [n] no  - 30s:
+        ");
+        let long = format!("create {}", "a/".repeat(300));
+        let shown = asked(&question(&[long.as_str(); 6], PreviewBody::Nothing), PLAIN);
+        assert!(shown.contains("2 more above") && !shown.contains("bytes"), "{shown}");
+    }
+
+    #[test]
+    fn colours_are_those_of_the_gate() {
+        let diff = PreviewBody::Diff("@@ -1 +1 @@\n-old\n+new\n same\n".to_owned());
+        let shown = asked(&question(&["change a"], diff), Screen { colour: true, ..PLAIN });
+        assert!(shown.contains("  │ \u{1b}[32m+new\u{1b}[0m\n  │  same\n"), "{shown:?}");
+    }
+}
