@@ -11,8 +11,11 @@
 //! agent therefore closes the tool to everybody who is not permitted as well. Policies never grant what
 //! permissions withhold.
 //!
-//! Principals are `Agent::"name"` for a call on behalf of an agent, else `Caller::"subject"`. Actions are
-//! `Action::"tool_name"`, members of `Action::"class:read"` (or `write`, `destructive`) and of
+//! The principal is `Agent::"name"` for a call on behalf of an agent, else `Caller::"subject"`. A `forbid` is
+//! asked about both where there are both: whoever is forbidden something is not let through as an agent. To
+//! forbid something to people alone, ask `unless { context.caller has agent }`.
+//!
+//! Actions are `Action::"tool_name"`, members of `Action::"class:read"` (or `write`, `destructive`) and of
 //! `Action::"class:any"`. Resources are `Tool::"tool_name"` with `name` and `class`.
 
 use std::collections::BTreeMap;
@@ -115,22 +118,15 @@ impl Loaded {
         if slice.permits.is_empty() && slice.forbids.is_empty() {
             return Judgement::allowed(Vec::new());
         }
-        let requests = self.principals(facts.caller).map(|principal| self.request(principal, slice, facts));
-        let requests: Vec<Request> = match requests.collect::<Result<_, _>>() {
+        let requests = match self.requests(slice, facts) {
             Ok(requests) => requests,
             Err(reason) => return Judgement::denied(format!("policies could not be evaluated: {reason}")),
         };
-        // Every policy is evaluated, matching or not: one that fails must never be overlooked. What is forbidden to whoever calls is forbidden to it in every
-        // role; what is permitted is permitted to the role it has.
-        let forbids = requests.iter().map(|request| self.matching(&slice.forbids, request));
-        let forbids = forbids.collect::<Result<Vec<_>, _>>().map(|found| {
-            let mut all: Vec<usize> = found.into_iter().flatten().collect();
-            all.sort_unstable();
-            all.dedup();
-            all
-        });
-        let permits =
-            requests.first().map_or_else(|| Ok(Vec::new()), |request| self.matching(&slice.permits, request));
+        // Every policy is evaluated, matching or not: one that fails must never be overlooked. What is forbidden
+        // to whoever calls is forbidden to it in every role; what is permitted is permitted to the role it has.
+        let its_role = requests.first().map(std::slice::from_ref).unwrap_or_default();
+        let forbids = self.matching(&slice.forbids, &requests);
+        let permits = self.matching(&slice.permits, its_role);
         match (forbids, permits) {
             (Err(reason), _) | (_, Err(reason)) => Judgement::denied(reason),
             (Ok(forbids), _) if !forbids.is_empty() => {
@@ -144,16 +140,15 @@ impl Loaded {
         }
     }
 
-    fn request(
-        &self,
-        principal: EntityUid,
-        slice: &Slice,
-        facts: &CallFacts<'_>,
-    ) -> Result<Request, Undecidable> {
+    /// The call, once for every principal that makes it.
+    fn requests(&self, slice: &Slice, facts: &CallFacts<'_>) -> Result<Vec<Request>, Undecidable> {
         let context = slice.surroundings.context(&slice.reads, facts)?;
-        let (action, resource) = (slice.action.clone(), slice.resource.clone());
-        Request::new(principal, action, resource, context, None)
-            .map_err(|_| Undecidable::Evaluation("the call could not be put into Cedar's terms"))
+        let request = |principal: EntityUid| {
+            let (action, resource) = (slice.action.clone(), slice.resource.clone());
+            Request::new(principal, action, resource, context.clone(), None)
+                .map_err(|_| Undecidable::Evaluation("the call could not be put into Cedar's terms"))
+        };
+        self.principals(facts.caller).map(request).collect()
     }
 
     /// Who calls: the agent, where there is one, and the subject behind it.
@@ -164,10 +159,10 @@ impl Loaded {
     }
 
     /// Those of these policies that match, or what is to be told of those that could not be evaluated.
-    fn matching(&self, numbers: &[usize], request: &Request) -> Result<Vec<usize>, String> {
+    fn matching(&self, numbers: &[usize], requests: &[Request]) -> Result<Vec<usize>, String> {
         let (mut matching, mut failures) = (Vec::new(), Vec::new());
         for number in numbers {
-            match self.rules.get(*number).map(|rule| self.matches(rule, request)) {
+            match self.rules.get(*number).map(|rule| self.matches_any(rule, requests)) {
                 Some(Ok(true)) => matching.push(*number),
                 Some(Ok(false)) => {}
                 Some(Err(reason)) => {
@@ -180,11 +175,21 @@ impl Loaded {
         if failures.is_empty() { Ok(matching) } else { Err(failures.join("; ")) }
     }
 
-    /// Clause by clause, as Cedar does; that the tool fits was settled when policies were sliced.
-    fn matches(&self, rule: &Rule, request: &Request) -> Result<bool, Undecidable> {
-        if !request.principal().is_some_and(|principal| rule.admits(principal)) {
-            return Ok(false);
+    /// Whether a policy matches one of these requests, which differ in the principal alone.
+    fn matches_any(&self, rule: &Rule, requests: &[Request]) -> Result<bool, Undecidable> {
+        let admitted =
+            requests.iter().filter(|request| request.principal().is_some_and(|who| rule.admits(who)));
+        // Clauses that do not ask who calls have the same answer for all.
+        let different = if rule.asks_who_calls { requests.len() } else { 1 };
+        let mut matches = false;
+        for request in admitted.take(different) {
+            matches |= self.clauses_hold(rule, request)?;
         }
+        Ok(matches)
+    }
+
+    /// Clause by clause, as Cedar does; that the tool fits was settled when policies were sliced.
+    fn clauses_hold(&self, rule: &Rule, request: &Request) -> Result<bool, Undecidable> {
         for clause in &rule.clauses {
             match eval_expression(request, &self.entities, &clause.expression) {
                 Ok(EvalResult::Bool(holds)) if holds == clause.wanted => {}

@@ -15,6 +15,8 @@ pub(super) struct Rule {
     pub(super) name: String,
     principal: PrincipalConstraint,
     pub(super) clauses: Vec<Clause>,
+    /// Whether a clause is about the principal.
+    pub(super) asks_who_calls: bool,
 }
 
 /// One `when` or `unless`.
@@ -28,7 +30,9 @@ impl Rule {
     /// Nothing when the policy does not come back as it was.
     pub(super) fn of(name: &str, policy: &Policy, tree: &pst::Policy) -> Option<Self> {
         let clauses: Option<Vec<Clause>> = tree.body().clauses().iter().map(clause).collect();
-        Some(Self { name: name.to_owned(), principal: policy.principal_constraint(), clauses: clauses? })
+        let asks_who_calls = tree.body().clauses().iter().any(asks_who_calls);
+        let principal = policy.principal_constraint();
+        Some(Self { name: name.to_owned(), principal, clauses: clauses?, asks_who_calls })
     }
 
     /// Whether the scope of the policy has this principal in it. Principals have no groups.
@@ -47,6 +51,12 @@ impl std::fmt::Debug for Rule {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str(&self.name)
     }
+}
+
+fn asks_who_calls(clause: &PolicyClause) -> bool {
+    let (PolicyClause::When(tree) | PolicyClause::Unless(tree)) = clause;
+    let is_principal = |part: &pst::Expr| matches!(part, pst::Expr::Var(pst::Var::Principal)).then_some(true);
+    tree.reduce(&is_principal, &|one, other| one || other, false)
 }
 
 fn clause(clause: &PolicyClause) -> Option<Clause> {

@@ -108,6 +108,30 @@ fn who_is_let_through() {
         // Whoever is forbidden something is not let through as an agent; a permit is to the agent alone.
         ("forbid(principal == Caller::\"ann\", action, resource);", Some("sm"), "echo", &log, false),
         ("permit(principal == Caller::\"ann\", action, resource);", Some("sm"), "echo", &log, false),
+        (
+            "forbid(principal, action, resource) when {principal == Caller::\"ann\"};",
+            Some("sm"),
+            "echo",
+            &log,
+            false,
+        ),
+        ("forbid(principal, action, resource) when {principal is Agent};", Some("sm"), "echo", &log, false),
+        ("forbid(principal, action, resource) when {principal is Agent};", None, "echo", &log, true),
+        (
+            "forbid(principal, action, resource) unless {context.caller has agent};",
+            Some("sm"),
+            "echo",
+            &log,
+            true,
+        ),
+        ("forbid(principal, action, resource) unless {context.caller has agent};", None, "echo", &log, false),
+        (
+            "permit(principal, action, resource) when {principal == Caller::\"ann\"};",
+            Some("sm"),
+            "echo",
+            &log,
+            false,
+        ),
         ("forbid(principal is Agent, action, resource);", Some("qa"), "echo", &log, false),
         ("forbid(principal is Agent, action, resource);", None, "echo", &log, true),
         (
@@ -467,12 +491,13 @@ const ACTIONS: [&str; 5] = [
     "action in [Action::\"class:write\", Action::\"echo\"]",
     "action in Action::\"class:any\"",
 ];
-const CONDITIONS: [&str; 5] = [
+const CONDITIONS: [&str; 6] = [
     "true",
     "context.input has count && context.input.count > 3",
     "context.session.calls == 3",
     "context.caller.permissions.contains(\"nothing\")",
     "context.input has count && context.input.count + 1 > 0",
+    "principal is Caller",
 ];
 
 impl Sketch {
@@ -509,6 +534,8 @@ impl Sketch {
         match self.when {
             1 => Some(tool == "git_log" && count > 3),
             3 => Some(false),
+            // The one behind the agent is a caller, if the scope has it.
+            5 => Some(agent.is_none() || (self.forbids && matches!(self.principal, 0 | 3))),
             4 if tool == "git_log" => count.checked_add(1).map(|count| count > 0),
             4 => Some(false),
             _ => Some(true),
@@ -532,6 +559,7 @@ fn sketch() -> impl Strategy<Value = Sketch> {
     (any::<bool>(), 0..PRINCIPALS.len(), 0..ACTIONS.len(), 0..CONDITIONS.len())
         // A condition about `count` needs a tool that has one among those it is about.
         .prop_filter("about count", |(_, _, action, when)| !(*action == 3 && matches!(when, 1 | 4)))
+        .prop_filter("can match", |(_, principal, _, when)| !(matches!(principal, 1 | 2) && *when == 5))
         .prop_map(|(forbids, principal, action, when)| Sketch { forbids, principal, action, when })
 }
 
