@@ -79,6 +79,11 @@ fn state_mount(settings: &Settings) -> Result<Mount, Failed> {
         .map_err(|error| Failed::usage(error.to_string()))
 }
 
+/// What belongs to the gate, wherever it lies: neither a mount nor the view of a command may show it.
+pub(crate) fn everything_own(settings: &Settings) -> Vec<PathBuf> {
+    own_files(settings, &own_folders(settings))
+}
+
 /// What no mount may show, wherever it lies.
 fn own_files(settings: &Settings, folders: &[PathBuf]) -> Vec<PathBuf> {
     let log = log_options(settings);

@@ -1,16 +1,19 @@
 //! How commands are confined: what the configuration says, as the sandbox takes it.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use toolgate_egress::{Direct, Rules};
 use toolgate_manifest::{Config, Problem, SandboxConfig};
-use toolgate_sandbox::{Layer, Layers, ResourceLimits, Sandbox, SandboxOptions, refused_variable};
+use toolgate_sandbox::{
+    Layer, Layers, ResourceLimits, Sandbox, SandboxOptions, refused_place, refused_variable,
+};
 use toolgate_tools::{CommandOptions, CommandRunner, Confinement};
 use toolgate_types::{ErrorCode, Failure};
 use toolgate_workspace::Workspace;
 
 use crate::ambient::{open_own_folder, variable};
-use crate::build::quarantine_folder;
+use crate::build::{everything_own, quarantine_folder};
 use crate::exit::Failed;
 use crate::load::Fault;
 use crate::settings::Settings;
@@ -19,12 +22,21 @@ use crate::settings::Settings;
 pub(crate) fn sandbox_options(settings: &Settings) -> Result<SandboxOptions, Failed> {
     let config = &settings.loaded.config.sandbox;
     let standard = SandboxOptions::default();
-    let read = config.read.iter().map(|path| settings.resolve(&path.value));
+    let read: Vec<PathBuf> =
+        config.read.iter().map(|path| settings.resolve(&path.value)).collect::<Result<_, _>>()?;
+    let refused = read.iter().zip(&config.read).find_map(|(path, named)| Some((named, refused_place(path)?)));
+    if let Some((named, reason)) = refused {
+        let message = format!("commands cannot be shown `{}`: it {reason}", named.value.as_str());
+        let help = Some("name the folders below it that commands need".to_owned());
+        let problem = settings.loaded.config.problem_at(named, message, help);
+        return Err(Failed::usage(problem.render().trim_end()));
+    }
     let path = config.path.iter().flatten().map(|path| settings.resolve(&path.value));
     let path: Vec<_> = path.collect::<Result<_, _>>()?;
     Ok(SandboxOptions {
         require: required(config),
-        read: read.collect::<Result<_, _>>()?,
+        read,
+        hide: everything_own(settings),
         path: if path.is_empty() { standard.path.clone() } else { path },
         ..standard
     })

@@ -38,6 +38,14 @@ pub enum SandboxError {
         /// What.
         path: PathBuf,
     },
+    /// A place of the host that commands cannot be shown.
+    #[error("commands cannot be shown `{}`: it {reason}", path.display())]
+    CannotShow {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        reason: &'static str,
+    },
     /// Something in a mount moved between looking and mounting; trying again will do.
     #[error("`{}` moved while the sandbox was being made", path.display())]
     Changed {
@@ -83,7 +91,9 @@ impl SandboxError {
     #[must_use]
     pub fn code(&self) -> ErrorCode {
         match self {
-            Self::Missing { .. } | Self::CannotCover { .. } => ErrorCode::SandboxUnavailable,
+            Self::Missing { .. } | Self::CannotCover { .. } | Self::CannotShow { .. } => {
+                ErrorCode::SandboxUnavailable
+            }
             Self::NotFound { .. } => ErrorCode::CommandNotFound,
             Self::NotRunnable { .. } => ErrorCode::PermissionDenied,
             Self::Changed { .. } => ErrorCode::PreconditionFailed,
@@ -107,6 +117,7 @@ impl SandboxError {
             Self::CannotCover { .. } => {
                 "move the file out of the mount, or use a machine with user namespaces"
             }
+            Self::CannotShow { .. } => "name the folders below it that commands need in `sandbox.read`",
             Self::Changed { .. } => "try again when nothing else is changing the workspace",
             Self::Nul { .. } => "leave NUL characters out",
             Self::NoDirectory { .. } => "name a folder that exists",
@@ -127,7 +138,7 @@ impl From<SandboxError> for Failure {
                     .help("use other tools")
                     .operator_note(format!("{missing} missing: {why}; {help}"))
             }
-            SandboxError::Setup { .. } | SandboxError::System { .. } => {
+            SandboxError::Setup { .. } | SandboxError::System { .. } | SandboxError::CannotShow { .. } => {
                 Self::new(code, "the command could not be started").operator_note(format!("{error}; {help}"))
             }
             _ => Self::new(code, error.to_string()).help(help),

@@ -29,3 +29,4 @@ pub use job::{Cover, Ended, Exit, Job, LimitHit, Mounted, Network, OnFlood, PROX
 pub use layer::{Layer, LayerReport, Layers};
 pub use limits::ResourceLimits;
 pub use sandbox::{Sandbox, SandboxOptions};
+pub use view::refused_place;

@@ -26,7 +26,7 @@ use crate::step::Step;
 use crate::sys::calls;
 use crate::sys::child::{Hands, Joining, Launch, Part, Pointers, Progress};
 use crate::sys::launch;
-use crate::view::SystemView;
+use crate::view::{SystemView, refused_place};
 
 /// The program that becomes process 1.
 const INIT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/init"));
@@ -38,6 +38,8 @@ pub struct SandboxOptions {
     pub require: Layers,
     /// Folders and files of the host that commands may read beside the system's, at the same place.
     pub read: Vec<PathBuf>,
+    /// Folders and files of the host that no command may see, wherever they lie in what it is shown of the system: the gate's own.
+    pub hide: Vec<PathBuf>,
     /// Where programs are looked for.
     pub path: Vec<PathBuf>,
     /// Layers that are left off although the machine has them. There is no way to say this in a configuration: it is how tests show that
@@ -50,6 +52,7 @@ impl Default for SandboxOptions {
         Self {
             require: Layers::required_by_default(),
             read: Vec::new(),
+            hide: Vec::new(),
             path: ["/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/sbin", "/sbin"]
                 .map(PathBuf::from)
                 .to_vec(),
@@ -80,6 +83,10 @@ impl Sandbox {
     /// # Errors
     /// The system refuses what every sandbox needs.
     pub fn prepare(options: SandboxOptions) -> Result<Self, SandboxError> {
+        if let Some((path, reason)) = options.read.iter().find_map(|path| Some((path, refused_place(path)?)))
+        {
+            return Err(SandboxError::CannotShow { path: path.clone(), reason });
+        }
         let cannot = SandboxError::system;
         let cgroups = if options.without.contains(Layer::Cgroup) {
             Err("switched off".to_owned())
@@ -100,7 +107,7 @@ impl Sandbox {
             reports: probed.reports,
             landlock: probed.landlock,
             filter: probed.works.contains(Layer::Seccomp).then(|| filter::compile(sockets(probed.works))),
-            system: SystemView::look(&options.read),
+            system: SystemView::look(&options.read, &options.hide),
             init,
             gate: out_of_the_way(gate)?,
             cells: Shelf::default(),

@@ -99,8 +99,8 @@ pub(crate) struct Shown {
 }
 
 impl SystemView {
-    /// Looks at the machine. `more` are places that the operator adds.
-    pub(crate) fn look(more: &[PathBuf]) -> Self {
+    /// Looks at the machine. `more` are places that the operator adds, `own` what belongs to the gate.
+    pub(crate) fn look(more: &[PathBuf], own: &[PathBuf]) -> Self {
         let (mut shown, mut links): (Vec<Shown>, Vec<(PathBuf, PathBuf)>) = (Vec::new(), Vec::new());
         for path in SYSTEM.iter().map(PathBuf::from).chain(more.iter().cloned()) {
             match kind(&path, false) {
@@ -123,7 +123,7 @@ impl SystemView {
             }
         }
         for place in &mut shown {
-            place.hidden = hidden_in(&place.path);
+            place.hidden = hidden_in(&place.path, own);
         }
         if rustix::process::geteuid().is_root() {
             let is_searched =
@@ -151,6 +151,19 @@ impl SystemView {
             (path, identity)
         })
     }
+}
+
+/// Why a place of the host cannot be shown to commands, if it cannot.
+#[must_use]
+pub fn refused_place(path: &Path) -> Option<&'static str> {
+    if !path.is_absolute() {
+        return Some("is not an absolute path");
+    }
+    if path == Path::new("/") {
+        return Some("is the whole machine");
+    }
+    let own = ["/tmp", "/proc", "/dev", "/mnt", "/.toolgate"];
+    own.iter().any(|own| path.starts_with(own)).then_some("is where a command has something of its own")
 }
 
 impl Shown {
@@ -197,12 +210,15 @@ fn entries(folder: &Path) -> rustix::io::Result<Vec<(std::ffi::OsString, u32)>> 
 }
 
 /// What the gate could read there and a command must not.
-fn hidden_in(place: &Path) -> Vec<(PathBuf, bool)> {
-    let hidden = HIDDEN.iter().chain(SECRET).map(Path::new).filter_map(|hidden| {
-        let rest = hidden.strip_prefix(place).ok()?;
-        let is_directory = kind(hidden, true)? == FileType::Directory;
-        is_readable(hidden).then(|| (rest.to_path_buf(), is_directory))
-    });
+fn hidden_in(place: &Path, own: &[PathBuf]) -> Vec<(PathBuf, bool)> {
+    let hidden =
+        HIDDEN.iter().chain(SECRET).map(Path::new).chain(own.iter().map(PathBuf::as_path)).filter_map(
+            |hidden| {
+                let rest = hidden.strip_prefix(place).ok()?;
+                let is_directory = kind(hidden, true)? == FileType::Directory;
+                is_readable(hidden).then(|| (rest.to_path_buf(), is_directory))
+            },
+        );
     hidden.collect()
 }
 
