@@ -31,7 +31,7 @@ use ground::{Ground, Identity};
 use look::{Look, Sightings};
 
 pub use quarantine::{Quarantine, Quarantined};
-pub use strays::{Stray, StrayKind};
+pub use strays::{Stray, StrayKind, Strays};
 
 /// Each cover is a mount that every command pays for; nobody waits for more of them.
 pub(crate) const MOST_COVERS: usize = 10_000;

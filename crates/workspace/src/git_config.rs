@@ -8,6 +8,8 @@ mod keys;
 mod parse;
 mod remote;
 
+use std::collections::HashSet;
+
 use keys::{Meaning, meaning};
 use parse::{Setting, parse};
 
@@ -15,7 +17,10 @@ use parse::{Setting, parse};
 const MINIMAL: &[u8] = b"[core]\n\trepositoryformatversion = \"0\"\n";
 
 /// More than this is no configuration that anybody wrote.
-pub(crate) const LARGEST_CONFIG: usize = 1 << 20;
+pub(crate) const LARGEST_CONFIG: usize = 256 << 10;
+
+/// More than this is no configuration that git itself writes for a new repository.
+pub(crate) const LARGEST_NEW_CONFIG: usize = 64 << 10;
 
 /// A copy of a git configuration with only what is safe to obey and to show: the format, remotes without credentials, branches, and who commits.
 ///
@@ -50,15 +55,48 @@ pub fn sanitised_git_config(original: &[u8]) -> Vec<u8> {
     copy
 }
 
-/// Whether a configuration makes git run or obey nothing, so that it may stay where a command put it. `worktree` is asked where else the files
-/// of the repository may lie.
-pub(crate) fn is_harmless(original: &[u8], worktree: impl Fn(&str) -> bool) -> bool {
-    let allowed = |setting: &Setting| match meaning(setting) {
-        Meaning::Shown(_) | Meaning::Private => true,
-        Meaning::Worktree(place) => worktree(&place),
-        Meaning::Refused => false,
-    };
-    original.len() <= LARGEST_CONFIG && parse(original).is_some_and(|settings| settings.iter().all(allowed))
+/// What a configuration that a command left says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Judgement {
+    /// Git runs and obeys nothing because of it. It may say where the files of the repository lie, which is another question.
+    Harmless {
+        /// Where it says they lie.
+        worktree: Option<String>,
+    },
+    /// Git might run or obey something.
+    Harmful,
+}
+
+/// Whether a configuration makes git run or obey nothing that it did not before, so that it may stay where a command put it.
+pub(crate) fn judge(original: &[u8], before: &Refused) -> Judgement {
+    let largest = if before.0.is_empty() { LARGEST_NEW_CONFIG } else { LARGEST_CONFIG };
+    let settings = if original.len() <= largest { parse(original) } else { None };
+    let Some(settings) = settings else { return Judgement::Harmful };
+    let mut worktree = None;
+    for setting in &settings {
+        match meaning(setting) {
+            Meaning::Shown(_) | Meaning::Private => {}
+            // Git writes it once.
+            Meaning::Worktree(place) if worktree.is_none() => worktree = Some(place),
+            Meaning::Worktree(_) | Meaning::Refused if before.0.contains(&setting.written()) => {}
+            Meaning::Worktree(_) | Meaning::Refused => return Judgement::Harmful,
+        }
+    }
+    Judgement::Harmless { worktree }
+}
+
+/// The settings of a configuration that no copy shows: what its owner lets git run and obey.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Refused(HashSet<Vec<u8>>);
+
+impl Refused {
+    /// Nothing is told of a configuration that does not parse.
+    pub(crate) fn of(original: &[u8]) -> Self {
+        let settings = parse(original).unwrap_or_default();
+        let is_refused =
+            |setting: &&Setting| matches!(meaning(setting), Meaning::Refused | Meaning::Worktree(_));
+        Self(settings.iter().filter(is_refused).map(Setting::written).collect())
+    }
 }
 
 fn write_header(copy: &mut Vec<u8>, section: &[u8], subsection: Option<&[u8]>) {

@@ -19,7 +19,7 @@ use crate::view::Workspace;
 const VERSION_CONTROL: [&str; 3] = [".git", ".hg", ".jj"];
 
 /// Which file it is, and when anything about it changed last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Identity {
     pub(super) device: u64,
     pub(super) inode: u64,

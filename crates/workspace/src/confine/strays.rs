@@ -3,10 +3,12 @@
 //! What was covered cannot have been changed by the command, so only what is new is looked at. New secrets are left alone: they are denied
 //! from now on, and harm nobody.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::OsStr;
+use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use toolgate_search::{EntryKind, Surveyed, SurveyedEntry, SurveyedFolder, Surveyor, survey};
 use toolgate_types::Stop;
@@ -17,7 +19,7 @@ use super::repositories::{Part, has_name, is_head, is_repository, part};
 use super::{Before, ConfinedMount};
 use crate::error::WorkspaceError;
 use crate::fold::fold;
-use crate::git_config::{LARGEST_CONFIG, is_harmless};
+use crate::git_config::{Judgement, LARGEST_CONFIG, Refused, judge};
 
 /// A file that tells where a repository is holds one path.
 const LARGEST_POINTER: usize = 64 * 1024;
@@ -34,7 +36,11 @@ pub enum StrayKind {
     GitConfig,
     /// A `.git` or `commondir` file that leads git to a repository which is not where those of worktrees and submodules are.
     GitPointer,
-    /// A configuration that another program obeys: Mercurial's, Jujutsu's, direnv's.
+    /// What a repository's configuration makes git run or include.
+    GitTarget,
+    /// Steps of a rebase that run something.
+    GitTodo,
+    /// A configuration that another program obeys: Mercurial's, Jujutsu's, direnv's, an editor's, another agent's.
     ProgramConfig,
     /// A configuration or a kept file of a gate.
     GateConfig,
@@ -56,6 +62,8 @@ impl StrayKind {
             Self::Hook => "hook",
             Self::GitConfig => "git_config",
             Self::GitPointer => "git_pointer",
+            Self::GitTarget => "git_target",
+            Self::GitTodo => "git_todo",
             Self::ProgramConfig => "program_config",
             Self::GateConfig => "gate_config",
             Self::OwnFile => "own_file",
@@ -64,6 +72,15 @@ impl StrayKind {
             Self::Closed => "closed_folder",
         }
     }
+}
+
+/// What a command left in a mount that may not stay.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Strays {
+    /// What was found, in path order.
+    pub found: Vec<Stray>,
+    /// Whether not everything could be looked at, so that there may be more.
+    pub incomplete: bool,
 }
 
 /// Something that a command left under a protected name.
@@ -94,25 +111,41 @@ impl Stray {
 }
 
 impl ConfinedMount<'_> {
-    /// What the command left in this mount that may not stay, in path order. To be asked when no process of the command is alive any more, and
-    /// with time of its own: what is not looked at stays.
+    /// What the command left in this mount that may not stay. To be asked when no process of the command is alive any more, and with time of its
+    /// own: what is not looked at stays.
     ///
     /// # Errors
     /// A tree that cannot be walked.
-    pub fn strays(&self, stop: &Stop) -> Result<Vec<Stray>, WorkspaceError> {
+    pub fn strays(&self, stop: &Stop) -> Result<Strays, WorkspaceError> {
         if !self.writable {
-            return Ok(Vec::new());
+            return Ok(Strays::default());
         }
-        let (ground, before) = (&self.ground, &self.before);
-        let search = || Search { ground, before, found: Found::default() };
+        let (ground, before, judged) = (&self.ground, &self.before, &Judged::default());
+        let search = || Search { ground, before, judged, found: Found::default() };
         let Surveyed { surveyors, stopped, .. } =
             survey(ground.mount.as_fd(), stop, search).map_err(WorkspaceError::other)?;
-        if let Some(reason) = stopped {
-            return Err(WorkspaceError::Stopped(reason));
-        }
         let mut found = Found::default();
         surveyors.into_iter().for_each(|search| found.add(search.found));
-        Ok(found.into_strays(ground))
+        Ok(Strays { found: found.into_strays(ground), incomplete: stopped.is_some() })
+    }
+}
+
+/// What is known already about configurations: one file may have thousands of names.
+#[derive(Default)]
+struct Judged(Mutex<HashMap<Identity, Judgement>>);
+
+impl Judged {
+    fn judge(&self, identity: Identity, judge: impl FnOnce() -> Judgement) -> Judgement {
+        if let Some(known) = self.known().get(&identity) {
+            return known.clone();
+        }
+        let judgement = judge();
+        self.known().insert(identity, judgement.clone());
+        judgement
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<Identity, Judgement>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -193,6 +226,7 @@ fn in_bundles(ground: &Ground<'_>, hooks: Vec<Stray>) -> Vec<Stray> {
 struct Search<'s> {
     ground: &'s Ground<'s>,
     before: &'s Before,
+    judged: &'s Judged,
     found: Found,
 }
 
@@ -262,9 +296,9 @@ impl Search<'_> {
         let read = |most| read_small(folder.handle(), entry.name, most);
         match part {
             Some(Part::Config) => {
-                let worktree = |value: &str| self.is_worktree(folder.place(), value);
-                if !read(LARGEST_CONFIG).is_ok_and(|content| is_harmless(&content, worktree)) {
-                    self.found.strays.push(stray(StrayKind::GitConfig));
+                let stray = stray(StrayKind::GitConfig);
+                if !self.is_harmless(folder.place(), &stray, || read(LARGEST_CONFIG)) {
+                    self.found.strays.push(stray);
                 }
             }
             Some(Part::CommonDirectory) => self.pointer(stray(StrayKind::GitPointer), read(LARGEST_POINTER)),
@@ -279,8 +313,24 @@ impl Search<'_> {
         }
     }
 
+    fn is_harmless(
+        &self,
+        repository: &Path,
+        stray: &Stray,
+        read: impl FnOnce() -> io::Result<Vec<u8>>,
+    ) -> bool {
+        let nothing = Refused::default();
+        let judge = || read().map_or(Judgement::Harmful, |content| judge(&content, &nothing));
+        match self.judged.judge(stray.identity, judge) {
+            Judgement::Harmless { worktree } => {
+                worktree.is_none_or(|place| self.is_worktree(repository, &place))
+            }
+            Judgement::Harmful => false,
+        }
+    }
+
     /// What cannot be read leads nowhere that anybody knows.
-    fn pointer(&mut self, stray: Stray, content: std::io::Result<Vec<u8>>) {
+    fn pointer(&mut self, stray: Stray, content: io::Result<Vec<u8>>) {
         self.found.pointers.push((stray, content.unwrap_or_default()));
     }
 

@@ -1,15 +1,22 @@
 //! The syntax of git configurations, exactly as git reads it; what git would refuse is refused.
 
 use std::iter::Peekable;
+use std::rc::Rc;
 use std::slice::Iter;
 
 use super::LARGEST_CONFIG;
 
+/// A longer name of a section is nobody's.
+const LONGEST_PLACE: usize = 1024;
+
+/// More settings than this are nobody's.
+const MOST_SETTINGS: usize = 10_000;
+
 /// One setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Setting {
-    /// The section, and the subsection after a dot.
-    place: Vec<u8>,
+    /// The section, and the subsection after a dot; held once for all settings below one header, however many there are.
+    pub(super) place: Rc<[u8]>,
     /// In lower case.
     pub(super) key: Vec<u8>,
     /// A key alone means true.
@@ -25,6 +32,14 @@ impl Setting {
     pub(super) fn subsection(&self) -> Option<&[u8]> {
         self.place.get(self.section().len() + 1..)
     }
+
+    /// The whole setting as one text that no other setting has.
+    pub(super) fn written(&self) -> Vec<u8> {
+        let value = self.value.as_deref();
+        // Neither a key nor the end of the text can hold a line feed.
+        let mark: &[u8] = if value.is_some() { b"=" } else { b"" };
+        [&*self.place, self.key.as_slice(), mark, value.unwrap_or_default()].join(&b'\n')
+    }
 }
 
 /// All settings in their order; `None` when git would not read on.
@@ -36,13 +51,16 @@ pub(super) fn parse(original: &[u8]) -> Option<Vec<Setting>> {
     let text = original.strip_prefix(b"\xef\xbb\xbf").unwrap_or(original);
     let mut reader = Reader { bytes: text.iter().peekable() };
     let mut settings = Vec::new();
-    let mut place: Option<Vec<u8>> = None;
+    let mut place: Option<Rc<[u8]>> = None;
     while let Some(byte) = reader.next_or_end() {
         match byte {
             b'#' | b';' => reader.skip_line(),
-            b'[' => place = Some(reader.header()?),
+            b'[' => {
+                place = Some(reader.header()?.into()).filter(|place: &Rc<[u8]>| place.len() <= LONGEST_PLACE)
+            }
             byte if is_space(byte) => {}
-            // A setting before the first section belongs to nobody.
+            _ if settings.len() == MOST_SETTINGS => return None,
+            // A setting before the first section belongs to nobody, like one below a name that is too long.
             byte if byte.is_ascii_alphabetic() => settings.push(reader.setting(place.clone()?, byte)?),
             _ => return None,
         }
@@ -118,7 +136,7 @@ impl Reader<'_> {
         (self.next() == b']').then_some(place)
     }
 
-    fn setting(&mut self, place: Vec<u8>, first: u8) -> Option<Setting> {
+    fn setting(&mut self, place: Rc<[u8]>, first: u8) -> Option<Setting> {
         let mut key = vec![first.to_ascii_lowercase()];
         let mut byte = self.next();
         while is_key(byte) {

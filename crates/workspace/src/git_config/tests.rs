@@ -4,6 +4,14 @@ use proptest::prelude::*;
 
 use super::*;
 
+/// Whether a configuration may stay where a command put it.
+fn is_harmless(original: &[u8], worktree: impl Fn(&str) -> bool) -> bool {
+    match judge(original, &Refused::default()) {
+        Judgement::Harmless { worktree: place } => place.is_none_or(|place| worktree(&place)),
+        Judgement::Harmful => false,
+    }
+}
+
 fn copy_of(text: &str) -> String {
     String::from_utf8(sanitised_git_config(text.as_bytes())).unwrap()
 }
@@ -141,6 +149,49 @@ fn what_does_not_parse_becomes_the_smallest() {
         assert!(!is_harmless(original.as_bytes(), |_| true), "{original:?}");
     }
     assert_eq!(sanitised_git_config(&vec![b'\n'; LARGEST_CONFIG + 1]), MINIMAL);
+}
+
+#[test]
+fn a_name_is_held_once_however_many_settings_are_below_it() {
+    let name = "A".repeat(1000);
+    let settings = parse(format!("[remote \"{name}\"]\n{}", "a\n".repeat(9_000)).as_bytes()).unwrap();
+    assert_eq!(settings.len(), 9_000);
+    assert!(settings.iter().all(|setting| std::rc::Rc::ptr_eq(&setting.place, &settings[0].place)));
+}
+
+#[test]
+fn what_is_larger_than_anybody_writes_becomes_the_smallest() {
+    let bomb = |name: usize, settings: usize| {
+        format!("[remote \"{}\"]\n{}", "A".repeat(name), "prune\n".repeat(settings)).into_bytes()
+    };
+    for (name, settings) in [(500_000, 250_000), (2000, 1), (1, 10_001), (100_000, 10_000)] {
+        let original = bomb(name, settings);
+        assert_eq!(sanitised_git_config(&original), MINIMAL, "{name} {settings}");
+        assert!(!is_harmless(&original, |_| true), "{name} {settings}");
+    }
+    let largest = sanitised_git_config(&bomb(1000, 10_000));
+    assert!(largest.len() < 4 * LARGEST_CONFIG && largest != MINIMAL, "{}", largest.len());
+    assert!(is_harmless(&bomb(1000, 9_000), |_| false), "below 64 KiB");
+    assert!(!is_harmless(&bomb(1000, 10_000 + 1000), |_| false));
+    assert!(!is_harmless(&[b"[core]\n".as_slice(), &vec![b'\n'; LARGEST_NEW_CONFIG]].concat(), |_| false));
+}
+
+#[test]
+fn only_what_was_not_obeyed_before_does_harm() {
+    let original = b"[core]\n\tpager = less\n[filter \"lfs\"]\n\tclean = git-lfs clean -- %f\n";
+    let before = Refused::of(original);
+    let is_harmless = |text: &str| matches!(judge(text.as_bytes(), &before), Judgement::Harmless { .. });
+    assert!(is_harmless("[core]\n\tbare = false\n\tpager = less\n"));
+    assert!(is_harmless("[Filter \"lfs\"]\nclean=\"git-lfs clean -- %f\"\n[core]\npager=less\n"));
+    for text in [
+        "[core]\npager = less -x\n",
+        "[core]\npager\n",
+        "[core]\neditor = less\n",
+        "[filter \"LFS\"]\nclean = git-lfs clean -- %f\n",
+        "[core",
+    ] {
+        assert!(!is_harmless(text), "{text}");
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use cap_std::fs::Dir;
 use tempfile::TempDir;
 use toolgate_types::{CallId, Stop};
 use toolgate_workspace::{
-    Access, Confined, ConfinedMount, Quarantine, Quarantined, Rules, Stray, StrayKind, Workspace,
+    Access, Confined, ConfinedMount, Quarantine, Quarantined, Rules, Stray, StrayKind, Strays, Workspace,
 };
 
 use crate::confine::{WRITABLE, mount, workspace};
@@ -20,7 +20,9 @@ fn confined(workspace: &Workspace) -> ConfinedMount<'_> {
 }
 
 fn strays(confined: &ConfinedMount<'_>) -> Vec<Stray> {
-    confined.strays(&Stop::never()).unwrap()
+    let Strays { found, incomplete } = confined.strays(&Stop::never()).unwrap();
+    assert!(!incomplete);
+    found
 }
 
 fn written(strays: &[Stray]) -> Vec<String> {
@@ -276,4 +278,39 @@ fn what_git_itself_makes_stays() {
     let found = strays(&confined);
     assert_eq!(written(&found), ["git_config clone/.git/config", "repository mirror.git/HEAD"]);
     assert_eq!(found[0].kind, StrayKind::GitConfig);
+}
+
+#[test]
+fn one_file_of_many_names_is_judged_alike_everywhere() {
+    let scratch = tempfile::tempdir().unwrap();
+    let workspace = workspace(scratch.path());
+    let confined = confined(&workspace);
+    make(scratch.path(), "harmful = [core]\\n\\tpager = evil\\n");
+    make(scratch.path(), "module = [core]\\n\\tworktree = ../../../sub\\n");
+    make(scratch.path(), "sub/file");
+    for (number, name) in ["harmful", "module"].into_iter().cycle().take(200).enumerate() {
+        for folder in [format!("a{number}/.git"), format!(".git/modules/{number}")] {
+            fs::create_dir_all(scratch.path().join(&folder)).unwrap();
+            fs::hard_link(scratch.path().join(name), scratch.path().join(folder).join("config")).unwrap();
+        }
+    }
+    let found = strays(&confined);
+    // Where the files of a repository may lie depends on where the repository is.
+    let of = |prefix: &str| found.iter().filter(|stray| stray.location.starts_with(prefix)).count();
+    assert_eq!(of(".git"), 0, "they are no repositories without a `HEAD`");
+    assert_eq!(found.len(), 200, "all that are called `.git`");
+}
+
+#[test]
+fn what_was_found_in_time_is_told_with_a_warning() {
+    let scratch = tempfile::tempdir().unwrap();
+    let workspace = workspace(scratch.path());
+    let confined = confined(&workspace);
+    make(scratch.path(), ".envrc");
+    (0..2000).for_each(|number| make(scratch.path(), &format!("d{number}/x")));
+    let asked = std::sync::atomic::AtomicUsize::new(0);
+    let stop = Stop::new(None, move || asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed) > 20);
+    let Strays { found, incomplete } = confined.strays(&stop).unwrap();
+    assert!(incomplete);
+    assert_eq!(written(&found), ["program_config .envrc"]);
 }
