@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 
+use super::result::told;
+
 /// One thing that was not given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Denial {
@@ -17,17 +19,19 @@ pub(crate) struct Denial {
 
 impl Denial {
     pub(crate) fn to_json(&self) -> Value {
-        let mut fields = json!({"what": self.what, "reason": self.reason, "remedy": self.remedy});
+        let mut fields =
+            json!({"what": self.what, "reason": told(&self.reason), "remedy": told(&self.remedy)});
         if let (Some(target), Value::Object(fields)) = (&self.target, &mut fields) {
-            fields.insert("target".to_owned(), json!(target));
+            fields.insert("target".to_owned(), json!(told(target)));
         }
         fields
     }
 
     pub(crate) fn to_line(&self) -> String {
+        let (what, reason, remedy) = (self.what, told(&self.reason), told(&self.remedy));
         match &self.target {
-            Some(target) => format!("[{} denied: `{target}`: {}; {}]", self.what, self.reason, self.remedy),
-            None => format!("[{} denied: {}; {}]", self.what, self.reason, self.remedy),
+            Some(target) => format!("[{what} denied: `{}`: {reason}; {remedy}]", told(target)),
+            None => format!("[{what} denied: {reason}; {remedy}]"),
         }
     }
 }

@@ -12,7 +12,9 @@ use toolgate_types::{Category, ErrorCode, Failure, Sha256, ToolClass, ToolOutput
 use toolgate_workspace::{Access, Confined, Mount};
 
 use super::blocked::{Blocked, blocked_line};
-use super::{Bounds, Command, CommandRunner, Finished, Seen, inside, look, spelt_out, stop_within, view};
+use super::{
+    Bounds, Command, CommandRunner, Finished, Seen, inside, look, spelt_out, stop_within, told, view,
+};
 use crate::file_tool::{decode, object, whole_numbers};
 
 /// The kernel takes no longer argument.
@@ -190,8 +192,10 @@ impl Shell {
             |named: &&String| workspace.mount(named.split('/').next().unwrap_or_default()).is_some();
         let path = alias.as_ref().filter(is_alias).map_or(path, String::as_str);
         match look(&view(workspace, context), path)? {
-            Seen::File => Err(Failure::new(ErrorCode::NotADirectory, format!("`{path}` is not a directory"))
-                .help("name the directory to run in")),
+            Seen::File => {
+                Err(Failure::new(ErrorCode::NotADirectory, format!("`{}` is not a directory", told(path)))
+                    .help("name the directory to run in"))
+            }
             Seen::Folder(shown) => {
                 let place = match (shown.strip_prefix('@'), default) {
                     (Some(named), _) => PathBuf::from("/mnt").join(named),
