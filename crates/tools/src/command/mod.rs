@@ -3,6 +3,7 @@
 //! The workspace says what of its mounts a command may not reach, the sandbox enforces it, the egress proxy is its only way out, and afterwards
 //! the workspace takes away what the command left under protected names. This module ties them together and decides nothing itself.
 
+mod afterwards;
 mod blocked;
 mod capture;
 mod clean;
@@ -22,14 +23,13 @@ use toolgate_gate::CallContext;
 use toolgate_sandbox::{
     Cover as SandboxCover, Job, Mounted, Network, OnFlood, PROXY_PORT, ResourceLimits, SandboxError,
 };
-use toolgate_types::{CallId, ErrorCode, Failure, Stop, StopReason};
+use toolgate_types::{Failure, Stop, StopReason};
 use toolgate_workspace::{
-    Confined, ConfinedMount, Cover, ListOptions, PathStyle, Quarantine, Quarantined, View, Workspace,
-    WorkspaceError,
+    Confined, ConfinedMount, Cover, ListOptions, PathStyle, View, Workspace, WorkspaceError,
 };
 
+use afterwards::take_away;
 use capture::Capture;
-use confinement::Made;
 use network::{Proxy, denials};
 
 pub use clean::is_hidden;
@@ -42,9 +42,6 @@ pub(crate) use shell::{Shell, ShellDress};
 
 /// How often a command is tried anew when files move while it is being confined.
 const ATTEMPTS: usize = 5;
-
-/// How long the walk after a command may take. It does not share the command's time: what is not looked at stays.
-const AFTERWARDS: Duration = Duration::from_secs(120);
 
 /// What git is told, whatever program starts it: no configuration but the repository's own, which is shown without anything that runs; nobody
 /// to ask; and no doubt about who owns the mounts, whose owners have other numbers inside the sandbox.
@@ -177,7 +174,7 @@ impl CommandRunner {
         if matches!(ended, Err(SandboxError::Changed { .. })) {
             return Ok(ended.map(|_| Finished::default()));
         }
-        let quarantined = Self::take_away(made, &confined, context.call)?;
+        let quarantined = take_away(made, &confined, context.call)?;
         let hidden = confined.iter().flat_map(ConfinedMount::covers);
         let hidden = hidden.filter(|cover| matches!(cover, Cover::Hide { .. })).count();
         Ok(ended.map(|ended| {
@@ -217,37 +214,6 @@ impl CommandRunner {
             max_output: command.max_output,
             on_flood: command.on_flood,
         }
-    }
-
-    /// Moves what the command left under protected names to quarantine. Everything is tried before anything is reported as failed.
-    fn take_away(
-        made: &Made,
-        confined: &[ConfinedMount<'_>],
-        call: CallId,
-    ) -> Result<Vec<Quarantined>, Failure> {
-        let stop = Stop::new(Some(Instant::now() + AFTERWARDS), || false);
-        let when = toolgate_types::time::rfc3339_millis(jiff::Timestamp::now());
-        let quarantine = Quarantine { folder: &made.quarantine, call, when: &when };
-        let (mut taken, mut failed) = (Vec::new(), Vec::new());
-        for mount in confined {
-            match mount.strays(&stop) {
-                Err(error) => failed.push(format!("`{}` could not be looked at: {error}", mount.alias())),
-                Ok(strays) => {
-                    for stray in strays {
-                        match mount.quarantine(&stray, &quarantine) {
-                            Ok(quarantined) => taken.extend(quarantined),
-                            Err(error) => failed.push(error.to_string()),
-                        }
-                    }
-                }
-            }
-        }
-        if failed.is_empty() {
-            return Ok(taken);
-        }
-        Err(Failure::new(ErrorCode::Internal, "what the command left could not all be checked")
-            .help("do not use what it made before the operator has looked at it")
-            .operator_note(failed.join("; ")))
     }
 }
 

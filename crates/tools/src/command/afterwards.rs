@@ -1,0 +1,165 @@
+//! What is done when a command has ended: what it left under names that other programs obey is taken away.
+//!
+//! A command can leave more than there is time for. So what would do harm first goes first, and what could not be looked at or taken away is
+//! a failure of the call that the operator is told about, never something that is passed over.
+
+use std::time::{Duration, Instant};
+
+use toolgate_types::{CallId, ErrorCode, Failure, Stop};
+use toolgate_workspace::{ConfinedMount, Quarantine, Quarantined, Stray, StrayKind, WorkspaceError};
+
+use super::confinement::Made;
+use super::result::{MOST_TOLD, told};
+
+/// How long the walk after a command may take. It does not share the command's time: what is not looked at stays.
+const LOOKING: Duration = Duration::from_secs(120);
+
+/// How long taking away may take, once all is found.
+const TAKING: Duration = Duration::from_secs(30);
+
+/// Moves what the command left under protected names to quarantine. Everything is tried before anything is reported as failed.
+pub(super) fn take_away(
+    made: &Made,
+    confined: &[ConfinedMount<'_>],
+    call: CallId,
+) -> Result<Vec<Quarantined>, Failure> {
+    let when = toolgate_types::time::rfc3339_millis(jiff::Timestamp::now());
+    let quarantine = Quarantine { folder: &made.quarantine, call, when: &when };
+    let looking = within(LOOKING);
+    let (mut found, mut failed) = (Vec::new(), Vec::new());
+    for mount in confined {
+        match mount.strays(&looking) {
+            Err(error) => failed.push(format!("`{}` could not be looked at: {error}", mount.alias())),
+            Ok(strays) => {
+                if strays.incomplete {
+                    failed.push(format!("`{}` could not all be looked at in time", mount.alias()));
+                }
+                found.extend(strays.found.into_iter().map(|stray| (mount, stray)));
+            }
+        }
+    }
+    let kind = |(_, stray): &(&ConfinedMount<'_>, Stray)| stray.kind;
+    let mut taken =
+        take_each(found, kind, &within(TAKING), |(mount, stray)| mount.quarantine(&stray, &quarantine));
+    failed.append(&mut taken.failed);
+    if failed.is_empty() { Ok(taken.quarantined) } else { Err(failure(&failed)) }
+}
+
+fn within(time: Duration) -> Stop {
+    Stop::new(Some(Instant::now() + time), || false)
+}
+
+fn failure(failed: &[String]) -> Failure {
+    let more = failed.len().checked_sub(MOST_TOLD).filter(|more| *more > 0);
+    let more = more.map(|more| format!("{more} more"));
+    let told: Vec<String> = failed.iter().take(MOST_TOLD).map(|words| told(words)).chain(more).collect();
+    Failure::new(ErrorCode::Internal, "what the command left could not all be checked")
+        .help("do not use what it made before the operator has looked at it")
+        .operator_note(told.join("; "))
+}
+
+/// What came of taking away.
+#[derive(Debug, Default)]
+struct Taken {
+    quarantined: Vec<Quarantined>,
+    failed: Vec<String>,
+}
+
+/// Takes away one after the other, the most dangerous first, until the time is up.
+fn take_each<Left>(
+    mut left: Vec<Left>,
+    kind: impl Fn(&Left) -> StrayKind,
+    stop: &Stop,
+    mut take: impl FnMut(Left) -> Result<Option<Quarantined>, WorkspaceError>,
+) -> Taken {
+    left.sort_by_key(|stray| turn(kind(stray)));
+    let (mut taken, mut left) = (Taken::default(), left.into_iter());
+    while stop.reason().is_none() {
+        let Some(stray) = left.next() else { return taken };
+        match take(stray) {
+            Ok(quarantined) => taken.quarantined.extend(quarantined),
+            Err(error) => taken.failed.push(error.to_string()),
+        }
+    }
+    if left.len() > 0 {
+        taken.failed.push(format!("{} of what it left could not be taken away in time", left.len()));
+    }
+    taken
+}
+
+/// Whose turn it is: git runs what its configuration and hooks say at the next glance of an editor or a prompt, the rest needs somebody who comes by.
+fn turn(kind: StrayKind) -> u8 {
+    match kind {
+        // Without its `HEAD`, a repository's configuration and hooks are nobody's.
+        StrayKind::GitConfig | StrayKind::Repository => 0,
+        StrayKind::Hook => 1,
+        StrayKind::GitPointer => 2,
+        _ => 3,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    const LEFT: [StrayKind; 7] = [
+        StrayKind::ProgramConfig,
+        StrayKind::GitPointer,
+        StrayKind::Link,
+        StrayKind::Hook,
+        StrayKind::GitConfig,
+        StrayKind::Hook,
+        StrayKind::Repository,
+    ];
+
+    fn quarantined(kind: StrayKind) -> Quarantined {
+        Quarantined { path: kind.as_str().to_owned(), kept_as: String::new(), in_place: false }
+    }
+
+    fn paths(taken: &Taken) -> Vec<&str> {
+        taken.quarantined.iter().map(|quarantined| quarantined.path.as_str()).collect()
+    }
+
+    #[test]
+    fn what_git_would_run_is_taken_away_first() {
+        let taken =
+            take_each(LEFT.to_vec(), |kind| *kind, &Stop::never(), |kind| Ok(Some(quarantined(kind))));
+        let order = ["git_config", "repository", "hook", "hook", "git_pointer", "program_config", "link"];
+        assert_eq!((paths(&taken), taken.failed.len()), (order.to_vec(), 0));
+    }
+
+    #[test]
+    fn what_there_was_no_time_for_is_told() {
+        let moved = Arc::new(AtomicUsize::new(0));
+        let seen = Arc::clone(&moved);
+        let stop = Stop::new(None, move || seen.load(Ordering::Relaxed) == 3);
+        let taken = take_each(
+            LEFT.to_vec(),
+            |kind| *kind,
+            &stop,
+            |kind| {
+                moved.fetch_add(1, Ordering::Relaxed);
+                Ok(Some(quarantined(kind)))
+            },
+        );
+        assert_eq!(paths(&taken), ["git_config", "repository", "hook"]);
+        assert_eq!(taken.failed, ["4 of what it left could not be taken away in time"]);
+        assert_eq!(take_each(Vec::new(), |kind| *kind, &stop, |_| Ok(None)).failed, [""; 0]);
+    }
+
+    #[test]
+    fn one_that_cannot_be_taken_does_not_keep_the_others() {
+        let broken = |kind| match kind {
+            StrayKind::GitConfig => Err(WorkspaceError::ReadOnly { path: "a\u{1b}b".to_owned() }),
+            other => Ok(Some(quarantined(other))),
+        };
+        let taken = take_each(LEFT.to_vec(), |kind| *kind, &Stop::never(), broken);
+        assert_eq!((taken.quarantined.len(), taken.failed.len()), (6, 1));
+        let many: Vec<String> = std::iter::repeat_n(taken.failed[0].clone(), 20).collect();
+        let note = failure(&many).operator_note.unwrap();
+        assert!(note.ends_with("; 12 more") && !note.contains('\u{1b}'), "{note}");
+    }
+}
