@@ -139,7 +139,35 @@ fn a_signal_is_named() {
 fn nothing_said_is_said() {
     let desk = Desk::new(Profile::Native);
     assert_eq!(native(&desk.run("true")).0, "exit code 0\n");
-    assert_eq!(native(&desk.run("no-such-program 2>/dev/null")).0, "exit code 127\n");
+    assert_eq!(native(&desk.run("exit 5")).0, "exit code 5\n");
+}
+
+#[test]
+fn a_program_that_is_not_there_is_told_with_a_remedy_for_the_operator() {
+    let desk = Desk::new(Profile::Native);
+    let (text, answer) = native(&desk.run("no-such-program 2>/dev/null"));
+    assert!(text.starts_with("exit code 127\n[program denied: ") && text.ends_with("]\n"), "{text}");
+    let denied = answer["denied"].as_array().unwrap();
+    assert_eq!((denied.len(), &denied[0]["what"]), (1, &json!("program")), "{answer}");
+    let remedy = denied[0]["remedy"].as_str().unwrap();
+    assert!(remedy.contains("`sandbox.read`") && remedy.contains("`sandbox.path`"), "{remedy}");
+    for line in ["exit 126", "no-such-program; true", "kill -9 $$"] {
+        assert_eq!(native(&desk.run(line)).1["denied"], json!([]), "{line}");
+    }
+}
+
+#[test]
+fn folders_that_cannot_be_renamed_are_told_when_a_command_failed() {
+    let desk = Desk::new(Profile::Native);
+    desk.write("a/plain.txt", "plain\n");
+    let (_, answer) = native(&desk.run("false"));
+    assert_eq!(answer.get("pinned_folders"), None, "{answer}");
+    desk.write("a/.env", "SECRET=1\n");
+    let (text, answer) = native(&desk.run("mv a b"));
+    assert!(text.contains("[pinned_folders: 1 that hold protected files cannot be renamed"), "{text}");
+    assert_eq!(answer["pinned_folders"], 1, "{answer}");
+    let (text, answer) = native(&desk.run("cat a/plain.txt"));
+    assert_eq!((text.as_str(), answer.get("pinned_folders")), ("plain\n", None));
 }
 
 #[test]
@@ -593,20 +621,77 @@ fn an_agent_sees_only_the_paths_that_it_was_granted() {
     desk.write("docs/a.txt", "granted\n");
     desk.write("other/b.txt", "withheld\n");
     let caller = |agent: &str| Caller { agent: Some(agent.parse().unwrap()), ..person("s1") };
-    let called = desk.bench.call_as(
-        caller("writer"),
-        desk.tool,
-        json!({"command": "cat docs/a.txt; cat other/b.txt; echo x > other/b.txt; echo y > docs/c.txt"}),
-    );
+    let run =
+        |agent: &str, line: &str| desk.bench.call_as(caller(agent), desk.tool, json!({"command": line}));
+    let before = Tree::of(&desk.workspace);
+    let (text, _) =
+        native(&run("writer", "cat docs/a.txt; cat other/b.txt; echo done > /tmp/x && cat /tmp/x"));
     assert!(
-        called.answer.text.contains("granted") && !called.answer.text.contains("withheld"),
-        "{}",
-        called.answer.text
+        text.starts_with("granted\n") && text.ends_with("done\n") && !text.contains("withheld"),
+        "{text}"
     );
-    assert_eq!(std::fs::read_to_string(desk.workspace.join("other/b.txt")).unwrap(), "withheld\n");
+    // Names are all that a grant knows, and whoever changes files can change names: nothing is changed, not even what was granted.
+    for line in [
+        "echo x > other/b.txt",
+        "echo y > docs/c.txt",
+        "echo y >> docs/a.txt",
+        "mv docs other/docs",
+        "mkdir -p new && echo z > new/z.txt",
+        "ln -s ../other docs/link",
+        "chmod 600 docs/a.txt",
+    ] {
+        let (text, answer) = native(&run("writer", line));
+        assert_ne!(answer["exit_code"], 0, "{line}: {text}");
+        assert_eq!(answer["denied"][0]["what"], "write", "{line}: {answer}");
+        assert!(
+            text.contains("this agent was granted only some files, so its commands run read-only"),
+            "{text}"
+        );
+        assert!(before.differences(&Tree::of(&desk.workspace)).is_empty(), "{line}");
+    }
+    assert_eq!(code_of(&run("reader", "true")), Some(ErrorCode::NotPermitted));
+    // Whoever was granted everything changes what he likes.
+    native(&desk.run("echo y > docs/c.txt"));
     assert_eq!(std::fs::read_to_string(desk.workspace.join("docs/c.txt")).unwrap(), "y\n");
-    let called = desk.bench.call_as(caller("reader"), desk.tool, json!({"command": "true"}));
-    assert_eq!(code_of(&called), Some(ErrorCode::NotPermitted));
+}
+
+#[test]
+fn whoever_is_asked_about_an_agent_of_some_files_reads_that_nothing_changes() {
+    const AGENTS: &str =
+        "agents: {writer: {tool_permissions: {run_command: {allowed: true, paths: ['docs/**']}}}}";
+    let approver = Scripted::new([Reply::No(None)]);
+    let asked = Arc::clone(&approver);
+    let desk = Desk::with(Profile::Native, |options| {
+        options.config(AGENTS).approver(approver, Duration::from_secs(30))
+    });
+    let caller = Caller { agent: Some("writer".parse().unwrap()), trust: Trust::Guided, ..person("s1") };
+    desk.bench.call_as(caller, desk.tool, json!({"command": "ls"}));
+    assert_eq!(
+        asked.asked().remove(0).preview.summary,
+        [
+            "run in @project",
+            "may change nothing: this agent was granted only some files, so its commands run read-only",
+            "network: none"
+        ]
+    );
+}
+
+#[test]
+fn a_declared_tool_changes_nothing_for_an_agent_of_some_files() {
+    const AGENTS: &str = "agents: {worker: {tool_permissions: {make_file: {allowed: true, paths: ['docs/**']}}}, whole: {tool_permissions: {make_file: {allowed: true}}}}";
+    let maker = MAKER.replace("cwd: \"@project\"", "cwd: \"@project\"\nmounts: [\"@project:rw\"]");
+    let maker = maker.replace("touch \"$1\"; printf", "touch \"$1\" && printf");
+    let desk = Desk::with(Profile::Proxy, |options| options.manifest(&maker).config(AGENTS));
+    let caller = |agent: &str| Caller { agent: Some(agent.parse().unwrap()), ..holding(&["files:write"]) };
+    let call =
+        |agent: &str| desk.bench.call_as(caller(agent), "make_file", json!({"name": "made", "note": "x"}));
+    let called = call("worker");
+    assert_eq!(code_of(&called), Some(ErrorCode::CommandFailed), "{}", called.answer.text);
+    let error = structured(&called)["error"].clone();
+    assert!(error.to_string().contains("its commands run read-only"), "{error}");
+    assert!(!desk.workspace.join("made").exists());
+    assert_eq!(code_of(&call("whole")), None);
+    assert!(desk.workspace.join("made").exists());
 }
 
 #[test]

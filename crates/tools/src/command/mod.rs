@@ -9,6 +9,7 @@ mod capture;
 mod clean;
 mod confinement;
 mod denial;
+mod held;
 mod network;
 mod result;
 mod shell;
@@ -30,12 +31,14 @@ use toolgate_workspace::{
 
 use afterwards::take_away;
 use capture::Capture;
+use held::Held;
 use network::{Proxy, denials};
 
 pub use clean::is_hidden;
 pub use confinement::Confinement;
 
 pub(crate) use clean::{clean_value, spelt_out};
+pub(crate) use held::ONLY_SOME;
 pub(crate) use network::Reach;
 pub(crate) use result::{Bounds, Finished, MOST_TOLD, bounded, output_before, told};
 pub(crate) use shell::{Shell, ShellDress};
@@ -154,7 +157,8 @@ impl CommandRunner {
         stop: &Stop,
     ) -> Result<Result<Finished, SandboxError>, Failure> {
         let made = self.options.confinement.made()?;
-        let confined = self.workspace().confine(&command.mounts, context.grant.as_deref(), stop)?;
+        let mounts = held_to_grant(&command.mounts, context);
+        let confined = self.workspace().confine(&mounts, context.grant.as_deref(), stop)?;
         let proxy =
             command.reach.rules.clone().map(|rules| Proxy::new(rules, Arc::clone(&self.options.dialer)));
         let serve = |listener| match &proxy {
@@ -175,16 +179,16 @@ impl CommandRunner {
             return Ok(ended.map(|_| Finished::default()));
         }
         let quarantined = take_away(made, &confined, context.call)?;
-        let hidden = confined.iter().flat_map(ConfinedMount::covers);
-        let hidden = hidden.filter(|cover| matches!(cover, Cover::Hide { .. })).count();
         Ok(ended.map(|ended| {
             let report = proxy.as_ref().map(Proxy::report);
-            let denied = denials(command.reach, report.as_ref(), ended.wanted_network);
+            let mut denied = denials(command.reach, report.as_ref(), ended.wanted_network);
+            let held = Held::of(command, context, &confined);
+            denied.extend(held.denials(&ended));
             Finished {
                 captured: capture.finish(ended.truncated),
                 denied,
                 quarantined,
-                hidden,
+                held,
                 ended: Some(ended),
             }
         }))
@@ -214,6 +218,26 @@ impl CommandRunner {
             max_output: command.max_output,
             on_flood: command.on_flood,
         }
+    }
+}
+
+/// A grant names files, and whoever runs a command can give a file another name: where only some files were granted, a command changes none.
+pub(crate) fn held_to_grant<'a>(mounts: &[Confined<'a>], context: &CallContext) -> Vec<Confined<'a>> {
+    let may_change = context.grant.is_none();
+    mounts.iter().map(|mount| Confined { writable: mount.writable && may_change, ..*mount }).collect()
+}
+
+/// What a command could change, for whoever is asked about it.
+pub(crate) fn may_change(mounts: &[Confined<'_>], context: &CallContext) -> String {
+    let names = |mounts: &[Confined<'_>]| {
+        let writable = mounts.iter().filter(|mount| mount.writable);
+        writable.map(|mount| mount.alias).collect::<Vec<_>>().join(", ")
+    };
+    let (wanted, given) = (names(mounts), names(&held_to_grant(mounts, context)));
+    match (wanted.is_empty(), given.is_empty()) {
+        (true, _) => "may change nothing".to_owned(),
+        (false, true) => format!("may change nothing: {ONLY_SOME}"),
+        (false, false) => format!("may change {given}"),
     }
 }
 

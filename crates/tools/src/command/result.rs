@@ -8,6 +8,7 @@ use toolgate_workspace::Quarantined;
 use super::capture::Captured;
 use super::clean::spelt_out;
 use super::denial::Denial;
+use super::held::Held;
 use crate::output::written;
 
 /// What an answer keeps free for the words around the output.
@@ -19,8 +20,7 @@ pub(crate) struct Finished {
     pub(crate) captured: Captured,
     pub(crate) denied: Vec<Denial>,
     pub(crate) quarantined: Vec<Quarantined>,
-    /// Files and folders that were hidden from it.
-    pub(crate) hidden: usize,
+    pub(crate) held: Held,
     pub(crate) ended: Option<Ended>,
 }
 
@@ -102,9 +102,15 @@ impl Finished {
             ("denied", json!(denied)),
             ("quarantined", json!(quarantined)),
             ("quarantined_total", json!(self.quarantined.len())),
-            ("hidden_files", json!(self.hidden)),
+            ("hidden_files", json!(self.held.hidden)),
         ];
-        facts.map(|(name, value)| (name.to_owned(), value)).into_iter().collect()
+        let pinned = self.pinned().map(|pinned| ("pinned_folders", json!(pinned)));
+        facts.into_iter().chain(pinned).map(|(name, value)| (name.to_owned(), value)).collect()
+    }
+
+    /// Folders that it could not rename, where that may be why it failed.
+    fn pinned(&self) -> Option<usize> {
+        Some(self.held.pinned).filter(|pinned| *pinned > 0 && self.exit_code() != Some(0))
     }
 
     /// Both streams, each as long as fits beside the other, and whether something was left out.
@@ -140,6 +146,9 @@ impl Finished {
             (None, None) => {}
         }
         lines.extend(self.denied.iter().map(Denial::to_line));
+        lines.extend(self.pinned().map(|pinned| {
+            format!("[pinned_folders: {pinned} that hold protected files cannot be renamed; move files out of them by copying]")
+        }));
         lines.extend(self.quarantined.iter().take(MOST_TOLD).map(quarantined_line));
         if let Some(more @ 1..) = self.quarantined.len().checked_sub(MOST_TOLD) {
             lines.push(format!("[quarantined: {more} more]"));

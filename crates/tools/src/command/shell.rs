@@ -13,7 +13,8 @@ use toolgate_workspace::{Access, Confined, Mount};
 
 use super::blocked::{Blocked, blocked_line};
 use super::{
-    Bounds, Command, CommandRunner, Finished, Seen, inside, look, spelt_out, stop_within, told, view,
+    Bounds, Command, CommandRunner, Finished, Seen, inside, look, may_change, spelt_out, stop_within, told,
+    view,
 };
 use crate::file_tool::{decode, object, whole_numbers};
 
@@ -66,6 +67,7 @@ impl ShellDress {
                 "duration_ms": {"type": "integer"}, "stdout": {"type": "string"}, "stderr": {"type": "string"},
                 "truncated": {"type": "boolean"}, "timed_out": {"type": "boolean"}, "denied": list, "quarantined": list,
                 "quarantined_total": {"type": "integer"}, "hidden_files": {"type": "integer"},
+                "pinned_folders": {"type": "integer"},
             }),
             &[
                 "exit_code",
@@ -265,16 +267,12 @@ impl Tool for Shell {
     /// The whole line, where it runs, what it could change and what it could reach.
     fn preview(&self, arguments: &Value, context: &CallContext) -> Result<Preview, Failure> {
         let line = self.read(arguments, context)?;
-        let (writable, readable): (Vec<Confined<'_>>, Vec<Confined<'_>>) =
-            self.mounts().into_iter().partition(|mount| mount.writable);
-        let names = |mounts: &[Confined<'_>]| match mounts {
-            [] => "nothing".to_owned(),
-            some => some.iter().map(|mount| mount.alias).collect::<Vec<_>>().join(", "),
-        };
-        let mut summary =
-            vec![format!("run in {}", spelt_out(&line.place)), format!("may change {}", names(&writable))];
+        let mounts = self.mounts();
+        let readable = mounts.iter().filter(|mount| !mount.writable).map(|mount| mount.alias);
+        let readable: Vec<&str> = readable.collect();
+        let mut summary = vec![format!("run in {}", spelt_out(&line.place)), may_change(&mounts, context)];
         if !readable.is_empty() {
-            summary.push(format!("may read {}", names(&readable)));
+            summary.push(format!("may read {}", readable.join(", ")));
         }
         summary.push(format!("network: {}", self.runner.hosts()));
         Ok(Preview { summary, body: PreviewBody::Text(spelt_out(&line.command)), changes: None })

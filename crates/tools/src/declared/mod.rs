@@ -19,7 +19,8 @@ use toolgate_types::{ErrorCode, Failure, Sha256, ToolOutput};
 use toolgate_workspace::{Confined, WorkspaceError};
 
 use crate::command::{
-    Bounds, Command, CommandRunner, Finished, Reach, Seen, look, spelt_out, stop_within, told, view,
+    Bounds, Command, CommandRunner, Finished, ONLY_SOME, Reach, Seen, look, may_change, spelt_out,
+    stop_within, told, view,
 };
 
 pub use load::{LoadedTools, Surroundings, load_manifests};
@@ -91,7 +92,6 @@ impl CommandTool {
         let limits = narrowed(self.runner.limits(), &command.limits);
         let max_output = command.limits.output.unwrap_or(MAX_OUTPUT);
         let mut argv = rendered.argv.into_iter();
-        let mounts = command.mounts.iter();
         let run = Command {
             program: argv.next().unwrap_or_default().into(),
             arguments: argv.map(Into::into).collect(),
@@ -99,9 +99,7 @@ impl CommandTool {
                 .directory
                 .as_ref()
                 .map_or_else(|| PathBuf::from("/tmp"), |directory| directory.value.inside().into()),
-            mounts: mounts
-                .map(|mount| Confined { alias: &mount.alias.value, writable: mount.writable })
-                .collect(),
+            mounts: self.mounts(),
             environment: &command.environment,
             input: rendered.input.map(String::into_bytes),
             reach,
@@ -117,6 +115,11 @@ impl CommandTool {
         let most = manifest.output.max_bytes.unwrap_or(u64::MAX).min(context.limits.max_output_bytes);
         let most = usize::try_from(most).unwrap_or(usize::MAX);
         parse::answer(manifest.output.parse, &finished.captured.output, most)
+    }
+
+    fn mounts(&self) -> Vec<Confined<'_>> {
+        let mounts = self.declared.manifest.command.mounts.iter();
+        mounts.map(|mount| Confined { alias: &mount.alias.value, writable: mount.writable }).collect()
     }
 
     /// Whether it ended as it should and left nothing that it must not.
@@ -138,8 +141,12 @@ impl CommandTool {
             (Some(code), _) => format!("with exit code {code}"),
             (None, signal) => format!("by signal {}", signal.unwrap_or_default()),
         };
+        let help = match finished.held.read_only {
+            true => format!("{ONLY_SOME}; check the arguments, the operator is told more"),
+            false => "check the arguments; the operator is told more".to_owned(),
+        };
         Err(Failure::new(ErrorCode::CommandFailed, format!("the command ended {how}"))
-            .help("check the arguments; the operator is told more")
+            .help(help)
             .detail("exit_code", finished.exit_code())
             .detail("signal", finished.signal())
             .operator_note(note(finished)))
@@ -148,7 +155,7 @@ impl CommandTool {
 
 /// What a manifest's command printed leaves through its output policy or not at all.
 fn withhold_output(mut failure: Failure) -> Failure {
-    for name in ["output", "denied", "quarantined", "hidden_files"] {
+    for name in ["output", "denied", "quarantined", "hidden_files", "pinned_folders"] {
         failure.details.shift_remove(name);
     }
     failure
@@ -194,21 +201,11 @@ impl Tool for CommandTool {
             || "/tmp".to_owned(),
             |directory| format!("{}/{}", directory.value.alias, directory.value.path),
         );
-        let writable: Vec<&str> = command
-            .mounts
-            .iter()
-            .filter(|mount| mount.writable)
-            .map(|mount| mount.alias.value.as_str())
-            .collect();
         let hosts: Vec<&str> = command.network.iter().map(|host| host.value.as_str()).collect();
-        let or_nothing = |words: Vec<&str>, nothing: &str| match words.is_empty() {
-            true => nothing.to_owned(),
-            false => words.join(", "),
-        };
         let summary = vec![
             format!("run in {}", place.trim_end_matches('/')),
-            format!("may change {}", or_nothing(writable, "nothing")),
-            format!("network: {}", or_nothing(hosts, "none")),
+            may_change(&self.mounts(), context),
+            format!("network: {}", if hosts.is_empty() { "none".to_owned() } else { hosts.join(", ") }),
         ];
         let mut body: Vec<String> = rendered
             .argv

@@ -1,0 +1,60 @@
+//! What a command was held to that it may have run into: told when it failed, so that nobody has to guess it from messages of the system.
+
+use toolgate_gate::CallContext;
+use toolgate_sandbox::{Ended, Exit};
+use toolgate_workspace::{ConfinedMount, Cover};
+
+use super::Command;
+use super::denial::Denial;
+
+/// Why an agent's command changes nothing, as a person or a model reads it.
+pub(crate) const ONLY_SOME: &str = "this agent was granted only some files, so its commands run read-only";
+
+/// What a shell answers when there is no program of a name.
+const NO_PROGRAM: Exit = Exit::Code(127);
+
+/// The bounds that one command had.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Held {
+    /// Files and folders that were hidden from it.
+    pub(crate) hidden: usize,
+    /// Folders that it could not rename, because something in them is protected. Each is a mount of its own, so that files are not renamed
+    /// across it either.
+    pub(crate) pinned: usize,
+    /// Whether it would have been allowed to change something, had its caller been granted all files.
+    pub(crate) read_only: bool,
+}
+
+impl Held {
+    pub(super) fn of(command: &Command<'_>, context: &CallContext, confined: &[ConfinedMount<'_>]) -> Self {
+        let count = |is_meant: fn(&Cover) -> bool| {
+            let covers = confined.iter().flat_map(ConfinedMount::covers);
+            covers.filter(|cover| is_meant(cover)).count()
+        };
+        Self {
+            hidden: count(|cover| matches!(cover, Cover::Hide { .. })),
+            pinned: count(|cover| matches!(cover, Cover::Pin { .. })),
+            read_only: context.grant.is_some() && command.mounts.iter().any(|mount| mount.writable),
+        }
+    }
+
+    /// What of it would explain how the command ended.
+    pub(super) fn denials(self, ended: &Ended) -> Vec<Denial> {
+        let denial = |what, reason: &str, remedy: &str| Denial {
+            what,
+            target: None,
+            reason: reason.to_owned(),
+            remedy: remedy.to_owned(),
+        };
+        let mut denials = Vec::new();
+        if self.read_only && ended.exit != Exit::Code(0) {
+            denials.push(denial("write", ONLY_SOME, "change files with the file tools"));
+        }
+        if ended.exit == NO_PROGRAM {
+            let remedy = "programs in home folders are not among them; the operator can show a folder with \
+                          `sandbox.read` and name it in `sandbox.path`";
+            denials.push(denial("program", "no folder in PATH holds it", remedy));
+        }
+        denials
+    }
+}
