@@ -12,6 +12,7 @@ mod look;
 mod quarantine;
 mod repositories;
 mod strays;
+mod targets;
 
 use std::collections::{HashMap, HashSet};
 use std::os::fd::BorrowedFd;
@@ -28,7 +29,10 @@ use crate::view::Workspace;
 
 use covers::assemble;
 use ground::{Ground, Identity};
-use look::{Look, Sightings};
+use look::{Known, Look, Seal, Sightings};
+use targets::Target;
+
+pub(crate) use targets::is_target;
 
 pub use quarantine::{Quarantine, Quarantined};
 pub use strays::{Stray, StrayKind, Strays};
@@ -104,8 +108,12 @@ pub struct ConfinedMount<'a> {
 /// What there was before the command ran.
 #[derive(Debug, Default)]
 struct Before {
-    /// What was covered, so that the command cannot have changed it.
-    sealed: HashSet<PathBuf>,
+    /// What there was of all that is judged.
+    known: HashMap<PathBuf, Known>,
+    /// Folders that nobody looked into.
+    hidden: HashSet<PathBuf>,
+    /// What git is made to obey.
+    targets: Vec<Target>,
     /// Links with a protected name: those cannot be covered.
     links: HashMap<PathBuf, Identity>,
     repositories: HashSet<PathBuf>,
@@ -139,16 +147,20 @@ impl Workspace {
             return Err(WorkspaceError::ReadOnly { path: mount.alias().to_owned() });
         }
         let ground = Ground::new(self, mount);
-        let sightings = look_around(&ground, wanted.writable, grant, stop)?;
+        let mut sightings = look_around(&ground, wanted.writable, grant, stop)?;
+        let known = std::mem::take(&mut sightings.known);
+        let targets = std::mem::take(&mut sightings.targets);
+        let is_hidden = |(place, seal): &(PathBuf, Seal)| {
+            matches!(seal, Seal::Hide { directory: true }).then(|| place.clone())
+        };
+        let hidden = sightings.seals.iter().filter_map(is_hidden).collect();
         let links = sightings.links.iter().cloned().collect();
         let repositories = sightings.repositories.iter().cloned().collect();
         let covers = assemble(sightings, wanted.writable).ok_or_else(|| WorkspaceError::TooManyCovers {
             alias: mount.alias().to_owned(),
             limit: MOST_COVERS,
         })?;
-        let is_sealed = |cover: &&Cover| !matches!(cover, Cover::Pin { .. });
-        let sealed = covers.iter().filter(is_sealed).map(|cover| cover.path().to_path_buf()).collect();
-        let before = Before { sealed, links, repositories };
+        let before = Before { known, hidden, targets, links, repositories };
         Ok(ConfinedMount { ground, writable: wanted.writable, covers, before, taken: AtomicUsize::new(0) })
     }
 
@@ -185,12 +197,16 @@ fn look_around(
             return Ok(seen);
         }
         if walk == WALKS {
-            let links = std::mem::take(&mut seen.links);
+            let (links, targets) = (std::mem::take(&mut seen.links), std::mem::take(&mut seen.targets));
             seen.add(earlier);
             let sealed = seen.seals.len();
             let seen = seen.still_there(ground);
             let all_there = !missed && seen.seals.len() == sealed;
-            return if all_there { Ok(Sightings { links, ..seen }) } else { Err(restless_mount(ground)) };
+            return if all_there {
+                Ok(Sightings { links, targets, ..seen })
+            } else {
+                Err(restless_mount(ground))
+            };
         }
         earlier.add(seen);
     }

@@ -5,6 +5,7 @@
 //! What is kept is listed; whatever the list does not name is left out, so that a setting invented tomorrow is left out too.
 
 mod keys;
+mod named;
 mod parse;
 mod remote;
 
@@ -12,6 +13,8 @@ use std::collections::HashSet;
 
 use keys::{Meaning, meaning};
 use parse::{Setting, parse};
+
+pub(crate) use named::{Named, named};
 
 /// Shown in place of a configuration that cannot be read: git then guesses the rest, and runs nothing.
 const MINIMAL: &[u8] = b"[core]\n\trepositoryformatversion = \"0\"\n";

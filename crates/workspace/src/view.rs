@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use toolgate_types::{Limits, Stop};
 
+use crate::confine::is_target;
 use crate::error::WorkspaceError;
 use crate::mount::{Access, Mount};
 use crate::repository::is_inside_repository;
@@ -86,6 +87,7 @@ impl<'a> View<'a> {
             mount.access() == Access::ReadWrite
                 && (unlocked || mount.rules().may_change(location))
                 && !is_inside_repository(mount, location)
+                && !is_target(mount, location)
         };
         may(mount, location) && self.inner_mounts(mount, location).all(|(inner, rest)| may(inner, &rest))
     }

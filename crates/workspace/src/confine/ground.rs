@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 
+use super::repositories::{Part, has_name};
+use super::strays::obeyed;
 use crate::deny_list::{may_end_a_rule, rule_ending_at};
 use crate::fold::{fold, is_plain, may_be_backup, without_backup_marks};
 use crate::mount::{Access, Mount};
@@ -24,12 +26,14 @@ pub(super) struct Identity {
     pub(super) device: u64,
     pub(super) inode: u64,
     changed: (i64, i64),
+    /// The clock of a filesystem is coarse, so that a quick change may be told by this alone.
+    size: i64,
 }
 
 impl Identity {
     pub(super) fn of(stat: &Stat) -> Self {
         let changed = (signed(stat.st_ctime), signed(stat.st_ctime_nsec));
-        Self { device: stat.st_dev, inode: stat.st_ino, changed }
+        Self { device: stat.st_dev, inode: stat.st_ino, changed, size: signed(stat.st_size) }
     }
 
     pub(super) fn is_same_file(&self, other: &Self) -> bool {
@@ -102,6 +106,15 @@ impl<'a> Ground<'a> {
     /// Whether it is the gate's own.
     pub(super) fn is_own(&self, place: &Path) -> bool {
         self.mounts_at(place).any(|(mount, rest)| mount.rules().is_own(rest))
+    }
+
+    /// Whether anything at this place is looked at after a command, whatever it is.
+    pub(super) fn is_judged(&self, place: &Path, part: Option<Part>) -> bool {
+        part.is_some()
+            || place.parent().is_some_and(|folder| has_name(folder, "hooks"))
+            || has_name(place, ".git")
+            || obeyed(&fold(place)).is_some()
+            || self.is_own(place)
     }
 
     /// Whether a file is among what the mount and the call are limited to.

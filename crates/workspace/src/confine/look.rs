@@ -1,22 +1,23 @@
 //! The walk before a command: what there is that it must not reach.
 
-use std::ffi::OsStr;
+use std::collections::HashMap;
+use std::ffi::{CStr, OsStr};
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use cap_std::fs::{OpenOptions, OpenOptionsExt as _};
-use rustix::fs::OFlags;
 use toolgate_search::{EntryKind, SurveyedEntry, SurveyedFolder, Surveyor};
 
 use super::MOST_COVERS;
 use super::ground::{
     Ground, Identity, identity, is_denied_by_name, is_version_control, read_beginning, read_small,
 };
-use super::repositories::{Part, is_repository, part};
+use super::quarantine::identify_place;
+use super::repositories::{Part, has_name, is_repository, part};
+use super::targets::{Target, follow, targets};
 use crate::fold::fold;
-use crate::git_config::{LARGEST_CONFIG, sanitised_git_config};
-use crate::open::{Opened, identify};
+use crate::git_config::{LARGEST_CONFIG, Refused, sanitised_git_config};
 use crate::rules::PathGrant;
 
 /// How a place is kept from a command.
@@ -38,6 +39,18 @@ pub(super) struct Sightings {
     pub(super) repositories: Vec<PathBuf>,
     /// Links with a protected name.
     pub(super) links: Vec<(PathBuf, Identity)>,
+    /// What is there of all that would be judged afterwards.
+    pub(super) known: HashMap<PathBuf, Known>,
+    /// What git is made to obey.
+    pub(super) targets: Vec<Target>,
+}
+
+/// Something that was there before the command.
+#[derive(Clone, Debug)]
+pub(super) struct Known {
+    pub(super) identity: Identity,
+    /// Of a git configuration: what it lets git run and obey.
+    pub(super) refused: Refused,
 }
 
 impl Sightings {
@@ -47,6 +60,10 @@ impl Sightings {
         self.reachable.extend(other.reachable);
         self.repositories.extend(other.repositories);
         self.links.extend(other.links);
+        self.targets.extend(other.targets);
+        for (place, known) in other.known {
+            self.known.entry(place).or_insert(known);
+        }
     }
 
     /// What an earlier walk has seen and is where it was: what is gone cannot be covered.
@@ -61,10 +78,18 @@ impl Sightings {
         });
         self.out_of_scope.retain(|place| kind(place) == Some(false));
         self.repositories.retain(|place| kind(place) == Some(true));
-        // What a link was in the latest walk is what counts.
+        // What a link was in the latest walk is what counts, and where a target leads.
         self.links.clear();
+        self.targets.clear();
         self
     }
+}
+
+/// What is known about the folder of an entry.
+#[derive(Clone, Copy)]
+struct Around {
+    in_repository: bool,
+    in_hooks: bool,
 }
 
 /// One thread of the walk.
@@ -93,24 +118,42 @@ impl<'l> Look<'l> {
     }
 
     /// Whether to go into the entry.
-    fn entry(&mut self, folder: &SurveyedFolder<'_>, in_repository: bool, entry: SurveyedEntry<'_>) -> bool {
+    fn entry(&mut self, folder: &SurveyedFolder<'_>, around: Around, entry: SurveyedEntry<'_>) -> bool {
         let is_directory = entry.kind == EntryKind::Directory;
         let name = entry.name.to_bytes();
-        let is_ordinary = !in_repository && !self.asks_everything && entry.kind != EntryKind::Other;
+        let is_special = around.in_repository || around.in_hooks || self.asks_everything;
+        let is_ordinary = !is_special && entry.kind != EntryKind::Other;
         if is_ordinary && !self.ground.is_remarkable(name) {
             return is_directory;
         }
         let name = Path::new(OsStr::from_bytes(name));
         let (place, folded) = (folder.place().join(name), fold(name));
-        let part = part(&folded).filter(|_| in_repository);
+        let part = part(&folded).filter(|_| around.in_repository);
+        if self.writable && self.ground.is_judged(&place, part) {
+            self.remember(folder.handle(), entry.name, &place);
+        }
         match entry.kind {
             EntryKind::Symlink => self.link(folder, entry, place, &folded, part),
             // A socket or a pipe has somebody at its other end, who may not be confined.
             EntryKind::Other => self.seal(place, Seal::Hide { directory: false }),
             EntryKind::File => self.file(folder, entry, place, &folded, part),
-            EntryKind::Directory => return self.directory(place, part),
+            EntryKind::Directory => {
+                let enters = self.directory(place.clone(), part);
+                // Nobody looks into it, so that it counts as a whole.
+                if self.writable && !enters {
+                    self.remember(folder.handle(), entry.name, &place);
+                }
+                return enters;
+            }
         }
         false
+    }
+
+    /// Asked before anything else is, so that what is looked at is this or something newer.
+    fn remember(&mut self, folder: BorrowedFd<'_>, name: &CStr, place: &Path) {
+        if let Some(identity) = identity(folder, name) {
+            self.seen.known.insert(place.to_path_buf(), Known { identity, refused: Refused::default() });
+        }
     }
 
     fn directory(&mut self, place: PathBuf, part: Option<Part>) -> bool {
@@ -143,7 +186,10 @@ impl<'l> Look<'l> {
             return self.seen.out_of_scope.push(place);
         }
         let seal = match part {
-            Some(Part::Config) => sanitised(read_small(folder.handle(), entry.name, LARGEST_CONFIG)),
+            Some(Part::Config) => {
+                let content = read_small(folder.handle(), entry.name, LARGEST_CONFIG);
+                self.config(folder.place(), &place, content)
+            }
             Some(Part::Hooks | Part::CommonDirectory) => Some(Seal::Freeze),
             // It tells git where the repository is.
             None if folded == ".git" => Some(Seal::Freeze),
@@ -190,12 +236,15 @@ impl<'l> Look<'l> {
 
     /// Git follows links to its hooks and its configuration, so what they lead to in the mount is kept like these.
     fn behind_link(&mut self, place: &Path, part: Part) {
-        let Some(opened) = self.follow(place) else { return };
+        let Some(opened) = follow(self.ground.mount, place) else { return };
         if opened.location.as_os_str().is_empty() || (part == Part::Config && opened.is_directory()) {
             return;
         }
         let seal = match part {
-            Part::Config => sanitised(read_beginning(&opened.file, LARGEST_CONFIG)),
+            Part::Config => {
+                let repository = place.parent().unwrap_or(Path::new(""));
+                self.config(repository, &opened.location, read_beginning(&opened.file, LARGEST_CONFIG))
+            }
             Part::Hooks | Part::CommonDirectory => Some(Seal::Freeze),
         };
         if let Some(seal) = seal {
@@ -203,12 +252,25 @@ impl<'l> Look<'l> {
         }
     }
 
-    fn follow(&self, place: &Path) -> Option<Opened> {
-        let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
-        let mut options = OpenOptions::new();
-        options.read(true).custom_flags(i32::try_from(flags.bits()).unwrap_or(0));
-        let file = self.ground.mount.directory().open_with(place, &options).ok()?.into_std();
-        identify(self.ground.mount, file, "").ok()
+    /// Shows a copy of a configuration, and freezes what the original names.
+    fn config(&mut self, repository: &Path, place: &Path, content: io::Result<Vec<u8>>) -> Option<Seal> {
+        if let Ok(content) = &content
+            && self.writable
+        {
+            if let Some(known) = self.seen.known.get_mut(place) {
+                known.refused = Refused::of(content);
+            }
+            let targets = targets(self.ground.mount, repository, content);
+            targets.into_iter().for_each(|target| self.target(target));
+        }
+        sanitised(content)
+    }
+
+    fn target(&mut self, target: Target) {
+        if let Some(location) = target.frozen() {
+            self.seen.seals.push((location.to_path_buf(), Seal::Freeze));
+        }
+        self.seen.targets.push(target);
     }
 }
 
@@ -228,17 +290,21 @@ impl Surveyor for Look<'_> {
             return;
         }
         let in_repository = is_repository(folder);
+        let around = Around { in_repository, in_hooks: self.writable && has_name(folder.place(), "hooks") };
         if in_repository {
             self.seen.repositories.push(folder.place().to_path_buf());
         }
         for entry in folder.entries() {
-            if self.entry(folder, in_repository, entry) {
+            if self.entry(folder, around, entry) {
                 enter(entry);
             }
         }
     }
 
     fn closed(&mut self, place: &Path) {
+        if let Some(identity) = identify_place(self.ground.mount, place).filter(|_| self.writable) {
+            self.seen.known.insert(place.to_path_buf(), Known { identity, refused: Refused::default() });
+        }
         // The command may own it, and open it.
         self.seal(place.to_path_buf(), Seal::Hide { directory: true });
     }

@@ -1,6 +1,6 @@
 //! The walk after a command: what it put under a name that other programs obey.
 //!
-//! What was covered cannot have been changed by the command, so only what is new is looked at. New secrets are left alone: they are denied
+//! Only what is new or not what it was is looked at. New secrets are left alone: they are denied
 //! from now on, and harm nobody.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -126,6 +126,7 @@ impl ConfinedMount<'_> {
             survey(ground.mount.as_fd(), stop, search).map_err(WorkspaceError::other)?;
         let mut found = Found::default();
         surveyors.into_iter().for_each(|search| found.add(search.found));
+        found.strays.extend(before.targets.iter().filter_map(|target| target.stray(ground.mount)));
         Ok(Strays { found: found.into_strays(ground), incomplete: stopped.is_some() })
     }
 }
@@ -192,6 +193,7 @@ impl Found {
         self.strays.extend(closed);
         let mut strays = beheaded(self.strays, self.heads);
         strays.sort_by(|one, other| one.location.cmp(&other.location));
+        strays.dedup_by(|one, other| one.location == other.location);
         strays
     }
 }
@@ -250,11 +252,11 @@ impl Search<'_> {
         }
         let name = Path::new(OsStr::from_bytes(name));
         let (place, folded) = (folder.place().join(name), fold(name));
-        if self.before.sealed.contains(&place) {
-            return false;
-        }
         let part = part(&folded).filter(|_| around.in_repository);
         let Some(identity) = identity(folder.handle(), entry.name) else { return false };
+        if let Some(enters) = self.enters_known(&place, is_directory, identity) {
+            return enters;
+        }
         let stray = |kind| Stray { location: place.clone(), kind, identity };
         if self.ground.is_own(&place) {
             self.found.strays.push(stray(StrayKind::OwnFile));
@@ -276,6 +278,16 @@ impl Search<'_> {
             EntryKind::Symlink | EntryKind::Directory | EntryKind::Other => {}
         }
         is_directory
+    }
+
+    /// Whether to go into something that is as it was before; `None` for what is not. A cover is no proof: it falls off when somebody who is not
+    /// kept from the place moves it away.
+    fn enters_known(&self, place: &Path, is_directory: bool, now: Identity) -> Option<bool> {
+        let known = self.before.known.get(place)?.identity;
+        // The gate writes its own files meanwhile, and what lies in a folder is looked at by itself.
+        let may_change = is_directory || self.ground.is_own(place);
+        let is_known = if may_change { known.is_same_file(&now) } else { known == now };
+        is_known.then(|| is_directory && !self.before.hidden.contains(place))
     }
 
     fn is_protected(&self, place: &Path, folded: &str, part: Option<Part>) -> bool {
@@ -320,8 +332,11 @@ impl Search<'_> {
         read: impl FnOnce() -> io::Result<Vec<u8>>,
     ) -> bool {
         let nothing = Refused::default();
-        let judge = || read().map_or(Judgement::Harmful, |content| judge(&content, &nothing));
-        match self.judged.judge(stray.identity, judge) {
+        let before = self.before.known.get(&stray.location).map_or(&nothing, |known| &known.refused);
+        let judge = || read().map_or(Judgement::Harmful, |content| judge(&content, before));
+        // What was said before is said of this place alone.
+        let judgement = if *before == nothing { self.judged.judge(stray.identity, judge) } else { judge() };
+        match judgement {
             Judgement::Harmless { worktree } => {
                 worktree.is_none_or(|place| self.is_worktree(repository, &place))
             }
@@ -358,14 +373,16 @@ impl Surveyor for Search<'_> {
     }
 
     fn closed(&mut self, place: &Path) {
-        if !self.before.sealed.contains(place) {
+        let known = self.before.known.get(place).filter(|_| self.before.hidden.contains(place));
+        let now = identify_place(self.ground.mount, place);
+        if !known.zip(now).is_some_and(|(known, now)| known.identity.is_same_file(&now)) {
             self.found.closed.push(place.to_path_buf());
         }
     }
 }
 
 /// Which program obeys a file at this folded place.
-fn obeyed(folded: &str) -> Option<StrayKind> {
+pub(super) fn obeyed(folded: &str) -> Option<StrayKind> {
     const PROGRAMS: [&str; 5] =
         [".envrc", ".hg/hgrc", ".hg/hgrc-not-shared", ".jj/repo/config.toml", ".jj/workspace-config.toml"];
     const GATES: [&str; 2] = ["toolgate.yaml", "toolgate.yml"];
