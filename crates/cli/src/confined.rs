@@ -8,11 +8,11 @@ use toolgate_manifest::{Config, Problem, SandboxConfig};
 use toolgate_sandbox::{
     Layer, Layers, ResourceLimits, Sandbox, SandboxOptions, refused_place, refused_variable,
 };
-use toolgate_tools::{CommandOptions, CommandRunner, Confinement};
+use toolgate_tools::{CommandOptions, CommandRunner, Confinement, Identity};
 use toolgate_types::{ErrorCode, Failure};
 use toolgate_workspace::Workspace;
 
-use crate::ambient::{open_own_folder, variable};
+use crate::ambient::{open_own_folder, read_file, variable};
 use crate::build::{everything_own, quarantine_folder};
 use crate::exit::Failed;
 use crate::load::Fault;
@@ -102,5 +102,20 @@ pub(crate) fn runner(settings: &Settings, workspace: &Arc<Workspace>) -> Result<
         dialer: Arc::new(Direct),
     });
     let runner = runner.map_err(|error| Failed::usage(error.to_string()).help(error.help()))?;
-    Ok(Arc::new(runner))
+    Ok(Arc::new(runner.committing_as(identity())))
+}
+
+/// In whose name commands commit: whom the operator's own git names. Git itself is not asked: it would obey the rest of what it reads.
+fn identity() -> Identity {
+    let set = |name| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let files = match (set("GIT_CONFIG_GLOBAL"), set("HOME")) {
+        (Some(only), _) => vec![only],
+        (None, home) => {
+            let config = set("XDG_CONFIG_HOME").or_else(|| Some(home.as_ref()?.join(".config")));
+            let config = config.map(|folder| folder.join("git/config"));
+            config.into_iter().chain(home.map(|home| home.join(".gitconfig"))).collect()
+        }
+    };
+    let configs: Vec<Vec<u8>> = files.iter().filter_map(|file| read_file(file).ok()).collect();
+    Identity::from_git_configs(configs.iter().map(Vec::as_slice))
 }

@@ -20,7 +20,7 @@ mod sidecar;
 mod studio;
 mod front;
 
-pub use command::{CommandOptions, CommandRunner, Confinement, is_hidden};
+pub use command::{CommandOptions, CommandRunner, Confinement, Identity, is_hidden};
 pub use crew::{RunError, initialise_run};
 pub use declared::{LoadedTools, SHIPPED, Surroundings, load_manifests};
 pub use front::{Answer, Called, Front};

@@ -695,6 +695,28 @@ fn a_declared_tool_changes_nothing_for_an_agent_of_some_files() {
 }
 
 #[test]
+fn a_commit_is_made_in_a_name() {
+    let desk = Desk::new(Profile::Native);
+    git(&desk.workspace, &["init", "-q"]);
+    git(&desk.workspace, &["init", "-q", "named/inner"]);
+    git(&desk.workspace.join("named/inner"), &["config", "user.name", "Inner \"I\" Person"]);
+    desk.write("named/inner/sub/a.txt", "a\n");
+    desk.write("a.txt", "a\n");
+    let line = "git add a.txt && git commit -q -m one && git log -1 --format='%an <%ae> %cn <%ce> %s'";
+    for (cwd, said) in [
+        (".", "Toolgate <toolgate@localhost> Toolgate <toolgate@localhost> one\n"),
+        // What a repository says about itself holds.
+        (
+            "named/inner/sub",
+            "Inner \"I\" Person <toolgate@localhost> Inner \"I\" Person <toolgate@localhost> one\n",
+        ),
+    ] {
+        let called = desk.bench.call(desk.tool, json!({"command": line, "cwd": cwd}));
+        assert_eq!(called.answer.text, said, "{cwd}");
+    }
+}
+
+#[test]
 fn what_is_mounted_read_only_stays_as_it_is() {
     let scratch = Scratch::new();
     let package = scratch.folder("p");

@@ -205,3 +205,31 @@ fn the_environment_of_commands_is_what_the_operator_names() {
         }
     }
 }
+
+#[test]
+fn commands_commit_in_the_name_that_the_operators_git_knows() {
+    let place = Place::new();
+    repository(&place.workspace);
+    let home = place.scratch.folder("home");
+    place.write("home/.config/git/config", "[user]\n\tname = Nobody\n\temail = ada@example.com\n");
+    place.write(
+        "home/.gitconfig",
+        "[user]\n\tname = Ada L\n[core]\n\tpager = touch pwned\n[alias]\n\tst = !touch pwned\n",
+    );
+    let line =
+        "git commit -q --allow-empty -m third && git log -1 --format='%an <%ae> %cn <%ce>'; git st; env";
+    let commit = |only: Option<&str>| {
+        let mut command = place.toolgate();
+        command.env("HOME", &home).env_remove("XDG_CONFIG_HOME").env_remove("GIT_CONFIG_GLOBAL");
+        if let Some(only) = only {
+            command.env("GIT_CONFIG_GLOBAL", only);
+        }
+        crate::place::finish_call(command, "run_command", &json!({"command": line})).1["text"].to_string()
+    };
+    let text = commit(None);
+    assert!(text.starts_with("\"Ada L <ada@example.com> Ada L <ada@example.com>\\n"), "{text}");
+    assert!(!text.contains(home.to_str().unwrap()), "{text}");
+    assert!(!place.workspace.join("pwned").exists());
+    let text = commit(Some("/dev/null"));
+    assert!(text.starts_with("\"Toolgate <toolgate@localhost> Toolgate <toolgate@localhost>\\n"), "{text}");
+}

@@ -10,6 +10,7 @@ mod clean;
 mod confinement;
 mod denial;
 mod held;
+mod identity;
 mod network;
 mod result;
 mod shell;
@@ -36,6 +37,7 @@ use network::{Proxy, denials};
 
 pub use clean::is_hidden;
 pub use confinement::Confinement;
+pub use identity::Identity;
 
 pub(crate) use clean::{clean_value, spelt_out};
 pub(crate) use held::ONLY_SOME;
@@ -81,6 +83,7 @@ pub struct CommandRunner {
     options: CommandOptions,
     /// What a shell line may reach.
     reach: Reach,
+    identity: Identity,
 }
 
 /// One command, as a tool wants it.
@@ -106,7 +109,13 @@ impl CommandRunner {
     /// A host that is none.
     pub fn new(options: CommandOptions) -> Result<Self, toolgate_egress::RuleError> {
         let reach = Reach { rules: rules(&options.network)?, key: "sandbox.network" };
-        Ok(Self { options, reach })
+        Ok(Self { options, reach, identity: Identity::default() })
+    }
+
+    /// The same, with somebody in whose name commands commit.
+    #[must_use]
+    pub fn committing_as(self, identity: Identity) -> Self {
+        Self { identity, ..self }
     }
 
     pub(crate) fn workspace(&self) -> &Workspace {
@@ -205,12 +214,13 @@ impl CommandRunner {
             Network::Proxied(_) => environment(PROXY_PORT),
             Network::None => Vec::new(),
         };
+        let identity = self.identity.variables(command, confined);
         let declared = self.options.environment.iter().chain(command.environment).cloned();
         Job {
             program: command.program.clone(),
             arguments: command.arguments.clone(),
             directory: command.directory.clone(),
-            environment: own.into_iter().chain(declared).chain(proxied).collect(),
+            environment: own.into_iter().chain(identity).chain(declared).chain(proxied).collect(),
             input: command.input.clone(),
             mounts: confined.iter().map(mounted).collect(),
             network,
