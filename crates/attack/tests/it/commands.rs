@@ -993,6 +993,43 @@ fn a_manifest_is_held_to_what_it_declares() {
     assert_eq!(code_of(&desk.bench.call("t", json!({}))), Some(ErrorCode::CommandNotFound));
 }
 
+#[test]
+fn a_history_shows_no_more_than_the_workspace() {
+    let desk = Desk::new(Profile::Proxy);
+    git(&desk.workspace, &["init", "-q"]);
+    git(&desk.workspace, &["commit", "-q", "--allow-empty", "-m", "first"]);
+    for name in [
+        ".env",
+        "a/.ENV.local",
+        ".env~",
+        "id_rsa.bak",
+        "deep/er/key.pem.orig",
+        "key.pem.old",
+        ".ssh/known_hosts",
+        "a/.kube/cache/x",
+        "odd.key/inner.txt",
+        "credentials.json~",
+    ] {
+        desk.write(name, "nobody-reads-this\n");
+    }
+    let shown = ["plain.txt", "credentials.go", "credentials/google.go", "monkey.rs", "keys.bak"];
+    for name in shown {
+        desk.write(name, "everybody reads this\n");
+    }
+    git(&desk.workspace, &["add", "-A", "-f"]);
+    git(&desk.workspace, &["commit", "-q", "-m", "second"]);
+    for stat in [false, true] {
+        let called = desk.bench.must("git_diff", json!({"from": "HEAD~1", "to": "HEAD", "stat": stat}));
+        let text = called.answer.text;
+        for name in shown {
+            assert!(text.contains(name), "{name}: {text}");
+        }
+        for hidden in ["nobody-reads-this", ".env", "id_rsa", "pem", ".ssh", ".kube", "odd.key", ".json"] {
+            assert!(!text.to_lowercase().contains(hidden), "{hidden}: {text}");
+        }
+    }
+}
+
 /// Git on the host, as the person whose repository it is.
 pub(crate) fn git(repository: &std::path::Path, arguments: &[&str]) {
     let status = std::process::Command::new("git")

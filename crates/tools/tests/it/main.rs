@@ -9,6 +9,7 @@
 
 mod codes;
 mod deny_list;
+mod git_diff;
 mod manifests;
 mod page;
 mod profiles;
