@@ -13,6 +13,7 @@ mod quarantine;
 mod repositories;
 mod strays;
 mod targets;
+mod todo;
 
 use std::collections::{HashMap, HashSet};
 use std::os::fd::BorrowedFd;

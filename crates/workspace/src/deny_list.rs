@@ -121,7 +121,7 @@ pub(crate) fn rule_ending_at(folded: &str) -> Option<&'static str> {
 }
 
 /// Whether a name and all that is below it are the rule's sequence of names.
-fn matches_all(name: &str, below: Option<&str>, rule: &str) -> bool {
+pub(crate) fn matches_all(name: &str, below: Option<&str>, rule: &str) -> bool {
     let further = |rule: &str| {
         below.is_some_and(|below| {
             let (name, below) = split(below);
@@ -137,21 +137,21 @@ fn matches_all(name: &str, below: Option<&str>, rule: &str) -> bool {
 
 /// Whether a rule could end at a plain name of this kind, in any case: asked about every name of a tree, so that most need no further thought.
 pub(crate) fn may_end_a_rule(name: &[u8]) -> bool {
-    static LAST_NAMES: LazyLock<LastNames> = LazyLock::new(LastNames::of_all_rules);
+    static LAST_NAMES: LazyLock<LastNames> = LazyLock::new(|| LastNames::of(DEFAULT_DENY));
     LAST_NAMES.may_match(name)
 }
 
 /// The last name of every rule, by the letter that it begins with.
-struct LastNames {
+pub(crate) struct LastNames {
     by_first: Vec<Vec<&'static str>>,
     endings: Vec<&'static str>,
     ends: [bool; 256],
 }
 
 impl LastNames {
-    fn of_all_rules() -> Self {
+    pub(crate) fn of(rules: &[&'static str]) -> Self {
         let mut all = Self { by_first: vec![Vec::new(); 256], endings: Vec::new(), ends: [false; 256] };
-        for rule in DEFAULT_DENY {
+        for rule in rules {
             let last = rule.rsplit('/').next().unwrap_or(rule);
             match (last.strip_prefix('*'), last.bytes().next()) {
                 (Some(ending), _) => all.endings.push(ending),
@@ -168,7 +168,7 @@ impl LastNames {
         all
     }
 
-    fn may_match(&self, name: &[u8]) -> bool {
+    pub(crate) fn may_match(&self, name: &[u8]) -> bool {
         let (Some(first), Some(last)) = (name.first(), name.last()) else { return false };
         if self.ends.get(usize::from(last.to_ascii_lowercase())) == Some(&true)
             && self.endings.iter().any(|ending| ends_with(name, ending.as_bytes()))
@@ -196,12 +196,12 @@ fn ends_with(name: &[u8], ending: &[u8]) -> bool {
     start.and_then(|start| name.get(start..)).is_some_and(|end| end.eq_ignore_ascii_case(ending))
 }
 
-fn split(location: &str) -> (&str, Option<&str>) {
+pub(crate) fn split(location: &str) -> (&str, Option<&str>) {
     location.split_once('/').map_or((location, None), |(name, below)| (name, Some(below)))
 }
 
 /// Whether a name and what is below it begin with the rule's sequence of names.
-fn begins_with(name: &str, below: Option<&str>, rule: &str) -> bool {
+pub(crate) fn begins_with(name: &str, below: Option<&str>, rule: &str) -> bool {
     let further = |rule: &str| {
         below.is_some_and(|below| {
             let (name, below) = split(below);

@@ -6,7 +6,9 @@ use toolgate_types::{Limits, Stop};
 
 use crate::confine::is_target;
 use crate::error::WorkspaceError;
+use crate::fold::fold;
 use crate::mount::{Access, Mount};
+use crate::obeyed::is_obeyed;
 use crate::repository::is_inside_repository;
 use crate::request::{self, PathStyle, Requested};
 use crate::rules::{PathGrant, Verdict};
@@ -87,6 +89,7 @@ impl<'a> View<'a> {
             mount.access() == Access::ReadWrite
                 && (unlocked || mount.rules().may_change(location))
                 && !is_inside_repository(mount, location)
+                && !is_obeyed(&fold(location))
                 && !is_target(mount, location)
         };
         may(mount, location) && self.inner_mounts(mount, location).all(|(inner, rest)| may(inner, &rest))

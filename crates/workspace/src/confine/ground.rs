@@ -11,14 +11,19 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 
 use super::repositories::{Part, has_name};
 use super::strays::obeyed;
+use super::todo::is_todo;
 use crate::deny_list::{may_end_a_rule, rule_ending_at};
 use crate::fold::{fold, is_plain, may_be_backup, without_backup_marks};
 use crate::mount::{Access, Mount};
+use crate::obeyed::{may_be_obeyed, obeyed_folders};
 use crate::rules::PathGrant;
 use crate::view::Workspace;
 
 /// The folders of version control: as a link they lead to one that nobody has looked at.
 const VERSION_CONTROL: [&str; 3] = [".git", ".hg", ".jj"];
+
+/// What git calls the steps of a rebase.
+const TODOS: [&str; 2] = ["git-rebase-todo", "todo"];
 
 /// Which file it is, and when anything about it changed last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -67,7 +72,8 @@ impl<'a> Ground<'a> {
         let last = |folded: &str| folded.rsplit('/').next().unwrap_or(folded).to_owned();
         let own = rules().flat_map(|rules| rules.own_places()).map(|own| last(own));
         let roots = inner.iter().map(|(_, place)| last(&fold(place)));
-        let names = own.chain(roots).chain(VERSION_CONTROL.map(str::to_owned)).collect();
+        let folders = VERSION_CONTROL.into_iter().chain(obeyed_folders()).chain(TODOS).map(str::to_owned);
+        let names = own.chain(roots).chain(folders).collect();
         let (has_globs, has_scope) =
             (rules().any(|rules| rules.has_globs()), rules().any(|rules| rules.has_scope()));
         Self { mount, inner, names, has_globs, has_scope }
@@ -87,6 +93,7 @@ impl<'a> Ground<'a> {
     pub(super) fn is_remarkable(&self, name: &[u8]) -> bool {
         !is_plain(name)
             || may_end_a_rule(name)
+            || may_be_obeyed(name)
             || may_be_backup(name)
             || self.names.iter().any(|other| name.eq_ignore_ascii_case(other.as_bytes()))
     }
@@ -114,6 +121,7 @@ impl<'a> Ground<'a> {
             || place.parent().is_some_and(|folder| has_name(folder, "hooks"))
             || has_name(place, ".git")
             || obeyed(&fold(place)).is_some()
+            || is_todo(&fold(place))
             || self.is_own(place)
     }
 
@@ -145,9 +153,9 @@ pub(super) fn is_denied_by_name(place: &Path) -> bool {
         || without_backup_marks(&folded).iter().any(|name| rule_ending_at(name).is_some())
 }
 
-/// Whether a link of this folded name leads to the inside of a repository.
-pub(super) fn is_version_control(folded: &str) -> bool {
-    VERSION_CONTROL.contains(&folded)
+/// Whether a link of this folded name leads to the inside of a repository, or to files that programs obey.
+pub(super) fn is_obeyed_folder(folded: &str) -> bool {
+    VERSION_CONTROL.contains(&folded) || obeyed_folders().any(|name| name == folded)
 }
 
 /// Which file has this name; never what it links to.

@@ -1,6 +1,6 @@
 //! The walk before a command: what there is that it must not reach.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, OsStr};
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -11,13 +11,16 @@ use toolgate_search::{EntryKind, SurveyedEntry, SurveyedFolder, Surveyor};
 
 use super::MOST_COVERS;
 use super::ground::{
-    Ground, Identity, identity, is_denied_by_name, is_version_control, read_beginning, read_small,
+    Ground, Identity, identity, is_denied_by_name, is_obeyed_folder, read_beginning, read_small,
 };
 use super::quarantine::identify_place;
 use super::repositories::{Part, has_name, is_repository, part};
+use super::strays::{StrayKind, obeyed};
 use super::targets::{Target, follow, targets};
+use super::todo::{LARGEST_TODO, is_todo, running_steps};
 use crate::fold::fold;
 use crate::git_config::{LARGEST_CONFIG, Refused, sanitised_git_config};
+use crate::obeyed::ends_at_obeyed;
 use crate::rules::PathGrant;
 
 /// How a place is kept from a command.
@@ -51,6 +54,14 @@ pub(super) struct Known {
     pub(super) identity: Identity,
     /// Of a git configuration: what it lets git run and obey.
     pub(super) refused: Refused,
+    /// Of a rebase that is under way: the steps that run something.
+    pub(super) steps: HashSet<Vec<u8>>,
+}
+
+impl Known {
+    fn new(identity: Identity) -> Self {
+        Self { identity, refused: Refused::default(), steps: HashSet::new() }
+    }
 }
 
 impl Sightings {
@@ -151,9 +162,12 @@ impl<'l> Look<'l> {
 
     /// Asked before anything else is, so that what is looked at is this or something newer.
     fn remember(&mut self, folder: BorrowedFd<'_>, name: &CStr, place: &Path) {
-        if let Some(identity) = identity(folder, name) {
-            self.seen.known.insert(place.to_path_buf(), Known { identity, refused: Refused::default() });
+        let Some(identity) = identity(folder, name) else { return };
+        let mut known = Known::new(identity);
+        if is_todo(&fold(place)) {
+            known.steps = running_steps(&read_small(folder, name, LARGEST_TODO).unwrap_or_default());
         }
+        self.seen.known.insert(place.to_path_buf(), known);
     }
 
     fn directory(&mut self, place: PathBuf, part: Option<Part>) -> bool {
@@ -167,6 +181,8 @@ impl<'l> Look<'l> {
         } else if is_denied_by_name(&place) {
             self.seal(place, Seal::Hide { directory: true });
             return false;
+        } else if ends_at_obeyed(&fold(&place)) {
+            self.seal(place, Seal::Freeze);
         }
         true
     }
@@ -194,7 +210,7 @@ impl<'l> Look<'l> {
             // It tells git where the repository is.
             None if folded == ".git" => Some(Seal::Freeze),
             None if is_denied_by_name(&place) => Some(Seal::Hide { directory: false }),
-            None if !self.ground.may_change(&place) => Some(Seal::Freeze),
+            None if ends_at_obeyed(&fold(&place)) || !self.ground.may_change(&place) => Some(Seal::Freeze),
             None => None,
         };
         match seal {
@@ -222,15 +238,29 @@ impl<'l> Look<'l> {
         if let Some(part) = part {
             self.behind_link(&place, part);
         }
-        let is_protected = part.is_some()
-            || is_version_control(folded)
-            || is_denied_by_name(&place)
-            || self.ground.is_denied_by_operator(&place);
+        let is_denied = is_denied_by_name(&place) || self.ground.is_denied_by_operator(&place);
+        let is_obeyed = obeyed(&fold(&place)).is_some();
+        if part.is_none() && is_denied {
+            self.hide_behind_link(&place);
+        }
+        if part.is_none() && is_obeyed && self.writable {
+            self.target(Target::new(self.ground.mount, &place, StrayKind::ProgramConfig));
+        }
+        let is_protected = part.is_some() || is_obeyed_folder(folded) || is_denied || is_obeyed;
         if self.writable
             && is_protected
             && let Some(identity) = identity(folder.handle(), entry.name)
         {
             self.seen.links.push((place, identity));
+        }
+    }
+
+    /// A secret is one under every name. What holds the link itself is more than the secret.
+    fn hide_behind_link(&mut self, place: &Path) {
+        let Some(opened) = follow(self.ground.mount, place) else { return };
+        if !place.starts_with(&opened.location) {
+            let directory = opened.is_directory();
+            self.seal(opened.location, Seal::Hide { directory });
         }
     }
 
@@ -303,7 +333,7 @@ impl Surveyor for Look<'_> {
 
     fn closed(&mut self, place: &Path) {
         if let Some(identity) = identify_place(self.ground.mount, place).filter(|_| self.writable) {
-            self.seen.known.insert(place.to_path_buf(), Known { identity, refused: Refused::default() });
+            self.seen.known.insert(place.to_path_buf(), Known::new(identity));
         }
         // The command may own it, and open it.
         self.seal(place.to_path_buf(), Seal::Hide { directory: true });

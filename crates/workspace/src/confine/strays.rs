@@ -13,13 +13,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use toolgate_search::{EntryKind, Surveyed, SurveyedEntry, SurveyedFolder, Surveyor, survey};
 use toolgate_types::Stop;
 
-use super::ground::{Ground, Identity, identity, is_denied_by_name, is_version_control, read_small};
+use super::ground::{Ground, Identity, identity, is_denied_by_name, is_obeyed_folder, read_small};
 use super::quarantine::identify_place;
 use super::repositories::{Part, has_name, is_head, is_repository, part};
+use super::todo::{LARGEST_TODO, is_todo, running_steps};
 use super::{Before, ConfinedMount};
 use crate::error::WorkspaceError;
 use crate::fold::fold;
 use crate::git_config::{Judgement, LARGEST_CONFIG, Refused, judge};
+use crate::obeyed::ends_at_obeyed;
 
 /// A file that tells where a repository is holds one path.
 const LARGEST_POINTER: usize = 64 * 1024;
@@ -275,6 +277,10 @@ impl Search<'_> {
                 }
             }
             EntryKind::File => self.file(folder, entry, stray, &folded, part),
+            EntryKind::Directory if ends_at_obeyed(&fold(&place)) => {
+                self.found.strays.push(stray(StrayKind::ProgramConfig));
+                return false;
+            }
             EntryKind::Symlink | EntryKind::Directory | EntryKind::Other => {}
         }
         is_directory
@@ -292,8 +298,9 @@ impl Search<'_> {
 
     fn is_protected(&self, place: &Path, folded: &str, part: Option<Part>) -> bool {
         part.is_some()
-            || is_version_control(folded)
+            || is_obeyed_folder(folded)
             || is_denied_by_name(place)
+            || ends_at_obeyed(&fold(place))
             || self.ground.is_denied_by_operator(place)
     }
 
@@ -318,7 +325,10 @@ impl Search<'_> {
             // A file called `hooks` is no folder of hooks.
             Some(Part::Hooks) | None => {
                 let named = stray(StrayKind::ProgramConfig);
-                if let Some(kind) = obeyed(&fold(&named.location)) {
+                if is_todo(&fold(&named.location)) && self.has_new_steps(&named, read(LARGEST_TODO)) {
+                    // It counts in a repository only, like what lies among hooks.
+                    self.found.hooks.push(Stray { kind: StrayKind::GitTodo, ..named });
+                } else if let Some(kind) = obeyed(&fold(&named.location)) {
                     self.found.strays.push(Stray { kind, ..named });
                 }
             }
@@ -342,6 +352,13 @@ impl Search<'_> {
             }
             Judgement::Harmful => false,
         }
+    }
+
+    /// What cannot be read may be anything.
+    fn has_new_steps(&self, todo: &Stray, content: io::Result<Vec<u8>>) -> bool {
+        let Some(content) = content.ok().filter(|content| content.len() <= LARGEST_TODO) else { return true };
+        let before = self.before.known.get(&todo.location).map(|known| &known.steps);
+        running_steps(&content).iter().any(|step| !before.is_some_and(|before| before.contains(step)))
     }
 
     /// What cannot be read leads nowhere that anybody knows.
@@ -389,7 +406,7 @@ pub(super) fn obeyed(folded: &str) -> Option<StrayKind> {
     let ends_with = |names: &str| {
         folded.strip_suffix(names).is_some_and(|before| before.is_empty() || before.ends_with('/'))
     };
-    if PROGRAMS.iter().any(|names| ends_with(names)) {
+    if PROGRAMS.iter().any(|names| ends_with(names)) || ends_at_obeyed(folded) {
         Some(StrayKind::ProgramConfig)
     } else if folded.ends_with(".toolgate") || GATES.iter().any(|names| ends_with(names)) {
         Some(StrayKind::GateConfig)

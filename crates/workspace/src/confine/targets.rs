@@ -69,6 +69,8 @@ pub(super) struct Target {
     /// As it is named, from the mount.
     place: PathBuf,
     purpose: Purpose,
+    /// What something new there is.
+    kind: StrayKind,
     /// The links on the way.
     links: HashMap<PathBuf, Identity>,
     /// What it leads to.
@@ -88,13 +90,15 @@ enum Purpose {
 
 impl Target {
     /// A place where whatever lies there is obeyed.
-    pub(super) fn new(mount: &Mount, place: &Path) -> Self {
-        Self::with(mount, place, Purpose::Anything, follow(mount, place).as_ref())
+    pub(super) fn new(mount: &Mount, place: &Path, kind: StrayKind) -> Self {
+        let target = Self::with(mount, place, Purpose::Anything, follow(mount, place).as_ref());
+        Self { kind, ..target }
     }
 
     fn with(mount: &Mount, place: &Path, purpose: Purpose, found: Option<&Opened>) -> Self {
         let leads_to = found.map(|opened| (opened.location.clone(), Identity::of(&opened.stat)));
-        Self { links: links(mount, place), place: place.to_path_buf(), purpose, leads_to }
+        let kind = StrayKind::GitTarget;
+        Self { links: links(mount, place), place: place.to_path_buf(), purpose, kind, leads_to }
     }
 
     /// What there is to freeze.
@@ -132,7 +136,7 @@ impl Target {
             }
         };
         let is_stray = !is_known && is_obeyed && !opened.location.as_os_str().is_empty();
-        is_stray.then_some(Stray { location: opened.location, kind: StrayKind::GitTarget, identity })
+        is_stray.then_some(Stray { location: opened.location, kind: self.kind, identity })
     }
 }
 
@@ -220,14 +224,15 @@ impl Search<'_> {
     /// A folder with the whole worktree or repository in it cannot be frozen, but its hooks can.
     fn hooks(&mut self, place: PathBuf) {
         if !self.path(place.clone()) {
-            let hooks = HOOKS.iter().map(|hook| Target::new(self.mount, &place.join(hook)));
+            let hooks =
+                HOOKS.iter().map(|hook| Target::new(self.mount, &place.join(hook), StrayKind::GitTarget));
             self.found.extend(hooks);
         }
     }
 
     /// Whether the place can be kept as a whole.
     fn path(&mut self, place: PathBuf) -> bool {
-        let target = Target::new(self.mount, &place);
+        let target = Target::new(self.mount, &place, StrayKind::GitTarget);
         let location = target.leads_to.as_ref().map_or(place.as_path(), |(location, _)| location);
         let holds_all =
             self.repository.starts_with(location) || self.bases.iter().any(|base| base.starts_with(location));

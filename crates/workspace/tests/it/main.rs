@@ -13,3 +13,4 @@ mod reading;
 mod trees;
 mod confine;
 mod strays;
+mod writing;

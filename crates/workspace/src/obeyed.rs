@@ -1,0 +1,103 @@
+//! Files that programs outside the sandbox obey: they say what an editor, another agent or a build runs.
+//!
+//! They hold no secrets, so everybody may read them. But what a model writes there is run by somebody else, without a question: so the file tools do not
+//! change them, commands find them frozen, and what a command newly leaves there is taken away.
+
+use std::sync::LazyLock;
+
+use crate::deny_list::{LastNames, begins_with, matches_all, split};
+
+/// What may be read and not be changed, in the notation of the deny list. This is the one place that names it.
+pub(crate) const OBEYED: &[&str] = &[
+    // Servers that an agent starts.
+    ".mcp.json",
+    ".cursor/mcp.json",
+    ".vscode/mcp.json",
+    // What an editor runs: tasks when a folder is opened, and programs that settings name.
+    ".vscode/settings.json",
+    ".vscode/tasks.json",
+    ".vscode/launch.json",
+    ".idea/runconfigurations",
+    // Hooks and permissions of another agent.
+    ".claude/settings*.json",
+    // Containers, with commands of the host among their settings.
+    ".devcontainer",
+    ".devcontainer.json",
+    // Wrappers, runners and linkers of every build below.
+    ".cargo/config",
+    ".cargo/config.toml",
+];
+
+/// Packages bring such files along by the hundred, and nobody opens a package as a project.
+const PACKAGES: &[&str] = &["node_modules", "site-packages", "vendor"];
+
+/// Whether a folded location is, or lies in, what is obeyed.
+pub(crate) fn is_obeyed(folded: &str) -> bool {
+    from_each_name(folded, |name, below| OBEYED.iter().any(|rule| begins_with(name, below, rule)))
+}
+
+/// Whether what is obeyed ends right at this folded location.
+pub(crate) fn ends_at_obeyed(folded: &str) -> bool {
+    from_each_name(folded, |name, below| OBEYED.iter().any(|rule| matches_all(name, below, rule)))
+}
+
+fn from_each_name(folded: &str, applies: impl Fn(&str, Option<&str>) -> bool) -> bool {
+    let mut rest = folded;
+    loop {
+        let (name, below) = split(rest);
+        if PACKAGES.contains(&name) {
+            return false;
+        }
+        if applies(name, below) {
+            return true;
+        }
+        let Some(below) = below else { return false };
+        rest = below;
+    }
+}
+
+/// The folders that such files lie in: as a link they lead to one that nobody has looked at.
+pub(crate) fn obeyed_folders() -> impl Iterator<Item = &'static str> {
+    OBEYED.iter().filter_map(|rule| rule.split_once('/')).map(|(folder, _)| folder)
+}
+
+/// Whether a plain name may be the last one of such a file, in any case.
+pub(crate) fn may_be_obeyed(name: &[u8]) -> bool {
+    static LAST_NAMES: LazyLock<LastNames> = LazyLock::new(|| LastNames::of(OBEYED));
+    LAST_NAMES.may_match(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_obeyed_is_told_wherever_it_lies() {
+        for (location, ends) in [
+            (".mcp.json", true),
+            ("a/.vscode/tasks.json", true),
+            (".claude/settings.json", true),
+            (".claude/settings.local.json", true),
+            (".devcontainer", true),
+            (".devcontainer/x/dockerfile", false),
+            (".idea/runconfigurations/a.xml", false),
+            ("crates/x/.cargo/config.toml", true),
+        ] {
+            assert!(is_obeyed(location), "{location}");
+            assert_eq!(ends_at_obeyed(location), ends, "{location}");
+            let name = location.rsplit('/').next().unwrap();
+            assert!(!ends || may_be_obeyed(name.to_uppercase().as_bytes()), "{location}");
+        }
+        for location in [
+            "",
+            "mcp.json",
+            ".vscode/extensions.json",
+            ".vscode",
+            "node_modules/x/.vscode/settings.json",
+            ".cargo/x",
+            "settings.json",
+        ] {
+            assert!(!is_obeyed(location) && !ends_at_obeyed(location), "{location}");
+        }
+    }
+}
