@@ -77,45 +77,50 @@ pub const DEFAULT_DENY: &[&str] = &[
 ];
 
 /// Names that the list above catches and that are meant to be shared.
-const EXCEPTIONS: &[&str] = &[".env.example", ".env.sample", ".env.template"];
+const EXCEPTIONS: &[&str] = &[".env.example", ".env.sample", ".env.template", "cacert.pem"];
 
-/// The first rule that denies this folded location.
-pub(crate) fn default_rule(folded: &str) -> Option<&'static str> {
-    let mut rest = folded;
-    loop {
-        if let Some(rule) = rule_for(rest) {
-            return Some(rule);
-        }
-        rest = rest.split_once('/')?.1;
-    }
-}
+/// Folders of published certificates; their `*.pem` files are no keys.
+const CERTIFICATES: &[&str] = &["certifi"];
 
-/// The first rule whose sequence begins right here. Asked about every name of every listing, so the cheapest question comes first.
-fn rule_for(location: &str) -> Option<&'static str> {
-    let first = location.bytes().next()?;
-    let (name, below) = split(location);
-    let applies = |rule: &&&str| match rule.strip_prefix('*') {
-        Some(ending) => name.ends_with(ending),
-        None => rule.bytes().next() == Some(first) && begins_with(name, below, rule),
-    };
-    let rule = DEFAULT_DENY.iter().find(applies)?;
-    (!EXCEPTIONS.contains(&name)).then_some(rule)
+/// Rules that mean a file: there are packages of this name, and folders full of code.
+const FILES_ONLY: &[&str] = &["credentials"];
+
+/// The first rule that denies this folded location, which is that of a folder or of anything else.
+pub(crate) fn default_rule(folded: &str, is_directory: bool) -> Option<&'static str> {
+    first_rule(folded, |name, below, rule| {
+        let is_named = below.is_none() && !is_directory;
+        let applies = match rule.strip_prefix('*') {
+            Some(ending) => name.ends_with(ending),
+            // Asked about every name of every listing, so the cheapest question comes first.
+            None => rule.bytes().next() == name.bytes().next() && begins_with(name, below, rule),
+        };
+        applies && (is_named || !FILES_ONLY.contains(&rule))
+    })
 }
 
 /// The rule whose sequence ends right at this folded location, whatever lies above it.
-pub(crate) fn rule_ending_at(folded: &str) -> Option<&'static str> {
-    let mut rest = folded;
-    loop {
-        let (name, below) = split(rest);
-        let applies = |rule: &&&str| match rule.strip_prefix('*') {
+pub(crate) fn rule_ending_at(folded: &str, is_directory: bool) -> Option<&'static str> {
+    first_rule(folded, |name, below, rule| {
+        let applies = match rule.strip_prefix('*') {
             Some(ending) => below.is_none() && name.ends_with(ending),
             None => matches_all(name, below, rule),
         };
-        if let Some(rule) = DEFAULT_DENY.iter().find(applies)
-            && !EXCEPTIONS.contains(&name)
+        applies && !(is_directory && FILES_ONLY.contains(&rule))
+    })
+}
+
+/// The first rule that applies from one of the names on: asked with that name, what is below it, and the rule.
+fn first_rule(folded: &str, applies: impl Fn(&str, Option<&str>, &str) -> bool) -> Option<&'static str> {
+    let (mut rest, mut among_certificates) = (folded, false);
+    loop {
+        let (name, below) = split(rest);
+        let is_shared = |rule: &str| EXCEPTIONS.contains(&name) || (among_certificates && rule == "*.pem");
+        if let Some(rule) = DEFAULT_DENY.iter().find(|rule| applies(name, below, rule))
+            && !is_shared(rule)
         {
             return Some(rule);
         }
+        among_certificates |= CERTIFICATES.contains(&name);
         rest = below?;
     }
 }
@@ -245,7 +250,7 @@ mod tests {
             ("client_secret_12.json", "client_secret*.json"),
             ("sub/toolgate.yaml", "toolgate.yaml"),
         ] {
-            assert_eq!(default_rule(location), Some(rule), "{location}");
+            assert_eq!(default_rule(location, false), Some(rule), "{location}");
         }
     }
 
@@ -256,18 +261,21 @@ mod tests {
             names in prop::collection::vec(
                 prop_oneof![
                     prop::sample::select(DEFAULT_DENY).prop_map(|rule| rule.replace("**", "x").replace('*', "y")),
-                    prop::sample::select(&[".git", "modules", "config", "a", ".env.sample", ".jj", "repo", ".config"][..])
+                    prop::sample::select(&[".git", "modules", "config", "a", ".env.sample", ".jj", "repo", ".config", "certifi", "cacert.pem"][..])
                         .prop_map(str::to_owned),
                 ],
                 1..5,
             ),
             shout in any::<bool>(),
+            is_directory in any::<bool>(),
         ) {
             let location = names.join("/");
             let above = |end: usize| location.split('/').take(end).collect::<Vec<_>>().join("/");
-            let ends = (1..=location.split('/').count()).any(|end| rule_ending_at(&above(end)).is_some());
-            prop_assert_eq!(default_rule(&location).is_some(), ends, "{}", location);
-            if rule_ending_at(&location).is_some() {
+            let count = location.split('/').count();
+            // What has something below it is a folder.
+            let ends = (1..=count).any(|end| rule_ending_at(&above(end), end < count || is_directory).is_some());
+            prop_assert_eq!(default_rule(&location, is_directory).is_some(), ends, "{}", location);
+            if rule_ending_at(&location, is_directory).is_some() {
                 let name = location.rsplit('/').next().unwrap();
                 let name = if shout { name.to_ascii_uppercase() } else { name.to_owned() };
                 prop_assert!(may_end_a_rule(name.as_bytes()), "{}", name);
@@ -293,6 +301,26 @@ mod tests {
     }
 
     #[test]
+    fn credentials_are_a_file_and_published_certificates_are_no_keys() {
+        for (location, is_directory, denied) in [
+            ("credentials", false, true),
+            ("a/credentials", false, true),
+            ("a/credentials", true, false),
+            ("vendor/google.golang.org/grpc/credentials/tls.go", false, false),
+            ("vendor/google.golang.org/grpc/credentials/key.pem", false, true),
+            (".aws/credentials", true, true),
+            ("credentials/credentials", false, true),
+            ("x/cacert.pem", false, false),
+            ("cacert.pem/.env", false, true),
+            ("site-packages/certifi/roots.pem", false, false),
+            ("site-packages/certifi/server.key", false, true),
+            ("certifi.pem", false, true),
+        ] {
+            assert_eq!(default_rule(location, is_directory).is_some(), denied, "{location}");
+        }
+    }
+
+    #[test]
     fn lets_the_rest_through() {
         for location in [
             "",
@@ -314,7 +342,7 @@ mod tests {
             ".gitignore",
             "client_secret.txt",
         ] {
-            assert_eq!(default_rule(location), None, "{location}");
+            assert_eq!(default_rule(location, false), None, "{location}");
         }
     }
 }

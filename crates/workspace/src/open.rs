@@ -49,9 +49,7 @@ impl Opened {
 pub(crate) fn open_existing(view: &View<'_>, requested: &Requested) -> Result<Opened, WorkspaceError> {
     let mount = view.mount(requested.mount)?;
     // What is denied by name is not even opened: somebody could give it another name before it is asked where it is.
-    if let Some(rule) = mount.rules().denying_rule(&requested.relative()) {
-        return Err(WorkspaceError::Denied { path: requested.shown.clone(), rule });
-    }
+    check_name(mount, requested, true)?;
     for _ in 0..ATTEMPTS {
         let file = open_beneath(mount, requested)?;
         let opened = match identify(mount, file, &requested.shown) {
@@ -62,6 +60,8 @@ pub(crate) fn open_existing(view: &View<'_>, requested: &Requested) -> Result<Op
         if is_being_replaced(&opened, requested) {
             continue;
         }
+        // Only what was opened tells whether rules that mean files mean it.
+        check_name(mount, requested, opened.is_directory())?;
         check_rules(view, mount, &opened.location, opened.is_directory(), &requested.shown)?;
         if requested.wants_directory && !opened.is_directory() {
             return Err(WorkspaceError::NotADirectory { path: requested.shown.clone() });
@@ -69,6 +69,14 @@ pub(crate) fn open_existing(view: &View<'_>, requested: &Requested) -> Result<Op
         return Ok(opened);
     }
     Err(keeps_changing(&requested.shown))
+}
+
+/// Asks about the name alone, as that of a folder or of anything else.
+fn check_name(mount: &Mount, requested: &Requested, is_directory: bool) -> Result<(), WorkspaceError> {
+    match mount.rules().denying_rule(&requested.relative(), is_directory) {
+        Some(rule) => Err(WorkspaceError::Denied { path: requested.shown.clone(), rule }),
+        None => Ok(()),
+    }
 }
 
 /// Whether another gate has just put new content under the name, so that this is the old content under the name that it has for an instant.

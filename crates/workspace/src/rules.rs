@@ -91,7 +91,7 @@ impl Rules {
         is_directory: bool,
         grant: Option<&dyn PathGrant>,
     ) -> Verdict {
-        if let Some(rule) = self.denying_rule(location) {
+        if let Some(rule) = self.denying_rule(location, is_directory) {
             return Verdict::Denied { rule };
         }
         // Directories are passed so that what lies in scope below them can be reached; their entries are asked about.
@@ -99,14 +99,15 @@ impl Rules {
         if reachable { Verdict::Reachable } else { Verdict::OutOfScope }
     }
 
-    /// The rule that keeps everybody from a location, real or named.
-    pub(crate) fn denying_rule(&self, location: &Path) -> Option<String> {
+    /// The rule that keeps everybody from a location, real or named, of a folder or of anything else.
+    pub(crate) fn denying_rule(&self, location: &Path, is_directory: bool) -> Option<String> {
         if let Some(rule) = self.operators_rule(location) {
             return Some(rule);
         }
         let folded = fold(location);
-        default_rule(&folded)
-            .or_else(|| without_backup_marks(&folded).iter().find_map(|name| default_rule(name)))
+        let rule = |name: &str| default_rule(name, is_directory);
+        rule(&folded)
+            .or_else(|| without_backup_marks(&folded).iter().find_map(|name| rule(name)))
             .map(str::to_owned)
     }
 

@@ -143,14 +143,14 @@ impl<'a> Ground<'a> {
 }
 
 /// Whether the built-in list denies this place by its own name; what lies below such a place is not asked about.
-pub(super) fn is_denied_by_name(place: &Path) -> bool {
+pub(super) fn is_denied_by_name(place: &Path, is_directory: bool) -> bool {
     let name = place.file_name().map(OsStr::as_bytes).unwrap_or_default();
     if is_plain(name) && !may_end_a_rule(name) && !may_be_backup(name) {
         return false;
     }
     let folded = fold(place);
-    rule_ending_at(&folded).is_some()
-        || without_backup_marks(&folded).iter().any(|name| rule_ending_at(name).is_some())
+    let is_denied = |name: &str| rule_ending_at(name, is_directory).is_some();
+    is_denied(&folded) || without_backup_marks(&folded).iter().any(|name| is_denied(name))
 }
 
 /// Whether a link of this folded name leads to the inside of a repository, or to files that programs obey.

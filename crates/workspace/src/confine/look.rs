@@ -178,7 +178,7 @@ impl<'l> Look<'l> {
         let is_read_only = self.ground.is_read_only_mount(&place);
         if part == Some(Part::Hooks) || is_read_only {
             self.seal(place, Seal::Freeze);
-        } else if is_denied_by_name(&place) {
+        } else if is_denied_by_name(&place, true) {
             self.seal(place, Seal::Hide { directory: true });
             return false;
         } else if ends_at_obeyed(&fold(&place)) {
@@ -209,7 +209,7 @@ impl<'l> Look<'l> {
             Some(Part::Hooks | Part::CommonDirectory) => Some(Seal::Freeze),
             // It tells git where the repository is.
             None if folded == ".git" => Some(Seal::Freeze),
-            None if is_denied_by_name(&place) => Some(Seal::Hide { directory: false }),
+            None if is_denied_by_name(&place, false) => Some(Seal::Hide { directory: false }),
             None if ends_at_obeyed(&fold(&place)) || !self.ground.may_change(&place) => Some(Seal::Freeze),
             None => None,
         };
@@ -238,7 +238,7 @@ impl<'l> Look<'l> {
         if let Some(part) = part {
             self.behind_link(&place, part);
         }
-        let is_denied = is_denied_by_name(&place) || self.ground.is_denied_by_operator(&place);
+        let is_denied = is_denied_by_name(&place, false) || self.ground.is_denied_by_operator(&place);
         let is_obeyed = obeyed(&fold(&place)).is_some();
         if part.is_none() && is_denied {
             self.hide_behind_link(&place);
@@ -258,8 +258,9 @@ impl<'l> Look<'l> {
     /// A secret is one under every name. What holds the link itself is more than the secret.
     fn hide_behind_link(&mut self, place: &Path) {
         let Some(opened) = follow(self.ground.mount, place) else { return };
-        if !place.starts_with(&opened.location) {
-            let directory = opened.is_directory();
+        let directory = opened.is_directory();
+        let is_denied = is_denied_by_name(place, directory) || self.ground.is_denied_by_operator(place);
+        if is_denied && !place.starts_with(&opened.location) {
             self.seal(opened.location, Seal::Hide { directory });
         }
     }

@@ -299,7 +299,7 @@ impl Search<'_> {
     fn is_protected(&self, place: &Path, folded: &str, part: Option<Part>) -> bool {
         part.is_some()
             || is_obeyed_folder(folded)
-            || is_denied_by_name(place)
+            || is_denied_by_name(place, false)
             || ends_at_obeyed(&fold(place))
             || self.ground.is_denied_by_operator(place)
     }

@@ -319,13 +319,13 @@ fn expected(tree: &BTreeMap<PathBuf, Node>) -> Vec<String> {
     let names_above = |place: &Path| -> Vec<String> {
         place.iter().map(|name| name.to_str().unwrap().to_lowercase()).collect()
     };
-    let is_secret = |place: &Path| {
+    let is_secret = |place: &Path, is_folder: bool| {
         let names = names_above(place);
         let (last, above) = names.split_last().unwrap();
         let is_in_modules = above.windows(2).any(|pair| pair == [".git", "modules"]);
         let is_in_worktrees = above.windows(2).any(|pair| pair == [".git", "worktrees"]);
-        let by_name =
-            [".env", ".env.local", "k.pem", "k.pem.bak", ".ssh", "credentials"].contains(&last.as_str());
+        let by_name = [".env", ".env.local", "k.pem", "k.pem.bak", ".ssh"].contains(&last.as_str())
+            || !is_folder && last == "credentials";
         let is_config = ["config", "config.worktree"].contains(&last.as_str());
         by_name
             || is_in_modules && (is_config || last == "hooks")
@@ -339,12 +339,12 @@ fn expected(tree: &BTreeMap<PathBuf, Node>) -> Vec<String> {
         let seal = match node {
             Node::Link => None,
             Node::Folder if in_repository && name == "hooks" => Some("freeze"),
-            Node::Folder if is_secret(place) => Some("hide/"),
+            Node::Folder if is_secret(place, true) => Some("hide/"),
             Node::Folder => None,
             Node::File if in_repository && (name == "hooks" || name == "commondir") => Some("freeze"),
             Node::File if in_repository && name.starts_with("config") => Some("replace"),
             Node::File if name == ".git" => Some("freeze"),
-            Node::File if is_secret(place) => Some("hide"),
+            Node::File if is_secret(place, false) => Some("hide"),
             Node::File => None,
         };
         let is_below = |kind: &str| {
