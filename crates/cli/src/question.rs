@@ -10,6 +10,9 @@ use crate::terminal::{paint, reveal, reveal_line};
 /// A row narrower than this is not worth breaking.
 const NARROWEST: usize = 20;
 
+/// The columns of the edge.
+const EDGE: usize = 4;
+
 /// A tab moves at most so far.
 const TAB: usize = 8;
 
@@ -35,7 +38,7 @@ impl Screen {
 
     /// A line of the gate's that holds words of the model: what does not fit on its row goes on behind the edge.
     fn line(self, text: &str, code: &str) -> String {
-        let rows = rows(&reveal_line(text), self.columns);
+        let rows = rows(&reveal_line(text), self.columns, Break::Words);
         let paint_row = |(number, row): (usize, String)| {
             let edge = if number == 0 { "" } else { self.edge() };
             format!("{edge}{}\n", paint(&row, code, self.colour && !code.is_empty()))
@@ -49,7 +52,7 @@ impl Screen {
         let mut shown = format!("{}:\n", size(text));
         for line in text.split('\n') {
             let code = code(line);
-            for row in rows(&reveal(line), self.columns) {
+            for row in rows(&reveal(line), self.columns, Break::Anywhere) {
                 shown.push_str(self.edge());
                 shown.push_str(&paint(&row, code, self.colour && !code.is_empty()));
                 shown.push('\n');
@@ -118,25 +121,40 @@ fn colour_of(line: &str) -> &'static str {
     }
 }
 
-/// A line in rows that fit beside the edge. Whatever is not ASCII is taken for wide: a row too short is no harm.
-fn rows(line: &str, columns: usize) -> Vec<String> {
-    let room = columns.saturating_sub(4).max(NARROWEST);
+/// Where a line is broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Break {
+    /// Between words, where there are some.
+    Words,
+    /// Anywhere: every row but the last is full.
+    Anywhere,
+}
+
+/// A line in rows that fit beside the edge.
+fn rows(line: &str, columns: usize, at: Break) -> Vec<String> {
+    let room = columns.saturating_sub(EDGE).max(NARROWEST);
     let (mut rows, mut row, mut used) = (Vec::new(), String::new(), 0);
     for character in line.chars() {
-        let width = match character {
-            '\t' => TAB,
-            plain if plain.is_ascii() => 1,
-            _ => 2,
-        };
-        if used + width > room {
-            rows.push(std::mem::take(&mut row));
-            used = 0;
+        if used + width(character) > room {
+            let space = row.rfind(' ').filter(|space| at == Break::Words && *space > row.len() / 2);
+            let next = space.map(|space| row.split_off(space + 1)).unwrap_or_default();
+            used = next.chars().map(width).sum();
+            rows.push(std::mem::replace(&mut row, next));
         }
         row.push(character);
-        used += width;
+        used += width(character);
     }
     rows.push(row);
     rows
+}
+
+/// How many columns a character takes at most. Whatever is not ASCII is taken for wide: a row too short is no harm.
+fn width(character: char) -> usize {
+    match character {
+        '\t' => TAB,
+        plain if plain.is_ascii() => 1,
+        _ => 2,
+    }
 }
 
 #[cfg(test)]
@@ -190,8 +208,8 @@ mod tests {
           │ \u{1b}[2Jagent writer asks to call read_file (read)
           │ read README.md
           │ [y] once  [n] no  — 30s: 
-        run_command (destructive): run in @project; may change @
-          │ project; network: none
+        run_command (destructive): run in @project; may change 
+          │ @project; network: none
         [y] once  [n] no  — 30s: 
         ");
     }
@@ -207,7 +225,7 @@ mod tests {
                 let (above, rest) = rows.split_at(3);
                 assert!(above[2].ends_with(':') && above[2].contains("byte"), "{above:?}");
                 let end = rest.iter().position(|row| !row.starts_with(edge)).unwrap();
-                assert!(rest[end].starts_with("run_command (destruc"), "{shown}");
+                assert!(rest[end].starts_with("run_command "), "{shown}");
                 assert!(rest[end + 1..].iter().rev().skip(1).all(|row| row.starts_with(edge)), "{shown}");
                 let columns = |row: &str| {
                     row.chars().map(|c| if c == '\t' { 8 } else { 1 + usize::from(c >= '漢') }).sum::<usize>()
@@ -238,7 +256,7 @@ mod tests {
         ");
         let long = format!("create {}", "a/".repeat(300));
         let shown = asked(&question(&[long.as_str(); 6], PreviewBody::Nothing), PLAIN);
-        assert!(shown.contains("2 more above") && !shown.contains("bytes"), "{shown}");
+        assert!(shown.contains("; 2 more") && !shown.contains("bytes"), "{shown}");
     }
 
     #[test]

@@ -184,6 +184,7 @@ fn time_that_is_up_ends_everything_and_keeps_what_was_said() {
             called.answer.text
         );
         let (_, failure) = called.failed.unwrap();
+        assert!(failure.help.as_ref().unwrap().contains("`timeout_ms`"), "{failure:?}");
         assert_eq!(
             (&failure.details["timed_out"], &failure.details["output"]),
             (&json!(true), &json!("begun\n"))

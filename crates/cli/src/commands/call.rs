@@ -86,6 +86,8 @@ fn parse_arguments(text: &str) -> Result<Value, Failed> {
     })
 }
 
+/// The answer and what is known about it. `operatorNote` stands beside the answer because whoever asks for this is the operator: a runtime hands
+/// `text` or `structured` to its model, and never the note.
 fn envelope(settings: &Settings, tool: &str, called: &Called) -> Value {
     let Called { answer, call, decision, failed, duration } = called;
     let mut value = json!({

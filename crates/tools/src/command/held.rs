@@ -51,9 +51,9 @@ impl Held {
             denials.push(denial("write", ONLY_SOME, "change files with the file tools"));
         }
         if ended.exit == NO_PROGRAM {
-            let remedy = "programs in home folders are not among them; the operator can show a folder with \
-                          `sandbox.read` and name it in `sandbox.path`";
-            denials.push(denial("program", "no folder in PATH holds it", remedy));
+            let remedy = "use one that is there; the operator can show the folder of another with `sandbox.read` and name it in \
+                          `sandbox.path`";
+            denials.push(denial("program", "it is in no folder of PATH", remedy));
         }
         denials
     }

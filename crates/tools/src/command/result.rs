@@ -67,8 +67,12 @@ impl Finished {
             (None, None) => return Ok(()),
             (Some(Stopped::Deadline), _) => {
                 let time = shown_time(bounds.timeout);
+                let help = match bounds.timeout < limits.timeout {
+                    true => "give it more time with `timeout_ms`, or do less at once",
+                    false => "do less at once: no call is given more time",
+                };
                 Failure::new(ErrorCode::Timeout, format!("the command took longer than {time} and was ended"))
-                    .help("do less at once, or do it in the background of your work in smaller steps")
+                    .help(help)
             }
             (Some(Stopped::Cancelled), _) => Failure::new(ErrorCode::Cancelled, "the command was cancelled"),
             (Some(Stopped::Flood), _) => {
