@@ -118,7 +118,7 @@ fn a_token_that_proves_nothing_leaves_one_record_and_nothing_of_itself() {
 #[test]
 fn a_token_is_never_shown_and_acts_for_whom_it_says() {
     let place = with_greet("agents: {helper: {}}\n");
-    let token = mint(&place, &["--subject", "alice"]);
+    let token = mint(&place, &["--subject", "alice", "--permission", "files:read"]);
     let run = |arguments: &[&str]| {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_toolgate"));
         command.current_dir(place.scratch.path()).env("TOOLGATE_TOKEN", &token);
