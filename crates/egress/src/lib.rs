@@ -20,8 +20,8 @@
 //! use toolgate_egress::{Direct, Egress, Rules, environment};
 //!
 //! let listener = TcpListener::bind("127.0.0.1:0")?;
-//! let variables = environment(listener.local_addr()?.port());
 //! let rules = Rules::parse(&["example.com", "*.example.org:8443"])?;
+//! let variables = environment(listener.local_addr()?.port(), &rules);
 //! let egress = Egress::start(listener, rules, Arc::new(Direct), Box::new(|_event| {}))?;
 //! // … the command runs with `variables` …
 //! let report = egress.stop();

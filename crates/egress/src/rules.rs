@@ -86,6 +86,16 @@ impl Rules {
             })
     }
 
+    /// Whether an entry is about the host's own loopback addresses.
+    pub(crate) fn name_this_machine(&self) -> bool {
+        self.entries.iter().any(|entry| match &entry.what {
+            What::Localhost => true,
+            What::Address(address) => address.is_loopback(),
+            What::Network { base, .. } => base.is_loopback(),
+            What::Name(_) | What::Below(_) => false,
+        })
+    }
+
     fn on_port(&self, port: u16) -> impl Iterator<Item = &What> {
         self.entries.iter().filter(move |entry| entry.ports.contain(port)).map(|entry| &entry.what)
     }

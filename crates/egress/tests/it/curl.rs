@@ -2,7 +2,7 @@
 
 use std::process::{Command, Output};
 
-use toolgate_egress::{Reason, environment};
+use toolgate_egress::{Reason, Rules, environment};
 
 use crate::world::{World, read_all, server, web};
 
@@ -19,7 +19,9 @@ fn curl(world: &World, told: Told, arguments: &[&str]) -> Output {
     let mut command = Command::new("curl");
     command.env_clear().envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
     match told {
-        Told::AsCommandsAre => command.envs(environment(world.port)),
+        Told::AsCommandsAre => {
+            command.envs(environment(world.port, &Rules::parse(&["good.example"]).unwrap()))
+        }
         Told::Socks => command.env("ALL_PROXY", format!("socks5h://127.0.0.1:{}", world.port)),
     };
     command.args(["--silent", "--show-error", "--max-time", "60"]).args(arguments).output().unwrap()

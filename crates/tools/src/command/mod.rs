@@ -210,10 +210,7 @@ impl CommandRunner {
         network: Network<'j>,
     ) -> Job<'j> {
         let own = GIT.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let proxied = match network {
-            Network::Proxied(_) => environment(PROXY_PORT),
-            Network::None => Vec::new(),
-        };
+        let proxied = command.reach.rules.iter().flat_map(|rules| environment(PROXY_PORT, rules));
         let identity = self.identity.variables(command, confined);
         let declared = self.options.environment.iter().chain(command.environment).cloned();
         Job {
