@@ -11,6 +11,7 @@ mod ground;
 mod look;
 mod quarantine;
 mod repositories;
+mod stray;
 mod strays;
 mod targets;
 mod todo;
@@ -36,7 +37,7 @@ use targets::Target;
 pub(crate) use targets::is_target;
 
 pub use quarantine::{Quarantine, Quarantined};
-pub use strays::{Stray, StrayKind, Strays};
+pub use stray::{Stray, StrayKind, Strays};
 
 /// Each cover is a mount that every command pays for; nobody waits for more of them.
 pub(crate) const MOST_COVERS: usize = 10_000;

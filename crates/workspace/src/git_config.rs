@@ -70,18 +70,20 @@ pub(crate) enum Judgement {
     Harmful,
 }
 
-/// Whether a configuration makes git run or obey nothing that it did not before, so that it may stay where a command put it.
-pub(crate) fn judge(original: &[u8], before: &Refused) -> Judgement {
-    let largest = if before.0.is_empty() { LARGEST_NEW_CONFIG } else { LARGEST_CONFIG };
+/// Whether a configuration makes git run or obey nothing that it did not `before`, so that it may stay where it is. One that was not there before is
+/// expected to be small.
+pub(crate) fn judge(original: &[u8], before: Option<&Refused>) -> Judgement {
+    let largest = if before.is_some() { LARGEST_CONFIG } else { LARGEST_NEW_CONFIG };
     let settings = if original.len() <= largest { parse(original) } else { None };
     let Some(settings) = settings else { return Judgement::Harmful };
+    let was_said = |setting: &Setting| before.is_some_and(|before| before.0.contains(&setting.written()));
     let mut worktree = None;
     for setting in &settings {
         match meaning(setting) {
             Meaning::Shown(_) | Meaning::Private => {}
+            Meaning::Worktree(_) | Meaning::Refused if was_said(setting) => {}
             // Git writes it once.
             Meaning::Worktree(place) if worktree.is_none() => worktree = Some(place),
-            Meaning::Worktree(_) | Meaning::Refused if before.0.contains(&setting.written()) => {}
             Meaning::Worktree(_) | Meaning::Refused => return Judgement::Harmful,
         }
     }

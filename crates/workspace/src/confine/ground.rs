@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 
 use super::repositories::{Part, has_name};
-use super::strays::obeyed;
+use super::stray::obeyed;
 use super::todo::is_todo;
 use crate::deny_list::{may_end_a_rule, rule_ending_at};
 use crate::fold::{fold, is_plain, may_be_backup, without_backup_marks};

@@ -15,7 +15,7 @@ use super::ground::{
 };
 use super::quarantine::identify_place;
 use super::repositories::{Part, has_name, is_repository, part};
-use super::strays::{StrayKind, obeyed};
+use super::stray::{StrayKind, obeyed};
 use super::targets::{Target, follow, targets};
 use super::todo::{LARGEST_TODO, is_todo, running_steps};
 use crate::fold::fold;
@@ -172,6 +172,8 @@ impl<'l> Look<'l> {
 
     fn directory(&mut self, place: PathBuf, part: Option<Part>) -> bool {
         if self.ground.is_denied_by_operator(&place) {
+            // Git obeys it all the same.
+            self.config_in(&place);
             self.seal(place, Seal::Hide { directory: true });
             return false;
         }
@@ -195,6 +197,11 @@ impl<'l> Look<'l> {
         folded: &str,
         part: Option<Part>,
     ) {
+        // Git obeys a configuration also where nobody may see it.
+        let config = (part == Some(Part::Config)).then(|| {
+            let content = read_small(folder.handle(), entry.name, LARGEST_CONFIG);
+            self.config(folder.place(), &place, content)
+        });
         if self.ground.is_denied_by_operator(&place) {
             return self.seal(place, Seal::Hide { directory: false });
         }
@@ -202,10 +209,7 @@ impl<'l> Look<'l> {
             return self.seen.out_of_scope.push(place);
         }
         let seal = match part {
-            Some(Part::Config) => {
-                let content = read_small(folder.handle(), entry.name, LARGEST_CONFIG);
-                self.config(folder.place(), &place, content)
-            }
+            Some(Part::Config) => config.flatten(),
             Some(Part::Hooks | Part::CommonDirectory) => Some(Seal::Freeze),
             // It tells git where the repository is.
             None if folded == ".git" => Some(Seal::Freeze),
@@ -271,13 +275,20 @@ impl<'l> Look<'l> {
         if opened.location.as_os_str().is_empty() || (part == Part::Config && opened.is_directory()) {
             return;
         }
-        let seal = match part {
+        let mount = self.ground.mount;
+        let (target, seal) = match part {
             Part::Config => {
+                let content = read_beginning(&opened.file, LARGEST_CONFIG);
+                let target = Target::config(mount, place, &opened, content.as_deref().unwrap_or_default());
                 let repository = place.parent().unwrap_or(Path::new(""));
-                self.config(repository, &opened.location, read_beginning(&opened.file, LARGEST_CONFIG))
+                (target, self.config(repository, &opened.location, content))
             }
-            Part::Hooks | Part::CommonDirectory => Some(Seal::Freeze),
+            Part::Hooks => (Target::new(mount, place, StrayKind::Hook), Some(Seal::Freeze)),
+            Part::CommonDirectory => (Target::new(mount, place, StrayKind::GitPointer), Some(Seal::Freeze)),
         };
+        if self.writable {
+            self.seen.targets.push(target);
+        }
         if let Some(seal) = seal {
             self.seal(opened.location, seal);
         }
@@ -295,6 +306,14 @@ impl<'l> Look<'l> {
             targets.into_iter().for_each(|target| self.target(target));
         }
         sanitised(content)
+    }
+
+    /// Freezes what the configuration of a hidden repository names.
+    fn config_in(&mut self, repository: &Path) {
+        let config = repository.join("config");
+        if let Some(opened) = follow(self.ground.mount, &config).filter(|_| has_name(repository, ".git")) {
+            self.config(repository, &config, read_beginning(&opened.file, LARGEST_CONFIG));
+        }
     }
 
     fn target(&mut self, target: Target) {

@@ -18,7 +18,7 @@ use toolgate_types::CallId;
 
 use super::ConfinedMount;
 use super::ground::Identity;
-use super::strays::Stray;
+use super::stray::Stray;
 use crate::error::WorkspaceError;
 use crate::mount::Mount;
 use crate::swap::rename_to_free_name;

@@ -16,11 +16,12 @@ use toolgate_types::Stop;
 use super::ground::{Ground, Identity, identity, is_denied_by_name, is_obeyed_folder, read_small};
 use super::quarantine::identify_place;
 use super::repositories::{Part, has_name, is_head, is_repository, part};
+use super::stray::{Stray, StrayKind, Strays, obeyed};
 use super::todo::{LARGEST_TODO, is_todo, running_steps};
 use super::{Before, ConfinedMount};
 use crate::error::WorkspaceError;
 use crate::fold::fold;
-use crate::git_config::{Judgement, LARGEST_CONFIG, Refused, judge};
+use crate::git_config::{Judgement, LARGEST_CONFIG, judge};
 use crate::obeyed::ends_at_obeyed;
 
 /// A file that tells where a repository is holds one path.
@@ -28,89 +29,6 @@ const LARGEST_POINTER: usize = 64 * 1024;
 
 /// More hooks than git knows are no hooks.
 const MOST_HOOKS: usize = 64;
-
-/// Why something may not stay.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum StrayKind {
-    /// Git would run it.
-    Hook,
-    /// A configuration that makes git run or obey something.
-    GitConfig,
-    /// A `.git` or `commondir` file that leads git to a repository which is not where those of worktrees and submodules are.
-    GitPointer,
-    /// What a repository's configuration makes git run or include.
-    GitTarget,
-    /// Steps of a rebase that run something.
-    GitTodo,
-    /// A configuration that another program obeys: Mercurial's, Jujutsu's, direnv's, an editor's, another agent's.
-    ProgramConfig,
-    /// A configuration or a kept file of a gate.
-    GateConfig,
-    /// Where this gate keeps its own files.
-    OwnFile,
-    /// A link with a protected name.
-    Link,
-    /// What makes a repository of a folder that was none: it has hooks or a configuration that nobody looked at.
-    Repository,
-    /// A folder that cannot be looked into.
-    Closed,
-}
-
-impl StrayKind {
-    /// The kind as records write it.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Hook => "hook",
-            Self::GitConfig => "git_config",
-            Self::GitPointer => "git_pointer",
-            Self::GitTarget => "git_target",
-            Self::GitTodo => "git_todo",
-            Self::ProgramConfig => "program_config",
-            Self::GateConfig => "gate_config",
-            Self::OwnFile => "own_file",
-            Self::Link => "link",
-            Self::Repository => "repository",
-            Self::Closed => "closed_folder",
-        }
-    }
-}
-
-/// What a command left in a mount that may not stay.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Strays {
-    /// What was found, in path order.
-    pub found: Vec<Stray>,
-    /// Whether not everything could be looked at, so that there may be more.
-    pub incomplete: bool,
-}
-
-/// Something that a command left under a protected name.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stray {
-    /// Where it is, relative to the mount.
-    pub location: PathBuf,
-    /// Why it may not stay.
-    pub kind: StrayKind,
-    pub(super) identity: Identity,
-}
-
-impl Stray {
-    fn folder(&self) -> Option<&Path> {
-        self.location.parent()
-    }
-
-    /// The repository whose part this is.
-    fn repository(&self) -> Option<&Path> {
-        let name = self.location.file_name()?;
-        match (self.kind, part(&fold(Path::new(name)))) {
-            (StrayKind::Hook, Some(Part::Hooks)) => self.folder(),
-            (StrayKind::Hook, _) => self.folder()?.parent(),
-            (StrayKind::GitConfig | StrayKind::GitPointer | StrayKind::Link, Some(_)) => self.folder(),
-            _ => None,
-        }
-    }
-}
 
 impl ConfinedMount<'_> {
     /// What the command left in this mount that may not stay. To be asked when no process of the command is alive any more, and with time of its
@@ -341,11 +259,10 @@ impl Search<'_> {
         stray: &Stray,
         read: impl FnOnce() -> io::Result<Vec<u8>>,
     ) -> bool {
-        let nothing = Refused::default();
-        let before = self.before.known.get(&stray.location).map_or(&nothing, |known| &known.refused);
+        let before = self.before.known.get(&stray.location).map(|known| &known.refused);
         let judge = || read().map_or(Judgement::Harmful, |content| judge(&content, before));
         // What was said before is said of this place alone.
-        let judgement = if *before == nothing { self.judged.judge(stray.identity, judge) } else { judge() };
+        let judgement = if before.is_none() { self.judged.judge(stray.identity, judge) } else { judge() };
         match judgement {
             Judgement::Harmless { worktree } => {
                 worktree.is_none_or(|place| self.is_worktree(repository, &place))
@@ -395,23 +312,6 @@ impl Surveyor for Search<'_> {
         if !known.zip(now).is_some_and(|(known, now)| known.identity.is_same_file(&now)) {
             self.found.closed.push(place.to_path_buf());
         }
-    }
-}
-
-/// Which program obeys a file at this folded place.
-pub(super) fn obeyed(folded: &str) -> Option<StrayKind> {
-    const PROGRAMS: [&str; 5] =
-        [".envrc", ".hg/hgrc", ".hg/hgrc-not-shared", ".jj/repo/config.toml", ".jj/workspace-config.toml"];
-    const GATES: [&str; 2] = ["toolgate.yaml", "toolgate.yml"];
-    let ends_with = |names: &str| {
-        folded.strip_suffix(names).is_some_and(|before| before.is_empty() || before.ends_with('/'))
-    };
-    if PROGRAMS.iter().any(|names| ends_with(names)) || ends_at_obeyed(folded) {
-        Some(StrayKind::ProgramConfig)
-    } else if folded.ends_with(".toolgate") || GATES.iter().any(|names| ends_with(names)) {
-        Some(StrayKind::GateConfig)
-    } else {
-        None
     }
 }
 

@@ -14,7 +14,7 @@ use rustix::fs::OFlags;
 use super::ground::{Identity, read_beginning};
 use super::quarantine::identify_place;
 use super::repositories::has_name;
-use super::strays::{Stray, StrayKind};
+use super::stray::{Stray, StrayKind};
 use crate::git_config::{Judgement, LARGEST_CONFIG, Named, Refused, judge, named};
 use crate::mount::Mount;
 use crate::open::{Opened, identify};
@@ -84,8 +84,8 @@ enum Purpose {
     Anything,
     /// A file is obeyed.
     File,
-    /// A configuration, with what it let git run and obey.
-    Config(Refused),
+    /// A configuration, with what it let git run and obey if it was there.
+    Config(Option<Refused>),
 }
 
 impl Target {
@@ -93,6 +93,11 @@ impl Target {
     pub(super) fn new(mount: &Mount, place: &Path, kind: StrayKind) -> Self {
         let target = Self::with(mount, place, Purpose::Anything, follow(mount, place).as_ref());
         Self { kind, ..target }
+    }
+
+    /// A configuration that git reads through a link.
+    pub(super) fn config(mount: &Mount, place: &Path, found: &Opened, content: &[u8]) -> Self {
+        Self::with(mount, place, Purpose::Config(Some(Refused::of(content))), Some(found))
     }
 
     fn with(mount: &Mount, place: &Path, purpose: Purpose, found: Option<&Opened>) -> Self {
@@ -132,7 +137,9 @@ impl Target {
             Purpose::File => !opened.is_directory(),
             Purpose::Config(before) => {
                 let content = read_beginning(&opened.file, LARGEST_CONFIG);
-                !content.is_ok_and(|content| matches!(judge(&content, before), Judgement::Harmless { .. }))
+                !content.is_ok_and(|content| {
+                    matches!(judge(&content, before.as_ref()), Judgement::Harmless { .. })
+                })
             }
         };
         let is_stray = !is_known && is_obeyed && !opened.location.as_os_str().is_empty();
@@ -210,13 +217,9 @@ impl Search<'_> {
         }
         let opened = follow(self.mount, &place).filter(|opened| !opened.is_directory());
         let content = opened.as_ref().and_then(|opened| read_beginning(&opened.file, LARGEST_CONFIG).ok());
+        let purpose = Purpose::Config(content.as_deref().map(Refused::of));
+        self.found.push(Target::with(self.mount, &place, purpose, opened.as_ref()));
         let content = content.unwrap_or_default();
-        self.found.push(Target::with(
-            self.mount,
-            &place,
-            Purpose::Config(Refused::of(&content)),
-            opened.as_ref(),
-        ));
         let folder = place.parent().unwrap_or(Path::new(""));
         self.config(folder, &content, depth + 1);
     }

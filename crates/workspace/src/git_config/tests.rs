@@ -6,7 +6,7 @@ use super::*;
 
 /// Whether a configuration may stay where a command put it.
 fn is_harmless(original: &[u8], worktree: impl Fn(&str) -> bool) -> bool {
-    match judge(original, &Refused::default()) {
+    match judge(original, None) {
         Judgement::Harmless { worktree: place } => place.is_none_or(|place| worktree(&place)),
         Judgement::Harmful => false,
     }
@@ -180,8 +180,13 @@ fn what_is_larger_than_anybody_writes_becomes_the_smallest() {
 fn only_what_was_not_obeyed_before_does_harm() {
     let original = b"[core]\n\tpager = less\n[filter \"lfs\"]\n\tclean = git-lfs clean -- %f\n";
     let before = Refused::of(original);
-    let is_harmless = |text: &str| matches!(judge(text.as_bytes(), &before), Judgement::Harmless { .. });
+    let is_harmless =
+        |text: &str| matches!(judge(text.as_bytes(), Some(&before)), Judgement::Harmless { .. });
     assert!(is_harmless("[core]\n\tbare = false\n\tpager = less\n"));
+    assert!(
+        is_harmless(&format!("[core]\n\tpager = less\n{}", "\n".repeat(LARGEST_NEW_CONFIG))),
+        "it may be large"
+    );
     assert!(is_harmless("[Filter \"lfs\"]\nclean=\"git-lfs clean -- %f\"\n[core]\npager=less\n"));
     for text in [
         "[core]\npager = less -x\n",

@@ -106,6 +106,23 @@ fn the_operator_and_the_gate_have_their_say() {
 }
 
 #[test]
+fn what_git_obeys_is_kept_where_its_configuration_may_not_be_seen() {
+    let scratch = tree(&[
+        ".git/HEAD",
+        ".git/config = [core]\\n\\thooksPath = .husky\\n",
+        ".husky/pre-commit.sh",
+        "a.sh",
+    ]);
+    let denied = Rules::new().deny(&[".git".to_owned()]).unwrap();
+    let scoped = Rules::new().scope(&["**/*.sh".to_owned()]).unwrap();
+    for rules in [denied, scoped] {
+        let project = mount("@project", scratch.path(), Access::ReadWrite, rules);
+        let workspace = Workspace::new(vec![project]).unwrap();
+        assert_eq!(covers(&workspace, WRITABLE, None).unwrap(), ["hide/ .git", "freeze .husky"]);
+    }
+}
+
+#[test]
 fn mounts_inside_a_mount_have_their_say_too() {
     let scratch =
         tree(&["in/docs/a.md", "in/docs/.env", "in/docs/draft/x", "in/data/x.csv", "in/data/y.txt"]);
