@@ -20,13 +20,22 @@ pub struct Failure {
     pub details: Map<String, Value>,
     /// What only the operator may know, such as which permission is missing; goes to the audit record, not to the model.
     pub operator_note: Option<String>,
+    /// What only the operator may see, and only now: on a terminal, in no record and no answer, because it may quote what a caller sent.
+    pub aside: Option<String>,
 }
 
 impl Failure {
     /// A failure with a message and nothing else.
     #[must_use]
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), help: None, details: Map::new(), operator_note: None }
+        Self {
+            code,
+            message: message.into(),
+            help: None,
+            details: Map::new(),
+            operator_note: None,
+            aside: None,
+        }
     }
 
     /// Says what to do next.
@@ -47,6 +56,13 @@ impl Failure {
     #[must_use]
     pub fn operator_note(mut self, note: impl Into<String>) -> Self {
         self.operator_note = Some(note.into());
+        self
+    }
+
+    /// Adds what the operator may see on a terminal and nobody keeps.
+    #[must_use]
+    pub fn aside(mut self, aside: impl Into<String>) -> Self {
+        self.aside = Some(aside.into());
         self
     }
 }

@@ -149,7 +149,8 @@ impl CommandTool {
             .help(help)
             .detail("exit_code", finished.exit_code())
             .detail("signal", finished.signal())
-            .operator_note(note(finished)))
+            .operator_note(format!("the command ended {how}"))
+            .aside(aside(finished)))
     }
 }
 
@@ -161,8 +162,8 @@ fn withhold_output(mut failure: Failure) -> Failure {
     failure
 }
 
-/// The end of what it said about itself, and what it was denied.
-fn note(finished: &Finished) -> String {
+/// The end of what it said about itself, and what it was denied. It may quote arguments, so it is in no record.
+fn aside(finished: &Finished) -> String {
     let error = finished.captured.error.trim_end();
     let skipped = error.chars().count().saturating_sub(LONGEST_NOTE);
     let tail: String = error.chars().skip(skipped).collect();
