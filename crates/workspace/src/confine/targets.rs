@@ -247,12 +247,25 @@ impl Search<'_> {
 
     /// What a word looks like decides only where there is nothing yet: any file that a command names may be its program.
     fn word(&mut self, word: &str, place: PathBuf) {
+        if place.strip_prefix(self.repository).is_ok_and(is_written_by_git) {
+            return;
+        }
         let opened = follow(self.mount, &place);
         let is_file = opened.as_ref().map(|opened| !opened.is_directory());
         if is_file.unwrap_or_else(|| word.contains(['/', '.'])) {
             self.found.push(Target::with(self.mount, &place, Purpose::File, opened.as_ref()));
         }
     }
+}
+
+/// Whether git itself writes such a place of a repository all the time: references are named in settings too, and nobody runs them.
+fn is_written_by_git(inside: &Path) -> bool {
+    const OWN: [&str; 9] =
+        ["refs", "objects", "logs", "index", "packed-refs", "info", "worktrees", "modules", "shallow"];
+    let name = inside.components().next().and_then(|first| first.as_os_str().to_str());
+    // `HEAD`, `ORIG_HEAD`, `FETCH_HEAD` and their like.
+    let is_head = |name: &str| name.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_');
+    name.is_some_and(|name| OWN.contains(&name) || is_head(name))
 }
 
 /// The folders that hold the files of a repository: the one around it, or itself, and its worktrees.
