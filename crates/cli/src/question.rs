@@ -62,7 +62,7 @@ impl Screen {
     }
 }
 
-/// Everything up to where the answer is typed.
+/// The question, without the choices.
 pub(crate) fn asked(question: &Question, screen: Screen) -> String {
     let (tool, class) = (reveal_line(&question.tool), question.class.as_str());
     let asks = match &question.caller.agent {
@@ -78,9 +78,13 @@ pub(crate) fn asked(question: &Question, screen: Screen) -> String {
         PreviewBody::Diff(diff) => text.push_str(&screen.body(diff, colour_of)),
     }
     let repeated = format!("{tool} ({class}): {}", repeated(&preview.summary));
-    text.push_str(&screen.line(&repeated, "1"));
+    text + &screen.line(&repeated, "1")
+}
+
+/// The choices, right before the answer is typed.
+pub(crate) fn prompt(question: &Question, screen: Screen) -> String {
     let dash = if screen.unicode { '—' } else { '-' };
-    text + &format!("{}  {dash} {}s: ", choices(question), question.patience.as_secs())
+    format!("{}  {dash} {}s: ", choices(question), question.patience.as_secs())
 }
 
 /// The summary once more, on one line.
@@ -190,13 +194,17 @@ mod tests {
         }
     }
 
+    fn whole(question: &Question, screen: Screen) -> String {
+        asked(question, screen) + &prompt(question, screen)
+    }
+
     /// A command that ends in a question of its own, after which a screen of nothing would have come.
     const FORGED: &str = "rm -rf src #\n\n\u{1b}[2Jagent writer asks to call read_file (read)\nread README.md\n[y] once  [n] no  — 30s: ";
 
     #[test]
     fn a_question_inside_a_command_is_seen_to_be_part_of_it() {
         let summary = ["run in @project", "may change @project", "network: none"];
-        let shown = asked(&question(&summary, PreviewBody::Text(FORGED.to_owned())), PLAIN);
+        let shown = whole(&question(&summary, PreviewBody::Text(FORGED.to_owned())), PLAIN);
         insta::assert_snapshot!(shown, @r"
         agent writer asks to call run_command (destructive)
         run in @project
@@ -220,7 +228,7 @@ mod tests {
         for body in [FORGED.to_owned(), "x".repeat(500), wide, "\t".repeat(40), "\n".repeat(99)] {
             for screen in [PLAIN, Screen { unicode: false, ..PLAIN }, Screen { columns: 0, ..PLAIN }] {
                 let edge = if screen.unicode { "  │ " } else { "  | " };
-                let shown = asked(&question(&["run in @project"], PreviewBody::Text(body.clone())), screen);
+                let shown = whole(&question(&["run in @project"], PreviewBody::Text(body.clone())), screen);
                 let rows: Vec<&str> = shown.lines().collect();
                 let (above, rest) = rows.split_at(3);
                 assert!(above[2].ends_with(':') && above[2].contains("byte"), "{above:?}");
@@ -237,7 +245,7 @@ mod tests {
 
     #[test]
     fn nothing_in_a_question_hides() {
-        let shown = asked(
+        let shown = whole(
             &question(
                 &["create a\nb\u{1b}[2J"],
                 PreviewBody::Diff("+one\r\n-two\u{202e}\u{2028}\n\n".to_owned()),
@@ -255,14 +263,14 @@ mod tests {
         [y] once  [n] no  - 30s:
         ");
         let long = format!("create {}", "a/".repeat(300));
-        let shown = asked(&question(&[long.as_str(); 6], PreviewBody::Nothing), PLAIN);
+        let shown = whole(&question(&[long.as_str(); 6], PreviewBody::Nothing), PLAIN);
         assert!(shown.contains("; 2 more") && !shown.contains("bytes"), "{shown}");
     }
 
     #[test]
     fn colours_are_those_of_the_gate() {
         let diff = PreviewBody::Diff("@@ -1 +1 @@\n-old\n+new\n same\n".to_owned());
-        let shown = asked(&question(&["change a"], diff), Screen { colour: true, ..PLAIN });
+        let shown = whole(&question(&["change a"], diff), Screen { colour: true, ..PLAIN });
         assert!(shown.contains("  │ \u{1b}[32m+new\u{1b}[0m\n  │  same\n"), "{shown:?}");
     }
 }

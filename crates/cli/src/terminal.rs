@@ -14,7 +14,7 @@ use toolgate_gate::{Approver, Question, Reply};
 use toolgate_tools::is_hidden;
 
 use crate::interrupt::Interrupt;
-use crate::question::{Screen, asked};
+use crate::question::{Screen, asked, prompt};
 
 /// How wide a terminal is that does not say.
 const USUAL_COLUMNS: usize = 80;
@@ -131,9 +131,11 @@ fn speaks_unicode() -> bool {
 
 /// The answer, or nothing when the time is up.
 fn ask_on(mut terminal: &File, question: &Question, interrupt: &Interrupt) -> io::Result<Option<Reply>> {
-    terminal.write_all(asked(question, screen(terminal)).as_bytes())?;
-    // What was typed before the question was seen is not an answer to it.
+    let screen = screen(terminal);
+    terminal.write_all(asked(question, screen).as_bytes())?;
+    // What was typed before the question was seen is not an answer to it; what is typed once the choices are seen is.
     let _ = tcflush(terminal, QueueSelector::IFlush);
+    terminal.write_all(prompt(question, screen).as_bytes())?;
     let Some(answer) = read_line(terminal, question.patience, interrupt)? else {
         writeln!(terminal)?;
         return Ok(None);
