@@ -39,7 +39,7 @@ fn plain(name: &str, files: usize, tree: &Path) {
     let workspace = mounted(Rules::new());
     let confine = |workspace: &Workspace| {
         let confined = workspace.confine(&[WANTED], None, &Stop::never()).unwrap();
-        assert_eq!(confined[0].covers().len(), 14);
+        assert_eq!(confined.first().unwrap().covers().len(), 14);
     };
     let (ours, floor) = in_turns(ROUNDS, || confine(&workspace), || assert_eq!(count(tree), files + 8));
     report(&format!("confine/{name}"), ours, floor, "readdir", 1.5);
@@ -50,7 +50,7 @@ fn plain(name: &str, files: usize, tree: &Path) {
     let (ours, floor) = in_turns(ROUNDS, || confine(&globs), || assert_eq!(count(tree), files + 8));
     report(&format!("confine/{name}-with-globs"), ours, floor, "readdir", 2.5);
     let confined = workspace.confine(&[WANTED], None, &Stop::never()).unwrap();
-    let strays = || assert_eq!(confined[0].strays(&Stop::never()).unwrap().len(), 0);
+    let strays = || assert_eq!(confined.first().unwrap().strays(&Stop::never()).unwrap().found.len(), 0);
     let (ours, floor) = in_turns(ROUNDS, strays, || assert_eq!(count(tree), files + 8));
     report(&format!("confine/{name}-strays"), ours, floor, "readdir", 1.5);
 }
