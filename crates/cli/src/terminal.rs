@@ -150,22 +150,25 @@ fn ask_on(mut terminal: &File, question: &Question, interrupt: &Interrupt) -> io
     }))
 }
 
+/// How long a signal can go unnoticed that comes just before the terminal is waited for.
+const GLANCE: Duration = Duration::from_millis(100);
+
 /// A line from the terminal, or nothing when the time is up. Never blocks longer than that.
 fn read_line(mut terminal: &File, patience: Duration, interrupt: &Interrupt) -> io::Result<Option<String>> {
     let deadline = Instant::now() + patience;
     let mut line = Vec::new();
     loop {
+        if interrupt.was_asked() {
+            interrupt.token().cancel();
+            return Ok(None);
+        }
         let left = deadline.saturating_duration_since(Instant::now());
-        let timeout = Timespec::try_from(left).unwrap_or(Timespec { tv_sec: 30, tv_nsec: 0 });
+        let timeout = Timespec::try_from(left.min(GLANCE)).unwrap_or(Timespec { tv_sec: 0, tv_nsec: 0 });
         let mut polled = [PollFd::new(&terminal, PollFlags::IN)];
         match poll(&mut polled, Some(&timeout)) {
-            Ok(0) => return Ok(None),
+            Ok(0) if left.is_zero() => return Ok(None),
+            Ok(0) | Err(Errno::INTR) => continue,
             Ok(_) => {}
-            Err(Errno::INTR) if interrupt.was_asked() => {
-                interrupt.token().cancel();
-                return Ok(None);
-            }
-            Err(Errno::INTR) => continue,
             Err(error) => return Err(error.into()),
         }
         let mut buffer = [0; 256];
