@@ -49,12 +49,20 @@ impl Score {
         }
     }
 
+    /// One success shows that an attack is one; on a busy machine some need a second try.
     fn succeeds_without(&self, row: &Row, who: Who) {
-        let mut host = row.host(who);
-        let report = host.carry_out(row.without(&host, row.guards(who)));
-        match row.has_succeeded(&mut host, &report) {
-            true => drop(self.shown.fetch_add(1, Ordering::Relaxed)),
-            false => self.problem(row, &format!("stopped even without {:?}", row.guards(who)), &report),
+        let mut last = None;
+        for _ in 0..3 {
+            let mut host = row.host(who);
+            let report = host.carry_out(row.without(&host, row.guards(who)));
+            if row.has_succeeded(&mut host, &report) {
+                self.shown.fetch_add(1, Ordering::Relaxed);
+                return;
+            }
+            last = Some(report);
+        }
+        if let Some(report) = last {
+            self.problem(row, &format!("stopped even without {:?}", row.guards(who)), &report);
         }
     }
 
