@@ -7,6 +7,7 @@ use crate::Fault;
 use crate::command::{Stream, cargo, listen};
 
 pub(crate) fn run() -> Result<(), Fault> {
+    crate::suite::prepare_benchmarks()?;
     let mut ratios = Vec::new();
     let succeeded =
         listen(cargo(&["bench", "--package", "toolgate-benches", "--benches"])?, Stream::Output, |line| {

@@ -12,20 +12,30 @@ const NEEDED: &[(&str, &str)] = &[
     ("git", "git"),
     ("patch", "patch"),
     ("bash", "bash"),
+    ("curl", "curl"),
+    ("unshare", "util-linux"),
     ("setsid", "util-linux"),
     ("script", "bsdutils"),
 ];
 
+/// Programs that benchmarks compare with.
+const COMPARED: &[(&str, &str)] = &[("rg", "ripgrep"), ("bwrap", "bubblewrap"), ("find", "findutils")];
+
 pub(crate) fn run() -> Result<(), Fault> {
     let mut steps = Steps::default();
-    steps.take("What tests need", prepare);
+    steps.take("What tests need", || prepare(NEEDED));
     lint::check(&mut steps);
     steps.take("Tests", || succeed(cargo(&["test", "--workspace", "--no-fail-fast"])?));
     steps.finish()
 }
 
-fn prepare() -> Result<(), Fault> {
-    let missing: Vec<&str> = NEEDED
+/// Installs the programs that benchmarks compare with, where they are missing.
+pub(crate) fn prepare_benchmarks() -> Result<(), Fault> {
+    prepare(COMPARED)
+}
+
+fn prepare(needed: &[(&str, &'static str)]) -> Result<(), Fault> {
+    let missing: Vec<&str> = needed
         .iter()
         .filter(|(name, _)| !is_installed(name, &["--version"]))
         .map(|(_, package)| *package)
@@ -35,7 +45,7 @@ fn prepare() -> Result<(), Fault> {
         return Ok(());
     }
     if !(is_root() && is_installed("apt-get", &["--version"])) {
-        return Err(format!("tests need these programs, please install them: {}", missing.join(", ")).into());
+        return Err(format!("these programs are needed, please install them: {}", missing.join(", ")).into());
     }
     install(&missing)
 }
