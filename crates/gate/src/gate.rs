@@ -22,7 +22,7 @@ use crate::journal::{CallRecorder, Journal};
 use crate::registry::Registered;
 use crate::sessions::SessionCalls;
 use crate::snapshot::{Loaded, Snapshot};
-use crate::stages::{Asking, Ready, Received, Refused, unknown_tool};
+use crate::stages::{Asking, Ready, Received, Refused, stage_of, unknown_tool};
 use crate::tool::{Blocking, Progress, Tool, ToolSpec};
 use crate::unsettled::{RawOutput, Unsettled};
 
@@ -257,7 +257,7 @@ impl Gate {
 
     async fn run(&self, unsettled: &Unsettled<'_>, ready: Ready<'_>) -> (Outcome, Option<RawOutput>) {
         let Ready { approved, tool, mut context, foreseen, .. } = ready;
-        let failed = |failure| (Outcome::Failed { stage: Stage::Execution, failure }, None);
+        let failed = |failure| (Outcome::Failed { stage: stage_of(&failure), failure }, None);
         let mut bound = None;
         if tool.tool.spec().is_announced() {
             match self.before_effect(unsettled, tool.tool.spec()).await {

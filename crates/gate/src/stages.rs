@@ -215,7 +215,12 @@ fn question(
 async fn preview(tool: &Registered, arguments: &Value, context: CallContext) -> Result<Preview, Refused> {
     let (tool, arguments) = (Arc::clone(&tool.tool), arguments.clone());
     let shown = context.blocking.run(move || tool.preview(&arguments, &context)).await;
-    shown.map_err(|failure| Refused { stage: Stage::Execution, failure })
+    shown.map_err(|failure| Refused { stage: stage_of(&failure), failure })
+}
+
+/// Where a tool's own refusal belongs: arguments that fit the schema and not the tool were not valid, whoever noticed.
+pub(crate) fn stage_of(failure: &Failure) -> Stage {
+    if failure.code == ErrorCode::InvalidArguments { Stage::Validation } else { Stage::Execution }
 }
 
 impl Asking<'_> {
