@@ -4,8 +4,9 @@
 //! process 1. [`Sandbox::run`] then starts one [`Job`] in a view of the system that is made for it, listens to it, and comes back when nothing that it
 //! started is alive. The crate knows processes, mounts and layers; it refuses to know tools, callers, configuration files and what any output means.
 //!
-//! Raw system calls are in `sys`, and only there.
+//! Raw system calls are in `sys`, and only there. Other systems would come as further implementations of [`Backend`].
 
+mod backend;
 mod cell;
 mod cgroup;
 mod environment;
@@ -23,6 +24,7 @@ mod step;
 mod sys;
 mod view;
 
+pub use backend::Backend;
 pub use environment::refused_variable;
 pub use error::SandboxError;
 pub use job::{Cover, Ended, Exit, Job, LimitHit, Mounted, Network, OnFlood, PROXY_PORT, Stopped, Stream};

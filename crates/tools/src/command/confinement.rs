@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use cap_std::fs::Dir;
-use toolgate_sandbox::Sandbox;
+use toolgate_sandbox::Backend;
 use toolgate_types::Failure;
 
 /// The sandbox, and where what commands leave under protected names goes.
@@ -12,16 +12,19 @@ pub struct Confinement {
     make: Box<Make>,
 }
 
-type Make = dyn Fn() -> Result<(Arc<Sandbox>, Dir), Failure> + Send + Sync;
+type Make = dyn Fn() -> Result<Made, Failure> + Send + Sync;
 
 pub(super) struct Made {
-    pub(super) sandbox: Arc<Sandbox>,
+    pub(super) sandbox: Arc<dyn Backend>,
     pub(super) quarantine: Dir,
 }
 
 impl Confinement {
     /// One that is made by the first command. When that fails, no command is run, and the next one tries again.
-    pub fn later(make: impl Fn() -> Result<(Arc<Sandbox>, Dir), Failure> + Send + Sync + 'static) -> Self {
+    pub fn later<System: Backend + 'static>(
+        make: impl Fn() -> Result<(Arc<System>, Dir), Failure> + Send + Sync + 'static,
+    ) -> Self {
+        let make = move || make().map(|(sandbox, quarantine)| Made { sandbox, quarantine });
         Self { made: OnceLock::new(), make: Box::new(make) }
     }
 
@@ -29,7 +32,7 @@ impl Confinement {
         if let Some(made) = self.made.get() {
             return Ok(made);
         }
-        let (sandbox, quarantine) = (self.make)()?;
-        Ok(self.made.get_or_init(|| Made { sandbox, quarantine }))
+        let made = (self.make)()?;
+        Ok(self.made.get_or_init(|| made))
     }
 }

@@ -1,0 +1,50 @@
+//! What a system offers to confine commands, behind one interface: Linux today.
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+
+use toolgate_types::Stop;
+
+use crate::error::SandboxError;
+use crate::job::{Ended, Job, Stream};
+use crate::layer::LayerReport;
+use crate::sandbox::Sandbox;
+
+/// Confines and runs commands on one kind of system. Whoever runs commands knows this and no system.
+pub trait Backend: Send + Sync {
+    /// What each layer can do here.
+    fn layers(&self) -> &[LayerReport];
+
+    /// Where a program is, as a command would find it.
+    fn find_program(&self, program: &OsStr) -> Option<PathBuf>;
+
+    /// Runs a command to its end; when this returns, nothing that it started is alive.
+    ///
+    /// # Errors
+    /// The command could not be started, or not be confined as far as is required.
+    fn run(
+        &self,
+        job: &Job<'_>,
+        stop: &Stop,
+        sink: &mut dyn FnMut(Stream, &[u8]),
+    ) -> Result<Ended, SandboxError>;
+}
+
+impl Backend for Sandbox {
+    fn layers(&self) -> &[LayerReport] {
+        self.layers()
+    }
+
+    fn find_program(&self, program: &OsStr) -> Option<PathBuf> {
+        self.find_program(program)
+    }
+
+    fn run(
+        &self,
+        job: &Job<'_>,
+        stop: &Stop,
+        sink: &mut dyn FnMut(Stream, &[u8]),
+    ) -> Result<Ended, SandboxError> {
+        self.run(job, stop, sink)
+    }
+}
