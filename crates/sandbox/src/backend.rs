@@ -7,14 +7,10 @@ use toolgate_types::Stop;
 
 use crate::error::SandboxError;
 use crate::job::{Ended, Job, Stream};
-use crate::layer::LayerReport;
 use crate::sandbox::Sandbox;
 
 /// Confines and runs commands on one kind of system. Whoever runs commands knows this and no system.
 pub trait Backend: Send + Sync {
-    /// What each layer can do here.
-    fn layers(&self) -> &[LayerReport];
-
     /// Where a program is, as a command would find it.
     fn find_program(&self, program: &OsStr) -> Option<PathBuf>;
 
@@ -31,10 +27,6 @@ pub trait Backend: Send + Sync {
 }
 
 impl Backend for Sandbox {
-    fn layers(&self) -> &[LayerReport] {
-        self.layers()
-    }
-
     fn find_program(&self, program: &OsStr) -> Option<PathBuf> {
         self.find_program(program)
     }

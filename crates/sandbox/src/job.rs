@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use toolgate_types::StopReason;
+use toolgate_types::{Cover, StopReason};
 
 use crate::limits::ResourceLimits;
 
@@ -44,48 +44,6 @@ pub struct Mounted<'a> {
     pub writable: bool,
     /// What in it is not as it is, parents before children.
     pub covers: Vec<Cover>,
-}
-
-/// A place in a mount that the command does not find as it is. Paths are relative to the mount.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Cover {
-    /// Cannot be read or changed.
-    Hide {
-        /// Where.
-        path: PathBuf,
-        /// Whether it is a directory.
-        directory: bool,
-    },
-    /// Can be read; cannot be changed, replaced or renamed.
-    Freeze {
-        /// Where.
-        path: PathBuf,
-    },
-    /// A directory that cannot be renamed or removed; what is in it can.
-    Pin {
-        /// Where.
-        path: PathBuf,
-    },
-    /// A file that shows another content and cannot be changed.
-    Replace {
-        /// Where.
-        path: PathBuf,
-        /// What is shown.
-        content: Vec<u8>,
-    },
-}
-
-impl Cover {
-    /// Where.
-    #[must_use]
-    pub fn path(&self) -> &std::path::Path {
-        match self {
-            Self::Hide { path, .. }
-            | Self::Freeze { path }
-            | Self::Pin { path }
-            | Self::Replace { path, .. } => path,
-        }
-    }
 }
 
 /// How far a command gets.

@@ -27,7 +27,7 @@ mod view;
 pub use backend::Backend;
 pub use environment::refused_variable;
 pub use error::SandboxError;
-pub use job::{Cover, Ended, Exit, Job, LimitHit, Mounted, Network, OnFlood, PROXY_PORT, Stopped, Stream};
+pub use job::{Ended, Exit, Job, LimitHit, Mounted, Network, OnFlood, PROXY_PORT, Stopped, Stream};
 pub use layer::{Layer, LayerReport, Layers};
 pub use limits::ResourceLimits;
 pub use sandbox::{Sandbox, SandboxOptions};

@@ -4,8 +4,10 @@ use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 
+use toolgate_types::Cover;
+
 use crate::error::SandboxError;
-use crate::job::{Cover, Job, Mounted};
+use crate::job::{Job, Mounted};
 use crate::landlock::{Access, Dialect};
 use crate::layer::{Layer, Layers};
 use crate::step::{Slot, Step};

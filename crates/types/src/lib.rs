@@ -14,6 +14,7 @@ pub mod failure;
 pub mod outcome;
 pub mod limits;
 pub mod stop;
+pub mod cover;
 pub mod digest;
 pub mod time;
 
@@ -21,6 +22,7 @@ pub use call::ToolCall;
 pub use caller::{Caller, Trust};
 pub use class::{Category, ToolClass};
 pub use code::ErrorCode;
+pub use cover::Cover;
 pub use digest::Sha256;
 pub use failure::Failure;
 pub use id::{AgentName, CallId, RunId, SessionId, ToolName};

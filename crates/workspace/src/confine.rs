@@ -22,7 +22,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicUsize;
 
 use toolgate_search::{Surveyed, survey};
-use toolgate_types::Stop;
+use toolgate_types::{Cover, Stop};
 
 use crate::error::WorkspaceError;
 use crate::mount::{Access, Mount};
@@ -52,48 +52,6 @@ pub struct Confined<'a> {
     pub alias: &'a str,
     /// Whether the command may change it.
     pub writable: bool,
-}
-
-/// Something in a mount that a command must not reach as it is. Paths are relative to the mount; parents stand before children.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Cover {
-    /// Can be neither read nor changed.
-    Hide {
-        /// Where.
-        path: PathBuf,
-        /// Whether it is a directory.
-        directory: bool,
-    },
-    /// Can be read, and not be changed, replaced or renamed away; a directory with all that is in it.
-    Freeze {
-        /// Where.
-        path: PathBuf,
-    },
-    /// A directory that cannot be renamed or removed; what is in it can be changed.
-    Pin {
-        /// Where.
-        path: PathBuf,
-    },
-    /// A file that is shown with other content and cannot be changed.
-    Replace {
-        /// Where.
-        path: PathBuf,
-        /// What is shown.
-        content: Vec<u8>,
-    },
-}
-
-impl Cover {
-    /// Where it goes, relative to the mount.
-    #[must_use]
-    pub fn path(&self) -> &std::path::Path {
-        match self {
-            Self::Hide { path, .. }
-            | Self::Freeze { path }
-            | Self::Pin { path }
-            | Self::Replace { path, .. } => path,
-        }
-    }
 }
 
 /// A mount as one command gets it.

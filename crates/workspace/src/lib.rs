@@ -34,7 +34,7 @@ mod error;
 
 pub use browse::{FoundFiles, FoundLines, Listed};
 pub use change::{After, ChangeKind, Forgetful, NotKept, PlannedChange, Recorder, Settled};
-pub use confine::{Confined, ConfinedMount, Cover, Quarantine, Quarantined, Stray, StrayKind, Strays};
+pub use confine::{Confined, ConfinedMount, Quarantine, Quarantined, Stray, StrayKind, Strays};
 pub use deny_list::DEFAULT_DENY;
 pub use error::WorkspaceError;
 pub use git_config::sanitised_git_config;

@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use toolgate_attack::{Order, Report};
 use toolgate_sandbox::{
-    Cover, Ended, Exit, Job, LimitHit, Mounted, Network, OnFlood, PROXY_PORT, ResourceLimits, Sandbox,
-    SandboxError, SandboxOptions, Stopped, Stream,
+    Ended, Exit, Job, LimitHit, Mounted, Network, OnFlood, PROXY_PORT, ResourceLimits, Sandbox, SandboxError,
+    SandboxOptions, Stopped, Stream,
 };
-use toolgate_types::{ErrorCode, Stop};
+use toolgate_types::{Cover, ErrorCode, Stop};
 
 use crate::sandbox_host::{Host, Who, secret, tools};
 

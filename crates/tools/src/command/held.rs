@@ -2,7 +2,8 @@
 
 use toolgate_gate::CallContext;
 use toolgate_sandbox::{Ended, Exit};
-use toolgate_workspace::{ConfinedMount, Cover};
+use toolgate_types::Cover;
+use toolgate_workspace::ConfinedMount;
 
 use super::Command;
 use super::denial::Denial;

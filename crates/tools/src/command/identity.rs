@@ -6,7 +6,8 @@
 
 use std::path::Path;
 
-use toolgate_workspace::{ConfinedMount, Cover, sanitised_git_config};
+use toolgate_types::Cover;
+use toolgate_workspace::{ConfinedMount, sanitised_git_config};
 
 use super::{Command, inside};
 

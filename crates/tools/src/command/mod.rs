@@ -22,13 +22,9 @@ use std::time::{Duration, Instant};
 
 use toolgate_egress::{Dial, Rules, environment};
 use toolgate_gate::CallContext;
-use toolgate_sandbox::{
-    Cover as SandboxCover, Job, Mounted, Network, OnFlood, PROXY_PORT, ResourceLimits, SandboxError,
-};
+use toolgate_sandbox::{Job, Mounted, Network, OnFlood, PROXY_PORT, ResourceLimits, SandboxError};
 use toolgate_types::{Failure, Stop, StopReason};
-use toolgate_workspace::{
-    Confined, ConfinedMount, Cover, ListOptions, PathStyle, View, Workspace, WorkspaceError,
-};
+use toolgate_workspace::{Confined, ConfinedMount, ListOptions, PathStyle, View, Workspace, WorkspaceError};
 
 use afterwards::take_away;
 use capture::Capture;
@@ -258,16 +254,7 @@ fn mounted<'j>(mount: &'j ConfinedMount<'_>) -> Mounted<'j> {
         directory: mount.handle(),
         at: inside(mount.alias(), ""),
         writable: mount.is_writable(),
-        covers: mount.covers().iter().map(cover).collect(),
-    }
-}
-
-fn cover(cover: &Cover) -> SandboxCover {
-    match cover.clone() {
-        Cover::Hide { path, directory } => SandboxCover::Hide { path, directory },
-        Cover::Freeze { path } => SandboxCover::Freeze { path },
-        Cover::Pin { path } => SandboxCover::Pin { path },
-        Cover::Replace { path, content } => SandboxCover::Replace { path, content },
+        covers: mount.covers().to_vec(),
     }
 }
 

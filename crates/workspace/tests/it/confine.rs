@@ -7,8 +7,8 @@ use std::sync::Mutex;
 
 use proptest::prelude::*;
 use tempfile::TempDir;
-use toolgate_types::{ErrorCode, Stop};
-use toolgate_workspace::{Access, Confined, Cover, Mount, PathGrant, Rules, Workspace, WorkspaceError};
+use toolgate_types::{Cover, ErrorCode, Stop};
+use toolgate_workspace::{Access, Confined, Mount, PathGrant, Rules, Workspace, WorkspaceError};
 
 use crate::trees::{cases, escaped, make, shown};
 

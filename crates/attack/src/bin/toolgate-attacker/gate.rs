@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use toolgate_attack::{Bounds, Covered, HELD, Order, Report};
 use toolgate_sandbox::{
-    Cover, Exit, Job, Layer, Layers, Mounted, Network, OnFlood, ResourceLimits, Sandbox, SandboxError,
+    Exit, Job, Layer, Layers, Mounted, Network, OnFlood, ResourceLimits, Sandbox, SandboxError,
     SandboxOptions, Stream,
 };
-use toolgate_types::Stop;
+use toolgate_types::{Cover, Stop};
 
 use crate::escape::raw;
 
