@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::termios::{QueueSelector, tcflush, tcgetwinsize};
-use toolgate_gate::{Approver, Question, Reply};
+use toolgate_gate::{Approver, Nobody, Question, Reply};
 use toolgate_tools::is_hidden;
 
 use crate::interrupt::Interrupt;
@@ -91,13 +91,13 @@ impl Approver for Terminal {
             let Ok(terminal) = open_terminal() else {
                 let remedy =
                     "run it in a terminal, or pass --trust autonomous if this call needs no question";
-                return Reply::Nobody(remedy.to_owned());
+                return Reply::Nobody(Nobody::quietly(remedy));
             };
             match ask_on(&terminal, &question, &self.interrupt) {
                 Ok(Some(reply)) => reply,
                 // The time is up, or the call is at its end, and saying so is the gate's: silence is not the same as a no.
                 Ok(None) => std::future::pending().await,
-                Err(error) => Reply::Nobody(format!("the terminal failed: {error}")),
+                Err(error) => Reply::Nobody(Nobody::quietly(format!("the terminal failed: {error}"))),
             }
         })
     }

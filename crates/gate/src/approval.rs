@@ -42,8 +42,32 @@ pub enum Reply {
     ForSession,
     /// No, with words for the model.
     No(Option<String>),
-    /// There is nobody to ask; says how one could be, to the operator and never to the model.
-    Nobody(String),
+    /// There is nobody to ask.
+    Nobody(Nobody),
+}
+
+/// Why nobody can be asked, and what would change that.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Nobody {
+    /// How somebody could be asked, for the operator.
+    pub remedy: String,
+    /// The same where the caller may know it too: a person reads the caller's screen, and not the operator's.
+    pub told: Option<String>,
+}
+
+impl Nobody {
+    /// What only the operator is told.
+    #[must_use]
+    pub fn quietly(remedy: impl Into<String>) -> Self {
+        Self { remedy: remedy.into(), told: None }
+    }
+
+    /// What everybody is told.
+    #[must_use]
+    pub fn openly(remedy: impl Into<String>) -> Self {
+        let remedy = remedy.into();
+        Self { told: Some(remedy.clone()), remedy }
+    }
 }
 
 /// Somebody who can be asked.
@@ -66,7 +90,7 @@ pub struct NobodyToAsk {
 
 impl Approver for NobodyToAsk {
     fn ask(&self, _question: Question) -> Pin<Box<dyn Future<Output = Reply> + Send + '_>> {
-        Box::pin(async { Reply::Nobody(self.remedy.clone()) })
+        Box::pin(async { Reply::Nobody(Nobody::quietly(&self.remedy)) })
     }
 }
 
@@ -139,12 +163,15 @@ pub(crate) fn refusal(reply: Reply) -> Failure {
         Reply::No(Some(words)) => {
             Failure::new(ErrorCode::ApprovalDenied, format!("a person refused this call: {words}"))
         }
-        Reply::Nobody(remedy) => Failure::new(
-            ErrorCode::ApprovalUnavailable,
-            "this call needs a person's approval and there is nobody to ask",
-        )
-        .help("go on without this call, or tell the operator that it is needed")
-        .operator_note(remedy),
+        Reply::Nobody(Nobody { remedy, told }) => {
+            let general = "go on without this call, or tell the operator that it is needed";
+            Failure::new(
+                ErrorCode::ApprovalUnavailable,
+                "this call needs a person's approval and there is nobody to ask",
+            )
+            .help(told.unwrap_or_else(|| general.to_owned()))
+            .operator_note(remedy)
+        }
         _ => Failure::new(ErrorCode::ApprovalDenied, "a person refused this call"),
     }
 }

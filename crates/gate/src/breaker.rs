@@ -217,7 +217,7 @@ mod tests {
     }
 
     fn done() -> Outcome {
-        Outcome::Done(ToolOutput { text: String::new(), structured: json!(null) })
+        Outcome::Done(ToolOutput::new(String::new(), json!(null)))
     }
 
     impl Stand {

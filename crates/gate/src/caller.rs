@@ -225,7 +225,9 @@ impl<'s> Proved<'s> {
             requirements.permissions.iter().all(|permission| held(permission))
                 && (!is_destructive || held(ALLOW_DESTRUCTIVE))
         };
-        self.scope(spec).is_allowed() && spec.requirements.as_ref().is_none_or(demands_met)
+        spec.suspended.is_none()
+            && self.scope(spec).is_allowed()
+            && spec.requirements.as_ref().is_none_or(demands_met)
     }
 }
 

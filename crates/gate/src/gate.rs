@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use serde_json::Value;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use toolgate_audit::{AuditLog, Intent, Ticket};
 use toolgate_policy::Filtered;
@@ -68,6 +69,7 @@ pub struct Gate {
     current: ArcSwap<Snapshot>,
     /// Held while the current snapshot is replaced by one that follows it.
     replacing: Mutex<()>,
+    replaced: watch::Sender<u64>,
     pub(crate) blocking: Blocking,
     journal: Arc<Journal>,
     approver: Arc<dyn Approver>,
@@ -95,6 +97,8 @@ pub struct CallOptions {
     pub progress: Option<Progress>,
     /// Ends the call.
     pub cancelled: CancellationToken,
+    /// Who is asked about this call, in place of whom the gate asks.
+    pub approver: Option<Arc<dyn Approver>>,
     /// Ends the work of a tool too, once it is true: for handlers of signals, which can set a flag and nothing else.
     pub interrupted: Option<Arc<AtomicBool>>,
 }
@@ -106,6 +110,7 @@ impl Gate {
         Self {
             current: ArcSwap::from_pointee(Snapshot::first(options.loaded, &options.clock)),
             replacing: Mutex::default(),
+            replaced: watch::Sender::new(0),
             audit: options.audit,
             audit_mode: options.audit_mode,
             complain: options.complain,
@@ -132,6 +137,7 @@ impl Gate {
         let next = Snapshot::after(Some(&self.current.load()), loaded, &self.clock);
         let generation = next.generation;
         self.current.store(Arc::new(next));
+        self.replaced.send_replace(generation);
         generation
     }
 
@@ -156,6 +162,29 @@ impl Gate {
         let snapshot = self.current.load_full();
         let who = credential.into().prove(&snapshot, &CancellationToken::new()).await?;
         Ok(visible(&snapshot, &who))
+    }
+
+    /// Who comes with this credential: for doors that turn strangers away before they ask for anything. A call proves its caller itself.
+    ///
+    /// # Errors
+    /// The caller could not be verified.
+    pub async fn identify(&self, credential: impl Into<Credential>) -> Result<Arc<Caller>, Failure> {
+        let snapshot = self.current.load_full();
+        let who = credential.into().prove(&snapshot, &CancellationToken::new()).await?;
+        Ok(who.caller)
+    }
+
+    /// The digest of what a tool is at the moment: another one is another tool, whatever its name.
+    #[must_use]
+    pub fn definition(&self, tool: &str) -> Option<Sha256> {
+        let snapshot = self.current.load();
+        snapshot.registry.get(tool).map(|tool| tool.definition(snapshot.generation))
+    }
+
+    /// Tells of every later replacement, with its generation.
+    #[must_use]
+    pub fn replacements(&self) -> watch::Receiver<u64> {
+        self.replaced.subscribe()
     }
 
     /// One call through every stage.
@@ -203,7 +232,7 @@ impl Gate {
         unsettled.caller = Arc::clone(verified.caller());
         let calls = self.sessions.count(&unsettled.caller.session);
         let asking = Asking {
-            approver: self.approver.as_ref(),
+            approver: options.approver.as_deref().unwrap_or(self.approver.as_ref()),
             grants: &self.grants,
             patience: self.approval_patience,
             cancelled: options.cancelled,
@@ -365,7 +394,7 @@ fn released(tool: &Registered, output: ToolOutput) -> (Outcome, Option<RawOutput
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
-    (Outcome::Done(ToolOutput { text, structured: value }), Some(raw))
+    (Outcome::Done(ToolOutput::new(text, value)), Some(raw))
 }
 
 fn unrecorded(reason: &str) -> Failure {

@@ -30,7 +30,7 @@ mod gate;
 mod undoing;
 mod error;
 
-pub use approval::{Approver, NobodyToAsk, Question, Reply};
+pub use approval::{Approver, Nobody, NobodyToAsk, Question, Reply};
 pub use bound::ForeseenChange;
 pub use breaker::BreakerRule;
 pub use caller::Credential;

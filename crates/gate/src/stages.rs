@@ -99,6 +99,9 @@ impl<'g> Verified<'g> {
         let (spec, who) = (tool.tool.spec(), &self.who);
         let refused = |failure| Refused { stage: Stage::Permission, failure };
         snapshot.rates.admit(&who.caller.subject, spec.name.as_str()).map_err(refused)?;
+        if let Some(operator_reason) = &spec.suspended {
+            return Err(refused(withdrawn(operator_reason)));
+        }
         let grant = match who.scope(spec) {
             Verdict::Allowed(grant) => grant,
             Verdict::Denied { operator_reason } => return Err(refused(not_permitted(operator_reason))),
@@ -122,6 +125,13 @@ impl<'g> Verified<'g> {
 fn not_permitted(operator_reason: String) -> Failure {
     Failure::new(ErrorCode::NotPermitted, "this call is not permitted")
         .help("use only the tools that were offered")
+        .operator_note(operator_reason)
+}
+
+/// A model that was shown the tool before is told that trying again is of no use.
+fn withdrawn(operator_reason: &str) -> Failure {
+    Failure::new(ErrorCode::NotPermitted, "this tool is suspended until an operator agrees to it again")
+        .help("go on without this tool")
         .operator_note(operator_reason)
 }
 

@@ -41,6 +41,8 @@ pub struct ToolSpec {
     pub output_policy: Option<OutputPolicy>,
     /// Time for one call, in place of the gate's; agents may still be given another.
     pub timeout: Option<Duration>,
+    /// Why nobody may use it for now, in words for the operator: it is no longer what was agreed to. It is shown to no model.
+    pub suspended: Option<String>,
 }
 
 impl ToolSpec {

@@ -42,10 +42,9 @@ impl Gate {
             }
         };
         let outcome = match &undone {
-            Ok(undone) => Outcome::Done(ToolOutput {
-                text: undone.paths.join("\n"),
-                structured: json!({"paths": undone.paths}),
-            }),
+            Ok(undone) => {
+                Outcome::Done(ToolOutput::new(undone.paths.join("\n"), json!({"paths": undone.paths})))
+            }
             Err(error) => {
                 let failure = Failure::new(error.code(), error.to_string());
                 Outcome::Failed { stage: Stage::Execution, failure }

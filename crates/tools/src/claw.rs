@@ -86,7 +86,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
 
 fn ok(text: String) -> Result<ToolOutput, Failure> {
     let text = format!("ok: {text}");
-    Ok(ToolOutput { structured: Value::String(text.clone()), text })
+    Ok(ToolOutput::new(text.clone(), Value::String(text)))
 }
 
 #[derive(Deserialize)]

@@ -40,6 +40,7 @@ impl Declaration {
             requirements: None,
             output_policy: None,
             timeout: None,
+            suspended: None,
         };
         Some(Arc::new(FileTool {
             spec,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use toolgate_gate::{CallOptions, Credential, Gate, Settled};
-use toolgate_types::{CallId, Decision, Failure, Outcome, Stage, ToolCall};
+use toolgate_types::{Attachment, CallId, Decision, Failure, Outcome, Stage, ToolCall};
 
 use crate::crew::RunLog;
 use crate::profile::Profile;
@@ -34,6 +34,10 @@ pub struct Called {
     pub failed: Option<(Stage, Failure)>,
     /// How long it took.
     pub duration: Duration,
+    /// What of the answer is not text; beside it, for callers that can show it.
+    pub attachments: Vec<Attachment>,
+    /// The whole text, where the answer had to be cut.
+    pub whole: Option<String>,
 }
 
 /// A gate that speaks a profile's language.
@@ -73,16 +77,16 @@ impl Front {
         let credential = credential.into();
         let told = self.run_log.as_ref().map(|log| log.begin(&call, &credential.claimed()));
         let tool = call.tool.clone();
-        let Settled { call, outcome, duration } = self.gate.call(call, credential, options).await;
+        let Settled { call, mut outcome, duration } = self.gate.call(call, credential, options).await;
         let decision = outcome.decision();
-        let failed = match &outcome {
-            Outcome::Failed { stage, failure } => Some((*stage, failure.clone())),
-            Outcome::Done(_) => None,
+        let (failed, attachments, whole) = match &mut outcome {
+            Outcome::Failed { stage, failure } => (Some((*stage, failure.clone())), Vec::new(), None),
+            Outcome::Done(output) => (None, std::mem::take(&mut output.attachments), output.whole.take()),
         };
         let answer = self.profile.render(&tool, outcome);
         if let (Some(log), Some(told)) = (&self.run_log, told) {
             log.finish(told, &answer, duration);
         }
-        Called { answer, call, decision, failed, duration }
+        Called { answer, call, decision, failed, duration, attachments, whole }
     }
 }

@@ -86,7 +86,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
 }
 
 fn observed(structured: Value) -> Result<ToolOutput, Failure> {
-    Ok(ToolOutput { text: String::new(), structured })
+    Ok(ToolOutput::new(String::new(), structured))
 }
 
 fn read_file(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {

@@ -54,7 +54,7 @@ fn file_read(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<Tool
                 "startLine": window.first_line, "endLine": window.last_line, "truncated": window.truncated,
             });
             let notice = content_notice(&window, read.bytes);
-            Ok(ToolOutput { text: window.text + &notice, structured })
+            Ok(ToolOutput::new(window.text + &notice, structured))
         }
     }
 }
@@ -71,7 +71,7 @@ fn file_write(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Res
     let structured = json!({
         "path": written.path, "bytes": written.bytes, "created": written.created, "sha256": written.sha256_after.to_string(),
     });
-    Ok(ToolOutput { text, structured })
+    Ok(ToolOutput::new(text, structured))
 }
 
 pub(crate) fn render(tool: &str, outcome: Outcome) -> Answer {

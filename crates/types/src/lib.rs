@@ -27,6 +27,6 @@ pub use digest::Sha256;
 pub use failure::Failure;
 pub use id::{AgentName, CallId, RunId, SessionId, ToolName};
 pub use limits::Limits;
-pub use outcome::{Decision, Outcome, ToolOutput};
+pub use outcome::{Attachment, Decision, DocumentContent, Outcome, ToolOutput};
 pub use stage::Stage;
 pub use stop::{Stop, StopReason};

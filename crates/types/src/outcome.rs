@@ -12,6 +12,55 @@ pub struct ToolOutput {
     pub text: String,
     /// For programs; fits the tool's output schema.
     pub structured: Value,
+    /// What is neither, such as pictures. A tool with an output policy hands out none: nothing in them can be filtered.
+    pub attachments: Vec<Attachment>,
+    /// The whole text, where `text` had to be cut. Whoever can keep it for a while may offer it beside the answer. Nor does it leave a tool with an output policy.
+    pub whole: Option<String>,
+}
+
+impl ToolOutput {
+    /// An answer of text and structure alone.
+    #[must_use]
+    pub fn new(text: impl Into<String>, structured: Value) -> Self {
+        Self { text: text.into(), structured, attachments: Vec::new(), whole: None }
+    }
+}
+
+/// A part of an answer that is not text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Attachment {
+    /// A picture, in base64.
+    Image {
+        /// What kind of picture.
+        mime_type: String,
+        /// Its bytes in base64.
+        data: String,
+    },
+    /// A sound, in base64.
+    Audio {
+        /// What kind of sound.
+        mime_type: String,
+        /// Its bytes in base64.
+        data: String,
+    },
+    /// A document that came along.
+    Document {
+        /// What it is called.
+        uri: String,
+        /// What kind of document.
+        mime_type: Option<String>,
+        /// What is in it.
+        content: DocumentContent,
+    },
+}
+
+/// What is in a document.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DocumentContent {
+    /// Text.
+    Text(String),
+    /// Anything else, in base64.
+    Base64(String),
 }
 
 /// The end of a call. A denial is an outcome like any other.

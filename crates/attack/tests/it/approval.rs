@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use toolgate_attack::{Bench, BenchOptions, Scratch, Tree, code_of, person};
-use toolgate_gate::{Approver, NobodyToAsk, PreviewBody, Question, Reply};
+use toolgate_gate::{Approver, Nobody, NobodyToAsk, PreviewBody, Question, Reply};
 use toolgate_tools::{Called, Profile};
 use toolgate_types::{Caller, Decision, ErrorCode, Sha256, Stage, ToolClass, Trust};
 
@@ -138,7 +138,7 @@ fn without_a_yes_nothing_is_touched() {
         ),
         (
             "nobody any more",
-            || Scripted::new([Reply::Nobody("come back".to_owned())]),
+            || Scripted::new([Reply::Nobody(Nobody::quietly("come back"))]),
             ErrorCode::ApprovalUnavailable,
             "nobody to ask",
         ),

@@ -35,9 +35,9 @@ impl Declared {
             requirements: Some(Requirements { permissions: vec![], elevated: None, class: ToolClass::Read }),
             output_policy: None,
             timeout: None,
+            suspended: None,
         };
-        let answer =
-            |arguments: &Value| Ok(ToolOutput { text: arguments.to_string(), structured: arguments.clone() });
+        let answer = |arguments: &Value| Ok(ToolOutput::new(arguments.to_string(), arguments.clone()));
         let (answer, runs, calls) = (Box::new(answer), AtomicUsize::new(0), Mutex::default());
         Self { spec, fingerprint: Some(Sha256::of(b"one")), answer, progress: None, runs, calls }
     }

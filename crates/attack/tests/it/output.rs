@@ -27,7 +27,7 @@ impl Desk {
         let tool = Declared::new("customer")
             .output(schema, rules)
             .tells(SECRET)
-            .answers(move |_| Ok(ToolOutput { text: text.clone(), structured: value.clone() }));
+            .answers(move |_| Ok(ToolOutput::new(text.clone(), value.clone())));
         let scratch = Scratch::new();
         let state = scratch.folder("s");
         let bench = BenchOptions::new(profile, &scratch.folder("w"), &state).tool(tool.share()).open();

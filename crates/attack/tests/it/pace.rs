@@ -104,7 +104,7 @@ fn a_tool_that_keeps_failing_rests_and_is_tried_again() {
     let works = Arc::new(AtomicBool::new(false));
     let health = Arc::clone(&works);
     let flaky = Declared::new("flaky").answers(move |arguments| match health.load(Ordering::SeqCst) {
-        true => Ok(ToolOutput { text: String::new(), structured: arguments.clone() }),
+        true => Ok(ToolOutput::new(String::new(), arguments.clone())),
         false => Err(Failure::new(ErrorCode::IoError, "no")),
     });
     let (flaky, fine) = (flaky.share(), Declared::new("fine").share());

@@ -62,8 +62,7 @@ impl Tool for Slow {
 }
 
 fn saying(words: &'static str) -> Declared {
-    Declared::new("slow")
-        .answers(move |_| Ok(ToolOutput { text: words.to_owned(), structured: json!(words) }))
+    Declared::new("slow").answers(move |_| Ok(ToolOutput::new(words.to_owned(), json!(words))))
 }
 
 #[test]

@@ -32,6 +32,7 @@ impl Unruly {
             requirements: None,
             output_policy: None,
             timeout: None,
+            suspended: None,
         };
         Arc::new(Self { spec, panics })
     }
@@ -45,7 +46,7 @@ impl Tool for Unruly {
     fn run(self: Arc<Self>, _call: ApprovedCall, _context: CallContext) -> ToolFuture {
         Box::pin(async move {
             assert!(!self.panics, "this tool has a defect");
-            Ok(ToolOutput { text: "undeclared".to_owned(), structured: json!({"undeclared": true}) })
+            Ok(ToolOutput::new("undeclared".to_owned(), json!({"undeclared": true})))
         })
     }
 }

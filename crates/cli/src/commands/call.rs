@@ -32,6 +32,7 @@ pub(crate) fn run(common: &Common, tool: String, arguments: &str) -> Result<u8, 
         cancelled: interrupt.token(),
         interrupted: Some(interrupt.flag()),
         progress: progress(common),
+        approver: None,
     };
     let calling = built.front.call(call, credential, options);
     let called = runtime(tokens(common))?.block_on(calling);
@@ -89,7 +90,7 @@ fn parse_arguments(text: &str) -> Result<Value, Failed> {
 /// The answer and what is known about it. `operatorNote` stands beside the answer because whoever asks for this is the operator: a runtime hands
 /// `text` or `structured` to its model, and never the note.
 fn envelope(settings: &Settings, tool: &str, called: &Called) -> Value {
-    let Called { answer, call, decision, failed, duration } = called;
+    let Called { answer, call, decision, failed, duration, .. } = called;
     let mut value = json!({
         "call": call, "profile": settings.profile.name(), "tool": tool,
         "decision": decision.as_str(), "isError": answer.is_error,

@@ -88,12 +88,12 @@ impl ShellDress {
         let (output, error, cut) = finished.streams(&context.limits);
         let mut facts = finished.facts(text_cut || cut);
         match self {
-            Self::Studio => ToolOutput { text, structured: Value::Object(camel_case(facts)) },
+            Self::Studio => ToolOutput::new(text, Value::Object(camel_case(facts))),
             Self::Native | Self::Sidecar => {
                 facts.insert("stdout".to_owned(), json!(output));
                 facts.insert("stderr".to_owned(), json!(error));
                 let text = if self == Self::Native { text } else { String::new() };
-                ToolOutput { text, structured: Value::Object(facts) }
+                ToolOutput::new(text, Value::Object(facts))
             }
         }
     }
@@ -159,6 +159,7 @@ impl Shell {
             requirements: None,
             output_policy: None,
             timeout: None,
+            suspended: None,
         };
         Some(Arc::new(Self { spec, runner: Arc::clone(runner), dress }))
     }

@@ -105,7 +105,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
 }
 
 fn result(structured: Value) -> Result<ToolOutput, Failure> {
-    Ok(ToolOutput { text: String::new(), structured })
+    Ok(ToolOutput::new(String::new(), structured))
 }
 
 #[derive(Deserialize)]

@@ -147,6 +147,7 @@ fn spec(manifest: &ToolManifest, requirements: Requirements, policy: OutputPolic
         requirements: Some(requirements),
         output_policy: Some(policy),
         timeout: manifest.timeout,
+        suspended: None,
     }
 }
 

@@ -26,7 +26,7 @@ pub(super) fn answer(parse: OutputParse, output: &str, most: usize) -> Result<To
             whole(Value::Array(values.collect::<Result<_, _>>()?), output.len(), most)?
         }
     };
-    Ok(ToolOutput { text: shown(&structured), structured })
+    Ok(ToolOutput::new(shown(&structured), structured))
 }
 
 fn shown(value: &Value) -> String {

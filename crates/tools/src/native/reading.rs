@@ -139,7 +139,7 @@ fn read_file(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<Tool
             window.text + &notice
         }
     };
-    Ok(ToolOutput { text, structured })
+    Ok(ToolOutput::new(text, structured))
 }
 
 /// What is said after text that was cut; the same words for the same cut.
@@ -173,7 +173,7 @@ fn list_directory(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result
         "symlinks": named(EntryKind::Symlink), "other": named(EntryKind::Other),
         "total": listed.total, "truncated": listed.truncated,
     });
-    Ok(ToolOutput { text: list_text(&listed), structured })
+    Ok(ToolOutput::new(list_text(&listed), structured))
 }
 
 /// One line per entry: directories end in a slash, links in an at sign, files carry their size where it is known.
@@ -213,7 +213,7 @@ fn search_files(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<T
         true => "narrow the search or raise max_matches",
         false => "narrow the search",
     };
-    Ok(ToolOutput { text: search_text(&found, remedy), structured })
+    Ok(ToolOutput::new(search_text(&found, remedy), structured))
 }
 
 fn match_json(path: &str, found: &Match) -> Value {
@@ -279,5 +279,5 @@ fn find_files(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<Too
         let _ = writeln!(text, "[truncated: the first {} files shown]", found.paths.len());
     }
     let structured = json!({"paths": found.paths, "truncated": found.truncated});
-    Ok(ToolOutput { text, structured })
+    Ok(ToolOutput::new(text, structured))
 }

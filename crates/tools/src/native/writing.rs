@@ -158,7 +158,7 @@ fn written_output(written: &Written, what: &str) -> ToolOutput {
     if let (Some(before), Value::Object(fields)) = (written.sha256_before, &mut structured) {
         fields.insert("sha256_before".to_owned(), json!(before.to_string()));
     }
-    ToolOutput { text: format!("{what}, sha256 {}\n", written.sha256_after), structured }
+    ToolOutput::new(format!("{what}, sha256 {}\n", written.sha256_after), structured)
 }
 
 fn append_file(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Result<ToolOutput, Failure> {
@@ -244,7 +244,7 @@ fn edit_file(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Resu
         fields.insert("sha256_before".to_owned(), json!(before.to_string()));
         fields.insert("sha256".to_owned(), json!(written.sha256_after.to_string()));
     }
-    Ok(ToolOutput { text, structured })
+    Ok(ToolOutput::new(text, structured))
 }
 
 fn show_edit(view: &View<'_>, arguments: Value) -> Result<Shown, Failure> {
@@ -283,7 +283,7 @@ fn apply_patch(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Re
     let (diff, truncated) = cut_lines(view, patched.diff, DIFF_CUT);
     let (text, _) = cut_lines(view, text + &diff, DIFF_CUT);
     let structured = json!({"files": files, "dry_run": dry_run, "diff": diff, "truncated": truncated});
-    Ok(ToolOutput { text, structured })
+    Ok(ToolOutput::new(text, structured))
 }
 
 fn show_patch(view: &View<'_>, arguments: Value) -> Result<Shown, Failure> {
@@ -304,10 +304,7 @@ fn move_file(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Resu
     let overwrite = if overwrite { Overwrite::Yes } else { Overwrite::No };
     let moved = view.move_file(&from, &to, overwrite, recorder)?;
     let text = format!("moved {} to {}\n", moved.from, moved.to);
-    Ok(ToolOutput {
-        text,
-        structured: json!({"from": moved.from, "to": moved.to, "replaced": moved.replaced}),
-    })
+    Ok(ToolOutput::new(text, json!({"from": moved.from, "to": moved.to, "replaced": moved.replaced})))
 }
 
 #[derive(Deserialize)]
@@ -319,5 +316,5 @@ fn delete_file(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Re
     let DeleteArguments { path } = decode(arguments)?;
     let deleted = view.delete(&path, recorder)?;
     let text = format!("deleted {} ({} bytes)\n", deleted.path, deleted.bytes);
-    Ok(ToolOutput { text, structured: json!({"path": deleted.path, "bytes": deleted.bytes}) })
+    Ok(ToolOutput::new(text, json!({"path": deleted.path, "bytes": deleted.bytes})))
 }
