@@ -1,0 +1,1 @@
+//! Tools that live elsewhere: other MCP servers, behind the gate.

@@ -1,0 +1,1 @@
+//! The doors of the gate: MCP on stdio and over HTTP.
