@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use crate::decode::{Field, Key, Section, duration, key, list, located_text, path, text, word};
 use crate::path::DeclaredPath;
-use crate::problem::{Located, shown};
+use crate::problem::Located;
 use crate::report::Report;
 use crate::tree::Kind;
+use crate::url::url;
 use crate::words::words;
 
 /// The most that the clocks of an issuer and of this machine may differ.
@@ -194,7 +195,7 @@ fn caller_key(field: &Field, report: &mut Report<'_>) -> Option<CallerKey> {
     let source = section.get("file", report, path).map(KeySource::PublicKey);
     let source = source.or_else(|| section.get("secret_file", report, path).map(KeySource::Secret));
     let source = source.or_else(|| section.get("jwks_file", report, path).map(KeySource::KeySetFile));
-    let source = source.or_else(|| section.get("jwks_url", report, key_set_url).map(KeySource::KeySetUrl));
+    let source = source.or_else(|| section.get("jwks_url", report, url).map(KeySource::KeySetUrl));
     let algorithm = section.get("algorithm", report, word);
     let key = CallerKey { kid: section.get("kid", report, some_text), algorithm, source: source? };
     check_algorithm(&key, &section, field, report);
@@ -217,31 +218,6 @@ fn check_algorithm(key: &CallerKey, section: &Section, field: &Field, report: &m
         }
         _ => {}
     }
-}
-
-fn key_set_url(field: &Field, report: &mut Report<'_>) -> Option<Located<String>> {
-    let url = located_text(field, report)?;
-    let (scheme, rest) = url.value.split_once("://").unwrap_or_default();
-    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    let loopback = ["localhost", "127.0.0.1", "[::1]"].iter().any(|host| {
-        authority.strip_prefix(host).is_some_and(|port| port.is_empty() || port.starts_with(':'))
-    });
-    let visible = !url.value.contains(|character: char| character.is_control() || character.is_whitespace());
-    let reason = if authority.is_empty() || !visible {
-        "is not a URL"
-    } else if authority.contains('@') {
-        // The password itself is not repeated.
-        let help = format!("write for example `{}`", field.example);
-        report.located(&url, "`jwks_url` holds a name or a password", Some(help));
-        return None;
-    } else if scheme != "https" && !(scheme == "http" && loopback) {
-        "could be answered by anyone on the way"
-    } else {
-        return Some(url);
-    };
-    let help = format!("write for example `{}`", field.example);
-    report.located(&url, format!("`{}` {reason}", shown(&url.value)), Some(help));
-    None
 }
 
 fn leeway(field: &Field, report: &mut Report<'_>) -> Option<Duration> {

@@ -13,9 +13,11 @@ use crate::callers::CallersConfig;
 use crate::decode::{Word, any_of, nearest_or_all};
 use crate::globs::Globs;
 use crate::path::DeclaredPath;
-use crate::problem::{Located, Problem, Problems, Source, not_text, shown};
+use crate::problem::{Located, Problem, Problems, Source, Warning, not_text, shown};
 use crate::rates::{BreakerConfig, RateLimitConfig};
 use crate::sandbox::SandboxConfig;
+use crate::serve::ServeConfig;
+use crate::servers::ServerConfig;
 use crate::words::words;
 
 /// A fully commented configuration file that uses every key.
@@ -58,6 +60,10 @@ pub struct Config {
     pub rate_limits: Vec<RateLimitConfig>,
     /// `breaker`: a tool that keeps failing rests for a while.
     pub breaker: Option<BreakerConfig>,
+    /// `mcp_servers`: servers whose tools the gate offers, in the order of the file.
+    pub mcp_servers: Vec<ServerConfig>,
+    /// `serve`: the door for callers that come over HTTP.
+    pub serve: ServeConfig,
     /// `agents`: who may do what, in the order of the file.
     pub agents: Vec<AgentConfig>,
     pub(crate) source: Source,
@@ -254,12 +260,25 @@ impl Config {
         self.agents.iter().find(|agent| agent.name.value.as_str() == name)
     }
 
+    /// What this file allows and its author probably does not mean.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<Warning> {
+        crate::servers::warnings(self)
+    }
+
     /// Permissions that name a tool which is not among the known ones.
     #[must_use]
     pub fn check_tools(&self, known: &[&str]) -> Vec<Problem> {
         let permissions = self.agents.iter().flat_map(|agent| agent.tool_permissions.iter().flatten());
-        let unknown = permissions.filter(|permission| !known.contains(&permission.tool.value.as_str()));
+        let is_known = |name: &str| known.contains(&name) || self.is_of_server(name);
+        let unknown = permissions.filter(|permission| !is_known(permission.tool.value.as_str()));
         unknown.map(|permission| self.unknown_tool(&permission.tool, known)).collect()
+    }
+
+    /// Whether a name is that of a declared server's tool; which tools there are is known when the server has said so.
+    fn is_of_server(&self, name: &str) -> bool {
+        let server = name.split_once("__").map(|(server, _)| server);
+        server.is_some_and(|server| self.mcp_servers.iter().any(|known| known.name.value == server))
     }
 
     fn unknown_tool(&self, tool: &Located<ToolName>, known: &[&str]) -> Problem {

@@ -29,8 +29,12 @@ mod rates;
 mod read;
 mod report;
 mod sandbox;
+mod serve;
+mod servers;
 mod tool;
 mod tree;
+mod url;
+mod variables;
 mod words;
 
 pub use callers::{CallerKey, CallersConfig, ClaimNames, KeySource, TokenAlgorithm};
@@ -43,8 +47,14 @@ pub use path::DeclaredPath;
 pub use problem::{Located, Problem, Problems, Warning};
 pub use rates::{BreakerConfig, NameGlob, RateLimitConfig};
 pub use sandbox::{SandboxConfig, SandboxLayer};
+pub use serve::{ServeAuth, ServeConfig};
+pub use servers::{
+    ClientCredentials, PinMode, ServerConfig, ServerLimits, ServerProcess, ServerRemote, ServerToolConfig,
+    ServerTransport,
+};
 pub use tool::{
     CommandDeclaration, CommandLimits, CommandMount, CommandTemplate, Elevated, ExampleCaller, Expectation,
     ManifestExample, MountPath, OutputDeclaration, OutputParse, PolicyRule, Rate, TextTemplate, ToolManifest,
     Treatment, skeleton,
 };
+pub use variables::{MissingVariable, VariableText};

@@ -83,6 +83,11 @@ impl Problem {
         Source::new(file, text).problem(Place { line, column }, 1, message, help)
     }
 
+    /// The same without the line, which holds a secret.
+    pub(crate) fn without_line(self) -> Self {
+        Self { excerpt: Excerpt { line: "…".to_owned(), skip: 0, width: 1 }, ..self }
+    }
+
     /// The problem in plain text: place, message, help, then the line with a caret under the mistake.
     #[must_use]
     pub fn render(&self) -> String {

@@ -53,6 +53,10 @@ impl Default for BreakerConfig {
 pub struct NameGlob(Located<String>);
 
 impl NameGlob {
+    pub(crate) fn new(glob: Located<String>) -> Self {
+        Self(glob)
+    }
+
     /// The glob as it was written, with its place.
     #[must_use]
     pub fn as_written(&self) -> &Located<String> {

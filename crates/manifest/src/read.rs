@@ -17,6 +17,8 @@ use crate::problem::{Located, Problems, Source, shown};
 use crate::rates::{breaker, rate_limits};
 use crate::report::Report;
 use crate::sandbox::sandbox;
+use crate::serve::serve;
+use crate::servers::servers;
 use crate::tree;
 
 const TOP: &[Key] = &[
@@ -37,6 +39,8 @@ const TOP: &[Key] = &[
     key("callers", "callers: {issuer: https://login.example.com, audience: toolgate, keys: […]}"),
     key("rate_limits", "rate_limits: [{tool: \"git_*\", calls: 60, per: 1m}]"),
     key("breaker", "breaker: {failures: 5, within: 1m, rest: 30s}"),
+    key("mcp_servers", "mcp_servers: {files: {command: mcp-server-filesystem, args: [\"/mnt/project\"]}}"),
+    key("serve", "serve: {listen: \"127.0.0.1:8420\"}"),
     key("agents", "agents: {reviewer: {trust: supervised}}"),
 ];
 
@@ -124,6 +128,8 @@ fn top(file: &Field, report: &mut Report<'_>) -> Option<Config> {
         callers: section.get("callers", report, callers),
         rate_limits: section.get("rate_limits", report, rate_limits).unwrap_or_default(),
         breaker: section.get("breaker", report, breaker),
+        mcp_servers: section.get("mcp_servers", report, servers).unwrap_or_default(),
+        serve: section.get("serve", report, serve).unwrap_or_default(),
         agents: section.get("agents", report, agents).unwrap_or_default(),
         source: Source::default(),
     })

@@ -31,6 +31,12 @@ impl<'s> Report<'s> {
         self.at(node.place, node.width, message, help);
     }
 
+    /// A problem with a node that holds a secret: its line is not shown.
+    pub(crate) fn secret(&mut self, node: &Node, message: impl Into<String>, help: Option<String>) {
+        let problem = self.source.problem(node.place, node.width, message, help);
+        self.problems.push(problem.without_line());
+    }
+
     /// A problem with something that was declared.
     pub(crate) fn located<T>(&mut self, at: &Located<T>, message: impl Into<String>, help: Option<String>) {
         self.at(at.place(), at.width, message, help);

@@ -96,7 +96,7 @@ impl MountPath {
     }
 }
 
-pub(super) fn directory(field: &Field, report: &mut Report<'_>) -> Option<Located<MountPath>> {
+pub(crate) fn directory(field: &Field, report: &mut Report<'_>) -> Option<Located<MountPath>> {
     let text = text(field, report)?;
     match MountPath::parse(&text) {
         Ok(path) => Some(field.locate(path)),
@@ -108,7 +108,7 @@ pub(super) fn directory(field: &Field, report: &mut Report<'_>) -> Option<Locate
 }
 
 /// The declared mounts, or the one that `cwd` is in.
-pub(super) fn mounts(
+pub(crate) fn mounts(
     section: &Section,
     directory: Option<&Located<MountPath>>,
     class: Option<ToolClass>,
@@ -207,7 +207,8 @@ pub(crate) fn is_reserved(name: &str) -> bool {
         || ["LD_", "DYLD_", "GIT_CONFIG", "BASH_FUNC"].iter().any(|prefix| upper.starts_with(prefix))
 }
 
-fn looks_secret(name: &str) -> bool {
+/// Whether a variable is named as those are that hold secrets.
+pub(crate) fn looks_secret(name: &str) -> bool {
     name.to_ascii_uppercase().split('_').any(|word| SECRET_WORDS.contains(&word))
 }
 
@@ -222,7 +223,7 @@ pub(crate) fn network(field: &Field, report: &mut Report<'_>) -> Option<Vec<Loca
 }
 
 /// Why text does not name a host that the filtering proxy could open, and what would.
-fn not_a_host(text: &str) -> Option<(String, String)> {
+pub(crate) fn not_a_host(text: &str) -> Option<(String, String)> {
     let help = "write a host, such as `example.com`, `*.example.com` or `localhost:3000`".to_owned();
     let because = |reason: &str| Some((format!("`{}` {reason}", shown(text)), help.clone()));
     if text.contains("://") {

@@ -22,8 +22,8 @@ use std::time::Duration;
 use serde_json::Value;
 use toolgate_types::{AgentName, ToolClass, ToolName, Trust};
 
-pub(crate) use confined::{is_reserved, is_variable, network};
-pub(crate) use read::calls;
+pub(crate) use confined::{directory, is_reserved, is_variable, looks_secret, mounts, network, not_a_host};
+pub(crate) use read::{calls, policy};
 pub use skeleton::skeleton;
 pub use template::{CommandTemplate, TextTemplate};
 

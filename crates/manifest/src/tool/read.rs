@@ -253,7 +253,7 @@ fn output(field: &Field, report: &mut Report<'_>) -> Option<OutputDeclaration> {
     })
 }
 
-fn policy(field: &Field, report: &mut Report<'_>) -> Option<Vec<PolicyRule>> {
+pub(crate) fn policy(field: &Field, report: &mut Report<'_>) -> Option<Vec<PolicyRule>> {
     let entries = named(field, "field", report)?;
     let rule = |(path, treatment): (Located<String>, Field)| {
         if path.value.is_empty() || path.value.contains(char::is_control) {

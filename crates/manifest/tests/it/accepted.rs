@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use toolgate_manifest::{
     Access, BreakerConfig, ClaimNames, Config, DeclaredPath, EXAMPLE, KeySource, LimitOverrides, Located,
-    OnAuditFailure, OnViolation, ProfileName, SandboxLayer, TokenAlgorithm,
+    OnAuditFailure, OnViolation, PinMode, ProfileName, SandboxLayer, ServeAuth, ServerTransport,
+    TokenAlgorithm, VariableText,
 };
-use toolgate_types::{Limits, Trust};
+use toolgate_types::{Limits, ToolClass, Trust};
 
 fn parse(text: &str) -> Config {
     Config::parse("toolgate.yaml", text).unwrap_or_else(|problems| panic!("{}", problems.render()))
@@ -125,6 +126,140 @@ fn the_example_declares_callers_and_rates() {
     assert!(all.caller.is_none() && all.tool.is_none() && all.rate.burst.is_none());
     assert_eq!(config.breaker, Some(BreakerConfig::default()));
     assert_eq!(config.breaker.unwrap().failures.get(), 5);
+}
+
+fn in_no_environment(text: &VariableText) -> String {
+    text.expand(|_| None).unwrap()
+}
+
+#[test]
+fn the_example_declares_a_server_process() {
+    let config = parse(EXAMPLE);
+    let files = &config.mcp_servers[0];
+    assert_eq!((&*files.name.value, files.disabled, files.pin), ("files", false, PinMode::FirstUse));
+    assert_eq!(
+        (files.timeout, files.startup_timeout),
+        (Some(Duration::from_secs(60)), Some(Duration::from_secs(20)))
+    );
+    assert_eq!(files.class.as_ref().unwrap().value, ToolClass::Destructive);
+    assert_eq!((files.permissions[0].value.as_str(), files.policy.as_ref().unwrap().len()), ("files:use", 1));
+    let ServerTransport::Process(process) = &files.transport else { panic!("a process") };
+    assert_eq!(process.program.value, "mcp-server-filesystem");
+    let arguments: Vec<String> = process.arguments.iter().map(|one| in_no_environment(&one.value)).collect();
+    assert_eq!(arguments, ["/mnt/project"]);
+    let environment = process.environment.iter();
+    let environment: Vec<(&str, String)> =
+        environment.map(|(name, value)| (name.value.as_str(), in_no_environment(&value.value))).collect();
+    assert_eq!(environment, [("LOG", "info".to_owned()), ("FILES_TOKEN", "none".to_owned())]);
+    assert_eq!(process.directory.as_ref().unwrap().value.inside(), "/mnt/project");
+    let mounts: Vec<(&str, bool)> =
+        process.mounts.iter().map(|mount| (mount.alias.value.as_str(), mount.writable)).collect();
+    assert_eq!(mounts, [("@project", true), ("@docs", false)]);
+    assert_eq!(process.network[0].value, "api.example.com");
+    assert_eq!(process.read[0].value.as_str(), "/opt/node");
+    let limits = process.limits;
+    assert_eq!((limits.memory, limits.processes, limits.open_files), (Some(1 << 30), Some(64), Some(256)));
+    assert_eq!((limits.file_size, limits.tmp_size), (Some(100 << 20), Some(64 << 20)));
+    assert_eq!(limits.cpu_time, Some(Duration::from_secs(3600)));
+}
+
+#[test]
+fn the_example_declares_tools_of_servers() {
+    let config = parse(EXAMPLE);
+    let files = &config.mcp_servers[0];
+    let read = files.tool("read_text_file").unwrap();
+    assert_eq!((read.class.as_ref().unwrap().value, read.allowed), (ToolClass::Read, true));
+    assert_eq!(read.permissions.as_ref().unwrap()[0].value, "files:read");
+    assert_eq!((read.policy.as_ref().unwrap().len(), read.timeout), (1, Some(Duration::from_secs(10))));
+    assert!(!files.tool("delete_everything").unwrap().allowed);
+    assert!(files.tool("write_file").is_none());
+}
+
+#[test]
+fn the_example_declares_a_server_elsewhere() {
+    let config = parse(EXAMPLE);
+    let tracker = &config.mcp_servers[1];
+    assert!(tracker.disabled && tracker.class.is_none() && tracker.policy.is_none());
+    let ServerTransport::Remote(remote) = &tracker.transport else { panic!("an address") };
+    assert_eq!(in_no_environment(&remote.url.value), "https://tracker.example.com/mcp");
+    assert_eq!(remote.headers[0].0.value, "X-Team");
+    assert_eq!(in_no_environment(&remote.headers[0].1.value), "platform");
+    let oauth = remote.oauth.as_ref().unwrap();
+    assert_eq!(oauth.token_url.value, "https://login.example.com/token");
+    assert_eq!(in_no_environment(&oauth.client_id.value), "toolgate");
+    assert_eq!(oauth.client_secret.value.names().collect::<Vec<_>>(), ["TRACKER_SECRET"]);
+    assert_eq!((&*oauth.scopes[0], oauth.resource.is_some()), ("issues", true));
+}
+
+#[test]
+fn the_example_opens_a_door() {
+    let serve = parse(EXAMPLE).serve;
+    assert_eq!(serve.listen.unwrap().value.to_string(), "127.0.0.1:8420");
+    assert_eq!(serve.auth.unwrap().value, ServeAuth::Jwt);
+    assert_eq!(serve.allowed_hosts[0].value, "gate.example.com");
+    assert_eq!(serve.allowed_origins[0].value, "https://app.example.com");
+    assert_eq!(serve.public_url.unwrap().value, "https://gate.example.com");
+    assert_eq!((serve.max_body_bytes, serve.max_connections), (Some(8 << 20), Some(512)));
+    assert_eq!(serve.grace, Some(Duration::from_secs(10)));
+}
+
+#[test]
+fn the_json_of_a_client_is_understood_as_it_is() {
+    let config = parse(
+        r#"{"mcp_servers": {"fetch": {"type": "stdio", "command": "uvx", "args": ["mcp-server-fetch"], "env": {}},
+            "web": {"type": "streamable-http", "url": "http://localhost:3000/mcp/${TEAM}", "headers": {"A": "${B}"}}}}"#,
+    );
+    let [fetch, web] = &config.mcp_servers[..] else { panic!("two servers") };
+    assert_eq!((fetch.pin, fetch.disabled, fetch.class.is_none()), (PinMode::FirstUse, false, true));
+    let ServerTransport::Process(process) = &fetch.transport else { panic!("a process") };
+    assert!(process.mounts.is_empty() && process.network.is_empty() && process.directory.is_none());
+    let ServerTransport::Remote(remote) = &web.transport else { panic!("an address") };
+    assert_eq!(remote.url.value.expand(|_| Some("a".to_owned())).unwrap(), "http://localhost:3000/mcp/a");
+}
+
+#[test]
+fn an_exact_name_counts_before_globs_and_globs_in_their_order() {
+    let config = parse(
+        "mcp_servers: {s: {command: x, tools: {\"get_*\": {class: read}, \"*\": {class: write}, get_rid: {class: destructive}}}}",
+    );
+    let class = |name: &str| config.mcp_servers[0].tool(name).unwrap().class.as_ref().unwrap().value;
+    assert_eq!(
+        (class("get_issue"), class("put"), class("get_rid")),
+        (ToolClass::Read, ToolClass::Write, ToolClass::Destructive)
+    );
+}
+
+#[test]
+fn the_mount_of_the_folder_is_seen_for_reading() {
+    let config = parse("mcp_servers: {s: {command: x, cwd: \"@project/src\"}}");
+    let ServerTransport::Process(process) = &config.mcp_servers[0].transport else { panic!("a process") };
+    assert_eq!((process.mounts.len(), process.mounts[0].writable), (1, false));
+}
+
+#[test]
+fn what_is_probably_not_meant_about_servers_is_told() {
+    let told =
+        |text: &str| -> Vec<String> { parse(text).warnings().iter().map(ToString::to_string).collect() };
+    assert!(told(EXAMPLE).is_empty(), "{:?}", told(EXAMPLE));
+    let secret = parse("mcp_servers: {s: {command: x, class: read, env: {API_KEY: hunter2}}}").warnings();
+    assert!(!secret[0].render().contains("hunter2"), "{}", secret[0].render());
+    insta::assert_snapshot!(
+        "server_warnings",
+        told(
+            "mcp_servers:\n  plain: {command: x}\n  off: {command: x, disabled: true, env: {API_KEY: abc}}\n  classed: {command: x, class: read, env: {API_KEY: abc, LOG: abc, GH_TOKEN: \"${GH_TOKEN}\"}}\n  web: {url: https://a.example, class: read, headers: {Authorization: Bearer x, X-Api-Key: y, X-Team: z}}\n  oauth: {url: https://a.example, class: read, oauth: {token_url: https://b.example, client_id: c, client_secret: d}}\n"
+        )
+        .join("\n")
+    );
+}
+
+#[test]
+fn agents_may_be_granted_tools_of_servers_that_are_not_yet_known() {
+    let config = parse(
+        "mcp_servers: {files: {command: x}}\nagents: {a: {tool_permissions: {files__read: {allowed: true}, file__read: {allowed: true}}}}",
+    );
+    let told: Vec<String> =
+        config.check_tools(&["read_file"]).iter().map(|problem| problem.message.clone()).collect();
+    assert_eq!(told, ["unknown tool `file__read`"]);
 }
 
 #[test]

@@ -1,0 +1,204 @@
+//! Reads `mcp_servers`, key by key.
+
+use std::rc::Rc;
+
+use super::process::process;
+use super::remote::remote;
+use super::{PinMode, ServerConfig, ServerToolConfig, ServerTransport};
+use crate::decode::{Field, Key, Section, duration, flag, key, named, word};
+use crate::problem::{Located, shown};
+use crate::rates::NameGlob;
+use crate::read::permissions;
+use crate::report::Report;
+use crate::tool::policy;
+
+const SERVER: &[Key] = &[
+    key("type", "type: stdio"),
+    key("command", "command: mcp-server-filesystem"),
+    key("args", "args: [\"/mnt/project\"]"),
+    key("env", "env: {GITHUB_TOKEN: \"${GITHUB_TOKEN}\"}"),
+    key("cwd", "cwd: \"@project\""),
+    key("mounts", "mounts: [\"@docs\", \"@project:rw\"]"),
+    key("network", "network: [api.example.com]"),
+    key("read", "read: [/opt/node]"),
+    key("limits", "limits: {memory: 1GiB}"),
+    key("url", "url: https://tracker.example.com/mcp"),
+    key("headers", "headers: {Authorization: \"Bearer ${TRACKER_TOKEN}\"}"),
+    key(
+        "oauth",
+        "oauth: {token_url: https://login.example.com/token, client_id: gate, client_secret: \"${SECRET}\"}",
+    ),
+    key("timeout", "timeout: 60s"),
+    key("startup_timeout", "startup_timeout: 20s"),
+    key("class", "class: destructive"),
+    key("permissions", "permissions: [tracker:use]"),
+    key("policy", "policy: {\"*\": allow}"),
+    key("pin", "pin: first_use"),
+    key("disabled", "disabled: true"),
+    key("tools", "tools: {read_issue: {class: read}}"),
+];
+
+/// The keys of a process, and those of an address.
+const PROCESS: &[&str] = &["args", "env", "cwd", "mounts", "network", "read", "limits"];
+const REMOTE: &[&str] = &["headers", "oauth"];
+
+const TOOL: &[Key] = &[
+    key("allowed", "allowed: false"),
+    key("class", "class: read"),
+    key("permissions", "permissions: [files:read]"),
+    key("policy", "policy: {\"*\": allow}"),
+    key("timeout", "timeout: 10s"),
+];
+
+pub(crate) fn servers(field: &Field, report: &mut Report<'_>) -> Option<Vec<ServerConfig>> {
+    let entries = named(field, "server", report)?;
+    Some(entries.into_iter().filter_map(|(name, entry)| server(name, &entry, report)).collect())
+}
+
+fn server(name: Located<String>, field: &Field, report: &mut Report<'_>) -> Option<ServerConfig> {
+    check_name(&name, report);
+    let example = "{command: mcp-server-filesystem, args: [\"/mnt/project\"]}";
+    let field = Field { example, name: field.name.clone(), node: Rc::clone(&field.node) };
+    let section = Section::read(&field, SERVER, report)?;
+    let transport = transport(&name, &section, report);
+    let pin = section.get("pin", report, word::<PinMode>);
+    let config = ServerConfig {
+        disabled: section.get("disabled", report, flag).unwrap_or(false),
+        timeout: section.get("timeout", report, duration),
+        startup_timeout: section.get("startup_timeout", report, duration),
+        pin: pin.map_or(PinMode::FirstUse, |pin| pin.value),
+        class: section.get("class", report, word),
+        permissions: section.get("permissions", report, permissions).unwrap_or_default(),
+        policy: section.get("policy", report, policy),
+        tools: section.get("tools", report, tools).unwrap_or_default(),
+        transport: transport?,
+        name,
+    };
+    Some(config)
+}
+
+fn check_name(name: &Located<String>, report: &mut Report<'_>) {
+    if !is_server_name(&name.value) {
+        let help = "write one to 32 of `a-z 0-9 _ -`, beginning with a letter or a digit, without `__` and not ending in `_`: its tools appear as `NAME__TOOL`";
+        let message = format!("`{}` is not the name of a server", shown(&name.value));
+        report.located(name, message, Some(help.to_owned()));
+    }
+}
+
+/// Whether tools' names made of this and `__` come apart at the same place again.
+fn is_server_name(text: &str) -> bool {
+    let allowed =
+        |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'_' | b'-');
+    (1..=32).contains(&text.len())
+        && text.bytes().all(allowed)
+        && !text.starts_with(['_', '-'])
+        && !text.ends_with('_')
+        && !text.contains("__")
+}
+
+/// What there is of `command` and `url`, and whether the other keys fit it.
+fn transport(name: &Located<String>, section: &Section, report: &mut Report<'_>) -> Option<ServerTransport> {
+    let said = section.get("type", report, said_transport);
+    match (section.field("command"), section.field("url")) {
+        (Some(command), None) => {
+            stray(section, REMOTE, "`command`", "an address, with `url`", report);
+            disagrees(section, said, Said::Process, report);
+            process(command, section, report).map(|process| ServerTransport::Process(Box::new(process)))
+        }
+        (None, Some(url)) => {
+            stray(section, PROCESS, "`url`", "a process, with `command`", report);
+            disagrees(section, said, Said::Remote, report);
+            remote(url, section, report).map(|remote| ServerTransport::Remote(Box::new(remote)))
+        }
+        (Some(_), Some(url)) => {
+            let help = "keep `command` for a process, or `url` for an address".to_owned();
+            report.node(&url.node, "a server with both `command` and `url`", Some(help));
+            None
+        }
+        (None, None) => {
+            if section.lacks("command") {
+                let help = "for example `command: mcp-server-filesystem`, or `url: https://…`".to_owned();
+                report.located(name, "a server without `command` or `url`", Some(help));
+            }
+            None
+        }
+    }
+}
+
+/// What `type` says.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Said {
+    Process,
+    Remote,
+}
+
+fn said_transport(field: &Field, report: &mut Report<'_>) -> Option<Said> {
+    match field.scalar("a transport", report)? {
+        "stdio" => Some(Said::Process),
+        "http" | "streamable-http" | "streamableHttp" => Some(Said::Remote),
+        "sse" => {
+            let help = "ask the server for its streamable HTTP address; that older transport is not spoken";
+            report.node(&field.node, "`sse` is no longer a transport of MCP", Some(help.to_owned()));
+            None
+        }
+        other => {
+            let help = "use `stdio` or `http`, or leave it out".to_owned();
+            report.node(&field.node, format!("`{}` is not a transport", shown(other)), Some(help));
+            None
+        }
+    }
+}
+
+fn disagrees(section: &Section, said: Option<Said>, found: Said, report: &mut Report<'_>) {
+    let Some(field) = section.field("type").filter(|_| said.is_some_and(|said| said != found)) else {
+        return;
+    };
+    let other = if found == Said::Process { "command" } else { "url" };
+    let message = format!("`type` says otherwise than `{other}`");
+    report.node(&field.node, message, Some("remove `type`".to_owned()));
+}
+
+/// Keys that mean nothing for this kind of server.
+fn stray(section: &Section, keys: &[&str], beside: &str, belongs: &str, report: &mut Report<'_>) {
+    for field in keys.iter().filter_map(|name| section.field(name)) {
+        let message = format!("{} means nothing beside {beside}", field.name);
+        report.node(&field.node, message, Some(format!("remove it, or describe {belongs}")));
+    }
+}
+
+fn tools(field: &Field, report: &mut Report<'_>) -> Option<Vec<ServerToolConfig>> {
+    let entries = named(field, "tool", report)?;
+    Some(entries.into_iter().filter_map(|(name, entry)| tool(name, &entry, report)).collect())
+}
+
+fn tool(name: Located<String>, field: &Field, report: &mut Report<'_>) -> Option<ServerToolConfig> {
+    let field = Field { example: "{class: read}", name: field.name.clone(), node: Rc::clone(&field.node) };
+    if name.value.is_empty() || name.value.contains(char::is_control) {
+        let help = "write the tool's name as the server says it, or a glob such as `\"delete_*\"`".to_owned();
+        report.located(&name, format!("`{}` is not the name of a tool", shown(&name.value)), Some(help));
+    }
+    let section = Section::read(&field, TOOL, report)?;
+    Some(ServerToolConfig {
+        name: NameGlob::new(name),
+        allowed: section.get("allowed", report, flag).unwrap_or(true),
+        class: section.get("class", report, word),
+        permissions: section.get("permissions", report, permissions),
+        policy: section.get("policy", report, policy),
+        timeout: section.get("timeout", report, duration),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_come_apart_again() {
+        for good in ["a", "files", "git-hub", "a_b", "7z", &"x".repeat(32)] {
+            assert!(is_server_name(good), "{good}");
+        }
+        for bad in ["", "Files", "a__b", "a_", "_a", "-a", "a b", "a.b", "ä", &"x".repeat(33)] {
+            assert!(!is_server_name(bad), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! A server elsewhere: its address, and how the gate shows who it is.
+
+use super::{ClientCredentials, ServerRemote};
+use crate::decode::{Field, Key, Section, key, list, located_text, named};
+use crate::problem::{Located, shown};
+use crate::report::Report;
+use crate::url::{url, variable_url};
+use crate::variables::{VariableText, variable_text};
+
+const OAUTH: &[Key] = &[
+    key("token_url", "token_url: https://login.example.com/token"),
+    key("client_id", "client_id: toolgate"),
+    key("client_secret", "client_secret: \"${TRACKER_SECRET}\""),
+    key("scopes", "scopes: [issues]"),
+    key("resource", "resource: https://tracker.example.com/mcp"),
+];
+
+/// Headers that belong to the protocol or to the connection.
+const RESERVED_HEADERS: &[&str] = &[
+    "host",
+    "connection",
+    "content-length",
+    "content-type",
+    "transfer-encoding",
+    "accept",
+    "te",
+    "upgrade",
+    "last-event-id",
+    "mcp-session-id",
+    "mcp-protocol-version",
+    "mcp-method",
+    "mcp-name",
+];
+
+pub(super) fn remote(field: &Field, section: &Section, report: &mut Report<'_>) -> Option<ServerRemote> {
+    let url = variable_url(field, report);
+    let headers = section.get("headers", report, headers).unwrap_or_default();
+    let oauth = section.get("oauth", report, oauth);
+    let authorization = headers.iter().find(|(name, _)| name.value.eq_ignore_ascii_case("authorization"));
+    if let Some((name, _)) = authorization.filter(|_| section.field("oauth").is_some()) {
+        let help = "keep one of them".to_owned();
+        report.located(name, "`Authorization` says again what `oauth` says", Some(help));
+    }
+    Some(ServerRemote { url: url?, headers, oauth })
+}
+
+type Headers = Vec<(Located<String>, Located<VariableText>)>;
+
+fn headers(field: &Field, report: &mut Report<'_>) -> Option<Headers> {
+    let entries = named(field, "header", report)?;
+    let mut headers: Headers = Vec::new();
+    for (name, value) in entries {
+        check_header(&name, &headers, report);
+        let Some(value) = header_value(&value, report) else { continue };
+        headers.push((name, value));
+    }
+    Some(headers)
+}
+
+fn check_header(name: &Located<String>, earlier: &Headers, report: &mut Report<'_>) {
+    let lower = name.value.to_ascii_lowercase();
+    if !is_header(&name.value) {
+        let help = "write a name such as `Authorization`".to_owned();
+        let message = format!("`{}` is not the name of a header", shown(&name.value));
+        report.located(name, message, Some(help));
+    } else if RESERVED_HEADERS.contains(&&*lower) {
+        let help = "remove it: the gate sets what the protocol needs".to_owned();
+        report.located(name, format!("`{}` belongs to the protocol", shown(&name.value)), Some(help));
+    } else if earlier.iter().any(|(other, _)| other.value.eq_ignore_ascii_case(&name.value)) {
+        let message = format!("the header `{}` appears twice", shown(&name.value));
+        report.located(name, message, Some("keep one of them".to_owned()));
+    }
+}
+
+/// A token of RFC 9110.
+fn is_header(text: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !text.is_empty() && text.bytes().all(allowed)
+}
+
+/// The value itself is not repeated: it may be a secret.
+fn header_value(field: &Field, report: &mut Report<'_>) -> Option<Located<VariableText>> {
+    let text = located_text(field, report)?;
+    if text.value.contains(|character: char| character.is_control()) || !text.value.is_ascii() {
+        let help = "write visible ASCII on one line".to_owned();
+        report.secret(&field.node, format!("{} cannot be sent", field.name), Some(help));
+        return None;
+    }
+    variable_text(field, report)
+}
+
+fn oauth(field: &Field, report: &mut Report<'_>) -> Option<ClientCredentials> {
+    let section = Section::read(field, OAUTH, report)?;
+    for name in ["token_url", "client_id", "client_secret"] {
+        if section.lacks(name) {
+            let example = OAUTH.iter().find(|key| key.name == name).map_or("", |key| key.example);
+            let help = Some(format!("for example `{example}`"));
+            report.node(&field.node, format!("`oauth` without `{name}`"), help);
+        }
+    }
+    let token_url = section.get("token_url", report, url);
+    let client_id = section.get("client_id", report, variable_text);
+    let client_secret = section.get("client_secret", report, variable_text);
+    let scopes = section.get("scopes", report, |field, report| list(field, "scope", report, scope));
+    let resource = section.get("resource", report, url);
+    Some(ClientCredentials {
+        scopes: scopes.unwrap_or_default(),
+        resource,
+        token_url: token_url?,
+        client_id: client_id?,
+        client_secret: client_secret?,
+    })
+}
+
+fn scope(field: &Field, report: &mut Report<'_>) -> Option<String> {
+    let scope = located_text(field, report)?;
+    let allowed = |byte: u8| (0x21..=0x7e).contains(&byte) && !matches!(byte, b'"' | b'\\');
+    if scope.value.is_empty() || !scope.value.bytes().all(allowed) {
+        let help = "write each scope by itself, such as `[issues, wiki]`".to_owned();
+        report.located(&scope, format!("`{}` is not a scope", shown(&scope.value)), Some(help));
+        return None;
+    }
+    Some(scope.value)
+}

@@ -1,0 +1,51 @@
+//! What is allowed about servers and probably not meant.
+
+use super::{ServerConfig, ServerTransport};
+use crate::config::Config;
+use crate::problem::{Located, Warning};
+use crate::tool::looks_secret;
+use crate::variables::VariableText;
+
+pub(crate) fn warnings(config: &Config) -> Vec<Warning> {
+    let enabled = config.mcp_servers.iter().filter(|server| !server.disabled);
+    let unclassified = enabled.clone().filter_map(|server| unclassified(config, server));
+    unclassified.chain(enabled.flat_map(|server| secrets(config, server))).collect()
+}
+
+/// A server of which nobody said what its tools do.
+fn unclassified(config: &Config, server: &ServerConfig) -> Option<Warning> {
+    if server.class.is_some() || server.tools.iter().any(|tool| tool.class.is_some()) {
+        return None;
+    }
+    let name = &server.name;
+    let message = format!("no tool of `{}` has a class, so all of them count as destructive", name.value);
+    let help = format!(
+        "run `toolgate mcp list {}` and write for example `tools: {{NAME: {{class: read}}}}`",
+        name.value
+    );
+    Some(config.problem_at(name, message, Some(help)).into())
+}
+
+/// Secrets that are written out.
+fn secrets(config: &Config, server: &ServerConfig) -> Vec<Warning> {
+    let secret = |(name, value): &(Located<String>, Located<VariableText>)| {
+        let written = value.value.is_literal() && !value.value.beginning().is_empty();
+        let named = looks_secret(&name.value.replace('-', "_"));
+        (written && (named || name.value.eq_ignore_ascii_case("authorization"))).then(|| name.clone())
+    };
+    let found: Vec<Located<String>> = match &server.transport {
+        ServerTransport::Process(process) => process.environment.iter().filter_map(secret).collect(),
+        ServerTransport::Remote(remote) => {
+            let client = remote.oauth.as_ref().map(|oauth| &oauth.client_secret);
+            let client = client.filter(|secret| secret.value.is_literal());
+            let client = client.map(|secret| secret.with("client_secret".to_owned()));
+            remote.headers.iter().filter_map(secret).chain(client).collect()
+        }
+    };
+    let warning = |name: &Located<String>| {
+        let message = format!("`{}` looks like a secret that is written out", name.value);
+        let help = "keep it in a variable of the gate's own environment and write `\"${NAME}\"`".to_owned();
+        config.problem_at(name, message, Some(help)).without_line().into()
+    };
+    found.iter().map(warning).collect()
+}

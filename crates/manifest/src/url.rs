@@ -1,0 +1,77 @@
+//! Addresses of the web as an operator writes them.
+
+use crate::decode::{Field, located_text};
+use crate::problem::{Located, shown};
+use crate::report::Report;
+use crate::variables::{VariableText, variable_text};
+
+/// Names of this machine.
+const LOOPBACK: &[&str] = &["localhost", "127.0.0.1", "[::1]"];
+
+/// Why an address is refused.
+enum Refused {
+    /// For a reason that can be said beside it.
+    Because(&'static str),
+    /// It holds a password, which is not repeated.
+    Password,
+}
+
+/// A URL whose answers nobody on the way could write: `https`, or `http` on this machine.
+pub(crate) fn url(field: &Field, report: &mut Report<'_>) -> Option<Located<String>> {
+    let url = located_text(field, report)?;
+    is_good(&url.value, &url.value, field, report).then_some(url)
+}
+
+/// The same, with variables behind the host.
+pub(crate) fn variable_url(field: &Field, report: &mut Report<'_>) -> Option<Located<VariableText>> {
+    let text = located_text(field, report)?;
+    let url = variable_text(field, report)?;
+    let host = authority(url.value.beginning());
+    if !url.value.is_literal() && host.is_none_or(|host| url.value.beginning().ends_with(host)) {
+        let help = "variables may stand in the path of a URL and behind it".to_owned();
+        report.node(&field.node, format!("{} does not say which host it is", field.name), Some(help));
+        return None;
+    }
+    is_good(&text.value, url.value.beginning(), field, report).then_some(url)
+}
+
+fn is_good(whole: &str, beginning: &str, field: &Field, report: &mut Report<'_>) -> bool {
+    let Err(refused) = judge(whole, beginning) else { return true };
+    let help = Some(format!("write for example `{}`", field.example));
+    match refused {
+        Refused::Because(reason) => report.node(&field.node, format!("`{}` {reason}", shown(whole)), help),
+        Refused::Password => {
+            report.secret(&field.node, format!("{} holds a name or a password", field.name), help);
+        }
+    }
+    false
+}
+
+fn judge(whole: &str, beginning: &str) -> Result<(), Refused> {
+    let (scheme, _) = beginning.split_once("://").unwrap_or_default();
+    let invisible = |character: char| character.is_control() || character.is_whitespace();
+    let Some(authority) = authority(beginning).filter(|_| !whole.contains(invisible)) else {
+        return Err(Refused::Because("is not a URL"));
+    };
+    if authority.contains('@') {
+        return Err(Refused::Password);
+    }
+    match scheme {
+        "https" => Ok(()),
+        "http" if is_loopback(authority) => Ok(()),
+        "http" => Err(Refused::Because("could be answered by anyone on the way")),
+        _ => Err(Refused::Because("is not a URL of the web")),
+    }
+}
+
+/// The host and the port.
+fn authority(url: &str) -> Option<&str> {
+    let (_, rest) = url.split_once("://")?;
+    rest.split(['/', '?', '#', '\\']).next().filter(|authority| !authority.is_empty())
+}
+
+fn is_loopback(authority: &str) -> bool {
+    LOOPBACK
+        .iter()
+        .any(|host| authority.strip_prefix(host).is_some_and(|port| port.is_empty() || port.starts_with(':')))
+}

@@ -1,0 +1,186 @@
+//! Text that may name variables of the gate's own environment: `Bearer ${TRACKER_TOKEN}`.
+//!
+//! What a variable holds is not known here: whoever owns the environment puts it in.
+
+use std::fmt;
+
+use crate::decode::{Field, located_text};
+use crate::problem::{Located, shown};
+use crate::report::Report;
+use crate::tool::is_variable;
+
+/// Text in which `${NAME}` stands for a variable, and `${NAME:-text}` for one that may be unset or empty.
+#[derive(Clone, PartialEq, Eq)]
+pub struct VariableText {
+    pieces: Vec<Piece>,
+}
+
+#[derive(Clone, PartialEq, Eq)]
+enum Piece {
+    Literal(String),
+    Variable { name: String, otherwise: Option<String> },
+}
+
+/// A variable that is not set and has no text in its place.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the variable `{0}` is not set")]
+pub struct MissingVariable(pub String);
+
+impl VariableText {
+    /// Reads text; if a `${` in it names no variable, what stands there instead.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let mut pieces = Vec::new();
+        let mut rest = text;
+        while let Some((before, after)) = rest.split_once("${") {
+            let (inside, behind) = after.split_once('}').ok_or_else(|| format!("${{{after}"))?;
+            let (name, otherwise) = match inside.split_once(":-") {
+                Some((name, otherwise)) => (name, Some(otherwise.to_owned())),
+                None => (inside, None),
+            };
+            if !is_variable(name) {
+                return Err(format!("${{{inside}}}"));
+            }
+            pieces.extend((!before.is_empty()).then(|| Piece::Literal(before.to_owned())));
+            pieces.push(Piece::Variable { name: name.to_owned(), otherwise });
+            rest = behind;
+        }
+        pieces.extend((!rest.is_empty()).then(|| Piece::Literal(rest.to_owned())));
+        Ok(Self { pieces })
+    }
+
+    /// The text with what the variables hold.
+    ///
+    /// # Errors
+    /// The first variable that is not set and has no text in its place.
+    pub fn expand(&self, variable: impl Fn(&str) -> Option<String>) -> Result<String, MissingVariable> {
+        let value = |piece: &Piece| match piece {
+            Piece::Literal(text) => Ok(text.clone()),
+            Piece::Variable { name, otherwise: None } => {
+                variable(name).ok_or_else(|| MissingVariable(name.clone()))
+            }
+            Piece::Variable { name, otherwise: Some(otherwise) } => {
+                Ok(variable(name).filter(|value| !value.is_empty()).unwrap_or_else(|| otherwise.clone()))
+            }
+        };
+        self.pieces.iter().map(value).collect()
+    }
+
+    /// The names of the variables, in their order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.pieces.iter().filter_map(|piece| match piece {
+            Piece::Literal(_) => None,
+            Piece::Variable { name, .. } => Some(name.as_str()),
+        })
+    }
+
+    /// Whether the text is the same in every environment.
+    #[must_use]
+    pub fn is_literal(&self) -> bool {
+        self.names().next().is_none()
+    }
+
+    /// What stands before the first variable.
+    pub(crate) fn beginning(&self) -> &str {
+        match self.pieces.first() {
+            Some(Piece::Literal(text)) => text,
+            _ => "",
+        }
+    }
+}
+
+/// Text that was declared in code rather than in a file.
+impl From<&str> for VariableText {
+    fn from(text: &str) -> Self {
+        Self { pieces: vec![Piece::Literal(text.to_owned())] }
+    }
+}
+
+/// What is written out may be a secret, so only the names of variables are shown.
+impl fmt::Debug for VariableText {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("VariableText").field(&self.names().collect::<Vec<_>>()).finish()
+    }
+}
+
+/// Text with variables, and its place.
+pub(crate) fn variable_text(field: &Field, report: &mut Report<'_>) -> Option<Located<VariableText>> {
+    let text = located_text(field, report)?;
+    if text.value.contains('\0') {
+        report.node(&field.node, format!("{} holds NUL", field.name), Some("remove it".to_owned()));
+        return None;
+    }
+    match VariableText::parse(&text.value) {
+        Ok(parsed) => Some(text.with(parsed)),
+        Err(written) => {
+            let help = "write `${NAME}`, or `${NAME:-text}` where it may be unset; the gate's own environment is asked";
+            let message = format!("`{}` names no variable", shown(&written));
+            report.located(&text, message, Some(help.to_owned()));
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn known(name: &str) -> Option<String> {
+        match name {
+            "TOKEN" => Some("t0k".to_owned()),
+            "EMPTY" => Some(String::new()),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn variables_are_put_in() {
+        for (text, expected) in [
+            ("", Ok("")),
+            ("plain $5 {x}", Ok("plain $5 {x}")),
+            ("${TOKEN}", Ok("t0k")),
+            ("Bearer ${TOKEN}!", Ok("Bearer t0k!")),
+            ("${TOKEN}${TOKEN}", Ok("t0kt0k")),
+            ("${EMPTY}", Ok("")),
+            ("${EMPTY:-x}", Ok("x")),
+            ("${GONE:-x y}", Ok("x y")),
+            ("${GONE:-}", Ok("")),
+            ("${GONE}", Err("GONE")),
+            ("$${TOKEN}", Ok("$t0k")),
+        ] {
+            let expanded = VariableText::parse(text).unwrap().expand(known);
+            let expected = expected.map(str::to_owned).map_err(|name| MissingVariable(name.to_owned()));
+            assert_eq!(expanded, expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_names_no_variable_is_refused() {
+        for (text, told) in [
+            ("${", "${"),
+            ("a ${TOKEN", "${TOKEN"),
+            ("${}", "${}"),
+            ("${input:key}", "${input:key}"),
+            ("${env:HOME}", "${env:HOME}"),
+            ("${A B}", "${A B}"),
+            ("${1A:-x}", "${1A:-x}"),
+        ] {
+            assert_eq!(VariableText::parse(text).unwrap_err(), told, "{text}");
+        }
+    }
+
+    #[test]
+    fn literal_text_is_not_shown_to_logs() {
+        let text = VariableText::parse("hunter2 ${TOKEN}").unwrap();
+        assert_eq!(format!("{text:?}"), r#"VariableText(["TOKEN"])"#);
+        assert!(!text.is_literal() && VariableText::parse("$x").unwrap().is_literal());
+    }
+
+    proptest! {
+        #[test]
+        fn text_without_a_variable_stays_as_it_is(text in "[^$]{0,40}") {
+            prop_assert_eq!(VariableText::parse(&text).unwrap().expand(|_| None), Ok(text));
+        }
+    }
+}
