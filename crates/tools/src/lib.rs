@@ -20,7 +20,9 @@ mod sidecar;
 mod studio;
 mod front;
 
-pub use command::{CommandOptions, CommandRunner, Confinement, Identity, is_hidden};
+pub use command::{
+    CommandOptions, CommandRunner, Confinement, Identity, clean, clean_value, is_hidden, spelt_out,
+};
 pub use crew::{RunError, initialise_run};
 pub use declared::{LoadedTools, SHIPPED, Surroundings, load_manifests};
 pub use front::{Answer, Called, Front};

@@ -104,7 +104,8 @@ pub fn is_hidden(character: char) -> bool {
 }
 
 /// A whole text, cleaned.
-pub(crate) fn clean(text: &str) -> String {
+#[must_use]
+pub fn clean(text: &str) -> String {
     let (mut done, mut line) = (String::with_capacity(text.len()), String::new());
     let mut cleaner = Cleaner::default();
     for character in text.chars() {
@@ -124,7 +125,8 @@ pub(crate) fn clean(text: &str) -> String {
 
 /// Every text in a value, names of fields too. JSON can write any character as an escape, so this comes after it was read; nothing in it was
 /// ever overwritten on a screen, so a lone return is a line break.
-pub(crate) fn clean_value(value: Value) -> Value {
+#[must_use]
+pub fn clean_value(value: Value) -> Value {
     match value {
         Value::String(text) => Value::String(clean_inner(&text)),
         Value::Array(items) => Value::Array(items.into_iter().map(clean_value).collect()),
@@ -140,7 +142,8 @@ fn clean_inner(text: &str) -> String {
 }
 
 /// A text for a person who must be able to see every character of it: what is hidden is written out.
-pub(crate) fn spelt_out(text: &str) -> String {
+#[must_use]
+pub fn spelt_out(text: &str) -> String {
     let spell = |character: char| match is_hidden(character) {
         true => character.escape_unicode().to_string(),
         false => character.to_string(),

@@ -31,11 +31,10 @@ use capture::Capture;
 use held::Held;
 use network::{Proxy, denials};
 
-pub use clean::is_hidden;
+pub use clean::{clean, clean_value, is_hidden, spelt_out};
 pub use confinement::Confinement;
 pub use identity::Identity;
 
-pub(crate) use clean::{clean_value, spelt_out};
 pub(crate) use held::ONLY_SOME;
 pub(crate) use network::Reach;
 pub(crate) use result::{Bounds, Finished, MOST_TOLD, bounded, output_before, told};
