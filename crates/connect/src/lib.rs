@@ -1,1 +1,24 @@
 //! Tools that live elsewhere: other MCP servers, behind the gate.
+//!
+//! A [`Bridge`] keeps the servers that an operator declared running and connected, and makes a [`Tool`](toolgate_gate::Tool) of each of theirs, so
+//! that its calls obey the same permissions, questions, output policy and record as any other. A server is a stranger: it may flood, hang, die, lie
+//! about its tools or answer with garbage, and then its own calls fail, with a reason, and nothing else does. It is never given anything but
+//! calls: it cannot ask the person or the model, and sees no caller's token. What it says about its tools is [pinned](Pins).
+//!
+//! This crate decides nothing about calls, starts no process by itself (see [`Launch`]), and reads no file but its pins.
+
+mod error;
+mod settings;
+mod launch;
+mod definition;
+mod schema;
+mod pins;
+
+pub use definition::Definition;
+pub use error::ConnectError;
+pub use launch::{Launch, Launched, Running};
+pub use pins::{PinFile, PinState, Pinned, Pins};
+pub use settings::{
+    ClientCredentials, HttpSettings, MOST_CALLS, PinPolicy, Secret, ServerName, ServerProcess,
+    ServerSettings, ToolSettings, TransportSettings,
+};

@@ -1,0 +1,179 @@
+//! What a server says about one of its tools: exactly what is agreed to, compared and shown.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use toolgate_tools::{clean, spelt_out};
+use toolgate_types::Sha256;
+
+/// How much of a description a model is given.
+const LONGEST_DESCRIPTION: usize = 8 * 1024;
+
+/// How much of a title or of the first line of a description anybody is given.
+const LONGEST_LINE: usize = 200;
+
+/// A tool as its server defines it, unchanged.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Definition {
+    /// The server's own name for it.
+    pub name: String,
+    /// A name for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// What it does, as the server says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// The schema of its arguments.
+    pub input_schema: Value,
+    /// The schema of its structured answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<Value>,
+    /// What the server hints at. Nothing is decided by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub annotations: Option<Value>,
+}
+
+impl Definition {
+    pub(crate) fn of(tool: rmcp::model::Tool) -> Self {
+        let annotations =
+            tool.annotations.map(|annotations| serde_json::to_value(annotations).unwrap_or_default());
+        Self {
+            name: tool.name.into_owned(),
+            title: tool.title,
+            description: tool.description.map(std::borrow::Cow::into_owned),
+            input_schema: Value::Object((*tool.input_schema).clone()),
+            output_schema: tool.output_schema.map(|schema| Value::Object((*schema).clone())),
+            annotations,
+        }
+    }
+
+    /// The digest of all of it. The order of fields does not count, everything else does.
+    #[must_use]
+    pub fn digest(&self) -> Sha256 {
+        let whole = serde_json::to_value(self).unwrap_or_default();
+        let canonical = serde_json::json!(["toolgate.mcp.tool.v1", sorted(whole)]);
+        Sha256::of(canonical.to_string().as_bytes())
+    }
+
+    /// The definition as an operator reads it: one field per line, with every hidden character spelt out.
+    #[must_use]
+    pub fn revealed(&self) -> String {
+        let whole = sorted(serde_json::to_value(self).unwrap_or_default());
+        let mut text = spelt_out(&serde_json::to_string_pretty(&whole).unwrap_or_default());
+        text.push('\n');
+        text
+    }
+
+    /// The description as an operator reads it, with every hidden character spelt out.
+    #[must_use]
+    pub fn revealed_description(&self) -> String {
+        spelt_out(self.description.as_deref().unwrap_or_default())
+    }
+
+    /// The first line of that, for questions.
+    pub(crate) fn revealed_first_line(&self) -> String {
+        let description = self.description.as_deref().unwrap_or_default();
+        spelt_out(&cut(description.lines().next().unwrap_or_default(), LONGEST_LINE))
+    }
+
+    /// The description as a model reads it: nothing hidden, and not endless.
+    pub(crate) fn description_for_models(&self) -> String {
+        cut(&clean(self.description.as_deref().unwrap_or_default()), LONGEST_DESCRIPTION)
+    }
+
+    /// The name for people as they read it.
+    pub(crate) fn title_for_people(&self) -> String {
+        let hinted = self.annotations.as_ref().and_then(|hints| hints.get("title")).and_then(Value::as_str);
+        let title = self.title.as_deref().or(hinted).unwrap_or(&self.name);
+        cut(&clean(title).replace('\n', " "), LONGEST_LINE)
+    }
+}
+
+/// Objects by the order of their names, to any depth.
+fn sorted(value: Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let mut fields: Vec<(String, Value)> =
+                fields.into_iter().map(|(name, value)| (name, sorted(value))).collect();
+            fields.sort_by(|one, other| one.0.cmp(&other.0));
+            Value::Object(Map::from_iter(fields))
+        }
+        Value::Array(items) => Value::Array(items.into_iter().map(sorted).collect()),
+        plain => plain,
+    }
+}
+
+/// The beginning of a text, at most so many bytes, and a mark where something is missing.
+pub(crate) fn cut(text: &str, most: usize) -> String {
+    if text.len() <= most {
+        return text.to_owned();
+    }
+    let end = (0..=most).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    format!("{}…", text.get(..end).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn definition() -> Definition {
+        Definition {
+            name: "add".to_owned(),
+            title: Some("Add".to_owned()),
+            description: Some("Adds.".to_owned()),
+            input_schema: json!({"type": "object", "properties": {"a": {"type": "integer"}, "b": {}}}),
+            output_schema: Some(json!({"type": "object"})),
+            annotations: Some(json!({"readOnlyHint": true})),
+        }
+    }
+
+    #[test]
+    fn every_part_counts() {
+        let base = definition();
+        let changes: [fn(&mut Definition); 7] = [
+            |it| it.name.push('x'),
+            |it| it.title = None,
+            |it| it.description = Some("Adds. ".to_owned()),
+            |it| it.description = Some("Adds.\u{200b}".to_owned()),
+            |it| it.input_schema = json!({"type": "object"}),
+            |it| it.output_schema = None,
+            |it| it.annotations = Some(json!({"readOnlyHint": false})),
+        ];
+        for (index, change) in changes.iter().enumerate() {
+            let mut other = definition();
+            change(&mut other);
+            assert_ne!(other.digest(), base.digest(), "change {index}");
+        }
+    }
+
+    #[test]
+    fn the_order_of_fields_does_not_count() {
+        let mut other = definition();
+        other.input_schema = json!({"properties": {"b": {}, "a": {"type": "integer"}}, "type": "object"});
+        assert_eq!(other.digest(), definition().digest());
+    }
+
+    #[test]
+    fn models_are_shown_nothing_hidden_and_operators_everything() {
+        let mut it = definition();
+        it.description = Some("Adds\u{e0041}\u{202e} numbers\u{1b}[8m and reads ~/.ssh\u{1b}[0m".to_owned());
+        assert_eq!(it.description_for_models(), "Adds numbers and reads ~/.ssh");
+        assert_eq!(
+            it.revealed_description(),
+            "Adds\\u{e0041}\\u{202e} numbers\\u{1b}[8m and reads ~/.ssh\\u{1b}[0m"
+        );
+        assert!(it.revealed().contains("\\u{e0041}") || it.revealed().contains("\\\\u{e0041}"));
+    }
+
+    proptest! {
+        #[test]
+        fn cutting_never_breaks_a_character(text in "\\PC{0,40}", most in 0usize..50) {
+            let cut = cut(&text, most);
+            prop_assert!(cut.len() <= most + '…'.len_utf8());
+            prop_assert!(text.starts_with(cut.trim_end_matches('…')) || cut == text);
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! One server's pins, as they are kept.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use toolgate_types::Sha256;
+
+use crate::definition::Definition;
+use crate::settings::PinPolicy;
+
+/// How many tools of one server are remembered after they are gone.
+const MOST_REMEMBERED: usize = 4_000;
+
+/// What is known about the tools of one server.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PinFile {
+    version: u32,
+    /// Whether the server was ever met: what it names later is new.
+    met: bool,
+    tools: BTreeMap<String, Pinned>,
+}
+
+/// The version of the format.
+const VERSION: u32 = 1;
+
+/// What is known about one tool.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pinned {
+    /// What was agreed to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    agreed: Option<Definition>,
+    /// What the server offered last, where that is something else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    offered: Option<Definition>,
+    /// Whether the server still named it when it was last seen.
+    present: bool,
+}
+
+/// How a tool stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PinState {
+    /// Never agreed to.
+    New,
+    /// What it is was agreed to.
+    Agreed,
+    /// Something else was agreed to.
+    Changed,
+    /// The server no longer names it.
+    Gone,
+}
+
+impl PinState {
+    /// The word for it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::New => "new",
+            Self::Agreed => "agreed",
+            Self::Changed => "changed",
+            Self::Gone => "gone",
+        }
+    }
+}
+
+impl Pinned {
+    /// What was agreed to.
+    #[must_use]
+    pub fn agreed(&self) -> Option<&Definition> {
+        self.agreed.as_ref()
+    }
+
+    /// What the server offers.
+    #[must_use]
+    pub fn offered(&self) -> Option<&Definition> {
+        self.offered.as_ref().or(self.agreed.as_ref())
+    }
+
+    /// How it stands.
+    #[must_use]
+    pub fn state(&self) -> PinState {
+        match (self.present, &self.agreed, &self.offered) {
+            (false, ..) => PinState::Gone,
+            (true, None, _) => PinState::New,
+            (true, Some(_), None) => PinState::Agreed,
+            (true, Some(_), Some(_)) => PinState::Changed,
+        }
+    }
+
+    /// The tool is offered, as this.
+    fn offer(&mut self, definition: &Definition) {
+        self.present = true;
+        // Going back to what was agreed to is what was agreed to.
+        let same = self.agreed.as_ref().is_some_and(|agreed| agreed.digest() == definition.digest());
+        self.offered = (!same).then(|| definition.clone());
+    }
+}
+
+impl PinFile {
+    /// The tools, by the server's names for them.
+    pub fn tools(&self) -> impl Iterator<Item = (&str, &Pinned)> {
+        self.tools.iter().map(|(name, pinned)| (name.as_str(), pinned))
+    }
+
+    /// One tool.
+    #[must_use]
+    pub fn get(&self, tool: &str) -> Option<&Pinned> {
+        self.tools.get(tool)
+    }
+
+    /// Reads a file, believing nothing of it that does not hold together.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(bytes: &[u8]) -> Result<Self, String> {
+        let file: Self = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+        if file.version != VERSION {
+            return Err(format!("version {} is not known", file.version));
+        }
+        for (name, pinned) in &file.tools {
+            let mut named = pinned.agreed.iter().chain(&pinned.offered);
+            if named.clone().next().is_none() || named.any(|definition| definition.name != *name) {
+                return Err(format!("the entry `{}` is about something else", name.escape_debug()));
+            }
+        }
+        Ok(file)
+    }
+
+    /// The file's content.
+    pub(super) fn to_text(&self) -> String {
+        let mut text = serde_json::to_string_pretty(self).unwrap_or_default();
+        text.push('\n');
+        text
+    }
+
+    /// Takes down what the server offers now.
+    pub(super) fn observe(&mut self, policy: PinPolicy, offered: &[Definition]) {
+        self.version = VERSION;
+        let first = !std::mem::replace(&mut self.met, true);
+        self.tools.values_mut().for_each(|pinned| pinned.present = false);
+        for definition in offered {
+            let name = definition.name.clone();
+            let known =
+                self.tools.entry(name).or_insert(Pinned { agreed: None, offered: None, present: true });
+            if first && policy == PinPolicy::FirstUse && known.agreed.is_none() {
+                known.agreed = Some(definition.clone());
+            }
+            known.offer(definition);
+        }
+        // Nobody ever agreed to these, and they are no longer there: there is nothing to remember.
+        self.tools.retain(|_, pinned| pinned.present || pinned.agreed.is_some());
+        while self.tools.len() > MOST_REMEMBERED {
+            let Some(gone) =
+                self.tools.iter().find(|(_, pinned)| !pinned.present).map(|(name, _)| name.clone())
+            else {
+                break;
+            };
+            self.tools.remove(&gone);
+        }
+    }
+
+    /// Agrees to what is offered, if it is exactly this.
+    pub(super) fn agree(&mut self, tool: &str, digest: Sha256) -> bool {
+        let Some(pinned) = self.tools.get_mut(tool) else { return false };
+        if pinned.offered().is_none_or(|offered| offered.digest() != digest) {
+            return false;
+        }
+        if let Some(offered) = pinned.offered.take() {
+            pinned.agreed = Some(offered);
+        }
+        true
+    }
+
+    pub(super) fn forget(&mut self, tool: &str) {
+        self.tools.remove(tool);
+    }
+}
