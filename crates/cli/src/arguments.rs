@@ -134,6 +134,11 @@ pub(crate) enum Command {
         #[arg(long)]
         strict: bool,
     },
+    /// Serve MCP on standard input and output, for a client that starts this program
+    #[command(after_help = "Examples:
+  toolgate mcp --workspace ~/project
+  toolgate mcp --workspace ~/project --trust autonomous    when the client asks before every call itself")]
+    Mcp,
     /// Make tokens for callers on this machine
     #[command(subcommand)]
     Token(TokenCommand),

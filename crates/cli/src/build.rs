@@ -178,6 +178,16 @@ pub(crate) fn gate(
     approver: Arc<dyn Approver>,
     tokens: Tokens,
 ) -> Result<Built, Failed> {
+    gate_with(settings, approver, tokens, Blocking::Here)
+}
+
+/// The same for many calls at once.
+pub(crate) fn gate_with(
+    settings: &Settings,
+    approver: Arc<dyn Approver>,
+    tokens: Tokens,
+    blocking: Blocking,
+) -> Result<Built, Failed> {
     let state = open_own_folder(&settings.state_dir).map_err(|error| state_failed(settings, &error))?;
     let journal = open_journal(&state).map_err(|error| state_failed(settings, &error))?;
     let (audit, recovered) = AuditLog::open(log_options(settings))
@@ -197,7 +207,7 @@ pub(crate) fn gate(
         journal: Arc::new(journal),
         approver,
         approval_patience: settings.approval_patience,
-        blocking: Blocking::Here,
+        blocking,
         clock: Arc::new(std::time::Instant::now),
         complain: Arc::new(complain),
     });
@@ -212,12 +222,20 @@ pub(crate) fn gate(
 }
 
 /// What the gate keeps in its state directory.
-const STATE_FOLDERS: [&str; 5] = ["audit", "keys", "runs", JOURNAL, QUARANTINE];
+const STATE_FOLDERS: [&str; 6] = ["audit", "keys", "runs", JOURNAL, QUARANTINE, OUTPUTS];
 
 /// The ending keeps every gate from showing it, also one that was given another state directory.
 const JOURNAL: &str = "journal.toolgate";
 /// So does this.
 const QUARANTINE: &str = "quarantine.toolgate";
+
+/// And this.
+const OUTPUTS: &str = "outputs.toolgate";
+
+/// Where outputs are kept that are too long for an answer.
+pub(crate) fn outputs_folder(settings: &Settings) -> PathBuf {
+    settings.state_dir.join(OUTPUTS)
+}
 
 /// Where what commands leave under protected names goes.
 pub(crate) fn quarantine_folder(settings: &Settings) -> PathBuf {

@@ -1,13 +1,24 @@
 //! What happens at Ctrl-C: the call under way is told to end, and settles.
 
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag::{register, register_conditional_shutdown};
+use signal_hook::low_level::pipe::register as register_pipe;
 use tokio_util::sync::CancellationToken;
 
-use crate::exit::INTERRUPTED;
+use crate::exit::{Failed, INTERRUPTED};
+
+/// Somebody who notices signals.
+pub(crate) struct Watching(tokio::task::JoinHandle<()>);
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
 
 /// Whether somebody asked this process to end.
 #[derive(Clone, Debug, Default)]
@@ -27,6 +38,23 @@ impl Interrupt {
             let _ = register(signal, interrupt.flag());
         }
         interrupt
+    }
+
+    /// Notices signals for whoever waits for the token, as long as what it answers with is kept. Called within a runtime.
+    pub(crate) fn watch(&self) -> Result<Watching, Failed> {
+        let unable = |error: std::io::Error| Failed::error(format!("signals cannot be watched for: {error}"));
+        let (here, there) = UnixStream::pair().map_err(unable)?;
+        for signal in [SIGINT, SIGTERM] {
+            register_pipe(signal, there.try_clone().map_err(unable)?).map_err(unable)?;
+        }
+        here.set_nonblocking(true).map_err(unable)?;
+        let here = tokio::net::UnixStream::from_std(here).map_err(unable)?;
+        let token = self.token();
+        Ok(Watching(tokio::spawn(async move {
+            if here.readable().await.is_ok() {
+                token.cancel();
+            }
+        })))
     }
 
     /// Whether a signal has come.

@@ -59,6 +59,7 @@ fn run(arguments: Arguments) -> Result<u8, Failed> {
             commands::tools_new::run(&common, &name, output.as_deref(), &words)
         }
         Command::Check { files, strict } => commands::check::run(&common, &files, strict),
+        Command::Mcp => commands::mcp::run(&common),
         Command::Token(TokenCommand::Mint { subject, permissions, lifetime, audience }) => {
             commands::token::mint(&common, &subject, permissions, lifetime, audience)
         }

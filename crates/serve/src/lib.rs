@@ -1,1 +1,15 @@
 //! The doors of the gate: MCP on stdio and over HTTP.
+//!
+//! A door speaks a wire and nothing else: it hands every call to the gate behind it, with who is calling, and tells the answer. It decides nothing about
+//! a call, it knows no tool by name, and whatever it refuses by itself it refuses before anything was asked of the gate. Both eras of the protocol end
+//! in the same calls: with `initialize` and a session, or with everything in each request.
+
+mod service;
+mod mcp;
+mod stdio;
+mod error;
+
+pub use error::ServeError;
+pub use mcp::{McpHandler, OutputStore, ResourceSource, Visitor, Who};
+pub use service::{Service, ServiceOptions};
+pub use stdio::serve_stdio;

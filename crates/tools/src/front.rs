@@ -67,6 +67,12 @@ impl Front {
         &self.gate
     }
 
+    /// Whether the structured part of an answer is what the tool declared, and not the profile's own shape.
+    #[must_use]
+    pub fn tells_structure(&self) -> bool {
+        self.profile.tells_structure()
+    }
+
     /// One call.
     pub async fn call(
         &self,

@@ -159,6 +159,12 @@ impl Profile {
         Ok(registry)
     }
 
+    /// Whether the structured part of its answers is what the tools declare, and not a shape of its own around it.
+    #[must_use]
+    pub fn tells_structure(self) -> bool {
+        matches!(self, Self::Native | Self::Crew)
+    }
+
     /// What a model is given.
     #[must_use]
     pub fn render(self, tool: &str, outcome: Outcome) -> Answer {

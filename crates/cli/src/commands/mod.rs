@@ -5,6 +5,7 @@ pub(crate) mod tools;
 pub(crate) mod tools_new;
 pub(crate) mod check;
 pub(crate) mod token;
+pub(crate) mod mcp;
 pub(crate) mod audit;
 pub(crate) mod changes;
 pub(crate) mod doctor;
@@ -67,4 +68,9 @@ pub(crate) fn runtime(tokens: Tokens) -> Result<tokio::runtime::Runtime, Failed>
         builder.enable_io();
     }
     builder.enable_time().build().map_err(|error| Failed::error(format!("no runtime could be made: {error}")))
+}
+
+/// A runtime for doors: one thread for everything that waits, and more of them for work that blocks.
+pub(crate) fn serving_runtime() -> Result<tokio::runtime::Runtime, Failed> {
+    runtime(Tokens::Possibly)
 }

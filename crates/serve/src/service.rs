@@ -1,0 +1,91 @@
+//! What every door serves: one gate, and what is kept between its calls.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use toolgate_tools::Front;
+
+use crate::mcp::{OutputStore, ResourceSource, ToolLists};
+
+/// What a service is made of.
+pub struct ServiceOptions {
+    /// The gate, in the words of its profile.
+    pub front: Arc<Front>,
+    /// The aliases of the mounts whose files are offered as resources, in their order.
+    pub aliases: Vec<String>,
+    /// Where outputs go that are too long for an answer.
+    pub outputs: OutputStore,
+    /// How long a question waits for its answer; the gate's own patience.
+    pub patience: Duration,
+    /// What clients are told about the tools as a whole, in place of the usual words.
+    pub instructions: Option<String>,
+    /// Resources beside the files of the workspace.
+    pub resources: Vec<Arc<dyn ResourceSource>>,
+}
+
+impl ServiceOptions {
+    /// The usual: questions wait half a minute, and no files are offered as resources.
+    #[must_use]
+    pub fn new(front: Arc<Front>, outputs: OutputStore) -> Self {
+        let patience = Duration::from_secs(30);
+        Self { front, aliases: Vec::new(), outputs, patience, instructions: None, resources: Vec::new() }
+    }
+}
+
+/// What every door of the gate serves.
+pub struct Service {
+    front: Arc<Front>,
+    pub(crate) aliases: Vec<String>,
+    pub(crate) outputs: OutputStore,
+    pub(crate) patience: Duration,
+    pub(crate) instructions: Option<String>,
+    pub(crate) resources: Vec<Arc<dyn ResourceSource>>,
+    pub(crate) lists: ToolLists,
+    /// Every call that is under way, whichever door it came through.
+    pub(crate) calls: TaskTracker,
+    ending: CancellationToken,
+}
+
+impl Service {
+    /// A service.
+    #[must_use]
+    pub fn new(options: ServiceOptions) -> Arc<Self> {
+        let ServiceOptions { front, aliases, outputs, patience, instructions, resources } = options;
+        Arc::new(Self {
+            front,
+            aliases,
+            outputs,
+            patience,
+            instructions,
+            resources,
+            lists: ToolLists::default(),
+            calls: TaskTracker::new(),
+            ending: CancellationToken::new(),
+        })
+    }
+
+    /// The gate that is served, in the words of its profile.
+    #[must_use]
+    pub fn front(&self) -> &Arc<Front> {
+        &self.front
+    }
+
+    /// Ends every call that is under way. They are still answered and recorded.
+    pub fn end(&self) {
+        self.ending.cancel();
+    }
+
+    /// Resolves once the service was told to end.
+    pub(crate) fn ending(&self) -> &CancellationToken {
+        &self.ending
+    }
+
+    /// Waits until no call is under way. Calls that begin afterwards are not waited for.
+    pub async fn settled(&self) {
+        self.calls.close();
+        self.calls.wait().await;
+        self.calls.reopen();
+    }
+}

@@ -1,0 +1,107 @@
+//! A descriptor that never blocks, whoever else holds it.
+
+use std::io;
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
+
+use rustix::fs::{FileType, Mode, OFlags, fcntl_getfl, fcntl_setfl, fstat, open};
+use rustix::io::Errno;
+use tokio::io::Interest;
+use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
+
+/// What is waited for on a descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Direction {
+    /// More to read.
+    In,
+    /// Room to write.
+    Out,
+}
+
+/// A descriptor and how to wait for it.
+#[derive(Debug)]
+pub(super) enum Descriptor {
+    /// Told of by the system when there is something to do.
+    Watched(AsyncFd<OwnedFd>),
+    /// Always ready, as files are.
+    Ready(OwnedFd),
+}
+
+impl Descriptor {
+    pub(super) fn new(given: OwnedFd, direction: Direction) -> io::Result<Self> {
+        let interest = match direction {
+            Direction::In => Interest::READABLE,
+            Direction::Out => Interest::WRITABLE,
+        };
+        let kind = FileType::from_raw_mode(fstat(&given)?.st_mode);
+        if kind == FileType::RegularFile {
+            return Ok(Self::Ready(given));
+        }
+        let own = without_blocking(given, kind, direction)?;
+        #[expect(
+            deprecated,
+            reason = "its successor is unsafe; a descriptor that is owned stays open as long as it is watched"
+        )]
+        let watched = AsyncFd::try_with_interest(own, interest);
+        match watched {
+            Ok(watched) => Ok(Self::Watched(watched)),
+            Err(error) => {
+                let (own, source) = error.into_parts();
+                // Such as /dev/null, which never keeps anybody waiting.
+                match Errno::from_io_error(&source) == Some(Errno::PERM) {
+                    true => Ok(Self::Ready(own)),
+                    false => Err(source),
+                }
+            }
+        }
+    }
+
+    /// Waits until there is something to read.
+    pub(super) async fn readable(&self) -> io::Result<Readiness<'_>> {
+        match self {
+            Self::Watched(watched) => Ok(Readiness(Some(watched.readable().await?))),
+            Self::Ready(_) => Ok(Readiness(None)),
+        }
+    }
+
+    /// Waits until something can be written.
+    pub(super) async fn writable(&self) -> io::Result<Readiness<'_>> {
+        match self {
+            Self::Watched(watched) => Ok(Readiness(Some(watched.writable().await?))),
+            Self::Ready(_) => Ok(Readiness(None)),
+        }
+    }
+
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Watched(watched) => watched.get_ref().as_fd(),
+            Self::Ready(own) => own.as_fd(),
+        }
+    }
+}
+
+/// That a descriptor was ready.
+pub(super) struct Readiness<'d>(Option<AsyncFdReadyGuard<'d, OwnedFd>>);
+
+impl Readiness<'_> {
+    /// It is not ready any more: the next one who waits has to wait.
+    pub(super) fn is_over(self) {
+        if let Some(mut guard) = self.0 {
+            guard.clear_ready();
+        }
+    }
+}
+
+/// The same pipe or terminal, not blocking for us alone: whether reading blocks belongs to what was opened, which our parent and its shell may share.
+/// A socket cannot be opened again.
+fn without_blocking(given: OwnedFd, kind: FileType, direction: Direction) -> io::Result<OwnedFd> {
+    if matches!(kind, FileType::Fifo | FileType::CharacterDevice) {
+        let path = format!("/proc/self/fd/{}", given.as_raw_fd());
+        let access = if direction == Direction::In { OFlags::RDONLY } else { OFlags::WRONLY };
+        let flags = access | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+        if let Ok(own) = open(path, flags, Mode::empty()) {
+            return Ok(own);
+        }
+    }
+    fcntl_setfl(&given, fcntl_getfl(&given)? | OFlags::NONBLOCK)?;
+    Ok(given)
+}

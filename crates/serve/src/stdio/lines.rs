@@ -1,0 +1,88 @@
+//! Bytes that came, cut into lines.
+
+use memchr::memchr;
+
+/// Kept for the next line; more than this is given back once it is not needed.
+const USUAL: usize = 256 * 1024;
+
+/// What came between two line ends.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Line<'b> {
+    /// A line, without its end.
+    Whole(&'b [u8]),
+    /// A line longer than any message may be. None of it was kept.
+    TooLong,
+}
+
+/// Cuts lines out of what comes. A line that is too long is passed over without being kept.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    bytes: Vec<u8>,
+    /// Where the next line begins.
+    start: usize,
+    /// Up to where no line end was found.
+    seen: usize,
+    longest: usize,
+    /// Whether the line that is coming was given up.
+    passing: bool,
+}
+
+impl Lines {
+    pub(crate) fn new(longest: usize) -> Self {
+        Self { bytes: Vec::new(), start: 0, seen: 0, longest, passing: false }
+    }
+
+    /// Where more bytes go: at the end.
+    pub(crate) fn buffer(&mut self) -> &mut Vec<u8> {
+        if self.start == self.bytes.len() {
+            self.bytes.clear();
+            (self.start, self.seen) = (0, 0);
+            if self.bytes.capacity() > USUAL {
+                self.bytes = Vec::new();
+            }
+        } else if self.start >= USUAL {
+            self.bytes.drain(..self.start);
+            self.seen -= self.start;
+            self.start = 0;
+        }
+        &mut self.bytes
+    }
+
+    /// The next line that is there.
+    pub(crate) fn next(&mut self) -> Option<Line<'_>> {
+        loop {
+            let from = self.seen;
+            let Some(length) = memchr(b'\n', self.bytes.get(from..).unwrap_or_default()) else {
+                self.seen = self.bytes.len();
+                if self.bytes.len() - self.start > self.longest {
+                    self.passing = true;
+                }
+                if self.passing {
+                    self.start = self.bytes.len();
+                }
+                return None;
+            };
+            let (start, end) = (self.start, from + length);
+            (self.start, self.seen) = (end + 1, end + 1);
+            if std::mem::take(&mut self.passing) || end - start > self.longest {
+                return Some(Line::TooLong);
+            }
+            let line = self.bytes.get(start..end).unwrap_or_default().trim_ascii();
+            if !line.is_empty() {
+                // The borrow checker cannot see that the loop ends here.
+                return Some(Line::Whole(self.bytes.get(start..end).unwrap_or_default().trim_ascii()));
+            }
+        }
+    }
+
+    /// What is left when nothing more will come: a last line without an end.
+    pub(crate) fn rest(&mut self) -> Option<Line<'_>> {
+        let start = std::mem::replace(&mut self.start, self.bytes.len());
+        self.seen = self.bytes.len();
+        if std::mem::take(&mut self.passing) {
+            return Some(Line::TooLong);
+        }
+        let line = self.bytes.get(start..).unwrap_or_default().trim_ascii();
+        (!line.is_empty()).then_some(Line::Whole(line))
+    }
+}

@@ -1,0 +1,63 @@
+//! MCP on two descriptors: one line, one message.
+//!
+//! All reading and writing happens where the service asks for the next message, so that one thread does everything and a call costs no hop between
+//! threads. Nothing here waits for a client that does not read: what it does not take is kept until it does.
+
+mod descriptor;
+mod lines;
+mod message;
+mod output;
+mod transport;
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use rmcp::ServiceExt as _;
+use rmcp::service::ServerInitializeError;
+use tokio_util::sync::CancellationToken;
+use toolgate_gate::Credential;
+
+use crate::error::ServeError;
+use crate::mcp::{Connection, McpHandler, Who};
+use crate::service::Service;
+use crate::stdio::transport::Wire;
+
+/// Serves whoever holds the other ends of two descriptors, until it closes its end or `shutdown` is cancelled.
+///
+/// When the client closes its end, what it asked for is still answered. When `shutdown` comes, calls that are under way are ended; they are answered and
+/// recorded all the same.
+///
+/// # Errors
+/// A descriptor cannot be used, or the client did not speak MCP.
+pub async fn serve_stdio(
+    service: Arc<Service>,
+    credential: Credential,
+    input: OwnedFd,
+    output: OwnedFd,
+    shutdown: CancellationToken,
+) -> Result<(), ServeError> {
+    let connection = Arc::new(Connection::with_wire());
+    let wire = Wire::open(input, output, Arc::clone(&connection), shutdown.clone())?;
+    let handler = McpHandler::over(Arc::clone(&service), Who::Fixed(credential), Arc::clone(&connection));
+    let serving = async {
+        match handler.serve(wire).await {
+            // Who goes away before it asks for anything is no failure.
+            Err(ServerInitializeError::ConnectionClosed(_)) => Ok(()),
+            Err(error) => Err(error.into()),
+            Ok(running) => {
+                running.waiting().await.map(|_| ()).map_err(|error| ServeError::NoSession(error.to_string()))
+            }
+        }
+    };
+    tokio::pin!(serving);
+    let ended = tokio::select! {
+        ended = &mut serving => ended,
+        () = shutdown.cancelled() => {
+            service.end();
+            serving.await
+        }
+    };
+    // Calls that the client gave up are answered to nobody, and still come to their end.
+    service.settled().await;
+    ended
+}

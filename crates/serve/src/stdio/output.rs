@@ -1,0 +1,136 @@
+//! Bytes on their way out, and the room that their answers take until they have left.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use rustix::io::Errno;
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::stdio::descriptor::Descriptor;
+
+/// So much is collected before it is written while a message is still being put into words.
+const CHUNK: usize = 64 * 1024;
+
+/// Kept for the next message; more than this is given back once it is not needed.
+const USUAL: usize = 256 * 1024;
+
+/// Asked of a pipe: a long answer then fits while the client is still at work.
+const PIPE: usize = 1024 * 1024;
+
+/// Whether everything has left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flushed {
+    /// Nothing is left.
+    Everything,
+    /// The client has to read first.
+    Waiting,
+    /// The client will never read again.
+    Broken,
+}
+
+/// The way out.
+#[derive(Debug)]
+pub(super) struct Output {
+    pub(super) descriptor: Descriptor,
+    bytes: Vec<u8>,
+    written: usize,
+    /// How many bytes had been written when `bytes` last began anew.
+    before: u64,
+    /// Where answers end, counted from the first byte ever, and the room they take until then.
+    held: VecDeque<(u64, OwnedSemaphorePermit)>,
+    broken: bool,
+}
+
+impl Output {
+    pub(super) fn new(descriptor: Descriptor) -> Self {
+        // Only pipes have a size, and a smaller one is no harm.
+        let _ = rustix::pipe::fcntl_setpipe_size(descriptor.fd(), PIPE);
+        Self { descriptor, bytes: Vec::new(), written: 0, before: 0, held: VecDeque::new(), broken: false }
+    }
+
+    /// Whether anything has to leave yet.
+    pub(super) fn is_empty(&self) -> bool {
+        self.broken || self.written == self.bytes.len()
+    }
+
+    /// Gives room back once everything that was put in so far has left.
+    pub(super) fn hold(&mut self, room: OwnedSemaphorePermit) {
+        self.held.push_back((self.before + self.bytes.len() as u64, room));
+    }
+
+    /// Writes what the client takes.
+    pub(super) fn flush(&mut self) -> Flushed {
+        if self.broken {
+            return Flushed::Broken;
+        }
+        let flushed = write_out(self.descriptor.fd(), &self.bytes, &mut self.written);
+        self.broken = flushed == Flushed::Broken;
+        self.settle();
+        flushed
+    }
+
+    /// The same, once the client takes something.
+    pub(super) async fn drain(&mut self) -> Flushed {
+        let Ok(ready) = self.descriptor.writable().await else {
+            self.broken = true;
+            return Flushed::Broken;
+        };
+        let flushed = write_out(self.descriptor.fd(), &self.bytes, &mut self.written);
+        if flushed == Flushed::Waiting {
+            ready.is_over();
+        }
+        self.broken |= flushed == Flushed::Broken;
+        self.settle();
+        flushed
+    }
+
+    /// Gives back what is no longer needed: memory, and the room of answers that have left.
+    fn settle(&mut self) {
+        let gone = self.before + self.written as u64;
+        while self.held.front().is_some_and(|(end, _)| *end <= gone || self.broken) {
+            self.held.pop_front();
+        }
+        if self.broken || self.written == self.bytes.len() {
+            self.bytes.clear();
+            if self.bytes.capacity() > USUAL {
+                self.bytes = Vec::new();
+            }
+        } else if self.written >= USUAL {
+            self.bytes.drain(..self.written);
+        } else {
+            return;
+        }
+        (self.before, self.written) = (gone, 0);
+    }
+}
+
+fn write_out(descriptor: BorrowedFd<'_>, bytes: &[u8], written: &mut usize) -> Flushed {
+    loop {
+        let rest = bytes.get(*written..).unwrap_or_default();
+        if rest.is_empty() {
+            return Flushed::Everything;
+        }
+        match rustix::io::write(descriptor, rest) {
+            Ok(count) => *written += count,
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => return Flushed::Waiting,
+            Err(_) => return Flushed::Broken,
+        }
+    }
+}
+
+/// Collects a message as it is put into words, and lets the client have the beginning of a long one meanwhile.
+impl io::Write for Output {
+    fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
+        self.bytes.extend_from_slice(piece);
+        if self.bytes.len() - self.written >= CHUNK {
+            self.flush();
+        }
+        Ok(piece.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
