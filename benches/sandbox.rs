@@ -13,7 +13,9 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use toolgate_benches::{in_turns, report};
-use toolgate_sandbox::{Exit, Job, Mounted, Network, OnFlood, ResourceLimits, Sandbox, SandboxOptions};
+use toolgate_sandbox::{
+    Exit, Job, Mounted, Network, OnFlood, Pumped, ResourceLimits, Sandbox, SandboxOptions, Streams,
+};
 use toolgate_types::Stop;
 
 fn main() {
@@ -32,12 +34,11 @@ fn main() {
             arguments: Vec::new(),
             directory: PathBuf::from("/mnt/project"),
             environment: Vec::new(),
-            input: None,
+            streams: Streams::Pumped(Pumped { input: None, max_output: 1000, on_flood: OnFlood::Stop }),
             mounts: vec![mount],
+            read: Vec::new(),
             network: Network::None,
             limits: ResourceLimits::default(),
-            max_output: 1000,
-            on_flood: OnFlood::Stop,
         };
         let ended = sandbox.run(&job, &Stop::never(), &mut |_, _| ()).unwrap();
         assert_eq!(ended.exit, Exit::Code(0));

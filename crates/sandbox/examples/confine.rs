@@ -11,7 +11,7 @@ use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 
 use toolgate_sandbox::{
-    Exit, Job, Mounted, Network, OnFlood, ResourceLimits, Sandbox, SandboxOptions, Stream,
+    Exit, Job, Mounted, Network, OnFlood, Pumped, ResourceLimits, Sandbox, SandboxOptions, Stream, Streams,
 };
 use toolgate_types::Stop;
 
@@ -31,12 +31,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         arguments: words.collect(),
         directory: PathBuf::from("/mnt/project"),
         environment: Vec::new(),
-        input: None,
+        streams: Streams::Pumped(Pumped { input: None, max_output: 1_000_000, on_flood: OnFlood::Stop }),
         mounts: vec![project],
+        read: Vec::new(),
         network: Network::None,
         limits: ResourceLimits::default(),
-        max_output: 1_000_000,
-        on_flood: OnFlood::Stop,
     };
     let ended = sandbox.run(&job, &Stop::never(), &mut |stream, bytes| {
         let _ = match stream {

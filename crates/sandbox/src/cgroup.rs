@@ -1,7 +1,7 @@
 //! Control groups (version 2): limits on a command as a whole, where the machine hands one out.
 //!
-//! The gate makes one group for itself beneath its own, and one in it for every command. Both are removed when they are no longer needed; what a gate that was
-//! killed left behind is removed by the next one.
+//! A sandbox makes one group for itself beneath the gate's, and one in it for every command. Both are removed when they are no longer needed; what a gate that
+//! was killed left behind is removed by the next one. A gate that reads its configuration anew has two sandboxes for a while, so each has a name of its own.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
@@ -20,7 +20,10 @@ const MAGIC: u64 = 0x6367_7270;
 const PREFIX: &str = "toolgate-";
 const CONTROLLERS: &[u8] = b"+memory +pids";
 
-/// The group of this gate.
+/// How many sandboxes this process has made.
+static MADE: AtomicU64 = AtomicU64::new(0);
+
+/// The group of one sandbox.
 pub(crate) struct Cgroups {
     above: OwnedFd,
     name: String,
@@ -37,7 +40,8 @@ impl Cgroups {
             format!("{error}; start the gate in a group that was delegated to it, as with `systemd-run --user --scope -p Delegate=yes`")
         })?;
         sweep(&above);
-        let name = format!("{PREFIX}{}", rustix::process::getpid().as_raw_nonzero());
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{PREFIX}{}.{number}", rustix::process::getpid().as_raw_nonzero());
         let made = make(&above, &name).and_then(|own| {
             write_at(&own, "cgroup.subtree_control", CONTROLLERS)?;
             Ok(own)
@@ -131,7 +135,8 @@ fn sweep(above: &OwnedFd) {
     let Ok(folder) = rustix::fs::Dir::read_from(above) else { return };
     let left_behind = |entry: &rustix::fs::DirEntry| {
         let name = entry.file_name().to_str().ok().and_then(|name| name.strip_prefix(PREFIX));
-        let gate = name.and_then(|number| number.parse().ok()).and_then(rustix::process::Pid::from_raw);
+        let gate = name.and_then(|name| name.split('.').next());
+        let gate = gate.and_then(|number| number.parse().ok()).and_then(rustix::process::Pid::from_raw);
         gate.is_some_and(|gate| rustix::process::test_kill_process(gate) == Err(Errno::SRCH))
     };
     for entry in folder.flatten().filter(left_behind) {

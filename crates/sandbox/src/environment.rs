@@ -79,14 +79,19 @@ const STEERING: &[&str] = &[
 #[must_use]
 pub fn refused_variable(name: &str) -> Option<&'static str> {
     let upper = name.to_ascii_uppercase();
+    let is_secret = SECRET_MARKS.iter().any(|mark| upper.contains(mark));
+    steering_variable(name).or(is_secret.then_some("looks like a secret"))
+}
+
+/// Why a variable is not passed on even where the operator gave it to this very program, if it is not: a secret may be what the program is for.
+#[must_use]
+pub fn steering_variable(name: &str) -> Option<&'static str> {
+    let upper = name.to_ascii_uppercase();
     let is_name = !name.is_empty()
         && !name.starts_with(|first: char| first.is_ascii_digit())
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     if !is_name {
         return Some("is not the name of a variable");
-    }
-    if SECRET_MARKS.iter().any(|mark| upper.contains(mark)) {
-        return Some("looks like a secret");
     }
     let steers = |mark: &&str| if mark.ends_with('_') { upper.starts_with(*mark) } else { upper == **mark };
     STEERING.iter().any(steers).then_some("steers how programs start")
@@ -132,6 +137,11 @@ mod tests {
         }
         for name in ["RUST_LOG", "CARGO_HOME", "LANG", "FOO", "JAVA_HOME", "ENVIRONMENT"] {
             assert_eq!(refused_variable(name), None, "{name}");
+        }
+        for (name, refused) in
+            [("GITHUB_TOKEN", false), ("LD_PRELOAD", true), ("A=B", true), ("GIT_SSH_KEY", true)]
+        {
+            assert_eq!(steering_variable(name).is_some(), refused, "{name}");
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::net::TcpListener;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -20,18 +20,54 @@ pub struct Job<'a> {
     pub directory: PathBuf,
     /// Its environment, beside `PATH`, `HOME`, `TMPDIR` and the few that programs cannot do without.
     pub environment: Vec<(String, String)>,
-    /// What it reads; `None` is an empty standard input.
-    pub input: Option<Vec<u8>>,
+    /// How its standard streams are connected.
+    pub streams: Streams<'a>,
     /// The folders it sees beside the system.
     pub mounts: Vec<Mounted<'a>>,
+    /// Folders and files of the host that it may read beside what all commands may, at the same place.
+    pub read: Vec<PathBuf>,
     /// How far it gets.
     pub network: Network<'a>,
     /// How much it may use.
     pub limits: ResourceLimits,
+}
+
+/// How the standard streams of a command are connected.
+pub enum Streams<'a> {
+    /// The sandbox writes what the command reads, and hands all that it writes to the sink: a command with a beginning and an end.
+    Pumped(Pumped),
+    /// Standard input and output belong to somebody else, who talks with the command for as long as it lives. The sink is handed all of its
+    /// standard error, however much that is.
+    Handed(Handed<'a>),
+}
+
+/// A command's input, and how much of its output is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pumped {
+    /// What it reads; `None` is an empty standard input.
+    pub input: Option<Vec<u8>>,
     /// How many bytes of output are kept, both streams together.
     pub max_output: u64,
     /// What happens to a command that writes more.
     pub on_flood: OnFlood,
+}
+
+/// Who talks with a command, and until when.
+#[derive(Clone, Copy)]
+pub struct Handed<'a> {
+    /// Given the ends of both pipes, once, when the command has been started. That its program cannot be run is only known after that.
+    pub take: &'a dyn Fn(Ends),
+    /// Readable, or without anybody at its other end, when the command is to end.
+    pub until: BorrowedFd<'a>,
+}
+
+/// The other ends of a command's standard input and output. Neither makes anybody wait: they are non-blocking.
+#[derive(Debug)]
+pub struct Ends {
+    /// What is written here the command reads. Closing it ends the command's input.
+    pub input: OwnedFd,
+    /// What the command writes.
+    pub output: OwnedFd,
 }
 
 /// A folder of the host inside the sandbox.

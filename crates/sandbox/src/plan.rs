@@ -11,7 +11,7 @@ use crate::job::{Job, Mounted};
 use crate::landlock::{Access, Dialect};
 use crate::layer::{Layer, Layers};
 use crate::step::{Slot, Step};
-use crate::view::{DEVICE_LINKS, DEVICES, SECRET_IN_PROC, SystemView, c_path};
+use crate::view::{DEVICE_LINKS, DEVICES, SECRET_IN_PROC, SystemView, c_path, identity};
 
 const READ_ONLY: u64 = libc::MOUNT_ATTR_RDONLY;
 const PLAIN: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
@@ -326,10 +326,13 @@ pub(crate) fn furnish(mounts: &[Mounted<'_>], planning: &Planning<'_>) -> Result
     Ok(plan)
 }
 
-/// The key of the view that these mounts need. What is hidden in it belongs to it: whoever replaces a hidden file on the host uncovers it.
-pub(crate) fn view_key(mounts: &[Mounted<'_>], system: &SystemView) -> Result<ViewKey, SandboxError> {
+/// The key of the view that a job needs. What is hidden in it belongs to it: whoever replaces a hidden file on the host uncovers it.
+pub(crate) fn view_key(job: &Job<'_>, system: &SystemView) -> Result<ViewKey, SandboxError> {
     let mut key = Vec::new();
-    for mount in mounts {
+    for place in &job.read {
+        key.push((place.clone(), place.clone(), identity(place), false));
+    }
+    for mount in &job.mounts {
         let (place, identity) = whereabouts(mount)?;
         key.push((mount.at.clone(), place, identity, mount.writable));
     }

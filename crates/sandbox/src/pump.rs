@@ -1,6 +1,6 @@
 //! Listens to a running command: output as it comes, its end, and the time.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use toolgate_types::Stop;
 
 use crate::error::SandboxError;
-use crate::job::{OnFlood, Stopped, Stream};
+use crate::job::{OnFlood, Stopped, Stream, Streams};
 
 /// How long a command has between being asked to end and being ended.
 pub(crate) const GRACE: Duration = Duration::from_secs(5);
@@ -22,7 +22,8 @@ const FULL_PIPE: u32 = 16;
 
 /// Where the pipes end on this side.
 pub(crate) struct Ears {
-    pub(crate) output: OwnedFd,
+    /// Where somebody else does not have it.
+    pub(crate) output: Option<OwnedFd>,
     pub(crate) error: OwnedFd,
     /// What process 1 has to say; its end is the command's.
     pub(crate) report: OwnedFd,
@@ -49,15 +50,50 @@ pub(crate) struct Bounds {
     pub(crate) on_flood: OnFlood,
 }
 
+impl Bounds {
+    pub(crate) fn of(streams: &Streams<'_>) -> Self {
+        match streams {
+            Streams::Pumped(pumped) => Self { max_output: pumped.max_output, on_flood: pumped.on_flood },
+            Streams::Handed(_) => Self { max_output: u64::MAX, on_flood: OnFlood::Stop },
+        }
+    }
+}
+
+/// When a command must end.
+#[derive(Clone, Copy)]
+pub(crate) enum Until<'a> {
+    /// When this says so, which is asked at every tick.
+    Asked(&'a Stop),
+    /// When this can be read: nobody has to be asked, and nothing wakes up for a command that has nothing to say.
+    Told(BorrowedFd<'a>),
+}
+
+impl Until<'_> {
+    fn reason(self) -> Result<Option<Stopped>, SandboxError> {
+        match self {
+            Self::Asked(stop) => Ok(stop.reason().map(Stopped::from)),
+            Self::Told(file) => {
+                let mut polled = [PollFd::new(&file, PollFlags::IN)];
+                let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+                match rustix::event::poll(&mut polled, Some(&now)) {
+                    Ok(0) | Err(Errno::INTR) => Ok(None),
+                    Ok(_) => Ok(Some(Stopped::Cancelled)),
+                    Err(error) => Err(SandboxError::system("the command cannot be watched")(error)),
+                }
+            }
+        }
+    }
+}
+
 /// Listens until nothing of the command is left.
 pub(crate) fn listen(
     ears: Ears,
     bounds: Bounds,
-    stop: &Stop,
+    until: Until<'_>,
     sink: &mut dyn FnMut(Stream, &[u8]),
 ) -> Result<Heard, SandboxError> {
     let mut listening = Listening {
-        open: [true, true, true],
+        open: [ears.output.is_some(), true, true],
         ears,
         bounds,
         heard: Heard::default(),
@@ -67,8 +103,8 @@ pub(crate) fn listen(
     };
     let mut rounds_after_the_end = 0;
     while listening.open.contains(&true) {
-        listening.mind_the_time(stop)?;
-        listening.wait()?;
+        listening.mind_the_time(until)?;
+        listening.wait(until)?;
         listening.write_input();
         let [.., report_is_open] = listening.open;
         let heard = listening.read(Stream::Output, sink)? | listening.read(Stream::Error, sink)?;
@@ -95,11 +131,11 @@ struct Listening {
 
 impl Listening {
     /// Asks the command to end when it must, and ends it when it does not.
-    fn mind_the_time(&mut self, stop: &Stop) -> Result<(), SandboxError> {
+    fn mind_the_time(&mut self, until: Until<'_>) -> Result<(), SandboxError> {
         match self.asked_to_end {
             None => {
-                if let Some(reason) = stop.reason() {
-                    self.end(reason.into(), Signal::TERM)?;
+                if let Some(reason) = until.reason()? {
+                    self.end(reason, Signal::TERM)?;
                 }
             }
             Some(asked) if asked.elapsed() >= GRACE => self.signal(Signal::KILL)?,
@@ -124,18 +160,26 @@ impl Listening {
     }
 
     /// Waits for something to hear, for room to write, or for the next tick.
-    fn wait(&mut self) -> Result<(), SandboxError> {
+    fn wait(&mut self, until: Until<'_>) -> Result<(), SandboxError> {
         let [output, error, report] = self.open;
         let mut polled = Vec::with_capacity(4);
-        let listened = [(output, &self.ears.output), (error, &self.ears.error), (report, &self.ears.report)];
-        polled.extend(
-            listened.iter().filter(|(open, _)| *open).map(|(_, file)| PollFd::new(file, PollFlags::IN)),
-        );
-        if let Some((input, _)) = &self.ears.input {
+        let ears = &self.ears;
+        let listened =
+            [(output, ears.output.as_ref()), (error, Some(&ears.error)), (report, Some(&ears.report))];
+        let listened = listened.iter().filter(|(open, _)| *open).filter_map(|(_, file)| *file);
+        polled.extend(listened.map(|file| PollFd::new(file, PollFlags::IN)));
+        if let Some((input, _)) = &ears.input {
             polled.push(PollFd::new(input, PollFlags::OUT));
         }
         let tick = Timespec { tv_sec: 0, tv_nsec: i64::from(TICK.subsec_nanos()) };
-        match rustix::event::poll(&mut polled, Some(&tick)) {
+        let tick = match (&until, self.asked_to_end) {
+            (Until::Told(told), None) => {
+                polled.push(PollFd::new(told, PollFlags::IN));
+                None
+            }
+            _ => Some(&tick),
+        };
+        match rustix::event::poll(&mut polled, tick) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(error) => Err(SandboxError::system("the command cannot be listened to")(error)),
         }
@@ -162,12 +206,10 @@ impl Listening {
     fn read(&mut self, stream: Stream, sink: &mut dyn FnMut(Stream, &[u8])) -> Result<bool, SandboxError> {
         let [output, error, _] = &mut self.open;
         let (open, file) = match stream {
-            Stream::Output => (output, self.ears.output.as_fd()),
-            Stream::Error => (error, self.ears.error.as_fd()),
+            Stream::Output => (output, self.ears.output.as_ref().map(AsFd::as_fd)),
+            Stream::Error => (error, Some(self.ears.error.as_fd())),
         };
-        if !*open {
-            return Ok(false);
-        }
+        let Some(file) = file.filter(|_| *open) else { return Ok(false) };
         let length = match rustix::io::read(file, &mut *self.buffer) {
             Ok(0) => {
                 *open = false;

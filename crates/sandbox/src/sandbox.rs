@@ -16,12 +16,12 @@ use crate::cgroup::{Cgroups, Group};
 use crate::environment;
 use crate::error::SandboxError;
 use crate::filter::{self, Sockets};
-use crate::job::{Ended, Exit, Job, LimitHit, Network, Stream};
+use crate::job::{Ended, Ends, Exit, Job, LimitHit, Network, Stream, Streams};
 use crate::landlock::Dialect;
 use crate::layer::{Layer, LayerReport, Layers};
 use crate::plan::{Plan, Planning, furnish, host_place, plan, view_key};
 use crate::probe::probe;
-use crate::pump::{Bounds, Ears, listen};
+use crate::pump::{Bounds, Ears, Until, listen};
 use crate::step::Step;
 use crate::sys::calls;
 use crate::sys::child::{Hands, Joining, Launch, Part, Pointers, Progress};
@@ -83,10 +83,7 @@ impl Sandbox {
     /// # Errors
     /// The system refuses what every sandbox needs.
     pub fn prepare(options: SandboxOptions) -> Result<Self, SandboxError> {
-        if let Some((path, reason)) = options.read.iter().find_map(|path| Some((path, refused_place(path)?)))
-        {
-            return Err(SandboxError::CannotShow { path: path.clone(), reason });
-        }
+        check_places(&options.read)?;
         let cannot = SandboxError::system;
         let cgroups = if options.without.contains(Layer::Cgroup) {
             Err("switched off".to_owned())
@@ -139,19 +136,21 @@ impl Sandbox {
     /// Where a program is, looked up as the command itself would.
     #[must_use]
     pub fn find_program(&self, program: &OsStr) -> Option<PathBuf> {
+        self.find_in(&self.system, program)
+    }
+
+    fn find_in(&self, system: &SystemView, program: &OsStr) -> Option<PathBuf> {
         if program.as_bytes().contains(&b'/') {
             return Some(PathBuf::from(program));
         }
         let places = self.options.path.iter().map(|folder| folder.join(program));
-        places.filter(|place| is_program(place)).find(|place| self.is_shown(place))
-    }
-
-    fn is_shown(&self, place: &Path) -> bool {
-        self.system.shown.iter().any(|shown| place.starts_with(&shown.path))
-            || self.system.links.iter().any(|(link, _)| place.starts_with(link))
+        places.filter(|place| is_program(place)).find(|place| system.shows(place))
     }
 
     /// Runs a command to its end. Output is handed to `sink` as it comes; when this returns, nothing that the command started is alive.
+    ///
+    /// The command also ends with the thread that called this, which is the kernel's way of telling that the gate is gone. One whose streams are
+    /// handed over obeys what it was handed with, and not `stop`.
     ///
     /// # Errors
     /// The command could not be started. One that fails is [`Ended`].
@@ -162,11 +161,13 @@ impl Sandbox {
         sink: &mut dyn FnMut(Stream, &[u8]),
     ) -> Result<Ended, SandboxError> {
         self.check()?;
+        let of_its_own = self.view_with(&job.read)?;
+        let system = of_its_own.as_ref().unwrap_or(&self.system);
         let program = self
-            .find_program(&job.program)
+            .find_in(system, &job.program)
             .ok_or_else(|| SandboxError::NotFound { program: job.program.clone() })?;
         let temporary = Temporary::make(self.has(Layer::MountNamespace))?;
-        let planning = self.planning(&temporary);
+        let planning = self.planning(system, &temporary);
         let cell = self.cell(job, &planning)?;
         let ended = self.run_in(&cell, job, &program, &planning, stop, sink);
         // A cell whose command could not be started is not used again.
@@ -180,10 +181,17 @@ impl Sandbox {
         self.layers.contains(layer)
     }
 
-    fn planning<'a>(&'a self, temporary: &'a Temporary) -> Planning<'a> {
+    /// What a command sees of the system that may read more than others.
+    fn view_with(&self, read: &[PathBuf]) -> Result<Option<SystemView>, SandboxError> {
+        check_places(read)?;
+        let look = || SystemView::look(&[&*self.options.read, read].concat(), &self.options.hide);
+        Ok((!read.is_empty()).then(look))
+    }
+
+    fn planning<'a>(&self, system: &'a SystemView, temporary: &'a Temporary) -> Planning<'a> {
         Planning {
             layers: self.layers,
-            system: &self.system,
+            system,
             landlock: self.landlock,
             temporary: temporary.path(),
             view_is_off: self.options.without.contains(Layer::MountNamespace),
@@ -193,7 +201,8 @@ impl Sandbox {
 
     /// A cell for a job: one that waited, or a new one.
     fn cell(&self, job: &Job<'_>, planning: &Planning<'_>) -> Result<Cell, SandboxError> {
-        let key = self.has(Layer::MountNamespace).then(|| view_key(&job.mounts, &self.system)).transpose()?;
+        let has_view = self.has(Layer::MountNamespace);
+        let key = has_view.then(|| view_key(job, planning.system)).transpose()?;
         if let Some(cell) = self.cells.take(key.as_ref()) {
             return Ok(cell);
         }
@@ -241,7 +250,11 @@ impl Sandbox {
         let group = group.map_err(SandboxError::system("no control group can be made"))?;
         let place = Place { cell, group: group.as_ref(), temporary: planning.temporary };
         let (process, ears) = self.launch(&place, job, program, &prepared)?;
-        let heard = listen(ears, Bounds { max_output: job.max_output, on_flood: job.on_flood }, stop, sink);
+        let until = match &job.streams {
+            Streams::Pumped(_) => Until::Asked(stop),
+            Streams::Handed(handed) => Until::Told(handed.until),
+        };
+        let heard = listen(ears, Bounds::of(&job.streams), until, sink);
         // Process 1 has ended, or is ended now; either way it is collected, and all that it was in charge of with it.
         if heard.is_err() {
             let _ = rustix::process::kill_process(process, rustix::process::Signal::KILL);
@@ -310,13 +323,18 @@ impl Sandbox {
         drop(theirs);
         let handle = rustix::process::pidfd_open(process, PidfdFlags::empty())
             .map_err(SandboxError::system("the command has no handle"))?;
-        let input = job.input.clone().map(|content| (write_input, content));
-        for file in [&output, &error, &report] {
+        for file in [&write_input, &output, &error, &report] {
             no_waiting(file)?;
         }
-        if let Some((file, _)) = &input {
-            no_waiting(file)?;
-        }
+        let (input, output) = match &job.streams {
+            Streams::Pumped(pumped) => {
+                (pumped.input.clone().map(|content| (write_input, content)), Some(output))
+            }
+            Streams::Handed(handed) => {
+                (handed.take)(Ends { input: write_input, output });
+                (None, None)
+            }
+        };
         Ok((process, Ears { output, error, report, input, process: handle }))
     }
 
@@ -404,6 +422,13 @@ impl Drop for Temporary {
         if let Self::OfTheHost(path) = self {
             let _ = std::fs::remove_dir_all(path);
         }
+    }
+}
+
+fn check_places(places: &[PathBuf]) -> Result<(), SandboxError> {
+    match places.iter().find_map(|path| Some((path, refused_place(path)?))) {
+        Some((path, reason)) => Err(SandboxError::CannotShow { path: path.clone(), reason }),
+        None => Ok(()),
     }
 }
 

@@ -102,7 +102,10 @@ impl SystemView {
     /// Looks at the machine. `more` are places that the operator adds, `own` what belongs to the gate.
     pub(crate) fn look(more: &[PathBuf], own: &[PathBuf]) -> Self {
         let (mut shown, mut links): (Vec<Shown>, Vec<(PathBuf, PathBuf)>) = (Vec::new(), Vec::new());
-        for path in SYSTEM.iter().map(PathBuf::from).chain(more.iter().cloned()) {
+        let mut paths: Vec<PathBuf> = SYSTEM.iter().map(PathBuf::from).chain(more.iter().cloned()).collect();
+        paths.sort();
+        paths.dedup();
+        for path in paths {
             match kind(&path, false) {
                 Some(FileType::Symlink) => {
                     if let Ok(target) = rustix::fs::readlink(&path, Vec::new()) {
@@ -133,6 +136,12 @@ impl SystemView {
         Self { shown, links }
     }
 
+    /// Whether a place is in it.
+    pub(crate) fn shows(&self, place: &Path) -> bool {
+        self.shown.iter().any(|shown| place.starts_with(&shown.path))
+            || self.links.iter().any(|(link, _)| place.starts_with(link))
+    }
+
     /// Something secret that the gate could read, if there is anything.
     pub(crate) fn secret(&self) -> Option<PathBuf> {
         let mut hidden = self.hidden();
@@ -146,11 +155,16 @@ impl SystemView {
     /// What is hidden, each with what it is right now.
     pub(crate) fn hidden_now(&self) -> impl Iterator<Item = (PathBuf, (u64, u64))> {
         self.hidden().map(|path| {
-            let found = rustix::fs::statat(rustix::fs::CWD, &path, AtFlags::SYMLINK_NOFOLLOW);
-            let identity = found.map_or((0, 0), |found| (found.st_dev, found.st_ino));
+            let identity = identity(&path);
             (path, identity)
         })
     }
+}
+
+/// What is at a place right now.
+pub(crate) fn identity(path: &Path) -> (u64, u64) {
+    let found = rustix::fs::statat(rustix::fs::CWD, path, AtFlags::SYMLINK_NOFOLLOW);
+    found.map_or((0, 0), |found| (found.st_dev, found.st_ino))
 }
 
 /// Why a place of the host cannot be shown to commands, if it cannot.

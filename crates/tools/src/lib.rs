@@ -21,7 +21,8 @@ mod studio;
 mod front;
 
 pub use command::{
-    CommandOptions, CommandRunner, Confinement, Identity, clean, clean_value, is_hidden, spelt_out,
+    CommandOptions, CommandRunner, ConfinedProcess, Confinement, Identity, LastingProcess, ProcessEnd,
+    Started, clean, clean_value, is_hidden, spelt_out,
 };
 pub use crew::{RunError, initialise_run};
 pub use declared::{LoadedTools, SHIPPED, Surroundings, load_manifests};

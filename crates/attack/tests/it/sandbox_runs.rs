@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use toolgate_attack::{Order, Report};
 use toolgate_sandbox::{
-    Ended, Exit, Job, LimitHit, Mounted, Network, OnFlood, PROXY_PORT, ResourceLimits, Sandbox, SandboxError,
-    SandboxOptions, Stopped, Stream,
+    Ended, Exit, Job, LimitHit, Mounted, Network, OnFlood, PROXY_PORT, Pumped, ResourceLimits, Sandbox,
+    SandboxError, SandboxOptions, Stopped, Stream, Streams,
 };
 use toolgate_types::{Cover, ErrorCode, Stop};
 
@@ -26,6 +26,13 @@ struct Shop {
     sandbox: Sandbox,
     folder: TempDir,
     opened: File,
+}
+
+/// No input, and room for all that tests write.
+const PLENTY: Pumped = Pumped { input: None, max_output: 1 << 24, on_flood: OnFlood::Stop };
+
+fn reading(content: Vec<u8>) -> Streams<'static> {
+    Streams::Pumped(Pumped { input: Some(content), ..PLENTY })
 }
 
 /// What one command did.
@@ -54,7 +61,8 @@ impl Shop {
             arguments: arguments.iter().map(Into::into).collect(),
             directory: PathBuf::from("/mnt/project"),
             environment: Vec::new(),
-            input: None,
+            streams: Streams::Pumped(PLENTY),
+            read: Vec::new(),
             mounts: vec![Mounted {
                 directory: self.opened.as_fd(),
                 at: PathBuf::from("/mnt/project"),
@@ -63,8 +71,6 @@ impl Shop {
             }],
             network: Network::None,
             limits: ResourceLimits::default(),
-            max_output: 1 << 24,
-            on_flood: OnFlood::Stop,
         }
     }
 
@@ -125,7 +131,7 @@ fn sixty_four_commands_at_once_each_hear_themselves() {
             let shop = &shop;
             scope.spawn(move || {
                 let line = format!("echo {number}; cat; echo no {number} >&2; echo {number} > /tmp/own; cat /tmp/*; exit {number}");
-                let job = Job { input: Some(format!("in {number}\n").into_bytes()), ..shop.shell(&line) };
+                let job = Job { streams: reading(format!("in {number}\n").into_bytes()), ..shop.shell(&line) };
                 let ran = shop.run(&job).unwrap();
                 assert_eq!(ran.ended.exit, Exit::Code(number));
                 let error = String::from_utf8(ran.error.clone()).unwrap();
@@ -157,12 +163,12 @@ fn five_hundred_commands_leave_nothing_behind() {
 fn input_is_delivered_and_ends() {
     let shop = Shop::open();
     let content: Vec<u8> = (0..1_u32 << 20).map(|number| (number % 251) as u8).collect();
-    let job = Job { input: Some(content.clone()), ..shop.job("cat", &[]) };
+    let job = Job { streams: reading(content.clone()), ..shop.job("cat", &[]) };
     let ran = shop.run(&job).unwrap();
     assert_eq!((ran.ended.exit, ran.ended.output_bytes), (Exit::Code(0), 1 << 20));
     assert!(ran.output == content);
     // Nobody has to read it, and nobody waits for more where there is none.
-    let unread = Job { input: Some(content), ..shop.job("true", &[]) };
+    let unread = Job { streams: reading(content), ..shop.job("true", &[]) };
     assert_eq!(shop.run(&unread).unwrap().ended.exit, Exit::Code(0));
     assert_eq!(shop.run(&shop.job("cat", &[])).unwrap().output, b"");
 }
@@ -259,7 +265,10 @@ fn floods_are_drained_or_dammed() {
     let shop = Shop::open();
     let flood = |on_flood: OnFlood| {
         let line = "head -c 300000 /dev/zero; head -c 300000 /dev/zero >&2; exit 5";
-        let job = Job { max_output: 1000, on_flood, ..shop.shell(line) };
+        let job = Job {
+            streams: Streams::Pumped(Pumped { max_output: 1000, on_flood, ..PLENTY }),
+            ..shop.shell(line)
+        };
         let ran = shop.run(&job).unwrap();
         assert_eq!(ran.output.len() + ran.error.len(), 1000);
         assert!(ran.ended.truncated);

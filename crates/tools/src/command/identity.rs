@@ -9,7 +9,7 @@ use std::path::Path;
 use toolgate_types::Cover;
 use toolgate_workspace::{ConfinedMount, sanitised_git_config};
 
-use super::{Command, inside};
+use super::inside;
 
 /// A name and an address for commits.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,13 +39,13 @@ impl Identity {
         identity
     }
 
-    /// The variables for a command that starts in one of these mounts.
+    /// The variables for a command that starts in this folder, in one of these mounts.
     pub(super) fn variables(
         &self,
-        command: &Command<'_>,
+        directory: &Path,
         confined: &[ConfinedMount<'_>],
     ) -> Vec<(String, String)> {
-        let own = own_config(&command.directory, confined).map(Said::by).unwrap_or_default();
+        let own = own_config(directory, confined).map(Said::by).unwrap_or_default();
         let name = own.name.is_none().then_some((&self.name, ["GIT_AUTHOR_NAME", "GIT_COMMITTER_NAME"]));
         let email = own.email.is_none().then_some((&self.email, ["GIT_AUTHOR_EMAIL", "GIT_COMMITTER_EMAIL"]));
         let both = name.into_iter().chain(email);

@@ -11,20 +11,26 @@ mod confinement;
 mod denial;
 mod held;
 mod identity;
+mod lasting;
 mod network;
 mod result;
 mod shell;
+mod tail;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use toolgate_egress::{Dial, Rules, environment};
 use toolgate_gate::CallContext;
-use toolgate_sandbox::{Job, Mounted, Network, OnFlood, PROXY_PORT, ResourceLimits, SandboxError};
+use toolgate_sandbox::{
+    Job, Mounted, Network, OnFlood, PROXY_PORT, Pumped, ResourceLimits, SandboxError, Streams,
+};
 use toolgate_types::{Failure, Stop, StopReason};
-use toolgate_workspace::{Confined, ConfinedMount, ListOptions, PathStyle, View, Workspace, WorkspaceError};
+use toolgate_workspace::{
+    Confined, ConfinedMount, ListOptions, Mount, PathStyle, View, Workspace, WorkspaceError,
+};
 
 use afterwards::take_away;
 use capture::Capture;
@@ -34,6 +40,7 @@ use network::{Proxy, denials};
 pub use clean::{clean, clean_value, is_hidden, spelt_out};
 pub use confinement::Confinement;
 pub use identity::Identity;
+pub use lasting::{ConfinedProcess, LastingProcess, ProcessEnd, Started};
 
 pub(crate) use held::ONLY_SOME;
 pub(crate) use network::Reach;
@@ -204,21 +211,45 @@ impl CommandRunner {
         confined: &'j [ConfinedMount<'_>],
         network: Network<'j>,
     ) -> Job<'j> {
-        let own = GIT.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let proxied = command.reach.rules.iter().flat_map(|rules| environment(PROXY_PORT, rules));
-        let identity = self.identity.variables(command, confined);
-        let declared = self.options.environment.iter().chain(command.environment).cloned();
+        let declared: Vec<_> = self.options.environment.iter().chain(command.environment).cloned().collect();
         Job {
             program: command.program.clone(),
             arguments: command.arguments.clone(),
             directory: command.directory.clone(),
-            environment: own.into_iter().chain(identity).chain(declared).chain(proxied).collect(),
-            input: command.input.clone(),
+            environment: self.variables(&command.directory, confined, &declared, command.reach),
+            streams: Streams::Pumped(Pumped {
+                input: command.input.clone(),
+                max_output: command.max_output,
+                on_flood: command.on_flood,
+            }),
             mounts: confined.iter().map(mounted).collect(),
+            read: Vec::new(),
             network,
             limits: command.limits,
-            max_output: command.max_output,
-            on_flood: command.on_flood,
+        }
+    }
+
+    /// The environment of whatever begins in a folder: what git and the proxy need, and what was declared for it.
+    fn variables(
+        &self,
+        directory: &Path,
+        confined: &[ConfinedMount<'_>],
+        declared: &[(String, String)],
+        reach: &Reach,
+    ) -> Vec<(String, String)> {
+        let own = GIT.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let proxied = reach.rules.iter().flat_map(|rules| environment(PROXY_PORT, rules));
+        let identity = self.identity.variables(directory, confined);
+        own.into_iter().chain(identity).chain(declared.iter().cloned()).chain(proxied).collect()
+    }
+
+    /// A folder of the workspace, as answers show it, where a command sees it.
+    pub(crate) fn seen_inside(&self, shown: &str) -> PathBuf {
+        let default = self.workspace().mounts().iter().find(|mount| mount.is_default()).map(Mount::alias);
+        match (shown.strip_prefix('@'), default) {
+            (Some(named), _) => PathBuf::from("/mnt").join(named),
+            (None, Some(alias)) => inside(alias, shown.trim_start_matches("./")),
+            (None, None) => PathBuf::from("/tmp"),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use toolgate_egress::{Dial, Egress, Reason, Report, Rules};
+use toolgate_egress::{Dial, Egress, Event, Reason, Refusal, Report, Rules};
 
 use super::denial::Denial;
 
@@ -24,16 +24,29 @@ pub(super) struct Proxy {
     rules: Rules,
     dialer: Arc<dyn Dial>,
     report: Arc<Mutex<Report>>,
+    told: Arc<dyn Fn(&Refusal) + Send + Sync>,
 }
 
 impl Proxy {
     pub(super) fn new(rules: Rules, dialer: Arc<dyn Dial>) -> Self {
-        Self { rules, dialer, report: Arc::default() }
+        Self { rules, dialer, report: Arc::default(), told: Arc::new(|_| {}) }
+    }
+
+    /// The same, with somebody who is told of every refusal as it happens.
+    pub(super) fn telling(self, told: Arc<dyn Fn(&Refusal) + Send + Sync>) -> Self {
+        Self { told, ..self }
     }
 
     /// Serves until what is returned is dropped.
     pub(super) fn serve(&self, listener: TcpListener) -> io::Result<Box<dyn Send>> {
-        let egress = Egress::start(listener, self.rules.clone(), Arc::clone(&self.dialer), Box::new(|_| {}))?;
+        let told = Arc::clone(&self.told);
+        let observer = move |event: &Event| {
+            if let Event::Refused(refusal) = event {
+                told(refusal);
+            }
+        };
+        let egress =
+            Egress::start(listener, self.rules.clone(), Arc::clone(&self.dialer), Box::new(observer))?;
         Ok(Box::new(Serving { egress: Some(egress), report: Arc::clone(&self.report) }))
     }
 
@@ -56,28 +69,32 @@ impl Drop for Serving {
     }
 }
 
+/// A refusal as a line of its own.
+pub(super) fn refused_line(refusal: &Refusal, key: &str) -> String {
+    format!("{}\n", denied(refusal, key).to_line())
+}
+
+fn denied(refusal: &Refusal, key: &str) -> Denial {
+    let remedy = match refusal.reason {
+        Reason::NotListed => {
+            let host = refusal.target.rsplit_once(':').map_or(&*refusal.target, |(host, _)| host);
+            format!("the operator can add `{host}` to `{key}`")
+        }
+        _ => "use the plain name of a host that is allowed".to_owned(),
+    };
+    Denial {
+        what: "network",
+        target: Some(refusal.target.clone()),
+        reason: refusal.reason.to_string(),
+        remedy,
+    }
+}
+
 /// What of the network was wanted and not given.
 pub(super) fn denials(reach: &Reach, report: Option<&Report>, wanted_more: bool) -> Vec<Denial> {
     let key = reach.key;
     let refused = report.into_iter().flat_map(|report| &report.refused).take(MOST_LISTED);
-    let mut denials: Vec<Denial> = refused
-        .map(|counted| {
-            let refusal = &counted.what;
-            let remedy = match refusal.reason {
-                Reason::NotListed => {
-                    let host = refusal.target.rsplit_once(':').map_or(&*refusal.target, |(host, _)| host);
-                    format!("the operator can add `{host}` to `{key}`")
-                }
-                _ => "use the plain name of a host that is allowed".to_owned(),
-            };
-            Denial {
-                what: "network",
-                target: Some(refusal.target.clone()),
-                reason: refusal.reason.to_string(),
-                remedy,
-            }
-        })
-        .collect();
+    let mut denials: Vec<Denial> = refused.map(|counted| denied(&counted.what, key)).collect();
     if wanted_more {
         let (reason, remedy) = match report {
             None => (

@@ -214,6 +214,21 @@ fn exhausted(limit: LimitHit, limits: &ResourceLimits) -> Failure {
         ))
 }
 
+/// How a process ended that was not meant to, in words for the operator.
+pub(crate) fn ending(ended: &Ended) -> String {
+    let how = match (ended.stopped, ended.exit) {
+        (Some(_), _) => "it was asked to end".to_owned(),
+        (None, Exit::Code(code)) => format!("it exited with code {code}"),
+        (None, Exit::Signal(number)) => format!("it was ended by {}", signal_name(number)),
+    };
+    match ended.limit {
+        Some(LimitHit::Memory) => format!("{how}: it needed more memory than it was given"),
+        Some(LimitHit::CpuTime) => format!("{how}: it needed more processor time than it was given"),
+        Some(LimitHit::FileSize) => format!("{how}: it wrote a larger file than it may"),
+        None => how,
+    }
+}
+
 fn shown_time(time: std::time::Duration) -> String {
     match time.subsec_millis() {
         0 => format!("{} s", time.as_secs()),

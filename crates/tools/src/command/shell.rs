@@ -200,11 +200,7 @@ impl Shell {
                     .help("name the directory to run in"))
             }
             Seen::Folder(shown) => {
-                let place = match (shown.strip_prefix('@'), default) {
-                    (Some(named), _) => PathBuf::from("/mnt").join(named),
-                    (None, Some(alias)) => inside(alias, shown.trim_start_matches("./")),
-                    (None, None) => PathBuf::from("/tmp"),
-                };
+                let place = self.runner.seen_inside(&shown);
                 Ok((shown, place))
             }
         }

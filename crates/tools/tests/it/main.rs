@@ -10,6 +10,7 @@
 mod codes;
 mod deny_list;
 mod git_diff;
+mod lasting;
 mod manifests;
 mod page;
 mod profiles;

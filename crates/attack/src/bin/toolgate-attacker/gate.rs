@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use toolgate_attack::{Bounds, Covered, HELD, Order, Report};
 use toolgate_sandbox::{
-    Exit, Job, Layer, Layers, Mounted, Network, OnFlood, ResourceLimits, Sandbox, SandboxError,
-    SandboxOptions, Stream,
+    Exit, Job, Layer, Layers, Mounted, Network, OnFlood, Pumped, ResourceLimits, Sandbox, SandboxError,
+    SandboxOptions, Stream, Streams,
 };
 use toolgate_types::{Cover, Stop};
 
@@ -162,12 +162,15 @@ fn confined(sandbox: &Sandbox, order: &Order, traps: &Traps) -> Result<Report, S
         arguments: order.arguments.iter().map(Into::into).collect(),
         directory: order.directory.clone(),
         environment: order.environment.iter().chain(&traps.variables).cloned().chain(passed).collect(),
-        input: None,
+        streams: Streams::Pumped(Pumped {
+            input: None,
+            max_output: order.max_output.unwrap_or(1 << 20),
+            on_flood: OnFlood::Stop,
+        }),
         mounts: mounts.collect(),
+        read: Vec::new(),
         network: Network::None,
         limits: limits(&order.limits),
-        max_output: order.max_output.unwrap_or(1 << 20),
-        on_flood: OnFlood::Stop,
     };
     let deadline = order.timeout_ms.map(|time| Instant::now() + Duration::from_millis(time));
     let mut heard = [Vec::new(), Vec::new()];

@@ -1,0 +1,382 @@
+//! A process that serves others for as long as they want: confined like a command, and talked with through its standard streams.
+//!
+//! Each has a thread that starts it and stays with it, for two reasons: the kernel ends a process with the thread that started it, and nobody else would
+//! read what it says on standard error. Where it may change files, a second thread looks after them whenever it is asked to.
+//!
+//! What a process may not see is decided when it starts. A file that gets a denied name later is not hidden from a process that runs already; what it puts
+//! itself under names that other programs obey is taken away when somebody asks, and when it has ended.
+
+use std::ffi::OsString;
+use std::io::PipeReader;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{oneshot, watch};
+use toolgate_egress::Refusal;
+use toolgate_sandbox::{
+    Ended, Ends, Handed, Job, Network, ResourceLimits, SandboxError, Stream, Streams, steering_variable,
+};
+use toolgate_types::{CallId, ErrorCode, Failure, Limits, Stop};
+use toolgate_workspace::{Confined, ConfinedMount, PathStyle, View};
+
+use super::afterwards::take_away;
+use super::confinement::Made;
+use super::network::{Proxy, Reach, refused_line};
+use super::result::{ending, told};
+use super::tail::Tail;
+use super::{ATTEMPTS, CommandRunner, Seen, inside, look, mounted, rules};
+
+/// How long looking at the mounts before the start may take.
+const LOOKING: Duration = Duration::from_secs(120);
+
+/// A process to be started, and everything it is given.
+#[derive(Clone, Debug)]
+pub struct ConfinedProcess {
+    /// A name that is looked for where commands look, or an absolute path as the process sees it.
+    pub program: OsString,
+    /// Its arguments, without the program itself.
+    pub arguments: Vec<OsString>,
+    /// Where it begins, such as `@project/sub`; where this is not said, its first mount.
+    pub directory: Option<String>,
+    /// The mounts it sees, at `/mnt/NAME`: each an alias, and whether it may be changed.
+    pub mounts: Vec<(String, bool)>,
+    /// Its variables, beside the few that every command has.
+    pub environment: Vec<(String, String)>,
+    /// The hosts it may reach.
+    pub network: Vec<String>,
+    /// Folders and files of the host that it may read beside the system, at the same place.
+    pub read: Vec<PathBuf>,
+    /// How much it may use; where this is not said, as much as a command, for as long as it likes.
+    pub limits: Option<ResourceLimits>,
+}
+
+/// A process that was started. That its program cannot be run is only known afterwards: it has then ended.
+#[derive(Debug)]
+pub struct Started {
+    /// What is written here it reads; non-blocking.
+    pub input: OwnedFd,
+    /// What it writes; non-blocking.
+    pub output: OwnedFd,
+    /// The process itself.
+    pub process: LastingProcess,
+}
+
+/// A running process. Dropping it ends it.
+#[derive(Debug)]
+pub struct LastingProcess {
+    /// The process ends when this is closed.
+    leash: Mutex<Option<OwnedFd>>,
+    end: watch::Receiver<Option<ProcessEnd>>,
+    tail: Arc<Tail>,
+    /// Whom to ask to look at what it left; nobody where it can leave nothing.
+    checks: Option<mpsc::Sender<Order>>,
+}
+
+/// How a process ended, and what was found after it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProcessEnd {
+    /// Why there is no such process any more, in words for the operator.
+    pub reason: String,
+    /// What it left under protected names, which was taken away.
+    pub quarantined: Vec<String>,
+    /// Why not all that it left could be checked.
+    pub unchecked: Option<Failure>,
+}
+
+impl LastingProcess {
+    /// Asks it to end, and ends it after five seconds if it does not; returns at once.
+    pub fn end(&self) {
+        self.leash.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+
+    /// How it ended, if it has. Nothing that it started is alive then.
+    #[must_use]
+    pub fn has_ended(&self) -> Option<ProcessEnd> {
+        self.end.borrow().clone()
+    }
+
+    /// Waits until it has ended, by itself or because it was asked to.
+    pub async fn ended(&self) -> ProcessEnd {
+        let mut end = self.end.clone();
+        let found = end.wait_for(Option::is_some).await.ok().and_then(|end| end.clone());
+        found.unwrap_or_else(ProcessEnd::unknown)
+    }
+
+    /// The last of what it said on standard error, without anything that a terminal would obey.
+    #[must_use]
+    pub fn errors(&self) -> String {
+        self.tail.text()
+    }
+
+    /// Takes away what it has left so far under names that other programs obey, and tells their paths. It goes on meanwhile.
+    ///
+    /// # Errors
+    /// Not all of its mounts could be looked at, or not all could be taken away.
+    pub async fn quarantine(&self, call: CallId) -> Result<Vec<String>, Failure> {
+        let Some(checks) = &self.checks else { return Ok(Vec::new()) };
+        let (answer, answered) = oneshot::channel();
+        // Whoever looked is gone once the process has ended, and has looked before.
+        if checks.send(Order::Look { call, answer }).is_err() {
+            return Ok(Vec::new());
+        }
+        answered.await.unwrap_or_else(|_| Ok(Vec::new()))
+    }
+}
+
+impl ProcessEnd {
+    /// Of a process whose thread is gone, and so the process.
+    fn unknown() -> Self {
+        Self { reason: "it ended unexpectedly".to_owned(), quarantined: Vec::new(), unchecked: None }
+    }
+
+    fn of(ended: Result<Ended, SandboxError>, left: Result<Vec<String>, Failure>) -> Self {
+        let reason = ended.map_or_else(|error| error.to_string(), |ended| ending(&ended));
+        let (quarantined, unchecked) = match left {
+            Ok(quarantined) => (quarantined, None),
+            Err(failure) => (Vec::new(), Some(failure)),
+        };
+        Self { reason, quarantined, unchecked }
+    }
+}
+
+/// What whoever looks after the files is told.
+enum Order {
+    /// Somebody wants to know what the process left so far.
+    Look { call: CallId, answer: oneshot::Sender<Result<Vec<String>, Failure>> },
+    /// The process has ended.
+    Finish,
+}
+
+/// What the thread of a process works with.
+struct Keeper {
+    runner: Arc<CommandRunner>,
+    process: ConfinedProcess,
+    reach: Reach,
+    /// Where it begins, as it sees it.
+    directory: PathBuf,
+    /// Without anybody at its other end when the process is to end.
+    until: PipeReader,
+    tail: Arc<Tail>,
+    end: watch::Sender<Option<ProcessEnd>>,
+    news: News,
+    /// Where orders to look come in, and how the last one is given.
+    orders: Mutex<mpsc::Receiver<Order>>,
+    finish: mpsc::Sender<Order>,
+}
+
+/// Tells whoever wants to start a process how that went, once.
+struct News(Mutex<Option<mpsc::Sender<Result<Ends, Failure>>>>);
+
+impl News {
+    fn tell(&self, how: Result<Ends, Failure>) {
+        if let Some(sender) = self.take() {
+            let _ = sender.send(how);
+        }
+    }
+
+    fn take(&self) -> Option<mpsc::Sender<Result<Ends, Failure>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn is_told(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+    }
+}
+
+impl CommandRunner {
+    /// Starts a process that goes on until it is asked to end, is dropped, or ends itself. Looks at its mounts first, and so may block for a while.
+    ///
+    /// # Errors
+    /// It cannot be confined as far as is required, or it is to have something that no process is given.
+    pub fn start(self: &Arc<Self>, process: &ConfinedProcess) -> Result<Started, Failure> {
+        refuse_steering(&process.environment)?;
+        let rules = rules(&process.network).map_err(|error| {
+            Failure::new(ErrorCode::InvalidArguments, error.to_string()).help(error.help())
+        })?;
+        let cannot = |error: std::io::Error| not_started(&error.to_string());
+        let (until, leash) = std::io::pipe().map_err(cannot)?;
+        let (end, ended) = watch::channel(None);
+        let (finish, orders) = mpsc::channel();
+        let (news, told) = mpsc::channel();
+        let tail = Arc::<Tail>::default();
+        let may_write = process.mounts.iter().any(|(_, writable)| *writable);
+        let checks = may_write.then(|| finish.clone());
+        let keeper = Keeper {
+            directory: self.beginning(process)?,
+            runner: Arc::clone(self),
+            process: process.clone(),
+            reach: Reach { rules, key: "network" },
+            until,
+            tail: Arc::clone(&tail),
+            end,
+            news: News(Mutex::new(Some(news))),
+            orders: Mutex::new(orders),
+            finish,
+        };
+        let thread = std::thread::Builder::new().name("server".to_owned());
+        thread.spawn(move || keeper.keep()).map_err(cannot)?;
+        let Ends { input, output } = told.recv().map_err(|_| not_started("its thread ended"))??;
+        let process = LastingProcess { leash: Mutex::new(Some(leash.into())), end: ended, tail, checks };
+        Ok(Started { input, output, process })
+    }
+
+    /// Where a process begins, as it sees it: in one of its own mounts, at a place that can be listed.
+    fn beginning(&self, process: &ConfinedProcess) -> Result<PathBuf, Failure> {
+        let Some(path) = &process.directory else {
+            let first = process.mounts.first().map(|(alias, _)| inside(alias, ""));
+            return Ok(first.unwrap_or_else(|| PathBuf::from("/tmp")));
+        };
+        let stop = stop_after(LOOKING);
+        let view = View {
+            workspace: self.workspace(),
+            style: PathStyle::Free,
+            limits: &NOTHING,
+            grant: None,
+            stop: &stop,
+            unlocked: None,
+        };
+        let Seen::Folder(shown) = look(&view, path)? else {
+            let message = format!("`{}` is not a directory", told(path));
+            return Err(
+                Failure::new(ErrorCode::NotADirectory, message).help("name the directory to begin in")
+            );
+        };
+        let place = self.seen_inside(&shown);
+        if !process.mounts.iter().any(|(alias, _)| place.starts_with(inside(alias, ""))) {
+            let message = format!("`{}` is in no mount of the process", told(path));
+            return Err(Failure::new(ErrorCode::InvalidArguments, message).help("give it the mount too"));
+        }
+        Ok(place)
+    }
+}
+
+/// Nothing is read, listed or written where a folder is only looked at.
+const NOTHING: Limits = Limits {
+    max_read_bytes: 0,
+    max_write_bytes: 0,
+    max_entries: 0,
+    max_matches: 0,
+    max_output_bytes: 0,
+    timeout: LOOKING,
+};
+
+fn stop_after(time: Duration) -> Stop {
+    Stop::new(Instant::now().checked_add(time), || false)
+}
+
+fn refuse_steering(environment: &[(String, String)]) -> Result<(), Failure> {
+    match environment.iter().find_map(|(name, _)| Some((name, steering_variable(name)?))) {
+        Some((name, reason)) => {
+            Err(Failure::new(ErrorCode::InvalidArguments, format!("`{}` {reason}", told(name)))
+                .help("remove it: the sandbox sets what a process needs"))
+        }
+        None => Ok(()),
+    }
+}
+
+fn not_started(reason: &str) -> Failure {
+    Failure::new(ErrorCode::Internal, "the process could not be started").operator_note(reason)
+}
+
+/// Why there is no process.
+enum Unstarted {
+    /// Something moved while it was being confined; trying again will do.
+    Changed,
+    /// Anything else.
+    Refused(Failure),
+}
+
+impl From<SandboxError> for Unstarted {
+    fn from(error: SandboxError) -> Self {
+        match error {
+            SandboxError::Changed { .. } => Self::Changed,
+            other => Self::Refused(other.into()),
+        }
+    }
+}
+
+impl Keeper {
+    /// Starts the process and stays with it to its end.
+    fn keep(self) {
+        for _ in 0..ATTEMPTS {
+            match self.attempt() {
+                Ok(end) => return drop(self.end.send(Some(end))),
+                Err(Unstarted::Refused(failure)) => return self.news.tell(Err(failure)),
+                Err(Unstarted::Changed) => {}
+            }
+        }
+        let failure =
+            Failure::new(ErrorCode::PreconditionFailed, "files moved while the process was being started");
+        self.news.tell(Err(failure.help("try again when nothing else is changing the workspace")));
+    }
+
+    fn attempt(&self) -> Result<ProcessEnd, Unstarted> {
+        let refused = Unstarted::Refused;
+        let made = self.runner.options.confinement.made().map_err(refused)?;
+        let mounts = self.process.mounts.iter();
+        let mounts: Vec<Confined<'_>> =
+            mounts.map(|(alias, writable)| Confined { alias, writable: *writable }).collect();
+        let confined = self.runner.workspace().confine(&mounts, None, &stop_after(LOOKING));
+        let confined = confined.map_err(|error| refused(error.into()))?;
+        let ended = std::thread::scope(|scope| {
+            if mounts.iter().any(|mount| mount.writable) {
+                scope.spawn(|| self.look_after(made, &confined));
+            }
+            let ended = self.run(made, &confined);
+            let _ = self.finish.send(Order::Finish);
+            ended
+        });
+        match ended {
+            Err(error) if !self.news.is_told() => Err(error.into()),
+            ended => Ok(ProcessEnd::of(ended, left_by(made, &confined, CallId::fresh()))),
+        }
+    }
+
+    /// Looks at what the process left whenever it is asked to, until the process has ended.
+    fn look_after(&self, made: &Made, confined: &[ConfinedMount<'_>]) {
+        let orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
+        while let Ok(Order::Look { call, answer }) = orders.recv() {
+            let _ = answer.send(left_by(made, confined, call));
+        }
+    }
+
+    fn run(&self, made: &Made, confined: &[ConfinedMount<'_>]) -> Result<Ended, SandboxError> {
+        let proxy = self.reach.rules.clone().map(|rules| {
+            let tail = Arc::clone(&self.tail);
+            let key = self.reach.key;
+            let observer = move |refusal: &Refusal| tail.push(refused_line(refusal, key).as_bytes());
+            Proxy::new(rules, Arc::clone(&self.runner.options.dialer)).telling(Arc::new(observer))
+        });
+        let serve = |listener| match &proxy {
+            Some(proxy) => proxy.serve(listener),
+            None => Err(std::io::ErrorKind::Unsupported.into()),
+        };
+        let take = |ends| self.news.tell(Ok(ends));
+        let job = Job {
+            program: self.process.program.clone(),
+            arguments: self.process.arguments.clone(),
+            directory: self.directory.clone(),
+            environment: self.runner.variables(
+                &self.directory,
+                confined,
+                &self.process.environment,
+                &self.reach,
+            ),
+            streams: Streams::Handed(Handed { take: &take, until: self.until.as_fd() }),
+            mounts: confined.iter().map(mounted).collect(),
+            read: self.process.read.clone(),
+            network: if proxy.is_some() { Network::Proxied(&serve) } else { Network::None },
+            limits: self.process.limits.unwrap_or_else(|| self.runner.limits().long_lived()),
+        };
+        let mut sink = |_: Stream, bytes: &[u8]| self.tail.push(bytes);
+        made.sandbox.run(&job, &Stop::never(), &mut sink)
+    }
+}
+
+/// What the process left under protected names, taken away.
+fn left_by(made: &Made, confined: &[ConfinedMount<'_>], call: CallId) -> Result<Vec<String>, Failure> {
+    let taken = take_away(made, confined, call)?;
+    Ok(taken.iter().map(|quarantined| told(&quarantined.path)).collect())
+}
