@@ -7,9 +7,12 @@
 mod service;
 mod mcp;
 mod stdio;
+mod http;
+mod metrics;
 mod error;
 
 pub use error::ServeError;
+pub use http::{Auth, Demand, HttpError, HttpLimits, HttpOptions, Ready, serve_http};
 pub use mcp::{McpHandler, OutputStore, ResourceSource, Visitor, Who};
 pub use service::{Service, ServiceOptions};
 pub use stdio::serve_stdio;

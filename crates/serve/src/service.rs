@@ -8,6 +8,7 @@ use tokio_util::task::TaskTracker;
 use toolgate_tools::Front;
 
 use crate::mcp::{OutputStore, ResourceSource, ToolLists};
+use crate::metrics::Metrics;
 
 /// What a service is made of.
 pub struct ServiceOptions {
@@ -45,6 +46,7 @@ pub struct Service {
     pub(crate) lists: ToolLists,
     /// Every call that is under way, whichever door it came through.
     pub(crate) calls: TaskTracker,
+    pub(crate) metrics: Metrics,
     ending: CancellationToken,
 }
 
@@ -62,6 +64,7 @@ impl Service {
             resources,
             lists: ToolLists::default(),
             calls: TaskTracker::new(),
+            metrics: Metrics::default(),
             ending: CancellationToken::new(),
         })
     }

@@ -1,0 +1,133 @@
+//! The answers that the door gives by itself.
+
+use axum::body::Body;
+use axum::http::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, CACHE_CONTROL, CONNECTION, CONTENT_TYPE,
+    RETRY_AFTER, VARY, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
+};
+use axum::http::{HeaderName, HeaderValue, Response, StatusCode};
+use serde_json::{Value, json};
+
+use super::body::Unread;
+use super::names::Strange;
+
+/// JSON-RPC: what came is not JSON.
+const PARSE_ERROR: i32 = -32700;
+/// JSON-RPC: what came is no request.
+const INVALID_REQUEST: i32 = -32600;
+/// JSON-RPC: the server would not.
+const REFUSED: i32 = -32000;
+
+/// Everything that clients in browsers need to say and to see.
+const PAGES_MAY_SEND: &str = "authorization, content-type, accept, mcp-session-id, mcp-protocol-version, mcp-method, mcp-name, last-event-id";
+const PAGES_MAY_SEE: &str = "mcp-session-id, www-authenticate, retry-after";
+
+/// An answer in JSON.
+pub(crate) fn in_json(status: StatusCode, value: &Value) -> Response<Body> {
+    let mut response = Response::new(Body::from(value.to_string()));
+    *response.status_mut() = status;
+    set(&mut response, CONTENT_TYPE, "application/json");
+    set(&mut response, CACHE_CONTROL, "no-store");
+    response
+}
+
+/// An answer in plain words.
+pub(crate) fn in_text(status: StatusCode, kind: &'static str, text: impl Into<Body>) -> Response<Body> {
+    let mut response = Response::new(text.into());
+    *response.status_mut() = status;
+    set(&mut response, CONTENT_TYPE, kind);
+    set(&mut response, CACHE_CONTROL, "no-store");
+    response
+}
+
+/// A refusal, as an error of JSON-RPC that belongs to no request.
+pub(crate) fn refusal(status: StatusCode, message: &str) -> Response<Body> {
+    failure(status, REFUSED, message)
+}
+
+fn failure(status: StatusCode, code: i32, message: &str) -> Response<Body> {
+    in_json(status, &json!({"jsonrpc": "2.0", "id": null, "error": {"code": code, "message": message}}))
+}
+
+/// What came is not JSON.
+pub(crate) fn no_json() -> Response<Body> {
+    failure(StatusCode::BAD_REQUEST, PARSE_ERROR, "the body is not JSON")
+}
+
+/// What came is JSON, and no message of this protocol.
+pub(crate) fn no_message() -> Response<Body> {
+    failure(StatusCode::BAD_REQUEST, INVALID_REQUEST, "the body is not one message of JSON-RPC")
+}
+
+/// The request is not for this door.
+pub(crate) fn strange(strange: Strange) -> Response<Body> {
+    let mut response = match strange {
+        Strange::NoHost => {
+            refusal(StatusCode::BAD_REQUEST, "the request does not say once for which host it is")
+        }
+        Strange::OtherHost => refusal(StatusCode::MISDIRECTED_REQUEST, "this gate is not that host"),
+        Strange::OtherOrigin => refusal(StatusCode::FORBIDDEN, "pages of that origin may not use this gate"),
+    };
+    set(&mut response, CONNECTION, "close");
+    response
+}
+
+/// The body was not read.
+pub(crate) fn unread(unread: Unread) -> Response<Body> {
+    let (status, message) = match unread {
+        Unread::TooLong => (StatusCode::PAYLOAD_TOO_LARGE, "the body is longer than this gate takes"),
+        Unread::TooSlow => (StatusCode::REQUEST_TIMEOUT, "the body did not come in time"),
+        Unread::NoRoom => (StatusCode::SERVICE_UNAVAILABLE, "too many long requests at once"),
+        Unread::Broken => (StatusCode::BAD_REQUEST, "the body did not come whole"),
+    };
+    let mut response = refusal(status, message);
+    // Whatever is left of the body is not listened to.
+    set(&mut response, CONNECTION, "close");
+    if unread == Unread::NoRoom {
+        set(&mut response, RETRY_AFTER, "1");
+    }
+    response
+}
+
+/// Too much at once, or too often.
+pub(crate) fn later(status: StatusCode, message: &str, seconds: &'static str) -> Response<Body> {
+    let mut response = refusal(status, message);
+    set(&mut response, RETRY_AFTER, seconds);
+    response
+}
+
+/// Whoever comes must say who it is, and this is how.
+pub(crate) fn unauthorized(challenge: &str, message: &str) -> Response<Body> {
+    let mut response = refusal(StatusCode::UNAUTHORIZED, message);
+    if let Ok(challenge) = HeaderValue::from_str(challenge) {
+        response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+    }
+    response
+}
+
+/// What a browser asks before a page may.
+pub(crate) fn preflight() -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    set(&mut response, ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, DELETE");
+    set(&mut response, ACCESS_CONTROL_ALLOW_HEADERS, PAGES_MAY_SEND);
+    set(&mut response, ACCESS_CONTROL_MAX_AGE, "600");
+    response
+}
+
+/// Lets a page that may be here see the answer.
+pub(crate) fn show_to(response: &mut Response<Body>, origin: HeaderValue) {
+    response.headers_mut().insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+    set(response, ACCESS_CONTROL_EXPOSE_HEADERS, PAGES_MAY_SEE);
+}
+
+/// What every answer says.
+pub(crate) fn finish(response: &mut Response<Body>) {
+    response.headers_mut().append(VARY, HeaderValue::from_static("Origin"));
+    set(response, X_CONTENT_TYPE_OPTIONS, "nosniff");
+}
+
+fn set(response: &mut Response<Body>, name: HeaderName, value: &'static str) {
+    response.headers_mut().insert(name, HeaderValue::from_static(value));
+}

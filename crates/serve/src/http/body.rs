@@ -1,0 +1,211 @@
+//! What comes in and goes out, within bounds.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes, HttpBody};
+use hyper::body::{Frame, SizeHint};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+use tokio_util::task::task_tracker::TaskTrackerToken;
+
+/// Why a body was not read to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unread {
+    /// It is longer than bodies may be.
+    TooLong,
+    /// It took longer than bodies may take.
+    TooSlow,
+    /// Others' bodies fill what memory there is for them.
+    NoRoom,
+    /// The connection failed.
+    Broken,
+}
+
+/// Reads bodies, none longer or slower than it may be, and all together no more than there is room for.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    most: usize,
+    patience: Duration,
+    room: Arc<Semaphore>,
+}
+
+/// Room is counted in pieces of this many bytes.
+const PIECE: usize = 1024;
+
+/// A body, and the room that it takes.
+#[derive(Debug)]
+pub(crate) struct Read {
+    pub(crate) bytes: Bytes,
+    _room: Option<OwnedSemaphorePermit>,
+}
+
+impl Reader {
+    pub(crate) fn new(most: usize, all_together: usize, patience: Duration) -> Self {
+        let pieces = (all_together / PIECE).clamp(1, Semaphore::MAX_PERMITS);
+        Self { most, patience, room: Arc::new(Semaphore::new(pieces)) }
+    }
+
+    pub(crate) async fn read(&self, body: Body) -> Result<Read, Unread> {
+        // Whoever says that it will be too long is not listened to at all.
+        if body.size_hint().lower() > self.most as u64 {
+            return Err(Unread::TooLong);
+        }
+        tokio::time::timeout(self.patience, self.read_all(body)).await.map_err(|_| Unread::TooSlow)?
+    }
+
+    async fn read_all(&self, mut body: Body) -> Result<Read, Unread> {
+        let mut bytes = Vec::new();
+        let mut room: Option<OwnedSemaphorePermit> = None;
+        while let Some(frame) = std::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await
+        {
+            let Ok(data) = frame.map_err(|_| Unread::Broken)?.into_data() else { continue };
+            let length = bytes.len() + data.len();
+            if length > self.most {
+                return Err(Unread::TooLong);
+            }
+            let taken = room.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+            let more =
+                u32::try_from(length.div_ceil(PIECE).saturating_sub(taken)).map_err(|_| Unread::TooLong)?;
+            let more = Arc::clone(&self.room).try_acquire_many_owned(more).map_err(|_| Unread::NoRoom)?;
+            match &mut room {
+                Some(room) => room.merge(more),
+                None => room = Some(more),
+            }
+            bytes.extend_from_slice(&data);
+        }
+        Ok(Read { bytes: bytes.into(), _room: room })
+    }
+}
+
+/// An answer on its way.
+pub(crate) struct Outgoing {
+    inner: Body,
+    /// Ends it early. Only streams that have no end of their own have this.
+    until: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
+    sent: Arc<AtomicU64>,
+    /// Counted as under way until it is gone.
+    _under_way: Option<TaskTrackerToken>,
+    /// The place it takes among streams.
+    _place: Option<OwnedSemaphorePermit>,
+}
+
+impl Outgoing {
+    /// An answer that is waited for.
+    pub(crate) fn answer(inner: Body, sent: &Arc<AtomicU64>, under_way: TaskTrackerToken) -> Self {
+        Self { inner, until: None, sent: Arc::clone(sent), _under_way: Some(under_way), _place: None }
+    }
+
+    /// A stream that goes on until nobody wants it, or until `until`.
+    pub(crate) fn stream(
+        inner: Body,
+        sent: &Arc<AtomicU64>,
+        until: CancellationToken,
+        place: OwnedSemaphorePermit,
+    ) -> Self {
+        let until = Some(Box::pin(until.cancelled_owned()));
+        Self { inner, until, sent: Arc::clone(sent), _under_way: None, _place: Some(place) }
+    }
+}
+
+impl HttpBody for Outgoing {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        if let Some(until) = &mut self.until
+            && until.as_mut().poll(context).is_ready()
+        {
+            return Poll::Ready(None);
+        }
+        let frame = ready!(Pin::new(&mut self.inner).poll_frame(context));
+        if let Some(Ok(frame)) = &frame
+            && let Some(data) = frame.data_ref()
+        {
+            self.sent.fetch_add(data.len() as u64, Ordering::Relaxed);
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reader() -> Reader {
+        Reader::new(4096, 6 * PIECE, Duration::from_secs(60))
+    }
+
+    /// Comes in frames, so that nobody knows its length before its end.
+    struct Pieces(Vec<usize>);
+
+    impl HttpBody for Pieces {
+        type Data = Bytes;
+        type Error = std::convert::Infallible;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+            Poll::Ready(self.0.pop().map(|length| Ok(Frame::data(vec![b'x'; length].into()))))
+        }
+    }
+
+    #[tokio::test]
+    async fn bodies_are_read_up_to_their_bound() {
+        for (pieces, expected) in [
+            (vec![], Ok(0)),
+            (vec![1], Ok(1)),
+            (vec![2048, 2048], Ok(4096)),
+            (vec![1; 4096], Ok(4096)),
+            (vec![4097], Err(Unread::TooLong)),
+            (vec![1, 4096], Err(Unread::TooLong)),
+        ] {
+            let read = reader().read(Body::new(Pieces(pieces.clone()))).await;
+            assert_eq!(read.map(|read| read.bytes.len()), expected, "{pieces:?}");
+        }
+        let announced = reader().read(Body::from(vec![b'x'; 4097])).await;
+        assert_eq!(announced.err(), Some(Unread::TooLong));
+    }
+
+    #[tokio::test]
+    async fn bodies_share_their_room_and_give_it_back() {
+        let reader = reader();
+        let first = reader.read(Body::from(vec![b'x'; 4096])).await.unwrap();
+        assert_eq!(reader.read(Body::from(vec![b'x'; 4096])).await.err(), Some(Unread::NoRoom));
+        let second = reader.read(Body::from(vec![b'x'; 2048])).await.unwrap();
+        drop((first, second));
+        assert_eq!(reader.room.available_permits(), 6);
+        assert!(reader.read(Body::from(vec![b'x'; 4096])).await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_never_comes_is_not_waited_for() {
+        struct Never;
+        impl HttpBody for Never {
+            type Data = Bytes;
+            type Error = std::convert::Infallible;
+            fn poll_frame(
+                self: Pin<&mut Self>,
+                _: &mut Context<'_>,
+            ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+                Poll::Pending
+            }
+        }
+        assert_eq!(reader().read(Body::new(Never)).await.err(), Some(Unread::TooSlow));
+    }
+}

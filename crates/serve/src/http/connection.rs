@@ -1,0 +1,187 @@
+//! Connections: how many, how slow, how long.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::Router;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, Sleep};
+use tokio_util::sync::CancellationToken;
+
+use super::door::{Door, Peer};
+use super::meter::add;
+
+/// Headers longer than this are refused.
+const LONGEST_HEAD: usize = 64 * 1024;
+/// How long nothing is accepted after accepting failed, as it does when there are no descriptors left.
+const BREATH: Duration = Duration::from_millis(50);
+/// What connections are told that there is no place for.
+const FULL: &[u8] =
+    b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n";
+
+/// Takes connections until it is told to stop.
+pub(crate) async fn accept(door: &Arc<Door>, listener: TcpListener, until: &CancellationToken) {
+    let places = Arc::new(Semaphore::new(door.limits().max_connections));
+    let router = door.router();
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = until.cancelled() => return,
+            accepted = listener.accept() => accepted,
+        };
+        let Ok((stream, peer)) = accepted else {
+            tokio::time::sleep(BREATH).await;
+            continue;
+        };
+        match Arc::clone(&places).try_acquire_owned() {
+            Ok(place) => {
+                let peer = Peer(peer.ip().to_canonical());
+                door.connections.spawn(converse(Arc::clone(door), router.clone(), stream, peer, place));
+            }
+            Err(_) => {
+                add(&door.meter.turned_away, 1);
+                // Whoever cannot take even this learns it from the end of the connection.
+                let _ = stream.try_write(FULL);
+            }
+        }
+    }
+}
+
+async fn converse(
+    door: Arc<Door>,
+    router: Router,
+    stream: TcpStream,
+    peer: Peer,
+    _place: OwnedSemaphorePermit,
+) {
+    // Answers are small and waited for.
+    let _ = stream.set_nodelay(true);
+    let (head, stall) = (door.limits().head_patience, door.limits().stall_patience);
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(move |mut request: hyper::Request<Incoming>| {
+        request.extensions_mut().insert(peer);
+        router.call(request)
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(head)
+        .max_buf_size(LONGEST_HEAD)
+        .serve_connection(TokioIo::new(Patient::new(stream, stall)), service);
+    let mut connection = std::pin::pin!(connection);
+    tokio::select! {
+        // How a connection ended is its client's concern.
+        _ = connection.as_mut() => return,
+        () = door.leaving.cancelled() => {}
+    }
+    connection.as_mut().graceful_shutdown();
+    tokio::select! {
+        _ = connection => {}
+        () = door.cut.cancelled() => {}
+    }
+}
+
+/// A stream whose other side must take what it is sent: if it takes nothing for a while, it is given up.
+struct Patient<S> {
+    inner: S,
+    patience: Duration,
+    stalled: Option<Pin<Box<Sleep>>>,
+}
+
+impl<S> Patient<S> {
+    fn new(inner: S, patience: Duration) -> Self {
+        Self { inner, patience, stalled: None }
+    }
+
+    /// What came of trying to write; nothing for too long is an error.
+    fn judge<T>(&mut self, context: &mut Context<'_>, tried: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if tried.is_ready() {
+            self.stalled = None;
+            return tried;
+        }
+        let (patience, now) = (self.patience, Instant::now());
+        let deadline = now.checked_add(patience).unwrap_or(now);
+        let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
+        match stalled.as_mut().poll(context) {
+            Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_read(context, buffer)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let tried = Pin::new(&mut self.inner).poll_write(context, bytes);
+        self.judge(context, tried)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let tried = Pin::new(&mut self.inner).poll_write_vectored(context, slices);
+        self.judge(context, tried)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let tried = Pin::new(&mut self.inner).poll_flush(context);
+        self.judge(context, tried)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_takes_nothing_is_given_up_and_whoever_is_slow_is_not() {
+        let (near, mut far) = tokio::io::duplex(16);
+        let mut near = Patient::new(near, Duration::from_secs(30));
+        let reading = tokio::spawn(async move {
+            let mut taken = 0;
+            while taken < 160 {
+                tokio::time::sleep(Duration::from_secs(20)).await;
+                taken += far.read(&mut [0; 16]).await.unwrap();
+            }
+            far
+        });
+        near.write_all(&[b'x'; 160]).await.unwrap();
+        let _far = reading.await.unwrap();
+        let error = near.write_all(&[b'x'; 160]).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    }
+}

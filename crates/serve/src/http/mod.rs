@@ -1,0 +1,148 @@
+//! The HTTP door: MCP at `/mcp`, and what operators look at.
+//!
+//! ```text
+//! connection → Host, Origin → who? → session → body → MCP
+//! ```
+//!
+//! Everything before the last arrow is decided here and costs the gate nothing. The door is closed by default: it answers only to names that it knows,
+//! it lets in only who can say who it is, and it never waits for anybody without end. It decides nothing about a call.
+
+mod error;
+mod names;
+mod who;
+mod pace;
+mod sessions;
+mod body;
+mod answers;
+mod meter;
+mod door;
+mod connection;
+
+use std::fmt;
+use std::net::TcpListener;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+pub use self::error::HttpError;
+pub use self::who::{Auth, Demand};
+
+use self::connection::accept;
+use self::door::Door;
+use crate::service::Service;
+
+/// How long calls that were told to end may take to do so: as long as a process may take that is told to.
+const LAST_WORDS: Duration = Duration::from_secs(7);
+/// How long what was answered may take to leave.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// Whether everything behind the gate is there.
+pub struct Ready(pub Arc<dyn Fn() -> bool + Send + Sync>);
+
+impl fmt::Debug for Ready {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Ready(…)")
+    }
+}
+
+/// How this door is opened.
+#[derive(Debug)]
+pub struct HttpOptions {
+    /// Who is let in.
+    pub auth: Auth,
+    /// Names that it answers to, beside its address: `name` or `name:port`.
+    pub allowed_hosts: Vec<String>,
+    /// Pages that may use it, beside its own: `scheme://host:port`.
+    pub allowed_origins: Vec<String>,
+    /// The address that others know it by, where something stands before it.
+    pub public_url: Option<String>,
+    /// What it can bear.
+    pub limits: HttpLimits,
+    /// Whether everything behind the gate is there.
+    pub ready: Ready,
+}
+
+/// What the door can bear.
+#[derive(Clone, Copy, Debug)]
+pub struct HttpLimits {
+    /// The longest body.
+    pub max_body_bytes: usize,
+    /// All bodies that are being read, together.
+    pub max_all_bodies_bytes: usize,
+    /// Connections at once.
+    pub max_connections: usize,
+    /// Streams at once that go on until somebody ends them.
+    pub max_streams: usize,
+    /// Sessions of the older era at once. A few more may be there for a moment.
+    pub max_sessions: usize,
+    /// Of these, one caller's. Beyond them, the one that was used longest ago ends.
+    pub max_sessions_of_one_caller: usize,
+    /// How long a session lasts that is not used.
+    pub session_idle: Duration,
+    /// Requests of one caller in a second, if that is bounded.
+    pub requests_per_second: Option<NonZeroU32>,
+    /// Bad tokens from one address in a minute that are looked into. Good tokens are always welcome.
+    pub bad_tokens_per_minute: u32,
+    /// How long a connection may take to say what it wants; also how long it may be silent between requests.
+    pub head_patience: Duration,
+    /// How long a body may take.
+    pub body_patience: Duration,
+    /// How long a client may take nothing of what it is sent.
+    pub stall_patience: Duration,
+    /// How long calls under way may go on once the door closes.
+    pub grace: Duration,
+}
+
+impl Default for HttpLimits {
+    fn default() -> Self {
+        Self {
+            max_body_bytes: 8 * 1024 * 1024,
+            max_all_bodies_bytes: 64 * 1024 * 1024,
+            max_connections: 512,
+            max_streams: 256,
+            max_sessions: 1024,
+            max_sessions_of_one_caller: 256,
+            session_idle: Duration::from_secs(60 * 60),
+            requests_per_second: None,
+            bad_tokens_per_minute: 60,
+            head_patience: Duration::from_secs(30),
+            body_patience: Duration::from_secs(30),
+            stall_patience: Duration::from_secs(30),
+            grace: Duration::from_secs(10),
+        }
+    }
+}
+
+/// Serves until `shutdown`. Then nothing new is taken, calls under way end within the grace or are ended, and each is answered as long as its client is
+/// there. Must run on a runtime with I/O and time.
+///
+/// # Errors
+/// The door cannot be opened as it was asked for. Nothing that comes through it is an error.
+pub async fn serve_http(
+    options: HttpOptions,
+    service: Arc<Service>,
+    listener: TcpListener,
+    shutdown: CancellationToken,
+) -> Result<(), HttpError> {
+    listener.set_nonblocking(true)?;
+    let door = Arc::new(Door::new(options, service, listener.local_addr()?)?);
+    accept(&door, tokio::net::TcpListener::from_std(listener)?, &shutdown).await;
+    close(&door).await;
+    Ok(())
+}
+
+/// From the gentlest way to the last.
+async fn close(door: &Door) {
+    door.leaving.cancel();
+    door.connections.close();
+    if tokio::time::timeout(door.limits().grace, door.quiet()).await.is_err() {
+        door.end_calls();
+        // Whoever does not end even now is recorded as abandoned when its work is dropped.
+        let _ = tokio::time::timeout(LAST_WORDS, door.quiet()).await;
+    }
+    // Answers are on their way to clients that may be slow.
+    let _ = tokio::time::timeout(FAREWELL, door.connections.wait()).await;
+    door.close().await;
+}

@@ -1,0 +1,75 @@
+//! How often somebody may come.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// So many are remembered at most. Beyond them nobody new is admitted until others are forgotten.
+const MOST_REMEMBERED: usize = 4096;
+
+/// So many times in a period, for each of many.
+#[derive(Debug)]
+pub(crate) struct Pace<K> {
+    most: u32,
+    period: Duration,
+    seen: Mutex<HashMap<K, Seen>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    since: Instant,
+    times: u32,
+}
+
+impl<K: Eq + Hash> Pace<K> {
+    pub(crate) fn new(most: u32, period: Duration) -> Self {
+        Self { most, period, seen: Mutex::default() }
+    }
+
+    /// Whether one more is within the pace, and counts it.
+    pub(crate) fn admits(&self, key: K, now: Instant) -> bool {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_over = |seen: &Seen| now.saturating_duration_since(seen.since) >= self.period;
+        if seen.len() >= MOST_REMEMBERED && !seen.contains_key(&key) {
+            seen.retain(|_, seen| !is_over(seen));
+            if seen.len() >= MOST_REMEMBERED {
+                return false;
+            }
+        }
+        let entry = seen.entry(key).or_insert(Seen { since: now, times: 0 });
+        if is_over(entry) {
+            *entry = Seen { since: now, times: 0 };
+        }
+        entry.times = entry.times.saturating_add(1);
+        entry.times <= self.most
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_has_its_own_count_that_begins_anew() {
+        let pace = Pace::new(2, Duration::from_secs(10));
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let found: Vec<bool> =
+            [0, 1, 2, 9, 10, 11, 12].into_iter().map(|seconds| pace.admits("a", at(seconds))).collect();
+        assert_eq!(found, [true, true, false, false, true, true, false]);
+        assert!(pace.admits("b", at(12)));
+    }
+
+    #[test]
+    fn strangers_without_number_are_not_remembered_without_end() {
+        let pace = Pace::new(1, Duration::from_secs(10));
+        let start = Instant::now();
+        for stranger in 0..MOST_REMEMBERED {
+            assert!(pace.admits(stranger, start));
+        }
+        assert!(!pace.admits(MOST_REMEMBERED, start), "there is no room");
+        assert!(pace.admits(MOST_REMEMBERED, start + Duration::from_secs(10)), "others are forgotten");
+        assert_eq!(pace.seen.lock().unwrap().len(), 1);
+    }
+}

@@ -1,0 +1,217 @@
+//! Who comes in.
+//!
+//! Whoever cannot say so is turned away before a byte of what it wants is read. A token comes in the `Authorization` header and nowhere else: what stands in
+//! an address ends up in logs. Nothing of a token is kept here, and none is ever shown.
+
+use std::fmt;
+
+use axum::http::HeaderMap;
+use axum::http::header::AUTHORIZATION;
+use toolgate_gate::{Credential, Gate};
+use toolgate_types::digest::Sha256Hasher;
+use toolgate_types::{Caller, SessionId, Sha256};
+
+use crate::mcp::Visitor;
+
+/// A token is never longer than this.
+const LONGEST_TOKEN: usize = 16 * 1024;
+
+/// What callers must come with.
+#[derive(Clone)]
+pub enum Demand {
+    /// One token, of which this is the digest. Whoever has it is the person.
+    Token(Sha256),
+    /// A token of an issuer, which the gate verifies.
+    Issued {
+        /// Who issues them, for clients that look for one: a URL.
+        issuer: Option<String>,
+    },
+    /// Nothing. Whoever reaches this door is the person.
+    Nothing,
+}
+
+/// The digest of a token is not shown either.
+impl fmt::Debug for Demand {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Token(_) => "Token",
+            Self::Issued { .. } => "Issued",
+            Self::Nothing => "Nothing",
+        })
+    }
+}
+
+/// How callers say who they are.
+#[derive(Clone, Debug)]
+pub struct Auth {
+    /// What they must come with.
+    pub demand: Demand,
+    /// Who the person is. Of callers with tokens of an issuer, its run and its trust are what they begin with.
+    pub person: Caller,
+}
+
+/// Why somebody is not let in.
+#[derive(Clone, Debug)]
+pub(crate) enum Stranger {
+    /// No token came.
+    NoToken,
+    /// A token came that is not good. Calls with it are refused by the gate, with this credential.
+    BadToken(Credential),
+}
+
+/// Somebody who is let in, before its session is known.
+pub(crate) struct Guest {
+    credential: Credential,
+    binding: [u8; 32],
+}
+
+impl Auth {
+    /// Finds out who sent these headers. Waits only where the keys of an issuer must be fetched.
+    pub(crate) async fn admit(&self, headers: &HeaderMap, gate: &Gate) -> Result<Guest, Stranger> {
+        if let Demand::Nothing = self.demand {
+            return Ok(self.person());
+        }
+        let token = bearer(headers).ok_or(Stranger::NoToken)?;
+        match &self.demand {
+            Demand::Token(digest) if is_equal(&Sha256::of(token.as_bytes()), digest) => Ok(self.person()),
+            // What came is no token of an issuer, and is not tried as one.
+            Demand::Token(_) | Demand::Nothing => Err(Stranger::BadToken(self.issued(""))),
+            Demand::Issued { .. } => {
+                let credential = self.issued(token);
+                match gate.identify(credential.clone()).await {
+                    Ok(caller) => Ok(Guest { binding: binding("issued", &caller), credential }),
+                    Err(_) => Err(Stranger::BadToken(credential)),
+                }
+            }
+        }
+    }
+
+    fn person(&self) -> Guest {
+        Guest { credential: self.person.clone().into(), binding: binding("person", &self.person) }
+    }
+
+    fn issued(&self, token: &str) -> Credential {
+        let Caller { session, run, trust, .. } = self.person.clone();
+        Credential::Token { token: token.to_owned(), session, run, trust }
+    }
+}
+
+impl Guest {
+    /// A digest of who it is.
+    pub(crate) fn binding(&self) -> [u8; 32] {
+        self.binding
+    }
+
+    /// With the session that a client named, or with the one of everything that this caller does.
+    pub(crate) fn in_session(self, named: Option<&str>) -> Visitor {
+        let Self { mut credential, binding } = self;
+        let id = named.map_or_else(|| Sha256::from(binding), |name| Sha256::of(name.as_bytes()));
+        let short: String = id.to_string().chars().take(12).collect();
+        // What a client calls its session is as good as a key, so that records have a digest of it.
+        if let Ok(named) = format!("mcp-{short}").parse::<SessionId>() {
+            match &mut credential {
+                Credential::Known(caller) => caller.session = named,
+                Credential::Token { session, .. } => *session = named,
+            }
+        }
+        Visitor { credential, binding }
+    }
+}
+
+fn binding(how: &str, caller: &Caller) -> [u8; 32] {
+    let agent = caller.agent.as_ref().map_or("", |agent| agent.as_str());
+    let mut hasher = Sha256Hasher::new();
+    hasher.update(b"toolgate.http.visitor.v1\0");
+    for part in [how, &caller.subject, agent] {
+        hasher.update(&(part.len() as u64).to_be_bytes());
+        hasher.update(part.as_bytes());
+    }
+    *hasher.finish().as_bytes()
+}
+
+/// Takes as long for digests that differ early as for those that differ late.
+fn is_equal(one: &Sha256, other: &Sha256) -> bool {
+    let differing =
+        one.as_bytes().iter().zip(other.as_bytes()).fold(0, |all, (one, other)| all | (one ^ other));
+    std::hint::black_box(differing) == 0
+}
+
+/// The token of the one `Authorization` header, if it is of the kind that bears one.
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    let (value, None) = (values.next()?, values.next()) else { return None };
+    let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
+    let token = token.trim_matches(' ');
+    let good = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
+    let is_token = !token.is_empty() && token.len() <= LONGEST_TOKEN && token.bytes().all(good);
+    (scheme.eq_ignore_ascii_case("bearer") && is_token).then_some(token)
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::HeaderValue;
+    use toolgate_types::Trust;
+
+    use super::*;
+
+    fn caller(subject: &str) -> Caller {
+        Caller {
+            subject: subject.to_owned(),
+            permissions: Default::default(),
+            agent: None,
+            session: "s".parse().unwrap(),
+            run: None,
+            trust: Trust::Guided,
+        }
+    }
+
+    #[test]
+    fn a_token_stands_in_one_header_of_one_kind() {
+        let long = format!("Bearer {}", "a".repeat(LONGEST_TOKEN + 1));
+        for (values, expected) in [
+            (vec!["Bearer abc.d_e-f~g+h/i="], Some("abc.d_e-f~g+h/i=")),
+            (vec!["bearer abc"], Some("abc")),
+            (vec!["BEARER   abc "], Some("abc")),
+            (vec![], None),
+            (vec!["Bearer"], None),
+            (vec!["Bearer "], None),
+            (vec!["Basic abc"], None),
+            (vec!["abc"], None),
+            (vec!["Bearer a b"], None),
+            (vec!["Bearer a,b"], None),
+            (vec!["Bearer a", "Bearer a"], None),
+            (vec![long.as_str()], None),
+        ] {
+            let mut headers = HeaderMap::new();
+            for value in &values {
+                headers.append(AUTHORIZATION, HeaderValue::from_str(value).unwrap());
+            }
+            assert_eq!(bearer(&headers), expected, "{values:?}");
+        }
+    }
+
+    #[test]
+    fn digests_are_equal_or_not() {
+        let one = Sha256::of(b"one");
+        assert!(is_equal(&one, &Sha256::of(b"one")));
+        for place in 0..32 {
+            let mut bytes = *one.as_bytes();
+            bytes[place] ^= 1;
+            assert!(!is_equal(&one, &Sha256::from(bytes)), "{place}");
+        }
+    }
+
+    #[test]
+    fn sessions_of_one_caller_differ_by_name_and_never_show_it() {
+        let auth = |subject: &str| Auth { demand: Demand::Nothing, person: caller(subject) };
+        let session = |subject: &str, named: Option<&str>| {
+            auth(subject).person().in_session(named).credential.claimed().session.to_string()
+        };
+
+        assert_eq!(session("a", None), session("a", None));
+        assert_ne!(session("a", None), session("b", None));
+        assert_ne!(session("a", Some("one")), session("a", Some("two")));
+        assert!(!session("a", Some("c0ffee")).contains("c0ffee"));
+        assert_ne!(binding("person", &caller("a")), binding("issued", &caller("a")));
+    }
+}

@@ -1,0 +1,145 @@
+//! What is counted, for whoever watches the gate from outside.
+//!
+//! Every label is one of a handful of words that this program knows. Nothing that a caller can choose, such as the name of a tool or of itself, becomes
+//! a label: it could make as many as it likes, and would tell everybody who reads them what it does.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use toolgate_tools::Called;
+use toolgate_types::{ErrorCode, ToolClass};
+
+/// Counters with two labels.
+type Table = Mutex<BTreeMap<(&'static str, &'static str), u64>>;
+
+/// Counts of calls, since this process began.
+#[derive(Debug, Default)]
+pub(crate) struct Metrics {
+    /// By class of the tool and decision.
+    calls: Table,
+    /// By stage and code.
+    failures: Table,
+    answered_bytes: AtomicU64,
+    call_microseconds: AtomicU64,
+    unrecorded: AtomicBool,
+}
+
+impl Metrics {
+    /// A call ended like this. The class is that of the tool, where there is one.
+    pub(crate) fn count(&self, class: Option<ToolClass>, called: &Called) {
+        let code = called.failed.as_ref().map(|(stage, failure)| (stage.as_str(), failure.code));
+        add(&self.calls, (class.map_or("unknown", ToolClass::as_str), called.decision.as_str()));
+        if let Some((stage, code)) = code {
+            add(&self.failures, (stage, code.as_str()));
+        }
+        let unrecorded = code.is_some_and(|(_, code)| code == ErrorCode::AuditUnavailable);
+        self.unrecorded.store(unrecorded, Ordering::Relaxed);
+        self.answered_bytes.fetch_add(called.answer.text.len() as u64, Ordering::Relaxed);
+        let microseconds = u64::try_from(called.duration.as_micros()).unwrap_or(u64::MAX);
+        self.call_microseconds.fetch_add(microseconds, Ordering::Relaxed);
+    }
+
+    /// Whether the last call that ended could be recorded.
+    #[must_use]
+    pub(crate) fn can_record(&self) -> bool {
+        !self.unrecorded.load(Ordering::Relaxed)
+    }
+
+    /// Everything, in the text format of Prometheus. How many calls are under way is known elsewhere.
+    #[must_use]
+    pub(crate) fn render(&self, under_way: usize) -> String {
+        let mut text = String::new();
+        heading(&mut text, "toolgate_calls_total", "counter", "Calls that ended, by class and decision.");
+        rows(&mut text, "toolgate_calls_total", ["class", "decision"], &self.calls);
+        heading(&mut text, "toolgate_failures_total", "counter", "Calls that were refused or failed.");
+        rows(&mut text, "toolgate_failures_total", ["stage", "code"], &self.failures);
+        let seconds = self.call_microseconds.load(Ordering::Relaxed) as f64 / 1e6;
+        for (name, kind, help, value) in [
+            ("toolgate_calls_in_flight", "gauge", "Calls under way.", under_way.to_string()),
+            ("toolgate_call_seconds_total", "counter", "Time that calls took.", seconds.to_string()),
+            (
+                "toolgate_answer_bytes_total",
+                "counter",
+                "Text that callers were given.",
+                self.answered_bytes.load(Ordering::Relaxed).to_string(),
+            ),
+        ] {
+            heading(&mut text, name, kind, help);
+            let _ = writeln!(text, "{name} {value}");
+        }
+        text
+    }
+}
+
+pub(crate) fn heading(text: &mut String, name: &str, kind: &str, help: &str) {
+    let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+}
+
+fn rows(text: &mut String, name: &str, labels: [&str; 2], table: &Table) {
+    let [first, second] = labels;
+    for ((one, other), count) in table.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+        let _ = writeln!(text, "{name}{{{first}=\"{one}\",{second}=\"{other}\"}} {count}");
+    }
+}
+
+fn add(table: &Table, labels: (&'static str, &'static str)) {
+    let mut table = table.lock().unwrap_or_else(PoisonError::into_inner);
+    *table.entry(labels).or_default() += 1;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use toolgate_tools::Answer;
+    use toolgate_types::{CallId, Decision, Failure, Stage};
+
+    use super::*;
+
+    fn called(failed: Option<(Stage, Failure)>) -> Called {
+        let decision = if failed.is_some() { Decision::Denied } else { Decision::Allowed };
+        Called {
+            answer: Answer { text: "four".to_owned(), structured: None, is_error: failed.is_some() },
+            call: CallId::fresh(),
+            decision,
+            failed,
+            duration: Duration::from_millis(250),
+            attachments: Vec::new(),
+            whole: None,
+        }
+    }
+
+    #[test]
+    fn calls_are_counted_by_words_that_no_caller_chooses() {
+        let metrics = Metrics::default();
+        metrics.count(Some(ToolClass::Read), &called(None));
+        let failure = Failure::new(ErrorCode::NotPermitted, "call of `secret_name`");
+        metrics.count(None, &called(Some((Stage::Permission, failure))));
+
+        let text = metrics.render(3);
+        for line in [
+            "toolgate_calls_total{class=\"read\",decision=\"ALLOWED\"} 1",
+            "toolgate_calls_total{class=\"unknown\",decision=\"DENIED\"} 1",
+            "toolgate_failures_total{stage=\"PERMISSION\",code=\"not_permitted\"} 1",
+            "toolgate_calls_in_flight 3",
+            "toolgate_call_seconds_total 0.5",
+            "toolgate_answer_bytes_total 8",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+        }
+        assert!(!text.contains("secret_name"));
+    }
+
+    #[test]
+    fn a_gate_that_cannot_record_says_so_until_it_can() {
+        let metrics = Metrics::default();
+        assert!(metrics.can_record());
+        let failure = Failure::new(ErrorCode::AuditUnavailable, "no disk");
+        metrics.count(Some(ToolClass::Read), &called(Some((Stage::Output, failure))));
+        assert!(!metrics.can_record());
+        metrics.count(Some(ToolClass::Read), &called(None));
+        assert!(metrics.can_record());
+    }
+}
