@@ -21,7 +21,9 @@ mod callers;
 mod config;
 mod decode;
 mod globs;
+mod import;
 mod json;
+mod jsonc;
 mod path;
 mod problem;
 mod quantity;
@@ -43,6 +45,8 @@ pub use config::{
     OnAuditFailure, OnViolation, ProfileName, ToolPermission,
 };
 pub use globs::{BadGlob, Globs};
+pub use import::{CannotInsert, ImportError, Imported, ImportedServer, import_servers, insert_servers};
+pub use jsonc::{CannotEdit, parse_jsonc, set_member};
 pub use path::DeclaredPath;
 pub use problem::{Located, Problem, Problems, Warning};
 pub use rates::{BreakerConfig, NameGlob, RateLimitConfig};

@@ -52,6 +52,13 @@ impl Default for BreakerConfig {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NameGlob(Located<String>);
 
+/// A glob that was declared in code rather than in a file.
+impl From<String> for NameGlob {
+    fn from(glob: String) -> Self {
+        Self(glob.into())
+    }
+}
+
 impl NameGlob {
     pub(crate) fn new(glob: Located<String>) -> Self {
         Self(glob)

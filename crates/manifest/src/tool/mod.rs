@@ -24,6 +24,7 @@ use toolgate_types::{AgentName, ToolClass, ToolName, Trust};
 
 pub(crate) use confined::{directory, is_reserved, is_variable, looks_secret, mounts, network, not_a_host};
 pub(crate) use read::{calls, policy};
+pub(crate) use skeleton::quoted;
 pub use skeleton::skeleton;
 pub use template::{CommandTemplate, TextTemplate};
 

@@ -268,7 +268,7 @@ fn suggested(name: &str) -> Type {
 }
 
 /// Text in double quotes where YAML would read it as something else.
-fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'/' | b'-' | b'=');
     let simple = text.bytes().all(plain)
         && text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '-' || first == '/');

@@ -11,6 +11,7 @@
 
 mod accepted;
 mod arbitrary;
+mod imports;
 mod manifests;
 mod problems;
 mod skeletons;

@@ -1,0 +1,116 @@
+//! From the JSON of an MCP client to `mcp_servers`.
+//!
+//! Nothing is opened here and nothing is started. Secrets are never copied: each becomes a variable of the gate's own
+//! environment. What has no counterpart is said in a note rather than dropped without a word, and a server that the
+//! gate could not use is left out, with the reason.
+
+mod entry;
+mod insert;
+mod secret;
+mod shape;
+
+use std::fmt::Write as _;
+
+pub use insert::{CannotInsert, insert_servers};
+use serde_json::Value;
+
+use crate::config::Config;
+use crate::jsonc::{CannotEdit, parse_jsonc};
+use crate::tool::quoted;
+
+/// Servers that were found in a client's file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Imported {
+    /// In the order of the file.
+    pub servers: Vec<ImportedServer>,
+    /// What is to be said about the file as a whole, and about servers that were left out.
+    pub notes: Vec<String>,
+}
+
+/// One server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImportedServer {
+    /// Its name here.
+    pub name: String,
+    /// What stands below the name: lines without indentation.
+    pub lines: Vec<String>,
+    /// What is to be said about it.
+    pub notes: Vec<String>,
+}
+
+/// Why nothing was found.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ImportError {
+    /// The text cannot be read.
+    #[error(transparent)]
+    Unreadable(#[from] CannotEdit),
+    /// There are no servers in it.
+    #[error("there are no MCP servers in it")]
+    NoServers,
+}
+
+impl Imported {
+    /// The servers as the key `mcp_servers` of a configuration file.
+    #[must_use]
+    pub fn render(&self) -> String {
+        let entries: String = self.servers.iter().map(|server| server.render("  ")).collect();
+        format!("mcp_servers:\n{entries}")
+    }
+}
+
+impl ImportedServer {
+    fn render(&self, indent: &str) -> String {
+        let mut text = format!("{indent}{}:\n", quoted(&self.name));
+        for line in &self.lines {
+            let _ = writeln!(text, "{indent}{indent}{line}");
+        }
+        text
+    }
+
+    /// The first reason why a configuration could not have this.
+    fn refused(&self) -> Option<String> {
+        let text = format!("mcp_servers:\n{}", self.render("  "));
+        let problems = Config::parse("import", &text).err()?;
+        problems.as_slice().first().map(|problem| {
+            let help = problem.help.as_ref().map(|help| format!(" ({help})")).unwrap_or_default();
+            format!("{}{help}", problem.message)
+        })
+    }
+}
+
+/// Reads the servers of a client's file: those of Claude Desktop, Claude Code, Cursor, Windsurf, Gemini, VS Code, Zed or
+/// opencode, comments included.
+///
+/// # Errors
+/// The text is not JSON, or has no servers.
+pub fn import_servers(text: &str) -> Result<Imported, ImportError> {
+    let root = parse_jsonc(text)?;
+    let found = shape::servers(&root);
+    if found.is_empty() {
+        return Err(ImportError::NoServers);
+    }
+    let mut imported = Imported { servers: Vec::new(), notes: shape::notes(&root) };
+    for (name, value) in found {
+        let taken: Vec<&str> = imported.servers.iter().map(|server| server.name.as_str()).collect();
+        match one(name, value, &taken) {
+            Ok(server) => imported.servers.push(server),
+            Err(reason) => imported.notes.push(format!("`{name}` was left out: {reason}")),
+        }
+    }
+    Ok(imported)
+}
+
+fn one(name: &str, value: &Value, taken: &[&str]) -> Result<ImportedServer, String> {
+    let Value::Object(fields) = value else { return Err("it is not an object".to_owned()) };
+    let known = entry::name(name, taken);
+    let mut notes = Vec::new();
+    if known != name {
+        notes.push(format!("`{name}` is called `{known}` here"));
+    }
+    let lines = entry::lines(&known, fields, &mut notes)?;
+    let server = ImportedServer { name: known, lines, notes };
+    match server.refused() {
+        None => Ok(server),
+        Some(reason) => Err(reason),
+    }
+}

@@ -1,0 +1,346 @@
+//! JSON as clients of MCP keep it: with comments and commas too many. It is read, and one member is set without touching
+//! anything else.
+
+use std::ops::Range;
+
+use serde::de::IgnoredAny;
+use serde_json::{Deserializer, Map, Value};
+
+/// Why a text could not be edited so that nothing else in it changes.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CannotEdit {
+    /// It is not JSON.
+    #[error("it is not JSON: {0}")]
+    NotJson(String),
+    /// What should be an object is something else.
+    #[error("`{0}` is not an object in it")]
+    NotAnObject(String),
+    /// A key appears twice, so that it is not clear which one counts.
+    #[error("`{0}` appears twice in it")]
+    Twice(String),
+    /// The edited text would not mean what it should.
+    #[error("it is laid out in a way that is not understood")]
+    Unclear,
+}
+
+/// The value of a text, with comments and commas too many left out.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn parse_jsonc(text: &str) -> Result<Value, CannotEdit> {
+    parse(&plain(text))
+}
+
+fn parse(plain: &str) -> Result<Value, CannotEdit> {
+    serde_json::from_str(plain).map_err(|error| CannotEdit::NotJson(error.to_string()))
+}
+
+/// A text in which the object `section` has the member `name` with this value. An empty text becomes a new one.
+///
+/// # Errors
+/// Why the text cannot be edited.
+pub fn set_member(text: &str, section: &str, name: &str, value: &Value) -> Result<String, CannotEdit> {
+    if text.trim().is_empty() {
+        let root = Value::Object(with_member(Map::new(), section, name, value)?);
+        return Ok(format!("{}\n", rendered(&root, "  ", "")));
+    }
+    let plain = plain(text);
+    let Value::Object(before) = parse(&plain)? else {
+        return Err(CannotEdit::NotAnObject("the file".to_owned()));
+    };
+    let expected = with_member(before, section, name, value)?;
+    let edited = edit(text, &plain, section, name, value).ok_or(CannotEdit::Unclear)??;
+    match parse_jsonc(&edited) {
+        Ok(Value::Object(found)) if found == expected => Ok(edited),
+        _ => Err(CannotEdit::Unclear),
+    }
+}
+
+fn with_member(
+    mut root: Map<String, Value>,
+    section: &str,
+    name: &str,
+    value: &Value,
+) -> Result<Map<String, Value>, CannotEdit> {
+    let inner = root.entry(section).or_insert_with(|| Value::Object(Map::new()));
+    let Value::Object(members) = inner else { return Err(CannotEdit::NotAnObject(section.to_owned())) };
+    members.insert(name.to_owned(), value.clone());
+    Ok(root)
+}
+
+/// `None` when the text is not laid out as it was read, which a text that was parsed always is.
+fn edit(
+    text: &str,
+    plain: &str,
+    section: &str,
+    name: &str,
+    value: &Value,
+) -> Option<Result<String, CannotEdit>> {
+    let root = Object::read(plain, plain.find('{')?)?;
+    let unit = root.unit(text);
+    let inner = match root.find(section) {
+        Ok(Some(place)) => Object::read(plain, place.start)?,
+        Ok(None) => {
+            let object = Value::Object(Map::from_iter([(name.to_owned(), value.clone())]));
+            return Some(Ok(root.append(text, &unit, section, &object)));
+        }
+        Err(twice) => return Some(Err(twice)),
+    };
+    match inner.find(name) {
+        Ok(Some(place)) => {
+            let indent = format!("{}{unit}", inner.indent(text));
+            let (before, after) = (text.get(..place.start)?, text.get(place.end..)?);
+            Some(Ok(format!("{before}{}{after}", rendered(value, &unit, &indent))))
+        }
+        Ok(None) => Some(Ok(inner.append(text, &unit, name, value))),
+        Err(twice) => Some(Err(twice)),
+    }
+}
+
+/// An object and where its members stand.
+struct Object {
+    open: usize,
+    members: Vec<(String, Range<usize>)>,
+    close: usize,
+}
+
+impl Object {
+    /// Reads an object that begins at a place of JSON without comments.
+    fn read(plain: &str, open: usize) -> Option<Self> {
+        let mut at = open + 1;
+        let mut members = Vec::new();
+        loop {
+            at = skip(plain, at, &[' ', '\t', '\r', '\n', ',']);
+            if plain.get(at..)?.starts_with('}') {
+                return Some(Self { open, members, close: at });
+            }
+            let mut keys = Deserializer::from_str(plain.get(at..)?).into_iter::<String>();
+            let key = keys.next()?.ok()?;
+            let start = skip(plain, at + keys.byte_offset(), &[' ', '\t', '\r', '\n', ':']);
+            let mut values = Deserializer::from_str(plain.get(start..)?).into_iter::<IgnoredAny>();
+            values.next()?.ok()?;
+            at = start + values.byte_offset();
+            members.push((key, start..at));
+        }
+    }
+
+    fn find(&self, key: &str) -> Result<Option<Range<usize>>, CannotEdit> {
+        let mut found = self.members.iter().filter(|(known, _)| known == key).map(|(_, place)| place.clone());
+        let first = found.next();
+        if found.next().is_some() {
+            return Err(CannotEdit::Twice(key.to_owned()));
+        }
+        Ok(first)
+    }
+
+    /// What the line of the closing brace begins with, or that of the opening one where both are on one line.
+    fn indent<'t>(&self, text: &'t str) -> &'t str {
+        let line = text.get(..self.open).and_then(|before| before.rsplit('\n').next()).unwrap_or_default();
+        let width = line.len() - line.trim_start_matches([' ', '\t']).len();
+        line.get(..width).unwrap_or_default()
+    }
+
+    /// By how much a member stands further in than the object.
+    fn unit(&self, text: &str) -> String {
+        let within = text.get(self.open + 1..self.close).unwrap_or_default();
+        let lines = within.split('\n').skip(1).filter(|line| line.trim_start().starts_with('"'));
+        let first = lines.map(|line| line.get(..line.len() - line.trim_start().len()).unwrap_or_default());
+        let indent = first.map(|indent| indent.strip_prefix(self.indent(text)).unwrap_or(indent)).next();
+        indent.filter(|indent| !indent.is_empty()).unwrap_or("  ").to_owned()
+    }
+
+    /// The text with one more member behind the others, and behind the comments that belong to them.
+    fn append(&self, text: &str, unit: &str, key: &str, value: &Value) -> String {
+        let outer = self.indent(text);
+        let indent = format!("{outer}{unit}");
+        let last = self.members.last().map_or(self.open + 1, |(_, place)| place.end);
+        let head = text.get(..last).unwrap_or_default();
+        let between = text.get(last..self.close).unwrap_or_default();
+        let tail = text.get(self.close..).unwrap_or_default();
+        let has_comma =
+            without_comments(text).get(last..).is_some_and(|rest| rest.trim_start().starts_with(','));
+        let comma = if self.members.is_empty() || has_comma { "" } else { "," };
+        let kept = between.trim_end();
+        let key = Value::String(key.to_owned());
+        format!("{head}{comma}{kept}\n{indent}{key}: {}\n{outer}{tail}", rendered(value, unit, &indent))
+    }
+}
+
+/// The first place from `at` on that holds none of these.
+fn skip(text: &str, at: usize, these: &[char]) -> usize {
+    let rest = text.get(at..).unwrap_or_default();
+    text.len() - rest.trim_start_matches(these).len()
+}
+
+/// A value over several lines; all but the first begin with `indent`.
+fn rendered(value: &Value, unit: &str, indent: &str) -> String {
+    let mut bytes = Vec::new();
+    let formatter = serde_json::ser::PrettyFormatter::with_indent(unit.as_bytes());
+    let mut serializer = serde_json::Serializer::with_formatter(&mut bytes, formatter);
+    // Writing a value that has only text for keys into memory does not fail.
+    let _ = serde::Serialize::serialize(value, &mut serializer);
+    String::from_utf8_lossy(&bytes).replace('\n', &format!("\n{indent}"))
+}
+
+/// The same text, of the same length, as plain JSON.
+fn plain(text: &str) -> String {
+    let mut bytes = without_comments(text).into_bytes();
+    let mut in_text = false;
+    let mut escaped = false;
+    let mut comma = None;
+    for at in 0..bytes.len() {
+        let Some(byte) = bytes.get(at).copied() else { break };
+        match byte {
+            _ if in_text => {
+                in_text = escaped || byte != b'"';
+                escaped = !escaped && byte == b'\\';
+            }
+            b' ' | b'\t' | b'\r' | b'\n' => {}
+            b'}' | b']' => {
+                if let Some(place) = comma.take().and_then(|place: usize| bytes.get_mut(place)) {
+                    *place = b' ';
+                }
+            }
+            _ => {
+                in_text = byte == b'"';
+                comma = (byte == b',').then_some(at);
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// The same text, of the same length, with spaces in place of comments and of a byte order mark.
+fn without_comments(text: &str) -> String {
+    let mut clean = String::with_capacity(text.len());
+    let mut rest = text;
+    while !rest.is_empty() {
+        let end = comment(rest).or_else(|| rest.starts_with('\u{feff}').then_some(3));
+        if let Some(end) = end {
+            let (hidden, behind) = rest.split_at_checked(end).unwrap_or((rest, ""));
+            clean.extend(hidden.bytes().map(|byte| if byte == b'\n' { '\n' } else { ' ' }));
+            rest = behind;
+            continue;
+        }
+        let end =
+            if rest.starts_with('"') { string(rest) } else { rest.chars().next().map_or(0, char::len_utf8) };
+        let (kept, behind) = rest.split_at_checked(end).unwrap_or((rest, ""));
+        clean.push_str(kept);
+        rest = behind;
+    }
+    clean
+}
+
+/// How long the comment is that a text begins with.
+fn comment(text: &str) -> Option<usize> {
+    if text.starts_with("//") {
+        return Some(text.find('\n').unwrap_or(text.len()));
+    }
+    let inside = text.strip_prefix("/*")?;
+    Some(inside.find("*/").map_or(text.len(), |end| end + 4))
+}
+
+/// How long the quoted text is that a text begins with.
+fn string(text: &str) -> usize {
+    let mut escaped = false;
+    for (at, byte) in text.bytes().enumerate().skip(1) {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'"' => return at + 1,
+            _ => {}
+        }
+    }
+    text.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn comments_and_commas_too_many_are_left_out() {
+        for (text, expected) in [
+            ("{\"a\": 1,}", json!({"a": 1})),
+            ("// x\n{\"a\": [1, 2, /* , */ ], /* ä */ }", json!({"a": [1, 2]})),
+            ("{\"a\": \"// no /* comment */ ,}\"}", json!({"a": "// no /* comment */ ,}"})),
+            ("{\"a\\\"//\": 1} // end", json!({"a\"//": 1})),
+            ("\u{feff}{}", json!({})),
+            ("[1, // ]\n2]", json!([1, 2])),
+        ] {
+            assert_eq!(parse_jsonc(text), Ok(expected), "{text}");
+        }
+        for bad in ["", "{", "{\"a\": 1,,}", "/* {}", "{a: 1}", "{} {}", "\"", "{,}x"] {
+            assert!(parse_jsonc(bad).is_err(), "{bad}");
+        }
+    }
+
+    fn set(text: &str) -> Result<String, CannotEdit> {
+        set_member(text, "servers", "gate", &json!({"command": "toolgate", "args": ["mcp"]}))
+    }
+
+    #[test]
+    fn nothing_else_is_touched() {
+        let cases = [
+            "",
+            "{}",
+            "{\n}\n",
+            "// mine\n{\n\t// why\n\t\"theme\": \"dark\", // because\n\t\"servers\": {\n\t\t\"a\": {\"command\": \"x\"} // last\n\t}\n}\n",
+            "{\"servers\": {\"a\": 1}, \"z\": [1,\n 2]}",
+            "{\n    \"servers\": {\n        \"gate\": {\"command\": \"old\"},\n        \"b\": 2,\n    },\n}\n",
+            "{\n  \"z\": 1, // trailing\n  /* nothing more */\n}",
+            "{\n  \"servers\": {\n    // none yet\n  }\n}",
+        ];
+        let shown: Vec<String> =
+            cases.iter().map(|text| format!("{text}\n=>\n{}", set(text).unwrap())).collect();
+        insta::assert_snapshot!("edited", shown.join("\n----\n"));
+    }
+
+    #[test]
+    fn what_is_not_clear_is_refused() {
+        for (text, expected) in [
+            ("[]", CannotEdit::NotAnObject("the file".to_owned())),
+            ("{\"servers\": []}", CannotEdit::NotAnObject("servers".to_owned())),
+            ("{\"servers\": {}, \"servers\": {}}", CannotEdit::Twice("servers".to_owned())),
+            ("{\"servers\": {\"gate\": 1, \"gate\": 2}}", CannotEdit::Twice("gate".to_owned())),
+        ] {
+            assert_eq!(set(text), Err(expected), "{text}");
+        }
+        assert!(matches!(set("{\"servers\": {}"), Err(CannotEdit::NotJson(_))));
+    }
+
+    fn any_json() -> impl Strategy<Value = Value> {
+        let leaf =
+            prop_oneof![any::<i32>().prop_map(Value::from), "[a-z\"\\\\/*, {}ä]{0,6}".prop_map(Value::from)];
+        leaf.prop_recursive(3, 20, 4, |inner| {
+            prop_oneof![
+                proptest::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                proptest::collection::btree_map("servers|gate|[a-c/\"]{1,2}", inner, 0..4)
+                    .prop_map(|map| Value::Object(map.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn editing_means_the_same_as_setting(value in any_json(), pretty in any::<bool>()) {
+            let text = if pretty { serde_json::to_string_pretty(&value) } else { serde_json::to_string(&value) }.unwrap();
+            match set(&text) {
+                Ok(edited) => {
+                    let mut expected = value;
+                    expected["servers"]["gate"] = json!({"command": "toolgate", "args": ["mcp"]});
+                    prop_assert_eq!(parse_jsonc(&edited).unwrap(), expected);
+                }
+                Err(error) => prop_assert!(matches!(error, CannotEdit::NotAnObject(_)), "{error}: {text}"),
+            }
+        }
+
+        #[test]
+        fn any_text_is_edited_or_refused(text in "[ \\n{}\\[\\]\",:/*a1\\\\ä-]{0,24}") {
+            let _ = set(&text);
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! What becomes of clients' files: every file in `clients/` is imported, and one snapshot holds the entries and what is said about them.
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use toolgate_manifest::{CannotInsert, Config, ImportError, Imported, import_servers, insert_servers};
+
+fn clients() -> Vec<(String, String)> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/clients");
+    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    let read = |path: &std::path::PathBuf| {
+        (path.file_name().unwrap().to_str().unwrap().to_owned(), std::fs::read_to_string(path).unwrap())
+    };
+    files.iter().map(read).collect()
+}
+
+fn told(name: &str, imported: &Imported) -> String {
+    let mut text = format!("==== {name}\n{}", imported.render());
+    for note in &imported.notes {
+        text.push_str(&format!("note: {note}\n"));
+    }
+    for server in &imported.servers {
+        for note in &server.notes {
+            text.push_str(&format!("{}: {note}\n", server.name));
+        }
+    }
+    text
+}
+
+#[test]
+fn every_client_is_understood() {
+    let told: Vec<String> =
+        clients().iter().map(|(name, text)| told(name, &import_servers(text).unwrap())).collect();
+    insta::assert_snapshot!("imported", told.join("\n"));
+}
+
+#[test]
+fn what_is_printed_is_a_configuration_without_secrets() {
+    for (name, text) in clients() {
+        let imported = import_servers(&text).unwrap();
+        let config = Config::parse(&name, &imported.render())
+            .unwrap_or_else(|problems| panic!("{}", problems.render()));
+        assert_eq!(config.mcp_servers.len(), imported.servers.len(), "{name}");
+        let everything = told(&name, &imported);
+        for secret in ["ghp_", "abc123", "secretword", "\"k\""] {
+            assert!(!everything.contains(secret), "{name} shows `{secret}`:\n{everything}");
+        }
+    }
+}
+
+#[test]
+fn files_without_servers_say_so() {
+    for text in ["{}", "[]", "{\"mcpServers\": {}}", "{\"mcpServers\": []}", "{\"theme\": {\"a\": 1}}"] {
+        assert_eq!(import_servers(text), Err(ImportError::NoServers), "{text}");
+    }
+    assert!(matches!(import_servers("mcp_servers:\n  a: {}"), Err(ImportError::Unreadable(_))));
+    // Nothing but the servers, as they are copied from a page.
+    assert_eq!(
+        import_servers(r#"{"a": {"command": "x"}, "b": {"url": "https://a.example"}}"#)
+            .unwrap()
+            .servers
+            .len(),
+        2
+    );
+}
+
+fn two() -> Imported {
+    import_servers(r#"{"mcpServers": {"a": {"command": "x"}, "b": {"url": "https://a.example"}}}"#).unwrap()
+}
+
+#[test]
+fn servers_are_added_where_they_belong() {
+    let cases = [
+        "",
+        "# only a comment",
+        "profile: native\n",
+        "mcp_servers:\n  z: {command: y} # mine\n\n# the rest\ntrust: guided\n",
+        "mcp_servers: # here\n    # first\n    z:\n        command: y\n        # last of z\ntrust: guided",
+        "mcp_servers:\n  z:\n    command: y\n    args:\n    - x\n",
+    ];
+    let shown: Vec<String> = cases
+        .iter()
+        .map(|text| format!("{text}\n=>\n{}", insert_servers("toolgate.yaml", text, &two()).unwrap()))
+        .collect();
+    insta::assert_snapshot!("inserted", shown.join("\n----\n"));
+}
+
+#[test]
+fn nothing_is_added_where_it_is_not_clear() {
+    for (text, expected) in [
+        ("mcp_servers: {z: {command: y}}\n", CannotInsert::Unclear),
+        ("{profile: native}\n", CannotInsert::Unclear),
+        ("profile: native\n...\n", CannotInsert::Unclear),
+        ("mcp_servers:\n  b: {command: y}\n", CannotInsert::Declared("b".to_owned())),
+    ] {
+        assert_eq!(insert_servers("toolgate.yaml", text, &two()), Err(expected), "{text}");
+    }
+    assert!(matches!(insert_servers("toolgate.yaml", "profil: x", &two()), Err(CannotInsert::Mistakes(_))));
+}
+
+fn any_text() -> impl Strategy<Value = String> {
+    prop_oneof![
+        "[ -~]{0,12}",
+        "\\PC{0,6}",
+        "(\\$\\{|\\{env:|\\}|:-|input:|[A-Z]){0,5}",
+        "[\\x00-\\x1f\"'\\\\#:]{0,5}"
+    ]
+}
+
+fn any_server() -> impl Strategy<Value = Value> {
+    let pairs = || proptest::collection::btree_map(any_text(), any_text(), 0..3);
+    (any_text(), proptest::collection::vec(any_text(), 0..4), pairs(), pairs(), any::<bool>()).prop_map(
+        |(word, args, env, headers, is_process)| match is_process {
+            true => json!({"command": word, "args": args, "env": env, "cwd": word}),
+            false => json!({"url": format!("https://a.example/{word}"), "headers": headers}),
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_server_is_imported_or_left_out(servers in proptest::collection::btree_map(any_text(), any_server(), 1..4)) {
+        let text = json!({"mcpServers": servers}).to_string();
+        let imported = import_servers(&text).unwrap();
+        let left_out = imported.notes.iter().filter(|note| note.contains("was left out")).count();
+        prop_assert_eq!(imported.servers.len() + left_out, servers.len());
+        if !imported.servers.is_empty() {
+            let config = Config::parse("toolgate.yaml", &imported.render());
+            prop_assert!(config.is_ok(), "{}\n{}", config.unwrap_err(), imported.render());
+            prop_assert!(insert_servers("toolgate.yaml", "# mine\ntrust: guided\n", &imported).is_ok());
+        }
+    }
+
+    #[test]
+    fn a_secret_never_appears(secret in "[a-z]{8}[0-9]{4}") {
+        let text = json!({"mcpServers": {"s": {"command": "x", "args": [format!("--key=sk-{secret}")],
+            "env": {"API_TOKEN": secret, "DB_URL": format!("postgres://u:{secret}@h/d")}},
+            "w": {"url": "https://a.example", "headers": {"Authorization": format!("Bearer {secret}"), "X-Secret": secret}}}});
+        let imported = import_servers(&text.to_string()).unwrap();
+        prop_assert_eq!(imported.servers.len(), 2);
+        prop_assert!(!told("x", &imported).contains(&secret), "{}", told("x", &imported));
+    }
+}
