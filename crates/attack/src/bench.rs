@@ -194,7 +194,14 @@ impl BenchOptions {
             front = front.with_run_log(own_folder(&run_folder));
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        Bench { front, runtime, loaded, audit_dir, interrupted: recovered.interrupted, complaints }
+        Bench {
+            front: Arc::new(front),
+            runtime,
+            loaded,
+            audit_dir,
+            interrupted: recovered.interrupted,
+            complaints,
+        }
     }
 
     /// What the gate decides by.
@@ -293,7 +300,7 @@ pub fn person(session: &str) -> Caller {
 
 /// A gate and everything that is needed to call it.
 pub struct Bench {
-    front: Front,
+    front: Arc<Front>,
     runtime: Runtime,
     loaded: Loaded,
     audit_dir: PathBuf,
@@ -336,7 +343,7 @@ impl Bench {
 
     /// The profile in front of the gate.
     #[must_use]
-    pub fn front(&self) -> &Front {
+    pub fn front(&self) -> &Arc<Front> {
         &self.front
     }
 
