@@ -2,15 +2,18 @@
 
 use std::fmt;
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use toolgate_policy::{OutputPolicy, Requirements};
 use toolgate_types::{
-    CallId, Caller, Category, ErrorCode, Failure, Limits, Sha256, Stop, ToolClass, ToolName, ToolOutput,
+    CallId, Caller, Category, ErrorCode, Failure, Limits, Sha256, Stop, StopReason, ToolClass, ToolName,
+    ToolOutput,
 };
 use toolgate_workspace::{PathGrant, Recorder};
 
@@ -154,7 +157,13 @@ pub enum Blocking {
     Here,
     /// On the runtime's threads for blocking work.
     Pool,
+    /// Where it is asked for, if it is soon done and changes nothing; otherwise on the runtime's threads. Handing work to another thread and waiting
+    /// for it costs more than reading a small file.
+    Briefly,
 }
+
+/// How long others wait for work that is done where it is asked for.
+const BRIEF: Duration = Duration::from_millis(2);
 
 impl Blocking {
     /// Runs work that blocks and waits for it without holding up the runtime.
@@ -167,9 +176,136 @@ impl Blocking {
     ) -> Result<Output, Failure> {
         match self {
             Self::Here => work(),
-            Self::Pool => tokio::task::spawn_blocking(work)
-                .await
-                .unwrap_or_else(|_| Err(Failure::new(ErrorCode::Internal, "the tool ended unexpectedly"))),
+            Self::Pool | Self::Briefly => {
+                tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(panicked()))
+            }
+        }
+    }
+
+    /// The same for work that changes nothing and asks `stop` as it goes: it may be begun twice, and only the second time be done to its end.
+    ///
+    /// # Errors
+    /// Those of the work; a panic in it is an internal failure of this call alone.
+    pub async fn run_harmless<Output: Send + 'static>(
+        self,
+        stop: &Stop,
+        work: impl Fn(&Stop) -> Result<Output, Failure> + Send + 'static,
+    ) -> Result<Output, Failure> {
+        if self == Self::Briefly
+            && let Some(done) = briefly(stop, &work)
+        {
+            return done;
+        }
+        let stop = stop.clone();
+        self.run(move || work(&stop)).await
+    }
+}
+
+/// Does the work, unless it asks whether to go on when it has taken too long for those who wait. Whatever it answers then is not used.
+fn briefly<Output>(
+    stop: &Stop,
+    work: &impl Fn(&Stop) -> Result<Output, Failure>,
+) -> Option<Result<Output, Failure>> {
+    let ran_out = Arc::new(AtomicBool::new(false));
+    let (outer, told) = (stop.clone(), Arc::clone(&ran_out));
+    let until = Instant::now() + BRIEF;
+    let brief = Stop::new(stop.deadline(), move || match outer.reason() {
+        Some(reason) => reason == StopReason::Cancelled,
+        None => {
+            let is_late = Instant::now() >= until;
+            told.fetch_or(is_late, Ordering::Relaxed);
+            is_late
+        }
+    });
+    let done =
+        std::panic::catch_unwind(AssertUnwindSafe(|| work(&brief))).unwrap_or_else(|_| Err(panicked()));
+    (!ran_out.load(Ordering::Relaxed)).then_some(done)
+}
+
+fn panicked() -> Failure {
+    Failure::new(ErrorCode::Internal, "the tool ended unexpectedly")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::sync::atomic::AtomicUsize;
+    use std::thread;
+
+    use super::*;
+
+    fn run<Output>(future: impl Future<Output = Output>) -> Output {
+        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+    }
+
+    /// How often work was begun, and each time whether that was on the thread that asked for it.
+    struct Counting {
+        begun: Arc<AtomicUsize>,
+        here: Arc<Mutex<Vec<bool>>>,
+    }
+
+    impl Counting {
+        fn new() -> Self {
+            Self { begun: Arc::default(), here: Arc::default() }
+        }
+
+        /// Work that takes as long as it is let, the first time, and is done at once the second time.
+        fn long(&self) -> impl Fn(&Stop) -> Result<usize, Failure> + Send + 'static {
+            let (begun, here, caller) =
+                (Arc::clone(&self.begun), Arc::clone(&self.here), thread::current().id());
+            move |stop: &Stop| {
+                here.lock().unwrap().push(thread::current().id() == caller);
+                if begun.fetch_add(1, Ordering::SeqCst) == 0 {
+                    while stop.reason().is_none() {
+                        thread::yield_now();
+                    }
+                    // Some answer with what they have so far.
+                    return Ok(0);
+                }
+                Ok(42)
+            }
+        }
+
+        fn told(&self) -> (usize, Vec<bool>) {
+            (self.begun.load(Ordering::SeqCst), self.here.lock().unwrap().clone())
+        }
+    }
+
+    #[test]
+    fn short_work_is_done_here_and_long_work_is_begun_again_elsewhere() {
+        let short = |here: thread::ThreadId| move |_: &Stop| Ok(thread::current().id() == here);
+        let me = thread::current().id();
+        for (blocking, is_here) in
+            [(Blocking::Here, true), (Blocking::Briefly, true), (Blocking::Pool, false)]
+        {
+            assert_eq!(
+                run(blocking.run_harmless(&Stop::never(), short(me))).unwrap(),
+                is_here,
+                "{blocking:?}"
+            );
+        }
+        let counting = Counting::new();
+        assert_eq!(run(Blocking::Briefly.run_harmless(&Stop::never(), counting.long())), Ok(42));
+        assert_eq!(counting.told(), (2, vec![true, false]));
+        // What has an effect is never begun here.
+        assert!(!run(Blocking::Briefly.run(move || Ok(thread::current().id() == me))).unwrap());
+    }
+
+    #[test]
+    fn the_end_of_the_call_ends_brief_work_and_it_is_not_begun_again() {
+        for stop in [Stop::new(None, || true), Stop::new(Some(Instant::now()), || false)] {
+            let counting = Counting::new();
+            assert_eq!(run(Blocking::Briefly.run_harmless(&stop, counting.long())), Ok(0));
+            assert_eq!(counting.told(), (1, vec![true]));
+        }
+    }
+
+    #[test]
+    fn a_panic_is_a_failure_of_the_call_alone() {
+        for blocking in [Blocking::Pool, Blocking::Briefly] {
+            let failure =
+                run(blocking.run_harmless::<()>(&Stop::never(), |_| panic!("on purpose"))).unwrap_err();
+            assert_eq!(failure.code, ErrorCode::Internal);
         }
     }
 }

@@ -19,13 +19,18 @@ pub(crate) struct RawOutput {
 
 impl RawOutput {
     pub(crate) fn of(output: &ToolOutput) -> Self {
-        let of = |bytes: &[u8]| {
-            let (hash, bytes) = (Sha256::of(bytes), bytes.len() as u64);
-            Self { hash, bytes, redacted: Vec::new() }
+        let of = |bytes: &[u8], known: Option<Sha256>| Self {
+            hash: known.unwrap_or_else(|| Sha256::of(bytes)),
+            bytes: bytes.len() as u64,
+            redacted: Vec::new(),
         };
+        debug_assert!(
+            output.text_sha256.is_none_or(|known| known == Sha256::of(output.text.as_bytes())),
+            "a tool is wrong about the digest of its answer"
+        );
         match output.text.as_bytes() {
-            [] => of(&serde_json::to_vec(&output.structured).unwrap_or_default()),
-            text => of(text),
+            [] => of(&serde_json::to_vec(&output.structured).unwrap_or_default(), None),
+            text => of(text, output.text_sha256),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use toolgate_gate::{ApprovedCall, CallContext, Preview, Tool, ToolFuture, ToolSpec};
-use toolgate_types::{Category, ErrorCode, Failure, ToolClass, ToolOutput};
+use toolgate_types::{Category, ErrorCode, Failure, Stop, ToolClass, ToolOutput};
 use toolgate_workspace::{PathStyle, Recorder, View, Workspace};
 
 use crate::preview::{self, Show};
@@ -61,15 +61,25 @@ struct FileTool {
 }
 
 impl FileTool {
-    fn view<'a>(&'a self, context: &'a CallContext) -> View<'a> {
+    fn view<'a>(&'a self, context: &'a CallContext, stop: &'a Stop) -> View<'a> {
         View {
             workspace: &self.workspace,
             style: self.style,
             limits: &context.limits,
             grant: context.grant.as_deref(),
-            stop: &context.stop,
+            stop,
             unlocked: None,
         }
+    }
+
+    /// Whether it changes nothing and is soon done, most of the time. A search has threads of its own, which nobody starts to end them at once.
+    fn is_brief(&self) -> bool {
+        !self.spec.class.has_effect() && self.spec.category == Category::File
+    }
+
+    fn work(&self, arguments: Value, context: &CallContext, stop: &Stop) -> Result<ToolOutput, Failure> {
+        let arguments = whole_numbers(&self.spec.input_schema, arguments);
+        (self.work)(&self.view(context, stop), arguments, context.recorder.as_ref())
     }
 }
 
@@ -80,7 +90,7 @@ impl Tool for FileTool {
 
     fn preview(&self, arguments: &Value, context: &CallContext) -> Result<Preview, Failure> {
         let arguments = whole_numbers(&self.spec.input_schema, arguments.clone());
-        let view = self.view(context);
+        let view = self.view(context, &context.stop);
         match self.spec.class.has_effect() {
             true => preview::of_change(&view, &arguments, self.work, self.show),
             false => preview::of_reading(&view, &arguments),
@@ -89,13 +99,14 @@ impl Tool for FileTool {
 
     fn run(self: Arc<Self>, call: ApprovedCall, context: CallContext) -> ToolFuture {
         Box::pin(async move {
-            let blocking = context.blocking;
-            let work = move || {
-                let view = self.view(&context);
-                let arguments = whole_numbers(&self.spec.input_schema, call.into_arguments());
-                (self.work)(&view, arguments, context.recorder.as_ref())
-            };
-            blocking.run(work).await
+            let (blocking, stop) = (context.blocking, context.stop.clone());
+            let arguments = call.into_arguments();
+            if self.is_brief() {
+                let work = move |stop: &Stop| self.work(arguments.clone(), &context, stop);
+                blocking.run_harmless(&stop, work).await
+            } else {
+                blocking.run(move || self.work(arguments, &context, &stop)).await
+            }
         })
     }
 }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{Failure, Stage};
+use crate::{Failure, Sha256, Stage};
 
 /// What a tool hands back when it did what was asked.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,13 +16,15 @@ pub struct ToolOutput {
     pub attachments: Vec<Attachment>,
     /// The whole text, where `text` had to be cut. Whoever can keep it for a while may offer it beside the answer. Nor does it leave a tool with an output policy.
     pub whole: Option<String>,
+    /// The digest of `text`, where whoever made it knows: the record holds it, and nobody computes it twice.
+    pub text_sha256: Option<Sha256>,
 }
 
 impl ToolOutput {
     /// An answer of text and structure alone.
     #[must_use]
     pub fn new(text: impl Into<String>, structured: Value) -> Self {
-        Self { text: text.into(), structured, attachments: Vec::new(), whole: None }
+        Self { text: text.into(), structured, attachments: Vec::new(), whole: None, text_sha256: None }
     }
 }
 

@@ -60,6 +60,9 @@ pub struct TextWindow {
 
 const CHUNK: usize = 128 * 1024;
 
+/// Nobody makes room for more than this before there is something to put there.
+const MOST_EXPECTED: usize = 16 << 20;
+
 impl View<'_> {
     /// Reads a file, or a range of its lines.
     ///
@@ -82,8 +85,8 @@ impl View<'_> {
     }
 
     fn scan(&self, opened: &Opened, window: Window, shown: &str) -> Result<Scan, WorkspaceError> {
-        let mut scan = Scan::new(window, self.limits.max_read_bytes);
         let expected = usize::try_from(opened.size()).unwrap_or(CHUNK);
+        let mut scan = Scan::new(window, self.limits.max_read_bytes, expected);
         let mut buffer = vec![0; expected.saturating_add(1).min(CHUNK)];
         stream(&opened.file, &mut buffer, self, shown, |chunk| scan.feed(chunk))?;
         Ok(scan)
@@ -178,16 +181,19 @@ struct Scan {
 }
 
 impl Scan {
-    fn new(window: Window, limit: u64) -> Self {
+    /// The size is what is expected of the file, and may turn out wrong.
+    fn new(window: Window, limit: u64, size: usize) -> Self {
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let room = if window.is_whole() { size.min(limit).min(MOST_EXPECTED) } else { 0 };
         Self {
             window,
-            limit: usize::try_from(limit).unwrap_or(usize::MAX),
+            limit,
             hasher: Sha256Hasher::new(),
             utf8: Utf8Check::default(),
             bytes: 0,
             newlines: 0,
             ends_with_newline: true,
-            kept: Vec::new(),
+            kept: Vec::with_capacity(room),
             cut: false,
         }
     }
@@ -249,14 +255,16 @@ impl Scan {
     }
 }
 
-fn text_window(mut kept: Vec<u8>, truncated: bool, first_line: u64, total_lines: u64) -> TextWindow {
+fn text_window(kept: Vec<u8>, truncated: bool, first_line: u64, total_lines: u64) -> TextWindow {
     // Only the limit can have cut inside a character: the whole file was found to be UTF-8.
-    if let Err(error) = std::str::from_utf8(&kept) {
-        kept.truncate(error.valid_up_to());
-    }
-    let newlines = memchr::memchr_iter(b'\n', &kept).count() as u64;
-    let partial = u64::from(kept.last().is_some_and(|byte| *byte != b'\n'));
-    let text = String::from_utf8(kept).unwrap_or_default();
+    let text = String::from_utf8(kept).unwrap_or_else(|error| {
+        let whole = error.utf8_error().valid_up_to();
+        let mut kept = error.into_bytes();
+        kept.truncate(whole);
+        String::from_utf8(kept).unwrap_or_default()
+    });
+    let newlines = memchr::memchr_iter(b'\n', text.as_bytes()).count() as u64;
+    let partial = u64::from(!text.is_empty() && !text.ends_with('\n'));
     TextWindow { text, truncated, total_lines, first_line, last_line: first_line + newlines + partial - 1 }
 }
 

@@ -122,12 +122,15 @@ fn read_file(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<Tool
     let read = view.read(&path, &ReadRequest { start_line, end_line, refuse_oversize: false })?;
     let mut structured =
         json!({"path": read.path, "bytes": read.bytes, "sha256": read.sha256.to_string(), "binary": true});
+    let mut known = None;
     let text = match read.content {
         FileContent::Binary => {
             format!("binary file `{}`: {} bytes, sha256 {}", read.path, read.bytes, read.sha256)
         }
         FileContent::Text(window) => {
             let notice = content_notice(&window, read.bytes);
+            // As many bytes as the file has are the file.
+            known = (window.text.len() as u64 == read.bytes && notice.is_empty()).then_some(read.sha256);
             if let Value::Object(fields) = &mut structured {
                 fields.insert("binary".to_owned(), json!(false));
                 fields.insert("truncated".to_owned(), json!(window.truncated));
@@ -139,7 +142,7 @@ fn read_file(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<Tool
             window.text + &notice
         }
     };
-    Ok(ToolOutput::new(text, structured))
+    Ok(ToolOutput { text_sha256: known, ..ToolOutput::new(text, structured) })
 }
 
 /// What is said after text that was cut; the same words for the same cut.
