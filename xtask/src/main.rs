@@ -13,6 +13,7 @@
 mod bench;
 mod command;
 mod demo;
+mod foreign;
 mod fuzz;
 mod lint;
 mod metadata;
@@ -31,7 +32,8 @@ Developer tasks of Toolgate.
 Usage: cargo xtask TASK
 
   run             build the binary and walk through a demonstration in target/demo
-  test            everything that continuous integration checks: tidy, format, clippy, tests
+  test            everything that continuous integration checks: tidy, format, clippy, tests, foreign clients
+  foreign         other people's MCP clients, servers and conformance suite against the gate
   lint            format, clippy and tidy; cargo-deny where it is installed
   tidy            rules that compilers do not know: arrows between crates, reasons, file sizes
   bench           all benchmarks, with a table of their ratios to other programs
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
     let outcome = match arguments[..] {
         ["run"] => demo::run(),
         ["test"] => suite::run(),
+        ["foreign"] => foreign::run(),
         ["lint"] => lint::run(),
         ["tidy"] => tidy::run(),
         ["bench"] => bench::run(),

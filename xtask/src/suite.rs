@@ -4,7 +4,7 @@ use std::os::unix::fs::MetadataExt;
 
 use crate::command::{cargo, is_installed, program, succeed};
 use crate::steps::Steps;
-use crate::{Fault, lint};
+use crate::{Fault, foreign, lint};
 
 /// Programs that tests compare with or drive, and the Debian packages that hold them.
 const NEEDED: &[(&str, &str)] = &[
@@ -16,6 +16,9 @@ const NEEDED: &[(&str, &str)] = &[
     ("unshare", "util-linux"),
     ("setsid", "util-linux"),
     ("script", "bsdutils"),
+    ("timeout", "coreutils"),
+    ("python3", "python3-venv"),
+    ("npm", "npm"),
 ];
 
 /// Programs that benchmarks compare with.
@@ -26,6 +29,7 @@ pub(crate) fn run() -> Result<(), Fault> {
     steps.take("What tests need", || prepare(NEEDED));
     lint::check(&mut steps);
     steps.take("Tests", || succeed(cargo(&["test", "--workspace", "--no-fail-fast"])?));
+    steps.take("Foreign clients", foreign::run);
     steps.finish()
 }
 

@@ -1,0 +1,140 @@
+//! Other people's programs against the gate: the official Python client, the Inspector, the conformance suite, and servers behind the bridge.
+//!
+//! Everything they need is installed below the target folder, in the versions that `tests/foreign` pins, by the ordinary package managers.
+
+use std::path::{Path, PathBuf};
+
+use crate::Fault;
+use crate::command::{cargo, is_installed, program, root, succeed};
+use crate::metadata::Metadata;
+
+/// Where the tests and the pinned versions are.
+const TESTS: &str = "tests/foreign";
+
+/// Far more than the tests take, so that a hanging one fails.
+const SECONDS: &str = "900";
+
+pub(crate) fn run() -> Result<(), Fault> {
+    let target = Metadata::ask(cargo(&[])?)?.target_directory;
+    let place = Place { tests: root()?.join(TESTS), installed: target.join("foreign") };
+    place.install_packages("npm", &["package.json", "package-lock.json"], Place::install_npm)?;
+    place.install_packages("python", &["requirements.txt"], Place::install_python)?;
+    succeed(cargo(&["build", "--package", "toolgate", "--package", "toolgate-attack", "--bins"])?)?;
+    place.test(&target.join("debug"))
+}
+
+struct Place {
+    tests: PathBuf,
+    installed: PathBuf,
+}
+
+impl Place {
+    /// Installs anew whenever what is pinned has changed, and not otherwise.
+    fn install_packages(
+        &self,
+        name: &str,
+        pinned: &[&str],
+        install: impl FnOnce(&Self, &Path) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        let folder = self.installed.join(name);
+        let stamp = folder.join("installed");
+        let wanted = self.all_of(pinned)?;
+        if std::fs::read_to_string(&stamp).is_ok_and(|there| there == wanted) {
+            return Ok(());
+        }
+        if folder.exists() {
+            std::fs::remove_dir_all(&folder)?;
+        }
+        std::fs::create_dir_all(&folder)?;
+        install(self, &folder).map_err(|fault| {
+            format!(
+                "{fault}\nthe packages of {TESTS} cannot be installed; is the package registry reachable?"
+            )
+        })?;
+        Ok(std::fs::write(stamp, wanted)?)
+    }
+
+    fn all_of(&self, names: &[&str]) -> Result<String, Fault> {
+        let mut texts = String::new();
+        for name in names {
+            let path = self.tests.join(name);
+            let text =
+                std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+            texts.push_str(&text);
+        }
+        Ok(texts)
+    }
+
+    fn install_npm(&self, folder: &Path) -> Result<(), Fault> {
+        require("npm", "Node 20 or later")?;
+        for name in ["package.json", "package-lock.json"] {
+            std::fs::copy(self.tests.join(name), folder.join(name))?;
+        }
+        // `npm ci` wants packages for all other systems in the lock too; this keeps to the lock as well.
+        let arguments = ["install", "--no-save", "--no-audit", "--no-fund", "--loglevel=error"];
+        let mut npm = program("npm", &arguments)?;
+        npm.current_dir(folder);
+        succeed(npm)
+    }
+
+    fn install_python(&self, folder: &Path) -> Result<(), Fault> {
+        require("python3", "Python 3.11 or later")?;
+        let folder = text(folder)?;
+        succeed(program("python3", &["-m", "venv", "--without-pip", folder])?)?;
+        let (python, pinned) = (format!("{folder}/bin/python"), self.tests.join("requirements.txt"));
+        let arguments =
+            ["-m", "pip", "--python", &python, "install", "--quiet", "--requirement", text(&pinned)?];
+        succeed(program("python3", &arguments)?)
+    }
+
+    fn test(&self, binaries: &Path) -> Result<(), Fault> {
+        let python = self.installed.join("python/bin/python");
+        let runner = self.tests.join("python/run.py");
+        let arguments = ["--kill-after=10", SECONDS, text(&python)?, "-B", text(&runner)?];
+        let mut tests = program("timeout", &arguments)?;
+        tests
+            .env("TOOLGATE_BINARY", binaries.join("toolgate"))
+            .env("TOOLGATE_FIXTURE", binaries.join("toolgate-fixture"))
+            .env("TOOLGATE_FOREIGN_NPM", self.installed.join("npm"))
+            .env_remove("TOOLGATE_TOKEN");
+        succeed(tests)
+    }
+}
+
+fn require(name: &str, what: &str) -> Result<(), Fault> {
+    if is_installed(name, &["--version"]) {
+        Ok(())
+    } else {
+        Err(format!("{what} is needed, please install it").into())
+    }
+}
+
+fn text(path: &Path) -> Result<&str, Fault> {
+    path.to_str().ok_or_else(|| format!("{} is not text", path.display()).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packages_are_installed_once_until_what_is_pinned_changes() {
+        let scratch = tempfile::tempdir().unwrap();
+        let place =
+            Place { tests: scratch.path().join("tests"), installed: scratch.path().join("installed") };
+        std::fs::create_dir(&place.tests).unwrap();
+        let mut times = 0;
+        let mut install = |pinned: &str, result: Result<(), Fault>| {
+            std::fs::write(place.tests.join("pinned"), pinned).unwrap();
+            let outcome = place.install_packages("some", &["pinned"], |_, _| {
+                times += 1;
+                result
+            });
+            (times, outcome.is_ok())
+        };
+        assert_eq!(install("a", Err("no registry".into())), (1, false));
+        assert_eq!(install("a", Ok(())), (2, true));
+        assert_eq!(install("a", Ok(())), (2, true));
+        assert_eq!(install("b", Ok(())), (3, true));
+    }
+}
