@@ -1,10 +1,12 @@
 //! The command line.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use toolgate_manifest::ServeAuth;
 use toolgate_types::{AgentName, CallId, Decision, RunId, SessionId, ToolName, Trust};
 
 /// The gate between an LLM agent and the machine.
@@ -139,6 +141,11 @@ pub(crate) enum Command {
   toolgate mcp --workspace ~/project
   toolgate mcp --workspace ~/project --trust autonomous    when the client asks before every call itself")]
     Mcp,
+    /// Serve MCP over HTTP, at /mcp; with /healthz, /readyz and /metrics
+    #[command(after_help = "Examples:
+  toolgate serve --workspace ~/project
+  toolgate serve --listen 0.0.0.0:8420 --auth jwt --allow-host gate.example.com --public-url https://gate.example.com")]
+    Serve(ServeArguments),
     /// Make tokens for callers on this machine
     #[command(subcommand)]
     Token(TokenCommand),
@@ -182,6 +189,54 @@ pub(crate) enum Command {
         /// The shell
         shell: clap_complete::Shell,
     },
+}
+
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct ServeArguments {
+    /// Where to listen; port 0 takes any that is free [default: 127.0.0.1:8420]
+    #[arg(long, value_name = "ADDR", value_parser = address)]
+    pub(crate) listen: Option<SocketAddr>,
+    /// How callers say who they are [default: jwt where `callers:` is configured, else token]
+    #[arg(long, value_enum, value_name = "HOW")]
+    pub(crate) auth: Option<AuthArgument>,
+    /// Another name that callers reach this gate by: NAME or NAME:PORT; may be given several times
+    #[arg(long, value_name = "NAME")]
+    pub(crate) allow_host: Vec<String>,
+    /// Pages that may use this gate from a browser: SCHEME://HOST[:PORT]; may be given several times
+    #[arg(long, value_name = "ORIGIN")]
+    pub(crate) allow_origin: Vec<String>,
+    /// The address that callers know, where a proxy stands before this gate
+    #[arg(long, value_name = "URL")]
+    pub(crate) public_url: Option<String>,
+    /// How long calls under way may go on after the first SIGTERM or Ctrl-C: 10s, 1m [default: 10s]
+    #[arg(long, value_name = "TIME", value_parser = lifetime)]
+    pub(crate) grace: Option<Duration>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum AuthArgument {
+    /// One token for the person, kept in the state directory
+    Token,
+    /// Tokens of the issuer under `callers:`, else of this machine
+    Jwt,
+    /// Nothing at all; only on an address of this machine
+    None,
+}
+
+impl From<AuthArgument> for ServeAuth {
+    fn from(argument: AuthArgument) -> Self {
+        match argument {
+            AuthArgument::Token => Self::Token,
+            AuthArgument::Jwt => Self::Jwt,
+            AuthArgument::None => Self::None,
+        }
+    }
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let local = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
+    let wrong = |_| "write an address and a port, such as 127.0.0.1:8420 or [::1]:8420".to_owned();
+    local.as_deref().unwrap_or(text).parse().map_err(wrong)
 }
 
 #[derive(Debug, Subcommand)]

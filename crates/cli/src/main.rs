@@ -60,6 +60,7 @@ fn run(arguments: Arguments) -> Result<u8, Failed> {
         }
         Command::Check { files, strict } => commands::check::run(&common, &files, strict),
         Command::Mcp => commands::mcp::run(&common),
+        Command::Serve(arguments) => commands::serve::run(&common, &arguments),
         Command::Token(TokenCommand::Mint { subject, permissions, lifetime, audience }) => {
             commands::token::mint(&common, &subject, permissions, lifetime, audience)
         }

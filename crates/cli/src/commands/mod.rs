@@ -6,6 +6,7 @@ pub(crate) mod tools_new;
 pub(crate) mod check;
 pub(crate) mod token;
 pub(crate) mod mcp;
+pub(crate) mod serve;
 pub(crate) mod audit;
 pub(crate) mod changes;
 pub(crate) mod doctor;

@@ -1,0 +1,190 @@
+//! `toolgate serve`: the gate over HTTP.
+
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use toolgate_gate::Blocking;
+use toolgate_manifest::{Config, Located, OnAuditFailure, ServeAuth};
+use toolgate_serve::{Auth, Demand, HttpError, HttpLimits, HttpOptions, Ready, serve_http};
+use toolgate_types::{Sha256, Trust};
+
+use super::print;
+use crate::ambient::exists;
+use crate::arguments::{Common, ServeArguments};
+use crate::build;
+use crate::callers::local_secret;
+use crate::exit::{DONE, Failed};
+use crate::interrupt::Interrupt;
+use crate::load::Tokens;
+use crate::secrets;
+use crate::settings::{Settings, settle};
+use crate::terminal::complain;
+
+/// Where it listens unless told otherwise.
+const USUAL_ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8420);
+/// Threads that wait for many. Work that blocks has others.
+const MOST_WORKERS: usize = 4;
+/// How long work that blocks may take to notice that everything is over.
+const LAST_MOMENT: Duration = Duration::from_secs(1);
+
+/// The token of the person, and where it is kept.
+struct PersonsToken {
+    text: String,
+    file: PathBuf,
+}
+
+pub(crate) fn run(common: &Common, arguments: &ServeArguments) -> Result<u8, Failed> {
+    let mut settings = settle(common, Trust::Guided)?;
+    prepare(common, &mut settings)?;
+    let how = how(arguments, &settings)?;
+    let interrupt = Interrupt::listen();
+    let tokens = if how == ServeAuth::Jwt { Tokens::Possibly } else { Tokens::Never };
+    let (demand, token) = demand(how, &settings)?;
+    let options = options(arguments, &settings, demand);
+    let listener = listen(arguments, &settings.loaded.config, how)?;
+    let built = build::gate_with(&settings, super::nobody(), tokens, Blocking::Pool)?;
+    settings.warn_of_unknown_tools(&built.tools);
+    let service = super::mcp::service(&settings, built);
+    let runtime = workers()?;
+    let served = runtime.block_on(async {
+        let _watching = interrupt.watch()?;
+        announce(common, &listener, how, options.public_url.as_deref(), token.as_ref())?;
+        serve_http(options, Arc::clone(&service), listener, interrupt.token()).await.map_err(refused)
+    });
+    // Whatever still runs is dropped here, and recorded as abandoned.
+    runtime.shutdown_timeout(LAST_MOMENT);
+    drop(service);
+    served.map(|()| DONE)
+}
+
+/// What holds for a gate that many call.
+fn prepare(common: &Common, settings: &mut Settings) -> Result<(), Failed> {
+    if common.token.is_some() {
+        return Err(Failed::usage("whoever calls over HTTP brings its own token")
+            .help("leave out --token and the variable TOOLGATE_TOKEN"));
+    }
+    if settings.loaded.config.audit.on_failure.is_none() {
+        settings.on_audit_failure = OnAuditFailure::Deny;
+    }
+    if common.run.is_none() {
+        settings.caller.session = "http".parse().map_err(|error| Failed::error(format!("{error}")))?;
+    }
+    Ok(())
+}
+
+/// How callers say who they are: as it was asked for, else by the issuer that is configured, else by the person's token.
+fn how(arguments: &ServeArguments, settings: &Settings) -> Result<ServeAuth, Failed> {
+    let config = &settings.loaded.config;
+    let asked = arguments.auth.map(ServeAuth::from).or(config.serve.auth.as_ref().map(|auth| auth.value));
+    let usual = if config.callers.is_some() { ServeAuth::Jwt } else { ServeAuth::Token };
+    let how = asked.unwrap_or(usual);
+    if how == ServeAuth::Jwt && config.callers.is_none() && !exists(&local_secret(settings)) {
+        return Err(Failed::usage("nobody is known whose tokens could be believed")
+            .help("declare an issuer under `callers:`, or make a token with `toolgate token mint` first"));
+    }
+    Ok(how)
+}
+
+fn demand(how: ServeAuth, settings: &Settings) -> Result<(Demand, Option<PersonsToken>), Failed> {
+    match how {
+        ServeAuth::None => Ok((Demand::Nothing, None)),
+        ServeAuth::Jwt => {
+            let issuer = settings.loaded.config.callers.as_ref().map(|callers| callers.issuer.value.clone());
+            // Only an address is of use to clients that look for one.
+            let issuer =
+                issuer.filter(|issuer| issuer.starts_with("https://") || issuer.starts_with("http://"));
+            Ok((Demand::Issued { issuer }, None))
+        }
+        ServeAuth::Token => {
+            let file = settings.state_dir.join("keys/serve.token");
+            let text = secrets::read_or_make_word(&file)?;
+            Ok((Demand::Token(Sha256::of(text.as_bytes())), Some(PersonsToken { text, file })))
+        }
+    }
+}
+
+/// Command line and configuration, joined; the command line wins, and names add up.
+fn options(arguments: &ServeArguments, settings: &Settings, demand: Demand) -> HttpOptions {
+    let config = &settings.loaded.config.serve;
+    let usual = HttpLimits::default();
+    let joined = |given: &[String], declared: &[Located<String>]| {
+        given.iter().cloned().chain(declared.iter().map(|one| one.value.clone())).collect()
+    };
+    let count = |count: Option<u64>| count.and_then(|count| usize::try_from(count).ok());
+    let max_body_bytes = count(config.max_body_bytes).unwrap_or(usual.max_body_bytes);
+    let limits = HttpLimits {
+        max_body_bytes,
+        max_all_bodies_bytes: usual.max_all_bodies_bytes.max(max_body_bytes.saturating_mul(2)),
+        max_connections: count(config.max_connections).unwrap_or(usual.max_connections),
+        grace: arguments.grace.or(config.grace).unwrap_or(usual.grace),
+        ..usual
+    };
+    HttpOptions {
+        auth: Auth { demand, person: settings.caller.clone() },
+        allowed_hosts: joined(&arguments.allow_host, &config.allowed_hosts),
+        allowed_origins: joined(&arguments.allow_origin, &config.allowed_origins),
+        public_url: arguments.public_url.clone().or(config.public_url.as_ref().map(|url| url.value.clone())),
+        limits,
+        ready: Ready(Arc::new(|| true)),
+    }
+}
+
+fn listen(arguments: &ServeArguments, config: &Config, how: ServeAuth) -> Result<TcpListener, Failed> {
+    let declared = config.serve.listen.as_ref().map(|listen| listen.value);
+    let address = arguments.listen.or(declared).unwrap_or(USUAL_ADDRESS);
+    if how == ServeAuth::None && !address.ip().to_canonical().is_loopback() {
+        return Err(refused(HttpError::OpenToOthers(address)));
+    }
+    TcpListener::bind(address).map_err(|error| {
+        Failed::error(format!("`{address}` cannot be listened on: {error}"))
+            .help("choose another address with --listen; port 0 takes any that is free")
+    })
+}
+
+fn refused(error: HttpError) -> Failed {
+    let help = match &error {
+        HttpError::OpenToOthers(_) => "listen on 127.0.0.1, or use --auth token or --auth jwt",
+        other => other.help(),
+    };
+    Failed::usage(error.to_string()).help(help)
+}
+
+/// Says where it listens, and how to come in. A token stands behind `#`, which no client sends and no server logs.
+fn announce(
+    common: &Common,
+    listener: &TcpListener,
+    how: ServeAuth,
+    public_url: Option<&str>,
+    token: Option<&PersonsToken>,
+) -> Result<(), Failed> {
+    let address = listener.local_addr().map_err(|error| Failed::error(error.to_string()))?;
+    let base =
+        public_url.map_or_else(|| format!("http://{address}"), |url| url.trim_end_matches('/').to_owned());
+    let mcp = format!("{base}/mcp");
+    let url = token.map_or_else(|| format!("{base}/"), |token| format!("{base}/#token={}", token.text));
+    if common.json {
+        let file = token.map(|token| &token.file);
+        let told = json!({
+            "listen": address, "mcp": mcp, "url": url, "auth": how.as_str(), "tokenFile": file,
+        });
+        print(&format!("{told}\n"))?;
+    }
+    complain(&format!("MCP is served at {mcp}"));
+    if let Some(PersonsToken { file, .. }) = token {
+        let file = file.display();
+        complain(&format!("clients send the token in `{file}` as `Authorization: Bearer TOKEN`: {url}"));
+    }
+    Ok(())
+}
+
+fn workers() -> Result<tokio::runtime::Runtime, Failed> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(cores.clamp(1, MOST_WORKERS))
+        .enable_all()
+        .build()
+        .map_err(|error| Failed::error(format!("no runtime could be made: {error}")))
+}
