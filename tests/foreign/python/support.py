@@ -106,19 +106,21 @@ class Served:
         told = self.process.stdout.readline()
         if not told:
             raise AssertionError(f"the gate did not open its door: {self.process.stderr.read()}")
-        self.told = json.loads(told)
-        self.url = self.told["url"]
-        self.token = self.told.get("token")
+        told = json.loads(told)
+        self.url = told["mcp"]
+        self.token = pathlib.Path(told["tokenFile"]).read_text().strip() if told["tokenFile"] else None
 
     def close(self):
         self.process.terminate()
-        _, errors = self.process.communicate(timeout=PATIENCE)
+        _, errors = self.process.communicate(timeout=PATIENCE) if self.process.returncode is None else (None, None)
         return self.process.returncode, errors
 
-    def transport(self, token=None):
-        token = token or self.token
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
-        return streamable_http_client(self.url, http_client=create_mcp_http_client(headers=headers))
+    @contextlib.asynccontextmanager
+    async def transport(self, token=None):
+        headers = {"Authorization": f"Bearer {token or self.token}"}
+        async with create_mcp_http_client(headers=headers) as http:
+            async with streamable_http_client(self.url, http_client=http) as streams:
+                yield streams
 
     def post(self, message, **headers):
         """A request by hand, and the answer whatever it is."""

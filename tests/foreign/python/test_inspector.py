@@ -21,7 +21,11 @@ class InspectorTest:
         self.place.write("a.txt", "alpha\n")
 
     def inspect(self, *arguments):
-        command = [NODE, INSPECTOR, "--cli", *self.target(), "--protocol-era", self.era, "--format", "json", *arguments]
+        # The entry that people paste into their clients.
+        servers = self.place.state.parent / "servers.json"
+        servers.write_text(json.dumps({"mcpServers": {"gate": self.entry()}}))
+        target = ["--config", servers, "--server", "gate", "--protocol-era", self.era]
+        command = [NODE, INSPECTOR, "--cli", *target, "--format", "json", *arguments]
         environment = {"PATH": os.environ["PATH"], "HOME": str(self.place.state.parent)}
         ran = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, env=environment)
         self.assertEqual(ran.returncode, 0, ran.stderr + ran.stdout)
@@ -46,8 +50,8 @@ class InspectorTest:
 
 
 class OverStdio(InspectorTest):
-    def target(self):
-        return [TOOLGATE, "mcp", *self.place.options(), "--transport", "stdio"]
+    def entry(self):
+        return {"command": TOOLGATE, "args": ["mcp", *self.place.options()]}
 
 
 class OverHttp(InspectorTest):
@@ -56,8 +60,9 @@ class OverHttp(InspectorTest):
         self.served = Served(self.place)
         self.addCleanup(self.served.close)
 
-    def target(self):
-        return [self.served.url, "--transport", "http", "--header", f"Authorization: Bearer {self.served.token}"]
+    def entry(self):
+        authorization = {"Authorization": f"Bearer {self.served.token}"}
+        return {"type": "streamable-http", "url": self.served.url, "headers": authorization}
 
 
 class StdioLegacy(OverStdio, unittest.TestCase):
