@@ -4,6 +4,7 @@ import subprocess
 import unittest
 
 from mcp import Client
+from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitResult
 
 from support import NEWER, OLDER, PATIENCE, TOOLGATE, Place, Served, text_of
@@ -30,6 +31,13 @@ CALL = {
 MODERN = {"MCP-Protocol-Version": NEWER, "Mcp-Method": "tools/call", "Mcp-Name": "read_file"}
 
 
+def innermost(group):
+    """What went wrong, out of the groups that the client's tasks wrap it in."""
+    while isinstance(group, BaseExceptionGroup):
+        [group] = group.exceptions
+    return group
+
+
 class HttpTest(unittest.IsolatedAsyncioTestCase):
     options = ()
     config = ""
@@ -53,8 +61,10 @@ class HttpTest(unittest.IsolatedAsyncioTestCase):
 
     async def turned_away(self, token):
         for mode in ("auto", "legacy"):
-            with self.subTest(mode=mode), self.assertRaises(BaseException):
-                await self.read(token, mode)
+            with self.subTest(mode=mode):
+                with self.assertRaises(ExceptionGroup) as raised:
+                    await self.read(token, mode)
+                self.assertIn("token", str(innermost(raised.exception)))
 
 
 class OneToken(HttpTest):
@@ -139,13 +149,14 @@ class Tokens(HttpTest):
             first = await ada.session.call_tool("append_file", arguments, allow_input_required=True)
             [key] = first.input_requests
             async with Client(self.served.transport(self.mint(subject="bob")), mode="auto", elicitation_callback=agreeing, cache=None) as bob:
-                with self.assertRaises(Exception):
+                with self.assertRaises(MCPError) as raised:
                     await bob.session.call_tool(
                         "append_file",
                         arguments,
                         input_responses={key: ElicitResult(action="accept", content={})},
                         request_state=first.request_state,
                     )
+                self.assertEqual(raised.exception.code, -32602)
         self.assertEqual(self.place.read("a.txt"), "alpha\n")
 
 
