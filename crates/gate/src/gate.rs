@@ -66,7 +66,7 @@ pub struct Gate {
     pub(crate) audit: AuditLog,
     pub(crate) audit_mode: AuditMode,
     pub(crate) complain: Arc<dyn Fn(&str) + Send + Sync>,
-    current: ArcSwap<Snapshot>,
+    pub(crate) current: ArcSwap<Snapshot>,
     /// Held while the current snapshot is replaced by one that follows it.
     replacing: Mutex<()>,
     replaced: watch::Sender<u64>,

@@ -27,6 +27,7 @@ mod stages;
 mod journal;
 mod unsettled;
 mod gate;
+mod doors;
 mod undoing;
 mod error;
 

@@ -1,13 +1,12 @@
 //! What every door serves: one gate, and what is kept between its calls.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolgate_tools::Front;
 
-use crate::mcp::{OutputStore, ResourceSource, ToolLists};
+use crate::mcp::{OutputStore, ParkedCalls, ResourceSource, Seals, ToolLists};
 use crate::metrics::Metrics;
 
 /// What a service is made of.
@@ -18,8 +17,6 @@ pub struct ServiceOptions {
     pub aliases: Vec<String>,
     /// Where outputs go that are too long for an answer.
     pub outputs: OutputStore,
-    /// How long a question waits for its answer; the gate's own patience.
-    pub patience: Duration,
     /// What clients are told about the tools as a whole, in place of the usual words.
     pub instructions: Option<String>,
     /// Resources beside the files of the workspace.
@@ -27,11 +24,10 @@ pub struct ServiceOptions {
 }
 
 impl ServiceOptions {
-    /// The usual: questions wait half a minute, and no files are offered as resources.
+    /// The usual: no files are offered as resources.
     #[must_use]
     pub fn new(front: Arc<Front>, outputs: OutputStore) -> Self {
-        let patience = Duration::from_secs(30);
-        Self { front, aliases: Vec::new(), outputs, patience, instructions: None, resources: Vec::new() }
+        Self { front, aliases: Vec::new(), outputs, instructions: None, resources: Vec::new() }
     }
 }
 
@@ -40,10 +36,12 @@ pub struct Service {
     front: Arc<Front>,
     pub(crate) aliases: Vec<String>,
     pub(crate) outputs: OutputStore,
-    pub(crate) patience: Duration,
     pub(crate) instructions: Option<String>,
     pub(crate) resources: Vec<Arc<dyn ResourceSource>>,
     pub(crate) lists: ToolLists,
+    /// Calls whose clients have to come again with an answer.
+    pub(crate) parked: ParkedCalls,
+    pub(crate) seals: Seals,
     /// Every call that is under way, whichever door it came through.
     pub(crate) calls: TaskTracker,
     pub(crate) metrics: Metrics,
@@ -54,15 +52,16 @@ impl Service {
     /// A service.
     #[must_use]
     pub fn new(options: ServiceOptions) -> Arc<Self> {
-        let ServiceOptions { front, aliases, outputs, patience, instructions, resources } = options;
+        let ServiceOptions { front, aliases, outputs, instructions, resources } = options;
         Arc::new(Self {
             front,
             aliases,
             outputs,
-            patience,
             instructions,
             resources,
             lists: ToolLists::default(),
+            parked: ParkedCalls::default(),
+            seals: Seals::new(),
             calls: TaskTracker::new(),
             metrics: Metrics::default(),
             ending: CancellationToken::new(),
@@ -78,6 +77,7 @@ impl Service {
     /// Ends every call that is under way. They are still answered and recorded.
     pub fn end(&self) {
         self.ending.cancel();
+        self.parked.end();
     }
 
     /// Resolves once the service was told to end.
@@ -85,8 +85,9 @@ impl Service {
         &self.ending
     }
 
-    /// Waits until no call is under way. Calls that begin afterwards are not waited for.
+    /// Waits until no call is under way. Calls that wait for an answer are ended: their clients are gone. Calls that begin afterwards are not waited for.
     pub async fn settled(&self) {
+        self.parked.end();
         self.calls.close();
         self.calls.wait().await;
         self.calls.reopen();

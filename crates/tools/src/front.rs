@@ -8,7 +8,7 @@ use toolgate_gate::{CallOptions, Credential, Gate, Settled};
 use toolgate_types::{Attachment, CallId, Decision, Failure, Outcome, Stage, ToolCall};
 
 use crate::crew::RunLog;
-use crate::profile::Profile;
+use crate::profile::{FileTools, Profile};
 
 /// What a model is given.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,6 +65,12 @@ impl Front {
     #[must_use]
     pub fn gate(&self) -> &Arc<Gate> {
         &self.gate
+    }
+
+    /// The tools of its profile that files can be read and found with.
+    #[must_use]
+    pub fn file_tools(&self) -> Option<FileTools> {
+        self.profile.file_tools()
     }
 
     /// Whether the structured part of an answer is what the tool declared, and not the profile's own shape.

@@ -27,4 +27,4 @@ pub use command::{
 pub use crew::{RunError, initialise_run};
 pub use declared::{LoadedTools, SHIPPED, Surroundings, load_manifests};
 pub use front::{Answer, Called, Front};
-pub use profile::{Parts, Profile, ToolFormat};
+pub use profile::{FileTools, Parts, Profile, ToolFormat};

@@ -35,6 +35,15 @@ impl Parts {
     }
 }
 
+/// The names of the tools that a profile reads and finds files with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileTools {
+    /// Reads one.
+    pub read: &'static str,
+    /// Finds many, where there is such a tool.
+    pub find: Option<&'static str>,
+}
+
 /// One dress of the gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Profile {
@@ -157,6 +166,16 @@ impl Profile {
             registry.register(tool)?;
         }
         Ok(registry)
+    }
+
+    /// The tools that files can be read and found with by somebody who knows no tool: both take a `path` and answer with `content`, or with `paths`.
+    #[must_use]
+    pub fn file_tools(self) -> Option<FileTools> {
+        match self {
+            Self::Native => Some(FileTools { read: "read_file", find: Some("find_files") }),
+            Self::Crew => Some(FileTools { read: "fs.read", find: None }),
+            Self::Claw | Self::Proxy | Self::Sidecar | Self::Studio => None,
+        }
     }
 
     /// Whether the structured part of its answers is what the tools declare, and not a shape of its own around it.

@@ -46,7 +46,6 @@ pub(crate) fn service(settings: &Settings, built: Built) -> Arc<Service> {
     let outputs = OutputStore::new(move || open_own_folder(&outputs));
     Service::new(ServiceOptions {
         aliases: aliases(settings),
-        patience: settings.approval_patience,
         ..ServiceOptions::new(Arc::new(built.front), outputs)
     })
 }

@@ -1,7 +1,7 @@
 //! What a handler and the wire that carries it know of each other.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rmcp::model::RequestId;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -23,29 +23,72 @@ pub(crate) struct Connection {
 impl Connection {
     /// A connection whose wire says when an answer has left.
     pub(crate) fn with_wire() -> Self {
-        Self { taken: Some(Mutex::default()), ..Self::without_wire() }
+        Self::new(Some(Mutex::default()))
     }
 
     /// A connection whose wire holds back by itself.
     pub(crate) fn without_wire() -> Self {
-        let room = Arc::new(Semaphore::new(ANSWERS_AT_ONCE));
-        Self { closing: CancellationToken::new(), room, taken: None }
+        Self::new(None)
     }
 
-    /// Waits for room for one more answer.
-    pub(crate) async fn room(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.room).acquire_owned().await.ok()
+    fn new(taken: Option<Mutex<HashMap<RequestId, OwnedSemaphorePermit>>>) -> Self {
+        Self { closing: CancellationToken::new(), room: Arc::new(Semaphore::new(ANSWERS_AT_ONCE)), taken }
     }
 
     /// Keeps the room of an answer that is on its way to the wire.
-    pub(crate) fn keep(&self, id: &RequestId, permit: Option<OwnedSemaphorePermit>) {
+    pub(crate) fn keep(&self, id: &RequestId, room: &Room) {
+        let permit = room.lock().take();
         if let (Some(taken), Some(permit)) = (&self.taken, permit) {
             taken.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone(), permit);
         }
     }
 
-    /// The room of an answer that the wire has now.
+    /// The room of an answer that the wire has now, or that nobody waits for.
     pub(crate) fn release(&self, id: &RequestId) -> Option<OwnedSemaphorePermit> {
         self.taken.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner).remove(id)
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.closing.cancel();
+    }
+}
+
+/// The room that one call takes: none while a person thinks about it.
+#[derive(Debug)]
+pub(crate) struct Room {
+    all: Option<Arc<Semaphore>>,
+    held: Mutex<Option<OwnedSemaphorePermit>>,
+}
+
+impl Room {
+    /// Room among the answers of a connection, once there is some.
+    pub(crate) async fn among(connection: &Connection) -> Arc<Self> {
+        let room = Self { all: Some(Arc::clone(&connection.room)), held: Mutex::default() };
+        room.enter().await;
+        Arc::new(room)
+    }
+
+    /// For calls that may take long and answer with little.
+    pub(crate) fn unlimited() -> Arc<Self> {
+        Arc::new(Self { all: None, held: Mutex::default() })
+    }
+
+    /// Takes room again.
+    pub(crate) async fn enter(&self) {
+        if let Some(all) = &self.all {
+            let permit = Arc::clone(all).acquire_owned().await.ok();
+            *self.lock() = permit;
+        }
+    }
+
+    /// Lets others in.
+    pub(crate) fn leave(&self) {
+        drop(self.lock().take());
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<OwnedSemaphorePermit>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

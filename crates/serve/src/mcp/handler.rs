@@ -4,11 +4,15 @@ use std::sync::Arc;
 
 use rmcp::ServerHandler;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, ErrorData, Extensions, Implementation, ListToolsResult,
-    PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
+    CacheScope, CallToolRequestParams, CallToolResponse, CompleteRequestMethod, CompleteRequestParams,
+    CompleteResult, CustomRequest, CustomResult, ErrorCode, ErrorData, Extensions, Implementation,
+    ListPromptsRequestMethod, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
+    ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse,
+    ServerCapabilities, ServerConfig, SubscriptionFilter, Tool,
 };
-use rmcp::service::{RequestContext, RoleServer};
+use rmcp::service::{NotificationContext, RequestContext, RoleServer, SubscriptionContext};
 
+use crate::mcp::changes::Lookout;
 use crate::mcp::{Connection, Visitor, Who};
 use crate::service::Service;
 
@@ -19,6 +23,19 @@ const PAGE: usize = 200;
 const INSTRUCTIONS: &str = "These tools read, search and change the files of one workspace and run commands in it, inside a sandbox. \
 Paths are relative to the workspace or begin with a mount alias such as @project. Some calls are shown to a person first and wait for the answer; \
 a call that is refused will be refused again unless the person or the operator changes something.";
+
+/// The methods that are served, for telling a wrong method from wrong parameters.
+const SERVED: &[&str] = &[
+    "initialize",
+    "ping",
+    "server/discover",
+    "tools/list",
+    "tools/call",
+    "resources/list",
+    "resources/templates/list",
+    "resources/read",
+    "subscriptions/listen",
+];
 
 /// Answers one connection or session.
 #[derive(Clone)]
@@ -65,13 +82,15 @@ impl McpHandler {
 
 impl ServerHandler for McpHandler {
     fn get_info(&self) -> ServerConfig {
-        let capabilities = ServerCapabilities::builder().enable_tools().enable_tool_list_changed().build();
+        let capabilities = ServerCapabilities::builder()
+            .enable_tools()
+            .enable_tool_list_changed()
+            .enable_resources()
+            .build();
         let instructions = self.service.instructions.as_deref().unwrap_or(INSTRUCTIONS);
-        ServerConfig::new(capabilities)
-            .with_server_info(
-                Implementation::new("toolgate", env!("CARGO_PKG_VERSION")).with_title("Toolgate"),
-            )
-            .with_instructions(instructions)
+        let implementation =
+            Implementation::new("toolgate", env!("CARGO_PKG_VERSION")).with_title("Toolgate");
+        ServerConfig::new(capabilities).with_server_info(implementation).with_instructions(instructions)
     }
 
     async fn list_tools(
@@ -84,6 +103,7 @@ impl ServerHandler for McpHandler {
         let (tools, next) = page(&tools, request.and_then(|request| request.cursor), PAGE)?;
         let mut result = ListToolsResult::with_all_items(tools);
         result.next_cursor = next;
+        (result.ttl_ms, result.cache_scope) = (Some(0), Some(CacheScope::Private));
         Ok(result)
     }
 
@@ -93,7 +113,96 @@ impl ServerHandler for McpHandler {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let visitor = self.visitor(&context.extensions)?;
-        Ok(self.call(request, context, visitor).await)
+        self.call(request, context, visitor).await
+    }
+
+    async fn list_resources(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        let visitor = self.visitor(&context.extensions)?;
+        self.resources(request.and_then(|request| request.cursor), &context, &visitor).await
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        self.resource_templates(&self.visitor(&context.extensions)?).await
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        let visitor = self.visitor(&context.extensions)?;
+        self.resource(request, &context, &visitor).await
+    }
+
+    /// A client of the older era is told of changes from here on.
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        let Ok(visitor) = self.visitor(&context.extensions) else { return };
+        let mut lookout = Lookout::new(Arc::clone(&self.service), visitor).await;
+        let (closing, peer) = (self.connection.closing.clone(), context.peer);
+        tokio::spawn(async move {
+            while lookout.change(&closing).await.is_some() {
+                if peer.notify_tool_list_changed().await.is_err() {
+                    break;
+                }
+            }
+        });
+    }
+
+    fn accepted_subscription_filter(&self, _requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        Some(SubscriptionFilter::builder().tools_list_changed().build())
+    }
+
+    /// A client of the newer era is told as long as it listens.
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        let visitor = self.visitor(&context.request_context().extensions)?;
+        let mut lookout = Lookout::new(Arc::clone(&self.service), visitor).await;
+        loop {
+            tokio::select! {
+                () = context.cancelled() => return Ok(()),
+                changed = lookout.change(&self.connection.closing) => if changed.is_none() {
+                    return Ok(());
+                },
+            }
+            if context.accepted().tools_list_changed == Some(true) {
+                let _ = context.sink().notify_tool_list_changed().await;
+            }
+        }
+    }
+
+    async fn list_prompts(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        Err(ErrorData::method_not_found::<ListPromptsRequestMethod>())
+    }
+
+    async fn complete(
+        &self,
+        _request: CompleteRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
+        Err(ErrorData::method_not_found::<CompleteRequestMethod>())
+    }
+
+    /// Whatever could not be read as a request of its method comes here too.
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        match SERVED.contains(&request.method.as_str()) {
+            true => Err(ErrorData::invalid_params("the parameters do not fit the method", None)),
+            false => Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "there is no such method", None)),
+        }
     }
 }
 

@@ -3,7 +3,11 @@
 mod who;
 mod handler;
 mod listing;
+mod changes;
 mod call;
+mod running;
+mod progress;
+mod approval;
 mod answer;
 mod outputs;
 mod resources;
@@ -14,5 +18,13 @@ pub use outputs::OutputStore;
 pub use resources::ResourceSource;
 pub use who::{Visitor, Who};
 
+pub(crate) use approval::{ParkedCalls, Seals};
 pub(crate) use connection::Connection;
 pub(crate) use listing::ToolLists;
+
+/// 128 random bits, as hexadecimal digits; none where the system has no randomness.
+fn unguessable() -> Option<String> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).ok()?;
+    Some(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
 
+use crate::mcp::unguessable;
+
 /// How long an output is kept.
 const KEPT_FOR: Duration = Duration::from_secs(15 * 60);
 
@@ -129,11 +131,4 @@ fn write(folder: &Dir, id: &str, text: &str) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).mode(0o600);
     folder.open_with(id, &options)?.write_all(text.as_bytes())
-}
-
-/// 128 random bits.
-fn unguessable() -> Option<String> {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes).ok()?;
-    Some(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }

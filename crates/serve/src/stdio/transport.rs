@@ -113,6 +113,7 @@ impl Wire {
                     && let Some(id) = &cancelled.params.request_id
                 {
                     self.unanswered.remove(id);
+                    drop(self.connection.release(id));
                 }
             }
             _ => {}

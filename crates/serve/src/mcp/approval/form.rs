@@ -1,0 +1,99 @@
+//! A question as a form, and what was filled in. Accepting is the yes; the form only says for how long.
+
+use std::collections::BTreeMap;
+
+use rmcp::model::{
+    ElicitRequest, ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema, EnumSchema,
+    InputRequest, InputRequiredResult, InputResponses, PrimitiveSchemaDefinition,
+};
+use serde_json::Value;
+use toolgate_gate::{Question, Reply};
+
+use super::words::words;
+
+/// What the answer is called in a request of the newer era.
+pub(crate) const ANSWER: &str = "approval";
+
+/// The one thing that can be filled in.
+const SCOPE: &str = "scope";
+
+/// The question as both eras ask it.
+pub(super) fn form(question: &Question) -> ElicitRequestParams {
+    let schema = match question.may_last {
+        true => ElicitationSchema::new(BTreeMap::from([(SCOPE.to_owned(), scope())])),
+        false => ElicitationSchema::new(BTreeMap::new()),
+    };
+    ElicitRequestParams::FormElicitationParams {
+        meta: None,
+        message: words(question),
+        requested_schema: schema,
+    }
+}
+
+fn scope() -> PrimitiveSchemaDefinition {
+    let choice = || {
+        EnumSchema::builder(vec!["once".to_owned(), "session".to_owned()])
+            .title("For how long")
+            .description("once: this call alone; session: every later call of this tool in this session")
+    };
+    let with_default = choice().with_default("once").map(|choice| choice.build());
+    PrimitiveSchemaDefinition::Enum(with_default.unwrap_or_else(|_| choice().build()))
+}
+
+/// The question as a client of the newer era gets it in place of an answer.
+pub(crate) fn input_required(question: &Question, state: String) -> InputRequiredResult {
+    let asked = InputRequest::Elicitation(ElicitRequest::new(form(question)));
+    InputRequiredResult::new(Some(BTreeMap::from([(ANSWER.to_owned(), asked)])), Some(state))
+}
+
+/// What a person answered to a question of the newer era, if that is what came.
+pub(crate) fn reply_to(responses: Option<InputResponses>) -> Option<Reply> {
+    let answer = responses?.remove(ANSWER)?;
+    serde_json::from_value::<ElicitResult>(answer).ok().map(|result| reply(&result))
+}
+
+/// What a person answered. Only an acceptance is a yes.
+pub(super) fn reply(result: &ElicitResult) -> Reply {
+    match result.action {
+        ElicitationAction::Accept => {
+            let scope =
+                result.content.as_ref().and_then(|content| content.get(SCOPE)).and_then(Value::as_str);
+            if scope == Some("session") { Reply::ForSession } else { Reply::Once }
+        }
+        _ => Reply::No(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_an_acceptance_is_a_yes() {
+        for (answer, expected) in [
+            (json!({"action": "accept"}), Some(Reply::Once)),
+            (json!({"action": "accept", "content": {}}), Some(Reply::Once)),
+            (json!({"action": "accept", "content": {"scope": "once"}}), Some(Reply::Once)),
+            (json!({"action": "accept", "content": {"scope": "session"}}), Some(Reply::ForSession)),
+            (json!({"action": "accept", "content": {"scope": "forever"}}), Some(Reply::Once)),
+            (json!({"action": "accept", "content": {"scope": true}}), Some(Reply::Once)),
+            (json!({"action": "decline", "content": {"scope": "session"}}), Some(Reply::No(None))),
+            (json!({"action": "cancel"}), Some(Reply::No(None))),
+            (json!({"action": "yes"}), None),
+            (json!({"action": true}), None),
+            (json!({}), None),
+            (json!("accept"), None),
+            (json!(null), None),
+            (json!(1), None),
+            (json!([{"action": "accept"}]), None),
+        ] {
+            let responses = InputResponses::from([(ANSWER.to_owned(), answer.clone())]);
+            assert_eq!(reply_to(Some(responses)), expected, "{answer}");
+        }
+        assert_eq!(reply_to(None), None);
+        let elsewhere = InputResponses::from([("other".to_owned(), json!({"action": "accept"}))]);
+        assert_eq!(reply_to(Some(elsewhere)), None);
+    }
+}

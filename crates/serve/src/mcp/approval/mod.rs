@@ -1,0 +1,38 @@
+//! Asking the person on the other side of the wire.
+//!
+//! The gate asks once about a call, and waits. A client of the older era is asked while it waits for the answer to its call. A client of the newer era is
+//! answered with the question instead, and comes again with the person's answer: meanwhile the call is parked, and it is the same call that goes on. Either
+//! way there is one call and one record.
+
+mod form;
+mod live;
+mod parked;
+mod seal;
+mod words;
+
+use std::pin::Pin;
+
+use rmcp::model::ClientCapabilities;
+use toolgate_gate::{Approver, Nobody, Question, Reply};
+
+pub(crate) use form::{input_required, reply_to};
+pub(crate) use live::Live;
+pub(crate) use parked::{Asked, Found, Parked, ParkedCalls, Parking};
+pub(crate) use seal::{Bond, Seals};
+
+/// Whether a client can show a question to a person. Who names no kind of question means forms.
+pub(crate) fn can_ask(capabilities: Option<&ClientCapabilities>) -> bool {
+    let elicitation = capabilities.and_then(|capabilities| capabilities.elicitation.as_ref());
+    elicitation.is_some_and(|kinds| kinds.form.is_some() || kinds.url.is_none())
+}
+
+/// A client that cannot show a question. Whoever reads its screen is told what to do about it.
+pub(crate) struct CannotAsk;
+
+impl Approver for CannotAsk {
+    fn ask(&self, _question: Question) -> Pin<Box<dyn Future<Output = Reply> + Send + '_>> {
+        let remedy = "this client cannot show questions (it lacks MCP elicitation): use a client that can, or start toolgate with `--trust autonomous` if \
+                      the client itself asks before every call";
+        Box::pin(async move { Reply::Nobody(Nobody::openly(remedy)) })
+    }
+}

@@ -1,0 +1,121 @@
+//! The state that a client carries between a question and its answer.
+//!
+//! It names a parked call and nothing else, sealed with a key that this process made for itself. It opens only for the same caller, the same tool as it
+//! was defined when the question was asked, and the same arguments.
+
+use std::time::Duration;
+
+use rmcp::model::{RequestStateCodec, SealOptions};
+use serde_json::Value;
+use toolgate_types::Sha256;
+use toolgate_types::digest::Sha256Hasher;
+
+/// Seals and opens states.
+pub(crate) struct Seals(Option<RequestStateCodec>);
+
+/// What a state is bound to.
+#[derive(Clone, Copy)]
+pub(crate) struct Bond(Sha256);
+
+impl Bond {
+    /// Binds to one exact call of one caller. Whether the members of an object come in the same order does not matter.
+    pub(crate) fn new(binding: [u8; 32], tool: &str, definition: Option<Sha256>, arguments: &Value) -> Self {
+        let mut hasher = Sha256Hasher::new();
+        hasher.update(b"toolgate.parked.v1\0");
+        hasher.update(&binding);
+        hasher.update(&(tool.len() as u64).to_be_bytes());
+        hasher.update(tool.as_bytes());
+        match definition {
+            Some(definition) => hasher.update(definition.as_bytes()),
+            None => hasher.update(b"-"),
+        }
+        canonical(arguments, &mut hasher);
+        Self(hasher.finish())
+    }
+}
+
+/// Every value in one way of writing it.
+fn canonical(value: &Value, hasher: &mut Sha256Hasher) {
+    match value {
+        Value::Array(items) => {
+            hasher.update(format!("[{}", items.len()).as_bytes());
+            items.iter().for_each(|item| canonical(item, hasher));
+        }
+        Value::Object(fields) => {
+            hasher.update(format!("{{{}", fields.len()).as_bytes());
+            let mut fields: Vec<(&String, &Value)> = fields.iter().collect();
+            fields.sort_by_key(|(name, _)| *name);
+            for (name, value) in fields {
+                canonical(&Value::String(name.clone()), hasher);
+                canonical(value, hasher);
+            }
+        }
+        // The encoding of a scalar says where it ends only with its length.
+        scalar => {
+            let text = scalar.to_string();
+            hasher.update(format!("{}:{text}", text.len()).as_bytes());
+        }
+    }
+}
+
+impl Seals {
+    /// With a key of this process; without randomness nothing can be sealed, and nothing opens.
+    pub(crate) fn new() -> Self {
+        let mut key = [0; 32];
+        let made = getrandom::fill(&mut key);
+        Self(made.ok().and_then(|()| RequestStateCodec::try_new(key).ok()))
+    }
+
+    pub(crate) fn seal(&self, id: &str, bond: Bond, patience: Duration) -> Option<String> {
+        let options = SealOptions::new().associated_data(bond.0.as_bytes()).ttl(patience);
+        Some(self.0.as_ref()?.seal_with(id.as_bytes(), &options))
+    }
+
+    /// Which call a state names, or why it names none.
+    pub(crate) fn open(&self, state: &str, bond: Bond) -> Result<String, String> {
+        let codec = self.0.as_ref().ok_or_else(|| "nothing was sealed".to_owned())?;
+        let opened = codec.open_with(state, bond.0.as_bytes()).map_err(|error| error.to_string())?;
+        String::from_utf8(opened).map_err(|_| "it names no call".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_state_opens_for_the_same_call_of_the_same_caller_alone() {
+        let seals = Seals::new();
+        let definition = Some(Sha256::of(b"definition"));
+        let arguments = json!({"a": 1, "b": {"c": [1, 2], "d": "x"}});
+        let bond = Bond::new([1; 32], "tool", definition, &arguments);
+        let state = seals.seal("id", bond, Duration::from_secs(60)).unwrap();
+        assert_eq!(seals.open(&state, bond).as_deref(), Ok("id"));
+        let reordered = json!({"b": {"d": "x", "c": [1, 2]}, "a": 1});
+        assert!(seals.open(&state, Bond::new([1; 32], "tool", definition, &reordered)).is_ok());
+
+        let others = [
+            Bond::new([2; 32], "tool", definition, &arguments),
+            Bond::new([1; 32], "tool2", definition, &arguments),
+            Bond::new([1; 32], "tool", None, &arguments),
+            Bond::new([1; 32], "tool", Some(Sha256::of(b"other")), &arguments),
+            Bond::new([1; 32], "tool", definition, &json!({"a": 1, "b": {"c": [2, 1], "d": "x"}})),
+            Bond::new([1; 32], "tool", definition, &json!({"a": "1", "b": {"c": [1, 2], "d": "x"}})),
+            Bond::new([1; 32], "tool", definition, &json!({"a": 1, "b": {"c": [1, 2]}, "d": "x"})),
+            Bond::new([1; 32], "tool", definition, &json!({"a": 1, "b": {"c": [1], "d": "x"}})),
+        ];
+        for other in others {
+            assert!(seals.open(&state, other).is_err());
+        }
+        assert!(Seals::new().open(&state, bond).is_err(), "another process made another key");
+        assert!(
+            seals.open(&seals.seal("id", bond, Duration::ZERO).unwrap(), bond).is_err(),
+            "it is too late"
+        );
+        for forged in ["", "x", "rs1.AAAA.AAAA", &state.replace('.', ""), &format!("{state}A")] {
+            assert!(seals.open(forged, bond).is_err(), "{forged}");
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! Telling clients that their tools are no longer the same.
+//!
+//! A client is told only when what it may see has changed: which tools others have is none of its business.
+
+use std::sync::Arc;
+
+use rmcp::model::Tool;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::mcp::Visitor;
+use crate::service::Service;
+
+/// Looks out for changes of what one visitor may see.
+pub(crate) struct Lookout {
+    service: Arc<Service>,
+    visitor: Visitor,
+    replacements: watch::Receiver<u64>,
+    seen: Option<Arc<[Tool]>>,
+}
+
+impl Lookout {
+    /// Looks out from now on.
+    pub(crate) async fn new(service: Arc<Service>, visitor: Visitor) -> Self {
+        let replacements = service.front().gate().replacements();
+        let seen = service.lists.of(service.front(), &visitor).await.ok();
+        Self { service, visitor, replacements, seen }
+    }
+
+    /// Resolves when the visitor sees other tools than before; never again once the connection is closing.
+    pub(crate) async fn change(&mut self, closing: &CancellationToken) -> Option<()> {
+        loop {
+            tokio::select! {
+                changed = self.replacements.changed() => changed.ok()?,
+                () = closing.cancelled() => return None,
+                () = self.service.ending().cancelled() => return None,
+            }
+            self.replacements.mark_unchanged();
+            let sees = self.service.lists.of(self.service.front(), &self.visitor).await.ok();
+            if sees != self.seen {
+                self.seen = sees;
+                return Some(());
+            }
+        }
+    }
+}
