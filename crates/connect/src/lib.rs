@@ -13,11 +13,18 @@ mod launch;
 mod definition;
 mod schema;
 mod pins;
+mod wire;
+mod server;
+mod answer;
+mod tool;
+mod bridge;
 
+pub use bridge::{Bridge, BridgeOptions};
 pub use definition::Definition;
 pub use error::ConnectError;
 pub use launch::{Launch, Launched, Running};
 pub use pins::{PinFile, PinState, Pinned, Pins};
+pub use server::{Backoff, HealthState, ServerHealth};
 pub use settings::{
     ClientCredentials, HttpSettings, MOST_CALLS, PinPolicy, Secret, ServerName, ServerProcess,
     ServerSettings, ToolSettings, TransportSettings,

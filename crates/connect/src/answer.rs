@@ -1,0 +1,354 @@
+//! What a server answered, as the gate passes it on.
+//!
+//! An answer is a stranger's words. Text loses what only a terminal obeys and what cannot be seen; pictures, sounds and documents must be what they say
+//! they are; everything has a bound, and what had to be left out is named. What the server calls an error is one, in words marked as the server's.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
+use serde_json::{Map, Value, json};
+use toolgate_tools::clean_value;
+use toolgate_types::{Attachment, DocumentContent, ErrorCode, Failure, Limits, ToolOutput};
+
+use crate::definition::cut;
+
+/// How much of a text that had to be cut is kept beside the answer.
+const LONGEST_WHOLE: usize = 4 << 20;
+
+/// How many bytes of pictures, sounds and documents one answer may carry.
+const MOST_ATTACHED: usize = 4 << 20;
+
+/// How many of them.
+const MOST_ATTACHMENTS: usize = 16;
+
+/// How much of a server's words about a failure is passed on.
+const LONGEST_WORDS: usize = 4 << 10;
+
+/// How an answer is to be read.
+#[derive(Clone, Copy)]
+pub(crate) struct Reading<'a> {
+    /// The server's name.
+    pub(crate) server: &'a str,
+    /// The bounds of the call.
+    pub(crate) limits: &'a Limits,
+    /// Whether the tool declared what its structured answers look like.
+    pub(crate) declared: bool,
+    /// Whether the answer is filtered: then a server's words about a failure are not passed on, for nothing in them could be.
+    pub(crate) filtered: bool,
+}
+
+/// What a model, a program and a person get of an answer.
+pub(crate) fn read(result: CallToolResult, reading: Reading<'_>) -> Result<ToolOutput, Failure> {
+    let mut parts = Parts::default();
+    result.content.into_iter().for_each(|block| parts.add(block));
+    let text = parts.text();
+    if result.is_error == Some(true) {
+        return Err(failed(&text, reading));
+    }
+    let most = usize::try_from(reading.limits.max_output_bytes).unwrap_or(usize::MAX);
+    let (shown, whole) = bounded(text, most);
+    let structured = match result.structured_content.map(cleaned) {
+        Some(value) => structured(value, reading, most)?,
+        None => json!({ "text": shown }),
+    };
+    Ok(ToolOutput { attachments: parts.attachments, whole, ..ToolOutput::new(shown, structured) })
+}
+
+/// Words of a stranger about a failure.
+pub(crate) fn stranger(words: &str) -> String {
+    cut(cleaned_text(words).trim(), LONGEST_WORDS)
+}
+
+fn failed(text: &str, reading: Reading<'_>) -> Failure {
+    let said = stranger(text);
+    let failure = Failure::new(
+        ErrorCode::CommandFailed,
+        format!("the server `{}` says that the call failed", reading.server),
+    )
+    .detail("server", reading.server);
+    match (reading.filtered, said.is_empty()) {
+        (true, _) => failure.aside(toolgate_tools::spelt_out(&said)),
+        (false, true) => failure,
+        (false, false) => {
+            Failure { message: format!("{}, in its own words: {said}", failure.message), ..failure }
+        }
+    }
+}
+
+/// A structured answer cannot be cut. What the tool did not declare is always an object.
+fn structured(value: Value, reading: Reading<'_>, most: usize) -> Result<Value, Failure> {
+    if is_longer(&value, most) {
+        return Err(Failure::new(
+            ErrorCode::ReadLimit,
+            format!("the answer of the server `{}` is longer than {most} bytes", reading.server),
+        )
+        .help("ask for less at once"));
+    }
+    Ok(match value {
+        value if reading.declared || value.is_object() => value,
+        value => json!({ "value": value }),
+    })
+}
+
+/// Counts without writing anything.
+fn is_longer(value: &Value, most: usize) -> bool {
+    struct Count(usize);
+    impl std::io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 = self.0.checked_sub(bytes.len()).ok_or(std::io::ErrorKind::WriteZero)?;
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    serde_json::to_writer(Count(most), value).is_err()
+}
+
+/// As much of a text as fits, and the whole of it where it does not.
+fn bounded(text: String, most: usize) -> (String, Option<String>) {
+    if text.len() <= most {
+        return (text, None);
+    }
+    let notice = format!("\n[cut: {} bytes in all]", text.len());
+    let shown = cut(&text, most.saturating_sub(notice.len())) + &notice;
+    (shown, Some(if text.len() > LONGEST_WHOLE { cut(&text, LONGEST_WHOLE) } else { text }))
+}
+
+/// The parts of an answer, sorted.
+#[derive(Default)]
+struct Parts {
+    texts: Vec<String>,
+    attachments: Vec<Attachment>,
+    attached: usize,
+}
+
+impl Parts {
+    fn add(&mut self, block: ContentBlock) {
+        match block {
+            ContentBlock::Text(text) => self.texts.push(cleaned_text(&text.text)),
+            ContentBlock::Image(image) => self.attach_media("image", image.mime_type, image.data),
+            ContentBlock::Audio(audio) => self.attach_media("audio", audio.mime_type, audio.data),
+            ContentBlock::Resource(resource) => self.attach_document(resource.resource),
+            ContentBlock::ResourceLink(link) => {
+                let (name, uri) = (line(&link.name), line(&link.uri));
+                self.texts
+                    .push(format!("[the server names a resource `{name}` at {uri}, which was not read]"));
+            }
+            _ => {
+                self.texts.push("[a part of the answer of a kind that is not known was left out]".to_owned())
+            }
+        }
+    }
+
+    fn attach_media(&mut self, kind: &str, mime_type: String, data: String) {
+        let fits = is_mime(&mime_type, Some(kind)) && mime_type != "image/svg+xml" && is_base64(&data);
+        if !fits || !self.has_room(data.len()) {
+            return self.left_out(kind, data.len());
+        }
+        self.attachments.push(match kind {
+            "image" => Attachment::Image { mime_type, data },
+            _ => Attachment::Audio { mime_type, data },
+        });
+    }
+
+    fn attach_document(&mut self, resource: ResourceContents) {
+        let (uri, mime_type, content, size) = match resource {
+            ResourceContents::TextResourceContents { uri, mime_type, text, .. } => {
+                let size = text.len();
+                (uri, mime_type, Some(DocumentContent::Text(cleaned_text(&text))), size)
+            }
+            ResourceContents::BlobResourceContents { uri, mime_type, blob, .. } => {
+                let size = blob.len();
+                (uri, mime_type, is_base64(&blob).then_some(DocumentContent::Base64(blob)), size)
+            }
+            _ => return self.left_out("document", 0),
+        };
+        let Some(content) = content.filter(|_| self.has_room(size)) else {
+            return self.left_out("document", size);
+        };
+        let mime_type = mime_type.filter(|mime_type| is_mime(mime_type, None));
+        self.attachments.push(Attachment::Document { uri: line(&uri), mime_type, content });
+    }
+
+    fn has_room(&mut self, bytes: usize) -> bool {
+        let room =
+            self.attachments.len() < MOST_ATTACHMENTS && self.attached.saturating_add(bytes) <= MOST_ATTACHED;
+        if room {
+            self.attached += bytes;
+        }
+        room
+    }
+
+    fn left_out(&mut self, kind: &str, bytes: usize) {
+        self.texts
+            .push(format!("[{kind} of {bytes} bytes was left out: too large, or not what it says it is]"));
+    }
+
+    fn text(&mut self) -> String {
+        match self.texts.as_mut_slice() {
+            [only] => std::mem::take(only),
+            texts => texts.join("\n"),
+        }
+    }
+}
+
+/// One line of a stranger's words.
+fn line(text: &str) -> String {
+    cut(&cleaned_text(text).replace('\n', " "), 1024)
+}
+
+fn cleaned_text(text: &str) -> String {
+    if is_plain(text) {
+        return text.to_owned();
+    }
+    match clean_value(Value::from(text)) {
+        Value::String(text) => text,
+        _ => String::new(),
+    }
+}
+
+fn cleaned(value: Value) -> Value {
+    match value {
+        Value::String(text) if is_plain(&text) => Value::String(text),
+        Value::Array(items) => Value::Array(items.into_iter().map(cleaned).collect()),
+        Value::Object(fields) if fields.keys().all(|name| is_plain(name)) => Value::Object(
+            fields.into_iter().map(|(name, value)| (name, cleaned(value))).collect::<Map<_, _>>(),
+        ),
+        other => clean_value(other),
+    }
+}
+
+/// Whether there is certainly nothing in a text that must be taken out.
+fn is_plain(text: &str) -> bool {
+    text.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\n' | b'\t'))
+}
+
+fn is_base64(data: &str) -> bool {
+    STANDARD.decode(data).is_ok()
+}
+
+/// `type/subtype`, of the one type where only one will do.
+fn is_mime(text: &str, wanted: Option<&str>) -> bool {
+    let is_word = |word: &str| {
+        (1..=100).contains(&word.len())
+            && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&byte))
+    };
+    let Some((kind, subtype)) = text.split_once('/') else { return false };
+    wanted.is_none_or(|wanted| wanted == kind)
+        && is_word(kind)
+        && is_word(subtype.split(';').next().unwrap_or_default())
+        && text.bytes().all(|byte| matches!(byte, b' '..=b'~'))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn limits(max_output_bytes: u64) -> Limits {
+        Limits {
+            max_read_bytes: 1,
+            max_write_bytes: 1,
+            max_entries: 1,
+            max_matches: 1,
+            max_output_bytes,
+            timeout: Duration::from_secs(1),
+        }
+    }
+
+    fn answer(value: Value, most: u64) -> Result<ToolOutput, Failure> {
+        let (limits, result) = (limits(most), serde_json::from_value(value).unwrap());
+        read(result, Reading { server: "s", limits: &limits, declared: false, filtered: false })
+    }
+
+    #[test]
+    fn text_is_joined_and_cleaned() {
+        let output = answer(
+            json!({"content": [{"type": "text", "text": "a\u{1b}[31mb\u{202e}"}, {"type": "text", "text": "plain"},
+                   {"type": "resource_link", "uri": "file:///x\u{200b}", "name": "x"}]}),
+            10_000,
+        )
+        .unwrap();
+        assert_eq!(
+            output.text,
+            "ab\nplain\n[the server names a resource `x` at file:///x, which was not read]"
+        );
+        assert_eq!(output.structured, json!({"text": output.text}));
+        assert!(output.whole.is_none());
+    }
+
+    #[test]
+    fn structured_answers_are_cleaned_and_objects() {
+        let output =
+            answer(json!({"content": [], "structuredContent": {"a\u{200b}": ["\u{1b}[1mx"]}}), 1000).unwrap();
+        assert_eq!(output.structured, json!({"a": ["x"]}));
+        assert_eq!(
+            answer(json!({"content": [], "structuredContent": [1]}), 1000).unwrap().structured,
+            json!({"value": [1]})
+        );
+        let failure =
+            answer(json!({"content": [], "structuredContent": {"a": "x".repeat(2000)}}), 1000).unwrap_err();
+        assert_eq!(failure.code, ErrorCode::ReadLimit);
+    }
+
+    #[test]
+    fn long_texts_are_cut_and_kept_whole_up_to_a_bound() {
+        let long = "é".repeat(4000);
+        let output = answer(json!({"content": [{"type": "text", "text": long}]}), 1000).unwrap();
+        assert!(
+            output.text.len() <= 1003 && output.text.ends_with("[cut: 8000 bytes in all]"),
+            "{}",
+            output.text.len()
+        );
+        assert_eq!(output.whole.as_deref(), Some(long.as_str()));
+        let output =
+            answer(json!({"content": [{"type": "text", "text": "x".repeat(5 << 20)}]}), 1000).unwrap();
+        assert!(output.whole.unwrap().len() <= LONGEST_WHOLE + 3);
+    }
+
+    #[test]
+    fn what_is_attached_must_be_what_it_says() {
+        let block =
+            |kind: &str, mime: &str, data: &str| json!({"type": kind, "mimeType": mime, "data": data});
+        let good = answer(json!({"content": [block("image", "image/png", "aGk="), block("audio", "audio/wav", "aGk="),
+            {"type": "resource", "resource": {"uri": "a://b", "mimeType": "text/plain", "text": "hi\u{1b}[1m"}},
+            {"type": "resource", "resource": {"uri": "a://b", "blob": "aGk="}}]}), 1000).unwrap();
+        assert_eq!(good.attachments.len(), 4);
+        assert_eq!(good.text, "");
+        for bad in [
+            block("image", "text/html", "aGk="),
+            block("image", "image/svg+xml", "aGk="),
+            block("image", "image/png\n", "aGk="),
+            block("image", "image/png", "not base64!"),
+            block("image", "image/png", &"A".repeat(MOST_ATTACHED + 4)),
+            json!({"type": "resource", "resource": {"uri": "a://b", "blob": "*"}}),
+        ] {
+            let output = answer(json!({"content": [bad.clone()]}), 1000).unwrap();
+            assert!(
+                output.attachments.is_empty() && output.text.contains("left out"),
+                "{:.100}",
+                bad.to_string()
+            );
+        }
+        let many = answer(json!({"content": vec![block("image", "image/png", "aGk="); 20]}), 10_000).unwrap();
+        assert_eq!(many.attachments.len(), MOST_ATTACHMENTS);
+    }
+
+    #[test]
+    fn errors_are_in_the_servers_own_words_unless_these_are_filtered() {
+        let failed = json!({"isError": true, "content": [{"type": "text", "text": "no such\u{202e} row"}]});
+        let failure = answer(failed.clone(), 1000).unwrap_err();
+        assert_eq!(failure.code, ErrorCode::CommandFailed);
+        assert_eq!(
+            failure.message,
+            "the server `s` says that the call failed, in its own words: no such row"
+        );
+        let (limits, result) = (limits(1000), serde_json::from_value(failed).unwrap());
+        let failure = read(result, Reading { server: "s", limits: &limits, declared: false, filtered: true })
+            .unwrap_err();
+        assert_eq!(failure.message, "the server `s` says that the call failed");
+    }
+}

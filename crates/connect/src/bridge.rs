@@ -1,0 +1,163 @@
+//! All servers behind the gate.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use toolgate_gate::Tool;
+
+use crate::launch::Launch;
+use crate::pins::Pins;
+use crate::server::{Backoff, Server, ServerHealth};
+use crate::settings::ServerSettings;
+use crate::tool::BridgedTool;
+
+/// What a bridge is made of.
+pub struct BridgeOptions {
+    /// Starts the processes of servers.
+    pub launcher: Arc<dyn Launch>,
+    /// What was agreed about their tools.
+    pub pins: Pins,
+    /// Where complaints for the operator go.
+    pub complain: Arc<dyn Fn(&str) + Send + Sync>,
+    /// How long to wait before a server is started again.
+    pub backoff: Backoff,
+    /// Where servers are looked after.
+    pub runtime: Handle,
+}
+
+/// The servers behind a gate. It outlives reloads: what is declared may change, and a server for which nothing changed stays as it is.
+pub struct Bridge {
+    options: Arc<BridgeOptions>,
+    changed: watch::Sender<u64>,
+    servers: Mutex<Vec<Kept>>,
+    /// Servers that are on their way out.
+    leaving: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// A server and the task that keeps it.
+struct Kept {
+    server: Arc<Server>,
+    keeper: JoinHandle<()>,
+}
+
+impl Bridge {
+    /// A bridge without servers.
+    #[must_use]
+    pub fn new(options: BridgeOptions) -> Arc<Self> {
+        Arc::new(Self {
+            options: Arc::new(options),
+            changed: watch::Sender::new(0),
+            servers: Mutex::default(),
+            leaving: Mutex::default(),
+        })
+    }
+
+    /// These are the servers from now on, in this order. One whose connection is declared as before keeps running; others are ended and started.
+    /// This alone never makes [`Bridge::changed`] fire.
+    pub fn configure(&self, servers: Vec<ServerSettings>) {
+        let mut kept = locked(&self.servers);
+        let mut before: Vec<Kept> = kept.drain(..).collect();
+        for settings in servers {
+            let known = before.iter().position(|old| {
+                old.server.name == settings.name && old.server.settings().same_connection(&settings)
+            });
+            match known {
+                Some(index) => {
+                    let same = before.remove(index);
+                    same.server.declare(settings);
+                    kept.push(same);
+                }
+                None => kept.push(self.start(settings)),
+            }
+        }
+        before.into_iter().for_each(|gone| self.dismiss(gone));
+    }
+
+    fn start(&self, settings: ServerSettings) -> Kept {
+        let server = Server::new(settings, Arc::clone(&self.options), self.changed.clone());
+        let keeper = self.options.runtime.spawn(Arc::clone(&server).keep());
+        Kept { server, keeper }
+    }
+
+    fn dismiss(&self, gone: Kept) {
+        gone.server.stop();
+        let mut leaving = locked(&self.leaving);
+        leaving.retain(|keeper| !keeper.is_finished());
+        leaving.push(gone.keeper);
+    }
+
+    fn current(&self) -> Vec<Arc<Server>> {
+        locked(&self.servers).iter().map(|kept| Arc::clone(&kept.server)).collect()
+    }
+
+    /// Waits until every server was connected or has failed once, but no longer than this.
+    pub async fn ready(&self, patience: Duration) {
+        let all = async {
+            for server in self.current() {
+                server.tried().await;
+            }
+        };
+        // Those that are late show in the health of their servers.
+        let _ = tokio::time::timeout(patience, all).await;
+    }
+
+    /// The tools, server by server as these were declared, each one's by name. One that is suspended says why. One that cannot be a tool is complained
+    /// about and left out.
+    #[must_use]
+    pub fn tools(&self) -> Vec<Arc<dyn Tool>> {
+        let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
+        let mut names = std::collections::HashSet::new();
+        for server in self.current() {
+            let settings = server.settings();
+            for entry in server.catalogue().entries() {
+                let shown =
+                    || toolgate_tools::spelt_out(&crate::definition::cut(&entry.definition.name, 100));
+                match BridgedTool::of(&server, &settings, entry) {
+                    Ok(Some(tool)) if names.insert(tool.spec().name.clone()) => tools.push(Arc::new(tool)),
+                    Ok(Some(_)) => {
+                        server.complain(&format!("the tool `{}` is left out: another has its name", shown()))
+                    }
+                    Ok(None) => {}
+                    Err(reason) => server.complain(&format!("the tool `{}` is left out: {reason}", shown())),
+                }
+            }
+        }
+        tools
+    }
+
+    /// Tells when [`Bridge::tools`] would answer something else.
+    #[must_use]
+    pub fn changed(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+
+    /// How every server is.
+    #[must_use]
+    pub fn health(&self) -> Vec<ServerHealth> {
+        self.current().iter().map(|server| server.health()).collect()
+    }
+
+    /// Ends every server, and returns when nothing of them is left.
+    pub async fn close(&self) {
+        let gone: Vec<Kept> = locked(&self.servers).drain(..).collect();
+        gone.into_iter().for_each(|gone| self.dismiss(gone));
+        let leaving: Vec<JoinHandle<()>> = locked(&self.leaving).drain(..).collect();
+        for keeper in leaving {
+            // A keeper that ended unexpectedly has let go of its process, which ends it.
+            let _ = keeper.await;
+        }
+    }
+}
+
+impl Drop for Bridge {
+    fn drop(&mut self) {
+        locked(&self.servers).iter().for_each(|kept| kept.server.stop());
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,227 @@
+//! One call of a server's tool.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rmcp::model::{
+    CallToolRequest, CallToolRequestParams, CallToolResult, ClientRequest, JsonObject, ServerResult,
+};
+use rmcp::service::{PeerRequestOptions, RequestHandle, RoleClient, ServiceError};
+use tokio::runtime::Handle;
+use toolgate_gate::CallContext;
+use toolgate_types::{ErrorCode, Failure, Sha256, StopReason};
+
+use super::listing::shown;
+use super::{Connection, Server, State};
+use crate::wire::{Told, is_expired};
+
+/// How often it is asked whether a call must end.
+const ASKING: Duration = Duration::from_millis(50);
+
+/// How long a server is given to hear that a call was given up.
+const HEARING: Duration = Duration::from_secs(1);
+
+/// What is asked of a server.
+pub(crate) struct Request {
+    /// The server's own name for the tool.
+    pub(crate) tool: String,
+    /// The definition that was agreed to.
+    pub(crate) definition: Sha256,
+    pub(crate) arguments: JsonObject,
+    /// Whether the call may leave something behind.
+    pub(crate) has_effect: bool,
+}
+
+impl Server {
+    /// Calls a tool and waits for what the server says, for as long as the call may take.
+    pub(crate) async fn call(
+        &self,
+        request: Request,
+        context: &CallContext,
+    ) -> Result<CallToolResult, Failure> {
+        let connection = until(context, self.connection()).await??;
+        if connection.offers(&request.tool) != Some(request.definition) {
+            return Err(self.no_longer_agreed());
+        }
+        let _permit = until(context, connection.calls.acquire()).await?;
+        let has_effect = request.has_effect;
+        let answer = self.ask(&connection, request, context).await;
+        if has_effect {
+            look_after(&connection, context).await?;
+        }
+        answer
+    }
+
+    /// The connection, as soon as there is one.
+    async fn connection(&self) -> Result<Arc<Connection>, Failure> {
+        let mut state = self.state.subscribe();
+        let settled = state.wait_for(|state| !matches!(state, State::Starting)).await;
+        match settled.as_deref() {
+            Ok(State::Ready(connection)) => Ok(Arc::clone(connection)),
+            Ok(State::Down { reason, .. }) => Err(self.down(reason)),
+            _ => Err(self.down("it was stopped")),
+        }
+    }
+
+    async fn ask(
+        &self,
+        connection: &Connection,
+        request: Request,
+        context: &CallContext,
+    ) -> Result<CallToolResult, Failure> {
+        let params = CallToolRequestParams::new(request.tool).with_arguments(request.arguments);
+        let mut request = CallToolRequest::new(params);
+        if let Some(progress) = &context.progress {
+            request.extensions.insert(Told(Arc::clone(progress)));
+        }
+        let sending = connection.peer.send_cancellable_request(
+            ClientRequest::CallToolRequest(request),
+            PeerRequestOptions::no_options(),
+        );
+        let handle = until(context, sending).await?.map_err(|error| self.lost(connection, &error))?;
+        let mut asked = Asked { handle: Some(handle), runtime: self.options.runtime.clone() };
+        let answer = until(context, asked.answer()).await;
+        match answer {
+            Ok(answer) => {
+                connection.answered();
+                self.read(connection, answer)
+            }
+            Err(failure) => {
+                asked.give_up().await;
+                connection.given_up();
+                Err(failure)
+            }
+        }
+    }
+
+    fn read(
+        &self,
+        connection: &Connection,
+        answer: Result<ServerResult, ServiceError>,
+    ) -> Result<CallToolResult, Failure> {
+        match answer {
+            Ok(ServerResult::CallToolResult(result)) => Ok(result),
+            Ok(ServerResult::InputRequiredResult(_)) => {
+                Err(self.said_no("it wants to ask somebody, which a server behind the gate may not"))
+            }
+            Ok(ServerResult::CreateTaskResult(_)) => {
+                Err(self.said_no("it answered with a task, which was not asked for"))
+            }
+            Ok(_) => Err(Failure::new(
+                ErrorCode::OutputInvalid,
+                format!("the server `{}` answered with something that is not an answer", self.name),
+            )),
+            Err(ServiceError::McpError(error)) => Err(self.said_no(&crate::answer::stranger(&error.message))),
+            Err(error) => Err(self.lost(connection, &error)),
+        }
+    }
+
+    fn said_no(&self, words: &str) -> Failure {
+        Failure::new(
+            ErrorCode::CommandFailed,
+            format!("the server `{}` refused the call: {words}", self.name),
+        )
+        .detail("server", self.name.as_str())
+    }
+
+    /// The connection broke while a call was under way.
+    fn lost(&self, connection: &Connection, error: &ServiceError) -> Failure {
+        if is_expired(error) {
+            connection.give_up_on_it("its session had run out");
+        }
+        let reason = connection.ending.reason().unwrap_or_else(|| shown(&error.to_string()));
+        Failure::new(
+            ErrorCode::Interrupted,
+            format!("the server `{}` went away before it answered", self.name),
+        )
+        .help("what the call did is not known; the server is started again")
+        .operator_note(format!("mcp server `{}`: {reason}", self.name))
+        .aside(toolgate_tools::spelt_out(&connection.errors()))
+    }
+
+    fn down(&self, reason: &str) -> Failure {
+        Failure::new(ErrorCode::IoError, format!("the server `{}` is not running", self.name))
+            .help("try again later, or go on without this tool; the operator is told more")
+            .operator_note(format!("mcp server `{}`: {reason}", self.name))
+    }
+
+    fn no_longer_agreed(&self) -> Failure {
+        let note = format!(
+            "the definition is no longer the one that was agreed to; see `toolgate mcp approve {}`",
+            self.name
+        );
+        Failure::new(ErrorCode::NotPermitted, "this tool is suspended until an operator agrees to it again")
+            .help("go on without this tool")
+            .operator_note(note)
+    }
+}
+
+/// Waits for something for as long as the call may take.
+async fn until<T>(context: &CallContext, something: impl Future<Output = T>) -> Result<T, Failure> {
+    let mut something = std::pin::pin!(something);
+    loop {
+        tokio::select! {
+            biased;
+            done = &mut something => return Ok(done),
+            () = context.cancelled.cancelled() => return Err(must_end(StopReason::Cancelled, context)),
+            () = tokio::time::sleep(ASKING) => context.stop.check().map_err(|reason| must_end(reason, context))?,
+        }
+    }
+}
+
+fn must_end(reason: StopReason, context: &CallContext) -> Failure {
+    match reason {
+        StopReason::Cancelled => Failure::new(ErrorCode::Cancelled, "the call was cancelled"),
+        StopReason::Deadline => {
+            let seconds = context.limits.timeout.as_secs_f32();
+            Failure::new(ErrorCode::Timeout, format!("the server did not answer within {seconds} seconds"))
+        }
+    }
+}
+
+/// What the process left under protected names is taken away before the answer leaves.
+async fn look_after(connection: &Connection, context: &CallContext) -> Result<(), Failure> {
+    let Some(process) = connection.process.clone().filter(|process| process.can_write()) else {
+        return Ok(());
+    };
+    let taken = context.blocking.run(move || process.quarantine()).await?;
+    if taken.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::new(
+        ErrorCode::DeniedPath,
+        "the server left files under protected names, which were taken away",
+    )
+    .help("do not make hooks or configuration that other programs obey")
+    .detail("quarantined", taken))
+}
+
+/// A call that was sent. Whoever stops waiting for it, the server hears of it.
+struct Asked {
+    handle: Option<RequestHandle<RoleClient>>,
+    runtime: Handle,
+}
+
+impl Asked {
+    async fn answer(&mut self) -> Result<ServerResult, ServiceError> {
+        let Some(handle) = &mut self.handle else { return Err(ServiceError::TransportClosed) };
+        let answer = (&mut handle.rx).await;
+        self.handle = None;
+        answer.unwrap_or(Err(ServiceError::TransportClosed))
+    }
+
+    async fn give_up(&mut self) {
+        if let Some(handle) = self.handle.take() {
+            let _ =
+                tokio::time::timeout(HEARING, handle.cancel(Some("the call was given up".to_owned()))).await;
+        }
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        if let Some(handle) = self.handle.take() {
+            drop(self.runtime.spawn(handle.cancel(Some("the call was given up".to_owned()))));
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! What a server offers, and what of it was agreed to.
+
+use std::sync::Arc;
+
+use toolgate_types::Sha256;
+
+use crate::definition::Definition;
+use crate::pins::{PinFile, PinState};
+
+/// The tools of one server, by name.
+#[derive(Default)]
+pub(crate) struct Catalogue {
+    entries: Vec<Entry>,
+}
+
+/// One tool.
+#[derive(Clone)]
+pub(crate) struct Entry {
+    pub(crate) definition: Arc<Definition>,
+    pub(crate) digest: Sha256,
+    /// Why nobody may use it for now.
+    pub(crate) suspended: Option<String>,
+}
+
+impl Catalogue {
+    /// What is known from the last time, or from now.
+    pub(super) fn remembered(pins: PinFile) -> Self {
+        let entries = pins.tools().filter_map(|(_, pinned)| {
+            let suspended = match pinned.state() {
+                PinState::Gone => return None,
+                PinState::Agreed => None,
+                PinState::New => Some("nobody has agreed to this tool".to_owned()),
+                PinState::Changed => Some(
+                    "the server has changed the definition of this tool since it was agreed to".to_owned(),
+                ),
+            };
+            Some(Entry::new(pinned.offered()?.clone(), suspended))
+        });
+        Self { entries: entries.collect() }
+    }
+
+    /// What a server offers while what was agreed cannot be read: nothing was.
+    pub(super) fn unreadable(offered: Vec<Definition>, reason: &str) -> Self {
+        let mut entries: Vec<Entry> =
+            offered.into_iter().map(|definition| Entry::new(definition, Some(reason.to_owned()))).collect();
+        entries.sort_by(|one, other| one.definition.name.cmp(&other.definition.name));
+        Self { entries }
+    }
+
+    pub(crate) fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter()
+    }
+
+    /// Everything that makes it another one.
+    pub(super) fn stands(&self) -> Vec<(&str, Sha256, Option<&str>)> {
+        self.entries
+            .iter()
+            .map(|entry| (entry.definition.name.as_str(), entry.digest, entry.suspended.as_deref()))
+            .collect()
+    }
+
+    /// The names of the tools that wait for an operator.
+    pub(super) fn waiting(&self) -> Vec<&str> {
+        self.entries
+            .iter()
+            .filter(|entry| entry.suspended.is_some())
+            .map(|entry| entry.definition.name.as_str())
+            .collect()
+    }
+}
+
+impl Entry {
+    fn new(definition: Definition, suspended: Option<String>) -> Self {
+        Self { digest: definition.digest(), definition: Arc::new(definition), suspended }
+    }
+}

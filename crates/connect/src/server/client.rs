@@ -1,0 +1,54 @@
+//! What the gate is to a server: a client that can be asked nothing.
+//!
+//! Requests for a model's words are refused, requests for a person's are declined, and there are no roots. A server behind the gate gets calls, and
+//! only calls.
+
+use rmcp::ClientHandler;
+use rmcp::model::{ClientCapabilities, ClientConfig, Implementation, ProtocolVersion};
+use rmcp::service::ClientLifecycleMode;
+
+/// The client.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Client;
+
+impl ClientHandler for Client {
+    fn get_info(&self) -> ClientConfig {
+        let this = Implementation::new("toolgate", env!("CARGO_PKG_VERSION"));
+        ClientConfig::new(ClientCapabilities::default(), this)
+            .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
+    }
+}
+
+/// Which of the protocol's beginnings a server understands, as far as is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Era {
+    /// Not known: it is asked.
+    Unknown,
+    /// The one without `initialize`.
+    Newer,
+    /// The one with it.
+    Older,
+}
+
+impl Era {
+    /// How to begin.
+    pub(super) fn lifecycle(self) -> ClientLifecycleMode {
+        let preferred_versions = vec![ProtocolVersion::V_2026_07_28];
+        match self {
+            Self::Unknown => ClientLifecycleMode::Auto {
+                preferred_versions,
+                legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
+            },
+            Self::Newer => ClientLifecycleMode::Discover { preferred_versions },
+            Self::Older => ClientLifecycleMode::Initialize,
+        }
+    }
+
+    /// What to try when a beginning failed: some servers of the older era do not survive the question of the newer one.
+    pub(super) fn otherwise(self) -> Self {
+        match self {
+            Self::Unknown => Self::Older,
+            Self::Newer | Self::Older => Self::Unknown,
+        }
+    }
+}

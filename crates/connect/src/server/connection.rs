@@ -1,0 +1,241 @@
+//! A connection that stands.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rmcp::model::SubscriptionFilter;
+use rmcp::service::{
+    ClientInitializeError, Peer, RoleClient, RunningService, RunningServiceCancellationToken, Subscription,
+    serve_client_with_lifecycle,
+};
+use rmcp::transport::Transport;
+use tokio::sync::{Notify, Semaphore};
+use toolgate_types::Sha256;
+
+use super::client::{Client, Era};
+use super::listing::{Listing, list, shown};
+use super::locked;
+use crate::definition::Definition;
+use crate::error::ConnectError;
+use crate::launch::{Launch, Launched, Running};
+use crate::settings::{ServerSettings, TransportSettings};
+use crate::wire::{Ending, Guarded, Pipe, http_transport};
+
+/// How many calls in a row may be left unanswered before a server counts as hanging.
+const MOST_UNANSWERED: u32 = 5;
+
+/// How long a server has to agree to tell when its tools change.
+const SUBSCRIBING: Duration = Duration::from_secs(5);
+
+/// How long a connection has to close by itself.
+const CLOSING: Duration = Duration::from_secs(3);
+
+/// A server that answers.
+pub(crate) struct Connection {
+    pub(crate) peer: Peer<RoleClient>,
+    pub(crate) protocol: String,
+    pub(crate) process: Option<Arc<dyn Running>>,
+    pub(crate) ending: Ending,
+    /// Calls under way.
+    pub(crate) calls: Semaphore,
+    /// What it offers, as it said last.
+    offered: Mutex<HashMap<String, Sha256>>,
+    unanswered: AtomicU32,
+    /// Told when it should be made anew.
+    pub(super) broken: Notify,
+    /// Told when the server says that its tools are others.
+    pub(super) tools_changed: Arc<Notify>,
+}
+
+/// A connection with what keeps it.
+pub(super) struct Opened {
+    pub(super) connection: Arc<Connection>,
+    pub(super) service: RunningService<RoleClient, Client>,
+    pub(super) listing: Listing,
+    pub(super) era: Era,
+    /// Held because dropping it would end it.
+    pub(super) _subscription: Option<Subscription>,
+}
+
+impl Connection {
+    /// The definition of a tool that the server stands by now.
+    pub(crate) fn offers(&self, tool: &str) -> Option<Sha256> {
+        locked(&self.offered).get(tool).copied()
+    }
+
+    pub(super) fn set_offered(&self, tools: &[Definition]) {
+        *locked(&self.offered) = tools.iter().map(|tool| (tool.name.clone(), tool.digest())).collect();
+    }
+
+    /// A call was answered, whatever the answer.
+    pub(crate) fn answered(&self) {
+        self.unanswered.store(0, Ordering::Relaxed);
+    }
+
+    /// A call was given up.
+    pub(crate) fn given_up(&self) {
+        if self.unanswered.fetch_add(1, Ordering::Relaxed) + 1 >= MOST_UNANSWERED {
+            self.give_up_on_it(&format!("it left {MOST_UNANSWERED} calls in a row unanswered"));
+        }
+    }
+
+    /// The connection is of no use any longer.
+    pub(crate) fn give_up_on_it(&self, reason: &str) {
+        self.ending.because(reason);
+        self.broken.notify_one();
+    }
+
+    /// The end of what the process wrote to standard error.
+    pub(crate) fn errors(&self) -> String {
+        self.process.as_ref().map(|process| process.errors()).unwrap_or_default()
+    }
+}
+
+/// Starts a server and asks it for its tools, within its time. What was started and is of no use is ended.
+pub(super) async fn open(
+    settings: &ServerSettings,
+    launcher: &Arc<dyn Launch>,
+    era: Era,
+) -> Result<Opened, ConnectError> {
+    let limit = settings.startup_timeout;
+    let late = || ConnectError::Startup { seconds: limit.as_secs() };
+    match &settings.transport {
+        TransportSettings::Http(http) => {
+            let opening = async {
+                let transport = http_transport(http, settings.most_calls).await?;
+                greet(transport, None, Ending::default(), settings, era).await
+            };
+            tokio::time::timeout(limit, opening).await.map_err(|_| late())?
+        }
+        TransportSettings::Stdio(process) => {
+            let (launcher, process) = (Arc::clone(launcher), process.clone());
+            let launched = tokio::task::spawn_blocking(move || launcher.launch(&process)).await;
+            let launched = launched
+                .map_err(|_| ConnectError::Protocol { reason: "starting it ended unexpectedly".to_owned() })?
+                .map_err(|failure| ConnectError::Launch {
+                    reason: failure.to_string(),
+                    code: failure.code,
+                })?;
+            let running = Arc::clone(&launched.process);
+            let opened = tokio::time::timeout(limit, greet_process(launched, settings, era)).await;
+            match opened.map_err(|_| late()).flatten() {
+                Ok(opened) => Ok(opened),
+                Err(error) => {
+                    let said = end(running).await;
+                    Err(with_errors(error, &said))
+                }
+            }
+        }
+    }
+}
+
+async fn greet_process(
+    launched: Launched,
+    settings: &ServerSettings,
+    era: Era,
+) -> Result<Opened, ConnectError> {
+    let ending = Ending::default();
+    let Launched { input, output, process } = launched;
+    let pipe = Pipe::new(input, output, ending.clone())
+        .map_err(|error| ConnectError::Protocol { reason: error.to_string() })?;
+    greet(pipe, Some(process), ending, settings, era).await
+}
+
+async fn greet<T: Transport<RoleClient> + 'static>(
+    transport: T,
+    process: Option<Arc<dyn Running>>,
+    ending: Ending,
+    settings: &ServerSettings,
+    era: Era,
+) -> Result<Opened, ConnectError> {
+    let tools_changed = Arc::new(Notify::new());
+    let guarded = Guarded::new(transport, Arc::clone(&tools_changed), ending.clone());
+    let service = serve_client_with_lifecycle(Client, guarded, era.lifecycle())
+        .await
+        .map_err(|error| ConnectError::Protocol { reason: greeting_failed(&error, &ending) })?;
+    let listing = list(service.peer()).await?;
+    let version = service.peer().peer_info().map(|info| info.protocol_version.clone()).unwrap_or_default();
+    let era = if version.has_initialize() { Era::Older } else { Era::Newer };
+    let subscription = if era == Era::Newer { subscribe(service.peer()).await } else { None };
+    let connection = Connection {
+        peer: service.peer().clone(),
+        protocol: version.to_string(),
+        process,
+        ending,
+        calls: Semaphore::new(settings.most_calls.clamp(1, Semaphore::MAX_PERMITS)),
+        offered: Mutex::default(),
+        unanswered: AtomicU32::new(0),
+        broken: Notify::new(),
+        tools_changed,
+    };
+    connection.set_offered(&listing.tools);
+    Ok(Opened { connection: Arc::new(connection), service, listing, era, _subscription: subscription })
+}
+
+/// A server that cannot tell when its tools change is asked again when it is started again.
+async fn subscribe(peer: &Peer<RoleClient>) -> Option<Subscription> {
+    let changes = peer.listen(SubscriptionFilter::builder().tools_list_changed().build());
+    tokio::time::timeout(SUBSCRIBING, changes).await.ok()?.ok()
+}
+
+fn greeting_failed(error: &ClientInitializeError, ending: &Ending) -> String {
+    if let Some(reason) = ending.reason() {
+        return reason;
+    }
+    match error {
+        ClientInitializeError::JsonRpcError(error) => format!("it refused: {}", shown(&error.message)),
+        ClientInitializeError::NoCompatibleProtocolVersion { .. } => {
+            "it speaks no revision of the protocol that the gate does".to_owned()
+        }
+        ClientInitializeError::TransportError { error, .. } => shown(&sources(error)),
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => greeting_failed(fallback, ending),
+        _ => "it did not answer as a server does".to_owned(),
+    }
+}
+
+/// The innermost reason.
+fn sources(error: &dyn std::error::Error) -> String {
+    let mut innermost = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    innermost.to_string()
+}
+
+fn with_errors(error: ConnectError, said: &str) -> ConnectError {
+    let last = said.trim_end().lines().last().unwrap_or_default().trim();
+    match error {
+        ConnectError::Protocol { reason } if !last.is_empty() => {
+            ConnectError::Protocol { reason: format!("{reason}; it last said: {}", shown(last)) }
+        }
+        other => other,
+    }
+}
+
+/// Closes a connection and ends what it led to.
+pub(super) async fn close(
+    connection: &Connection,
+    token: RunningServiceCancellationToken,
+    closed: impl Future,
+) {
+    token.cancel();
+    let _ = tokio::time::timeout(CLOSING, closed).await;
+    if let Some(process) = &connection.process {
+        end(Arc::clone(process)).await;
+    }
+}
+
+/// Ends a process with all it started, and looks at what it left. Says what it last said.
+async fn end(process: Arc<dyn Running>) -> String {
+    let ending = tokio::task::spawn_blocking(move || {
+        process.end();
+        if process.can_write() {
+            // What is found is taken away; there is no call left to report it to.
+            let _ = process.quarantine();
+        }
+        process.errors()
+    });
+    ending.await.unwrap_or_default()
+}

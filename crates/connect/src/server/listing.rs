@@ -1,0 +1,109 @@
+//! Asking a server for its tools.
+
+use std::collections::HashSet;
+
+use rmcp::model::{
+    ClientRequest, CustomResult, ErrorCode, ListToolsRequest, ListToolsResult, PaginatedRequestParams,
+    ServerResult, Tool,
+};
+use rmcp::service::{Peer, RoleClient, ServiceError};
+use serde_json::Value;
+
+use crate::definition::Definition;
+use crate::error::ConnectError;
+
+/// The most tools of one server.
+const MOST_TOOLS: usize = 1_000;
+
+/// The most bytes of definitions of one server.
+const MOST_BYTES: usize = 4 << 20;
+
+/// The most pages that these may come in.
+const MOST_PAGES: usize = 200;
+
+/// What came back, and what of it is of no use.
+pub(super) struct Listing {
+    pub(super) tools: Vec<Definition>,
+    pub(super) complaints: Vec<String>,
+}
+
+/// All tools, page by page.
+pub(super) async fn list(peer: &Peer<RoleClient>) -> Result<Listing, ConnectError> {
+    let mut listing = Listing { tools: Vec::new(), complaints: Vec::new() };
+    let (mut names, mut bytes, mut cursor) = (HashSet::new(), 0usize, None);
+    for _ in 0..MOST_PAGES {
+        let Some(page) = page(peer, cursor.take(), &mut listing.complaints).await? else {
+            return Ok(listing);
+        };
+        for tool in page.tools {
+            let definition = Definition::of(tool);
+            bytes = bytes.saturating_add(serde_json::to_string(&definition).unwrap_or_default().len());
+            if listing.tools.len() >= MOST_TOOLS || bytes > MOST_BYTES {
+                let reason = format!(
+                    "it names more than {MOST_TOOLS} tools, or more than {MOST_BYTES} bytes about them"
+                );
+                return Err(ConnectError::Protocol { reason });
+            }
+            if names.insert(definition.name.clone()) {
+                listing.tools.push(definition);
+            } else {
+                listing.complaints.push(format!(
+                    "it names two tools `{}`; the second is left out",
+                    shown(&definition.name)
+                ));
+            }
+        }
+        cursor = page.next_cursor;
+        if cursor.is_none() {
+            return Ok(listing);
+        }
+    }
+    Err(ConnectError::Protocol { reason: format!("its list of tools has more than {MOST_PAGES} pages") })
+}
+
+/// One page; `None` where the server has no tools at all.
+async fn page(
+    peer: &Peer<RoleClient>,
+    cursor: Option<String>,
+    complaints: &mut Vec<String>,
+) -> Result<Option<ListToolsResult>, ConnectError> {
+    let params = cursor.map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor)));
+    let request = ListToolsRequest { params, ..ListToolsRequest::default() };
+    match peer.send_request(ClientRequest::ListToolsRequest(request)).await {
+        Ok(ServerResult::ListToolsResult(page)) => Ok(Some(page)),
+        Ok(ServerResult::CustomResult(CustomResult(value)))
+            if value.get("tools").is_some_and(Value::is_array) =>
+        {
+            Ok(Some(leniently(&value, complaints)))
+        }
+        Ok(_) => Err(ConnectError::Protocol { reason: "its list of tools is not one".to_owned() }),
+        Err(ServiceError::McpError(error)) if error.code == ErrorCode::METHOD_NOT_FOUND => Ok(None),
+        Err(error) => Err(ConnectError::Protocol {
+            reason: format!("its tools could not be listed: {}", shown(&error.to_string())),
+        }),
+    }
+}
+
+/// One tool that is not one does not take the others with it.
+fn leniently(value: &Value, complaints: &mut Vec<String>) -> ListToolsResult {
+    let next_cursor = value.get("nextCursor").and_then(Value::as_str).map(ToOwned::to_owned);
+    let mut page = ListToolsResult { next_cursor, ..ListToolsResult::default() };
+    for tool in value.get("tools").and_then(Value::as_array).into_iter().flatten() {
+        match serde_json::from_value::<Tool>(tool.clone()) {
+            Ok(tool) => page.tools.push(tool),
+            Err(_) => {
+                let name = tool.get("name").and_then(Value::as_str).unwrap_or("?");
+                complaints.push(format!(
+                    "what it says about the tool `{}` cannot be read; it is left out",
+                    shown(name)
+                ));
+            }
+        }
+    }
+    page
+}
+
+/// The words of a stranger, short and with nothing hidden.
+pub(super) fn shown(text: &str) -> String {
+    toolgate_tools::spelt_out(&crate::definition::cut(text, 200))
+}

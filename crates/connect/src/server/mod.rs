@@ -1,0 +1,157 @@
+//! One server: how it is started, kept, and spoken to.
+
+mod backoff;
+mod client;
+mod connection;
+mod catalogue;
+mod listing;
+mod health;
+mod keeper;
+mod call;
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::bridge::BridgeOptions;
+use crate::pins::PinFile;
+use crate::settings::{ServerName, ServerSettings};
+
+pub use backoff::Backoff;
+pub use health::{HealthState, ServerHealth};
+
+pub(crate) use call::Request;
+pub(crate) use catalogue::{Catalogue, Entry};
+pub(crate) use connection::Connection;
+
+/// How many different complaints about one server are passed on.
+const MOST_COMPLAINTS: usize = 200;
+
+/// What everybody who has to do with a server shares.
+pub(crate) struct Server {
+    pub(crate) name: ServerName,
+    pub(crate) options: Arc<BridgeOptions>,
+    /// Told when the tools are others.
+    changed: watch::Sender<u64>,
+    settings: Mutex<Arc<ServerSettings>>,
+    state: watch::Sender<State>,
+    /// Whether it was connected or has failed, once.
+    tried: watch::Sender<bool>,
+    catalogue: Mutex<Arc<Catalogue>>,
+    said: Mutex<HashSet<String>>,
+    restarts: AtomicU32,
+    last_error: Mutex<Option<String>>,
+    stop: CancellationToken,
+}
+
+/// Whether a server can be spoken to.
+#[derive(Clone)]
+pub(crate) enum State {
+    /// It will be soon.
+    Starting,
+    /// It can be.
+    Ready(Arc<Connection>),
+    /// It cannot, for this reason.
+    Down {
+        /// Why.
+        reason: String,
+        /// Whether nothing is tried any longer.
+        given_up: bool,
+    },
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Server {
+    /// A server that is about to be started.
+    pub(crate) fn new(
+        settings: ServerSettings,
+        options: Arc<BridgeOptions>,
+        changed: watch::Sender<u64>,
+    ) -> Arc<Self> {
+        let known = options.pins.of(&settings.name);
+        let server = Self {
+            name: settings.name.clone(),
+            options,
+            changed,
+            settings: Mutex::new(Arc::new(settings)),
+            state: watch::Sender::new(State::Starting),
+            tried: watch::Sender::new(false),
+            catalogue: Mutex::default(),
+            said: Mutex::default(),
+            restarts: AtomicU32::new(0),
+            last_error: Mutex::default(),
+            stop: CancellationToken::new(),
+        };
+        // What was agreed before is there before the server is.
+        server.take(Catalogue::remembered(known.unwrap_or_else(|error| {
+            server.complain(&error.to_string());
+            PinFile::default()
+        })));
+        Arc::new(server)
+    }
+
+    /// What is declared about it now.
+    pub(crate) fn settings(&self) -> Arc<ServerSettings> {
+        Arc::clone(&locked(&self.settings))
+    }
+
+    /// Declares something else about it that does not concern the connection.
+    pub(crate) fn declare(&self, settings: ServerSettings) {
+        *locked(&self.settings) = Arc::new(settings);
+    }
+
+    /// What it offers.
+    pub(crate) fn catalogue(&self) -> Arc<Catalogue> {
+        Arc::clone(&locked(&self.catalogue))
+    }
+
+    /// Offers this from now on; whether that is something else.
+    fn take(&self, catalogue: Catalogue) -> bool {
+        let mut current = locked(&self.catalogue);
+        let other = current.stands() != catalogue.stands();
+        *current = Arc::new(catalogue);
+        other
+    }
+
+    /// The same, and tells whoever wants to know.
+    fn offer(&self, catalogue: Catalogue) {
+        if self.take(catalogue) {
+            self.changed.send_modify(|times| *times += 1);
+        }
+    }
+
+    /// Begins to end it.
+    pub(crate) fn stop(&self) {
+        self.stop.cancel();
+    }
+
+    /// Waits until it was connected or has failed, once.
+    pub(crate) async fn tried(&self) {
+        let mut tried = self.tried.subscribe();
+        // The sender is this server: it is there as long as anybody waits.
+        let _ = tried.wait_for(|tried| *tried).await;
+    }
+
+    /// Tells the operator, once.
+    pub(crate) fn complain(&self, words: &str) {
+        let mut said = locked(&self.said);
+        if said.len() < MOST_COMPLAINTS && said.insert(words.to_owned()) {
+            (self.options.complain)(&format!("mcp server `{}`: {words}", self.name));
+        }
+    }
+
+    fn failed(&self, words: &str) {
+        *locked(&self.last_error) = Some(words.to_owned());
+        self.complain(words);
+    }
+
+    fn count_restart(&self) {
+        self.restarts.fetch_add(1, Ordering::Relaxed);
+    }
+}

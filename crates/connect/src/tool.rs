@@ -1,0 +1,141 @@
+//! A server's tool as the gate knows it.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use toolgate_gate::{ApprovedCall, CallContext, Preview, PreviewBody, Tool, ToolFuture, ToolSpec};
+use toolgate_policy::Requirements;
+use toolgate_tools::spelt_out;
+use toolgate_types::digest::Sha256Hasher;
+use toolgate_types::{Category, ErrorCode, Failure, Sha256, ToolName};
+
+use crate::answer::{Reading, read};
+use crate::definition::Definition;
+use crate::schema::{anything, usable};
+use crate::server::{Entry, Request, Server};
+use crate::settings::{ServerSettings, ToolSettings};
+
+/// A tool that a server offers.
+pub(crate) struct BridgedTool {
+    spec: ToolSpec,
+    server: Arc<Server>,
+    definition: Arc<Definition>,
+    digest: Sha256,
+    fingerprint: Sha256,
+    declared_output: bool,
+}
+
+impl BridgedTool {
+    /// The tool, `None` where the operator does not want it, or why it cannot be one.
+    pub(crate) fn of(
+        server: &Arc<Server>,
+        settings: &ServerSettings,
+        entry: &Entry,
+    ) -> Result<Option<Self>, String> {
+        let definition = &entry.definition;
+        let unsaid = ToolSettings::default();
+        let about = settings.about(&definition.name).unwrap_or(&unsaid);
+        if about.allowed == Some(false) {
+            return Ok(None);
+        }
+        let spec = spec(settings, about, entry)?;
+        let mut fingerprint = Sha256Hasher::new();
+        fingerprint.update(entry.digest.as_bytes());
+        fingerprint.update(settings.transport.digest().as_bytes());
+        Ok(Some(Self {
+            spec,
+            server: Arc::clone(server),
+            definition: Arc::clone(definition),
+            digest: entry.digest,
+            fingerprint: fingerprint.finish(),
+            declared_output: definition.output_schema.is_some(),
+        }))
+    }
+}
+
+fn spec(settings: &ServerSettings, about: &ToolSettings, entry: &Entry) -> Result<ToolSpec, String> {
+    let definition = &entry.definition;
+    let name: ToolName = format!("{}__{}", settings.name, definition.name)
+        .parse()
+        .map_err(|_| "its name is not one that a tool can have".to_owned())?;
+    let input_schema = usable(&definition.input_schema, true)
+        .map_err(|reason| format!("its input schema cannot be used: {reason}"))?;
+    let output_schema = match &definition.output_schema {
+        Some(schema) => {
+            usable(schema, false).map_err(|reason| format!("its output schema cannot be used: {reason}"))?
+        }
+        None => anything(),
+    };
+    let class = about.class.unwrap_or(settings.default_class);
+    let remedy = format!("see it with `toolgate mcp approve {} {}`", settings.name, definition.name);
+    Ok(ToolSpec {
+        name,
+        title: definition.title_for_people(),
+        description: definition.description_for_models(),
+        class,
+        category: Category::Mcp,
+        input_schema,
+        output_schema,
+        requirements: Some(Requirements { permissions: about.permissions.clone(), elevated: None, class }),
+        output_policy: about.policy.clone(),
+        timeout: Some(about.timeout.unwrap_or(settings.timeout)),
+        suspended: entry.suspended.as_ref().map(|reason| format!("{reason}; {remedy}")),
+    })
+}
+
+impl Tool for BridgedTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn fingerprint(&self) -> Option<Sha256> {
+        Some(self.fingerprint)
+    }
+
+    /// Whose tool it is, what the server says it does, and the arguments, with nothing hidden.
+    fn preview(&self, arguments: &Value, _context: &CallContext) -> Result<Preview, Failure> {
+        let digest: String = self.digest.to_string().chars().take(16).collect();
+        let summary = vec![
+            format!("call `{}` of the MCP server `{}`", spelt_out(&self.definition.name), self.server.name),
+            format!("the server says: {}", self.definition.revealed_first_line()),
+            format!("definition {digest}"),
+        ];
+        let body = spelt_out(&serde_json::to_string_pretty(arguments).unwrap_or_default());
+        Ok(Preview { summary, body: PreviewBody::Text(body), changes: None })
+    }
+
+    fn run(self: Arc<Self>, call: ApprovedCall, context: CallContext) -> ToolFuture {
+        Box::pin(async move {
+            let Value::Object(arguments) = call.into_arguments() else {
+                return Err(Failure::new(ErrorCode::InvalidArguments, "the arguments are not an object"));
+            };
+            let request = Request {
+                tool: self.definition.name.clone(),
+                definition: self.digest,
+                arguments,
+                has_effect: self.spec.class.has_effect(),
+            };
+            let result =
+                self.server.call(request, &context).await.map_err(|failure| self.filtered(failure))?;
+            let reading = Reading {
+                server: self.server.name.as_str(),
+                limits: &context.limits,
+                declared: self.declared_output,
+                filtered: self.spec.output_policy.is_some(),
+            };
+            read(result, reading)
+        })
+    }
+}
+
+impl BridgedTool {
+    /// A server's words about a failure pass no filter, so they do not leave where one is demanded.
+    fn filtered(&self, failure: Failure) -> Failure {
+        if self.spec.output_policy.is_none() || failure.code != ErrorCode::CommandFailed {
+            return failure;
+        }
+        let message = format!("the server `{}` refused the call", self.server.name);
+        let words = spelt_out(&failure.message);
+        Failure { message, ..failure.aside(words) }
+    }
+}

@@ -1,0 +1,205 @@
+//! What passes between the gate and a server, whatever carries it.
+//!
+//! Answers pass if they answer something that was asked, and once. Progress goes to the call that it is about and nowhere else, and not faster than
+//! somebody could read it. Everything else that a server says unasked is dropped here, so that it can fill no queue. A server that says nothing
+//! else for long is cut off.
+
+use std::collections::{HashMap, VecDeque};
+use std::future::Future;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rmcp::RoleClient;
+use rmcp::model::{
+    ClientNotification, ClientRequest, GetExtensions as _, GetMeta as _, JsonRpcMessage, NumberOrString,
+    ProgressNotificationParam, ProgressToken, RequestId, ServerJsonRpcMessage, ServerNotification,
+};
+use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::transport::Transport;
+use tokio::sync::Notify;
+use toolgate_gate::Progress;
+
+use super::Ending;
+use crate::definition::cut;
+
+/// How many messages in a row may be of no use.
+const MOST_USELESS: u32 = 10_000;
+
+/// How many calls that were given up are remembered, so that their late answers surprise nobody.
+const MOST_GIVEN_UP: usize = 256;
+
+/// The least time between two reports of progress of one call.
+const BETWEEN_REPORTS: Duration = Duration::from_millis(10);
+
+/// The longest report of progress, in bytes.
+const LONGEST_REPORT: usize = 4 << 10;
+
+/// Rides along with a request: who is told of its progress.
+#[derive(Clone)]
+pub(crate) struct Told(pub(crate) Progress);
+
+/// A request that was not answered.
+struct Pending {
+    token: Option<ProgressToken>,
+    told: Option<Told>,
+    reported: Option<Instant>,
+}
+
+/// A transport with a guard before it.
+pub(crate) struct Guarded<T> {
+    inner: T,
+    pending: HashMap<RequestId, Pending>,
+    given_up: VecDeque<RequestId>,
+    useless: u32,
+    /// Told when the server says that its tools are others now.
+    tools_changed: Arc<Notify>,
+    ending: Ending,
+}
+
+impl<T: Transport<RoleClient>> Guarded<T> {
+    pub(crate) fn new(inner: T, tools_changed: Arc<Notify>, ending: Ending) -> Self {
+        Self { inner, pending: HashMap::new(), given_up: VecDeque::new(), useless: 0, tools_changed, ending }
+    }
+
+    fn note_sent(&mut self, message: &TxJsonRpcMessage<RoleClient>) {
+        match message {
+            JsonRpcMessage::Request(sent) => {
+                // What was asked before is not waited for any longer once a new beginning is made.
+                if matches!(sent.request, ClientRequest::InitializeRequest(_)) {
+                    let earlier: Vec<RequestId> = self.pending.drain().map(|(id, _)| id).collect();
+                    earlier.into_iter().for_each(|id| self.give_up(id));
+                }
+                let pending = Pending {
+                    token: sent.request.get_meta().get_progress_token(),
+                    told: sent.request.extensions().get::<Told>().cloned(),
+                    reported: None,
+                };
+                self.pending.insert(sent.id.clone(), pending);
+            }
+            JsonRpcMessage::Notification(sent) => {
+                if let ClientNotification::CancelledNotification(cancelled) = &sent.notification
+                    && let Some(id) = &cancelled.params.request_id
+                    && self.pending.remove(id).is_some()
+                {
+                    self.give_up(id.clone());
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn give_up(&mut self, id: RequestId) {
+        if self.given_up.len() >= MOST_GIVEN_UP {
+            self.given_up.pop_front();
+        }
+        self.given_up.push_back(id);
+    }
+
+    /// Whether a message is for the client.
+    fn admit(&mut self, message: &ServerJsonRpcMessage) -> bool {
+        let admitted = match message {
+            JsonRpcMessage::Response(response) => self.answers(Some(&response.id)),
+            JsonRpcMessage::Error(error) => self.answers(error.id.as_ref()),
+            JsonRpcMessage::Request(_) => true,
+            JsonRpcMessage::Notification(notification) => self.notified(&notification.notification),
+        };
+        match message {
+            JsonRpcMessage::Response(_) if admitted => self.useless = 0,
+            JsonRpcMessage::Error(error) if admitted && error.id.is_some() => self.useless = 0,
+            JsonRpcMessage::Notification(sent)
+                if matches!(sent.notification, ServerNotification::ProgressNotification(_)) => {}
+            _ => self.useless = self.useless.saturating_add(1),
+        }
+        admitted
+    }
+
+    fn answers(&mut self, id: Option<&RequestId>) -> bool {
+        // An error about nothing can only be about the first request: a server that cannot read it cannot name it.
+        let Some(id) = id else { return self.pending.len() == 1 };
+        let as_number = match id {
+            NumberOrString::String(text) => text.parse().ok().map(RequestId::Number),
+            NumberOrString::Number(_) => None,
+        };
+        let found = self.pending.remove(id).or_else(|| self.pending.remove(as_number.as_ref()?));
+        if found.is_none()
+            && let Some(place) = self
+                .given_up
+                .iter()
+                .position(|given_up| given_up == id || Some(given_up) == as_number.as_ref())
+        {
+            self.given_up.remove(place);
+        }
+        found.is_some()
+    }
+
+    fn notified(&mut self, notification: &ServerNotification) -> bool {
+        match notification {
+            ServerNotification::ProgressNotification(progress) => self.report(&progress.params),
+            ServerNotification::ToolListChangedNotification(_) => self.tools_changed.notify_one(),
+            ServerNotification::SubscriptionsAcknowledgedNotification(_) => return true,
+            _ => {}
+        }
+        false
+    }
+
+    fn report(&mut self, progress: &ProgressNotificationParam) {
+        let Some(pending) = self
+            .pending
+            .values_mut()
+            .find(|pending| pending.token.as_ref() == Some(&progress.progress_token))
+        else {
+            return;
+        };
+        let now = Instant::now();
+        if pending.reported.is_some_and(|last| now.duration_since(last) < BETWEEN_REPORTS) {
+            return;
+        }
+        pending.reported = Some(now);
+        if let Some(Told(tell)) = &pending.told {
+            tell(&worded(progress));
+        }
+    }
+}
+
+/// Progress in words: what the server says, else how far it is.
+fn worded(progress: &ProgressNotificationParam) -> String {
+    let done = match progress.total {
+        Some(total) => format!("{} of {total}", progress.progress),
+        None => progress.progress.to_string(),
+    };
+    let said =
+        progress.message.as_deref().map(|message| cut(&toolgate_tools::clean(message), LONGEST_REPORT));
+    said.filter(|said| !said.is_empty()).unwrap_or(done) + "\n"
+}
+
+impl<T: Transport<RoleClient>> Transport<RoleClient> for Guarded<T> {
+    type Error = T::Error;
+
+    fn send(
+        &mut self,
+        message: TxJsonRpcMessage<RoleClient>,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+        self.note_sent(&message);
+        self.inner.send(message)
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
+        loop {
+            let message = self.inner.receive().await?;
+            let admitted = self.admit(&message);
+            if self.useless > MOST_USELESS {
+                self.ending
+                    .because(format!("it sent more than {MOST_USELESS} messages that nobody asked for"));
+                return None;
+            }
+            if admitted {
+                return Some(message);
+            }
+            tokio::task::consume_budget().await;
+        }
+    }
+
+    async fn close(&mut self) -> Result<(), Self::Error> {
+        self.inner.close().await
+    }
+}
