@@ -23,7 +23,7 @@ pub(crate) fn run(common: &Common) -> Result<u8, Failed> {
     }
     let credential = settings.credential(common)?;
     let interrupt = Interrupt::listen();
-    let built = build::gate_with(&settings, super::nobody(), tokens(common), Blocking::Pool)?;
+    let built = build::gate_with(&settings, super::nobody(), tokens(common), Blocking::Briefly)?;
     settings.warn_of_unknown_tools(&built.tools);
     let service = service(&settings, built);
     let (input, output) = (io::stdin(), io::stdout());

@@ -2,36 +2,74 @@
 
 use rmcp::model::{CallToolResult, ContentBlock, Resource, ResourceContents};
 use serde_json::Value;
+use toolgate_gate::ToolSpec;
 use toolgate_tools::Called;
 use toolgate_types::{Attachment, DocumentContent};
 
 use crate::mcp::OutputStore;
 
-/// A text longer than this is not sent a second time in the structured part.
+/// A text of this length is not sent a second time in the structured part.
 const REPEATED: usize = 32 * 1024;
 
+/// The names under which a tool tells where its whole output is kept, if it declares one.
+const FULL_OUTPUT: [&str; 2] = ["full_output", "fullOutput"];
+
+/// Where profiles with a shape of their own put what the tool answered.
+const INNER: [&str; 3] = ["metadata", "output", "data"];
+
 /// The answer to one call. What had to be cut is kept for the caller, and linked.
-pub(crate) fn answered(called: Called, outputs: &OutputStore, binding: [u8; 32]) -> CallToolResult {
+///
+/// Some clients show a model the structured part alone where there is one, and of a failure the text alone; so each of them says everything. Only a long
+/// text is sent once, without a structured part; what is known about it then follows as a second text.
+pub(crate) fn answered(
+    called: Called,
+    tool: Option<&ToolSpec>,
+    outputs: &OutputStore,
+    binding: [u8; 32],
+) -> CallToolResult {
     let Called { answer, attachments, whole, .. } = called;
-    let structured = answer.structured.filter(Value::is_object).map(|value| once(value, &answer.text));
+    let kept = whole.and_then(|whole| Some((outputs.keep(binding, &whole)?, whole.len())));
+    let mut structured = answer.structured.filter(Value::is_object);
+    if let (Some(structured), Some((uri, _)), Some(tool)) = (&mut structured, &kept, tool) {
+        tell_where(structured, uri, &tool.output_schema);
+    }
+    let facts = structured.as_mut().and_then(|structured| facts_alone(structured, &answer.text));
     let mut content = vec![ContentBlock::text(answer.text)];
+    if let Some(facts) = facts {
+        structured = None;
+        content.push(ContentBlock::text(facts.to_string()));
+    }
     content.extend(attachments.into_iter().map(attached));
-    content.extend(whole.and_then(|whole| linked(&whole, outputs, binding)));
+    content.extend(kept.map(|(uri, length)| linked(uri, length)));
     let mut result = CallToolResult::success(content);
     result.structured_content = structured;
     result.is_error = Some(answer.is_error);
     result
 }
 
-/// Leaves a long `content` out of the structured part where the text begins with it.
-fn once(mut structured: Value, text: &str) -> Value {
-    if text.len() > REPEATED
-        && let Some(fields) = structured.as_object_mut()
-        && fields.get("content").and_then(Value::as_str).is_some_and(|content| text.starts_with(content))
-    {
-        fields.shift_remove("content");
+/// What is known about a long text, where the structured part would repeat it.
+fn facts_alone(structured: &mut Value, text: &str) -> Option<Value> {
+    let fields = structured.as_object_mut().filter(|_| text.len() >= REPEATED)?;
+    let content = fields.get("content").and_then(Value::as_str)?;
+    if !text.starts_with(content) {
+        return None;
     }
-    structured
+    fields.shift_remove("content");
+    Some(structured.take())
+}
+
+/// Tells where the whole output is, where the tool has a name for that.
+fn tell_where(structured: &mut Value, uri: &str, schema: &Value) {
+    let declares = |name: &&str| schema.pointer(&format!("/properties/{name}")).is_some();
+    let Some(name) = FULL_OUTPUT.into_iter().find(declares) else { return };
+    let inner = INNER.into_iter().find(|inner| structured.get(*inner).is_some_and(Value::is_object));
+    let place = match inner {
+        Some(inner) => structured.get_mut(inner),
+        None => Some(structured),
+    };
+    if let Some(fields) = place.and_then(Value::as_object_mut) {
+        fields.insert(name.to_owned(), Value::String(uri.to_owned()));
+    }
 }
 
 fn attached(attachment: Attachment) -> ContentBlock {
@@ -51,11 +89,10 @@ fn attached(attachment: Attachment) -> ContentBlock {
     }
 }
 
-fn linked(whole: &str, outputs: &OutputStore, binding: [u8; 32]) -> Option<ContentBlock> {
-    let uri = outputs.keep(binding, whole)?;
+fn linked(uri: String, length: usize) -> ContentBlock {
     let link = Resource::new(uri, "whole output")
         .with_description("the whole of what was cut here; kept for a few minutes")
         .with_mime_type("text/plain")
-        .with_size(whole.len() as u64);
-    Some(ContentBlock::resource_link(link))
+        .with_size(length as u64);
+    ContentBlock::resource_link(link)
 }

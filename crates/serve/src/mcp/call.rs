@@ -9,7 +9,7 @@ use rmcp::service::{RequestContext, RoleServer};
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
-use toolgate_gate::{Approver, CallOptions, Nobody, Reply};
+use toolgate_gate::{Approver, CallOptions, Nobody, Reply, Tool};
 use toolgate_tools::Called;
 use toolgate_types::{Category, ErrorCode, Failure, Stage, ToolCall};
 
@@ -33,8 +33,8 @@ pub(crate) struct Wanted {
 
 /// How far a call came.
 pub(crate) enum Step {
-    /// To its end.
-    Ended(Box<Called>),
+    /// To its end; with the tool, if there was one.
+    Ended(Box<Called>, Option<Arc<dyn Tool>>),
     /// To a question: the client has to come again with the answer.
     Asks(Box<InputRequiredResult>),
 }
@@ -77,7 +77,10 @@ impl McpHandler {
             responses: request.input_responses,
         };
         match self.advance(wanted, &context, &visitor).await? {
-            Step::Ended(called) => Ok(answered(*called, &self.service.outputs, visitor.binding).into()),
+            Step::Ended(called, tool) => {
+                let spec = tool.as_ref().map(|tool| tool.spec());
+                Ok(answered(*called, spec, &self.service.outputs, visitor.binding).into())
+            }
             Step::Asks(question) => Ok(CallToolResponse::InputRequired(*question)),
         }
     }
@@ -146,7 +149,7 @@ impl McpHandler {
         let call = call_of(wanted, context);
         let credential = visitor.credential.clone();
         let calling = Box::pin(async move { Some(front.call(call, credential, options).await) });
-        Running { calling, class: tool.map(|tool| tool.spec().class), cancelled, questions, relay, room }
+        Running { calling, tool, cancelled, questions, relay, room }
     }
 
     fn approver(
@@ -205,8 +208,8 @@ impl McpHandler {
             false => self.connection.keep(&context.id, &running.room),
         }
         let called = called.ok_or_else(|| ErrorData::internal_error("the call ended unexpectedly", None))?;
-        self.service.metrics.count(running.class, &called);
-        Ok(Step::Ended(Box::new(called)))
+        self.service.metrics.count(running.tool.as_ref().map(|tool| tool.spec().class), &called);
+        Ok(Step::Ended(Box::new(called), running.tool))
     }
 
     async fn given_up(&self, context: &RequestContext<RoleServer>) {

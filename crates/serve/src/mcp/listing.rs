@@ -59,8 +59,11 @@ fn described(spec: &ToolSpec, structure: bool) -> Tool {
     let tool = Tool::new(spec.name.as_str().to_owned(), spec.description.clone(), object(&spec.input_schema))
         .with_title(spec.title.clone())
         .with_annotations(annotations(spec));
-    // What a policy takes out of an answer may be what the schema demands of it.
-    let declares = structure && spec.output_policy.is_none() && is_object(&spec.output_schema);
+    // What a policy takes out of an answer may be what the schema demands of it, and a long content is not told twice.
+    let declares = structure
+        && spec.output_policy.is_none()
+        && is_object(&spec.output_schema)
+        && !repeats_text(&spec.output_schema);
     if declares { tool.with_raw_output_schema(Arc::new(object(&spec.output_schema))) } else { tool }
 }
 
@@ -75,6 +78,11 @@ fn annotations(spec: &ToolSpec) -> ToolAnnotations {
 
 fn is_object(schema: &Value) -> bool {
     schema.get("type").and_then(Value::as_str) == Some("object")
+}
+
+/// Whether the structured answer repeats the text that a model reads.
+fn repeats_text(schema: &Value) -> bool {
+    schema.pointer("/properties/content").is_some()
 }
 
 fn object(schema: &Value) -> JsonObject {

@@ -108,7 +108,7 @@ impl McpHandler {
     ) -> Result<Vec<Resource>, ErrorData> {
         let arguments = json!({"glob": "**/*", "path": alias, "max_results": most});
         let called = match self.advance(wanted(find, arguments), context, visitor).await? {
-            Step::Ended(called) => called,
+            Step::Ended(called, _) => called,
             // A list that has to be asked about is not offered.
             Step::Asks(_) => return Ok(Vec::new()),
         };
@@ -137,7 +137,9 @@ impl McpHandler {
         let mut wanted = wanted(files.read, json!({"path": path}));
         (wanted.state, wanted.responses) = (request.request_state, request.input_responses);
         match self.advance(wanted, context, visitor).await? {
-            Step::Ended(called) => file_contents(*called, uri).map(|contents| contents_of(contents).into()),
+            Step::Ended(called, _) => {
+                file_contents(*called, uri).map(|contents| contents_of(contents).into())
+            }
             Step::Asks(question) => Ok(ReadResourceResponse::InputRequired(*question)),
         }
     }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use toolgate_gate::Tool;
 use toolgate_tools::Called;
-use toolgate_types::ToolClass;
 
 use crate::mcp::approval::Asked;
 use crate::mcp::connection::Room;
@@ -19,7 +19,8 @@ pub(crate) type Calling = Pin<Box<dyn Future<Output = Option<Called>> + Send>>;
 /// A call that is under way.
 pub(crate) struct Running {
     pub(crate) calling: Calling,
-    pub(crate) class: Option<ToolClass>,
+    /// The tool, if there is one of that name.
+    pub(crate) tool: Option<Arc<dyn Tool>>,
     /// Ends the call; it is still answered and recorded.
     pub(crate) cancelled: CancellationToken,
     /// Where the gate's question comes, where the client has to come again for it.
