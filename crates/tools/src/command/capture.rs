@@ -5,8 +5,10 @@ use toolgate_sandbox::Stream;
 use super::clean::{Cleaner, Stroke};
 
 /// The output of one command.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Capture {
+    /// How many bytes of each stream by itself are kept. Output may be long, so that nobody keeps all of it twice who does not use it.
+    each: usize,
     output: Channel,
     error: Channel,
     both: String,
@@ -30,10 +32,34 @@ struct Channel {
     cleaner: Cleaner,
     /// The line that is being written.
     line: String,
+    text: Kept,
+}
+
+/// The beginning of a text.
+#[derive(Debug, Default)]
+struct Kept {
     text: String,
+    /// Whether something was left out; nothing comes after that.
+    is_full: bool,
+}
+
+impl Kept {
+    /// Adds as much of a line as there is room for.
+    fn add(&mut self, line: &str, most: usize) {
+        if !self.is_full {
+            let room = line.floor_char_boundary(most.saturating_sub(self.text.len()));
+            self.is_full = room < line.len();
+            self.text.push_str(line.get(..room).unwrap_or_default());
+        }
+    }
 }
 
 impl Capture {
+    /// Nothing yet; of each stream by itself, no more than this will be kept.
+    pub(crate) fn keeping(each: usize) -> Self {
+        Self { each, output: Channel::default(), error: Channel::default(), both: String::new() }
+    }
+
     /// Takes a piece; what it adds is handed back for whoever watches. A line that is overwritten is watched as two.
     pub(crate) fn push(&mut self, stream: Stream, bytes: &[u8]) -> String {
         let channel = match stream {
@@ -41,7 +67,7 @@ impl Capture {
             Stream::Error => &mut self.error,
         };
         let text = channel.decoder.push(bytes);
-        channel.write(&text, &mut self.both)
+        channel.write(&text, &mut self.both, self.each)
     }
 
     /// Nothing more comes. A character that was cut off by a limit is left out; one that the command left unfinished is shown as such.
@@ -49,7 +75,7 @@ impl Capture {
         for channel in [&mut self.output, &mut self.error] {
             let rest = channel.decoder.finish();
             if !cut {
-                channel.write(rest, &mut self.both);
+                channel.write(rest, &mut self.both, self.each);
             }
         }
         for channel in [&mut self.output, &mut self.error] {
@@ -57,14 +83,14 @@ impl Capture {
                 self.both.push('\n');
             }
             self.both.push_str(&channel.line);
-            channel.text.push_str(&channel.line);
+            channel.text.add(&channel.line, self.each);
         }
-        Captured { output: self.output.text, error: self.error.text, both: self.both }
+        Captured { output: self.output.text.text, error: self.error.text.text, both: self.both }
     }
 }
 
 impl Channel {
-    fn write(&mut self, text: &str, both: &mut String) -> String {
+    fn write(&mut self, text: &str, both: &mut String, each: usize) -> String {
         let mut live = String::new();
         let Self { cleaner, line, text: finished, .. } = self;
         for character in text.chars() {
@@ -80,7 +106,7 @@ impl Channel {
                 Stroke::Erase => drop(line.pop()),
                 Stroke::NewLine => {
                     line.push('\n');
-                    finished.push_str(line);
+                    finished.add(line, each);
                     both.push_str(line);
                     line.clear();
                     live.push('\n');
@@ -131,8 +157,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn streams_are_cut_and_what_they_make_together_is_not() {
+        let mut capture = Capture::keeping(5);
+        capture.push(Stream::Output, "one\n€€\n".as_bytes());
+        capture.push(Stream::Error, b"bad\n");
+        capture.push(Stream::Output, b"more");
+        let captured = capture.finish(false);
+        assert_eq!(
+            (&*captured.output, &*captured.error, &*captured.both),
+            ("one\n", "bad\n", "one\n€€\nbad\nmore")
+        );
+    }
+
+    #[test]
     fn lines_stay_whole_and_in_their_order() {
-        let mut capture = Capture::default();
+        let mut capture = Capture::keeping(usize::MAX);
         capture.push(Stream::Output, b"one ");
         capture.push(Stream::Error, b"warning\n");
         capture.push(Stream::Output, b"line\nend");
@@ -147,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_character_in_two_pieces_is_one() {
-        let mut capture = Capture::default();
+        let mut capture = Capture::keeping(usize::MAX);
         let euro = "€".as_bytes();
         assert_eq!(capture.push(Stream::Output, &euro[..2]), "");
         assert_eq!(capture.push(Stream::Output, &euro[2..]), "€");
@@ -157,14 +196,14 @@ mod tests {
 
     #[test]
     fn a_character_that_a_limit_cut_is_left_out() {
-        let mut capture = Capture::default();
+        let mut capture = Capture::keeping(usize::MAX);
         capture.push(Stream::Output, b"x\xe2\x82");
         assert_eq!(capture.finish(true).output, "x");
     }
 
     #[test]
     fn whoever_watches_sees_every_state() {
-        let mut capture = Capture::default();
+        let mut capture = Capture::keeping(usize::MAX);
         assert_eq!(capture.push(Stream::Output, b"10%\r20"), "10%\n20");
         assert_eq!(capture.push(Stream::Output, b"%\n"), "%\n");
         assert_eq!(capture.finish(false).output, "20%\n");
@@ -177,7 +216,7 @@ mod tests {
         ], 0..80), cuts in prop::collection::vec(0usize..80, 0..8)) {
             let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(bytes.len())).chain([0, bytes.len()]).collect();
             cuts.sort_unstable();
-            let mut capture = Capture::default();
+            let mut capture = Capture::keeping(usize::MAX);
             for piece in cuts.windows(2) {
                 capture.push(Stream::Output, &bytes[piece[0]..piece[1]]);
             }

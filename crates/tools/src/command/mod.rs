@@ -99,9 +99,29 @@ pub(crate) struct Command<'a> {
     pub(crate) input: Option<Vec<u8>>,
     pub(crate) reach: &'a Reach,
     pub(crate) limits: ResourceLimits,
-    /// How many bytes of output are kept.
+    /// How many bytes of output are kept, and shown while they come.
     pub(crate) max_output: u64,
+    /// How many more are kept, for whoever wants to see the whole; nobody is shown these while they come.
+    pub(crate) whole: u64,
     pub(crate) on_flood: OnFlood,
+}
+
+impl Command<'_> {
+    /// What is kept as bytes, and what happens to a command that writes more: the same, however much is kept.
+    fn pumped(&self) -> Pumped {
+        let most = self.max_output.max(self.whole);
+        let on_flood = match self.on_flood {
+            OnFlood::Drain(more) => OnFlood::Drain(self.max_output.saturating_add(more).saturating_sub(most)),
+            OnFlood::Stop => OnFlood::Stop,
+        };
+        Pumped { input: self.input.clone(), max_output: most, on_flood }
+    }
+
+    /// How much of each stream is kept as text. Where somebody may want the whole, it is there once; a stream by itself is as long as an answer.
+    fn each_stream(&self) -> usize {
+        let most = if self.whole > 0 { self.max_output } else { u64::MAX };
+        usize::try_from(most).unwrap_or(usize::MAX)
+    }
 }
 
 impl CommandRunner {
@@ -178,10 +198,12 @@ impl CommandRunner {
         };
         let network = if proxy.is_some() { Network::Proxied(&serve) } else { Network::None };
         let job = self.job(command, &confined, network);
-        let mut capture = Capture::default();
+        let (mut capture, mut seen) = (Capture::keeping(command.each_stream()), 0_u64);
         let ended = made.sandbox.run(&job, stop, &mut |stream, bytes| {
             let live = capture.push(stream, bytes);
-            if let Some(progress) = context.progress.as_ref().filter(|_| !live.is_empty()) {
+            let is_shown = !live.is_empty() && seen < command.max_output;
+            seen = seen.saturating_add(bytes.len() as u64);
+            if let Some(progress) = context.progress.as_ref().filter(|_| is_shown) {
                 progress(&live);
             }
         });
@@ -217,11 +239,7 @@ impl CommandRunner {
             arguments: command.arguments.clone(),
             directory: command.directory.clone(),
             environment: self.variables(&command.directory, confined, &declared, command.reach),
-            streams: Streams::Pumped(Pumped {
-                input: command.input.clone(),
-                max_output: command.max_output,
-                on_flood: command.on_flood,
-            }),
+            streams: Streams::Pumped(command.pumped()),
             mounts: confined.iter().map(mounted).collect(),
             read: Vec::new(),
             network,

@@ -128,6 +128,17 @@ impl Finished {
         (output, error, output_cut || error_cut)
     }
 
+    /// All of the output that was kept, as a person would have seen it.
+    pub(crate) fn into_whole(self) -> String {
+        let (was_cut, bytes) = (self.was_cut(), self.bytes());
+        let mut whole = self.captured.both;
+        if was_cut {
+            let kept = whole.len();
+            whole.push_str(&format!("\n[truncated: {kept} of {bytes} bytes kept]\n"));
+        }
+        whole
+    }
+
     /// What a model reads: the output, how it ended where that is not plain, and what was denied or taken away.
     pub(crate) fn text(&self, limits: &Limits) -> (String, bool) {
         let (mut text, cut) = bounded(&self.captured.both, room(limits));

@@ -24,6 +24,9 @@ const LONGEST_LINE: usize = 128 * 1024 - 1;
 /// A command that writes more than this is ended, although none of it is kept any more.
 const FLOOD: u64 = 64 << 20;
 
+/// How many bytes of output are kept beside an answer that is shorter than that.
+const WHOLE: u64 = 4 << 20;
+
 /// How a profile dresses the shell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ShellDress {
@@ -57,8 +60,10 @@ impl ShellDress {
     }
 
     fn output_schema(self) -> Value {
-        if self != Self::Native {
-            return json!({"type": "object"});
+        match self {
+            Self::Native => {}
+            Self::Sidecar => return json!({"type": "object"}),
+            Self::Studio => return json!({"type": "object", "properties": {"fullOutput": full_output()}}),
         }
         let list = json!({"type": "array", "items": {"type": "object"}});
         object(
@@ -67,7 +72,7 @@ impl ShellDress {
                 "duration_ms": {"type": "integer"}, "stdout": {"type": "string"}, "stderr": {"type": "string"},
                 "truncated": {"type": "boolean"}, "timed_out": {"type": "boolean"}, "denied": list, "quarantined": list,
                 "quarantined_total": {"type": "integer"}, "hidden_files": {"type": "integer"},
-                "pinned_folders": {"type": "integer"},
+                "pinned_folders": {"type": "integer"}, "full_output": full_output(),
             }),
             &[
                 "exit_code",
@@ -83,11 +88,12 @@ impl ShellDress {
         )
     }
 
-    fn answer(self, finished: &Finished, context: &CallContext) -> ToolOutput {
+    fn answer(self, finished: Finished, context: &CallContext) -> ToolOutput {
         let (text, text_cut) = finished.text(&context.limits);
         let (output, error, cut) = finished.streams(&context.limits);
-        let mut facts = finished.facts(text_cut || cut);
-        match self {
+        let cut = cut || text_cut;
+        let mut facts = finished.facts(cut);
+        let answer = match self {
             Self::Studio => ToolOutput::new(text, Value::Object(camel_case(facts))),
             Self::Native | Self::Sidecar => {
                 facts.insert("stdout".to_owned(), json!(output));
@@ -95,8 +101,14 @@ impl ShellDress {
                 let text = if self == Self::Native { text } else { String::new() };
                 ToolOutput::new(text, Value::Object(facts))
             }
-        }
+        };
+        ToolOutput { whole: cut.then(|| finished.into_whole()), ..answer }
     }
+}
+
+/// Where the whole output is, filled in by whoever keeps it.
+fn full_output() -> Value {
+    json!({"type": "string", "description": "Where the whole output can be read for a while"})
 }
 
 fn camel_case(fields: Map<String, Value>) -> Map<String, Value> {
@@ -231,11 +243,12 @@ impl Shell {
             reach: self.runner.reach(),
             limits,
             max_output: context.limits.max_output_bytes,
+            whole: WHOLE,
             on_flood: OnFlood::Drain(FLOOD),
         };
         let finished = self.runner.run(&command, context, &stop)?;
         finished.check(&Bounds { timeout, limits, flood: FLOOD }, &context.limits)?;
-        Ok(self.dress.answer(&finished, context))
+        Ok(self.dress.answer(finished, context))
     }
 }
 

@@ -105,6 +105,7 @@ impl CommandTool {
             reach,
             limits,
             max_output,
+            whole: 0,
             on_flood: OnFlood::Stop,
         };
         let finished = self.runner.run(&run, context, &stop_within(&context.stop, timeout))?;
