@@ -188,7 +188,7 @@ impl Door {
         };
         // Counted before it is asked, so that nothing that was taken is lost sight of.
         let under_way = self.answers.token();
-        let is_end = parts.method == Method::DELETE;
+        let (is_end, brings_json) = (parts.method == Method::DELETE, is_json(&parts));
         let request = Request::from_parts(parts, Body::from(body.bytes.clone()));
         let response = self.mcp.handle(request).await;
         self.note_session(&response.headers().get(SESSION).cloned(), named.filter(|_| is_end), binding);
@@ -200,7 +200,8 @@ impl Door {
             }
         });
         match response.status() {
-            StatusCode::UNSUPPORTED_MEDIA_TYPE if !body.bytes.is_empty() => Ok(answers::no_message()),
+            // It said that it brings JSON, and it does.
+            StatusCode::UNSUPPORTED_MEDIA_TYPE if brings_json => Ok(answers::no_message()),
             _ => Ok(response),
         }
     }
@@ -392,10 +393,14 @@ async fn metadata(State(door): State<Arc<Door>>, request: Request) -> Response<B
     in_json(StatusCode::OK, &told)
 }
 
+fn is_json(parts: &Parts) -> bool {
+    let kind = parts.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    kind.is_some_and(|kind| kind.starts_with("application/json"))
+}
+
 /// What a message wants, of requests that bring one.
 fn head(parts: &Parts, bytes: &Bytes) -> Result<Option<String>, Response<Body>> {
-    let is_json = |kind: &HeaderValue| kind.to_str().is_ok_and(|kind| kind.starts_with("application/json"));
-    if parts.method != Method::POST || !parts.headers.get(CONTENT_TYPE).is_some_and(is_json) {
+    if parts.method != Method::POST || !is_json(parts) {
         return Ok(None);
     }
     match serde_json::from_slice::<Head>(bytes) {

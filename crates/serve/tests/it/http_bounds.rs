@@ -1,0 +1,177 @@
+//! What is too much, too long or too slow.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::http_world::{BIG, Got, TOKEN, World, by_token, get, initialize, newer, open, post, read_file};
+
+/// Short for a machine and long for nobody.
+const SOON: Duration = Duration::from_millis(200);
+
+fn head(world: &World, more: &str) -> String {
+    format!(
+        "POST /mcp HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {TOKEN}\r\nContent-Type: application/json\r\n\
+         Accept: application/json, text/event-stream\r\n{more}",
+        world.address
+    )
+}
+
+#[test]
+fn bodies_beyond_the_bound_are_refused_however_they_come() {
+    let world = by_token().limits(|limits| limits.max_body_bytes = 4096).start();
+    let announced = head(&world, "Content-Length: 4097\r\n\r\n");
+    let got = Got::parse(&world.raw(announced.as_bytes()));
+    assert_eq!((got.status, got.header("connection")), (413, Some("close")), "{got:?}");
+    let huge = head(&world, "Content-Length: 18446744073709551615\r\n\r\n");
+    let got = Got::parse(&world.raw(huge.as_bytes()));
+    assert!(matches!(got.status, 400 | 413 | 431), "{got:?}");
+    let chunk = format!("800\r\n{}\r\n", "x".repeat(0x800));
+    let chunked = head(&world, "Transfer-Encoding: chunked\r\n\r\n") + &chunk.repeat(3);
+    assert_eq!(Got::parse(&world.raw(chunked.as_bytes())).status, 413);
+    let mut fits = initialize();
+    fits["params"]["clientInfo"]["title"] = json!("x".repeat(3000));
+    assert_eq!(world.send(&post(&fits).bearing(TOKEN)).status, 200);
+    // Whoever may not come in is not even listened to.
+    let stranger = announced.replace(TOKEN, "");
+    assert_eq!(Got::parse(&world.raw(stranger.as_bytes())).status, 401);
+}
+
+#[test]
+fn what_is_no_message_is_refused_as_json_rpc_does() {
+    let world = open().start();
+    for (body, status, code) in [
+        ("{", 400, -32700),
+        ("", 400, -32700),
+        ("nonsense", 400, -32700),
+        ("[]", 400, -32600),
+        ("[{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}]", 400, -32600),
+        ("1", 400, -32600),
+        ("{\"method\":7}", 400, -32600),
+        ("{\"jsonrpc\":\"1.0\",\"id\":1,\"method\":\"ping\"}", 400, -32600),
+    ] {
+        let sent =
+            head(&world, &format!("Connection: close\r\nContent-Length: {}\r\n\r\n{body}", body.len()));
+        let got = Got::parse(&world.raw(sent.as_bytes()));
+        assert_eq!(got.status, status, "{body}: {got:?}");
+        assert_eq!(got.message()["error"]["code"], json!(code), "{body}: {got:?}");
+    }
+    let deep = "[".repeat(100_000);
+    let sent = head(&world, &format!("Connection: close\r\nContent-Length: {}\r\n\r\n{deep}", deep.len()));
+    assert_eq!(Got::parse(&world.raw(sent.as_bytes())).status, 400);
+    for (kind, status) in
+        [(None, 415), (Some("text/plain"), 415), (Some("application/json; charset=utf-8"), 200)]
+    {
+        let got = world.send(&post(&initialize()).instead("Content-Type", kind));
+        assert_eq!(got.status, status, "{kind:?}: {got:?}");
+    }
+    assert_eq!(world.send(&get("/mcp").line("PUT /mcp HTTP/1.1")).status, 405);
+    assert_eq!(world.records().len(), 0);
+}
+
+#[test]
+fn heads_have_bounds_too() {
+    let world = by_token().start();
+    let long = head(&world, &format!("X: {}\r\n\r\n", "x".repeat(200_000)));
+    assert_eq!(Got::parse(&world.raw(long.as_bytes())).status, 431);
+    let many: String = (0..1000).map(|number| format!("X-{number}: x\r\n")).collect();
+    assert_eq!(Got::parse(&world.raw(head(&world, &format!("{many}\r\n")).as_bytes())).status, 431);
+    for nonsense in ["\x16\x03\x01\x02\x00", "GET\r\n\r\n", "GET /mcp HTTP/9.9\r\n\r\n", "\r\n\r\n\r\n\0\0"] {
+        let all = world.raw(nonsense.as_bytes());
+        assert!(all.is_empty() || Got::parse(&all).status >= 400, "{nonsense:?}");
+    }
+    assert_eq!(world.send(&get("/healthz")).status, 200);
+}
+
+/// All that comes until the other side ends.
+fn rest(stream: &mut TcpStream) -> Vec<u8> {
+    let mut all = Vec::new();
+    let _ = stream.read_to_end(&mut all);
+    all
+}
+
+#[test]
+fn whoever_takes_too_long_to_say_what_it_wants_is_given_up() {
+    let world =
+        by_token().limits(|limits| (limits.head_patience, limits.body_patience) = (SOON, SOON)).start();
+    // Nothing at all, a part of a head, and a part of a body.
+    let mut silent = world.connect();
+    assert!(rest(&mut silent).is_empty());
+    let mut slow = world.connect();
+    slow.write_all(b"POST /mcp HTTP/1.1\r\nHost: lo").unwrap();
+    let said = rest(&mut slow);
+    assert!(said.is_empty() || Got::parse(&said).status == 408, "{said:?}");
+    let mut body = world.connect();
+    body.write_all(head(&world, "Content-Length: 100\r\n\r\n{\"jsonrpc\"").as_bytes()).unwrap();
+    assert_eq!(Got::parse(&rest(&mut body)).status, 408);
+    // A connection that was used and is silent now.
+    let mut idle = world.connect();
+    idle.write_all(format!("GET /healthz HTTP/1.1\r\nHost: {}\r\n\r\n", world.address).as_bytes()).unwrap();
+    assert_eq!(Got::parse(&rest(&mut idle)).status, 200);
+    assert_eq!(world.records().len(), 0);
+}
+
+#[test]
+fn connections_beyond_the_bound_are_told_so() {
+    let world = by_token().limits(|limits| limits.max_connections = 2).start();
+    let mut held: Vec<TcpStream> = (0..2)
+        .map(|_| {
+            let mut stream = world.connect();
+            let asked = format!("GET /healthz HTTP/1.1\r\nHost: {}\r\n\r\n", world.address);
+            stream.write_all(asked.as_bytes()).unwrap();
+            // Answered, so that it has its place.
+            assert_ne!(stream.read(&mut [0; 1024]).unwrap(), 0);
+            stream
+        })
+        .collect();
+    assert_eq!(Got::parse(&rest(&mut world.connect())).status, 503);
+    drop(held.pop());
+    // The place is free as soon as the end of the connection is noticed.
+    let found = std::iter::repeat_with(|| world.raw(world_health(&world).as_bytes())).take(10_000);
+    let mut found = found.filter(|all| !all.is_empty()).map(|all| Got::parse(&all).status);
+    assert!(found.any(|status| status == 200));
+}
+
+fn world_health(world: &World) -> String {
+    get("/healthz").render(world.address)
+}
+
+#[test]
+fn streams_that_go_on_have_bounds_and_end_with_the_door() {
+    let mut world = open().limits(|limits| limits.max_streams = 1).start();
+    let got = world.send(&post(&initialize()));
+    let name = got.header("mcp-session-id").unwrap().to_owned();
+    let listen = get("/mcp").with("Accept", "text/event-stream").with("Mcp-Session-Id", &name);
+    let mut first = world.connect();
+    first.write_all(listen.render(world.address).as_bytes()).unwrap();
+    assert_ne!(first.read(&mut [0; 4096]).unwrap(), 0);
+    assert_eq!(world.send(&listen).status, 503);
+    world.close();
+    let end = rest(&mut first);
+    assert!(end.ends_with(b"0\r\n\r\n"), "it ended in order: {:?}", String::from_utf8_lossy(&end));
+}
+
+#[test]
+fn whoever_does_not_take_its_answers_is_given_up() {
+    const CALLS: usize = 200;
+    let world = open().limits(|limits| limits.stall_patience = SOON).start();
+    let params = json!({"name": "read_file", "arguments": {"path": "big.txt"}});
+    let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+    let one = newer(call).render(world.address).replace("Connection: close\r\n", "");
+    let mut stream = world.connect();
+    stream.write_all(one.repeat(CALLS).as_bytes()).unwrap();
+    assert_ne!(stream.read(&mut [0; 64]).unwrap(), 0);
+    // Nothing is taken until the door has given up, which shows in its count of connections.
+    let alone = "toolgate_http_connections 1";
+    while !world.send(&get("/metrics")).body.lines().any(|line| line == alone) {
+        std::thread::yield_now();
+    }
+    let taken = rest(&mut stream).len();
+    assert!(taken < CALLS * BIG, "{taken}");
+    // What was begun was recorded, and what could not be answered was not begun.
+    let records = world.records().len();
+    assert!((1..CALLS).contains(&records), "{records}");
+    assert_eq!(world.send(&newer(read_file(1))).status, 200);
+}

@@ -1,0 +1,151 @@
+//! The door closes while calls are under way: each is answered and recorded.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::sync::{Semaphore, mpsc};
+use toolgate_gate::{ApprovedCall, CallContext, Tool, ToolFuture, ToolSpec};
+use toolgate_types::{Category, Decision, ErrorCode, Failure, ToolClass, ToolOutput};
+
+use crate::http_world::{Line, Sent, World, get, initialize, newer, open, post};
+
+/// Waits until it is let go, or told to end.
+struct Waiting {
+    spec: ToolSpec,
+    begun: mpsc::UnboundedSender<()>,
+    let_go: Arc<Semaphore>,
+}
+
+impl Tool for Waiting {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn run(self: Arc<Self>, _: ApprovedCall, context: CallContext) -> ToolFuture {
+        Box::pin(async move {
+            self.begun.send(()).unwrap();
+            tokio::select! {
+                _ = self.let_go.acquire() => Ok(ToolOutput::new("let go", json!({}))),
+                () = context.cancelled.cancelled() => {
+                    Err(Failure::new(ErrorCode::Cancelled, "told to end"))
+                }
+            }
+        })
+    }
+}
+
+struct Busy {
+    world: World,
+    lines: Vec<Line>,
+    let_go: Arc<Semaphore>,
+}
+
+const CALLS: u64 = 8;
+
+/// Calls of both eras, all under way.
+fn busy(grace: Duration) -> Busy {
+    let (begun, mut seen) = mpsc::unbounded_channel();
+    let let_go = Arc::new(Semaphore::new(0));
+    let spec = ToolSpec {
+        name: "wait".parse().unwrap(),
+        title: "Wait".to_owned(),
+        description: "Waits.".to_owned(),
+        class: ToolClass::Read,
+        category: Category::File,
+        input_schema: json!({"type": "object", "additionalProperties": false}),
+        output_schema: json!({"type": "object"}),
+        requirements: None,
+        output_policy: None,
+        timeout: Some(Duration::from_secs(600)),
+        suspended: None,
+    };
+    let tool = Waiting { spec, begun, let_go: Arc::clone(&let_go) };
+    let world = open().tool(Arc::new(tool)).limits(|limits| limits.grace = grace).start();
+    let lines = (0..CALLS).map(|number| {
+        let mut line = Line::new(&world);
+        let sent = request(&world, &mut line, number);
+        line.send(&sent, world.address);
+        line
+    });
+    let lines: Vec<Line> = lines.collect();
+    for _ in 0..CALLS {
+        seen.blocking_recv().unwrap();
+    }
+    Busy { world, lines, let_go }
+}
+
+fn request(world: &World, line: &mut Line, number: u64) -> Sent {
+    let params = json!({"name": "wait", "arguments": {}});
+    let message = json!({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params});
+    if number % 2 == 1 {
+        return newer(message);
+    }
+    let got = line.ask(&post(&initialize()), world.address);
+    let name = got.header("mcp-session-id").unwrap().to_owned();
+    let done = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+    assert_eq!(line.ask(&post(&done).with("Mcp-Session-Id", &name), world.address).status, 202);
+    post(&message).with("Mcp-Session-Id", &name)
+}
+
+fn answers(lines: &mut [Line]) -> Vec<Value> {
+    lines.iter_mut().map(|line| line.answer().expect("an answer").message()).collect()
+}
+
+#[test]
+fn calls_that_end_within_the_grace_are_answered_as_ever() {
+    let Busy { mut world, mut lines, let_go } = busy(Duration::from_secs(60));
+    world.shutdown.cancel();
+    // Nothing new is taken from here on; the calls under way do not know yet.
+    while std::net::TcpStream::connect(world.address).is_ok() {
+        std::thread::yield_now();
+    }
+    let_go.add_permits(1);
+    for (number, message) in answers(&mut lines).into_iter().enumerate() {
+        assert_eq!(message["id"], json!(number));
+        assert_eq!(message["result"]["content"][0]["text"], json!("let go"), "{message}");
+    }
+    assert!(lines.iter_mut().all(|line| line.answer().is_none()), "the connections end");
+    world.close();
+    let records = world.records();
+    assert_eq!(records.len(), CALLS as usize);
+    assert!(records.iter().all(|record| record.decision == Decision::Allowed));
+}
+
+#[test]
+fn calls_that_do_not_end_are_ended_answered_and_recorded() {
+    let Busy { mut world, mut lines, let_go: _ } = busy(Duration::from_millis(50));
+    world.shutdown.cancel();
+    for message in answers(&mut lines) {
+        assert_eq!(message["result"]["isError"], json!(true), "{message}");
+    }
+    world.close();
+    let records = world.records();
+    assert_eq!(records.len(), CALLS as usize);
+    for record in records {
+        assert_eq!(record.denial.unwrap().code, ErrorCode::Cancelled);
+    }
+}
+
+#[test]
+fn calls_whose_clients_went_away_are_recorded_too() {
+    let Busy { mut world, lines, let_go: _ } = busy(Duration::from_millis(50));
+    drop(lines);
+    world.close();
+    let records = world.records();
+    assert_eq!(records.len(), CALLS as usize);
+    assert!(records.iter().all(|record| record.decision != Decision::Allowed));
+}
+
+#[test]
+fn a_door_that_closes_is_not_ready() {
+    let Busy { mut world, mut lines, let_go } = busy(Duration::from_secs(60));
+    let mut line = Line::new(&world);
+    assert_eq!(line.ask(&get("/readyz"), world.address).status, 200);
+    world.shutdown.cancel();
+    // A connection that has nothing under way ends at once.
+    assert!(line.answer().is_none());
+    let_go.add_permits(1);
+    assert_eq!(answers(&mut lines).len(), CALLS as usize);
+    world.close();
+}

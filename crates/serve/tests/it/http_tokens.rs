@@ -1,0 +1,105 @@
+//! Tokens of an issuer: which are believed, what strangers are told, and what is recorded.
+
+use std::time::Duration;
+
+use serde_json::json;
+use toolgate_types::{Decision, Stage};
+
+use crate::http_world::{Says, Sent, TOKEN, by_issuer, by_token, get, newer, post, read_file};
+
+const OTHER_SECRET: &[u8] = b"another secret, also of 32 bytes or more";
+
+#[test]
+fn tokens_for_others_of_others_or_too_old_are_refused_and_their_calls_recorded() {
+    let world = by_issuer().start();
+    let good = Says::default().token();
+    let mut cut = good.clone();
+    cut.truncate(good.len() - 3);
+    let bad = [
+        ("for another audience", Says { audience: "other-gate", ..Says::default() }.token()),
+        ("expired", Says { age: Duration::from_secs(7200), ..Says::default() }.token()),
+        ("signed by somebody else", Says { secret: OTHER_SECRET, ..Says::default() }.token()),
+        ("cut", cut),
+        ("no token", "abc".to_owned()),
+        ("the token of a person", TOKEN.to_owned()),
+    ];
+    for (count, (what, token)) in bad.iter().enumerate() {
+        let got = world.send(&newer(read_file(1)).bearing(token));
+        assert_eq!(got.status, 401, "{what}: {got:?}");
+        let challenge = got.header("www-authenticate").unwrap();
+        assert!(challenge.starts_with("Bearer resource_metadata=\"http://127.0.0.1:"), "{challenge}");
+        assert!(challenge.ends_with("/.well-known/oauth-protected-resource/mcp\", error=\"invalid_token\""));
+        assert!(!got.body.contains(token.as_str()) && !challenge.contains(token.as_str()));
+        let records = world.records();
+        assert_eq!(records.len(), count + 1, "{what}: one record for each call");
+        let record = records.last().unwrap();
+        assert_eq!((record.decision, record.caller.sub.as_str()), (Decision::Denied, "unverified"), "{what}");
+        assert_eq!(record.denial.as_ref().unwrap().stage, Stage::Auth, "{what}");
+    }
+    // What is no call is refused and leaves no record.
+    let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}});
+    assert_eq!(world.send(&newer(list).bearing(&bad[0].1)).status, 401);
+    assert_eq!(world.send(&get("/metrics").bearing(&bad[0].1)).status, 401);
+    assert_eq!(world.records().len(), bad.len());
+
+    let got = world.send(&newer(read_file(1)).bearing(&good));
+    assert_eq!(got.message()["result"]["isError"], json!(false), "{got:?}");
+    let records = world.records();
+    assert_eq!(records.last().unwrap().caller.sub, "alice");
+}
+
+#[test]
+fn without_a_token_strangers_learn_where_to_get_one_and_nothing_is_recorded() {
+    let world = by_issuer().start();
+    let got = world.send(&post(&read_file(1)));
+    assert_eq!(got.status, 401);
+    let challenge = got.header("www-authenticate").unwrap().to_owned();
+    assert!(!challenge.contains("error="), "none was tried: {challenge}");
+    let (_, url) = challenge.split_once("resource_metadata=\"").unwrap();
+    let path = url.trim_end_matches('"').split_once(&world.address.to_string()).unwrap().1;
+    for path in [path, "/.well-known/oauth-protected-resource"] {
+        let got = world.send(&get(path));
+        assert_eq!(got.status, 200, "{got:?}");
+        let told = got.message();
+        assert_eq!(told["resource"], json!(format!("http://{}/mcp", world.address)));
+        assert_eq!(told["authorization_servers"], json!(["https://issuer.example"]));
+        assert_eq!(told["bearer_methods_supported"], json!(["header"]));
+    }
+    assert_eq!(world.records().len(), 0);
+}
+
+#[test]
+fn where_one_token_counts_the_token_of_an_issuer_does_not() {
+    let world = by_token().start();
+    let issued = Says::default().token();
+    let got = world.send(&newer(read_file(1)).bearing(&issued));
+    assert_eq!(got.status, 401);
+    assert_eq!(got.header("www-authenticate"), Some("Bearer realm=\"toolgate\", error=\"invalid_token\""));
+    let records = world.records();
+    assert_eq!(records.len(), 1, "{records:?}");
+    assert_eq!(records[0].denial.as_ref().unwrap().stage, Stage::Auth);
+}
+
+#[test]
+fn whoever_guesses_is_slowed_down_and_whoever_knows_is_not() {
+    let world = by_issuer().limits(|limits| limits.bad_tokens_per_minute = 3).start();
+    let guess = |_| world.send(&newer(read_file(1)).bearing("abc")).status;
+    let found: Vec<u16> = (0..6).map(guess).collect();
+    assert_eq!(found, [401, 401, 401, 429, 429, 429]);
+    assert_eq!(world.records().len(), 3, "what is not looked into is not recorded");
+    assert_eq!(world.send(&newer(read_file(1)).bearing(&Says::default().token())).status, 200);
+}
+
+#[test]
+fn a_caller_may_come_only_so_often_and_others_all_the_same() {
+    let world =
+        by_issuer().limits(|limits| limits.requests_per_second = std::num::NonZeroU32::new(2)).start();
+    let as_caller = |subject| {
+        let sent: Sent = newer(read_file(1)).bearing(&Says { subject, ..Says::default() }.token());
+        world.send(&sent).status
+    };
+    // So many that some fall into one second, however slow this machine is just now.
+    let found: Vec<u16> = (0..200).map(|_| as_caller("alice")).collect();
+    assert!(found.contains(&429) && found.contains(&200), "{found:?}");
+    assert_eq!(as_caller("bob"), 200);
+}
