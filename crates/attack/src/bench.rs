@@ -49,6 +49,7 @@ pub struct BenchOptions {
     network: Vec<String>,
     dialer: Arc<dyn Dial>,
     resources: ResourceLimits,
+    blocking: Blocking,
 }
 
 impl BenchOptions {
@@ -73,6 +74,7 @@ impl BenchOptions {
             network: Vec::new(),
             dialer: Arc::new(Direct),
             resources: ResourceLimits::default(),
+            blocking: Blocking::Here,
         }
     }
 
@@ -158,6 +160,13 @@ impl BenchOptions {
         self
     }
 
+    /// Where work that blocks is done.
+    #[must_use]
+    pub fn blocking(mut self, blocking: Blocking) -> Self {
+        self.blocking = blocking;
+        self
+    }
+
     /// One more tool.
     #[must_use]
     pub fn tool(mut self, tool: Arc<dyn Tool>) -> Self {
@@ -184,7 +193,7 @@ impl BenchOptions {
             journal: Arc::new(journal),
             approver: self.approver,
             approval_patience: self.patience,
-            blocking: Blocking::Here,
+            blocking: self.blocking,
             clock: self.clock,
             complain: Arc::new(move |complaint| heard.lock().unwrap().push(complaint.to_owned())),
         });

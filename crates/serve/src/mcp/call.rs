@@ -49,12 +49,15 @@ enum Way {
     ComingAgain,
 }
 
+/// Whether a request speaks as clients do since everything is in each request.
+pub(crate) fn is_newer(context: &RequestContext<RoleServer>) -> bool {
+    let version = context.protocol_version();
+    version.is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str())
+}
+
 impl Way {
     fn of(context: &RequestContext<RoleServer>) -> Self {
-        let is_newer = context
-            .protocol_version()
-            .is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str());
-        match (can_ask(context.client_capabilities().as_ref()), is_newer) {
+        match (can_ask(context.client_capabilities().as_ref()), is_newer(context)) {
             (false, _) => Self::Never,
             (true, false) => Self::Meanwhile,
             (true, true) => Self::ComingAgain,

@@ -12,6 +12,7 @@ use rmcp::model::{
 };
 use rmcp::service::{NotificationContext, RequestContext, RoleServer, SubscriptionContext};
 
+use crate::mcp::call::is_newer;
 use crate::mcp::changes::Lookout;
 use crate::mcp::{Connection, Visitor, Who};
 use crate::service::Service;
@@ -103,7 +104,7 @@ impl ServerHandler for McpHandler {
         let (tools, next) = page(&tools, request.and_then(|request| request.cursor), PAGE)?;
         let mut result = ListToolsResult::with_all_items(tools);
         result.next_cursor = next;
-        (result.ttl_ms, result.cache_scope) = (Some(0), Some(CacheScope::Private));
+        (result.ttl_ms, result.cache_scope) = freshness(&context);
         Ok(result)
     }
 
@@ -130,7 +131,7 @@ impl ServerHandler for McpHandler {
         _request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        self.resource_templates(&self.visitor(&context.extensions)?).await
+        self.resource_templates(&context, &self.visitor(&context.extensions)?).await
     }
 
     async fn read_resource(
@@ -204,6 +205,11 @@ impl ServerHandler for McpHandler {
             false => Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "there is no such method", None)),
         }
     }
+}
+
+/// For how long, and by whom, a result may be kept: by its client alone, and not at all. Clients of the older era know no such thing.
+pub(crate) fn freshness(context: &RequestContext<RoleServer>) -> (Option<u64>, Option<CacheScope>) {
+    if is_newer(context) { (Some(0), Some(CacheScope::Private)) } else { (None, None) }
 }
 
 /// The items of one page, and where the next begins.

@@ -4,7 +4,7 @@
 //! like every other. Whoever may not use the tool is offered no files.
 
 use rmcp::model::{
-    CacheScope, ErrorData, ListResourceTemplatesResult, ListResourcesResult, ReadResourceRequestParams,
+    ErrorData, ListResourceTemplatesResult, ListResourcesResult, ReadResourceRequestParams,
     ReadResourceResponse, ReadResourceResult, Resource, ResourceContents, ResourceTemplate,
 };
 use rmcp::service::{RequestContext, RoleServer};
@@ -13,6 +13,7 @@ use toolgate_tools::{Called, FileTools};
 use toolgate_types::ErrorCode;
 
 use crate::mcp::call::{Step, Wanted};
+use crate::mcp::handler::freshness;
 use crate::mcp::outputs::OUTPUTS;
 use crate::mcp::{McpHandler, Visitor};
 
@@ -50,6 +51,7 @@ impl McpHandler {
 
     pub(crate) async fn resource_templates(
         &self,
+        context: &RequestContext<RoleServer>,
         visitor: &Visitor,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
         let mut templates: Vec<ResourceTemplate> =
@@ -61,7 +63,7 @@ impl McpHandler {
             templates.push(template.with_title("File").with_description(description));
         }
         let mut result = ListResourceTemplatesResult::with_all_items(templates);
-        (result.ttl_ms, result.cache_scope) = (Some(0), Some(CacheScope::Private));
+        (result.ttl_ms, result.cache_scope) = freshness(context);
         Ok(result)
     }
 
@@ -94,7 +96,7 @@ impl McpHandler {
         let page = found.into_iter().skip(start).take(PAGE).collect();
         let mut result = ListResourcesResult::with_all_items(page);
         result.next_cursor = more.then(|| (start + PAGE).to_string());
-        (result.ttl_ms, result.cache_scope) = (Some(0), Some(CacheScope::Private));
+        (result.ttl_ms, result.cache_scope) = freshness(context);
         Ok(result)
     }
 
@@ -126,11 +128,11 @@ impl McpHandler {
         let uri = request.uri;
         let here = self.service.resources.iter().find_map(|source| source.read(&uri));
         if let Some(contents) = here {
-            return Ok(contents_of(contents).into());
+            return Ok(contents_of(contents, context));
         }
         if uri.starts_with(OUTPUTS) {
             let kept = self.service.outputs.read(visitor.binding, &uri).ok_or_else(|| not_found(&uri))?;
-            return Ok(contents_of(vec![ResourceContents::text(kept, uri)]).into());
+            return Ok(contents_of(vec![ResourceContents::text(kept, uri)], context));
         }
         let files = self.file_tools(visitor).await?;
         let (Some(files), Some(path)) = (files, path_of(&uri)) else { return Err(not_found(&uri)) };
@@ -138,7 +140,7 @@ impl McpHandler {
         (wanted.state, wanted.responses) = (request.request_state, request.input_responses);
         match self.advance(wanted, context, visitor).await? {
             Step::Ended(called, _) => {
-                file_contents(*called, uri).map(|contents| contents_of(contents).into())
+                file_contents(*called, uri).map(|contents| contents_of(contents, context))
             }
             Step::Asks(question) => Ok(ReadResourceResponse::InputRequired(*question)),
         }
@@ -149,10 +151,13 @@ fn wanted(tool: &str, arguments: Value) -> Wanted {
     Wanted { tool: tool.to_owned(), arguments, state: None, responses: None }
 }
 
-fn contents_of(contents: Vec<ResourceContents>) -> ReadResourceResult {
+fn contents_of(
+    contents: Vec<ResourceContents>,
+    context: &RequestContext<RoleServer>,
+) -> ReadResourceResponse {
     let mut result = ReadResourceResult::new(contents);
-    (result.ttl_ms, result.cache_scope) = (Some(0), Some(CacheScope::Private));
-    result
+    (result.ttl_ms, result.cache_scope) = freshness(context);
+    result.into()
 }
 
 fn file_contents(called: Called, uri: String) -> Result<Vec<ResourceContents>, ErrorData> {

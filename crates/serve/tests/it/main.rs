@@ -16,3 +16,6 @@ mod http_sessions;
 mod http_bounds;
 mod http_load;
 mod http_closing;
+mod stdio_world;
+mod framing;
+mod serving;

@@ -1,0 +1,135 @@
+//! Lines that are no messages, and messages that come in pieces.
+
+use serde_json::{Value, json};
+
+use crate::stdio_world::{Era, World};
+
+/// What a line is answered with: a code and an id, or nothing.
+#[test]
+fn whatever_is_not_a_message_is_answered_with_what_is_wrong() {
+    let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
+    let cases: &[(&[u8], Option<(i64, Value)>)] = &[
+        (b"garbage", Some((-32700, Value::Null))),
+        (b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"", Some((-32700, Value::Null))),
+        (b"\xff\xfe{}", Some((-32700, Value::Null))),
+        (b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"p\xffing\"}", Some((-32700, Value::Null))),
+        (deep.as_bytes(), Some((-32700, Value::Null))),
+        (b"[]", Some((-32600, Value::Null))),
+        (b"[{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}]", Some((-32600, Value::Null))),
+        (b"1", Some((-32600, Value::Null))),
+        (b"null", Some((-32600, Value::Null))),
+        (b"\"text\"", Some((-32600, Value::Null))),
+        (b"{}", Some((-32600, Value::Null))),
+        (b"{\"id\":77}", Some((-32600, json!(77)))),
+        (b"{\"jsonrpc\":\"1.0\",\"id\":78,\"method\":\"ping\"}", Some((-32600, json!(78)))),
+        (b"{\"jsonrpc\":\"2.0\",\"id\":79,\"method\":7}", Some((-32600, json!(79)))),
+        (b"{\"jsonrpc\":\"2.0\",\"id\":\"x\",\"method\":\"nothing/here\"}", Some((-32601, json!("x")))),
+        (b"{\"jsonrpc\":\"2.0\",\"id\":80,\"method\":\"tools/call\"}", Some((-32602, json!(80)))),
+        (
+            b"{\"jsonrpc\":\"2.0\",\"id\":81,\"method\":\"tools/call\",\"params\":{\"name\":7}}",
+            Some((-32602, json!(81))),
+        ),
+        (b"", None),
+        (b"   \t ", None),
+        (b"\r", None),
+        (b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/nothing\"}", None),
+        (
+            b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{\"requestId\":999}}",
+            None,
+        ),
+        (b"{\"jsonrpc\":\"2.0\",\"id\":5,\"result\":{}}", None),
+        (b"{\"jsonrpc\":\"2.0\",\"id\":5,\"error\":{\"code\":1,\"message\":\"no\"}}", None),
+        (b"{\"jsonrpc\":\"2.0\",\"id\":5,\"error\":\"no\"}", None),
+    ];
+    let world = World::new();
+    let mut client = world.client(Era::Older);
+    for (line, expected) in cases {
+        let shown = String::from_utf8_lossy(line);
+        client.write(line);
+        client.write(b"\n");
+        if let Some((code, id)) = expected {
+            let answer = client.next(|message| message.get("error").is_some());
+            assert_eq!(answer["error"]["code"], *code, "{shown}: {answer}");
+            assert_eq!(answer["id"], *id, "{shown}: {answer}");
+        }
+        // Whatever came, the next request is served, and nothing else came before its answer.
+        let answer = client.request("ping", json!({}));
+        assert_eq!(answer["result"], json!({}), "{shown}");
+    }
+    let (rest, ended) = client.close();
+    assert_eq!(rest, Vec::<Value>::new());
+    ended.unwrap();
+}
+
+#[test]
+fn a_message_may_come_in_pieces_and_many_at_once() {
+    let world = World::new();
+    let mut client = world.client(Era::Older);
+    let ping = |id: i64| format!("{}\n", json!({"jsonrpc": "2.0", "id": id, "method": "ping"}));
+    for byte in ping(1000).bytes() {
+        client.write(&[byte]);
+    }
+    assert_eq!(client.answer(1000)["result"], json!({}));
+    let many: String = (2000..2200).map(ping).collect();
+    client.write(many.as_bytes());
+    for id in 2000..2200 {
+        assert_eq!(client.answer(id)["result"], json!({}));
+    }
+    // With the line ends of another system, and without one at the end.
+    client.write(ping(3000).replace('\n', "\r\n").as_bytes());
+    assert_eq!(client.answer(3000)["result"], json!({}));
+    client.write(ping(3001).trim_end().as_bytes());
+    let (rest, ended) = client.close();
+    assert_eq!(rest, [json!({"jsonrpc": "2.0", "id": 3001, "result": {}})]);
+    ended.unwrap();
+}
+
+#[test]
+fn an_id_that_is_not_answered_yet_is_not_served_twice() {
+    let world = World::with(|options| options.commands());
+    let mut client = world.client_as(Era::Older, json!({}), toolgate_attack::person("mcp-ids"));
+    let slow = json!({"name": "run_command", "arguments": {"command": "read -t 0.5 < /dev/zero; sleep 1; echo done"}});
+    let call = json!({"jsonrpc": "2.0", "id": "same", "method": "tools/call", "params": slow});
+    client.send(&call);
+    client.send(&call);
+    let refused = client.next(|message| message["id"] == "same");
+    assert_eq!(refused["error"]["code"], -32600, "{refused}");
+    let served = client.next(|message| message["id"] == "same");
+    assert_eq!(served["result"]["isError"], false, "{served}");
+    assert_eq!(world.records().len(), 1);
+}
+
+#[test]
+fn a_line_that_is_too_long_is_refused_and_the_next_one_served() {
+    let world = World::new();
+    let mut client = world.client(Era::Older);
+    let piece = vec![b'x'; 1024 * 1024];
+    for _ in 0..65 {
+        client.write(&piece);
+    }
+    client.write(b"\n");
+    let refused = client.next(|message| message.get("error").is_some());
+    assert_eq!(refused["error"]["code"], -32600, "{refused}");
+    assert_eq!(client.request("ping", json!({}))["result"], json!({}));
+}
+
+#[test]
+fn nothing_but_a_request_begins_a_session() {
+    let world = World::new();
+    let mut client = world.silent();
+    client.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+    client.send(&json!({"jsonrpc": "2.0", "id": 4, "result": {}}));
+    client.write(b"garbage\n");
+    assert_eq!(client.next(|_| true)["error"]["code"], -32700);
+    assert_eq!(client.request("ping", json!({}))["result"], json!({}));
+    let refused = client.request("tools/list", json!({}));
+    assert_eq!(refused["error"]["code"], -32602, "{refused}");
+    let begun = client.request(
+        "initialize",
+        json!({"protocolVersion": "2024-11-05", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}),
+    );
+    assert_eq!(begun["result"]["protocolVersion"], "2024-11-05");
+    client.close().1.unwrap();
+    // Who says nothing at all is no failure either.
+    world.silent().close().1.unwrap();
+}

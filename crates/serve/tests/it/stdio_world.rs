@@ -1,0 +1,250 @@
+//! A gate on two pipes in this process, and a client that writes and reads lines.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+use toolgate_attack::{Bench, BenchOptions, Scratch, person};
+use toolgate_audit::Record;
+use toolgate_gate::Blocking;
+use toolgate_serve::{OutputStore, ServeError, Service, ServiceOptions, serve_stdio};
+use toolgate_tools::Profile;
+use toolgate_types::{Caller, Trust};
+
+/// Longer than anything here takes; whoever waits this long has failed.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The two ways to speak the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Era {
+    /// With `initialize` and a session.
+    Older,
+    /// With everything in each request.
+    Newer,
+}
+
+pub(crate) const ERAS: [Era; 2] = [Era::Older, Era::Newer];
+
+/// A gate that is served on pipes.
+pub(crate) struct World {
+    pub(crate) bench: Bench,
+    pub(crate) workspace: PathBuf,
+    state: PathBuf,
+    _scratch: Scratch,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        Self::with(|options| options)
+    }
+
+    pub(crate) fn with(change: impl FnOnce(BenchOptions) -> BenchOptions) -> Self {
+        let scratch = Scratch::new();
+        let (workspace, state) = (scratch.folder("w"), scratch.folder("s"));
+        std::fs::write(workspace.join("a.txt"), "hello\n").unwrap();
+        let options = BenchOptions::new(Profile::Native, &workspace, &state).blocking(Blocking::Pool);
+        let bench = change(options).open();
+        Self { bench, workspace, state, _scratch: scratch }
+    }
+
+    /// What one door serves. A process has one of them, and the state directory may be shared by many.
+    pub(crate) fn service(&self) -> Arc<Service> {
+        let outputs = self.state.join("outputs");
+        let outputs = OutputStore::new(move || {
+            std::fs::create_dir_all(&outputs)?;
+            cap_std::fs::Dir::open_ambient_dir(&outputs, cap_std::ambient_authority())
+        });
+        Service::new(ServiceOptions {
+            aliases: vec!["@project".to_owned()],
+            ..ServiceOptions::new(Arc::clone(self.bench.front()), outputs)
+        })
+    }
+
+    /// A client that speaks in the way of an era, and for this caller.
+    pub(crate) fn client_as(&self, era: Era, capabilities: Value, caller: Caller) -> Client {
+        Client::begun(self.service(), era, capabilities, caller)
+    }
+
+    /// The same for a person who is asked about whatever changes something, and can be.
+    pub(crate) fn client(&self, era: Era) -> Client {
+        self.client_as(era, json!({"elicitation": {}}), guided())
+    }
+
+    /// A client that says nothing before it is told to.
+    pub(crate) fn silent(&self) -> Client {
+        Client::connect(self.service(), Era::Older, json!({}), person("mcp-raw"))
+    }
+
+    /// Every record so far, oldest first.
+    pub(crate) fn records(&self) -> Vec<Record> {
+        let mut records: Vec<Record> = self.bench.records().into_values().flatten().collect();
+        records.sort_by_key(|record| record.trace_id);
+        records
+    }
+}
+
+pub(crate) fn guided() -> Caller {
+    Caller { trust: Trust::Guided, ..person("mcp-test") }
+}
+
+/// The other end of the pipes.
+pub(crate) struct Client {
+    era: Era,
+    capabilities: Value,
+    next: i64,
+    input: Option<File>,
+    lines: mpsc::Receiver<String>,
+    /// What came while something else was waited for.
+    aside: VecDeque<Value>,
+    pub(crate) shutdown: CancellationToken,
+    serving: Option<JoinHandle<Result<(), ServeError>>>,
+}
+
+impl Client {
+    fn connect(service: Arc<Service>, era: Era, capabilities: Value, caller: Caller) -> Self {
+        let (their_input, input) = rustix::pipe::pipe().unwrap();
+        let (output, their_output) = rustix::pipe::pipe().unwrap();
+        let shutdown = CancellationToken::new();
+        let until = shutdown.clone();
+        let serving = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(serve_stdio(service, caller.into(), their_input, their_output, until))
+        });
+        Self {
+            era,
+            capabilities,
+            next: 1,
+            input: Some(File::from(input)),
+            lines: read_lines(output),
+            aside: VecDeque::new(),
+            shutdown,
+            serving: Some(serving),
+        }
+    }
+
+    /// A client that is ready to ask for something.
+    pub(crate) fn begun(service: Arc<Service>, era: Era, capabilities: Value, caller: Caller) -> Self {
+        let mut client = Self::connect(service, era, capabilities, caller);
+        client.begin();
+        client
+    }
+
+    fn begin(&mut self) {
+        if self.era == Era::Older {
+            let params = json!({
+                "protocolVersion": "2025-11-25", "capabilities": self.capabilities,
+                "clientInfo": {"name": "test", "version": "1"},
+            });
+            let told = self.request("initialize", params);
+            assert_eq!(told["result"]["protocolVersion"], "2025-11-25", "{told}");
+            self.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+        }
+    }
+
+    pub(crate) fn write(&mut self, bytes: &[u8]) {
+        self.input.as_mut().unwrap().write_all(bytes).unwrap();
+    }
+
+    pub(crate) fn send(&mut self, message: &Value) {
+        self.write(format!("{message}\n").as_bytes());
+    }
+
+    /// Sends a request; tells its id.
+    pub(crate) fn ask(&mut self, method: &str, mut params: Value) -> i64 {
+        let id = self.next;
+        self.next += 1;
+        if self.era == Era::Newer {
+            let meta = json!({
+                "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+                "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+                "io.modelcontextprotocol/clientCapabilities": self.capabilities,
+            });
+            let own = params.as_object_mut().unwrap().entry("_meta").or_insert_with(|| json!({}));
+            own.as_object_mut().unwrap().extend(meta.as_object().unwrap().clone());
+        }
+        self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
+        id
+    }
+
+    /// The next message that fits; others are kept.
+    pub(crate) fn next(&mut self, fits: impl Fn(&Value) -> bool) -> Value {
+        if let Some(place) = self.aside.iter().position(&fits) {
+            return self.aside.remove(place).unwrap();
+        }
+        loop {
+            let line = self.lines.recv_timeout(PATIENCE).expect("a message");
+            let message: Value =
+                serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
+            if fits(&message) {
+                return message;
+            }
+            self.aside.push_back(message);
+        }
+    }
+
+    pub(crate) fn answer(&mut self, id: i64) -> Value {
+        self.next(|message| message["id"] == id && message.get("method").is_none())
+    }
+
+    pub(crate) fn request(&mut self, method: &str, params: Value) -> Value {
+        let id = self.ask(method, params);
+        self.answer(id)
+    }
+
+    /// One call; its result.
+    pub(crate) fn call(&mut self, tool: &str, arguments: Value) -> Value {
+        let answer = self.request("tools/call", json!({"name": tool, "arguments": arguments}));
+        assert!(answer.get("error").is_none(), "{answer}");
+        answer["result"].clone()
+    }
+
+    /// The next question of the server, which is of the older era.
+    pub(crate) fn question(&mut self) -> Value {
+        self.next(|message| message["method"] == "elicitation/create")
+    }
+
+    /// Answers a question of the older era.
+    pub(crate) fn reply(&mut self, question: &Value, result: Value) {
+        self.send(&json!({"jsonrpc": "2.0", "id": question["id"], "result": result}));
+    }
+
+    /// Closes the client's end; everything that still came, and how serving ended.
+    pub(crate) fn close(mut self) -> (Vec<Value>, Result<(), ServeError>) {
+        self.input = None;
+        let mut rest: Vec<Value> = self.aside.drain(..).collect();
+        while let Ok(line) = self.lines.recv_timeout(PATIENCE) {
+            rest.push(serde_json::from_str(&line).unwrap());
+        }
+        (rest, self.serving.take().unwrap().join().unwrap())
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.input = None;
+        self.shutdown.cancel();
+        if let Some(serving) = self.serving.take() {
+            // A test that fails says why by itself.
+            let _ = serving.join();
+        }
+    }
+}
+
+fn read_lines(output: OwnedFd) -> mpsc::Receiver<String> {
+    let (sender, lines) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(File::from(output)).lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                break;
+            }
+        }
+    });
+    lines
+}
