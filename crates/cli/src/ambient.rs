@@ -21,6 +21,7 @@ pub(crate) struct Surroundings {
     pub(crate) current: PathBuf,
     pub(crate) home: Option<PathBuf>,
     pub(crate) state_home: Option<PathBuf>,
+    pub(crate) config_home: Option<PathBuf>,
     pub(crate) user: String,
 }
 
@@ -33,6 +34,7 @@ impl Surroundings {
                 .map_err(|error| Failed::usage(format!("there is no current folder: {error}")))?,
             home: absolute("HOME"),
             state_home: absolute("XDG_STATE_HOME"),
+            config_home: absolute("XDG_CONFIG_HOME"),
             user: variable("USER")
                 .map_or_else(|| "local".to_owned(), |user| user.to_string_lossy().into_owned()),
         })
@@ -185,6 +187,33 @@ pub(crate) fn write_new_file(path: &Path, content: &[u8], mode: u32) -> io::Resu
     std::fs::remove_file(&draft)?;
     placed?;
     File::open(folder)?.sync_all()
+}
+
+/// Puts other content into a file of the operator, in one step and only while it is what was read. A link stays, and what it leads to changes.
+pub(crate) fn replace_file(path: &Path, read: &[u8], content: &[u8]) -> io::Result<()> {
+    use std::io::Write as _;
+    use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+    let place = real_path(path);
+    let mode = std::fs::metadata(&place)?.permissions().mode() & 0o7777;
+    let folder = place.parent().unwrap_or(Path::new("/"));
+    let name = place.file_name().unwrap_or_default().to_string_lossy();
+    let draft = folder.join(format!(".{name}.{}.new", CallId::fresh()));
+    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(&draft)?;
+    let written = file.write_all(content).and_then(|()| file.sync_all()).and_then(|()| std::fs::read(&place));
+    let unchanged = written.and_then(|now| match now == read {
+        true => Ok(()),
+        false => Err(io::Error::other("somebody else changed it meanwhile")),
+    });
+    if let Err(error) = unchanged.and_then(|()| std::fs::rename(&draft, &place)) {
+        std::fs::remove_file(&draft)?;
+        return Err(error);
+    }
+    File::open(folder)?.sync_all()
+}
+
+/// The program that runs.
+pub(crate) fn this_program() -> io::Result<PathBuf> {
+    std::env::current_exe()
 }
 
 /// Where the links on the way of a path are. Who could replace one of them could make the path lead elsewhere.

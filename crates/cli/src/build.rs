@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cap_std::fs::Dir;
+use tokio::runtime::Runtime;
 use toolgate_audit::{AuditLog, LogOptions};
 use toolgate_gate::{Approver, AuditMode, Blocking, Gate, GateOptions, Journal, Recovery};
 use toolgate_manifest::OnAuditFailure;
@@ -15,7 +16,8 @@ use crate::ambient::{
     links_on_the_way, open_folder, open_or_make_folder, open_own_folder, real_path, real_path_beneath,
 };
 use crate::exit::Failed;
-use crate::load::{self, Tokens};
+use crate::load::{self, Behind, Tokens};
+use crate::servers::{PINS, Servers, Which};
 use crate::settings::{MountSettings, Settings};
 use crate::terminal::complain;
 
@@ -25,6 +27,26 @@ pub(crate) struct Built {
     pub(crate) workspace: Arc<Workspace>,
     /// The names of all tools, whoever may use them.
     pub(crate) tools: Vec<String>,
+    /// The servers behind it, where somebody looks after them.
+    pub(crate) servers: Option<Arc<Servers>>,
+}
+
+/// How a gate is built.
+pub(crate) struct How<'r> {
+    pub(crate) approver: Arc<dyn Approver>,
+    pub(crate) tokens: Tokens,
+    pub(crate) blocking: Blocking,
+    /// The servers that are started, and what looks after them; without it there are none.
+    pub(crate) servers: Option<(Which, &'r Runtime)>,
+    /// Whether to wait until they have said which tools they have.
+    pub(crate) wait: bool,
+}
+
+impl How<'_> {
+    /// For one call at a time, without servers.
+    pub(crate) fn alone(approver: Arc<dyn Approver>, tokens: Tokens) -> Self {
+        Self { approver, tokens, blocking: Blocking::Here, servers: None, wait: false }
+    }
 }
 
 /// Files of a run that the gate writes and the model may only read; the workflow's place changes through its guard.
@@ -173,28 +195,19 @@ pub(crate) fn log_options(settings: &Settings) -> LogOptions {
 }
 
 /// Opens everything and puts the gate together.
-pub(crate) fn gate(
-    settings: &Settings,
-    approver: Arc<dyn Approver>,
-    tokens: Tokens,
-) -> Result<Built, Failed> {
-    gate_with(settings, approver, tokens, Blocking::Here)
-}
-
-/// The same for many calls at once.
-pub(crate) fn gate_with(
-    settings: &Settings,
-    approver: Arc<dyn Approver>,
-    tokens: Tokens,
-    blocking: Blocking,
-) -> Result<Built, Failed> {
+pub(crate) fn gate(settings: &Settings, how: How<'_>) -> Result<Built, Failed> {
+    let How { approver, tokens, blocking, servers, wait } = how;
     let state = open_own_folder(&settings.state_dir).map_err(|error| state_failed(settings, &error))?;
     let journal = open_journal(&state).map_err(|error| state_failed(settings, &error))?;
     let (audit, recovered) = AuditLog::open(log_options(settings))
         .map_err(|error| Failed::usage(error.to_string()).help(error.help()))?;
     tell_of_interruptions(&recovered.interrupted, journal.recovery());
     let workspace = Arc::new(workspace(settings)?);
-    let loaded = load::load(settings, &workspace, tokens)?;
+    let waiting = servers.as_ref().map(|(_, runtime)| *runtime).filter(|_| wait);
+    let servers =
+        servers.map(|(which, runtime)| Arc::new(Servers::new(settings, runtime.handle().clone(), which)));
+    let behind = servers.as_deref().map(|servers| Behind { servers, waiting });
+    let loaded = load::load(settings, &workspace, tokens, behind)?;
     let tools = loaded.registry.names().map(str::to_owned).collect();
     let audit_mode = match settings.on_audit_failure {
         OnAuditFailure::Deny => AuditMode::Deny,
@@ -218,11 +231,11 @@ pub(crate) fn gate_with(
             open_own_folder(&run_folder(settings)).map_err(|error| state_failed(settings, &error))?;
         front = front.with_run_log(folder);
     }
-    Ok(Built { front, workspace, tools })
+    Ok(Built { front, workspace, tools, servers })
 }
 
 /// What the gate keeps in its state directory.
-const STATE_FOLDERS: [&str; 6] = ["audit", "keys", "runs", JOURNAL, QUARANTINE, OUTPUTS];
+const STATE_FOLDERS: [&str; 7] = ["audit", "keys", "runs", JOURNAL, QUARANTINE, OUTPUTS, PINS];
 
 /// The ending keeps every gate from showing it, also one that was given another state directory.
 const JOURNAL: &str = "journal.toolgate";

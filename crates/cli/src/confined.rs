@@ -50,7 +50,8 @@ fn required(config: &SandboxConfig) -> Layers {
     Layer::ALL.iter().copied().filter(|layer| is_named(layer) || always(layer)).collect()
 }
 
-fn limits(config: &SandboxConfig) -> ResourceLimits {
+/// How much one command may use.
+pub(crate) fn limits(config: &SandboxConfig) -> ResourceLimits {
     let standard = ResourceLimits::default();
     ResourceLimits {
         memory: config.memory.unwrap_or(standard.memory),

@@ -2,16 +2,18 @@
 
 use std::sync::Arc;
 
+use tokio::runtime::Runtime;
 use toolgate_gate::{BreakerRule, Loaded, RateRule, Registry};
 use toolgate_manifest::{Problem, ToolManifest};
 use toolgate_policy::{Policies, PolicyProblem, PolicySource, PolicyTool};
-use toolgate_tools::{LoadedTools, Parts, Surroundings, load_manifests};
+use toolgate_tools::{CommandRunner, LoadedTools, Parts, Surroundings, load_manifests};
 use toolgate_workspace::Workspace;
 
 use crate::callers;
 use crate::confined;
 use crate::exit::Failed;
 use crate::files::{Content, MANIFESTS, POLICIES, read_all};
+use crate::servers::{Servers, agreed};
 use crate::settings::Settings;
 
 /// Why something could not be loaded.
@@ -57,12 +59,47 @@ pub(crate) enum Tokens {
     Possibly,
 }
 
+/// The servers behind a gate, and who waits for them to say which tools they have; without anybody, those count that are known already.
+#[derive(Clone, Copy)]
+pub(crate) struct Behind<'g> {
+    pub(crate) servers: &'g Servers,
+    pub(crate) waiting: Option<&'g Runtime>,
+}
+
 /// Loads everything.
-pub(crate) fn load(settings: &Settings, workspace: &Arc<Workspace>, tokens: Tokens) -> Result<Loaded, Fault> {
-    let config = &settings.loaded.config;
+pub(crate) fn load(
+    settings: &Settings,
+    workspace: &Arc<Workspace>,
+    tokens: Tokens,
+    behind: Option<Behind<'_>>,
+) -> Result<Loaded, Fault> {
     let declared = declared(settings)?;
-    let registry = registry(settings, workspace, &declared)?;
-    let policies = policies(&registry, &policy_files(settings)?)?;
+    let runner = confined::runner(settings, workspace)?;
+    let mut registry = registry(settings, workspace, &declared, Arc::clone(&runner))?;
+    let Some(Behind { servers, waiting }) = behind else {
+        return decided(settings, tokens, &declared, registry);
+    };
+    let before = servers.configure(settings, &runner)?;
+    if let Some(runtime) = waiting {
+        servers.wait(runtime);
+    }
+    servers.join(&mut registry);
+    let loaded = decided(settings, tokens, &declared, registry);
+    if loaded.is_err() {
+        servers.revert(before);
+    }
+    loaded
+}
+
+/// What a gate decides by, over its tools.
+fn decided(
+    settings: &Settings,
+    tokens: Tokens,
+    declared: &LoadedTools,
+    registry: Registry,
+) -> Result<Loaded, Fault> {
+    let config = &settings.loaded.config;
+    let policies = policies(settings, &registry, &policy_files(settings)?)?;
     let own = declared.rates().map(|(tool, rate)| RateRule::of_tool(tool.as_str(), rate));
     Ok(Loaded {
         agents: config.agents.clone(),
@@ -124,8 +161,8 @@ pub(crate) fn registry(
     settings: &Settings,
     workspace: &Arc<Workspace>,
     declared: &LoadedTools,
+    runner: Arc<CommandRunner>,
 ) -> Result<Registry, Fault> {
-    let runner = confined::runner(settings, workspace)?;
     let parts =
         Parts { workspace: Arc::clone(workspace), declared: declared.tools(&runner), commands: Some(runner) };
     Ok(settings.profile.registry(&parts).map_err(|error| Failed::usage(error.to_string()))?)
@@ -136,8 +173,13 @@ pub(crate) fn policy_files(settings: &Settings) -> Result<Vec<Content>, Vec<Prob
     read_all(&settings.policies, POLICIES, &settings.loaded.config, &settings.surroundings)
 }
 
-/// Policies, checked against every tool.
-pub(crate) fn policies(registry: &Registry, files: &[Content]) -> Result<Policies, Vec<Problem>> {
+/// Policies, checked against every tool. A tool that waits for an operator, or whose server does not name it now, is the one that was agreed to: what a
+/// server says or leaves out cannot make a policy wrong.
+pub(crate) fn policies(
+    settings: &Settings,
+    registry: &Registry,
+    files: &[Content],
+) -> Result<Policies, Vec<Problem>> {
     if files.is_empty() {
         return Ok(Policies::default());
     }
@@ -152,11 +194,17 @@ pub(crate) fn policies(registry: &Registry, files: &[Content]) -> Result<Policie
             }
         }
     }
-    let tools: Vec<PolicyTool<'_>> = registry
-        .iter()
-        .map(|tool| tool.spec())
+    let agreed = agreed(settings, files);
+    let is_agreed = |name: &str| agreed.iter().any(|tool| tool.name == name);
+    let present = registry.iter().map(|tool| tool.spec());
+    let present = present.filter(|spec| spec.suspended.is_none() || !is_agreed(spec.name.as_str()));
+    let mut tools: Vec<PolicyTool<'_>> = present
         .map(|spec| PolicyTool { name: spec.name.as_str(), class: spec.class, schema: &spec.input_schema })
         .collect();
+    let absent = agreed.iter().filter(|tool| !tools.iter().any(|known| known.name == tool.name));
+    let absent = absent.map(|tool| PolicyTool { name: &tool.name, class: tool.class, schema: &tool.schema });
+    let absent: Vec<PolicyTool<'_>> = absent.collect();
+    tools.extend(absent);
     let loaded = Policies::load(&sources, &tools);
     problems.extend(loaded.as_ref().err().into_iter().flatten().map(|found| placed(found, &sources)));
     match loaded {

@@ -11,9 +11,11 @@ mod files;
 mod secrets;
 mod callers;
 mod confined;
+mod servers;
 mod load;
 mod build;
 mod reload;
+mod clients;
 mod commands;
 
 use std::io::{self, IsTerminal as _, Write as _};
@@ -21,7 +23,7 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
-use crate::arguments::{Arguments, Command, TokenCommand, ToolsCommand};
+use crate::arguments::{Arguments, Command, Common, McpCommand, TokenCommand, ToolsCommand};
 use crate::exit::Failed;
 use crate::terminal::{be_quiet, be_verbose, paint, reveal, wants_colour};
 
@@ -59,7 +61,8 @@ fn run(arguments: Arguments) -> Result<u8, Failed> {
             commands::tools_new::run(&common, &name, output.as_deref(), &words)
         }
         Command::Check { files, strict } => commands::check::run(&common, &files, strict),
-        Command::Mcp => commands::mcp::run(&common),
+        Command::Mcp { command: None } => commands::mcp::run(&common),
+        Command::Mcp { command: Some(command) } => mcp(&common, command),
         Command::Serve(arguments) => commands::serve::run(&common, &arguments),
         Command::Token(TokenCommand::Mint { subject, permissions, lifetime, audience }) => {
             commands::token::mint(&common, &subject, permissions, lifetime, audience)
@@ -71,6 +74,13 @@ fn run(arguments: Arguments) -> Result<u8, Failed> {
         }
         Command::Doctor => commands::doctor::run(&common),
         Command::Completions { shell } => commands::completions::run(shell),
+    }
+}
+
+fn mcp(common: &Common, command: McpCommand) -> Result<u8, Failed> {
+    match command {
+        McpCommand::Install(wanted) => commands::mcp_install::run(common, &wanted),
+        McpCommand::Import { file, write } => commands::mcp_import::run(common, &file, write),
     }
 }
 

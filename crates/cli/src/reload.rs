@@ -2,25 +2,25 @@
 //!
 //! Asking is cheap: a handful of `stat` calls. What cannot be loaded changes nothing but the operator's terminal: the gate goes on with what it
 //! had, and complains once. State directory, audit record, profile and approvals are settled at the start and stay as they were.
-#![cfg_attr(
-    not(test),
-    expect(dead_code, reason = "commands that go on for long ask it between calls; a single call does not")
-)]
+//! The servers behind the gate are asked as well: what they offer may change at any time.
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
+use tokio::sync::watch;
 use toolgate_gate::Gate;
 use toolgate_types::Trust;
 
 use crate::ambient::{Stamp, stamp};
 use crate::arguments::Common;
-use crate::build;
+use crate::build::{self, Built};
 use crate::exit::Failed;
 use crate::files::{MANIFESTS, POLICIES};
-use crate::load::{self, Tokens};
+use crate::load::{self, Behind, Tokens};
+use crate::servers::Servers;
 use crate::settings::{Settings, settle};
-use crate::terminal::complain;
+use crate::terminal::{complain, remark};
 
 /// What came of looking.
 #[derive(Debug)]
@@ -36,11 +36,15 @@ pub(crate) enum Checked {
     Kept(Failed),
 }
 
-/// Watches the files that a gate was loaded from.
+/// How often files are looked at.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Watches the files that a gate was loaded from, and the servers behind it.
 pub(crate) struct Reloader {
     common: Common,
     trust: Trust,
     gate: Arc<Gate>,
+    servers: Option<(Arc<Servers>, watch::Receiver<u64>)>,
     /// What the gate cannot change while it runs.
     fixed: Fixed,
     /// As it was before it was last read.
@@ -69,19 +73,27 @@ impl Reloader {
     pub(crate) fn new(
         common: &Common,
         settings: &Settings,
-        gate: Arc<Gate>,
+        built: &Built,
         seen: Vec<(PathBuf, Option<Stamp>)>,
     ) -> Self {
         // The file that was found is the file that is watched, whatever appears nearer.
         let config = settings.loaded.file.clone();
         let common = Common { config, ..common.clone() };
-        Self { trust: settings.caller.trust, fixed: Fixed::of(settings), common, gate, seen }
+        let servers = built.servers.clone().map(|servers| {
+            // What they have said since they were asked for their tools is news.
+            let mut changed = servers.changed();
+            changed.mark_changed();
+            (servers, changed)
+        });
+        let gate = Arc::clone(built.front.gate());
+        Self { trust: settings.caller.trust, fixed: Fixed::of(settings), common, gate, servers, seen }
     }
 
     /// Looks at the files, and loads them anew when something changed.
     pub(crate) fn check(&mut self) -> Checked {
         let now: Vec<_> = self.seen.iter().map(|(path, _)| (path.clone(), stamp(path))).collect();
-        if now == self.seen {
+        let news = self.servers.as_ref().is_some_and(|(_, changed)| changed.has_changed().unwrap_or(false));
+        if now == self.seen && !news {
             return Checked::Same;
         }
         self.seen = now;
@@ -103,10 +115,30 @@ impl Reloader {
             return Err(Failed::usage(message).help("start it anew"));
         }
         let workspace = Arc::new(build::workspace(&settings)?);
-        let loaded = load::load(&settings, &workspace, Tokens::Possibly)?;
+        // Before the servers are asked, so that nothing they say afterwards is missed.
+        if let Some((_, changed)) = &mut self.servers {
+            changed.mark_unchanged();
+        }
+        let behind = self.servers.as_ref().map(|(servers, _)| Behind { servers, waiting: None });
+        let loaded = load::load(&settings, &workspace, Tokens::Possibly, behind)?;
         let names: Vec<String> = loaded.registry.names().map(str::to_owned).collect();
         settings.warn_of_unknown_tools(&names);
         Ok(self.gate.replace(loaded))
+    }
+}
+
+/// Looks at the files about once a second, and at the servers whenever they have something to say, until it is dropped.
+pub(crate) async fn keep_up(mut reloader: Reloader) {
+    loop {
+        match reloader.servers.clone() {
+            Some((_, mut changed)) => {
+                let _ = tokio::time::timeout(INTERVAL, changed.changed()).await;
+            }
+            None => tokio::time::sleep(INTERVAL).await,
+        }
+        if let Checked::Replaced { generation } = reloader.check() {
+            remark(|| format!("what the files and servers say was loaded anew ({generation})"));
+        }
     }
 }
 
@@ -133,6 +165,7 @@ mod tests {
     use toolgate_gate::Gate;
 
     use super::*;
+    use crate::build::How;
     use crate::commands::nobody;
 
     struct Running {
@@ -165,9 +198,9 @@ mod tests {
             let common = Common { config: Some(folder.path().join("toolgate.yaml")), ..Common::default() };
             let settings = settle(&common, Trust::Guided).unwrap();
             let seen = stamps(&settings);
-            let built = build::gate(&settings, nobody(), Tokens::Possibly).unwrap();
+            let built = build::gate(&settings, How::alone(nobody(), Tokens::Possibly)).unwrap();
             let gate = Arc::clone(built.front.gate());
-            let reloader = Reloader::new(&common, &settings, Arc::clone(&gate), seen);
+            let reloader = Reloader::new(&common, &settings, &built, seen);
             Self { folder, gate, settings, reloader }
         }
 

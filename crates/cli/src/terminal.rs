@@ -108,6 +108,18 @@ impl Approver for Terminal {
     }
 }
 
+/// How long a person may think about a change of their own files.
+const CONFIRM_PATIENCE: Duration = Duration::from_secs(600);
+
+/// Asks for a yes on the controlling terminal. Silence and everything else is a no; `None` where nobody can be asked.
+pub(crate) fn confirm(question: &str) -> Option<bool> {
+    let terminal = open_terminal().ok()?;
+    let _ = tcflush(&terminal, QueueSelector::IFlush);
+    (&terminal).write_all(format!("{} [y/N] ", reveal(question)).as_bytes()).ok()?;
+    let answer = read_line(&terminal, CONFIRM_PATIENCE, &Interrupt::default()).ok()?;
+    Some(answer.is_some_and(|answer| matches!(answer.trim(), "y" | "Y" | "yes")))
+}
+
 #[expect(clippy::disallowed_methods, reason = "the person's own terminal is ambient by nature")]
 fn open_terminal() -> io::Result<File> {
     let terminal = File::options().read(true).write(true).open("/dev/tty")?;

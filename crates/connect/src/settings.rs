@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use toolgate_manifest::CommandLimits;
+use toolgate_manifest::ServerLimits;
 use toolgate_policy::OutputPolicy;
 use toolgate_types::digest::Sha256Hasher;
 use toolgate_types::{Sha256, ToolClass};
@@ -119,7 +119,7 @@ pub struct ServerProcess {
     /// More folders of the host, to be read.
     pub read: Vec<PathBuf>,
     /// How much it may use.
-    pub limits: CommandLimits,
+    pub limits: ServerLimits,
 }
 
 /// A server elsewhere.

@@ -8,11 +8,12 @@ use toolgate_gate::{CallOptions, Progress};
 use toolgate_tools::{Called, Profile};
 use toolgate_types::{ErrorCode, Failure, Stage, ToolCall, Trust};
 
-use super::{Reader, print, runtime, tokens};
+use super::{Reader, close, print, runtime, serving_runtime, tokens};
 use crate::arguments::Common;
-use crate::build;
+use crate::build::{self, How};
 use crate::exit::{DENIED, DONE, Failed, INTERRUPTED, LIMIT, TOOL_ERROR};
 use crate::interrupt::Interrupt;
+use crate::servers::Which;
 use crate::settings::{Settings, settle};
 use crate::terminal::{Terminal, complain, paint, remark, reveal, wants_colour};
 
@@ -25,7 +26,11 @@ pub(crate) fn run(common: &Common, tool: String, arguments: &str) -> Result<u8, 
     let arguments = parse_arguments(arguments)?;
     let credential = settings.credential(common)?;
     let interrupt = Interrupt::listen();
-    let built = build::gate(&settings, Arc::new(Terminal { interrupt: interrupt.clone() }), tokens(common))?;
+    let which = Which::of_tool(&tool).filter(|_| !settings.loaded.config.mcp_servers.is_empty());
+    let runtime = if which.is_some() { serving_runtime()? } else { runtime(tokens(common))? };
+    let approver = Arc::new(Terminal { interrupt: interrupt.clone() });
+    let servers = which.map(|which| (which, &runtime));
+    let built = build::gate(&settings, How { servers, wait: true, ..How::alone(approver, tokens(common)) })?;
     settings.warn_of_unknown_tools(&built.tools);
     let call = ToolCall::new(tool.clone(), arguments);
     let options = CallOptions {
@@ -35,7 +40,11 @@ pub(crate) fn run(common: &Common, tool: String, arguments: &str) -> Result<u8, 
         approver: None,
     };
     let calling = built.front.call(call, credential, options);
-    let called = runtime(tokens(common))?.block_on(calling);
+    let called = runtime.block_on(async {
+        let called = calling.await;
+        close(built.servers.as_deref()).await;
+        called
+    });
     drop(built);
     match common.json {
         true => print(&format!("{}\n", envelope(&settings, &tool, &called)))?,

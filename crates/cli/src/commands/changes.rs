@@ -9,7 +9,7 @@ use toolgate_workspace::Workspace;
 
 use super::{nobody, print, runtime};
 use crate::arguments::Common;
-use crate::build::{self, Built};
+use crate::build::{self, Built, How};
 use crate::exit::{DENIED, DONE, Failed, INTERRUPTED};
 use crate::interrupt::Interrupt;
 use crate::load::Tokens;
@@ -18,7 +18,7 @@ use crate::terminal::reveal_line;
 
 pub(crate) fn list(common: &Common, session: Option<&SessionId>, all: bool) -> Result<u8, Failed> {
     let settings = settle(common, Trust::Guided)?;
-    let built = build::gate(&settings, nobody(), Tokens::Never)?;
+    let built = build::gate(&settings, How::alone(nobody(), Tokens::Never))?;
     let sets: Vec<ChangeSet> = known(&built)?
         .into_iter()
         .filter(|set| all || is_here(set, &built.workspace))
@@ -96,7 +96,7 @@ pub(crate) fn undo(
 ) -> Result<u8, Failed> {
     let settings = settle(common, Trust::Guided)?;
     let interrupt = Interrupt::listen();
-    let built = build::gate(&settings, nobody(), Tokens::Never)?;
+    let built = build::gate(&settings, How::alone(nobody(), Tokens::Never))?;
     let calls = match call {
         Some(call) => vec![call],
         None => chosen(&built, session)?,

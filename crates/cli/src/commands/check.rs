@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::json;
-use toolgate_manifest::{Config, Located, MountConfig, Problem, ToolManifest, Warning};
+use toolgate_manifest::{
+    Config, Located, MountConfig, Problem, ServerProcess, ServerTransport, ToolManifest, Warning,
+};
 use toolgate_sandbox::Sandbox;
 use toolgate_tools::LoadedTools;
 use toolgate_types::Trust;
@@ -18,6 +20,7 @@ use crate::confined::{self, sandbox_options};
 use crate::exit::{DONE, Failed, USAGE};
 use crate::files::{Content, POLICIES, ends_with};
 use crate::load::{self, Fault};
+use crate::servers;
 use crate::settings::{Settings, reserved, settle};
 
 /// What was found so far.
@@ -102,6 +105,7 @@ impl Report {
         let settings = settle(&common, Trust::Guided)?;
         let config = &settings.loaded.config;
         self.problems.extend(confined::problems(config));
+        self.servers(&settings)?;
         self.warnings.extend(missing_places(&settings)?);
         self.warnings.extend(callers::warnings(&settings)?);
         if config.callers.is_some() {
@@ -118,6 +122,15 @@ impl Report {
         let known: Vec<&str> = names.chain(declared.specs().map(|spec| spec.name.as_str())).collect();
         self.problems.extend(config.check_tools(&known));
         self.policies(&settings, &declared, &policies)
+    }
+
+    /// The servers behind the gate. Nothing is started.
+    fn servers(&mut self, settings: &Settings) -> Result<(), Failed> {
+        let Some((_, unusable)) = self.keep(servers::declared(settings))? else { return Ok(()) };
+        self.warnings.extend(unusable.into_iter().map(|server| Warning::from(server.problem)));
+        self.warnings.extend(settings.loaded.config.warnings());
+        self.warnings.extend(missing_servers(settings)?);
+        Ok(())
     }
 
     /// Manifests and policies by themselves.
@@ -158,9 +171,11 @@ impl Report {
         }
         // Tools are only looked at, so that they need no folder to work in.
         let nowhere = Workspace::new(Vec::new()).map_err(|error| Failed::usage(error.to_string()))?;
-        let registry = self.keep(load::registry(settings, &Arc::new(nowhere), declared))?;
+        let nowhere = Arc::new(nowhere);
+        let Some(runner) = self.keep(confined::runner(settings, &nowhere))? else { return Ok(()) };
+        let registry = self.keep(load::registry(settings, &nowhere, declared, runner))?;
         if let Some(registry) = registry {
-            self.keep(load::policies(&registry, files))?;
+            self.keep(load::policies(settings, &registry, files))?;
         }
         Ok(())
     }
@@ -227,6 +242,35 @@ fn missing_places(settings: &Settings) -> Result<Vec<Warning>, Failed> {
         }
     }
     Ok(warnings)
+}
+
+/// Servers whose program would not be found.
+fn missing_servers(settings: &Settings) -> Result<Vec<Warning>, Failed> {
+    let config = &settings.loaded.config;
+    let started = config.mcp_servers.iter().filter(|server| !server.disabled);
+    let processes: Vec<_> = started
+        .filter_map(|server| match &server.transport {
+            ServerTransport::Process(process) => Some(&**process),
+            ServerTransport::Remote(_) => None,
+        })
+        .collect();
+    if processes.is_empty() {
+        return Ok(Vec::new());
+    }
+    let Ok(sandbox) = Sandbox::prepare(sandbox_options(settings)?) else { return Ok(Vec::new()) };
+    let is_there = |process: &&&ServerProcess| {
+        let program = Path::new(&process.program.value);
+        let found = sandbox.find_program(process.program.value.as_ref()).is_some_and(|place| exists(&place));
+        // What lies in a folder of its own is seen there as it is here; what lies in a mount is seen elsewhere.
+        found || program.starts_with("/mnt") || (program.is_absolute() && exists(program))
+    };
+    let missing = processes.iter().filter(|process| !is_there(process));
+    let warning = |process: &&ServerProcess| {
+        let message = format!("there is no program `{}` in the sandbox", process.program.value);
+        let help = "install it, or name it by its absolute path and its folder under `read`".to_owned();
+        config.problem_at(&process.program, message, Some(help)).into()
+    };
+    Ok(missing.map(warning).collect())
 }
 
 /// Programs that a command would not find.

@@ -11,9 +11,11 @@ use toolgate_types::{CallId, SessionId, Trust};
 use super::tokens;
 use crate::ambient::open_own_folder;
 use crate::arguments::Common;
-use crate::build::{self, Built};
+use crate::build::{self, Built, How};
 use crate::exit::{DONE, Failed};
 use crate::interrupt::Interrupt;
+use crate::reload::{Reloader, keep_up, stamps};
+use crate::servers::Which;
 use crate::settings::{Settings, settle};
 
 pub(crate) fn run(common: &Common) -> Result<u8, Failed> {
@@ -23,8 +25,21 @@ pub(crate) fn run(common: &Common) -> Result<u8, Failed> {
     }
     let credential = settings.credential(common)?;
     let interrupt = Interrupt::listen();
-    let built = build::gate_with(&settings, super::nobody(), tokens(common), Blocking::Briefly)?;
+    let runtime = super::serving_runtime()?;
+    let seen = stamps(&settings);
+    let built = build::gate(
+        &settings,
+        How {
+            approver: super::nobody(),
+            tokens: tokens(common),
+            blocking: Blocking::Briefly,
+            servers: Some((Which::All, &runtime)),
+            wait: false,
+        },
+    )?;
     settings.warn_of_unknown_tools(&built.tools);
+    let reloader = Reloader::new(common, &settings, &built, seen);
+    let servers = built.servers.clone();
     let service = service(&settings, built);
     let (input, output) = (io::stdin(), io::stdout());
     let own = |descriptor: io::Result<_>| {
@@ -32,9 +47,12 @@ pub(crate) fn run(common: &Common) -> Result<u8, Failed> {
     };
     let (input, output) =
         (own(input.as_fd().try_clone_to_owned())?, own(output.as_fd().try_clone_to_owned())?);
-    let served = super::serving_runtime()?.block_on(async {
+    let served = runtime.block_on(async {
         let _watching = interrupt.watch()?;
+        let keeping_up = tokio::spawn(keep_up(reloader));
         let served = serve_stdio(Arc::clone(&service), credential, input, output, interrupt.token()).await;
+        keeping_up.abort();
+        super::close(servers.as_deref()).await;
         served.map_err(|error| Failed::error(error.to_string()))
     });
     served.map(|()| DONE)

@@ -6,6 +6,8 @@ pub(crate) mod tools_new;
 pub(crate) mod check;
 pub(crate) mod token;
 pub(crate) mod mcp;
+pub(crate) mod mcp_install;
+pub(crate) mod mcp_import;
 pub(crate) mod serve;
 pub(crate) mod audit;
 pub(crate) mod changes;
@@ -22,6 +24,7 @@ use toolgate_gate::{Approver, NobodyToAsk};
 use crate::arguments::Common;
 use crate::exit::Failed;
 use crate::load::Tokens;
+use crate::servers::Servers;
 
 /// Whether somebody still reads the results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +52,13 @@ pub(crate) fn wait_with_reader(time: Duration) -> Reader {
     match poll(&mut polled, timeout.as_ref()) {
         Ok(0) | Err(_) => Reader::There,
         Ok(_) => Reader::Gone,
+    }
+}
+
+/// Ends the servers behind a gate.
+pub(crate) async fn close(servers: Option<&Servers>) {
+    if let Some(servers) = servers {
+        servers.close().await;
     }
 }
 

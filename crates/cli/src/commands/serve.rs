@@ -14,12 +14,14 @@ use toolgate_types::{Sha256, Trust};
 use super::print;
 use crate::ambient::exists;
 use crate::arguments::{Common, ServeArguments};
-use crate::build;
+use crate::build::{self, How};
 use crate::callers::local_secret;
 use crate::exit::{DONE, Failed};
 use crate::interrupt::Interrupt;
 use crate::load::Tokens;
+use crate::reload::{Reloader, keep_up, stamps};
 use crate::secrets;
+use crate::servers::Which;
 use crate::settings::{Settings, settle};
 use crate::terminal::complain;
 
@@ -45,14 +47,30 @@ pub(crate) fn run(common: &Common, arguments: &ServeArguments) -> Result<u8, Fai
     let (demand, token) = demand(how, &settings)?;
     let options = options(arguments, &settings, demand);
     let listener = listen(arguments, &settings.loaded.config, how)?;
-    let built = build::gate_with(&settings, super::nobody(), tokens, Blocking::Pool)?;
-    settings.warn_of_unknown_tools(&built.tools);
-    let service = super::mcp::service(&settings, built);
     let runtime = workers()?;
+    let seen = stamps(&settings);
+    let built = build::gate(
+        &settings,
+        How {
+            approver: super::nobody(),
+            tokens,
+            blocking: Blocking::Pool,
+            servers: Some((Which::All, &runtime)),
+            wait: false,
+        },
+    )?;
+    settings.warn_of_unknown_tools(&built.tools);
+    let reloader = Reloader::new(common, &settings, &built, seen);
+    let servers = built.servers.clone();
+    let service = super::mcp::service(&settings, built);
     let served = runtime.block_on(async {
         let _watching = interrupt.watch()?;
+        let keeping_up = tokio::spawn(keep_up(reloader));
         announce(common, &listener, how, options.public_url.as_deref(), token.as_ref())?;
-        serve_http(options, Arc::clone(&service), listener, interrupt.token()).await.map_err(refused)
+        let served = serve_http(options, Arc::clone(&service), listener, interrupt.token()).await;
+        keeping_up.abort();
+        super::close(servers.as_deref()).await;
+        served.map_err(refused)
     });
     // Whatever still runs is dropped here, and recorded as abandoned.
     runtime.shutdown_timeout(LAST_MOMENT);

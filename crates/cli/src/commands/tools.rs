@@ -8,18 +8,26 @@ use toolgate_gate::Tool;
 use toolgate_tools::ToolFormat;
 use toolgate_types::Trust;
 
-use super::{nobody, print, runtime, tokens};
+use super::{close, nobody, print, serving_runtime, tokens};
 use crate::arguments::{Common, Format};
-use crate::build;
+use crate::build::{self, How};
 use crate::exit::{DENIED, DONE, Failed};
+use crate::servers::Which;
 use crate::settings::settle;
 
 pub(crate) fn run(common: &Common, format: Format) -> Result<u8, Failed> {
     let settings = settle(common, Trust::Guided)?;
     let credential = settings.credential(common)?;
-    let built = build::gate(&settings, nobody(), tokens(common))?;
+    let runtime = serving_runtime()?;
+    let how =
+        How { servers: Some((Which::All, &runtime)), wait: true, ..How::alone(nobody(), tokens(common)) };
+    let built = build::gate(&settings, how)?;
     settings.warn_of_unknown_tools(&built.tools);
-    let asked = runtime(tokens(common))?.block_on(built.front.gate().tools_for(credential));
+    let asked = runtime.block_on(async {
+        let asked = built.front.gate().tools_for(credential).await;
+        close(built.servers.as_deref()).await;
+        asked
+    });
     let tools = asked.map_err(|failure| {
         let note = failure.operator_note.map(|note| format!(": {note}")).unwrap_or_default();
         Failed { code: DENIED, ..Failed::error(format!("{}{note}", failure.message)) }

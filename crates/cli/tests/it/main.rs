@@ -19,4 +19,6 @@ mod manners;
 mod tokens;
 mod declared;
 mod checked;
+mod clients;
 mod examples;
+mod served;

@@ -1,0 +1,260 @@
+//! Programs that can use the gate as an MCP server: where each keeps its servers, and what an entry looks like there.
+//!
+//! Nothing here opens a file: texts come in and go out.
+
+mod entry;
+mod place;
+mod toml;
+
+use clap::ValueEnum;
+use serde_json::Value;
+use toolgate_manifest::set_member;
+
+pub(crate) use entry::{Entry, arguments};
+pub(crate) use place::{Base, Folders};
+
+/// A program that speaks MCP as a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Client {
+    /// Claude Desktop
+    ClaudeDesktop,
+    /// Claude Code
+    ClaudeCode,
+    /// Cursor
+    Cursor,
+    /// Visual Studio Code
+    Vscode,
+    /// Windsurf
+    Windsurf,
+    /// Zed
+    Zed,
+    /// Codex
+    Codex,
+    /// Gemini CLI
+    GeminiCli,
+    /// opencode
+    Opencode,
+    /// GitHub Copilot CLI
+    CopilotCli,
+    /// Cline, in Visual Studio Code
+    Cline,
+    /// LM Studio
+    LmStudio,
+}
+
+/// Whose sessions an entry is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Scope {
+    /// All of yours
+    User,
+    /// Those in this folder
+    Project,
+}
+
+/// What there is to know about a client.
+pub(crate) struct Facts {
+    /// What people call it.
+    pub(crate) title: &'static str,
+    /// Its file for all sessions of a person.
+    pub(crate) user: Base,
+    /// Its file in a project, if it has one.
+    pub(crate) project: Option<&'static str>,
+    /// How the file is written.
+    pub(crate) file: FileShape,
+    /// What makes it read the file again.
+    pub(crate) next: &'static str,
+}
+
+/// How a client writes down its servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FileShape {
+    /// JSON, with the servers in an object of this name.
+    Json { section: &'static str, entry: JsonEntry },
+    /// TOML, with a table for each server in a table of this name.
+    Toml { section: &'static str },
+}
+
+/// What a server looks like in JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum JsonEntry {
+    /// `command` and `args`.
+    Plain,
+    /// The same with `type: stdio`.
+    Typed,
+    /// `type: local`, and the program with its arguments in one list.
+    OneList,
+    /// `type: local`, and which of the tools are wanted.
+    WithTools,
+}
+
+impl Client {
+    pub(crate) fn facts(self) -> Facts {
+        use JsonEntry::{OneList, Plain, Typed, WithTools};
+        let json = |section, entry| FileShape::Json { section, entry };
+        let facts = |title, user, project, file, next| Facts { title, user, project, file, next };
+        match self {
+            Self::ClaudeDesktop => facts(
+                "Claude Desktop",
+                Base::Application("Claude/claude_desktop_config.json"),
+                None,
+                json("mcpServers", Plain),
+                "quit Claude Desktop and start it again",
+            ),
+            Self::ClaudeCode => facts(
+                "Claude Code",
+                Base::Home(".claude.json"),
+                Some(".mcp.json"),
+                json("mcpServers", Typed),
+                "start a new session, and look with `/mcp`",
+            ),
+            Self::Cursor => facts(
+                "Cursor",
+                Base::Home(".cursor/mcp.json"),
+                Some(".cursor/mcp.json"),
+                json("mcpServers", Plain),
+                "look in Cursor's settings under MCP",
+            ),
+            Self::Vscode => facts(
+                "Visual Studio Code",
+                Base::Application("Code/User/mcp.json"),
+                Some(".vscode/mcp.json"),
+                json("servers", Typed),
+                "run `MCP: List Servers` from the command palette",
+            ),
+            Self::Windsurf => facts(
+                "Windsurf",
+                Base::Home(".codeium/windsurf/mcp_config.json"),
+                None,
+                json("mcpServers", Plain),
+                "refresh the servers in Cascade",
+            ),
+            Self::Zed => facts(
+                "Zed",
+                Base::Config("zed/settings.json"),
+                Some(".zed/settings.json"),
+                json("context_servers", Plain),
+                "look in the settings of the agent panel",
+            ),
+            Self::Codex => facts(
+                "Codex",
+                Base::Variable("CODEX_HOME", ".codex", "config.toml"),
+                Some(".codex/config.toml"),
+                FileShape::Toml { section: "mcp_servers" },
+                "start a new session, and look with `/mcp`",
+            ),
+            Self::GeminiCli => facts(
+                "Gemini CLI",
+                Base::Home(".gemini/settings.json"),
+                Some(".gemini/settings.json"),
+                json("mcpServers", Plain),
+                "start a new session, and look with `/mcp`",
+            ),
+            Self::Opencode => facts(
+                "opencode",
+                Base::Config("opencode/opencode.json"),
+                Some("opencode.json"),
+                json("mcp", OneList),
+                "start opencode again",
+            ),
+            Self::CopilotCli => facts(
+                "GitHub Copilot CLI",
+                Base::Variable("COPILOT_HOME", ".copilot", "mcp-config.json"),
+                None,
+                json("mcpServers", WithTools),
+                "start a new session, and look with `/mcp show`",
+            ),
+            Self::Cline => facts(
+                "Cline",
+                Base::Application(
+                    "Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json",
+                ),
+                None,
+                json("mcpServers", Plain),
+                "look in Cline's list of MCP servers",
+            ),
+            Self::LmStudio => facts(
+                "LM Studio",
+                Base::Home(".lmstudio/mcp.json"),
+                None,
+                json("mcpServers", Plain),
+                "look in the program tab of LM Studio",
+            ),
+        }
+    }
+}
+
+impl FileShape {
+    /// The text of a file with an entry in it.
+    pub(crate) fn install(self, text: &str, name: &str, entry: &Entry) -> Result<String, String> {
+        match self {
+            Self::Json { section, entry: shape } => {
+                set_member(text, section, name, &shape.value(entry)).map_err(|error| error.to_string())
+            }
+            Self::Toml { section } => toml::install(text, section, name, entry),
+        }
+    }
+
+    /// The entry by itself, as a person would paste it.
+    pub(crate) fn shown(self, name: &str, entry: &Entry) -> Result<String, String> {
+        self.install("", name, entry)
+    }
+}
+
+impl JsonEntry {
+    fn value(self, entry: &Entry) -> Value {
+        use serde_json::json;
+        let Entry { program, arguments } = entry;
+        match self {
+            Self::Plain => json!({"command": program, "args": arguments}),
+            Self::Typed => json!({"type": "stdio", "command": program, "args": arguments}),
+            Self::OneList => {
+                let words: Vec<&String> = std::iter::once(program).chain(arguments).collect();
+                json!({"type": "local", "command": words, "enabled": true})
+            }
+            Self::WithTools => {
+                json!({"type": "local", "command": program, "args": arguments, "tools": ["*"]})
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry() -> Entry {
+        let words = ["mcp", "--workspace", "/home/sam/my \"project\""];
+        Entry { program: "/usr/bin/toolgate".to_owned(), arguments: words.map(str::to_owned).to_vec() }
+    }
+
+    #[test]
+    fn every_client_has_its_file_and_its_entry() {
+        let folders = Folders {
+            home: Some("/home/sam".into()),
+            config: Some("/home/sam/.config".into()),
+            application: Some("/home/sam/.config".into()),
+        };
+        let mut told = String::new();
+        for client in Client::value_variants() {
+            let facts = client.facts();
+            let file = facts.user.resolve(&folders, |_| None).unwrap();
+            let project = facts.project.unwrap_or("-");
+            let shown = facts.file.shown("toolgate", &entry()).unwrap();
+            told.push_str(&format!(
+                "==== {}: {} (project: {project})\n{shown}\n",
+                facts.title,
+                file.display()
+            ));
+        }
+        insta::assert_snapshot!("clients", told);
+    }
+
+    #[test]
+    fn an_entry_is_replaced_and_the_rest_is_kept() {
+        let json = FileShape::Json { section: "mcpServers", entry: JsonEntry::Plain };
+        let before = "{\n  // mine\n  \"mcpServers\": {\"other\": {\"command\": \"x\"}}\n}\n";
+        let once = json.install(before, "toolgate", &entry()).unwrap();
+        assert!(once.contains("// mine") && once.contains("\"other\""), "{once}");
+        assert_eq!(json.install(&once, "toolgate", &entry()).unwrap(), once);
+    }
+}

@@ -1,0 +1,151 @@
+//! Starting the process of a server in the sandbox, like that of a command.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+
+use toolgate_connect::{Launch, Launched, Running, ServerProcess};
+use toolgate_manifest::ServerLimits;
+use toolgate_sandbox::ResourceLimits;
+use toolgate_tools::{CommandRunner, ConfinedProcess, LastingProcess};
+use toolgate_types::{CallId, ErrorCode, Failure};
+
+/// What runs commands, and how much each of them may use.
+#[derive(Clone)]
+pub(super) struct Means {
+    pub(super) runner: Arc<CommandRunner>,
+    pub(super) limits: ResourceLimits,
+}
+
+/// Starts processes with whatever runs commands now.
+#[derive(Default)]
+pub(super) struct Launcher {
+    means: RwLock<Option<Means>>,
+}
+
+impl Launcher {
+    /// From now on this runs processes; what did before.
+    pub(super) fn replace(&self, means: Option<Means>) -> Option<Means> {
+        std::mem::replace(&mut *self.means.write().unwrap_or_else(PoisonError::into_inner), means)
+    }
+}
+
+impl Launch for Launcher {
+    fn launch(&self, process: &ServerProcess) -> Result<Launched, Failure> {
+        let means = self.means.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let means = means.ok_or_else(|| Failure::new(ErrorCode::Internal, "nothing runs processes"))?;
+        let started = means.runner.start(&ConfinedProcess {
+            program: process.program.clone(),
+            arguments: process.arguments.clone(),
+            directory: process.directory.clone(),
+            mounts: process.mounts.clone(),
+            environment: process
+                .environment
+                .iter()
+                .map(|(name, value)| (name.clone(), value.expose().to_owned()))
+                .collect(),
+            network: process.network.clone(),
+            read: process.read.clone(),
+            limits: Some(limits(process.limits, means.limits.long_lived())),
+        })?;
+        let can_write = process.mounts.iter().any(|(_, writable)| *writable);
+        let process = Arc::new(ConfinedServer { process: started.process, can_write });
+        Ok(Launched { input: started.input, output: started.output, process })
+    }
+}
+
+/// What a server says about its bounds, and the usual ones where it does not.
+fn limits(own: ServerLimits, usual: ResourceLimits) -> ResourceLimits {
+    ResourceLimits {
+        memory: own.memory.unwrap_or(usual.memory),
+        processes: own.processes.unwrap_or(usual.processes),
+        file_size: own.file_size.unwrap_or(usual.file_size),
+        open_files: own.open_files.unwrap_or(usual.open_files),
+        cpu_seconds: own.cpu_time.map_or(usual.cpu_seconds, |time| time.as_secs().max(1)),
+        temporary: own.tmp_size.unwrap_or(usual.temporary),
+    }
+}
+
+/// A server's process in the sandbox.
+struct ConfinedServer {
+    process: LastingProcess,
+    can_write: bool,
+}
+
+impl Running for ConfinedServer {
+    fn end(&self) {
+        self.process.end();
+        wait_for(self.process.ended());
+    }
+
+    fn ended(&self) -> Option<String> {
+        let end = self.process.has_ended()?;
+        let quarantined = match end.quarantined.as_slice() {
+            [] => String::new(),
+            paths => format!("; taken away after it: {}", paths.join(", ")),
+        };
+        let unchecked =
+            end.unchecked.map(|failure| format!("; not all that it left was checked: {}", failure.message));
+        Some(format!("{}{quarantined}{}", end.reason, unchecked.unwrap_or_default()))
+    }
+
+    fn errors(&self) -> String {
+        self.process.errors()
+    }
+
+    fn can_write(&self) -> bool {
+        self.can_write
+    }
+
+    fn quarantine(&self) -> Result<Vec<String>, Failure> {
+        wait_for(self.process.quarantine(CallId::fresh()))
+    }
+}
+
+/// Wakes the thread that waits.
+struct Waiting(Thread);
+
+impl Wake for Waiting {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Waits on this thread. What is waited for is done by other threads and needs no runtime.
+fn wait_for<Answer>(future: impl Future<Output = Answer>) -> Answer {
+    let waker = Waker::from(Arc::new(Waiting(std::thread::current())));
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(answer) => return answer,
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waiting_ends_when_another_thread_is_done() {
+        let (sender, receiver) = tokio::sync::oneshot::channel();
+        let other = std::thread::spawn(move || sender.send(7));
+        assert_eq!(wait_for(receiver), Ok(7));
+        other.join().unwrap().unwrap();
+    }
+
+    #[test]
+    fn what_a_server_does_not_say_is_usual() {
+        let usual = ResourceLimits::default().long_lived();
+        assert_eq!(limits(ServerLimits::default(), usual), usual);
+        let own = ServerLimits {
+            memory: Some(5),
+            cpu_time: Some(std::time::Duration::from_millis(3)),
+            ..ServerLimits::default()
+        };
+        assert_eq!(limits(own, usual), ResourceLimits { memory: 5, cpu_seconds: 1, ..usual });
+    }
+}

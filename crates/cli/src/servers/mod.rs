@@ -1,0 +1,192 @@
+//! The MCP servers behind this gate: from what the configuration says to a bridge that goes on while files are edited.
+
+mod agreed;
+mod declared;
+mod launch;
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::runtime::{Handle, Runtime};
+use tokio::sync::watch;
+use toolgate_connect::{Backoff, Bridge, BridgeOptions, Pins, ServerHealth, ServerName, ServerSettings};
+use toolgate_gate::Registry;
+use toolgate_manifest::Problem;
+use toolgate_tools::CommandRunner;
+
+pub(crate) use agreed::agreed;
+pub(crate) use declared::{Unusable, declared};
+use launch::{Launcher, Means};
+
+use crate::confined;
+use crate::settings::Settings;
+use crate::terminal::complain;
+
+/// How much longer than its slowest server a person is kept waiting.
+const MARGIN: Duration = Duration::from_secs(1);
+
+/// Which servers are started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Which {
+    /// All that are declared.
+    All,
+    /// The one of this name, if it is declared.
+    Only(String),
+}
+
+impl Which {
+    /// The server that a tool's name begins with.
+    pub(crate) fn of_tool(tool: &str) -> Option<Self> {
+        tool.split_once("__").map(|(server, _)| Self::Only(server.to_owned()))
+    }
+
+    fn includes(&self, server: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Only(name) => name == server,
+        }
+    }
+}
+
+/// The servers behind a gate.
+pub(crate) struct Servers {
+    bridge: Arc<Bridge>,
+    launcher: Arc<Launcher>,
+    pins: Pins,
+    which: Which,
+    state: Mutex<State>,
+}
+
+/// What was last declared.
+#[derive(Clone, Default)]
+struct State {
+    servers: Vec<ServerSettings>,
+    unusable: Vec<Unusable>,
+    /// What decides what a process sees, beside what is said about it: a server that was started under another one is started anew.
+    ground: String,
+}
+
+/// What was declared before, to go back to.
+pub(crate) struct Before(State, Option<Means>);
+
+impl Servers {
+    /// A bridge without servers, looked after by this runtime.
+    pub(crate) fn new(settings: &Settings, runtime: Handle, which: Which) -> Self {
+        let launcher = Arc::new(Launcher::default());
+        let pins = pins(settings);
+        let bridge = Bridge::new(BridgeOptions {
+            launcher: Arc::clone(&launcher) as _,
+            pins: pins.clone(),
+            complain: Arc::new(complain),
+            backoff: Backoff::default(),
+            runtime,
+        });
+        Self { bridge, launcher, pins, which, state: Mutex::default() }
+    }
+
+    /// From now on the servers are those of these settings. Servers that cannot be used are told and left out.
+    pub(crate) fn configure(
+        &self,
+        settings: &Settings,
+        runner: &Arc<CommandRunner>,
+    ) -> Result<Before, Vec<Problem>> {
+        let (mut servers, mut unusable) = declared(settings)?;
+        servers.retain(|server| self.which.includes(server.name.as_str()));
+        unusable.retain(|server| self.which.includes(&server.name));
+        for server in &unusable {
+            complain(&format!("the server `{}` is not started: {}", server.name, server.problem.message));
+        }
+        let limits = confined::limits(&settings.loaded.config.sandbox);
+        let means = Means { runner: Arc::clone(runner), limits };
+        let before = Before(self.state().clone(), self.launcher.replace(Some(means)));
+        self.apply(State { servers, unusable, ground: ground(settings) });
+        Ok(before)
+    }
+
+    /// Goes back to what was declared before.
+    pub(crate) fn revert(&self, before: Before) {
+        self.launcher.replace(before.1);
+        self.apply(before.0);
+    }
+
+    fn apply(&self, state: State) {
+        let mut current = self.state();
+        if current.ground != state.ground {
+            self.bridge.configure(Vec::new());
+        }
+        self.bridge.configure(state.servers.clone());
+        *current = state;
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until every server has said which tools it has, or has failed.
+    pub(crate) fn wait(&self, runtime: &Runtime) {
+        let slowest = self.state().servers.iter().map(|server| server.startup_timeout).max();
+        if let Some(slowest) = slowest {
+            runtime.block_on(self.bridge.ready(slowest.saturating_add(MARGIN)));
+        }
+    }
+
+    /// Adds the tools of the servers. One that has the name of another is told and left out: what the operator wrote counts before what a server says.
+    pub(crate) fn join(&self, registry: &mut Registry) {
+        for tool in self.bridge.tools() {
+            if let Err(error) = registry.register(tool) {
+                complain(&format!("a tool of a server is left out: {error}"));
+            }
+        }
+    }
+
+    /// Tells when the tools are others.
+    pub(crate) fn changed(&self) -> watch::Receiver<u64> {
+        self.bridge.changed()
+    }
+
+    pub(crate) fn health(&self) -> Vec<ServerHealth> {
+        self.bridge.health()
+    }
+
+    /// Servers that are declared and cannot be started as long as something is missing.
+    pub(crate) fn unusable(&self) -> Vec<Unusable> {
+        self.state().unusable.clone()
+    }
+
+    /// What was agreed about their tools.
+    pub(crate) fn pins(&self) -> &Pins {
+        &self.pins
+    }
+
+    /// The servers that were started.
+    pub(crate) fn names(&self) -> Vec<ServerName> {
+        self.state().servers.iter().map(|server| server.name.clone()).collect()
+    }
+
+    /// Ends every server, and returns when nothing of them is left.
+    pub(crate) async fn close(&self) {
+        self.bridge.close().await;
+    }
+}
+
+/// What was agreed about the tools of servers.
+fn pins(settings: &Settings) -> Pins {
+    Pins::new(pins_folder(settings))
+}
+
+/// The ending keeps every gate from showing it, also one that was given another state directory.
+pub(crate) const PINS: &str = "pins.toolgate";
+
+fn pins_folder(settings: &Settings) -> PathBuf {
+    settings.state_dir.join(PINS)
+}
+
+fn ground(settings: &Settings) -> String {
+    let mounts: Vec<_> = settings
+        .mounts
+        .iter()
+        .map(|mount| (&mount.alias, &mount.path, mount.read_only, &mount.scope, &mount.deny))
+        .collect();
+    format!("{:?}", (&settings.workspace, mounts, &settings.deny, &settings.loaded.config.sandbox))
+}

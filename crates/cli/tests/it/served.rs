@@ -1,0 +1,305 @@
+//! `toolgate serve` as others start it, call it and end it.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::{Child, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use toolgate_audit::Record;
+use toolgate_types::{Decision, ErrorCode};
+
+use crate::place::Place;
+
+/// Longer than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+struct Served {
+    process: Child,
+    told: Value,
+    token: Option<String>,
+}
+
+impl Served {
+    fn start(place: &Place, options: &[&str]) -> Self {
+        let mut process = place
+            .toolgate()
+            .args(["serve", "--listen", "127.0.0.1:0", "--json", "--trust", "autonomous"])
+            .args(options)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let told: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"));
+        let token =
+            told["tokenFile"].as_str().map(|file| std::fs::read_to_string(file).unwrap().trim().to_owned());
+        Self { process, told, token }
+    }
+
+    fn line(&self) -> Line {
+        let stream = TcpStream::connect(self.told["listen"].as_str().unwrap()).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let host = self.told["listen"].as_str().unwrap().to_owned();
+        Line { reader: BufReader::new(stream), host, token: self.token.clone() }
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.process), signal).unwrap();
+    }
+
+    fn wait(mut self) -> ExitStatus {
+        self.process.wait().unwrap()
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // One that has ended is not there to be ended.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// A connection.
+struct Line {
+    reader: BufReader<TcpStream>,
+    host: String,
+    token: Option<String>,
+}
+
+impl Line {
+    /// Sends a call of the newer era.
+    fn send(&mut self, id: u64, tool: &str, arguments: &Value) -> std::io::Result<()> {
+        let meta = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+            "io.modelcontextprotocol/clientCapabilities": {},
+        });
+        let params = json!({"name": tool, "arguments": arguments, "_meta": meta});
+        let body = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}).to_string();
+        let token = self.token.as_ref().map(|token| format!("Authorization: Bearer {token}\r\n"));
+        let head = format!(
+            "POST /mcp HTTP/1.1\r\nHost: {}\r\n{}Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n\
+             MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: {tool}\r\nContent-Length: {}\r\n\r\n",
+            self.host,
+            token.unwrap_or_default(),
+            body.len()
+        );
+        self.reader.get_mut().write_all((head + &body).as_bytes())
+    }
+
+    /// The next answer, if there is one.
+    fn answer(&mut self) -> Option<(u16, Value)> {
+        let mut head = Vec::new();
+        while !head.ends_with("\r\n".as_bytes()) || head.len() < 4 || !head.ends_with(b"\r\n\r\n") {
+            if self.reader.read_until(b'\n', &mut head).ok()? == 0 {
+                return None;
+            }
+        }
+        let head = String::from_utf8(head).unwrap().to_ascii_lowercase();
+        let length =
+            head.split_once("content-length: ").unwrap().1.split("\r\n").next().unwrap().parse().unwrap();
+        let mut body = vec![0; length];
+        self.reader.read_exact(&mut body).ok()?;
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        Some((status, serde_json::from_slice(&body).unwrap()))
+    }
+
+    fn call(&mut self, id: u64, tool: &str, arguments: &Value) -> Option<(u16, Value)> {
+        self.send(id, tool, arguments).ok()?;
+        self.answer()
+    }
+}
+
+#[test]
+fn the_token_of_the_person_is_made_once_and_opens_the_door() {
+    let place = Place::new();
+    std::fs::write(place.workspace.join("a.txt"), "hello\n").unwrap();
+    let served = Served::start(&place, &[]);
+    let file = place.state.join("keys/serve.token");
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    let token = served.token.clone().unwrap();
+    assert_eq!(token.len(), 64);
+    assert_eq!(served.told["auth"], json!("token"));
+    assert!(served.told["url"].as_str().unwrap().ends_with(&format!("/#token={token}")));
+    let (status, message) = served.line().call(1, "read_file", &json!({"path": "a.txt"})).unwrap();
+    assert_eq!((status, &message["result"]["content"][0]["text"]), (200, &json!("hello\n")), "{message}");
+    let mut stranger = served.line();
+    stranger.token = Some("0".repeat(64));
+    assert_eq!(stranger.call(2, "read_file", &json!({"path": "a.txt"})).unwrap().0, 401);
+    stranger.token = None;
+    assert_eq!(stranger.call(3, "read_file", &json!({"path": "a.txt"})).unwrap().0, 401);
+    served.signal(Signal::TERM);
+    assert_eq!(served.wait().code(), Some(0));
+    let decisions: Vec<Decision> = place.records().iter().map(|record| record.decision).collect();
+    assert_eq!(decisions, [Decision::Allowed, Decision::Denied], "no record without a token");
+    assert!(!place.audit_text().contains(&token));
+
+    let again = Served::start(&place, &[]);
+    assert_eq!(again.token.as_ref(), Some(&token), "the token is kept");
+    drop(again);
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let refused = place.run(&["serve", "--listen", "127.0.0.1:0"]);
+    assert_eq!(refused.status.code(), Some(2), "others may have read it: {refused:?}");
+}
+
+#[test]
+fn tokens_of_an_issuer_are_asked_for_as_soon_as_one_is_configured() {
+    let place = Place::new();
+    std::fs::write(place.workspace.join("a.txt"), "hello\n").unwrap();
+    place.write("callers.secret", "a secret for tests, 32 bytes or more\n");
+    let file = place.scratch.path().join("callers.secret");
+    std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    place.write(
+        "toolgate.yaml",
+        "callers:\n  issuer: https://issuer.example\n  audience: [gate]\n  claims: {permissions: permissions}\n  keys:\n    - {kid: k, algorithm: HS256, secret_file: callers.secret}\n",
+    );
+    let served = Served::start(&place, &[]);
+    assert_eq!((&served.told["auth"], &served.told["tokenFile"]), (&json!("jwt"), &Value::Null));
+    let mint = |options: &[&str]| {
+        let mut arguments = vec!["token", "mint", "--subject", "alice", "--permission", "files:read"];
+        arguments.extend(options);
+        place.must(&arguments).trim().to_owned()
+    };
+    let mut line = served.line();
+    line.token = Some(mint(&[]));
+    let (status, message) = line.call(1, "read_file", &json!({"path": "a.txt"})).unwrap();
+    assert_eq!((status, &message["result"]["isError"]), (200, &json!(false)), "{message}");
+    line.token = Some(mint(&["--audience", "another-gate"]));
+    assert_eq!(line.call(2, "read_file", &json!({"path": "a.txt"})).unwrap().0, 401);
+    line.token = None;
+    assert_eq!(line.call(3, "read_file", &json!({"path": "a.txt"})).unwrap().0, 401);
+}
+
+#[test]
+fn what_cannot_be_served_safely_is_refused_with_a_remedy() {
+    let place = Place::new();
+    for (options, told) in [
+        (&["--auth", "none", "--listen", "0.0.0.0:0"][..], "listen on 127.0.0.1"),
+        (&["--auth", "none", "--listen", "[::]:0"], "listen on 127.0.0.1"),
+        (&["--auth", "jwt"], "callers:"),
+        (&["--listen", "nowhere"], "such as 127.0.0.1:8420"),
+        (&["--allow-host", "https://gate.example", "--listen", "127.0.0.1:0"], "write a name"),
+        (&["--allow-origin", "*", "--listen", "127.0.0.1:0"], "without a path"),
+        (&["--public-url", "gate.example", "--listen", "127.0.0.1:0"], "whole address"),
+        (&["--token", "x"], "leave out --token"),
+    ] {
+        let mut arguments = vec!["serve"];
+        arguments.extend(options);
+        let output = place.run(&arguments);
+        assert_eq!(output.status.code(), Some(2), "{options:?}: {output:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains(told), "{options:?}: {output:?}");
+    }
+}
+
+#[test]
+fn a_second_signal_ends_it_at_once() {
+    let place = Place::new();
+    let served = Served::start(&place, &["--auth", "none", "--grace", "1h"]);
+    let mut line = served.line();
+    line.send(1, "run_command", &json!({"command": "sleep 1000"})).unwrap();
+    // The intent of a command is on disk before it begins.
+    while !place.state.join("audit").exists()
+        || !place.audit_text().contains("sleep") && place.audit_text().is_empty()
+    {
+        std::thread::yield_now();
+    }
+    served.signal(Signal::TERM);
+    while TcpStream::connect(served.told["listen"].as_str().unwrap()).is_ok() {
+        std::thread::yield_now();
+    }
+    served.signal(Signal::TERM);
+    assert_eq!(served.wait().code(), Some(130));
+}
+
+/// What a client knows of one call.
+#[derive(Debug)]
+struct Known {
+    answered: Option<Value>,
+}
+
+const CLIENTS: u64 = 16;
+
+#[test]
+fn a_signal_under_load_leaves_no_call_without_answer_or_record() {
+    let place = Place::new();
+    let served = Served::start(&place, &["--auth", "none", "--grace", "1s"]);
+    let answered = AtomicU64::new(0);
+    let known: BTreeMap<u64, Known> = std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..CLIENTS)
+            .map(|client| {
+                let (served, answered) = (&served, &answered);
+                scope.spawn(move || {
+                    let mut line = served.line();
+                    let mut known = BTreeMap::new();
+                    for call in client * 1_000_000.. {
+                        // Every fourth client makes one call that would never end; the others write as fast as they can.
+                        let (tool, arguments) = match client % 4 {
+                            0 => ("run_command", json!({"command": "sleep 1000", "timeout_ms": 600_000})),
+                            _ => ("write_file", json!({"path": format!("{call}.txt"), "content": "x"})),
+                        };
+                        if line.send(call, tool, &arguments).is_err() {
+                            break;
+                        }
+                        let got = line.answer();
+                        let is_last = got.is_none();
+                        let message = got.filter(|(status, _)| *status == 200).map(|(_, message)| message);
+                        known.insert(call, Known { answered: message });
+                        if is_last {
+                            break;
+                        }
+                        answered.fetch_add(1, Ordering::Relaxed);
+                    }
+                    known
+                })
+            })
+            .collect();
+        while answered.load(Ordering::Relaxed) < 200 {
+            std::thread::yield_now();
+        }
+        served.signal(Signal::TERM);
+        clients.into_iter().flat_map(|client| client.join().unwrap()).collect()
+    });
+    assert_eq!(served.wait().code(), Some(0));
+    let records = by_client_id(place.records());
+    for (call, Known { answered }) in &known {
+        let record = records.get(call);
+        let file = place.workspace.join(format!("{call}.txt")).exists();
+        match (answered, record) {
+            (Some(message), Some(record)) => {
+                let failed = message["result"]["isError"] == json!(true);
+                assert_eq!(failed, record.decision != Decision::Allowed, "{call}: {message}");
+            }
+            (Some(message), None) => panic!("{call} was answered and not recorded: {message}"),
+            // Recorded, and its client was gone or its connection at an end.
+            (None, Some(_)) => {}
+            // Never taken: nothing was done.
+            (None, None) => assert!(!file, "{call} was done and not recorded"),
+        }
+        let is_done = record.is_some_and(|record| record.decision == Decision::Allowed);
+        assert!(call / 1_000_000 % 4 == 0 || file == is_done, "{call}: {record:?}");
+    }
+    assert!(records.keys().all(|call| known.contains_key(call)));
+    let sleepers: Vec<&Record> =
+        records.values().filter(|record| record.tool.name == "run_command").collect();
+    assert_eq!(sleepers.len() as u64, CLIENTS / 4);
+    for record in sleepers {
+        assert_eq!(record.denial.as_ref().unwrap().code, ErrorCode::Cancelled, "{record:?}");
+    }
+    place.must(&["audit", "verify"]);
+    assert_eq!(place.pending(), 0);
+}
+
+/// Records by the number that a client gave its call; never two of one.
+fn by_client_id(records: Vec<Record>) -> BTreeMap<u64, Record> {
+    let count = records.len();
+    let number = |record: &Record| record.request.client_call_id.as_ref().unwrap().parse().unwrap();
+    let found: BTreeMap<u64, Record> = records.into_iter().map(|record| (number(&record), record)).collect();
+    assert_eq!(found.len(), count, "two records of one call");
+    found
+}
