@@ -84,7 +84,7 @@ pub(super) struct Readiness<'d>(Option<AsyncFdReadyGuard<'d, OwnedFd>>);
 
 impl Readiness<'_> {
     /// It is not ready any more: the next one who waits has to wait.
-    pub(super) fn is_over(self) {
+    pub(super) fn end(self) {
         if let Some(mut guard) = self.0 {
             guard.clear_ready();
         }

@@ -67,9 +67,8 @@ impl Lines {
             if std::mem::take(&mut self.passing) || end - start > self.longest {
                 return Some(Line::TooLong);
             }
-            let line = self.bytes.get(start..end).unwrap_or_default().trim_ascii();
-            if !line.is_empty() {
-                // The borrow checker cannot see that the loop ends here.
+            let is_blank = self.bytes.get(start..end).unwrap_or_default().trim_ascii().is_empty();
+            if !is_blank {
                 return Some(Line::Whole(self.bytes.get(start..end).unwrap_or_default().trim_ascii()));
             }
         }
@@ -84,5 +83,77 @@ impl Lines {
         }
         let line = self.bytes.get(start..).unwrap_or_default().trim_ascii();
         (!line.is_empty()).then_some(Line::Whole(line))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    enum Seen {
+        Whole(Vec<u8>),
+        TooLong,
+    }
+
+    impl From<Line<'_>> for Seen {
+        fn from(line: Line<'_>) -> Self {
+            match line {
+                Line::Whole(line) => Self::Whole(line.to_vec()),
+                Line::TooLong => Self::TooLong,
+            }
+        }
+    }
+
+    /// What comes out when these pieces come one after the other.
+    fn cut(pieces: &[Vec<u8>], longest: usize) -> Vec<Seen> {
+        let mut lines = Lines::new(longest);
+        let mut seen = Vec::new();
+        for piece in pieces {
+            lines.buffer().extend_from_slice(piece);
+            while let Some(line) = lines.next() {
+                seen.push(line.into());
+            }
+        }
+        seen.extend(lines.rest().map(Seen::from));
+        seen
+    }
+
+    /// The same, from the whole text at once.
+    fn obviously(pieces: &[Vec<u8>], longest: usize) -> Vec<Seen> {
+        let whole = pieces.concat();
+        let mut lines: Vec<&[u8]> = whole.split(|byte| *byte == b'\n').collect();
+        let last = lines.pop().unwrap_or_default();
+        let seen = |line: &[u8]| match line.len() > longest {
+            true => Some(Seen::TooLong),
+            false => Some(Seen::Whole(line.trim_ascii().to_vec())).filter(|_| !line.trim_ascii().is_empty()),
+        };
+        lines.into_iter().chain([last]).filter_map(seen).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn lines_are_the_same_however_they_come(
+            pieces in prop::collection::vec(prop::collection::vec(prop_oneof![Just(b'\n'), Just(b' '), Just(b'x'), any::<u8>()], 0..12), 0..20),
+            longest in 1usize..10,
+        ) {
+            prop_assert_eq!(cut(&pieces, longest), obviously(&pieces, longest));
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_is_not_kept() {
+        let mut lines = Lines::new(1024);
+        for _ in 0..1000 {
+            lines.buffer().extend_from_slice(&[b'x'; 1024]);
+            assert_eq!(lines.next(), None);
+        }
+        assert!(lines.bytes.capacity() < 2 * USUAL, "{}", lines.bytes.capacity());
+        lines.buffer().extend_from_slice(b"\n{}\n");
+        assert_eq!(lines.next(), Some(Line::TooLong));
+        assert_eq!(lines.next(), Some(Line::Whole(b"{}")));
+        assert_eq!(lines.next(), None);
     }
 }

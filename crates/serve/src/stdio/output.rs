@@ -78,7 +78,7 @@ impl Output {
         };
         let flushed = write_out(self.descriptor.fd(), &self.bytes, &mut self.written);
         if flushed == Flushed::Waiting {
-            ready.is_over();
+            ready.end();
         }
         self.broken |= flushed == Flushed::Broken;
         self.settle();

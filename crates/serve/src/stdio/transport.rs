@@ -164,7 +164,7 @@ async fn read(input: &Descriptor, lines: &mut Lines) -> io::Result<usize> {
         let count = rustix::io::read(input.fd(), spare_capacity(buffer));
         // Less than there was room for is all that there was.
         if count.map_or_else(|error| error == Errno::AGAIN, |count| count < room) {
-            ready.is_over();
+            ready.end();
         }
         match count {
             Ok(count) => return Ok(count),

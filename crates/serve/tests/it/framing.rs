@@ -5,10 +5,12 @@ use serde_json::{Value, json};
 use crate::stdio_world::{Era, World};
 
 /// What a line is answered with: a code and an id, or nothing.
+type Expected = Option<(i64, Value)>;
+
 #[test]
 fn whatever_is_not_a_message_is_answered_with_what_is_wrong() {
     let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
-    let cases: &[(&[u8], Option<(i64, Value)>)] = &[
+    let cases: &[(&[u8], Expected)] = &[
         (b"garbage", Some((-32700, Value::Null))),
         (b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"", Some((-32700, Value::Null))),
         (b"\xff\xfe{}", Some((-32700, Value::Null))),

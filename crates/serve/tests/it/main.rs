@@ -19,3 +19,5 @@ mod http_closing;
 mod stdio_world;
 mod framing;
 mod serving;
+mod approvals;
+mod resources;

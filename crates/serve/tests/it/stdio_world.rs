@@ -54,9 +54,14 @@ impl World {
         Self { bench, workspace, state, _scratch: scratch }
     }
 
+    /// Where outputs are kept.
+    pub(crate) fn outputs(&self) -> PathBuf {
+        self.state.join("outputs")
+    }
+
     /// What one door serves. A process has one of them, and the state directory may be shared by many.
     pub(crate) fn service(&self) -> Arc<Service> {
-        let outputs = self.state.join("outputs");
+        let outputs = self.outputs();
         let outputs = OutputStore::new(move || {
             std::fs::create_dir_all(&outputs)?;
             cap_std::fs::Dir::open_ambient_dir(&outputs, cap_std::ambient_authority())

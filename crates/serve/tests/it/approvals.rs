@@ -1,0 +1,397 @@
+//! Questions to a person on the other side of the wire: each way they can end, in both eras.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use toolgate_audit::Record;
+use toolgate_types::{Caller, Decision, ErrorCode, Stage};
+
+use crate::stdio_world::{Client, ERAS, Era, World, guided};
+
+/// The call that is asked about.
+fn write_call(content: &str) -> Value {
+    json!({"name": "write_file", "arguments": {"path": "new.txt", "content": content}})
+}
+
+/// What a client of either era is asked about a call.
+struct Put {
+    id: i64,
+    /// Older era: the server's request. Newer era: the answer that is a question.
+    asked: Value,
+}
+
+fn begin(client: &mut Client, era: Era, call: Value) -> Put {
+    let id = client.ask("tools/call", call);
+    let asked = match era {
+        Era::Older => client.question(),
+        Era::Newer => client.answer(id)["result"].clone(),
+    };
+    Put { id, asked }
+}
+
+fn words(put: &Put, era: Era) -> Value {
+    let params = match era {
+        Era::Older => &put.asked["params"],
+        Era::Newer => &put.asked["inputRequests"]["approval"]["params"],
+    };
+    params.clone()
+}
+
+/// The same call with an answer, as a client of the newer era makes it.
+fn again(mut call: Value, put: &Put, answer: Value) -> Value {
+    call["requestState"] = put.asked["requestState"].clone();
+    call["inputResponses"] = json!({"approval": answer});
+    call
+}
+
+/// Answers the question; the result of the call.
+fn finish(client: &mut Client, era: Era, put: &Put, call: Value, answer: Value) -> Value {
+    match era {
+        Era::Older => {
+            client.reply(&put.asked, answer);
+            client.answer(put.id)["result"].clone()
+        }
+        Era::Newer => client.request("tools/call", again(call, put, answer))["result"].clone(),
+    }
+}
+
+fn denial(record: &Record) -> (Stage, ErrorCode) {
+    assert_eq!(record.decision, Decision::Denied, "{record:?}");
+    let denial = record.denial.as_ref().unwrap();
+    (denial.stage, denial.code)
+}
+
+fn only_record(world: &World) -> Record {
+    let mut records = world.records();
+    assert_eq!(records.len(), 1, "{records:?}");
+    records.remove(0)
+}
+
+#[test]
+fn an_acceptance_lets_the_call_happen() {
+    for era in ERAS {
+        let world = World::new();
+        let mut client = world.client(era);
+        let put = begin(&mut client, era, write_call("agreed\n"));
+        let words = words(&put, era);
+        let message = words["message"].as_str().unwrap();
+        assert!(
+            message.contains("write_file") && message.contains("new.txt") && message.contains("agreed"),
+            "{message}"
+        );
+        assert_eq!(words["requestedSchema"]["properties"]["scope"]["enum"], json!(["once", "session"]));
+        assert!(!world.workspace.join("new.txt").exists(), "nothing happens before the answer");
+        let result = finish(
+            &mut client,
+            era,
+            &put,
+            write_call("agreed\n"),
+            json!({"action": "accept", "content": {}}),
+        );
+        assert_eq!(result["isError"], false, "{era:?}: {result}");
+        assert_eq!(std::fs::read_to_string(world.workspace.join("new.txt")).unwrap(), "agreed\n");
+        client.close().1.unwrap();
+        assert_eq!(only_record(&world).decision, Decision::Allowed, "one call, one record");
+    }
+}
+
+#[test]
+fn an_acceptance_for_the_session_is_asked_for_once() {
+    for era in ERAS {
+        let world = World::new();
+        let mut client = world.client(era);
+        let put = begin(&mut client, era, write_call("one"));
+        let answer = json!({"action": "accept", "content": {"scope": "session"}});
+        assert_eq!(finish(&mut client, era, &put, write_call("one"), answer)["isError"], false);
+        let result = client.request("tools/call", write_call("two"))["result"].clone();
+        assert_eq!(result["isError"], false, "{era:?}: {result}");
+        // Another tool is another question.
+        let other = json!({"name": "delete_file", "arguments": {"path": "new.txt"}});
+        let put = begin(&mut client, era, other.clone());
+        let result = finish(&mut client, era, &put, other, json!({"action": "decline"}));
+        assert_eq!(result["isError"], true);
+    }
+}
+
+#[test]
+fn whatever_is_not_an_acceptance_refuses_the_call() {
+    for era in ERAS {
+        for action in ["decline", "cancel"] {
+            let world = World::new();
+            let mut client = world.client(era);
+            let put = begin(&mut client, era, write_call("x"));
+            let answer = json!({"action": action, "content": {"scope": "session"}});
+            let result = finish(&mut client, era, &put, write_call("x"), answer);
+            assert_eq!(result["isError"], true, "{era:?} {action}: {result}");
+            assert!(result["content"][0]["text"].as_str().unwrap().contains("refused"), "{result}");
+            client.close().1.unwrap();
+            assert!(!world.workspace.join("new.txt").exists());
+            assert_eq!(denial(&only_record(&world)), (Stage::Approval, ErrorCode::ApprovalDenied));
+        }
+    }
+}
+
+#[test]
+fn an_answer_that_is_none_is_no_yes() {
+    let world = World::new();
+    let mut client = world.client(Era::Older);
+    let put = begin(&mut client, Era::Older, write_call("x"));
+    client
+        .send(&json!({"jsonrpc": "2.0", "id": put.asked["id"], "error": {"code": -1, "message": "accept"}}));
+    let result = client.answer(put.id)["result"].clone();
+    assert_eq!(result["isError"], true, "{result}");
+    let put = begin(&mut client, Era::Older, write_call("x"));
+    let result = finish(&mut client, Era::Older, &put, Value::Null, json!({"action": "accepted"}));
+    assert_eq!(result["isError"], true, "{result}");
+    client.close().1.unwrap();
+    assert!(!world.workspace.join("new.txt").exists());
+}
+
+#[test]
+fn a_question_that_nobody_answers_expires() {
+    for era in ERAS {
+        let world = World::with(|options| {
+            let nobody = toolgate_gate::NobodyToAsk { remedy: String::new() };
+            options.approver(std::sync::Arc::new(nobody), Duration::from_millis(100))
+        });
+        let mut client = world.client(era);
+        let put = begin(&mut client, era, write_call("late"));
+        match era {
+            Era::Older => {
+                let result = client.answer(put.id)["result"].clone();
+                assert_eq!(result["isError"], true, "{result}");
+                assert!(
+                    result["content"][0]["text"].as_str().unwrap().contains("nobody approved"),
+                    "{result}"
+                );
+                // An answer that comes too late is an answer to nothing.
+                client.reply(&put.asked, json!({"action": "accept"}));
+                client.close().1.unwrap();
+                assert_eq!(denial(&only_record(&world)), (Stage::Approval, ErrorCode::ApprovalExpired));
+            }
+            Era::Newer => {
+                while world.records().is_empty() {
+                    std::thread::yield_now();
+                }
+                assert_eq!(denial(&only_record(&world)), (Stage::Approval, ErrorCode::ApprovalExpired));
+                let late = again(write_call("late"), &put, json!({"action": "accept"}));
+                let answer = client.request("tools/call", late);
+                assert_eq!(answer["error"]["code"], -32602, "{answer}");
+                client.close().1.unwrap();
+                let records = world.records();
+                assert_eq!(records.len(), 2, "who came too late is recorded as well");
+                assert_eq!(denial(&records[1]), (Stage::Approval, ErrorCode::ApprovalDenied));
+            }
+        }
+        assert!(!world.workspace.join("new.txt").exists());
+    }
+}
+
+#[test]
+fn a_client_that_cannot_ask_is_told_how_to_allow_it() {
+    for era in ERAS {
+        for capabilities in [json!({}), json!({"elicitation": {"url": {}}})] {
+            let world = World::new();
+            let mut client = world.client_as(era, capabilities, guided());
+            let result = client.request("tools/call", write_call("x"))["result"].clone();
+            assert_eq!(result["isError"], true, "{result}");
+            let text = result["content"][0]["text"].as_str().unwrap();
+            assert!(text.contains("--trust autonomous") && text.contains("elicitation"), "{text}");
+            client.close().1.unwrap();
+            assert!(!world.workspace.join("new.txt").exists());
+            assert_eq!(denial(&only_record(&world)), (Stage::Approval, ErrorCode::ApprovalUnavailable));
+        }
+    }
+}
+
+#[test]
+fn an_answer_that_is_given_twice_counts_once() {
+    // Older era: the second answer to one question is an answer to nothing.
+    let world = World::new();
+    let mut client = world.client(Era::Older);
+    let put = begin(&mut client, Era::Older, write_call("x"));
+    client.reply(&put.asked, json!({"action": "decline"}));
+    client.reply(&put.asked, json!({"action": "accept"}));
+    assert_eq!(client.answer(put.id)["result"]["isError"], true);
+    client.close().1.unwrap();
+    assert!(!world.workspace.join("new.txt").exists());
+
+    // Newer era: a state is good once.
+    let world = World::new();
+    let mut client = world.client(Era::Newer);
+    let put = begin(&mut client, Era::Newer, write_call("x"));
+    let retry = again(write_call("x"), &put, json!({"action": "accept"}));
+    assert_eq!(client.request("tools/call", retry.clone())["result"]["isError"], false);
+    std::fs::remove_file(world.workspace.join("new.txt")).unwrap();
+    let replayed = client.request("tools/call", retry);
+    assert_eq!(replayed["error"]["code"], -32602, "{replayed}");
+    client.close().1.unwrap();
+    assert!(!world.workspace.join("new.txt").exists(), "a replayed state runs nothing");
+    let records = world.records();
+    assert_eq!(records.len(), 2);
+    assert_eq!(denial(&records[1]), (Stage::Approval, ErrorCode::ApprovalDenied));
+}
+
+/// Older era: an answer cannot be for another call, because it names the question. Newer era: the state says which call it is for.
+#[test]
+fn an_answer_is_for_the_call_that_was_shown_alone() {
+    let world = World::new();
+    let mut client = world.client(Era::Older);
+    let first = begin(&mut client, Era::Older, write_call("shown"));
+    let second = begin(&mut client, Era::Older, write_call("other"));
+    client.reply(&first.asked, json!({"action": "accept"}));
+    assert_eq!(client.answer(first.id)["result"]["isError"], false);
+    client.reply(&second.asked, json!({"action": "decline"}));
+    assert_eq!(client.answer(second.id)["result"]["isError"], true);
+    client.close().1.unwrap();
+    assert_eq!(std::fs::read_to_string(world.workspace.join("new.txt")).unwrap(), "shown");
+
+    let world = World::new();
+    let mut client = world.client(Era::Newer);
+    let put = begin(&mut client, Era::Newer, write_call("shown"));
+    let accept = || json!({"action": "accept"});
+    let delete = json!({"name": "delete_file", "arguments": {"path": "a.txt"}});
+    let other_tool = json!({"name": "append_file", "arguments": {"path": "new.txt", "content": "shown"}});
+    let mut forged = again(write_call("shown"), &put, accept());
+    forged["requestState"] = json!("rs1.AAAA.AAAA");
+    let refused = [
+        again(write_call("other"), &put, accept()),
+        again(delete, &put, accept()),
+        again(other_tool, &put, accept()),
+        forged,
+    ];
+    for call in &refused {
+        let answer = client.request("tools/call", call.clone());
+        assert_eq!(answer["error"]["code"], -32602, "{call}: {answer}");
+    }
+    assert!(world.workspace.join("a.txt").exists() && !world.workspace.join("new.txt").exists());
+    let records = world.records();
+    assert_eq!(records.len(), refused.len());
+    assert!(records.iter().all(|record| denial(record) == (Stage::Approval, ErrorCode::ApprovalDenied)));
+    // The question is still open, and a good answer to it is still good.
+    let good = again(write_call("shown"), &put, accept());
+    assert_eq!(client.request("tools/call", good)["result"]["isError"], false);
+    client.close().1.unwrap();
+    assert_eq!(std::fs::read_to_string(world.workspace.join("new.txt")).unwrap(), "shown");
+}
+
+#[test]
+fn a_state_is_good_for_its_caller_alone() {
+    let world = World::new();
+    let service = world.service();
+    let capabilities = json!({"elicitation": {}});
+    let mut asked = Client::begun(service.clone(), Era::Newer, capabilities.clone(), guided());
+    let put = begin(&mut asked, Era::Newer, write_call("x"));
+    let stranger = Caller { subject: "stranger".to_owned(), ..guided() };
+    let other_session = Caller { session: "mcp-other".parse().unwrap(), ..guided() };
+    for caller in [stranger, other_session] {
+        let mut client = Client::begun(service.clone(), Era::Newer, capabilities.clone(), caller);
+        let answer = client.request("tools/call", again(write_call("x"), &put, json!({"action": "accept"})));
+        assert_eq!(answer["error"]["code"], -32602, "{answer}");
+    }
+    assert!(!world.workspace.join("new.txt").exists());
+}
+
+#[test]
+fn a_state_is_not_good_for_a_tool_that_was_changed() {
+    let world = World::new();
+    let mut client = world.client(Era::Newer);
+    let put = begin(&mut client, Era::Newer, write_call("x"));
+    let mut registry = toolgate_gate::Registry::new();
+    for tool in world.bench.loaded().registry.iter().filter(|tool| tool.spec().name.as_str() != "write_file")
+    {
+        registry.register(std::sync::Arc::clone(tool)).unwrap();
+    }
+    world.bench.gate().replace(toolgate_gate::Loaded { registry, ..world.bench.loaded().clone() });
+    let answer = client.request("tools/call", again(write_call("x"), &put, json!({"action": "accept"})));
+    assert_eq!(answer["error"]["code"], -32602, "{answer}");
+    client.close().1.unwrap();
+    assert!(!world.workspace.join("new.txt").exists());
+}
+
+#[test]
+fn who_comes_again_without_an_answer_is_asked_again() {
+    let world = World::new();
+    let mut client = world.client(Era::Newer);
+    let put = begin(&mut client, Era::Newer, write_call("x"));
+    let mut without = write_call("x");
+    without["requestState"] = put.asked["requestState"].clone();
+    let mut elsewhere = without.clone();
+    elsewhere["inputResponses"] = json!({"other": {"action": "accept"}});
+    for call in [
+        without,
+        elsewhere,
+        again(write_call("x"), &put, json!(7)),
+        again(write_call("x"), &put, Value::Null),
+        again(write_call("x"), &put, json!({"action": "perhaps"})),
+    ] {
+        let result = client.request("tools/call", call.clone())["result"].clone();
+        assert_eq!(result["resultType"], "input_required", "{call}: {result}");
+    }
+    // An answer without a state answers nothing: it is a new call, with a question of its own.
+    let mut stateless = write_call("x");
+    stateless["inputResponses"] = json!({"approval": {"action": "accept"}});
+    let result = client.request("tools/call", stateless)["result"].clone();
+    assert_eq!(result["resultType"], "input_required", "{result}");
+    assert!(!world.workspace.join("new.txt").exists());
+    let good = again(write_call("x"), &put, json!({"action": "accept"}));
+    assert_eq!(client.request("tools/call", good)["result"]["isError"], false);
+}
+
+#[test]
+fn a_client_that_goes_away_from_its_question_leaves_a_record() {
+    for era in ERAS {
+        let world = World::new();
+        let mut client = world.client(era);
+        begin(&mut client, era, write_call("x"));
+        client.close().1.unwrap();
+        assert!(!world.workspace.join("new.txt").exists());
+        let record = only_record(&world);
+        assert_ne!(record.decision, Decision::Allowed, "{record:?}");
+    }
+}
+
+#[test]
+fn a_question_that_waits_holds_up_no_other_call() {
+    for era in ERAS {
+        let world = World::new();
+        let mut client = world.client(era);
+        // More than may have their answers in memory at once.
+        let waiting: Vec<Put> = (0..20).map(|_| begin(&mut client, era, write_call("x"))).collect();
+        assert_eq!(client.call("read_file", json!({"path": "a.txt"}))["isError"], false, "{era:?}");
+        for put in waiting {
+            let result = finish(&mut client, era, &put, write_call("x"), json!({"action": "decline"}));
+            assert_eq!(result["isError"], true);
+        }
+    }
+}
+
+#[test]
+fn no_more_calls_wait_than_there_is_room_for() {
+    let world = World::new();
+    let mut client = world.client(Era::Newer);
+    for _ in 0..64 {
+        assert_eq!(begin(&mut client, Era::Newer, write_call("x")).asked["resultType"], "input_required");
+    }
+    let refused = client.request("tools/call", write_call("x"))["result"].clone();
+    assert_eq!(refused["isError"], true, "{refused}");
+    client.close().1.unwrap();
+    assert_eq!(world.records().len(), 65);
+}
+
+#[test]
+fn a_cancelled_question_ends_its_call() {
+    let world = World::new();
+    let mut client = world.client(Era::Older);
+    let put = begin(&mut client, Era::Older, write_call("x"));
+    client.send(
+        &json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": put.id}}),
+    );
+    while world.records().is_empty() {
+        std::thread::yield_now();
+    }
+    client.reply(&put.asked, json!({"action": "accept"}));
+    client.close().1.unwrap();
+    assert!(!world.workspace.join("new.txt").exists());
+    assert_eq!(only_record(&world).decision, Decision::Error);
+}

@@ -1,0 +1,208 @@
+//! Files, kept outputs and changed tools, as a client sees them.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use toolgate_attack::person;
+use toolgate_gate::{Loaded, Registry};
+use toolgate_types::{Caller, Decision};
+
+use crate::stdio_world::{Client, ERAS, Era, World, guided};
+
+fn read(client: &mut Client, uri: &str) -> Value {
+    client.request("resources/read", json!({"uri": uri}))
+}
+
+#[test]
+fn files_are_read_by_address_under_the_same_rules() {
+    for era in ERAS {
+        let world = World::new();
+        std::fs::create_dir(world.workspace.join("ünter")).unwrap();
+        std::fs::write(world.workspace.join("ünter/b c.txt"), "text\n").unwrap();
+        std::fs::write(world.workspace.join(".env"), "SECRET=1").unwrap();
+        std::fs::write(world.workspace.join("binary"), b"\0\x01\x02").unwrap();
+        let mut client = world.client(era);
+        let templates = client.request("resources/templates/list", json!({}))["result"].clone();
+        assert_eq!(templates["resourceTemplates"][0]["uriTemplate"], "toolgate://files/{alias}/{+path}");
+        let answer = read(&mut client, "toolgate://files/project/%C3%BCnter/b%20c.txt");
+        assert_eq!(answer["result"]["contents"][0]["text"], "text\n", "{answer}");
+        assert_eq!(answer["result"]["contents"][0]["mimeType"], "text/plain");
+        let missing = if era == Era::Older { -32002 } else { -32602 };
+        for (uri, code) in [
+            ("toolgate://files/project/none.txt", missing),
+            ("toolgate://files/elsewhere/a.txt", missing),
+            ("toolgate://files/project/.env", -32602),
+            ("toolgate://files/project/../../etc/passwd", -32602),
+            ("toolgate://files/project/%2e%2e/%2e%2e/etc/passwd", -32602),
+            ("toolgate://files/project//etc/passwd", missing),
+            ("toolgate://files/project/binary", -32602),
+            ("toolgate://files/", missing),
+            ("toolgate://outputs/0123456789abcdef0123456789abcdef", missing),
+            ("toolgate://outputs/../audit", missing),
+            ("file:///etc/passwd", missing),
+            ("", missing),
+        ] {
+            let answer = read(&mut client, uri);
+            assert_eq!(answer["error"]["code"], code, "{era:?} {uri}: {answer}");
+            assert_eq!(answer["error"]["data"]["uri"], uri, "{answer}");
+            assert!(!answer.to_string().contains("SECRET"));
+        }
+        client.close().1.unwrap();
+        let records = world.records();
+        assert!(records.iter().all(|record| record.tool.name == "read_file"));
+        assert_eq!(records.iter().filter(|record| record.decision == Decision::Allowed).count(), 2);
+    }
+}
+
+#[test]
+fn files_are_listed_in_pages_without_what_may_not_be_seen() {
+    let world = World::new();
+    std::fs::write(world.workspace.join(".env"), "SECRET=1").unwrap();
+    std::fs::write(world.workspace.join(".gitignore"), "ignored.txt\n").unwrap();
+    std::fs::write(world.workspace.join("ignored.txt"), "x").unwrap();
+    for number in 0..450 {
+        std::fs::write(world.workspace.join(format!("f{number:03}.txt")), "x").unwrap();
+    }
+    let mut client = world.client(Era::Older);
+    let (mut seen, mut pages, mut cursor) = (BTreeSet::new(), 0, None);
+    loop {
+        let params = cursor.map_or_else(|| json!({}), |cursor: Value| json!({"cursor": cursor}));
+        let result = client.request("resources/list", params)["result"].clone();
+        let resources = result["resources"].as_array().unwrap();
+        assert!(resources.len() <= 200);
+        for resource in resources {
+            assert!(seen.insert(resource["uri"].as_str().unwrap().to_owned()), "told twice: {resource}");
+        }
+        pages += 1;
+        match result.get("nextCursor") {
+            Some(next) => cursor = Some(next.clone()),
+            None => break,
+        }
+    }
+    assert_eq!(pages, 3);
+    assert!(
+        seen.contains("toolgate://files/project/f449.txt") && seen.contains("toolgate://files/project/a.txt")
+    );
+    assert!(!seen.iter().any(|uri| uri.contains(".env") || uri.contains("ignored")), "{seen:?}");
+    for cursor in ["x", "-1", "99999999", ""] {
+        let answer = client.request("resources/list", json!({"cursor": cursor}));
+        assert_eq!(answer["error"]["code"], -32602, "{cursor}");
+    }
+}
+
+#[test]
+fn who_may_not_read_files_is_offered_none() {
+    let agents = "agents:\n  writer: {tool_permissions: {write_file: {allowed: true}}}\n";
+    let world = World::with(|options| options.config(agents));
+    let writer = Caller { agent: Some("writer".parse().unwrap()), ..person("mcp-writer") };
+    for era in ERAS {
+        let mut client = world.client_as(era, json!({}), writer.clone());
+        let tools = client.request("tools/list", json!({}))["result"]["tools"].clone();
+        let names: Vec<&str> =
+            tools.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+        assert_eq!(names, ["write_file"]);
+        assert_eq!(client.request("resources/list", json!({}))["result"]["resources"], json!([]));
+        assert_eq!(
+            client.request("resources/templates/list", json!({}))["result"]["resourceTemplates"],
+            json!([])
+        );
+        assert!(read(&mut client, "toolgate://files/project/a.txt").get("error").is_some());
+        // What is not offered cannot be called either.
+        assert_eq!(client.call("read_file", json!({"path": "a.txt"}))["isError"], true);
+    }
+}
+
+#[test]
+fn a_whole_output_is_kept_for_its_caller_alone() {
+    let world = World::with(|options| options.commands());
+    for era in ERAS {
+        let service = world.service();
+        let mut client = Client::begun(service.clone(), era, json!({}), person("mcp-long"));
+        let result = client.call("run_command", json!({"command": "seq 1 60000"}));
+        let blocks = result["content"].as_array().unwrap();
+        let link = blocks.iter().find(|block| block["type"] == "resource_link").expect("a link");
+        let uri = link["uri"].as_str().unwrap();
+        assert_eq!(result["structuredContent"]["full_output"], uri, "{era:?}");
+        let whole: String = (1..=60000).map(|number| format!("{number}\n")).collect();
+        assert!(blocks[0]["text"].as_str().unwrap().len() < whole.len());
+        assert_eq!(link["size"], whole.len());
+        assert_eq!(read(&mut client, uri)["result"]["contents"][0]["text"], whole);
+        assert_eq!(read(&mut client, uri)["result"]["contents"][0]["text"], whole, "it can be read again");
+        for other in [person("mcp-other"), Caller { subject: "stranger".to_owned(), ..person("mcp-long") }] {
+            let mut stranger = Client::begun(service.clone(), era, json!({}), other);
+            assert!(read(&mut stranger, uri).get("error").is_some(), "{era:?}");
+        }
+    }
+}
+
+#[test]
+fn kept_outputs_are_private_files_and_gone_at_the_end() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let world = World::with(|options| options.commands());
+    let folder = world.outputs();
+    let mut client = world.client_as(Era::Older, json!({}), person("mcp-gone"));
+    client.call("run_command", json!({"command": "seq 1 60000"}));
+    let kept: Vec<_> = std::fs::read_dir(&folder).unwrap().flatten().collect();
+    assert_eq!(kept.len(), 1);
+    assert_eq!(kept[0].metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    client.close().1.unwrap();
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
+}
+
+/// The gate's tools without one of them.
+fn without(world: &World, name: &str) -> Loaded {
+    let mut registry = Registry::new();
+    for tool in world.bench.loaded().registry.iter().filter(|tool| tool.spec().name.as_str() != name) {
+        registry.register(Arc::clone(tool)).unwrap();
+    }
+    Loaded { registry, ..world.bench.loaded().clone() }
+}
+
+fn is_change(message: &Value) -> bool {
+    message["method"] == "notifications/tools/list_changed"
+}
+
+#[test]
+fn a_client_is_told_when_it_sees_other_tools() {
+    let world = World::new();
+    let mut older = world.client(Era::Older);
+    let mut newer = world.client(Era::Newer);
+    let listen = newer.ask("subscriptions/listen", json!({"notifications": {"toolsListChanged": true}}));
+    let acknowledged = newer.next(|message| message["method"] == "notifications/subscriptions/acknowledged");
+    assert_eq!(acknowledged["params"]["notifications"]["toolsListChanged"], true, "{acknowledged}");
+    let mut deaf = world.client(Era::Newer);
+    // Everybody is there.
+    for client in [&mut older, &mut newer, &mut deaf] {
+        client.call("read_file", json!({"path": "a.txt"}));
+    }
+    world.bench.gate().replace(world.bench.loaded().clone());
+    world.bench.gate().replace(without(&world, "delete_file"));
+    older.next(is_change);
+    let told = newer.next(is_change);
+    assert_eq!(told["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], listen, "{told}");
+    let tools = older.request("tools/list", json!({}))["result"]["tools"].clone();
+    assert!(!tools.to_string().contains("\"delete_file\""));
+    // Nobody is told of what changed nothing, or who did not listen; and a listener ends with its connection.
+    for client in [older, deaf] {
+        let (rest, ended) = client.close();
+        assert!(!rest.iter().any(is_change), "{rest:?}");
+        ended.unwrap();
+    }
+    newer.close().1.unwrap();
+}
+
+#[test]
+fn a_question_about_a_file_can_be_asked_too() {
+    let supervised = Caller { trust: toolgate_types::Trust::Supervised, ..guided() };
+    let world = World::new();
+    let mut client = world.client_as(Era::Newer, json!({"elicitation": {}}), supervised);
+    let uri = "toolgate://files/project/a.txt";
+    let asked = read(&mut client, uri)["result"].clone();
+    assert_eq!(asked["resultType"], "input_required", "{asked}");
+    let answer = json!({
+        "uri": uri, "requestState": asked["requestState"], "inputResponses": {"approval": {"action": "accept"}},
+    });
+    let answer = client.request("resources/read", answer);
+    assert_eq!(answer["result"]["contents"][0]["text"], "hello\n", "{answer}");
+}
