@@ -15,4 +15,4 @@ pub use error::ServeError;
 pub use http::{Auth, Demand, HttpError, HttpLimits, HttpOptions, Ready, serve_http};
 pub use mcp::{McpHandler, OutputStore, ResourceSource, Visitor, Who};
 pub use service::{Service, ServiceOptions};
-pub use stdio::serve_stdio;
+pub use stdio::{refusals, serve_stdio};

@@ -14,6 +14,16 @@ pub(crate) enum Decoded {
     Dropped,
 }
 
+impl Decoded {
+    /// The answer to what cannot be served.
+    pub(crate) fn refused(self) -> Option<ServerJsonRpcMessage> {
+        match self {
+            Self::Refused(answer) => Some(*answer),
+            Self::Message(_) | Self::Dropped => None,
+        }
+    }
+}
+
 /// Takes a line apart. Whatever it holds, there is an answer to it, unless it is a notification.
 pub(crate) fn decode(line: &[u8]) -> Decoded {
     match serde_json::from_slice(line) {

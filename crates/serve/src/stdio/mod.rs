@@ -20,7 +20,12 @@ use toolgate_gate::Credential;
 use crate::error::ServeError;
 use crate::mcp::{Connection, McpHandler, Who};
 use crate::service::Service;
+use crate::stdio::lines::{Line, Lines};
+use crate::stdio::message::{decode, too_long};
 use crate::stdio::transport::Wire;
+
+/// The longest line where bytes are tried.
+const LONGEST_TRIED: usize = 4096;
 
 /// Serves whoever holds the other ends of two descriptors, until it closes its end or `shutdown` is cancelled.
 ///
@@ -60,4 +65,29 @@ pub async fn serve_stdio(
     // Calls that the client gave up are answered to nobody, and still come to their end.
     service.settled().await;
     ended
+}
+
+/// What a client is answered whose bytes come in these pieces, as far as no service is needed for it: for whoever tries all of them.
+#[doc(hidden)]
+#[must_use]
+pub fn refusals(pieces: &[&[u8]]) -> Vec<String> {
+    let mut lines = Lines::new(LONGEST_TRIED);
+    let mut answers = Vec::new();
+    let mut take = |line: Line<'_>| {
+        let refused = match line {
+            Line::Whole(line) => decode(line).refused(),
+            Line::TooLong => Some(too_long(LONGEST_TRIED)),
+        };
+        answers.extend(refused.and_then(|answer| serde_json::to_string(&answer).ok()));
+    };
+    for piece in pieces {
+        lines.buffer().extend_from_slice(piece);
+        while let Some(line) = lines.next() {
+            take(line);
+        }
+    }
+    if let Some(line) = lines.rest() {
+        take(line);
+    }
+    answers
 }
