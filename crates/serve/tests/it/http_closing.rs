@@ -1,5 +1,6 @@
 //! The door closes while calls are under way: each is answered and recorded.
 
+use std::io::{Read as _, Write as _};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use tokio::sync::{Semaphore, mpsc};
 use toolgate_gate::{ApprovedCall, CallContext, Tool, ToolFuture, ToolSpec};
 use toolgate_types::{Category, Decision, ErrorCode, Failure, ToolClass, ToolOutput};
 
-use crate::http_world::{Line, Sent, World, get, initialize, newer, open, post};
+use crate::http_world::{Got, Line, Sent, World, get, initialize, newer, open, post};
 
 /// Waits until it is let go, or told to end.
 struct Waiting {
@@ -148,4 +149,27 @@ fn a_door_that_closes_is_not_ready() {
     let_go.add_permits(1);
     assert_eq!(answers(&mut lines).len(), CALLS as usize);
     world.close();
+}
+
+#[test]
+fn what_is_only_half_said_when_the_door_closes_is_not_waited_for_and_not_done() {
+    let mut world = open().limits(|limits| limits.grace = Duration::from_secs(3600)).start();
+    let whole = newer(crate::http_world::read_file(1)).render(world.address);
+    let (first, second) = whole.split_at(30);
+    let mut halves: Vec<_> = (0..2).map(|_| world.connect()).collect();
+    for half in &mut halves {
+        half.write_all(first.as_bytes()).unwrap();
+    }
+    world.shutdown.cancel();
+    while std::net::TcpStream::connect(world.address).is_ok() {
+        std::thread::yield_now();
+    }
+    let mut late = halves.remove(0);
+    // The connection may be at its end already.
+    let _ = late.write_all(second.as_bytes());
+    let mut said = Vec::new();
+    let _ = late.read_to_end(&mut said);
+    assert!(said.is_empty() || Got::parse(&said).status == 503, "{}", String::from_utf8_lossy(&said));
+    world.close();
+    assert_eq!(world.records().len(), 0);
 }

@@ -43,6 +43,12 @@ fn a_session_is_nothing_to_anybody_but_its_caller() {
     // Whoever names the newer era has no session, so that it cannot have another's.
     let got = world.send(&newer(read_file(9)).bearing(&mallory).with("Mcp-Session-Id", &name));
     assert_eq!(got.status, 200, "{got:?}");
+    let mut beginning = initialize();
+    beginning["params"]["protocolVersion"] = json!("2026-07-28");
+    let beginning = post(&beginning).with("MCP-Protocol-Version", "2026-07-28").bearing(&mallory);
+    let got = world.send(&beginning.with("Mcp-Session-Id", &name));
+    assert_eq!(got.status, 200, "{got:?}");
+    assert!(got.header("mcp-session-id").is_some_and(|begun| begun != name), "a session of its own: {got:?}");
 
     let got = world.send(&post(&read_file(9)).bearing(&alice).with("Mcp-Session-Id", &name));
     assert_eq!(got.message()["result"]["content"][0]["text"], json!("hello\n"));
