@@ -218,6 +218,7 @@ impl McpHandler {
     async fn given_up(&self, context: &RequestContext<RoleServer>) {
         tokio::select! {
             () = context.ct.cancelled() => {}
+            () = self.connection.gone.cancelled() => {}
             () = self.service.ending().cancelled() => {}
         }
     }

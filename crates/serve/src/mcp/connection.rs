@@ -15,6 +15,8 @@ const ANSWERS_AT_ONCE: usize = 8;
 pub(crate) struct Connection {
     /// The client will send nothing more: nobody can be asked, and nobody listens to changes.
     pub(crate) closing: CancellationToken,
+    /// The client will read nothing more: what it asked for is of no use to anybody.
+    pub(crate) gone: CancellationToken,
     room: Arc<Semaphore>,
     /// The room that answers take, until the wire has written them.
     taken: Option<Mutex<HashMap<RequestId, OwnedSemaphorePermit>>>,
@@ -32,7 +34,8 @@ impl Connection {
     }
 
     fn new(taken: Option<Mutex<HashMap<RequestId, OwnedSemaphorePermit>>>) -> Self {
-        Self { closing: CancellationToken::new(), room: Arc::new(Semaphore::new(ANSWERS_AT_ONCE)), taken }
+        let room = Arc::new(Semaphore::new(ANSWERS_AT_ONCE));
+        Self { closing: CancellationToken::new(), gone: CancellationToken::new(), room, taken }
     }
 
     /// Keeps the room of an answer that is on its way to the wire.

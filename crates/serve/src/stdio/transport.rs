@@ -143,6 +143,7 @@ impl Wire {
             biased;
             () = shutdown.cancelled(), if !self.ended => self.end(),
             flushed = output.drain(), if writes => if flushed == Flushed::Broken {
+                self.connection.gone.cancel();
                 self.end();
             },
             count = read(input, lines), if reads => if !count.is_ok_and(|count| count > 0) {
@@ -202,6 +203,7 @@ impl Transport<RoleServer> for Wire {
                 return Some(message);
             }
             if self.output.flush() == Flushed::Broken {
+                self.connection.gone.cancel();
                 self.end();
                 return None;
             }

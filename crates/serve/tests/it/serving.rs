@@ -216,13 +216,18 @@ fn a_shutdown_ends_calls_and_answers_them() {
 }
 
 #[test]
-fn a_client_that_does_not_read_holds_up_nobody_but_itself() {
+fn a_client_that_does_not_read_yet_loses_nothing() {
     let world = World::new();
     std::fs::write(world.workspace.join("big.txt"), "0123456789abcde\n".repeat(15_000)).unwrap();
-    let mut client = world.client(Era::Older);
+    // One that has not read anything so far: everything is of the newer era, which begins with a call.
+    let mut client = world.client(Era::Newer);
     let ids: Vec<i64> = (0..200)
         .map(|_| client.ask("tools/call", json!({"name": "read_file", "arguments": {"path": "big.txt"}})))
         .collect();
+    // As many as there is room for come to their end, and the others wait for them.
+    while world.records().len() < 8 {
+        std::thread::yield_now();
+    }
     for id in ids {
         assert_eq!(client.answer(id)["result"]["isError"], false);
     }
@@ -231,10 +236,18 @@ fn a_client_that_does_not_read_holds_up_nobody_but_itself() {
 }
 
 #[test]
-fn a_client_that_goes_away_ends_the_session() {
-    let world = World::new();
-    let mut client = world.client(Era::Older);
+fn a_client_that_goes_away_leaves_no_process() {
+    let world = World::with(|options| options.commands());
+    let mut client = world.client_as(Era::Newer, json!({}), person("mcp-away"));
+    let marker = "987654328";
+    let command = format!("touch begun; sleep {marker}");
+    client.ask("tools/call", json!({"name": "run_command", "arguments": {"command": command}}));
+    wait_for(&world.workspace.join("begun"));
+    client.turn_away();
+    // The next answer finds nobody.
     client.ask("tools/call", json!({"name": "read_file", "arguments": {"path": "a.txt"}}));
-    drop(client);
-    assert!(world.records().len() <= 1);
+    let (_, ended) = client.close();
+    ended.unwrap();
+    assert!(!is_alive(marker));
+    assert_eq!(world.records().len(), 2);
 }

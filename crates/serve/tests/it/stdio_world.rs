@@ -105,7 +105,9 @@ pub(crate) struct Client {
     capabilities: Value,
     next: i64,
     input: Option<File>,
-    lines: mpsc::Receiver<String>,
+    /// The lines that come, once anybody asks for them. Until then nothing is read.
+    lines: Option<mpsc::Receiver<String>>,
+    output: Option<OwnedFd>,
     /// What came while something else was waited for.
     aside: VecDeque<Value>,
     pub(crate) shutdown: CancellationToken,
@@ -127,7 +129,8 @@ impl Client {
             capabilities,
             next: 1,
             input: Some(File::from(input)),
-            lines: read_lines(output),
+            lines: None,
+            output: Some(output),
             aside: VecDeque::new(),
             shutdown,
             serving: Some(serving),
@@ -184,7 +187,7 @@ impl Client {
             return self.aside.remove(place).unwrap();
         }
         loop {
-            let line = self.lines.recv_timeout(PATIENCE).expect("a message");
+            let line = self.line().expect("a message");
             let message: Value =
                 serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
             if fits(&message) {
@@ -192,6 +195,18 @@ impl Client {
             }
             self.aside.push_back(message);
         }
+    }
+
+    fn line(&mut self) -> Option<String> {
+        if let Some(output) = self.output.take() {
+            self.lines = Some(read_lines(output));
+        }
+        self.lines.as_ref()?.recv_timeout(PATIENCE).ok()
+    }
+
+    /// Reads nothing more, ever.
+    pub(crate) fn turn_away(&mut self) {
+        (self.output, self.lines) = (None, None);
     }
 
     pub(crate) fn answer(&mut self, id: i64) -> Value {
@@ -224,7 +239,7 @@ impl Client {
     pub(crate) fn close(mut self) -> (Vec<Value>, Result<(), ServeError>) {
         self.input = None;
         let mut rest: Vec<Value> = self.aside.drain(..).collect();
-        while let Ok(line) = self.lines.recv_timeout(PATIENCE) {
+        while let Some(line) = self.line() {
             rest.push(serde_json::from_str(&line).unwrap());
         }
         (rest, self.serving.take().unwrap().join().unwrap())
