@@ -33,6 +33,9 @@ pub(crate) fn answered(
     if let (Some(structured), Some((uri, _)), Some(tool)) = (&mut structured, &kept, tool) {
         tell_where(structured, uri, &tool.output_schema);
     }
+    if let Some(structured) = &mut structured {
+        repeat_notice(structured, &answer.text);
+    }
     let facts = structured.as_mut().and_then(|structured| facts_alone(structured, &answer.text));
     let mut content = vec![ContentBlock::text(answer.text)];
     if let Some(facts) = facts {
@@ -45,6 +48,19 @@ pub(crate) fn answered(
     result.structured_content = structured;
     result.is_error = Some(answer.is_error);
     result
+}
+
+/// The name under which a structured answer repeats what the text says about having been cut.
+pub(crate) const NOTICE: &str = "notice";
+
+/// Says in the structured part, too, how to get at what was cut: the last line of the text.
+fn repeat_notice(structured: &mut Value, text: &str) {
+    let Some(fields) = structured.as_object_mut() else { return };
+    let is_cut = fields.get("truncated") == Some(&Value::Bool(true));
+    let last = text.trim_end().lines().next_back().filter(|line| is_cut && line.starts_with('['));
+    if let Some(last) = last {
+        fields.insert(NOTICE.to_owned(), Value::String(last.to_owned()));
+    }
 }
 
 /// What is known about a long text, where the structured part would repeat it.

@@ -3,12 +3,13 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
-use serde_json::Value;
+use serde_json::{Value, json};
 use toolgate_gate::ToolSpec;
 use toolgate_tools::Front;
 use toolgate_types::{Category, Failure, ToolClass};
 
 use crate::mcp::Visitor;
+use crate::mcp::answer::NOTICE;
 
 /// How many callers' lists are remembered.
 const REMEMBERED: usize = 16;
@@ -64,7 +65,7 @@ fn described(spec: &ToolSpec, structure: bool) -> Tool {
         && spec.output_policy.is_none()
         && is_object(&spec.output_schema)
         && !repeats_text(&spec.output_schema);
-    if declares { tool.with_raw_output_schema(Arc::new(object(&spec.output_schema))) } else { tool }
+    if declares { tool.with_raw_output_schema(Arc::new(output_schema(&spec.output_schema))) } else { tool }
 }
 
 fn annotations(spec: &ToolSpec) -> ToolAnnotations {
@@ -83,6 +84,17 @@ fn is_object(schema: &Value) -> bool {
 /// Whether the structured answer repeats the text that a model reads.
 fn repeats_text(schema: &Value) -> bool {
     schema.pointer("/properties/content").is_some()
+}
+
+/// What a tool declares, and what is said about answers that were cut.
+fn output_schema(schema: &Value) -> JsonObject {
+    let mut schema = object(schema);
+    if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut)
+        && properties.contains_key("truncated")
+    {
+        properties.entry(NOTICE).or_insert_with(|| json!({"type": "string"}));
+    }
+    schema
 }
 
 fn object(schema: &Value) -> JsonObject {

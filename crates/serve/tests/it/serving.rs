@@ -80,6 +80,26 @@ fn a_long_text_is_sent_once() {
 }
 
 #[test]
+fn what_was_cut_is_said_in_every_part_of_the_answer() {
+    let world = World::new();
+    for number in 0..50 {
+        std::fs::write(world.workspace.join(format!("f{number}.txt")), "needle\n").unwrap();
+    }
+    let mut client = world.client(Era::Older);
+    let tools = client.request("tools/list", json!({}))["result"]["tools"].clone();
+    for (tool, arguments) in [
+        ("find_files", json!({"glob": "*.txt", "max_results": 5})),
+        ("search_files", json!({"pattern": "needle", "max_matches": 5})),
+    ] {
+        let result = client.call(tool, arguments);
+        let notice = result["structuredContent"]["notice"].as_str().unwrap();
+        assert!(notice.starts_with("[truncated") && texts(&result)[0].contains(notice), "{result}");
+        let told = tools.as_array().unwrap().iter().find(|told| told["name"] == tool).unwrap();
+        assert_eq!(told["outputSchema"]["properties"]["notice"]["type"], "string");
+    }
+}
+
+#[test]
 fn methods_that_are_not_served_are_told_so() {
     let world = World::new();
     for era in ERAS {
