@@ -134,6 +134,11 @@ impl PinFile {
         text
     }
 
+    /// Whether the server was ever met.
+    pub(super) fn is_met(&self) -> bool {
+        self.met
+    }
+
     /// Takes down what the server offers now.
     pub(super) fn observe(&mut self, policy: PinPolicy, offered: &[Definition]) {
         self.version = VERSION;

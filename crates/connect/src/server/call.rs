@@ -11,6 +11,7 @@ use tokio::runtime::Handle;
 use toolgate_gate::CallContext;
 use toolgate_types::{ErrorCode, Failure, Sha256, StopReason};
 
+use super::connection::innermost;
 use super::listing::shown;
 use super::{Connection, Server, State};
 use crate::wire::{Told, is_expired};
@@ -55,7 +56,13 @@ impl Server {
     /// The connection, as soon as there is one.
     async fn connection(&self) -> Result<Arc<Connection>, Failure> {
         let mut state = self.state.subscribe();
-        let settled = state.wait_for(|state| !matches!(state, State::Starting)).await;
+        let settled = state.wait_for(|state| match state {
+            State::Starting => false,
+            // One that is over is about to be replaced.
+            State::Ready(connection) => !connection.is_over(),
+            State::Down { .. } => true,
+        });
+        let settled = settled.await;
         match settled.as_deref() {
             Ok(State::Ready(connection)) => Ok(Arc::clone(connection)),
             Ok(State::Down { reason, .. }) => Err(self.down(reason)),
@@ -126,10 +133,12 @@ impl Server {
 
     /// The connection broke while a call was under way.
     fn lost(&self, connection: &Connection, error: &ServiceError) -> Failure {
-        if is_expired(error) {
-            connection.give_up_on_it("its session had run out");
+        match error {
+            error if is_expired(error) => connection.give_up_on_it("its session had run out"),
+            ServiceError::TransportSend(_) => connection.given_up(),
+            _ => {}
         }
-        let reason = connection.ending.reason().unwrap_or_else(|| shown(&error.to_string()));
+        let reason = connection.ending.reason().unwrap_or_else(|| shown(&innermost(error)));
         Failure::new(
             ErrorCode::Interrupted,
             format!("the server `{}` went away before it answered", self.name),

@@ -24,7 +24,7 @@ pub(crate) struct Entry {
 
 impl Catalogue {
     /// What is known from the last time, or from now.
-    pub(super) fn remembered(pins: PinFile) -> Self {
+    pub(super) fn remembered(pins: &PinFile) -> Self {
         let entries = pins.tools().filter_map(|(_, pinned)| {
             let suspended = match pinned.state() {
                 PinState::Gone => return None,
@@ -40,9 +40,11 @@ impl Catalogue {
     }
 
     /// What a server offers while what was agreed cannot be read: nothing was.
-    pub(super) fn unreadable(offered: Vec<Definition>, reason: &str) -> Self {
-        let mut entries: Vec<Entry> =
-            offered.into_iter().map(|definition| Entry::new(definition, Some(reason.to_owned()))).collect();
+    pub(super) fn unreadable(offered: &[Definition], reason: &str) -> Self {
+        let mut entries: Vec<Entry> = offered
+            .iter()
+            .map(|definition| Entry::new(definition.clone(), Some(reason.to_owned())))
+            .collect();
         entries.sort_by(|one, other| one.definition.name.cmp(&other.definition.name));
         Self { entries }
     }

@@ -69,6 +69,11 @@ impl Connection {
         *locked(&self.offered) = tools.iter().map(|tool| (tool.name.clone(), tool.digest())).collect();
     }
 
+    /// Whether nothing more will be answered.
+    pub(crate) fn is_over(&self) -> bool {
+        self.peer.is_transport_closed() || self.ending.reason().is_some()
+    }
+
     /// A call was answered, whatever the answer.
     pub(crate) fn answered(&self) {
         self.unanswered.store(0, Ordering::Relaxed);
@@ -189,14 +194,14 @@ fn greeting_failed(error: &ClientInitializeError, ending: &Ending) -> String {
         ClientInitializeError::NoCompatibleProtocolVersion { .. } => {
             "it speaks no revision of the protocol that the gate does".to_owned()
         }
-        ClientInitializeError::TransportError { error, .. } => shown(&sources(error)),
+        ClientInitializeError::TransportError { error, .. } => shown(&innermost(error)),
         ClientInitializeError::LegacyFallbackFailed { fallback, .. } => greeting_failed(fallback, ending),
         _ => "it did not answer as a server does".to_owned(),
     }
 }
 
 /// The innermost reason.
-fn sources(error: &dyn std::error::Error) -> String {
+pub(super) fn innermost(error: &dyn std::error::Error) -> String {
     let mut innermost = error;
     while let Some(source) = innermost.source() {
         innermost = source;

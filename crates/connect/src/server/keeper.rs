@@ -5,9 +5,12 @@ use std::time::{Duration, Instant};
 
 use super::client::Era;
 use super::connection::{Opened, close, open};
-use super::listing::{list, shown};
+use super::listing::{Listing, list, shown};
 use super::{Catalogue, Connection, Server, State};
+use crate::definition::Definition;
 use crate::error::ConnectError;
+use crate::pins::{PinFile, Pins};
+use crate::settings::{PinPolicy, ServerName};
 
 /// A server that lasted this long is not one that fails at once.
 const LASTED: Duration = Duration::from_secs(30);
@@ -18,9 +21,48 @@ const LOOKING: Duration = Duration::from_secs(1);
 /// The least time between two lists of tools.
 const BETWEEN_LISTS: Duration = Duration::from_secs(1);
 
+/// What is known about a server's tools while it is connected.
+struct Known {
+    listed: Instant,
+    offered: Arc<Vec<Definition>>,
+    /// Of the file of pins when it was last looked at.
+    stamp: Option<[u64; 4]>,
+}
+
+/// Waits for something that can be waited for once.
+async fn ended<Waited: Future + Unpin>(waited: &mut Option<Waited>) {
+    if let Some(future) = waited {
+        future.await;
+        *waited = None;
+    }
+}
+
+/// How a process ended that closed its pipes by itself. It closes them before it is gone, so it is given a moment.
+async fn by_itself(connection: &Connection) -> Option<String> {
+    let process = connection.process.as_ref()?;
+    for _ in 0..40 {
+        if let Some(how) = process.ended() {
+            return Some(how);
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    None
+}
+
+/// However the keeping ends, nobody waits for a server that nobody keeps.
+struct Kept<'s>(&'s Server);
+
+impl Drop for Kept<'_> {
+    fn drop(&mut self) {
+        self.0.state.send_replace(State::Down { reason: "it was stopped".to_owned(), given_up: true });
+        self.0.tried.send_replace(true);
+    }
+}
+
 impl Server {
     /// Until it is stopped. Nothing of the server is left afterwards.
     pub(crate) async fn keep(self: Arc<Self>) {
+        let _kept = Kept(&self);
         let (mut failures, mut era) = (0u32, Era::Unknown);
         while !self.stop.is_cancelled() {
             let settings = self.settings();
@@ -46,8 +88,6 @@ impl Server {
                 self.rest(&error, failures).await;
             }
         }
-        self.state.send_replace(State::Down { reason: "it was stopped".to_owned(), given_up: true });
-        self.tried.send_replace(true);
     }
 
     /// Waits before the next try, if there is to be one.
@@ -73,75 +113,80 @@ impl Server {
     /// Looks after a connection until it ends.
     async fn attend(&self, opened: Opened) -> ConnectError {
         let Opened { connection, service, listing, _subscription, .. } = opened;
-        listing.complaints.iter().for_each(|words| self.complain(words));
-        self.observe(listing.tools).await;
+        let mut known = Known { listed: Instant::now(), offered: Arc::default(), stamp: None };
+        self.note(&mut known, listing).await;
         self.state.send_replace(State::Ready(Arc::clone(&connection)));
         self.tried.send_replace(true);
         let token = service.cancellation_token();
-        let mut closed = Box::pin(service.waiting());
+        let mut closed = Some(Box::pin(service.waiting()));
         let mut looking = tokio::time::interval(LOOKING);
         looking.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let mut stamp = self.options.pins.stamp(&self.name);
         loop {
             tokio::select! {
-                _ = &mut closed => break,
+                () = ended(&mut closed) => break,
                 () = self.stop.cancelled() => break,
                 () = connection.broken.notified() => break,
                 () = connection.tools_changed.notified() => {
-                    if let Err(error) = self.list_again(&connection).await {
+                    if let Err(error) = self.list_again(&connection, &mut known).await {
                         connection.ending.because(error.to_string());
                         break;
                     }
-                    stamp = self.options.pins.stamp(&self.name);
                 }
-                _ = looking.tick() => {
-                    let now = self.options.pins.stamp(&self.name);
-                    if now != stamp {
-                        stamp = now;
-                        self.look_at_pins();
-                    }
-                }
+                _ = looking.tick() => self.look_at_pins(&mut known).await,
             }
         }
         self.state.send_replace(State::Starting);
-        let how = connection.process.as_ref().and_then(|process| process.ended());
-        close(&connection, token, closed).await;
-        let reason = how
-            .or_else(|| connection.ending.reason())
-            .unwrap_or_else(|| "the connection was closed".to_owned());
+        let how = if closed.is_none() { by_itself(&connection).await } else { None };
+        close(&connection, token, ended(&mut closed)).await;
+        let reason = connection.ending.reason().unwrap_or_else(|| "the connection was closed".to_owned());
+        let reason = how.map_or_else(|| reason.clone(), |how| format!("{reason} ({how})"));
         ConnectError::Ended { reason: shown(&reason) }
     }
 
-    async fn list_again(&self, connection: &Connection) -> Result<(), ConnectError> {
-        tokio::time::sleep(BETWEEN_LISTS).await;
+    async fn list_again(&self, connection: &Connection, known: &mut Known) -> Result<(), ConnectError> {
+        tokio::time::sleep(BETWEEN_LISTS.saturating_sub(known.listed.elapsed())).await;
         let limit = self.settings().startup_timeout;
         let listing = tokio::time::timeout(limit, list(&connection.peer)).await;
         let listing = listing.map_err(|_| ConnectError::Startup { seconds: limit.as_secs() })??;
-        listing.complaints.iter().for_each(|words| self.complain(words));
         connection.set_offered(&listing.tools);
-        self.observe(listing.tools).await;
+        self.note(known, listing).await;
         Ok(())
     }
 
-    /// Compares what is offered with what was agreed to.
-    async fn observe(&self, offered: Vec<crate::definition::Definition>) {
+    /// Takes down what the server offers.
+    async fn note(&self, known: &mut Known, listing: Listing) {
+        listing.complaints.iter().for_each(|words| self.complain(words));
+        known.listed = Instant::now();
+        known.offered = Arc::new(listing.tools);
+        known.stamp = self.options.pins.stamp(&self.name);
+        self.hold_against(known, Pins::observe).await;
+    }
+
+    /// Whether somebody agreed to something, or took it back.
+    async fn look_at_pins(&self, known: &mut Known) {
+        let now = self.options.pins.stamp(&self.name);
+        if std::mem::replace(&mut known.stamp, now) != now {
+            self.hold_against(known, Pins::compare).await;
+        }
+    }
+
+    /// Holds what is offered against what was agreed to.
+    async fn hold_against(
+        &self,
+        known: &Known,
+        look: fn(&Pins, &ServerName, PinPolicy, &[Definition]) -> Result<PinFile, ConnectError>,
+    ) {
         let (pins, name, policy) = (self.options.pins.clone(), self.name.clone(), self.settings().pin);
-        let observed =
-            tokio::task::spawn_blocking(move || (pins.observe(&name, policy, &offered), offered)).await;
-        let Ok((seen, offered)) = observed else { return };
+        let offered = Arc::clone(&known.offered);
+        let seen = tokio::task::spawn_blocking(move || look(&pins, &name, policy, &offered)).await;
+        let seen = seen
+            .unwrap_or_else(|_| Err(ConnectError::pins(self.name.as_str(), "looking ended unexpectedly")));
         let catalogue = match seen {
-            Ok(pins) => Catalogue::remembered(pins),
-            Err(error) => Catalogue::unreadable(offered, &error.to_string()),
+            Ok(pins) => Catalogue::remembered(&pins),
+            Err(error) => Catalogue::unreadable(&known.offered, &error.to_string()),
         };
         self.tell_waiting(&catalogue);
         self.offer(catalogue);
-    }
-
-    /// Somebody agreed to something, or took it back.
-    fn look_at_pins(&self) {
-        if let Ok(pins) = self.options.pins.of(&self.name) {
-            self.offer(Catalogue::remembered(pins));
-        }
     }
 
     fn tell_waiting(&self, catalogue: &Catalogue) {

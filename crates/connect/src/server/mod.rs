@@ -89,7 +89,7 @@ impl Server {
             stop: CancellationToken::new(),
         };
         // What was agreed before is there before the server is.
-        server.take(Catalogue::remembered(known.unwrap_or_else(|error| {
+        server.take(Catalogue::remembered(&known.unwrap_or_else(|error| {
             server.complain(&error.to_string());
             PinFile::default()
         })));

@@ -1,0 +1,212 @@
+//! Servers that do as they should.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use toolgate_connect::{HealthState, Secret, ServerProcess, ToolSettings, TransportSettings};
+use toolgate_gate::CallOptions;
+use toolgate_policy::{OutputPolicy, OutputRule};
+use toolgate_types::{Category, ErrorCode, Stage, ToolClass};
+
+use crate::setting::{Setting, cancelling, notes, process, server, told};
+
+#[tokio::test]
+async fn tools_appear_and_answer_in_both_eras() {
+    for (mode, protocol) in [
+        ("honest", "2025-11-25"),
+        ("newer", "2026-07-28"),
+        ("fragile", "2025-11-25"),
+        ("greeting", "2025-11-25"),
+    ] {
+        let setting = Setting::with(vec![server("fix", process(mode, None))]);
+        setting.until_state("fix", HealthState::Ready).await;
+        setting.reload();
+        assert_eq!(setting.health("fix").protocol.as_deref(), Some(protocol), "{mode}");
+        let output = setting.done("fix__echo", json!({"text": "hello\u{1b}[31m\u{200b}"})).await;
+        assert_eq!(output.text, "hello", "{mode}");
+        let output = setting.done("fix__add", json!({"a": 2, "b": 3})).await;
+        assert_eq!(output.structured, json!({"sum": 5}), "{mode}");
+        setting.bridge.close().await;
+    }
+}
+
+#[tokio::test]
+async fn what_the_gate_knows_about_a_tool() {
+    let setting = Setting::ready(vec![server("fix", process("honest", None))]).await;
+    let tools = setting.bridge.tools();
+    let names = setting.names();
+    assert!(names.is_sorted(), "{names:?}");
+    let add = tools.iter().find(|tool| tool.spec().name.as_str() == "fix__add").unwrap();
+    let spec = add.spec();
+    assert_eq!((spec.title.as_str(), spec.description.as_str()), ("Add", "Adds two numbers."));
+    assert_eq!((spec.class, spec.category), (ToolClass::Read, Category::Mcp));
+    assert!(spec.requirements.is_some() && spec.suspended.is_none() && add.fingerprint().is_some());
+    assert_eq!(spec.timeout, Some(Duration::from_secs(60)));
+}
+
+#[tokio::test]
+async fn what_is_not_classified_is_destructive_and_settings_hold() {
+    let mut settings = server("fix", process("honest", None));
+    settings.default_class = ToolClass::Destructive;
+    let about = |change: fn(&mut ToolSettings)| {
+        let mut about = ToolSettings::default();
+        change(&mut about);
+        about
+    };
+    settings.tools = vec![
+        (
+            "add".to_owned(),
+            about(|it| it.policy = Some(OutputPolicy::compile(&[("nothing", OutputRule::Allow)]).unwrap())),
+        ),
+        ("ech*".to_owned(), about(|it| it.class = Some(ToolClass::Read))),
+        (
+            "fail".to_owned(),
+            about(|it| it.policy = Some(OutputPolicy::compile(&[("**", OutputRule::Allow)]).unwrap())),
+        ),
+        ("die".to_owned(), about(|it| it.allowed = Some(false))),
+        ("ignore".to_owned(), about(|it| it.timeout = Some(Duration::from_millis(100)))),
+    ];
+    let setting = Setting::ready(vec![settings]).await;
+    let class = |name: &str| {
+        setting
+            .bridge
+            .tools()
+            .iter()
+            .find(|tool| tool.spec().name.as_str() == name)
+            .map(|tool| tool.spec().class)
+    };
+    assert_eq!(class("fix__echo"), Some(ToolClass::Read));
+    assert_eq!(class("fix__slow"), Some(ToolClass::Destructive));
+    assert_eq!(class("fix__die"), None);
+    assert_eq!(setting.failed("fix__die", json!({})).await.1.code, ErrorCode::UnknownTool);
+    // What no rule allows is dropped, the text with it.
+    let output = setting.done("fix__add", json!({"a": 2, "b": 3})).await;
+    assert!(!output.text.contains('5') && output.structured == json!({}), "{output:?}");
+    let (_, failure) = setting.failed("fix__fail", json!({})).await;
+    assert!(!failure.message.contains("locked"), "{failure:?}");
+    assert_eq!(setting.failed("fix__ignore", json!({})).await.1.code, ErrorCode::Timeout);
+}
+
+#[tokio::test]
+async fn arguments_are_checked_before_a_server_sees_them() {
+    let setting = Setting::ready(vec![server("fix", process("honest", None))]).await;
+    for arguments in [json!({}), json!({"text": 5}), json!({"text": "x", "more": 1}), json!([])] {
+        let (stage, failure) = setting.failed("fix__echo", arguments).await;
+        assert_eq!((stage, failure.code), (Stage::Validation, ErrorCode::InvalidArguments));
+    }
+}
+
+#[tokio::test]
+async fn progress_reaches_the_call_and_nothing_else() {
+    let setting = Setting::ready(vec![server("fix", process("honest", None))]).await;
+    let (progress, told) = told();
+    let options = CallOptions { progress: Some(progress), ..CallOptions::default() };
+    let outcome = setting.outcome("fix__slow", json!({}), options).await;
+    assert!(matches!(outcome, toolgate_types::Outcome::Done(_)));
+    assert_eq!(*told.lock().unwrap(), ["step 0\n", "step 1\n", "step 2\n"]);
+}
+
+#[tokio::test]
+async fn pictures_come_along_and_answers_that_break_their_word_do_not() {
+    let setting = Setting::ready(vec![server("fix", process("honest", None))]).await;
+    let output = setting.done("fix__picture", json!({})).await;
+    assert_eq!((output.attachments.len(), output.text.as_str()), (1, "a picture"));
+    let (stage, failure) = setting.failed("fix__lie", json!({})).await;
+    assert_eq!((stage, failure.code), (Stage::Output, ErrorCode::OutputInvalid));
+    let (stage, failure) = setting.failed("fix__fail", json!({})).await;
+    assert_eq!((stage, failure.code), (Stage::Execution, ErrorCode::CommandFailed));
+    assert_eq!(
+        failure.message,
+        "the server `fix` says that the call failed, in its own words: the row is locked"
+    );
+}
+
+#[tokio::test]
+async fn a_server_gets_to_ask_nobody() {
+    let setting = Setting::ready(vec![server("fix", process("honest", None))]).await;
+    let said: Value = serde_json::from_str(&setting.done("fix__ask", json!({})).await.text).unwrap();
+    assert_eq!(said["sampling/createMessage"]["code"], json!(-32601), "{said}");
+    assert_eq!(said["elicitation/create"]["action"], json!("decline"), "{said}");
+    assert_eq!(said["roots/list"]["roots"], json!([]), "{said}");
+    assert_eq!(said["ping"], json!({}), "{said}");
+}
+
+#[tokio::test]
+async fn a_cancelled_call_ends_and_the_server_hears_of_it() {
+    let folder = std::sync::Arc::new(tempfile::TempDir::new().unwrap());
+    let notes = notes(&folder);
+    let setting = Setting::again(folder, vec![server("fix", process("honest", Some(&notes)))]);
+    setting.load().await;
+    let (options, token) = cancelling();
+    let call = setting.failed_with("fix__hang", json!({}), options);
+    let (ended, ()) = tokio::join!(call, async {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        token.cancel();
+    });
+    assert_eq!(ended.1.code, ErrorCode::Cancelled);
+    setting.until("the server heard", || notes.join("cancelled").exists()).await;
+    // The answer that comes too late is nobody's.
+    assert_eq!(setting.done("fix__echo", json!({"text": "next"})).await.text, "next");
+    assert_eq!(setting.health("fix").restarts, 0);
+}
+
+#[tokio::test]
+async fn many_calls_at_once_get_their_own_answers() {
+    let mut settings = server("fix", process("honest", None));
+    settings.most_calls = 8;
+    let setting = Setting::ready(vec![settings]).await;
+    let calls = (0..200).map(|number| {
+        let setting = &setting;
+        async move {
+            let text = format!("number {number} {}", "x".repeat(number * 50));
+            assert_eq!(setting.done("fix__echo", json!({"text": text})).await.text, text);
+        }
+    });
+    let mut calls: Vec<_> = calls.map(Box::pin).collect();
+    std::future::poll_fn(|context| {
+        calls.retain_mut(|call| call.as_mut().poll(context).is_pending());
+        if calls.is_empty() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_server_sees_only_the_variables_that_were_named() {
+    let TransportSettings::Stdio(base) = process("honest", None) else { unreachable!() };
+    let named = ServerProcess { environment: vec![("ONLY".to_owned(), Secret::new("this"))], ..base };
+    let setting = Setting::ready(vec![server("fix", TransportSettings::Stdio(named))]).await;
+    let seen = setting.done("fix__environment", json!({})).await.text;
+    let seen: Vec<String> = serde_json::from_str(&seen).unwrap();
+    assert!(seen.contains(&"ONLY".to_owned()) && !seen.contains(&"HOME".to_owned()), "{seen:?}");
+}
+
+#[tokio::test]
+async fn what_is_declared_anew_keeps_what_did_not_change() {
+    let folder = std::sync::Arc::new(tempfile::TempDir::new().unwrap());
+    let notes = notes(&folder);
+    let one = server("one", process("honest", Some(&notes)));
+    let setting = Setting::again(folder, vec![one.clone(), server("two", process("honest", None))]);
+    setting.load().await;
+    let starts = || std::fs::read_to_string(notes.join("started")).unwrap().lines().count();
+    assert_eq!(starts(), 1);
+    let mut other = one.clone();
+    other.tools = vec![("echo".to_owned(), ToolSettings { allowed: Some(false), ..ToolSettings::default() })];
+    setting.bridge.configure(vec![other]);
+    setting.load().await;
+    assert!(
+        !setting.names().iter().any(|name| name == "one__echo" || name.starts_with("two__")),
+        "{:?}",
+        setting.names()
+    );
+    setting.done("one__add", json!({"a": 1, "b": 1})).await;
+    assert_eq!(starts(), 1);
+    let mut slower = one;
+    slower.startup_timeout = Duration::from_secs(30);
+    setting.bridge.configure(vec![slower]);
+    setting.load().await;
+    setting.done("one__add", json!({"a": 1, "b": 1})).await;
+    assert_eq!(starts(), 2);
+    setting.bridge.close().await;
+    assert!(setting.bridge.health().is_empty());
+    assert_eq!(setting.failed("one__add", json!({"a": 1, "b": 1})).await.1.code, ErrorCode::IoError);
+}

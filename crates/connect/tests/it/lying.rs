@@ -1,0 +1,158 @@
+//! Servers that flood, hang, die, lie and babble: their own calls fail, with a reason, and nothing else does.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use toolgate_connect::{HealthState, ServerProcess, TransportSettings};
+use toolgate_gate::CallOptions;
+use toolgate_types::{ErrorCode, Outcome};
+
+use crate::setting::{Setting, process, server};
+
+/// What a caller is told, and whether the server is started again for it.
+struct Case {
+    tool: &'static str,
+    told: Result<&'static str, ErrorCode>,
+    restarted: bool,
+    why: &'static str,
+}
+
+const CASES: [Case; 13] = [
+    Case { tool: "die", told: Err(ErrorCode::Interrupted), restarted: true, why: "exit status: 3" },
+    Case { tool: "half", told: Err(ErrorCode::Interrupted), restarted: true, why: "" },
+    Case { tool: "garbage", told: Err(ErrorCode::Interrupted), restarted: true, why: "no messages" },
+    Case { tool: "unasked", told: Err(ErrorCode::Interrupted), restarted: true, why: "nobody asked for" },
+    Case { tool: "endless", told: Err(ErrorCode::Interrupted), restarted: true, why: "longer than" },
+    Case { tool: "ignore", told: Err(ErrorCode::Timeout), restarted: false, why: "" },
+    Case { tool: "hang", told: Err(ErrorCode::Timeout), restarted: false, why: "" },
+    Case { tool: "twice", told: Ok("first"), restarted: false, why: "" },
+    Case { tool: "wrong", told: Ok("right"), restarted: false, why: "" },
+    Case { tool: "idless", told: Ok("still here"), restarted: false, why: "" },
+    Case { tool: "errors", told: Ok("done"), restarted: false, why: "" },
+    Case { tool: "fail", told: Err(ErrorCode::CommandFailed), restarted: false, why: "" },
+    Case { tool: "lie", told: Err(ErrorCode::OutputInvalid), restarted: false, why: "" },
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_lie_costs_its_own_call_and_nothing_else() {
+    for case in CASES {
+        let mut bad = server("bad", process("honest", None));
+        bad.timeout = Duration::from_secs(if case.restarted { 30 } else { 1 });
+        let setting = Setting::ready(vec![bad, server("good", process("honest", None))]).await;
+        let tool = format!("bad__{}", case.tool);
+        let (outcome, other) = tokio::join!(
+            setting.outcome(&tool, json!({}), CallOptions::default()),
+            setting.done("good__echo", json!({"text": "meanwhile"})),
+        );
+        assert_eq!(other.text, "meanwhile");
+        let told = match &outcome {
+            Outcome::Done(output) => Ok(output.text.as_str()),
+            Outcome::Failed { failure, .. } => Err(failure.code),
+        };
+        assert_eq!(told, case.told, "{}: {outcome:?}", case.tool);
+        // Whether it was started again or not, the next call is answered.
+        assert_eq!(setting.done("bad__echo", json!({"text": "next"})).await.text, "next", "{}", case.tool);
+        let health = setting.health("bad");
+        assert_eq!(health.restarts, u32::from(case.restarted), "{}: {health:?}", case.tool);
+        assert!(health.last_error.unwrap_or_default().contains(case.why), "{}", case.tool);
+        assert!(health.errors.len() <= 8192);
+        assert!(resident() < 300 << 20, "{}: {} bytes", case.tool, resident());
+        setting.bridge.close().await;
+    }
+}
+
+/// Bytes of memory of this process.
+fn resident() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+    pages.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 4096
+}
+
+#[tokio::test]
+async fn servers_that_never_get_ready_say_why() {
+    let nowhere = ServerProcess { program: "/nowhere/at/all".into(), ..ServerProcess::default() };
+    for (transport, state, why) in [
+        (process("mute", None), HealthState::BackingOff, "not ready within"),
+        (process("refuse", None), HealthState::BackingOff, "it refused: no\\u{202e}"),
+        (process("dead", None), HealthState::BackingOff, "cannot find my licence"),
+        (process("babble", None), HealthState::BackingOff, "no messages"),
+        (process("many", None), HealthState::BackingOff, "more than 1000 tools"),
+        (process("pages", None), HealthState::BackingOff, "pages"),
+        (TransportSettings::Stdio(nowhere), HealthState::Failed, "could not be started"),
+    ] {
+        let mut bad = server("bad", transport);
+        bad.startup_timeout = Duration::from_secs(2);
+        let setting = Setting::with(vec![bad, server("good", process("honest", None))]);
+        setting.until_state("bad", state).await;
+        setting.load().await;
+        let error = setting.health("bad").last_error.unwrap();
+        assert!(error.contains(why), "{error}");
+        assert!(setting.names().iter().all(|name| name.starts_with("good__")));
+        assert_eq!(setting.done("good__echo", json!({"text": "x"})).await.text, "x");
+        setting.bridge.close().await;
+    }
+}
+
+#[tokio::test]
+async fn tools_that_cannot_be_are_left_out_and_the_others_are_not() {
+    let setting = Setting::ready(vec![server("odd", process("odd", None))]).await;
+    assert_eq!(setting.names(), ["odd__good"]);
+    for words in [
+        "`spaced name` is left out",
+        "two tools `good`",
+        "`string_schema` is left out",
+        "`outside` is left out",
+        "`no_schema` cannot be read",
+    ] {
+        assert!(setting.complained(words), "{words}: {:?}", setting.complaints.lock().unwrap());
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_for_good_is_started_again() {
+    let mut settings = server("bad", process("honest", None));
+    settings.timeout = Duration::from_millis(200);
+    let setting = Setting::ready(vec![settings]).await;
+    setting.done("bad__deaf", json!({})).await;
+    for _ in 0..5 {
+        assert_eq!(setting.failed("bad__echo", json!({"text": "x"})).await.1.code, ErrorCode::Timeout);
+    }
+    setting.until("started again", || setting.health("bad").restarts == 1).await;
+    setting.until_state("bad", HealthState::Ready).await;
+    assert_eq!(setting.done("bad__echo", json!({"text": "x"})).await.text, "x");
+    assert!(setting.health("bad").last_error.unwrap().contains("unanswered"));
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_read_fills_nothing() {
+    let mut settings = server("bad", process("honest", None));
+    settings.timeout = Duration::from_millis(300);
+    let setting = Setting::ready(vec![settings]).await;
+    setting.done("bad__deaf", json!({})).await;
+    let before = resident();
+    let long = Value::from("x".repeat(8 << 20));
+    for _ in 0..4 {
+        let (_, failure) = setting.failed("bad__echo", json!({"text": long})).await;
+        assert!(matches!(failure.code, ErrorCode::Timeout | ErrorCode::Interrupted), "{failure:?}");
+    }
+    assert!(resident() < before + (200 << 20), "{before} {}", resident());
+}
+
+#[tokio::test]
+async fn calls_wait_for_a_server_that_starts_but_not_longer_than_they_may() {
+    let mut settings = server("bad", process("honest", None));
+    settings.timeout = Duration::from_secs(10);
+    let setting = Setting::ready(vec![settings.clone()]).await;
+    let folder = std::sync::Arc::clone(&setting.folder);
+    setting.bridge.close().await;
+    drop(setting);
+    // The tools are known from before, and the server is not there yet.
+    let again = Setting::again(std::sync::Arc::clone(&folder), vec![settings.clone()]);
+    again.reload();
+    assert_eq!(again.done("bad__echo", json!({"text": "early"})).await.text, "early");
+    again.bridge.close().await;
+    settings.transport = process("mute", None);
+    settings.timeout = Duration::from_millis(200);
+    let mute = Setting::again(folder, vec![settings]);
+    mute.reload();
+    assert_eq!(mute.failed("bad__echo", json!({"text": "early"})).await.1.code, ErrorCode::Timeout);
+}

@@ -1,0 +1,226 @@
+"""An MCP server without a library, honest or not, as its first argument says."""
+
+import json
+import os
+import sys
+import threading
+import time
+
+MODE = sys.argv[1] if len(sys.argv) > 1 else "honest"
+NOTES = sys.argv[2] if len(sys.argv) > 2 else None
+LOCK = threading.Lock()
+CANCELLED = set()
+ANSWERS = {}
+OUT = sys.stdout.buffer
+
+
+def write(data):
+    with LOCK:
+        OUT.write(data)
+        OUT.flush()
+
+
+def send(message):
+    write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+
+
+def note(name, text=""):
+    if NOTES:
+        with open(os.path.join(NOTES, name), "a") as file:
+            file.write(text + "\n")
+
+
+def noted(name, otherwise):
+    try:
+        with open(os.path.join(NOTES, name)) as file:
+            return file.read().strip()
+    except (OSError, TypeError):
+        return otherwise
+
+
+def tool(name, description, schema=None, **more):
+    return {"name": name, "description": description, "inputSchema": schema or {"type": "object"}, **more}
+
+
+def tools():
+    if MODE == "many":
+        return [tool(f"t{index}", "x") for index in range(1001)]
+    if MODE == "odd":
+        return [
+            tool("good", "fine"),
+            tool("spaced name", "no name for a tool"),
+            tool("good", "the second of its name"),
+            tool("string_schema", "x", {"type": "string"}),
+            tool("outside", "x", {"type": "object", "properties": {"a": {"$ref": "http://127.0.0.1:1/s"}}}),
+            {"name": "no_schema"},
+            {"name": 5, "inputSchema": {}},
+        ]
+    listed = [
+        tool("echo", noted("description", "Says it again."), {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"], "additionalProperties": False}),
+        tool(
+            "add",
+            "Adds two numbers.",
+            {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}, "required": ["a", "b"]},
+            title="Add",
+            outputSchema={"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"]},
+            annotations={"readOnlyHint": True},
+        ),
+        tool("lie", "Declares a number and answers with text.", outputSchema={"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}),
+    ]
+    for name in ["slow", "fail", "ask", "die", "hang", "garbage", "half", "twice", "wrong", "unasked", "endless", "errors", "picture", "deaf", "idless", "environment", "ignore"]:
+        listed.append(tool(name, "Misbehaves."))
+    extra = noted("extra", "")
+    if extra:
+        listed.append(tool(extra, "Came later."))
+    if noted("gone", ""):
+        listed = [one for one in listed if one["name"] != noted("gone", "")]
+    return listed
+
+
+def text(words, **more):
+    return {"content": [{"type": "text", "text": words}], **more}
+
+
+def call(identity, params):
+    name, arguments = params["name"], params.get("arguments", {})
+    token = params.get("_meta", {}).get("progressToken")
+    answer = lambda result: send({"id": identity, "result": result})
+    if name == "echo":
+        answer(text(arguments["text"]))
+    elif name == "add":
+        total = arguments["a"] + arguments["b"]
+        answer(text(str(total), structuredContent={"sum": total}))
+    elif name == "lie":
+        answer(text("no", structuredContent={"n": "many"}))
+    elif name == "slow":
+        for step in range(3):
+            send({"method": "notifications/progress", "params": {"progressToken": token, "progress": step, "message": f"step {step}\u202e"}})
+            time.sleep(0.02)
+        # Progress of something else is nobody's.
+        send({"method": "notifications/progress", "params": {"progressToken": "other", "progress": 9, "message": "stray"}})
+        answer(text("done"))
+    elif name == "fail":
+        answer(text("the row is locked\u202e", isError=True))
+    elif name == "ask":
+        said = {}
+        for method, asked in [("sampling/createMessage", {"messages": [], "maxTokens": 1}), ("elicitation/create", {"message": "password?", "requestedSchema": {"type": "object", "properties": {}}}), ("roots/list", {}), ("ping", {})]:
+            wait = threading.Event()
+            ANSWERS[method] = [wait, None]
+            send({"id": method, "method": method, "params": asked})
+            wait.wait(10)
+            said[method] = ANSWERS[method][1]
+        answer(text(json.dumps(said)))
+    elif name == "die":
+        os._exit(3)
+    elif name == "hang":
+        while identity not in CANCELLED:
+            time.sleep(0.01)
+        note("cancelled", "hang")
+        # An answer after the end is one that nobody waits for.
+        answer(text("late"))
+    elif name == "ignore":
+        pass
+    elif name == "garbage":
+        write(b"this is not JSON\n" * 500)
+    elif name == "half":
+        write(b'{"jsonrpc": "2.0", "id": %d, "resu' % identity)
+        os._exit(0)
+    elif name == "twice":
+        answer(text("first"))
+        answer(text("second"))
+    elif name == "wrong":
+        send({"id": identity + 1000, "result": text("for somebody else")})
+        send({"id": "nobody", "result": text("for nobody")})
+        send({"id": str(identity), "result": text("right")})
+    elif name == "unasked":
+        while True:
+            write(b'{"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "x"}}\n' * 100)
+    elif name == "endless":
+        while True:
+            write(b"x" * 65536)
+    elif name == "errors":
+        for _ in range(200):
+            sys.stderr.write("e" * 65536)
+        answer(text("done"))
+    elif name == "picture":
+        answer({"content": [{"type": "image", "mimeType": "image/png", "data": "aGk="}, {"type": "text", "text": "a\u001b[31m picture"}]})
+    elif name == "deaf":
+        global DEAF
+        DEAF = True
+        answer(text("I hear nothing any longer"))
+    elif name == "idless":
+        send({"error": {"code": -32700, "message": "what?"}, "id": None})
+        answer(text("still here"))
+    elif name == "environment":
+        answer(text(json.dumps(sorted(os.environ))))
+    else:
+        send({"id": identity, "error": {"code": -32602, "message": "unknown tool"}})
+
+
+DEAF = False
+
+
+def respond(message):
+    method, identity, params = message.get("method"), message.get("id"), message.get("params", {})
+    if method is None:
+        waiting = ANSWERS.get(identity)
+        if waiting:
+            waiting[1] = message.get("result", message.get("error"))
+            waiting[0].set()
+    elif method == "server/discover" and MODE == "newer":
+        send({"id": identity, "result": {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {"listChanged": True}}, "serverInfo": {"name": "fixture", "version": "1"}, "ttlMs": 0, "cacheScope": "private"}})
+    elif method == "server/discover" and MODE == "fragile":
+        os._exit(4)
+    elif method == "initialize" and MODE == "newer":
+        send({"id": identity, "error": {"code": -32601, "message": "no such method"}})
+    elif method == "initialize":
+        if MODE == "mute":
+            return
+        if MODE == "refuse":
+            send({"id": identity, "error": {"code": -32000, "message": "no\u202e"}})
+            return
+        note("started")
+        send({"id": identity, "result": {"protocolVersion": "2025-11-25", "capabilities": {"tools": {"listChanged": True}}, "serverInfo": {"name": "fixture", "version": "1"}}})
+    elif method == "subscriptions/listen":
+        send({"method": "notifications/subscriptions/acknowledged", "params": {"_meta": {"io.modelcontextprotocol/subscriptionId": identity}, "notifications": {"toolsListChanged": True}}})
+    elif method == "tools/list":
+        if MODE == "pages":
+            send({"id": identity, "result": {"tools": [], "nextCursor": "again"}})
+        else:
+            send({"id": identity, "result": {"resultType": "complete", "tools": tools(), "ttlMs": 0, "cacheScope": "private"} if MODE == "newer" else {"tools": tools()}})
+    elif method == "tools/call":
+        if params.get("name") == "echo":
+            call(identity, params)
+        else:
+            threading.Thread(target=call, args=(identity, params), daemon=True).start()
+    elif method == "notifications/cancelled":
+        CANCELLED.add(params.get("requestId"))
+    elif identity is not None:
+        send({"id": identity, "error": {"code": -32601, "message": "no such method"}})
+
+
+def watch():
+    last = None
+    while True:
+        now = (noted("description", ""), noted("extra", ""), noted("gone", ""))
+        if last is not None and now != last:
+            send({"method": "notifications/tools/list_changed"})
+        last = now
+        time.sleep(0.02)
+
+
+if MODE == "dead":
+    sys.stderr.write("cannot find my licence\n")
+    sys.exit(1)
+if MODE == "greeting":
+    write(b"Welcome!\nListening on stdio\n\n")
+if MODE == "babble":
+    while True:
+        write(b"blah\n" * 1000)
+if NOTES:
+    threading.Thread(target=watch, daemon=True).start()
+for line in sys.stdin.buffer:
+    if line.strip():
+        respond(json.loads(line))
+    while DEAF:
+        time.sleep(1)

@@ -1,0 +1,274 @@
+//! A gate with a bridge, and processes that are started without a sandbox.
+
+use std::io::Read as _;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use cap_std::ambient_authority;
+use cap_std::fs::Dir;
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+use toolgate_audit::{AuditLog, LogOptions};
+use toolgate_connect::{
+    Backoff, Bridge, BridgeOptions, HealthState, Launch, Launched, Pins, Running, ServerHealth,
+    ServerProcess, ServerSettings, TransportSettings,
+};
+use toolgate_gate::{
+    AuditMode, Blocking, CallOptions, Gate, GateOptions, Journal, Loaded, NobodyToAsk, Progress, Registry,
+};
+use toolgate_types::{
+    Caller, ErrorCode, Failure, Limits, Outcome, Stage, ToolCall, ToolClass, ToolOutput, Trust,
+};
+
+/// Starts what it is told to, with nothing in its environment.
+pub(crate) struct Plain;
+
+struct Process {
+    child: Mutex<Child>,
+    errors: Arc<Mutex<Vec<u8>>>,
+    draining: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Launch for Plain {
+    fn launch(&self, process: &ServerProcess) -> Result<Launched, Failure> {
+        let mut command = Command::new(&process.program);
+        command
+            .args(&process.arguments)
+            .env_clear()
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command.envs(process.environment.iter().map(|(name, value)| (name, value.expose())));
+        let mut child =
+            command.spawn().map_err(|error| Failure::new(ErrorCode::CommandNotFound, error.to_string()))?;
+        let (input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        let mut stderr = child.stderr.take().unwrap();
+        let errors: Arc<Mutex<Vec<u8>>> = Arc::default();
+        let tail = Arc::clone(&errors);
+        let draining = std::thread::spawn(move || {
+            let mut piece = [0; 4096];
+            while let Ok(count @ 1..) = stderr.read(&mut piece) {
+                let mut tail = tail.lock().unwrap();
+                tail.extend_from_slice(&piece[..count]);
+                let over = tail.len().saturating_sub(4096);
+                tail.drain(..over);
+            }
+        });
+        let process = Process { child: Mutex::new(child), errors, draining: Mutex::new(Some(draining)) };
+        Ok(Launched {
+            input: OwnedFd::from(input),
+            output: OwnedFd::from(output),
+            process: Arc::new(process),
+        })
+    }
+}
+
+impl Running for Process {
+    fn end(&self) {
+        let mut child = self.child.lock().unwrap();
+        let _ = child.kill();
+        let _ = child.wait();
+        if let Some(draining) = self.draining.lock().unwrap().take() {
+            draining.join().unwrap();
+        }
+    }
+
+    fn ended(&self) -> Option<String> {
+        self.child.lock().unwrap().try_wait().ok().flatten().map(|status| status.to_string())
+    }
+
+    fn errors(&self) -> String {
+        String::from_utf8_lossy(&self.errors.lock().unwrap()).into_owned()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// A gate, a bridge, and a folder that both they and the servers write to.
+pub(crate) struct Setting {
+    pub(crate) bridge: Arc<Bridge>,
+    pub(crate) gate: Gate,
+    pub(crate) folder: Arc<TempDir>,
+    pub(crate) complaints: Arc<Mutex<Vec<String>>>,
+}
+
+pub(crate) fn limits() -> Limits {
+    Limits {
+        max_read_bytes: 1 << 20,
+        max_write_bytes: 1 << 20,
+        max_entries: 100,
+        max_matches: 100,
+        max_output_bytes: 1 << 20,
+        timeout: Duration::from_secs(20),
+    }
+}
+
+pub(crate) fn caller() -> Caller {
+    Caller {
+        subject: "tester".to_owned(),
+        permissions: ["*".to_owned()].into(),
+        agent: None,
+        session: "s".parse().unwrap(),
+        run: None,
+        trust: Trust::Autonomous,
+    }
+}
+
+/// The fixture as a process, in a mode.
+pub(crate) fn process(mode: &str, notes: Option<&Path>) -> TransportSettings {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/server.py");
+    let mut arguments = vec![script.into_os_string(), mode.into()];
+    arguments.extend(notes.map(|notes| notes.as_os_str().to_owned()));
+    TransportSettings::Stdio(ServerProcess {
+        program: "/usr/bin/python3".into(),
+        arguments,
+        ..ServerProcess::default()
+    })
+}
+
+pub(crate) fn server(name: &str, transport: TransportSettings) -> ServerSettings {
+    let mut settings = ServerSettings::new(name.parse().unwrap(), transport);
+    settings.default_class = ToolClass::Read;
+    settings
+}
+
+impl Setting {
+    pub(crate) fn with(servers: Vec<ServerSettings>) -> Self {
+        Self::again(Arc::new(TempDir::new().unwrap()), servers)
+    }
+
+    /// One more gate over a folder that another used.
+    pub(crate) fn again(folder: Arc<TempDir>, servers: Vec<ServerSettings>) -> Self {
+        let complaints: Arc<Mutex<Vec<String>>> = Arc::default();
+        let heard = Arc::clone(&complaints);
+        let bridge = Bridge::new(BridgeOptions {
+            launcher: Arc::new(Plain),
+            pins: Pins::new(folder.path().join("pins.toolgate")),
+            complain: Arc::new(move |words| heard.lock().unwrap().push(words.to_owned())),
+            backoff: Backoff { first: Duration::from_millis(20), longest: Duration::from_millis(200) },
+            runtime: tokio::runtime::Handle::current(),
+        });
+        bridge.configure(servers);
+        let journal = folder.path().join("journal");
+        std::fs::create_dir_all(&journal).unwrap();
+        let gate = Gate::new(GateOptions {
+            loaded: Loaded::new(Registry::new(), limits()),
+            audit: AuditLog::open(LogOptions::new(folder.path().join("audit"))).unwrap().0,
+            audit_mode: AuditMode::Warn,
+            journal: Arc::new(
+                Journal::open(&Dir::open_ambient_dir(&journal, ambient_authority()).unwrap()).unwrap(),
+            ),
+            approver: Arc::new(NobodyToAsk { remedy: "none".to_owned() }),
+            approval_patience: Duration::from_secs(1),
+            blocking: Blocking::Pool,
+            clock: Arc::new(Instant::now),
+            complain: Arc::new(|_| {}),
+        });
+        Self { bridge, gate, folder, complaints }
+    }
+
+    /// The same, once its servers were tried.
+    pub(crate) async fn ready(servers: Vec<ServerSettings>) -> Self {
+        let setting = Self::with(servers);
+        setting.load().await;
+        setting
+    }
+
+    /// Gives the gate the tools that there are now.
+    pub(crate) async fn load(&self) {
+        self.bridge.ready(Duration::from_secs(30)).await;
+        self.reload();
+    }
+
+    pub(crate) fn reload(&self) {
+        let mut registry = Registry::new();
+        self.bridge.tools().into_iter().for_each(|tool| registry.register(tool).unwrap());
+        self.gate.replace(Loaded::new(registry, limits()));
+    }
+
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.bridge.tools().iter().map(|tool| tool.spec().name.to_string()).collect()
+    }
+
+    pub(crate) async fn outcome(&self, tool: &str, arguments: Value, options: CallOptions) -> Outcome {
+        let call = self.gate.call(ToolCall::new(tool, arguments), caller(), options);
+        tokio::time::timeout(Duration::from_secs(60), call).await.expect("a call that ends").outcome
+    }
+
+    pub(crate) async fn done(&self, tool: &str, arguments: Value) -> ToolOutput {
+        match self.outcome(tool, arguments, CallOptions::default()).await {
+            Outcome::Done(output) => output,
+            Outcome::Failed { stage, failure } => {
+                panic!("{tool} at {stage:?}: {failure:?}; {:?}", self.complaints.lock().unwrap())
+            }
+        }
+    }
+
+    pub(crate) async fn failed(&self, tool: &str, arguments: Value) -> (Stage, Failure) {
+        self.failed_with(tool, arguments, CallOptions::default()).await
+    }
+
+    pub(crate) async fn failed_with(
+        &self,
+        tool: &str,
+        arguments: Value,
+        options: CallOptions,
+    ) -> (Stage, Failure) {
+        match self.outcome(tool, arguments, options).await {
+            Outcome::Done(output) => panic!("{tool} answered {output:?}"),
+            Outcome::Failed { stage, failure } => (stage, failure),
+        }
+    }
+
+    pub(crate) fn health(&self, name: &str) -> ServerHealth {
+        self.bridge.health().into_iter().find(|health| health.name.as_str() == name).unwrap()
+    }
+
+    /// Waits until something is so.
+    pub(crate) async fn until(&self, what: &str, mut so: impl FnMut() -> bool) {
+        for _ in 0..3000 {
+            if so() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("never so: {what}; {:?} {:?}", self.bridge.health(), self.complaints.lock().unwrap());
+    }
+
+    pub(crate) async fn until_state(&self, name: &str, state: HealthState) {
+        self.until(state.as_str(), || self.health(name).state == state).await;
+    }
+
+    pub(crate) fn complained(&self, words: &str) -> bool {
+        self.complaints.lock().unwrap().iter().any(|complaint| complaint.contains(words))
+    }
+}
+
+/// What a call is told while it runs, kept.
+pub(crate) fn told() -> (Progress, Arc<Mutex<Vec<String>>>) {
+    let told: Arc<Mutex<Vec<String>>> = Arc::default();
+    let heard = Arc::clone(&told);
+    (Arc::new(move |words: &str| heard.lock().unwrap().push(words.to_owned())), told)
+}
+
+/// Options that end a call.
+pub(crate) fn cancelling() -> (CallOptions, CancellationToken) {
+    let token = CancellationToken::new();
+    (CallOptions { cancelled: token.clone(), ..CallOptions::default() }, token)
+}
+
+/// A folder for notes between a test and a server.
+pub(crate) fn notes(folder: &TempDir) -> PathBuf {
+    let notes = folder.path().join("notes");
+    std::fs::create_dir_all(&notes).unwrap();
+    notes
+}
