@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
+use toolgate_connect::{HealthState, ServerHealth};
 use toolgate_gate::Blocking;
 use toolgate_manifest::{Config, Located, OnAuditFailure, ServeAuth};
 use toolgate_serve::{Auth, Demand, HttpError, HttpLimits, HttpOptions, Ready, serve_http};
@@ -21,7 +22,7 @@ use crate::interrupt::Interrupt;
 use crate::load::Tokens;
 use crate::reload::{Reloader, keep_up, stamps};
 use crate::secrets;
-use crate::servers::Which;
+use crate::servers::{Servers, Which};
 use crate::settings::{Settings, settle};
 use crate::terminal::complain;
 
@@ -45,7 +46,7 @@ pub(crate) fn run(common: &Common, arguments: &ServeArguments) -> Result<u8, Fai
     let interrupt = Interrupt::listen();
     let tokens = if how == ServeAuth::Jwt { Tokens::Possibly } else { Tokens::Never };
     let (demand, token) = demand(how, &settings)?;
-    let options = options(arguments, &settings, demand);
+    let mut options = options(arguments, &settings, demand);
     let listener = listen(arguments, &settings.loaded.config, how)?;
     let runtime = workers()?;
     let seen = stamps(&settings);
@@ -62,6 +63,7 @@ pub(crate) fn run(common: &Common, arguments: &ServeArguments) -> Result<u8, Fai
     settings.warn_of_unknown_tools(&built.tools);
     let reloader = Reloader::new(common, &settings, &built, seen);
     let servers = built.servers.clone();
+    options.ready = ready(servers.clone());
     let service = super::mcp::service(&settings, built);
     let served = runtime.block_on(async {
         let _watching = interrupt.watch()?;
@@ -168,6 +170,13 @@ fn refused(error: HttpError) -> Failed {
         other => other.help(),
     };
     Failed::usage(error.to_string()).help(help)
+}
+
+/// Ready once every server behind the gate has said which tools it has, or has failed for the first time: one that is broken holds up nobody.
+fn ready(servers: Option<Arc<Servers>>) -> Ready {
+    let is_known = |server: &ServerHealth| server.state != HealthState::Starting || server.restarts > 0;
+    let servers = move || servers.iter().flat_map(|servers| servers.health()).all(|server| is_known(&server));
+    Ready(Arc::new(servers))
 }
 
 /// Says where it listens, and how to come in. A token stands behind `#`, which no client sends and no server logs.

@@ -14,7 +14,7 @@ const CALLS: u64 = 20;
 fn converse(world: &World, number: u64, token: &str) -> Vec<u64> {
     let mut line = Line::new(world);
     let own = world.address;
-    let session = (number % 2 == 0).then(|| {
+    let session = number.is_multiple_of(2).then(|| {
         let got = line.ask(&post(&initialize()).bearing(token), own);
         let name = got.header("mcp-session-id").unwrap().to_owned();
         let done = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
