@@ -142,7 +142,8 @@ pub(crate) enum Command {
   toolgate mcp --workspace ~/project
   toolgate mcp --workspace ~/project --trust autonomous    when the client asks before every call itself
   toolgate mcp install --client claude-code
-  toolgate mcp import ~/.cursor/mcp.json")]
+  toolgate mcp import ~/.cursor/mcp.json
+  toolgate mcp approve")]
     Mcp {
         #[command(subcommand)]
         command: Option<McpCommand>,
@@ -186,8 +187,12 @@ pub(crate) enum Command {
         #[arg(long)]
         force: bool,
     },
-    /// Tell what this machine can enforce
-    Doctor,
+    /// Tell what this machine can enforce, and how the MCP servers behind the gate are
+    Doctor {
+        /// Start and reach no server
+        #[arg(long)]
+        offline: bool,
+    },
     /// Write a completion script for a shell
     #[command(after_help = "Example:
   toolgate completions bash > ~/.local/share/bash-completion/completions/toolgate")]
@@ -384,6 +389,24 @@ pub(crate) enum McpCommand {
         /// Add them to the configuration in use instead of printing them
         #[arg(long)]
         write: bool,
+    },
+    /// List the servers behind the gate: how they are, their tools, and what was agreed about these
+    List {
+        /// Only this server
+        server: Option<String>,
+    },
+    /// Agree to tools of servers that are new or changed: shows each, and asks
+    #[command(after_help = "Examples:
+  toolgate mcp approve
+  toolgate mcp approve files read_text_file --yes")]
+    Approve {
+        /// Only this server
+        server: Option<String>,
+        /// Only this tool, as the server calls it
+        tool: Option<String>,
+        /// Do not ask
+        #[arg(short, long)]
+        yes: bool,
     },
 }
 

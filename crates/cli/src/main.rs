@@ -72,7 +72,7 @@ fn run(arguments: Arguments) -> Result<u8, Failed> {
         Command::Undo { call, session, force } => {
             commands::changes::undo(&common, call, session.as_ref(), force)
         }
-        Command::Doctor => commands::doctor::run(&common),
+        Command::Doctor { offline } => commands::doctor::run(&common, offline),
         Command::Completions { shell } => commands::completions::run(shell),
     }
 }
@@ -81,6 +81,10 @@ fn mcp(common: &Common, command: McpCommand) -> Result<u8, Failed> {
     match command {
         McpCommand::Install(wanted) => commands::mcp_install::run(common, &wanted),
         McpCommand::Import { file, write } => commands::mcp_import::run(common, &file, write),
+        McpCommand::List { server } => commands::mcp_list::run(common, server.as_deref()),
+        McpCommand::Approve { server, tool, yes } => {
+            commands::mcp_approve::run(common, server.as_deref(), tool.as_deref(), yes)
+        }
     }
 }
 

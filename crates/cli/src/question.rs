@@ -62,6 +62,11 @@ impl Screen {
     }
 }
 
+/// Words of a stranger, every row of them behind the edge; lines of a difference in its colours.
+pub(crate) fn quoted(text: &str, screen: Screen) -> String {
+    screen.body(text, colour_of)
+}
+
 /// The question, without the choices.
 pub(crate) fn asked(question: &Question, screen: Screen) -> String {
     let (tool, class) = (reveal_line(&question.tool), question.class.as_str());

@@ -99,10 +99,7 @@ impl Reloader {
         self.seen = now;
         match self.reload() {
             Ok(generation) => Checked::Replaced { generation },
-            Err(failed) => {
-                complain(&format!("nothing was reloaded: {}", failed.message));
-                Checked::Kept(failed)
-            }
+            Err(failed) => Checked::Kept(failed),
         }
     }
 
@@ -136,8 +133,10 @@ pub(crate) async fn keep_up(mut reloader: Reloader) {
             }
             None => tokio::time::sleep(INTERVAL).await,
         }
-        if let Checked::Replaced { generation } = reloader.check() {
-            remark(|| format!("what the files and servers say was loaded anew ({generation})"));
+        match reloader.check() {
+            Checked::Same => {}
+            Checked::Replaced { generation } => remark(|| format!("loaded anew ({generation})")),
+            Checked::Kept(failed) => complain(&format!("nothing was reloaded: {}", failed.message)),
         }
     }
 }

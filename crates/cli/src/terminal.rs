@@ -111,11 +111,12 @@ impl Approver for Terminal {
 /// How long a person may think about a change of their own files.
 const CONFIRM_PATIENCE: Duration = Duration::from_secs(600);
 
-/// Asks for a yes on the controlling terminal. Silence and everything else is a no; `None` where nobody can be asked.
-pub(crate) fn confirm(question: &str) -> Option<bool> {
+/// Shows something on the controlling terminal and asks for a yes. Silence and everything else is a no; `None` where nobody can be asked.
+pub(crate) fn confirm(show: impl FnOnce(Screen) -> String, question: &str) -> Option<bool> {
     let terminal = open_terminal().ok()?;
+    (&terminal).write_all(show(screen(&terminal)).as_bytes()).ok()?;
     let _ = tcflush(&terminal, QueueSelector::IFlush);
-    (&terminal).write_all(format!("{} [y/N] ", reveal(question)).as_bytes()).ok()?;
+    (&terminal).write_all(format!("{} [y/N] ", reveal_line(question)).as_bytes()).ok()?;
     let answer = read_line(&terminal, CONFIRM_PATIENCE, &Interrupt::default()).ok()?;
     Some(answer.is_some_and(|answer| matches!(answer.trim(), "y" | "Y" | "yes")))
 }
@@ -125,6 +126,9 @@ fn open_terminal() -> io::Result<File> {
     let terminal = File::options().read(true).write(true).open("/dev/tty")?;
     if terminal.is_terminal() { Ok(terminal) } else { Err(io::Error::other("not a terminal")) }
 }
+
+/// What anything can show that is no terminal.
+pub(crate) const PAPER: Screen = Screen { columns: 120, unicode: true, colour: false };
 
 /// What the terminal can show.
 fn screen(terminal: &File) -> Screen {

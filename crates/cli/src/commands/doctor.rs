@@ -1,4 +1,4 @@
-//! `toolgate doctor`: what this machine can enforce, layer by layer.
+//! `toolgate doctor`: what this machine can enforce, layer by layer, and how the servers behind the gate are.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -6,19 +6,22 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags, RenameFlags, ResolveFlags};
 use rustix::io::Errno;
 use serde_json::{Value, json};
+use toolgate_connect::{HealthState, ServerHealth};
 use toolgate_sandbox::{LayerReport, Sandbox};
 use toolgate_types::Trust;
 
-use super::print;
+use super::{close, print, serving_runtime};
 use crate::ambient::{open_or_make_folder, open_own_folder};
 use crate::arguments::Common;
 use crate::confined::sandbox_options;
 use crate::exit::{DONE, Failed, TOOL_ERROR};
+use crate::servers::{Servers, Which};
 use crate::settings::{Settings, settle};
+use crate::terminal::reveal_line;
 
 /// One thing that was tried.
 struct Finding {
-    name: &'static str,
+    name: String,
     state: State,
     detail: String,
 }
@@ -31,6 +34,8 @@ enum State {
     Fallback,
     /// Missing; the gate refuses to work without it.
     Missing,
+    /// A server behind the gate that cannot be used; everything else works.
+    Failing,
 }
 
 impl State {
@@ -39,14 +44,18 @@ impl State {
             Self::Ok => "ok",
             Self::Fallback => "fallback",
             Self::Missing => "missing",
+            Self::Failing => "failing",
         }
     }
 }
 
-pub(crate) fn run(common: &Common) -> Result<u8, Failed> {
+pub(crate) fn run(common: &Common, offline: bool) -> Result<u8, Failed> {
     let settings = settle(common, Trust::Guided)?;
     let mut findings = examine(&settings);
     findings.extend(layers(&settings)?);
+    if !offline && !settings.loaded.config.mcp_servers.is_empty() {
+        findings.extend(servers(&settings)?);
+    }
     if common.json {
         let rows: Vec<Value> = findings
             .iter()
@@ -56,11 +65,17 @@ pub(crate) fn run(common: &Common) -> Result<u8, Failed> {
     } else {
         let mut text = String::new();
         for finding in &findings {
-            let _ = writeln!(text, "{:<9} {:<22} {}", finding.state.as_str(), finding.name, finding.detail);
+            let _ = writeln!(
+                text,
+                "{:<9} {:<22} {}",
+                finding.state.as_str(),
+                finding.name,
+                reveal_line(&finding.detail)
+            );
         }
         print(&text)?;
     }
-    let broken = findings.iter().any(|finding| finding.state == State::Missing);
+    let broken = findings.iter().any(|finding| matches!(finding.state, State::Missing | State::Failing));
     Ok(if broken { TOOL_ERROR } else { DONE })
 }
 
@@ -68,7 +83,7 @@ fn examine(settings: &Settings) -> Vec<Finding> {
     let mut findings = vec![real_locations(), state_folder(settings), audit_folder(settings)];
     match open_or_make_folder(&settings.workspace) {
         Err(error) => {
-            findings.push(Finding { name: "workspace", state: State::Missing, detail: error.to_string() })
+            findings.push(found("workspace", State::Missing, error.to_string()));
         }
         Ok(folder) => {
             findings.push(opening_beneath(&folder));
@@ -103,8 +118,40 @@ fn layers(settings: &Settings) -> Result<Vec<Finding>, Failed> {
     Ok(sandbox.layers().iter().map(finding).collect())
 }
 
-fn found(name: &'static str, state: State, detail: impl Into<String>) -> Finding {
-    Finding { name, state, detail: detail.into() }
+/// Every server behind the gate, started for a moment.
+fn servers(settings: &Settings) -> Result<Vec<Finding>, Failed> {
+    let runtime = serving_runtime()?;
+    let servers = Servers::start(settings, &runtime, Which::All)?;
+    let (health, lacking) = (servers.health(), servers.unusable());
+    runtime.block_on(close(Some(&servers)));
+    let named = |name: &str| format!("server {name}");
+    let lacking =
+        lacking.iter().map(|server| found(&named(&server.name), State::Failing, &server.problem.message));
+    let finding = |health: &ServerHealth| {
+        let name = named(health.name.as_str());
+        let error = health.last_error.as_deref().unwrap_or("it did not answer");
+        match (health.state, health.suspended) {
+            (HealthState::Ready, 0) => found(&name, State::Ok, format!("{} tools", health.tools)),
+            (HealthState::Ready, suspended) => {
+                let remedy = format!("run `toolgate mcp approve {}`", health.name);
+                let detail = format!(
+                    "{suspended} of {} tools are new or changed, and suspended; {remedy}",
+                    health.tools
+                );
+                found(&name, State::Fallback, detail)
+            }
+            _ => found(
+                &name,
+                State::Failing,
+                format!("{error}; `toolgate mcp list {}` says more", health.name),
+            ),
+        }
+    };
+    Ok(health.iter().map(finding).chain(lacking).collect())
+}
+
+fn found(name: &str, state: State, detail: impl Into<String>) -> Finding {
+    Finding { name: name.to_owned(), state, detail: detail.into() }
 }
 
 fn opening_beneath(folder: &std::fs::File) -> Finding {

@@ -57,8 +57,8 @@ impl Change<'_> {
             return self.tell(common, None, &format!("{place} would get this entry:\n{}", self.shown));
         }
         if !wanted.yes {
-            complain(&format!("{place} gets this entry:\n{}", self.shown));
-            match confirm(&format!("Write it for {}?", self.facts.title)) {
+            let show = |_| format!("{place} gets this entry:\n{}", self.shown);
+            match confirm(show, &format!("Write it for {}?", self.facts.title)) {
                 Some(true) => {}
                 Some(false) => return Err(Failed { code: DENIED, ..Failed::error("nothing was written") }),
                 None => {

@@ -8,6 +8,8 @@ pub(crate) mod token;
 pub(crate) mod mcp;
 pub(crate) mod mcp_install;
 pub(crate) mod mcp_import;
+pub(crate) mod mcp_list;
+pub(crate) mod mcp_approve;
 pub(crate) mod serve;
 pub(crate) mod audit;
 pub(crate) mod changes;
@@ -24,7 +26,8 @@ use toolgate_gate::{Approver, NobodyToAsk};
 use crate::arguments::Common;
 use crate::exit::Failed;
 use crate::load::Tokens;
-use crate::servers::Servers;
+use crate::servers::{Servers, Which};
+use crate::settings::Settings;
 
 /// Whether somebody still reads the results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +56,21 @@ pub(crate) fn wait_with_reader(time: Duration) -> Reader {
         Ok(0) | Err(_) => Reader::There,
         Ok(_) => Reader::Gone,
     }
+}
+
+/// The servers that a person names: one that is declared, or all.
+pub(crate) fn named_servers(settings: &Settings, server: Option<&str>) -> Result<Which, Failed> {
+    let Some(server) = server else { return Ok(Which::All) };
+    let declared = settings.loaded.config.mcp_servers.iter().map(|known| known.name.value.as_str());
+    let declared: Vec<&str> = declared.collect();
+    if declared.contains(&server) {
+        return Ok(Which::Only(server.to_owned()));
+    }
+    let failed = Failed::usage(format!("there is no server `{server}` in the configuration"));
+    Err(match declared.is_empty() {
+        true => failed.help("declare it under `mcp_servers:` in toolgate.yaml"),
+        false => failed.help(format!("declared are {}", declared.join(", "))),
+    })
 }
 
 /// Ends the servers behind a gate.

@@ -19,9 +19,12 @@ pub(crate) use agreed::agreed;
 pub(crate) use declared::{Unusable, declared};
 use launch::{Launcher, Means};
 
+use crate::build;
 use crate::confined;
+use crate::exit::Failed;
+use crate::load::Fault;
 use crate::settings::Settings;
-use crate::terminal::complain;
+use crate::terminal::{complain, remark};
 
 /// How much longer than its slowest server a person is kept waiting.
 const MARGIN: Duration = Duration::from_secs(1);
@@ -55,6 +58,7 @@ pub(crate) struct Servers {
     launcher: Arc<Launcher>,
     pins: Pins,
     which: Which,
+    say: fn(&str),
     state: Mutex<State>,
 }
 
@@ -73,16 +77,32 @@ pub(crate) struct Before(State, Option<Means>);
 impl Servers {
     /// A bridge without servers, looked after by this runtime.
     pub(crate) fn new(settings: &Settings, runtime: Handle, which: Which) -> Self {
+        Self::saying(settings, runtime, which, complain)
+    }
+
+    /// The same, saying what is to be said to somebody else than the operator at the terminal.
+    fn saying(settings: &Settings, runtime: Handle, which: Which, say: fn(&str)) -> Self {
         let launcher = Arc::new(Launcher::default());
         let pins = pins(settings);
         let bridge = Bridge::new(BridgeOptions {
             launcher: Arc::clone(&launcher) as _,
             pins: pins.clone(),
-            complain: Arc::new(complain),
+            complain: Arc::new(say),
             backoff: Backoff::default(),
             runtime,
         });
-        Self { bridge, launcher, pins, which, state: Mutex::default() }
+        Self { bridge, launcher, pins, which, say, state: Mutex::default() }
+    }
+
+    /// Starts servers without a gate before them, and waits until each has said which tools it has, or has failed. Whoever asks tells what came of it.
+    pub(crate) fn start(settings: &Settings, runtime: &Runtime, which: Which) -> Result<Self, Failed> {
+        let say = |text: &str| remark(|| text.to_owned());
+        let servers = Self::saying(settings, runtime.handle().clone(), which, say);
+        let workspace = Arc::new(build::workspace(settings)?);
+        let runner = confined::runner(settings, &workspace)?;
+        servers.configure(settings, &runner).map_err(Fault::from)?;
+        servers.wait(runtime);
+        Ok(servers)
     }
 
     /// From now on the servers are those of these settings. Servers that cannot be used are told and left out.
@@ -95,7 +115,7 @@ impl Servers {
         servers.retain(|server| self.which.includes(server.name.as_str()));
         unusable.retain(|server| self.which.includes(&server.name));
         for server in &unusable {
-            complain(&format!("the server `{}` is not started: {}", server.name, server.problem.message));
+            (self.say)(&format!("the server `{}` is not started: {}", server.name, server.problem.message));
         }
         let limits = confined::limits(&settings.loaded.config.sandbox);
         let means = Means { runner: Arc::clone(runner), limits };
@@ -135,7 +155,7 @@ impl Servers {
     pub(crate) fn join(&self, registry: &mut Registry) {
         for tool in self.bridge.tools() {
             if let Err(error) = registry.register(tool) {
-                complain(&format!("a tool of a server is left out: {error}"));
+                (self.say)(&format!("a tool of a server is left out: {error}"));
             }
         }
     }

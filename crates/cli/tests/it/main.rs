@@ -19,6 +19,7 @@ mod manners;
 mod tokens;
 mod declared;
 mod checked;
+mod bridged;
 mod clients;
 mod examples;
 mod served;

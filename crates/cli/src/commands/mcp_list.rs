@@ -1,0 +1,147 @@
+//! `toolgate mcp list`: the servers behind the gate, and what was agreed about their tools.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+use toolgate_connect::{HealthState, PinState, ServerHealth};
+use toolgate_manifest::ServerConfig;
+use toolgate_types::{ToolClass, Trust};
+
+use super::{close, named_servers, print, serving_runtime};
+use crate::arguments::Common;
+use crate::exit::{DONE, Failed};
+use crate::servers::Servers;
+use crate::settings::settle;
+use crate::terminal::{complain, reveal_line};
+
+pub(crate) fn run(common: &Common, server: Option<&str>) -> Result<u8, Failed> {
+    let settings = settle(common, Trust::Guided)?;
+    let which = named_servers(&settings, server)?;
+    let runtime = serving_runtime()?;
+    let servers = Servers::start(&settings, &runtime, which)?;
+    let health = servers.health();
+    let declared = settings.loaded.config.mcp_servers.iter();
+    let declared = declared.filter(|known| server.is_none_or(|server| known.name.value == server));
+    let rows: Vec<Row> = declared.map(|config| Row::of(config, &health, &servers)).collect();
+    runtime.block_on(close(Some(&servers)));
+    let told = match common.json {
+        true => format!("{}\n", Value::Array(rows.iter().map(Row::json).collect())),
+        false => rows.iter().map(Row::text).collect(),
+    };
+    print(&told)?;
+    if rows.is_empty() {
+        complain(
+            "no server is declared: write `mcp_servers:` in toolgate.yaml, or run `toolgate mcp import FILE`",
+        );
+    }
+    Ok(DONE)
+}
+
+/// One server.
+struct Row {
+    name: String,
+    state: String,
+    detail: String,
+    tools: Vec<ToolRow>,
+    errors: String,
+}
+
+/// One of its tools.
+struct ToolRow {
+    /// As the server calls it.
+    name: String,
+    class: ToolClass,
+    allowed: bool,
+    pin: PinState,
+    description: String,
+}
+
+impl Row {
+    fn of(config: &ServerConfig, health: &[ServerHealth], servers: &Servers) -> Self {
+        let name = config.name.value.clone();
+        let (tools, unreadable) = match tools(config, servers) {
+            Ok(tools) => (tools, None),
+            Err(error) => (Vec::new(), Some(error)),
+        };
+        let found = health.iter().find(|health| health.name.as_str() == name);
+        let lacking = servers.unusable().into_iter().find(|server| server.name == name);
+        let (state, detail) = match (found, lacking) {
+            _ if config.disabled => ("disabled".to_owned(), String::new()),
+            (_, Some(lacking)) => ("not started".to_owned(), lacking.problem.message),
+            // What is tried again has failed before.
+            (Some(found), None) if found.state == HealthState::Starting && found.last_error.is_some() => {
+                (HealthState::BackingOff.as_str().to_owned(), detail(found))
+            }
+            (Some(found), None) => (found.state.as_str().to_owned(), detail(found)),
+            (None, None) => ("not started".to_owned(), String::new()),
+        };
+        let detail = unreadable.unwrap_or(detail);
+        Self {
+            name,
+            state,
+            detail,
+            tools,
+            errors: found.map(|found| found.errors.clone()).unwrap_or_default(),
+        }
+    }
+
+    fn text(&self) -> String {
+        let mut text = format!("{:<16} {:<12} {}", self.name, self.state, reveal_line(&self.detail));
+        text.truncate(text.trim_end().len());
+        text.push('\n');
+        for tool in &self.tools {
+            let allowed = if tool.allowed { "" } else { ", not allowed" };
+            let (name, class) = (reveal_line(&tool.name), tool.class.as_str());
+            let _ = writeln!(text, "    {name:<28} {class:<12} {}{allowed}", tool.pin.as_str());
+        }
+        if self.state != HealthState::Ready.as_str() {
+            for line in self.errors.lines() {
+                let _ = writeln!(text, "    stderr: {}", reveal_line(line));
+            }
+        }
+        text
+    }
+
+    fn json(&self) -> Value {
+        let tool = |tool: &ToolRow| {
+            json!({
+                "name": tool.name, "tool": format!("{}__{}", self.name, tool.name), "class": tool.class,
+                "allowed": tool.allowed, "pin": tool.pin.as_str(), "description": tool.description,
+            })
+        };
+        let tools: Vec<Value> = self.tools.iter().map(tool).collect();
+        json!({"server": self.name, "state": self.state, "detail": self.detail, "tools": tools, "stderr": self.errors})
+    }
+}
+
+/// What there is to say about a server beside its state.
+fn detail(health: &ServerHealth) -> String {
+    if let (Some(error), false) = (&health.last_error, health.state == HealthState::Ready) {
+        return error.clone();
+    }
+    let waiting = match health.suspended {
+        0 => String::new(),
+        suspended => format!(", {suspended} wait for `toolgate mcp approve {}`", health.name),
+    };
+    let protocol = health.protocol.as_ref().map(|protocol| format!(", MCP {protocol}")).unwrap_or_default();
+    let tools = if health.tools == 1 { "tool" } else { "tools" };
+    format!("{} {tools}{waiting}{protocol}", health.tools)
+}
+
+fn tools(config: &ServerConfig, servers: &Servers) -> Result<Vec<ToolRow>, String> {
+    let name =
+        config.name.value.parse().map_err(|error: toolgate_connect::ConnectError| error.to_string())?;
+    let pins = servers.pins().of(&name).map_err(|error| error.to_string())?;
+    let row = |(name, pinned): (&str, &toolgate_connect::Pinned)| {
+        let entry = config.tool(name);
+        let class = entry.and_then(|entry| entry.class.as_ref()).or(config.class.as_ref());
+        ToolRow {
+            name: name.to_owned(),
+            class: class.map_or(ToolClass::Destructive, |class| class.value),
+            allowed: entry.is_none_or(|entry| entry.allowed),
+            pin: pinned.state(),
+            description: pinned.offered().map(|offered| offered.revealed_description()).unwrap_or_default(),
+        }
+    };
+    Ok(pins.tools().map(row).collect())
+}

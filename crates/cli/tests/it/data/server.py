@@ -1,0 +1,37 @@
+"""An MCP server on standard input and output, for the tests of the gate before it. It reads what it offers from
+/mnt/tools/offers.json at the start, so that a test can change its mind."""
+import json
+import os
+import sys
+
+with open("/mnt/tools/offers.json", encoding="utf-8") as file:
+    TOOLS = json.load(file)
+
+
+def answer(method, params):
+    if method == "initialize":
+        return {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {"tools": {}},
+            "serverInfo": {"name": "tests", "version": "1"},
+        }
+    if method == "tools/list":
+        return {"tools": TOOLS}
+    if method == "tools/call":
+        told = {"echo": lambda: params["arguments"]["text"], "environment": lambda: json.dumps(dict(os.environ))}
+        told["places"] = lambda: json.dumps(sorted(os.listdir("/mnt")) + [os.getcwd()])
+        return {"content": [{"type": "text", "text": told[params["name"]]()}]}
+    return None
+
+
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" not in message:
+        continue
+    result = answer(message["method"], message.get("params") or {})
+    reply = {"jsonrpc": "2.0", "id": message["id"]}
+    if result is None:
+        reply["error"] = {"code": -32601, "message": "unknown"}
+    else:
+        reply["result"] = result
+    print(json.dumps(reply), flush=True)
