@@ -106,10 +106,16 @@ pub(crate) fn unauthorized(challenge: &str, message: &str) -> Response<Body> {
     response
 }
 
-/// What a browser asks before a page may.
-pub(crate) fn preflight() -> Response<Body> {
+/// A session is over, and there is nothing to say about it.
+pub(crate) fn ended() -> Response<Body> {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;
+    response
+}
+
+/// What a browser asks before a page may.
+pub(crate) fn preflight() -> Response<Body> {
+    let mut response = ended();
     set(&mut response, ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, DELETE");
     set(&mut response, ACCESS_CONTROL_ALLOW_HEADERS, PAGES_MAY_SEND);
     set(&mut response, ACCESS_CONTROL_MAX_AGE, "600");

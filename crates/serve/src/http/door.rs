@@ -200,6 +200,8 @@ impl Door {
             }
         });
         match response.status() {
+            // Clients know this as the answer to an end.
+            StatusCode::ACCEPTED if is_end => Ok(answers::ended()),
             // It said that it brings JSON, and it does.
             StatusCode::UNSUPPORTED_MEDIA_TYPE if brings_json => Ok(answers::no_message()),
             _ => Ok(response),

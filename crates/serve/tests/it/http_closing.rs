@@ -139,6 +139,28 @@ fn calls_whose_clients_went_away_are_recorded_too() {
 }
 
 #[test]
+fn going_away_ends_a_call_of_the_newer_era_and_none_of_the_older() {
+    let Busy { mut world, mut lines, let_go } = busy(Duration::from_secs(60));
+    // Of the older era it is known that connections break, and that clients come again.
+    lines.clear();
+    while world.records().len() < CALLS as usize / 2 {
+        std::thread::yield_now();
+    }
+    let_go.add_permits(1);
+    world.close();
+    let ended = |number: u64| {
+        let records = world.records();
+        let id = number.to_string();
+        let found = records.iter().find(|record| record.request.client_call_id.as_ref() == Some(&id));
+        found.unwrap().denial.as_ref().map(|denial| denial.code)
+    };
+    for number in 0..CALLS {
+        let expected = (number % 2 == 1).then_some(ErrorCode::Cancelled);
+        assert_eq!(ended(number), expected, "{number}");
+    }
+}
+
+#[test]
 fn a_door_that_closes_is_not_ready() {
     let Busy { mut world, mut lines, let_go } = busy(Duration::from_secs(60));
     let mut line = Line::new(&world);

@@ -66,7 +66,7 @@ fn a_session_is_nothing_to_anybody_but_its_caller() {
     assert!(who.iter().all(|(_, session)| !session.contains(&name) && !session.contains(&own)));
     assert_ne!(who[0].1, who[2].1);
 
-    assert_eq!(end(&alice, &name), 202);
+    assert_eq!(end(&alice, &name), 204);
     let got = world.send(&post(&read_file(9)).bearing(&alice).with("Mcp-Session-Id", &name));
     assert_eq!(got.status, 404, "it has ended");
 }
