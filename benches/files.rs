@@ -15,17 +15,24 @@ use std::time::Duration;
 
 use serde_json::json;
 use toolgate_benches::{Bench, in_turns, report, report_extra};
+use toolgate_tools::Profile;
+use toolgate_types::{Limits, Sha256};
 
 fn main() {
     let scratch = tempfile::tempdir_in(".").unwrap();
     let workspace = scratch.path().canonicalize().unwrap().join("workspace");
     fs::create_dir_all(&workspace).unwrap();
-    let bench = Bench::over(&workspace, &scratch.path().join("state"));
+    let limits = Limits { max_read_bytes: 2 << 20, ..Profile::Native.limits() };
+    let bench = Bench::with_limits(&workspace, &scratch.path().join("state"), limits);
     // `cargo bench --bench files -- edit` measures that alone.
     let wanted = std::env::args().nth(1).filter(|name| !name.starts_with('-'));
-    for (name, measure) in
-        [("read", read as fn(&Bench, &Path)), ("edit", edit), ("write", write), ("list", list)]
-    {
+    for (name, measure) in [
+        ("read", read as fn(&Bench, &Path)),
+        ("large", large),
+        ("edit", edit),
+        ("write", write),
+        ("list", list),
+    ] {
         if wanted.as_ref().is_none_or(|wanted| wanted == name) {
             measure(&bench, &workspace);
         }
@@ -50,6 +57,20 @@ fn read(bench: &Bench, workspace: &Path) {
     };
     let (ours, plain) = in_turns(1001, ours, plain);
     report_extra("read/1KiB-gated", ours / BATCH, plain / BATCH, "fs::read", Duration::from_micros(25));
+}
+
+/// What a read of 1 MiB costs over reading and hashing it.
+fn large(bench: &Bench, workspace: &Path) {
+    let path = workspace.join("large.txt");
+    fs::write(&path, "0123456789abcde\n".repeat(1 << 16)).unwrap();
+    let ours = || {
+        black_box(bench.call("read_file", json!({"path": "large.txt"}), true));
+    };
+    let plain = || {
+        black_box(Sha256::of(&fs::read(&path).unwrap()));
+    };
+    let (ours, plain) = in_turns(301, ours, plain);
+    report("read/1MiB-gated", ours, plain, "fs::read+sha256", 2.0);
 }
 
 fn edit(bench: &Bench, workspace: &Path) {

@@ -33,6 +33,8 @@ pub struct Order {
     pub max_output: Option<u64>,
     /// When it is ended.
     pub timeout_ms: Option<u64>,
+    /// Whether somebody talks with it for as long as it lives, who says nothing and does not listen.
+    pub handed: bool,
     /// A terminal that the gate sits at.
     pub terminal: Option<PathBuf>,
     /// A file and a folder that the gate has open carelessly, so that its children have them too.

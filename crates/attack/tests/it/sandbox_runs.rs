@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{Read as _, Write as _};
+use std::io::{PipeReader, PipeWriter, Read as _, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use toolgate_attack::{Order, Report};
 use toolgate_sandbox::{
-    Ended, Exit, Job, LimitHit, Mounted, Network, OnFlood, PROXY_PORT, Pumped, ResourceLimits, Sandbox,
-    SandboxError, SandboxOptions, Stopped, Stream, Streams,
+    Ended, Ends, Exit, Handed, Job, LimitHit, Mounted, Network, OnFlood, PROXY_PORT, Pumped, ResourceLimits,
+    Sandbox, SandboxError, SandboxOptions, Stopped, Stream, Streams,
 };
 use toolgate_types::{Cover, ErrorCode, Stop};
 
@@ -198,6 +198,71 @@ fn endings_are_told_as_they_are() {
     }
 }
 
+/// Runs a command on a thread of its own, and talks with it until `talk` is done; then it is to end.
+fn talked_with(
+    shop: &Shop,
+    line: &str,
+    talk: impl FnOnce(&mut PipeWriter, &mut PipeReader),
+) -> Result<Ran, SandboxError> {
+    let (until, leash) = std::io::pipe().unwrap();
+    let (sender, ends) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        let running = scope.spawn(move || {
+            let take = |taken: Ends| sender.send(taken).unwrap();
+            let streams = Streams::Handed(Handed { take: &take, until: until.as_fd() });
+            // That nobody may be asked whether it must end shows here: this would end it at once.
+            shop.run_until(&Job { streams, ..shop.shell(line) }, &Stop::new(None, || true), &mut |_| {})
+        });
+        let ends = ends.recv().unwrap();
+        for file in [&ends.input, &ends.output] {
+            rustix::fs::fcntl_setfl(file, rustix::fs::OFlags::empty()).unwrap();
+        }
+        let (mut input, mut output) = (PipeWriter::from(ends.input), PipeReader::from(ends.output));
+        talk(&mut input, &mut output);
+        drop(leash);
+        let ran = running.join().unwrap();
+        // Nobody holds the other ends any more.
+        let mut rest = Vec::new();
+        output.read_to_end(&mut rest).unwrap();
+        assert_eq!(input.write(b"x").unwrap_err().kind(), std::io::ErrorKind::BrokenPipe);
+        ran
+    })
+}
+
+fn line(output: &mut PipeReader) -> String {
+    let (mut line, mut byte) = (Vec::new(), [0]);
+    while !line.ends_with(b"\n") && output.read(&mut byte).unwrap() == 1 {
+        line.extend(byte);
+    }
+    String::from_utf8(line).unwrap()
+}
+
+#[test]
+fn whoever_is_handed_the_streams_talks_with_the_command_until_it_is_to_end() {
+    let shop = Shop::open();
+    let echo = "trap 'echo bye >&2; exit 3' TERM; while read word; do echo \"heard $word\"; done; echo over; exec sleep 300";
+    let ran = talked_with(&shop, echo, |input, output| {
+        for word in ["one", "two"] {
+            writeln!(input, "{word}").unwrap();
+            assert_eq!(line(output), format!("heard {word}\n"));
+        }
+    });
+    let ran = ran.unwrap();
+    assert_eq!((ran.ended.exit, ran.ended.stopped), (Exit::Code(3), Some(Stopped::Cancelled)));
+    assert_eq!((ran.text().as_str(), ran.error.as_slice()), ("", b"bye\n".as_slice()));
+    // All that it started goes with it, whatever it listens to.
+    let family =
+        "trap '' TERM; setsid sh -c 'trap \"\" TERM; sleep 300' & (sleep 300 &); echo ready; sleep 300";
+    let ran = talked_with(&shop, family, |_, output| assert_eq!(line(output), "ready\n")).unwrap();
+    assert_eq!((ran.ended.exit, ran.ended.stopped), (Exit::Signal(9), Some(Stopped::Cancelled)));
+    // One that ends by itself is waited for by nobody.
+    let ran =
+        talked_with(&shop, "seq 1 100000 >&2; exit 5", |_, output| assert_eq!(line(output), "")).unwrap();
+    assert_eq!((ran.ended.exit, ran.ended.truncated), (Exit::Code(5), false));
+    assert!(ran.error.ends_with(b"\n100000\n"));
+    assert_eq!(shop.says("echo fine"), "fine\n");
+}
+
 #[test]
 fn what_cannot_be_run_is_said_to_be_so() {
     use std::os::unix::fs::PermissionsExt as _;
@@ -366,11 +431,17 @@ fn the_only_way_out_is_the_one_that_is_given() {
 
 #[test]
 fn a_command_ends_with_its_gate() {
+    for handed in [false, true] {
+        ends_with_its_gate(handed);
+    }
+}
+
+fn ends_with_its_gate(handed: bool) {
     let host = Host::new(Who::Root, false);
     let ready = host.path("w/ready");
     let mode = rustix::fs::Mode::from_raw_mode(0o666);
     rustix::fs::mknodat(rustix::fs::CWD, &ready, rustix::fs::FileType::Fifo, mode, 0).unwrap();
-    let mut order = host.order("echo $$ > ready; exec sleep 300");
+    let mut order = Order { handed, ..host.order("echo $$ > ready; exec sleep 300") };
     order.environment.push(host.mark());
     let mut gate = Command::new(tools().attacker())
         .arg("gate")

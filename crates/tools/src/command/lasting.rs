@@ -6,6 +6,7 @@
 //! What a process may not see is decided when it starts. A file that gets a denied name later is not hidden from a process that runs already; what it puts
 //! itself under names that other programs obey is taken away when somebody asks, and when it has ended.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::io::PipeReader;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -343,12 +344,12 @@ impl Keeper {
     }
 
     fn run(&self, made: &Made, confined: &[ConfinedMount<'_>]) -> Result<Ended, SandboxError> {
-        let proxy = self.reach.rules.clone().map(|rules| {
-            let tail = Arc::clone(&self.tail);
-            let key = self.reach.key;
-            let observer = move |refusal: &Refusal| tail.push(refused_line(refusal, key).as_bytes());
-            Proxy::new(rules, Arc::clone(&self.runner.options.dialer)).telling(Arc::new(observer))
-        });
+        let dialer = &self.runner.options.dialer;
+        let proxy = self
+            .reach
+            .rules
+            .clone()
+            .map(|rules| Proxy::new(rules, Arc::clone(dialer)).telling(Arc::new(self.denials())));
         let serve = |listener| match &proxy {
             Some(proxy) => proxy.serve(listener),
             None => Err(std::io::ErrorKind::Unsupported.into()),
@@ -372,6 +373,23 @@ impl Keeper {
         };
         let mut sink = |_: Stream, bytes: &[u8]| self.tail.push(bytes);
         made.sandbox.run(&job, &Stop::never(), &mut sink)
+    }
+}
+
+/// Different refusals that are told; a process that tries more hosts than this tries them all.
+const MOST_REFUSALS: usize = 32;
+
+impl Keeper {
+    /// Tells of each host that the process was denied, once, among what it says on standard error.
+    fn denials(&self) -> impl Fn(&Refusal) + Send + Sync + 'static {
+        let (tail, key, told) = (Arc::clone(&self.tail), self.reach.key, Mutex::new(HashSet::new()));
+        move |refusal| {
+            let line = refused_line(refusal, key);
+            let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
+            if told.len() < MOST_REFUSALS && told.insert(line.clone()) {
+                tail.push(line.as_bytes());
+            }
+        }
     }
 }
 

@@ -228,9 +228,10 @@ fn exhausted(limit: LimitHit, limits: &ResourceLimits) -> Failure {
 /// How a process ended that was not meant to, in words for the operator.
 pub(crate) fn ending(ended: &Ended) -> String {
     let how = match (ended.stopped, ended.exit) {
-        (Some(_), _) => "it was asked to end".to_owned(),
-        (None, Exit::Code(code)) => format!("it exited with code {code}"),
-        (None, Exit::Signal(number)) => format!("it was ended by {}", signal_name(number)),
+        // One that failed did so before anybody asked it: whoever sees that it is gone asks all the same.
+        (Some(_), Exit::Code(0) | Exit::Signal(9 | 15)) => "it was asked to end".to_owned(),
+        (_, Exit::Code(code)) => format!("it exited with code {code}"),
+        (_, Exit::Signal(number)) => format!("it was ended by {}", signal_name(number)),
     };
     match ended.limit {
         Some(LimitHit::Memory) => format!("{how}: it needed more memory than it was given"),

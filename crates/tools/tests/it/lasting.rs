@@ -1,14 +1,17 @@
 //! Processes that serve others for as long as they want.
 
 use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use toolgate_egress::{Dial, Dialing, Resolve};
 use toolgate_tools::{ConfinedProcess, Started};
 use toolgate_types::{CallId, ErrorCode};
 
-use crate::setting::setting;
+use crate::setting::{setting, setting_in};
 
 /// A shell line that goes on.
 fn shell(line: &str) -> ConfinedProcess {
@@ -213,4 +216,53 @@ fn whoever_talks_without_end_on_standard_error_is_heard_to_the_end() {
     let errors = talk.process.errors();
     assert!(errors.len() <= 16 * 1024 && errors.ends_with("\n300000\nthe end"), "{errors}");
     assert!(errors.starts_with("29"), "{errors}");
+}
+
+/// A network in which every name leads to one server.
+struct OneServer(SocketAddr);
+
+impl Resolve for OneServer {
+    fn resolve(&self, _name: &str) -> std::io::Result<Vec<IpAddr>> {
+        Ok(vec![IpAddr::V4(Ipv4Addr::new(93, 184, 216, 34))])
+    }
+}
+
+impl Dial for OneServer {
+    fn dial(&self, _address: SocketAddr) -> Dialing {
+        Box::pin(tokio::net::TcpStream::connect(self.0))
+    }
+}
+
+#[test]
+fn it_reaches_its_own_hosts_for_as_long_as_it_lives_and_no_others() {
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = server.local_addr().unwrap();
+    let serving = std::thread::spawn(move || {
+        for _ in 0..2 {
+            let (mut stream, _) = server.accept().unwrap();
+            let _ = stream.read(&mut [0; 4096]).unwrap();
+            stream
+                .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\nConnection: close\r\n\r\nhello\n")
+                .unwrap();
+        }
+    });
+    let (_scratch, _, runner) = setting_in(Arc::new(OneServer(address)));
+    let line = "while read host; do curl -s -f http://$host/ || echo refused; done";
+    let process = ConfinedProcess { network: vec!["good.example.com".to_owned()], ..shell(line) };
+    let mut talk = Talk::with(runner.start(&process).unwrap());
+    for (host, answer) in [
+        ("good.example.com", "hello\n"),
+        ("evil.example.com", "refused\n"),
+        ("evil.example.com", "refused\n"),
+        ("good.example.com", "hello\n"),
+    ] {
+        talk.say(&format!("{host}\n"));
+        assert_eq!(talk.line(), answer, "{host}");
+    }
+    serving.join().unwrap();
+    // The operator is told while it goes on, once.
+    let errors = talk.process.errors();
+    assert!(errors.starts_with("[network denied: `evil.example.com:80`: "), "{errors}");
+    assert!(errors.ends_with("; the operator can add `evil.example.com` to `network`]\n"), "{errors}");
+    assert_eq!(errors.lines().count(), 1, "{errors}");
 }

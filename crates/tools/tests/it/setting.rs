@@ -6,13 +6,18 @@ use std::sync::Arc;
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use tempfile::TempDir;
-use toolgate_egress::Direct;
+use toolgate_egress::{Dial, Direct};
 use toolgate_sandbox::{ResourceLimits, Sandbox, SandboxOptions};
 use toolgate_tools::{CommandOptions, CommandRunner, Confinement};
 use toolgate_workspace::{Access, Mount, Rules, Workspace};
 
 /// A folder that goes away with its value, with a workspace and a quarantine in it.
 pub(crate) fn setting() -> (TempDir, Arc<Workspace>, Arc<CommandRunner>) {
+    setting_in(Arc::new(Direct))
+}
+
+/// The same in another network.
+pub(crate) fn setting_in(dialer: Arc<dyn Dial>) -> (TempDir, Arc<Workspace>, Arc<CommandRunner>) {
     let scratch = TempDir::new().unwrap();
     let [work, quarantine] = ["work", "quarantine"].map(|name| scratch.path().join(name));
     for folder in [&work, &quarantine] {
@@ -30,7 +35,7 @@ pub(crate) fn setting() -> (TempDir, Arc<Workspace>, Arc<CommandRunner>) {
         environment: Vec::new(),
         limits: ResourceLimits::default(),
         network: Vec::new(),
-        dialer: Arc::new(Direct),
+        dialer,
     });
     (scratch, workspace, Arc::new(runner.unwrap()))
 }

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use toolgate_attack::{Bounds, Covered, HELD, Order, Report};
 use toolgate_sandbox::{
-    Exit, Job, Layer, Layers, Mounted, Network, OnFlood, Pumped, ResourceLimits, Sandbox, SandboxError,
-    SandboxOptions, Stream, Streams,
+    Exit, Handed, Job, Layer, Layers, Mounted, Network, OnFlood, Pumped, ResourceLimits, Sandbox,
+    SandboxError, SandboxOptions, Stream, Streams,
 };
 use toolgate_types::{Cover, Stop};
 
@@ -157,16 +157,17 @@ fn confined(sandbox: &Sandbox, order: &Order, traps: &Traps) -> Result<Report, S
         covers: place.covers.iter().map(cover).collect(),
     });
     let passed = order.passed.iter().filter_map(|name| Some((name.clone(), std::env::var(name).ok()?)));
+    let (until, _leash) = std::io::pipe().unwrap();
+    let talking = std::sync::Mutex::new(None);
+    let handed = Handed { take: &|ends| *talking.lock().unwrap() = Some(ends), until: until.as_fd() };
+    let pumped =
+        Pumped { input: None, max_output: order.max_output.unwrap_or(1 << 20), on_flood: OnFlood::Stop };
     let job = Job {
         program: order.program.clone().into(),
         arguments: order.arguments.iter().map(Into::into).collect(),
         directory: order.directory.clone(),
         environment: order.environment.iter().chain(&traps.variables).cloned().chain(passed).collect(),
-        streams: Streams::Pumped(Pumped {
-            input: None,
-            max_output: order.max_output.unwrap_or(1 << 20),
-            on_flood: OnFlood::Stop,
-        }),
+        streams: if order.handed { Streams::Handed(handed) } else { Streams::Pumped(pumped) },
         mounts: mounts.collect(),
         read: Vec::new(),
         network: Network::None,
