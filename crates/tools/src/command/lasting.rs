@@ -1,33 +1,24 @@
 //! A process that serves others for as long as they want: confined like a command, and talked with through its standard streams.
 //!
-//! Each has a thread that starts it and stays with it, for two reasons: the kernel ends a process with the thread that started it, and nobody else would
-//! read what it says on standard error. Where it may change files, a second thread looks after them whenever it is asked to.
-//!
 //! What a process may not see is decided when it starts. A file that gets a denied name later is not hidden from a process that runs already; what it puts
 //! itself under names that other programs obey is taken away when somebody asks, and when it has ended.
 
-use std::collections::HashSet;
 use std::ffi::OsString;
-use std::io::PipeReader;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{oneshot, watch};
-use toolgate_egress::Refusal;
-use toolgate_sandbox::{
-    Ended, Ends, Handed, Job, Network, ResourceLimits, SandboxError, Stream, Streams, steering_variable,
-};
+use toolgate_sandbox::{Ended, Ends, ResourceLimits, SandboxError, steering_variable};
 use toolgate_types::{CallId, ErrorCode, Failure, Limits, Stop};
-use toolgate_workspace::{Confined, ConfinedMount, PathStyle, View};
+use toolgate_workspace::{Mount, PathStyle, View};
 
-use super::afterwards::take_away;
-use super::confinement::Made;
-use super::network::{Proxy, Reach, refused_line};
+use super::keeper::{Keeper, News, Order};
+use super::network::Reach;
 use super::result::{ending, told};
 use super::tail::Tail;
-use super::{ATTEMPTS, CommandRunner, Seen, inside, look, mounted, rules};
+use super::{CommandRunner, Seen, inside, look, rules};
 
 /// How long looking at the mounts before the start may take.
 const LOOKING: Duration = Duration::from_secs(120);
@@ -132,57 +123,13 @@ impl ProcessEnd {
         Self { reason: "it ended unexpectedly".to_owned(), quarantined: Vec::new(), unchecked: None }
     }
 
-    fn of(ended: Result<Ended, SandboxError>, left: Result<Vec<String>, Failure>) -> Self {
+    pub(super) fn of(ended: Result<Ended, SandboxError>, left: Result<Vec<String>, Failure>) -> Self {
         let reason = ended.map_or_else(|error| error.to_string(), |ended| ending(&ended));
         let (quarantined, unchecked) = match left {
             Ok(quarantined) => (quarantined, None),
             Err(failure) => (Vec::new(), Some(failure)),
         };
         Self { reason, quarantined, unchecked }
-    }
-}
-
-/// What whoever looks after the files is told.
-enum Order {
-    /// Somebody wants to know what the process left so far.
-    Look { call: CallId, answer: oneshot::Sender<Result<Vec<String>, Failure>> },
-    /// The process has ended.
-    Finish,
-}
-
-/// What the thread of a process works with.
-struct Keeper {
-    runner: Arc<CommandRunner>,
-    process: ConfinedProcess,
-    reach: Reach,
-    /// Where it begins, as it sees it.
-    directory: PathBuf,
-    /// Without anybody at its other end when the process is to end.
-    until: PipeReader,
-    tail: Arc<Tail>,
-    end: watch::Sender<Option<ProcessEnd>>,
-    news: News,
-    /// Where orders to look come in, and how the last one is given.
-    orders: Mutex<mpsc::Receiver<Order>>,
-    finish: mpsc::Sender<Order>,
-}
-
-/// Tells whoever wants to start a process how that went, once.
-struct News(Mutex<Option<mpsc::Sender<Result<Ends, Failure>>>>);
-
-impl News {
-    fn tell(&self, how: Result<Ends, Failure>) {
-        if let Some(sender) = self.take() {
-            let _ = sender.send(how);
-        }
-    }
-
-    fn take(&self) -> Option<mpsc::Sender<Result<Ends, Failure>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-
-    fn is_told(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_none()
     }
 }
 
@@ -193,6 +140,7 @@ impl CommandRunner {
     /// It cannot be confined as far as is required, or it is to have something that no process is given.
     pub fn start(self: &Arc<Self>, process: &ConfinedProcess) -> Result<Started, Failure> {
         refuse_steering(&process.environment)?;
+        self.refuse_mounts(&process.read)?;
         let rules = rules(&process.network).map_err(|error| {
             Failure::new(ErrorCode::InvalidArguments, error.to_string()).help(error.help())
         })?;
@@ -212,7 +160,7 @@ impl CommandRunner {
             until,
             tail: Arc::clone(&tail),
             end,
-            news: News(Mutex::new(Some(news))),
+            news: News::to(news),
             orders: Mutex::new(orders),
             finish,
         };
@@ -223,13 +171,31 @@ impl CommandRunner {
         Ok(Started { input, output, process })
     }
 
+    /// What is in a mount is shown by way of the mount alone: elsewhere nothing of it would be hidden.
+    fn refuse_mounts(&self, read: &[PathBuf]) -> Result<(), Failure> {
+        let mounts = || self.workspace().mounts().iter();
+        let meets = |place: &PathBuf| {
+            let root =
+                |mount: &&Mount| mount.host_root().starts_with(place) || place.starts_with(mount.host_root());
+            mounts().find(root).map(|mount| mount.alias().to_owned())
+        };
+        match read.iter().find_map(meets) {
+            Some(alias) => {
+                let message = format!("a folder that the process may read has something of `{alias}` in it");
+                let help = format!("give it `{alias}` as a mount, and name other folders to read");
+                Err(Failure::new(ErrorCode::InvalidArguments, message).help(help))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Where a process begins, as it sees it: in one of its own mounts, at a place that can be listed.
     fn beginning(&self, process: &ConfinedProcess) -> Result<PathBuf, Failure> {
         let Some(path) = &process.directory else {
             let first = process.mounts.first().map(|(alias, _)| inside(alias, ""));
             return Ok(first.unwrap_or_else(|| PathBuf::from("/tmp")));
         };
-        let stop = stop_after(LOOKING);
+        let stop = looking();
         let view = View {
             workspace: self.workspace(),
             style: PathStyle::Free,
@@ -263,8 +229,9 @@ const NOTHING: Limits = Limits {
     timeout: LOOKING,
 };
 
-fn stop_after(time: Duration) -> Stop {
-    Stop::new(Instant::now().checked_add(time), || false)
+/// Ends when looking at files has taken too long.
+pub(super) fn looking() -> Stop {
+    Stop::new(Instant::now().checked_add(LOOKING), || false)
 }
 
 fn refuse_steering(environment: &[(String, String)]) -> Result<(), Failure> {
@@ -279,122 +246,4 @@ fn refuse_steering(environment: &[(String, String)]) -> Result<(), Failure> {
 
 fn not_started(reason: &str) -> Failure {
     Failure::new(ErrorCode::Internal, "the process could not be started").operator_note(reason)
-}
-
-/// Why there is no process.
-enum Unstarted {
-    /// Something moved while it was being confined; trying again will do.
-    Changed,
-    /// Anything else.
-    Refused(Failure),
-}
-
-impl From<SandboxError> for Unstarted {
-    fn from(error: SandboxError) -> Self {
-        match error {
-            SandboxError::Changed { .. } => Self::Changed,
-            other => Self::Refused(other.into()),
-        }
-    }
-}
-
-impl Keeper {
-    /// Starts the process and stays with it to its end.
-    fn keep(self) {
-        for _ in 0..ATTEMPTS {
-            match self.attempt() {
-                Ok(end) => return drop(self.end.send(Some(end))),
-                Err(Unstarted::Refused(failure)) => return self.news.tell(Err(failure)),
-                Err(Unstarted::Changed) => {}
-            }
-        }
-        let failure =
-            Failure::new(ErrorCode::PreconditionFailed, "files moved while the process was being started");
-        self.news.tell(Err(failure.help("try again when nothing else is changing the workspace")));
-    }
-
-    fn attempt(&self) -> Result<ProcessEnd, Unstarted> {
-        let refused = Unstarted::Refused;
-        let made = self.runner.options.confinement.made().map_err(refused)?;
-        let mounts = self.process.mounts.iter();
-        let mounts: Vec<Confined<'_>> =
-            mounts.map(|(alias, writable)| Confined { alias, writable: *writable }).collect();
-        let confined = self.runner.workspace().confine(&mounts, None, &stop_after(LOOKING));
-        let confined = confined.map_err(|error| refused(error.into()))?;
-        let ended = std::thread::scope(|scope| {
-            if mounts.iter().any(|mount| mount.writable) {
-                scope.spawn(|| self.look_after(made, &confined));
-            }
-            let ended = self.run(made, &confined);
-            let _ = self.finish.send(Order::Finish);
-            ended
-        });
-        match ended {
-            Err(error) if !self.news.is_told() => Err(error.into()),
-            ended => Ok(ProcessEnd::of(ended, left_by(made, &confined, CallId::fresh()))),
-        }
-    }
-
-    /// Looks at what the process left whenever it is asked to, until the process has ended.
-    fn look_after(&self, made: &Made, confined: &[ConfinedMount<'_>]) {
-        let orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
-        while let Ok(Order::Look { call, answer }) = orders.recv() {
-            let _ = answer.send(left_by(made, confined, call));
-        }
-    }
-
-    fn run(&self, made: &Made, confined: &[ConfinedMount<'_>]) -> Result<Ended, SandboxError> {
-        let dialer = &self.runner.options.dialer;
-        let proxy = self
-            .reach
-            .rules
-            .clone()
-            .map(|rules| Proxy::new(rules, Arc::clone(dialer)).telling(Arc::new(self.denials())));
-        let serve = |listener| match &proxy {
-            Some(proxy) => proxy.serve(listener),
-            None => Err(std::io::ErrorKind::Unsupported.into()),
-        };
-        let take = |ends| self.news.tell(Ok(ends));
-        let job = Job {
-            program: self.process.program.clone(),
-            arguments: self.process.arguments.clone(),
-            directory: self.directory.clone(),
-            environment: self.runner.variables(
-                &self.directory,
-                confined,
-                &self.process.environment,
-                &self.reach,
-            ),
-            streams: Streams::Handed(Handed { take: &take, until: self.until.as_fd() }),
-            mounts: confined.iter().map(mounted).collect(),
-            read: self.process.read.clone(),
-            network: if proxy.is_some() { Network::Proxied(&serve) } else { Network::None },
-            limits: self.process.limits.unwrap_or_else(|| self.runner.limits().long_lived()),
-        };
-        let mut sink = |_: Stream, bytes: &[u8]| self.tail.push(bytes);
-        made.sandbox.run(&job, &Stop::never(), &mut sink)
-    }
-}
-
-/// Different refusals that are told; a process that tries more hosts than this tries them all.
-const MOST_REFUSALS: usize = 32;
-
-impl Keeper {
-    /// Tells of each host that the process was denied, once, among what it says on standard error.
-    fn denials(&self) -> impl Fn(&Refusal) + Send + Sync + 'static {
-        let (tail, key, told) = (Arc::clone(&self.tail), self.reach.key, Mutex::new(HashSet::new()));
-        move |refusal| {
-            let line = refused_line(refusal, key);
-            let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
-            if told.len() < MOST_REFUSALS && told.insert(line.clone()) {
-                tail.push(line.as_bytes());
-            }
-        }
-    }
-}
-
-/// What the process left under protected names, taken away.
-fn left_by(made: &Made, confined: &[ConfinedMount<'_>], call: CallId) -> Result<Vec<String>, Failure> {
-    let taken = take_away(made, confined, call)?;
-    Ok(taken.iter().map(|quarantined| told(&quarantined.path)).collect())
 }

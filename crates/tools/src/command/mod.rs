@@ -11,6 +11,7 @@ mod confinement;
 mod denial;
 mod held;
 mod identity;
+mod keeper;
 mod lasting;
 mod network;
 mod result;

@@ -187,8 +187,9 @@ fn it_may_read_more_of_the_host_where_it_is_told_to() {
 
 #[test]
 fn what_no_process_is_given_is_refused_before_it_starts() {
-    let (_scratch, _, runner) = setting();
+    let (scratch, _, runner) = setting();
     let line = || shell("echo started");
+    let work = scratch.path().join("work");
     let environment = |name: &str| vec![(name.to_owned(), "x".to_owned())];
     for (process, code) in [
         (ConfinedProcess { environment: environment("LD_PRELOAD"), ..line() }, ErrorCode::InvalidArguments),
@@ -200,7 +201,10 @@ fn what_no_process_is_given_is_refused_before_it_starts() {
             ConfinedProcess { directory: Some("@project".to_owned()), mounts: Vec::new(), ..line() },
             ErrorCode::InvalidArguments,
         ),
-        (ConfinedProcess { read: vec!["/".into()], ..line() }, ErrorCode::SandboxUnavailable),
+        (ConfinedProcess { read: vec!["/proc".into()], ..line() }, ErrorCode::SandboxUnavailable),
+        (ConfinedProcess { read: vec!["/".into()], ..line() }, ErrorCode::InvalidArguments),
+        (ConfinedProcess { read: vec![scratch.path().into()], ..line() }, ErrorCode::InvalidArguments),
+        (ConfinedProcess { read: vec![work.join("sub")], ..line() }, ErrorCode::InvalidArguments),
         (ConfinedProcess { read: vec!["relative".into()], ..line() }, ErrorCode::SandboxUnavailable),
     ] {
         let failure = runner.start(&process).map(drop).unwrap_err();

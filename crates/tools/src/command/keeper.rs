@@ -1,0 +1,190 @@
+//! The thread that stays with a lasting process.
+//!
+//! It starts the process, because the kernel ends a process with the thread that started it, and it reads what the process says on standard error,
+//! because nobody else would. Where the process may change files, a second thread looks after them whenever it is asked to.
+
+use std::collections::HashSet;
+use std::io::PipeReader;
+use std::os::fd::AsFd as _;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+
+use tokio::sync::{oneshot, watch};
+use toolgate_egress::Refusal;
+use toolgate_sandbox::{Ended, Ends, Handed, Job, Network, SandboxError, Stream, Streams};
+use toolgate_types::{CallId, ErrorCode, Failure, Stop};
+use toolgate_workspace::{Confined, ConfinedMount};
+
+use super::afterwards::take_away;
+use super::confinement::Made;
+use super::lasting::{ConfinedProcess, ProcessEnd, looking};
+use super::network::{Proxy, Reach, refused_line};
+use super::result::told;
+use super::tail::Tail;
+use super::{ATTEMPTS, CommandRunner, mounted};
+
+/// What the thread of a process works with.
+pub(super) struct Keeper {
+    pub(super) runner: Arc<CommandRunner>,
+    pub(super) process: ConfinedProcess,
+    pub(super) reach: Reach,
+    /// Where it begins, as it sees it.
+    pub(super) directory: PathBuf,
+    /// Without anybody at its other end when the process is to end.
+    pub(super) until: PipeReader,
+    pub(super) tail: Arc<Tail>,
+    pub(super) end: watch::Sender<Option<ProcessEnd>>,
+    pub(super) news: News,
+    /// Where orders to look come in, and how the last one is given.
+    pub(super) orders: Mutex<mpsc::Receiver<Order>>,
+    pub(super) finish: mpsc::Sender<Order>,
+}
+
+/// Tells whoever wants to start a process how that went, once.
+pub(super) struct News(Mutex<Option<mpsc::Sender<Result<Ends, Failure>>>>);
+
+impl News {
+    pub(super) fn to(whom: mpsc::Sender<Result<Ends, Failure>>) -> Self {
+        Self(Mutex::new(Some(whom)))
+    }
+
+    fn tell(&self, how: Result<Ends, Failure>) {
+        if let Some(sender) = self.take() {
+            let _ = sender.send(how);
+        }
+    }
+
+    fn take(&self) -> Option<mpsc::Sender<Result<Ends, Failure>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn is_told(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+    }
+}
+
+/// What whoever looks after the files is told.
+pub(super) enum Order {
+    /// Somebody wants to know what the process left so far.
+    Look { call: CallId, answer: oneshot::Sender<Result<Vec<String>, Failure>> },
+    /// The process has ended.
+    Finish,
+}
+
+/// Why there is no process.
+enum Unstarted {
+    /// Something moved while it was being confined; trying again will do.
+    Changed,
+    /// Anything else.
+    Refused(Failure),
+}
+
+impl From<SandboxError> for Unstarted {
+    fn from(error: SandboxError) -> Self {
+        match error {
+            SandboxError::Changed { .. } => Self::Changed,
+            other => Self::Refused(other.into()),
+        }
+    }
+}
+
+impl Keeper {
+    /// Starts the process and stays with it to its end.
+    pub(super) fn keep(self) {
+        for _ in 0..ATTEMPTS {
+            match self.attempt() {
+                Ok(end) => return drop(self.end.send(Some(end))),
+                Err(Unstarted::Refused(failure)) => return self.news.tell(Err(failure)),
+                Err(Unstarted::Changed) => {}
+            }
+        }
+        let failure =
+            Failure::new(ErrorCode::PreconditionFailed, "files moved while the process was being started");
+        self.news.tell(Err(failure.help("try again when nothing else is changing the workspace")));
+    }
+
+    fn attempt(&self) -> Result<ProcessEnd, Unstarted> {
+        let refused = Unstarted::Refused;
+        let made = self.runner.options.confinement.made().map_err(refused)?;
+        let mounts = self.process.mounts.iter();
+        let mounts: Vec<Confined<'_>> =
+            mounts.map(|(alias, writable)| Confined { alias, writable: *writable }).collect();
+        let confined = self.runner.workspace().confine(&mounts, None, &looking());
+        let confined = confined.map_err(|error| refused(error.into()))?;
+        let ended = std::thread::scope(|scope| {
+            if mounts.iter().any(|mount| mount.writable) {
+                scope.spawn(|| self.look_after(made, &confined));
+            }
+            let ended = self.run(made, &confined);
+            let _ = self.finish.send(Order::Finish);
+            ended
+        });
+        match ended {
+            Err(error) if !self.news.is_told() => Err(error.into()),
+            ended => Ok(ProcessEnd::of(ended, left_by(made, &confined, CallId::fresh()))),
+        }
+    }
+
+    /// Looks at what the process left whenever it is asked to, until the process has ended.
+    fn look_after(&self, made: &Made, confined: &[ConfinedMount<'_>]) {
+        let orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
+        while let Ok(Order::Look { call, answer }) = orders.recv() {
+            let _ = answer.send(left_by(made, confined, call));
+        }
+    }
+
+    fn run(&self, made: &Made, confined: &[ConfinedMount<'_>]) -> Result<Ended, SandboxError> {
+        let dialer = &self.runner.options.dialer;
+        let proxy = self
+            .reach
+            .rules
+            .clone()
+            .map(|rules| Proxy::new(rules, Arc::clone(dialer)).telling(Arc::new(self.denials())));
+        let serve = |listener| match &proxy {
+            Some(proxy) => proxy.serve(listener),
+            None => Err(std::io::ErrorKind::Unsupported.into()),
+        };
+        let take = |ends| self.news.tell(Ok(ends));
+        let job = Job {
+            program: self.process.program.clone(),
+            arguments: self.process.arguments.clone(),
+            directory: self.directory.clone(),
+            environment: self.runner.variables(
+                &self.directory,
+                confined,
+                &self.process.environment,
+                &self.reach,
+            ),
+            streams: Streams::Handed(Handed { take: &take, until: self.until.as_fd() }),
+            mounts: confined.iter().map(mounted).collect(),
+            read: self.process.read.clone(),
+            network: if proxy.is_some() { Network::Proxied(&serve) } else { Network::None },
+            limits: self.process.limits.unwrap_or_else(|| self.runner.limits().long_lived()),
+        };
+        let mut sink = |_: Stream, bytes: &[u8]| self.tail.push(bytes);
+        made.sandbox.run(&job, &Stop::never(), &mut sink)
+    }
+}
+
+/// Different refusals that are told; a process that tries more hosts than this tries them all.
+const MOST_REFUSALS: usize = 32;
+
+impl Keeper {
+    /// Tells of each host that the process was denied, once, among what it says on standard error.
+    fn denials(&self) -> impl Fn(&Refusal) + Send + Sync + 'static {
+        let (tail, key, told) = (Arc::clone(&self.tail), self.reach.key, Mutex::new(HashSet::new()));
+        move |refusal| {
+            let line = refused_line(refusal, key);
+            let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
+            if told.len() < MOST_REFUSALS && told.insert(line.clone()) {
+                tail.push(line.as_bytes());
+            }
+        }
+    }
+}
+
+/// What the process left under protected names, taken away.
+fn left_by(made: &Made, confined: &[ConfinedMount<'_>], call: CallId) -> Result<Vec<String>, Failure> {
+    let taken = take_away(made, confined, call)?;
+    Ok(taken.iter().map(|quarantined| told(&quarantined.path)).collect())
+}
