@@ -16,6 +16,8 @@ mod body;
 mod answers;
 mod meter;
 mod door;
+mod strangers;
+mod passage;
 mod connection;
 
 use std::fmt;

@@ -64,7 +64,8 @@ impl Sessions {
         while let Some(name) = self.oldest_beyond(binding) {
             self.close(&name).await;
         }
-        self.owners().owned.len() < self.most
+        // Also those count that began and were never told to anybody.
+        self.manager.sessions.read().await.len() < self.most
     }
 
     /// A session has begun, and this is whose it is.
