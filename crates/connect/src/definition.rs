@@ -5,6 +5,8 @@ use serde_json::{Map, Value};
 use toolgate_tools::{clean, spelt_out};
 use toolgate_types::Sha256;
 
+use crate::schema::usable;
+
 /// How much of a description a model is given.
 const LONGEST_DESCRIPTION: usize = 8 * 1024;
 
@@ -53,6 +55,23 @@ impl Definition {
         let whole = serde_json::to_value(self).unwrap_or_default();
         let canonical = serde_json::json!(["toolgate.mcp.tool.v1", sorted(whole)]);
         Sha256::of(canonical.to_string().as_bytes())
+    }
+
+    /// Whether a tool can be made of it.
+    ///
+    /// # Errors
+    /// What is wrong with its schemas.
+    pub fn check(&self) -> Result<(), String> {
+        self.schemas().map(|_| ())
+    }
+
+    /// The schemas of its arguments and of its answers, as far as they are declared, fit to check by.
+    pub(crate) fn schemas(&self) -> Result<(Value, Option<Value>), String> {
+        let input = usable(&self.input_schema, true)
+            .map_err(|reason| format!("its input schema cannot be used: {reason}"))?;
+        let output = self.output_schema.as_ref().map(|schema| usable(schema, false)).transpose();
+        let output = output.map_err(|reason| format!("its output schema cannot be used: {reason}"))?;
+        Ok((input, output))
     }
 
     /// The definition as an operator reads it: one field per line, with every hidden character spelt out.

@@ -11,7 +11,7 @@ use toolgate_types::{Category, ErrorCode, Failure, Sha256, ToolName};
 
 use crate::answer::{Reading, read};
 use crate::definition::Definition;
-use crate::schema::{anything, usable};
+use crate::schema::anything;
 use crate::server::{Entry, Request, Server};
 use crate::settings::{ServerSettings, ToolSettings};
 
@@ -58,14 +58,8 @@ fn spec(settings: &ServerSettings, about: &ToolSettings, entry: &Entry) -> Resul
     let name: ToolName = format!("{}__{}", settings.name, definition.name)
         .parse()
         .map_err(|_| "its name is not one that a tool can have".to_owned())?;
-    let input_schema = usable(&definition.input_schema, true)
-        .map_err(|reason| format!("its input schema cannot be used: {reason}"))?;
-    let output_schema = match &definition.output_schema {
-        Some(schema) => {
-            usable(schema, false).map_err(|reason| format!("its output schema cannot be used: {reason}"))?
-        }
-        None => anything(),
-    };
+    let (input_schema, output_schema) = definition.schemas()?;
+    let output_schema = output_schema.unwrap_or_else(anything);
     let class = about.class.unwrap_or(settings.default_class);
     let remedy = format!("see it with `toolgate mcp approve {} {}`", settings.name, definition.name);
     Ok(ToolSpec {

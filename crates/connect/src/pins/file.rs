@@ -181,3 +181,118 @@ impl PinFile {
         self.tools.remove(tool);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn definition(name: u8, version: u8) -> Definition {
+        Definition {
+            name: format!("tool{name}"),
+            title: None,
+            description: Some(format!("version {version}")),
+            input_schema: json!({"type": "object"}),
+            output_schema: None,
+            annotations: None,
+        }
+    }
+
+    /// Something that happens to pins.
+    #[derive(Clone, Debug)]
+    enum Step {
+        /// The server offers these tools in these versions.
+        Offers(BTreeMap<u8, u8>),
+        /// Somebody agrees to a version of a tool.
+        Agrees(u8, u8),
+        Forgets(u8),
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let step = prop_oneof![
+            3 => prop::collection::btree_map(0u8..4, 0u8..3, 0..4).prop_map(Step::Offers),
+            2 => (0u8..4, 0u8..3).prop_map(|(tool, version)| Step::Agrees(tool, version)),
+            1 => (0u8..4).prop_map(Step::Forgets),
+        ];
+        prop::collection::vec(step, 0..20)
+    }
+
+    /// The obvious way to keep the same: which version of each tool was agreed to, and what was offered last.
+    #[derive(Default)]
+    struct Model {
+        met: bool,
+        agreed: BTreeMap<u8, u8>,
+        offered: BTreeMap<u8, u8>,
+        /// What was last seen of tools that somebody agreed to and that are gone.
+        last: BTreeMap<u8, u8>,
+    }
+
+    impl Model {
+        fn step(&mut self, step: &Step, policy: PinPolicy) {
+            match step {
+                Step::Offers(offered) => {
+                    if !self.met && policy == PinPolicy::FirstUse {
+                        for (tool, version) in offered {
+                            self.agreed.entry(*tool).or_insert(*version);
+                        }
+                    }
+                    self.met = true;
+                    self.last.extend(offered);
+                    self.offered = offered.clone();
+                    self.last.retain(|tool, _| offered.contains_key(tool) || self.agreed.contains_key(tool));
+                }
+                Step::Agrees(tool, version) => {
+                    if self.last.get(tool) == Some(version) {
+                        self.agreed.insert(*tool, *version);
+                    }
+                }
+                Step::Forgets(tool) => {
+                    self.agreed.remove(tool);
+                    self.offered.remove(tool);
+                    self.last.remove(tool);
+                }
+            }
+        }
+
+        fn state(&self, tool: u8) -> Option<PinState> {
+            match (self.offered.get(&tool), self.agreed.get(&tool)) {
+                (Some(_), None) => Some(PinState::New),
+                (Some(offered), Some(agreed)) if offered == agreed => Some(PinState::Agreed),
+                (Some(_), Some(_)) => Some(PinState::Changed),
+                (None, Some(_)) => Some(PinState::Gone),
+                (None, None) => None,
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn pins_stand_as_in_the_model(steps in steps(), first_use in any::<bool>()) {
+            let policy = if first_use { PinPolicy::FirstUse } else { PinPolicy::Approved };
+            let (mut file, mut model) = (PinFile::default(), Model::default());
+            for step in &steps {
+                model.step(step, policy);
+                match step {
+                    Step::Offers(offered) => {
+                        let offered: Vec<Definition> = offered.iter().map(|(tool, version)| definition(*tool, *version)).collect();
+                        file.observe(policy, &offered);
+                    }
+                    Step::Agrees(tool, version) => {
+                        file.agree(&format!("tool{tool}"), definition(*tool, *version).digest());
+                    }
+                    Step::Forgets(tool) => file.forget(&format!("tool{tool}")),
+                }
+                for tool in 0..4 {
+                    prop_assert_eq!(file.get(&format!("tool{tool}")).map(Pinned::state), model.state(tool), "{:?} after {:?}", tool, steps);
+                }
+                if file.is_met() {
+                    prop_assert_eq!(&PinFile::parse(file.to_text().as_bytes()).unwrap(), &file);
+                }
+            }
+        }
+    }
+}

@@ -20,7 +20,7 @@ use super::locked;
 use crate::definition::Definition;
 use crate::error::ConnectError;
 use crate::launch::{Launch, Launched, Running};
-use crate::settings::{ServerSettings, TransportSettings};
+use crate::settings::{ServerProcess, ServerSettings, TransportSettings};
 use crate::wire::{Ending, Guarded, Pipe, http_transport};
 
 /// How many calls in a row may be left unanswered before a server counts as hanging.
@@ -115,25 +115,41 @@ pub(super) async fn open(
             tokio::time::timeout(limit, opening).await.map_err(|_| late())?
         }
         TransportSettings::Stdio(process) => {
-            let (launcher, process) = (Arc::clone(launcher), process.clone());
-            let launched = tokio::task::spawn_blocking(move || launcher.launch(&process)).await;
-            let launched = launched
-                .map_err(|_| ConnectError::Protocol { reason: "starting it ended unexpectedly".to_owned() })?
-                .map_err(|failure| ConnectError::Launch {
-                    reason: failure.to_string(),
-                    code: failure.code,
-                })?;
+            let launched = launch(launcher, process).await?;
             let running = Arc::clone(&launched.process);
             let opened = tokio::time::timeout(limit, greet_process(launched, settings, era)).await;
             match opened.map_err(|_| late()).flatten() {
                 Ok(opened) => Ok(opened),
                 Err(error) => {
-                    let said = end(running).await;
-                    Err(with_errors(error, &said))
+                    let how =
+                        by_itself(&running).await.filter(|_| matches!(error, ConnectError::Protocol { .. }));
+                    Err(explained(error, how, &end(running).await))
                 }
             }
         }
     }
+}
+
+async fn launch(launcher: &Arc<dyn Launch>, process: &ServerProcess) -> Result<Launched, ConnectError> {
+    let (launcher, process) = (Arc::clone(launcher), process.clone());
+    let launched = tokio::task::spawn_blocking(move || launcher.launch(&process)).await;
+    let launched = launched
+        .map_err(|_| ConnectError::Protocol { reason: "starting it ended unexpectedly".to_owned() })?;
+    launched.map_err(|failure| {
+        let note = failure.operator_note.as_ref().map(|note| format!(" ({note})")).unwrap_or_default();
+        ConnectError::Launch { reason: format!("{failure}{note}"), code: failure.code }
+    })
+}
+
+/// How a process ended that closed its pipes by itself. It closes them before it is gone, so it is given a moment.
+pub(super) async fn by_itself(process: &Arc<dyn Running>) -> Option<String> {
+    for _ in 0..40 {
+        if let Some(how) = process.ended() {
+            return Some(how);
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    None
 }
 
 async fn greet_process(
@@ -209,14 +225,17 @@ pub(super) fn innermost(error: &dyn std::error::Error) -> String {
     innermost.to_string()
 }
 
-fn with_errors(error: ConnectError, said: &str) -> ConnectError {
-    let last = said.trim_end().lines().last().unwrap_or_default().trim();
-    match error {
-        ConnectError::Protocol { reason } if !last.is_empty() => {
-            ConnectError::Protocol { reason: format!("{reason}; it last said: {}", shown(last)) }
-        }
-        other => other,
+/// What went wrong, how the process ended, and what it said about it.
+fn explained(error: ConnectError, how: Option<String>, said: &str) -> ConnectError {
+    let ConnectError::Protocol { mut reason } = error else { return error };
+    if let Some(how) = how {
+        reason = format!("{reason} ({})", shown(&how));
     }
+    let last = said.trim_end().lines().last().unwrap_or_default().trim();
+    if !last.is_empty() {
+        reason = format!("{reason}; it last said: {}", shown(last));
+    }
+    ConnectError::Protocol { reason }
 }
 
 /// Closes a connection and ends what it led to.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::client::Era;
-use super::connection::{Opened, close, open};
+use super::connection::{Opened, by_itself, close, open};
 use super::listing::{Listing, list, shown};
 use super::{Catalogue, Connection, Server, State};
 use crate::definition::Definition;
@@ -35,18 +35,6 @@ async fn ended<Waited: Future + Unpin>(waited: &mut Option<Waited>) {
         future.await;
         *waited = None;
     }
-}
-
-/// How a process ended that closed its pipes by itself. It closes them before it is gone, so it is given a moment.
-async fn by_itself(connection: &Connection) -> Option<String> {
-    let process = connection.process.as_ref()?;
-    for _ in 0..40 {
-        if let Some(how) = process.ended() {
-            return Some(how);
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    None
 }
 
 /// However the keeping ends, nobody waits for a server that nobody keeps.
@@ -136,7 +124,10 @@ impl Server {
             }
         }
         self.state.send_replace(State::Starting);
-        let how = if closed.is_none() { by_itself(&connection).await } else { None };
+        let how = match &connection.process {
+            Some(process) if closed.is_none() => by_itself(process).await,
+            _ => None,
+        };
         close(&connection, token, ended(&mut closed)).await;
         let reason = connection.ending.reason().unwrap_or_else(|| "the connection was closed".to_owned());
         let reason = how.map_or_else(|| reason.clone(), |how| format!("{reason} ({how})"));

@@ -151,6 +151,32 @@ async fn a_cancelled_call_ends_and_the_server_hears_of_it() {
 }
 
 #[tokio::test]
+async fn a_call_that_nobody_waits_for_any_longer_is_cancelled_too() {
+    let folder = std::sync::Arc::new(tempfile::TempDir::new().unwrap());
+    let notes = notes(&folder);
+    let setting = Setting::again(folder, vec![server("fix", process("honest", Some(&notes)))]);
+    setting.load().await;
+    let call = setting.failed("fix__hang", json!({}));
+    assert!(tokio::time::timeout(Duration::from_millis(200), call).await.is_err());
+    setting.until("the server heard", || notes.join("cancelled").exists()).await;
+}
+
+#[tokio::test]
+async fn what_a_server_leaves_under_protected_names_is_taken_away_before_the_answer() {
+    let mut settings = server("fix", process("honest", None));
+    settings.default_class = ToolClass::Write;
+    settings.tools =
+        vec![("add".to_owned(), ToolSettings { class: Some(ToolClass::Read), ..ToolSettings::default() })];
+    let setting = Setting::leaving(vec![settings]);
+    setting.load().await;
+    let (_, failure) = setting.failed("fix__echo", json!({"text": "x"})).await;
+    assert_eq!(failure.code, ErrorCode::DeniedPath);
+    assert_eq!(failure.details["quarantined"], json!(["@project/.git/hooks/pre-commit"]));
+    // Once it is away, it is away.
+    setting.done("fix__echo", json!({"text": "x"})).await;
+}
+
+#[tokio::test]
 async fn many_calls_at_once_get_their_own_answers() {
     let mut settings = server("fix", process("honest", None));
     settings.most_calls = 8;

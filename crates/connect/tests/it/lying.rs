@@ -17,11 +17,12 @@ struct Case {
     why: &'static str,
 }
 
-const CASES: [Case; 13] = [
+const CASES: [Case; 14] = [
     Case { tool: "die", told: Err(ErrorCode::Interrupted), restarted: true, why: "exit status: 3" },
     Case { tool: "half", told: Err(ErrorCode::Interrupted), restarted: true, why: "" },
     Case { tool: "garbage", told: Err(ErrorCode::Interrupted), restarted: true, why: "no messages" },
     Case { tool: "unasked", told: Err(ErrorCode::Interrupted), restarted: true, why: "nobody asked for" },
+    Case { tool: "strays", told: Err(ErrorCode::Interrupted), restarted: true, why: "nobody asked for" },
     Case { tool: "endless", told: Err(ErrorCode::Interrupted), restarted: true, why: "longer than" },
     Case { tool: "ignore", told: Err(ErrorCode::Timeout), restarted: false, why: "" },
     Case { tool: "hang", told: Err(ErrorCode::Timeout), restarted: false, why: "" },

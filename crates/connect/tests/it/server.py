@@ -67,7 +67,7 @@ def tools():
         ),
         tool("lie", "Declares a number and answers with text.", outputSchema={"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}),
     ]
-    for name in ["slow", "fail", "ask", "die", "hang", "garbage", "half", "twice", "wrong", "unasked", "endless", "errors", "picture", "deaf", "idless", "environment", "ignore"]:
+    for name in ["slow", "fail", "ask", "die", "hang", "garbage", "half", "twice", "wrong", "unasked", "endless", "errors", "picture", "deaf", "idless", "environment", "ignore", "strays"]:
         listed.append(tool(name, "Misbehaves."))
     extra = noted("extra", "")
     if extra:
@@ -135,6 +135,9 @@ def call(identity, params):
     elif name == "unasked":
         while True:
             write(b'{"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "x"}}\n' * 100)
+    elif name == "strays":
+        while True:
+            write(b'{"jsonrpc": "2.0", "id": 987654, "result": {"content": []}}\n' * 100)
     elif name == "endless":
         while True:
             write(b"x" * 65536)

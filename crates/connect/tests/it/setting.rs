@@ -34,6 +34,44 @@ struct Process {
     draining: Mutex<Option<JoinHandle<()>>>,
 }
 
+/// The same, and every process has left a hook behind when it is first looked at.
+pub(crate) struct Leaving;
+
+struct Leaver {
+    process: Arc<dyn Running>,
+    left: Mutex<Vec<String>>,
+}
+
+impl Launch for Leaving {
+    fn launch(&self, process: &ServerProcess) -> Result<Launched, Failure> {
+        let launched = Plain.launch(process)?;
+        let left = Mutex::new(vec!["@project/.git/hooks/pre-commit".to_owned()]);
+        Ok(Launched { process: Arc::new(Leaver { process: launched.process, left }), ..launched })
+    }
+}
+
+impl Running for Leaver {
+    fn end(&self) {
+        self.process.end();
+    }
+
+    fn ended(&self) -> Option<String> {
+        self.process.ended()
+    }
+
+    fn errors(&self) -> String {
+        self.process.errors()
+    }
+
+    fn can_write(&self) -> bool {
+        true
+    }
+
+    fn quarantine(&self) -> Result<Vec<String>, Failure> {
+        Ok(std::mem::take(&mut *self.left.lock().unwrap()))
+    }
+}
+
 impl Launch for Plain {
     fn launch(&self, process: &ServerProcess) -> Result<Launched, Failure> {
         let mut command = Command::new(&process.program);
@@ -148,10 +186,19 @@ impl Setting {
 
     /// One more gate over a folder that another used.
     pub(crate) fn again(folder: Arc<TempDir>, servers: Vec<ServerSettings>) -> Self {
+        Self::launched(folder, servers, Arc::new(Plain))
+    }
+
+    /// Servers whose processes leave something behind.
+    pub(crate) fn leaving(servers: Vec<ServerSettings>) -> Self {
+        Self::launched(Arc::new(TempDir::new().unwrap()), servers, Arc::new(Leaving))
+    }
+
+    fn launched(folder: Arc<TempDir>, servers: Vec<ServerSettings>, launcher: Arc<dyn Launch>) -> Self {
         let complaints: Arc<Mutex<Vec<String>>> = Arc::default();
         let heard = Arc::clone(&complaints);
         let bridge = Bridge::new(BridgeOptions {
-            launcher: Arc::new(Plain),
+            launcher,
             pins: Pins::new(folder.path().join("pins.toolgate")),
             complain: Arc::new(move |words| heard.lock().unwrap().push(words.to_owned())),
             backoff: Backoff { first: Duration::from_millis(20), longest: Duration::from_millis(200) },
