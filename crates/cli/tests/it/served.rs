@@ -206,6 +206,40 @@ fn what_cannot_be_served_safely_is_refused_with_a_remedy() {
     }
 }
 
+/// A command that would run for long, and by which its process is known among all others of this machine.
+fn long_command(number: u32) -> String {
+    format!("sleep {}{number}", 100_000 + std::process::id())
+}
+
+/// Whether a process of such a command lives.
+fn is_running(command: &str) -> bool {
+    let wanted = command.replace(' ', "\0");
+    let processes = std::fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().path().join("cmdline"));
+    // A process may end while it is looked at.
+    processes
+        .filter_map(|path| std::fs::read(path).ok())
+        .any(|line| String::from_utf8_lossy(&line).contains(&wanted))
+}
+
+#[test]
+fn a_client_that_goes_away_leaves_no_process() {
+    let place = Place::new();
+    let served = Served::start(&place, &["--auth", "none"]);
+    let command = long_command(1);
+    let mut line = served.line();
+    line.send(1, "run_command", &json!({"command": command, "timeout_ms": 600_000})).unwrap();
+    while !is_running(&command) {
+        std::thread::yield_now();
+    }
+    drop(line);
+    while !served.metrics().contains("toolgate_calls_in_flight 0") {
+        std::thread::yield_now();
+    }
+    assert!(!is_running(&command));
+    let records = by_client_id(place.records());
+    assert_eq!(records[&1].denial.as_ref().unwrap().code, ErrorCode::Cancelled);
+}
+
 #[test]
 fn a_second_signal_ends_it_at_once() {
     let place = Place::new();
@@ -246,7 +280,7 @@ fn a_signal_under_load_leaves_no_call_without_answer_or_record() {
                     for call in client * 1_000_000.. {
                         // Every fourth client makes one call that would never end; the others write as fast as they can.
                         let (tool, arguments) = match client % 4 {
-                            0 => ("run_command", json!({"command": "sleep 1000", "timeout_ms": 600_000})),
+                            0 => ("run_command", json!({"command": long_command(2), "timeout_ms": 600_000})),
                             _ => ("write_file", json!({"path": format!("{call}.txt"), "content": "x"})),
                         };
                         if line.send(call, tool, &arguments).is_err() {
@@ -272,6 +306,7 @@ fn a_signal_under_load_leaves_no_call_without_answer_or_record() {
         clients.into_iter().flat_map(|client| client.join().unwrap()).collect()
     });
     assert_eq!(served.wait().code(), Some(0));
+    assert!(!is_running(&long_command(2)));
     let records = by_client_id(place.records());
     for (call, Known { answered }) in &known {
         let record = records.get(call);
