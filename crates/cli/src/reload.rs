@@ -80,9 +80,7 @@ impl Reloader {
         let config = settings.loaded.file.clone();
         let common = Common { config, ..common.clone() };
         let servers = built.servers.clone().map(|servers| {
-            // What they have said since they were asked for their tools is news.
-            let mut changed = servers.changed();
-            changed.mark_changed();
+            let changed = servers.changed();
             (servers, changed)
         });
         let gate = Arc::clone(built.front.gate());

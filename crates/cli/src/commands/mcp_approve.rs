@@ -138,7 +138,7 @@ impl Waiting {
             false => format!("The server says about it, in {}", quoted(&self.description, screen)),
         };
         let what = if self.state == PinState::Changed { "What is different, in " } else { "All of it, in " };
-        format!("\n{name} is {state}.\n{description}{what}{}", quoted(&self.shown, screen))
+        format!("{name} is {state}.\n{description}{what}{}\n", quoted(&self.shown, screen))
     }
 
     fn told(&self, answer: Answer, quiet: bool) -> String {

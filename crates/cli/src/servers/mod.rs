@@ -4,6 +4,7 @@ mod agreed;
 mod declared;
 mod launch;
 
+use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -28,6 +29,9 @@ use crate::terminal::{complain, remark};
 
 /// How much longer than its slowest server a person is kept waiting.
 const MARGIN: Duration = Duration::from_secs(1);
+
+/// How long nobody wonders.
+const MOMENT: Duration = Duration::from_secs(1);
 
 /// Which servers are started.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +63,8 @@ pub(crate) struct Servers {
     pins: Pins,
     which: Which,
     say: fn(&str),
+    /// As it was before any server was started, so that nothing they say is missed.
+    news: watch::Receiver<u64>,
     state: Mutex<State>,
 }
 
@@ -91,7 +97,8 @@ impl Servers {
             backoff: Backoff::default(),
             runtime,
         });
-        Self { bridge, launcher, pins, which, say, state: Mutex::default() }
+        let news = bridge.changed();
+        Self { bridge, launcher, pins, which, say, news, state: Mutex::default() }
     }
 
     /// Starts servers without a gate before them, and waits until each has said which tools it has, or has failed. Whoever asks tells what came of it.
@@ -143,12 +150,21 @@ impl Servers {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until every server has said which tools it has, or has failed.
+    /// Waits until every server has said which tools it has, or has failed. Whoever sits at a terminal is told what is waited for.
     pub(crate) fn wait(&self, runtime: &Runtime) {
-        let slowest = self.state().servers.iter().map(|server| server.startup_timeout).max();
-        if let Some(slowest) = slowest {
-            runtime.block_on(self.bridge.ready(slowest.saturating_add(MARGIN)));
-        }
+        let servers = self.state().servers.clone();
+        let Some(slowest) = servers.iter().map(|server| server.startup_timeout).max() else { return };
+        let names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
+        runtime.block_on(async {
+            let ready = self.bridge.ready(slowest.saturating_add(MARGIN));
+            let mut ready = std::pin::pin!(ready);
+            if tokio::time::timeout(MOMENT, &mut ready).await.is_err() {
+                if std::io::stderr().is_terminal() {
+                    complain(&format!("waiting for {}", names.join(", ")));
+                }
+                ready.await;
+            }
+        });
     }
 
     /// Adds the tools of the servers. One that has the name of another is told and left out: what the operator wrote counts before what a server says.
@@ -160,9 +176,9 @@ impl Servers {
         }
     }
 
-    /// Tells when the tools are others.
+    /// Tells when the tools are others than at first.
     pub(crate) fn changed(&self) -> watch::Receiver<u64> {
-        self.bridge.changed()
+        self.news.clone()
     }
 
     pub(crate) fn health(&self) -> Vec<ServerHealth> {

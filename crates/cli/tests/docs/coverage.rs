@@ -11,6 +11,12 @@ const COMMANDS: &[&str] = &[
     "tools",
     "tools new",
     "check",
+    "mcp",
+    "mcp install",
+    "mcp import",
+    "mcp list",
+    "mcp approve",
+    "serve",
     "token",
     "token mint",
     "audit",
@@ -70,8 +76,21 @@ fn every_key_is_on_the_page_of_the_configuration() {
         let is_name = |character: char| character.is_ascii_alphanumeric() || character == '_';
         line.match_indices(':').filter_map(move |(end, _)| line[..end].rsplit(|c| !is_name(c)).next())
     });
-    let tools = ["read_file", "search_files", "write_file", "delete_file"];
-    let chosen_by_the_operator = ["reviewer", "sm", "docs", "central", "git", "files"];
+    let tools = ["read_file", "search_files", "write_file", "delete_file", "read_text_file"];
+    let chosen_by_the_operator = [
+        "reviewer",
+        "sm",
+        "docs",
+        "central",
+        "git",
+        "files",
+        "tracker",
+        "LOG",
+        "FILES_TOKEN",
+        "Team",
+        "TEAM",
+        "project",
+    ];
     for key in
         keys.filter(|key| !key.is_empty() && !tools.contains(key) && !chosen_by_the_operator.contains(key))
     {

@@ -16,9 +16,23 @@ fn help() {
     assert_snapshot!("help", shown("toolgate --help"));
     assert_snapshot!("help-short", shown("toolgate -h"));
     assert_snapshot!("help-call", shown("toolgate call --help"));
-    for command in
-        ["tools", "tools new", "check", "token mint", "audit", "changes", "undo", "doctor", "completions"]
-    {
+    for command in [
+        "tools",
+        "tools new",
+        "check",
+        "mcp",
+        "mcp install",
+        "mcp import",
+        "mcp list",
+        "mcp approve",
+        "serve",
+        "token mint",
+        "audit",
+        "changes",
+        "undo",
+        "doctor",
+        "completions",
+    ] {
         let help = shown(&format!("toolgate {command} -h"));
         // The options of every command are in the snapshots above.
         let own = help.split("\nCommon options:").next().unwrap().to_owned();
