@@ -58,7 +58,7 @@ fn spec(settings: &ServerSettings, about: &ToolSettings, entry: &Entry) -> Resul
     let name: ToolName = format!("{}__{}", settings.name, definition.name)
         .parse()
         .map_err(|_| "its name is not one that a tool can have".to_owned())?;
-    let (input_schema, output_schema) = definition.schemas()?;
+    let (input_schema, output_schema) = entry.schemas()?;
     let output_schema = output_schema.unwrap_or_else(anything);
     let class = about.class.unwrap_or(settings.default_class);
     let remedy = format!("see it with `toolgate mcp approve {} {}`", settings.name, definition.name);

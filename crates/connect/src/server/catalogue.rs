@@ -1,11 +1,14 @@
 //! What a server offers, and what of it was agreed to.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
 
+use serde_json::Value;
 use toolgate_types::Sha256;
 
 use crate::definition::Definition;
 use crate::pins::{PinFile, PinState};
+use crate::schema::anything;
 
 /// The tools of one server, by name.
 #[derive(Default)]
@@ -20,7 +23,11 @@ pub(crate) struct Entry {
     pub(crate) digest: Sha256,
     /// Why nobody may use it for now.
     pub(crate) suspended: Option<String>,
+    schemas: Arc<OnceLock<Result<Schemas, String>>>,
 }
+
+/// The schemas of a tool's arguments and, where it declares one, of its answers.
+pub(crate) type Schemas = (Value, Option<Value>);
 
 impl Catalogue {
     /// What is known from the last time, or from now.
@@ -53,6 +60,17 @@ impl Catalogue {
         self.entries.iter()
     }
 
+    /// Takes over what was learnt about tools that are still the same.
+    pub(super) fn inherit(&mut self, before: &Self) {
+        let known: HashMap<Sha256, &Entry> =
+            before.entries.iter().map(|entry| (entry.digest, entry)).collect();
+        for entry in &mut self.entries {
+            if let Some(earlier) = known.get(&entry.digest) {
+                entry.schemas = Arc::clone(&earlier.schemas);
+            }
+        }
+    }
+
     /// Everything that makes it another one.
     pub(super) fn stands(&self) -> Vec<(&str, Sha256, Option<&str>)> {
         self.entries
@@ -73,6 +91,20 @@ impl Catalogue {
 
 impl Entry {
     fn new(definition: Definition, suspended: Option<String>) -> Self {
-        Self { digest: definition.digest(), definition: Arc::new(definition), suspended }
+        Self {
+            digest: definition.digest(),
+            definition: Arc::new(definition),
+            suspended,
+            schemas: Arc::default(),
+        }
+    }
+
+    /// Its schemas, looked at once. A server that keeps changing its mind is not worth looking at: those of a suspended tool check nothing, as nothing
+    /// will be checked by them.
+    pub(crate) fn schemas(&self) -> Result<Schemas, String> {
+        if self.suspended.is_some() {
+            return Ok((anything(), None));
+        }
+        self.schemas.get_or_init(|| self.definition.schemas()).clone()
     }
 }

@@ -18,12 +18,19 @@ const LASTED: Duration = Duration::from_secs(30);
 /// How often it is looked whether somebody agreed to something.
 const LOOKING: Duration = Duration::from_secs(1);
 
-/// The least time between two lists of tools.
+/// The least time between two lists of tools, at first.
 const BETWEEN_LISTS: Duration = Duration::from_secs(1);
+
+/// How many lists are asked for that often.
+const FEW_LISTS: u32 = 10;
+
+/// The least time between two lists of a server whose tools keep changing.
+const BETWEEN_MANY: Duration = Duration::from_secs(10);
 
 /// What is known about a server's tools while it is connected.
 struct Known {
     listed: Instant,
+    lists: u32,
     offered: Arc<Vec<Definition>>,
     /// Of the file of pins when it was last looked at.
     stamp: Option<[u64; 4]>,
@@ -101,7 +108,7 @@ impl Server {
     /// Looks after a connection until it ends.
     async fn attend(&self, opened: Opened) -> ConnectError {
         let Opened { connection, service, listing, _subscription, .. } = opened;
-        let mut known = Known { listed: Instant::now(), offered: Arc::default(), stamp: None };
+        let mut known = Known { listed: Instant::now(), lists: 0, offered: Arc::default(), stamp: None };
         self.note(&mut known, listing).await;
         self.state.send_replace(State::Ready(Arc::clone(&connection)));
         self.tried.send_replace(true);
@@ -135,7 +142,8 @@ impl Server {
     }
 
     async fn list_again(&self, connection: &Connection, known: &mut Known) -> Result<(), ConnectError> {
-        tokio::time::sleep(BETWEEN_LISTS.saturating_sub(known.listed.elapsed())).await;
+        let between = if known.lists > FEW_LISTS { BETWEEN_MANY } else { BETWEEN_LISTS };
+        tokio::time::sleep(between.saturating_sub(known.listed.elapsed())).await;
         let limit = self.settings().startup_timeout;
         let listing = tokio::time::timeout(limit, list(&connection.peer)).await;
         let listing = listing.map_err(|_| ConnectError::Startup { seconds: limit.as_secs() })??;
@@ -148,6 +156,7 @@ impl Server {
     async fn note(&self, known: &mut Known, listing: Listing) {
         listing.complaints.iter().for_each(|words| self.complain(words));
         known.listed = Instant::now();
+        known.lists = known.lists.saturating_add(1);
         known.offered = Arc::new(listing.tools);
         known.stamp = self.options.pins.stamp(&self.name);
         self.hold_against(known, Pins::observe).await;

@@ -112,8 +112,9 @@ impl Server {
     }
 
     /// Offers this from now on; whether that is something else.
-    fn take(&self, catalogue: Catalogue) -> bool {
+    fn take(&self, mut catalogue: Catalogue) -> bool {
         let mut current = locked(&self.catalogue);
+        catalogue.inherit(&current);
         let other = current.stands() != catalogue.stands();
         *current = Arc::new(catalogue);
         other

@@ -203,3 +203,130 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Guarded<T> {
         self.inner.close().await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::sync::Mutex;
+
+    use rmcp::model::ClientJsonRpcMessage;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// A server that says what it is told to.
+    struct Scripted(VecDeque<ServerJsonRpcMessage>);
+
+    impl Transport<RoleClient> for Scripted {
+        type Error = Infallible;
+
+        fn send(
+            &mut self,
+            _message: TxJsonRpcMessage<RoleClient>,
+        ) -> impl Future<Output = Result<(), Infallible>> + Send + 'static {
+            std::future::ready(Ok(()))
+        }
+
+        async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
+            self.0.pop_front()
+        }
+
+        async fn close(&mut self) -> Result<(), Infallible> {
+            Ok(())
+        }
+    }
+
+    fn guarded() -> Guarded<Scripted> {
+        Guarded::new(Scripted(VecDeque::new()), Arc::new(Notify::new()), Ending::default())
+    }
+
+    fn request(id: i64, method: &str, params: Value) -> ClientJsonRpcMessage {
+        serde_json::from_value(json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
+            .unwrap()
+    }
+
+    fn called(id: i64, told: &Arc<Mutex<Vec<String>>>) -> ClientJsonRpcMessage {
+        let mut message = request(id, "tools/call", json!({"name": "x", "_meta": {"progressToken": id}}));
+        let heard = Arc::clone(told);
+        if let ClientJsonRpcMessage::Request(request) = &mut message {
+            request
+                .request
+                .extensions_mut()
+                .insert(Told(Arc::new(move |words| heard.lock().unwrap().push(words.to_owned()))));
+        }
+        message
+    }
+
+    /// What comes through of what a server says.
+    async fn through(guarded: &mut Guarded<Scripted>, said: &[Value]) -> Vec<Value> {
+        guarded.inner.0.extend(said.iter().map(|value| serde_json::from_value(value.clone()).unwrap()));
+        let mut came = Vec::new();
+        while let Some(message) = guarded.receive().await {
+            came.push(serde_json::to_value(message).unwrap()["id"].clone());
+        }
+        came
+    }
+
+    fn answer(id: Value) -> Value {
+        json!({"jsonrpc": "2.0", "id": id, "result": {"content": []}})
+    }
+
+    #[tokio::test]
+    async fn answers_pass_once_and_only_where_something_was_asked() {
+        let mut guarded = guarded();
+        let _ = guarded.send(called(1, &Arc::default())).await;
+        let _ = guarded.send(called(2, &Arc::default())).await;
+        let said = [
+            answer(json!(3)),
+            answer(json!(1)),
+            answer(json!(1)),
+            answer(json!("2")),
+            answer(json!("nobody")),
+        ];
+        assert_eq!(through(&mut guarded, &said).await, [json!(1), json!("2")]);
+        assert!(guarded.pending.is_empty());
+    }
+
+    #[tokio::test]
+    async fn what_was_asked_before_a_new_beginning_is_not_waited_for() {
+        let mut guarded = guarded();
+        let _ = guarded.send(request(0, "server/discover", json!({}))).await;
+        let begin = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+        let _ = guarded.send(request(1, "initialize", begin)).await;
+        let late = json!({"jsonrpc": "2.0", "id": 0, "error": {"code": -32601, "message": "no"}});
+        assert_eq!(through(&mut guarded, &[late, answer(json!(1))]).await, [json!(1)]);
+    }
+
+    #[tokio::test]
+    async fn progress_is_told_to_its_call_and_not_too_often() {
+        let (mut guarded, told): (_, Arc<Mutex<Vec<String>>>) = (guarded(), Arc::default());
+        let _ = guarded.send(called(7, &told)).await;
+        let progress = |token: Value| {
+            json!({"jsonrpc": "2.0", "method": "notifications/progress",
+            "params": {"progressToken": token, "progress": 1, "total": 4, "message": "a\u{202e}b"}})
+        };
+        let mut said = vec![progress(json!(7)); 5000];
+        said.push(progress(json!(8)));
+        assert!(through(&mut guarded, &said).await.is_empty());
+        let told = told.lock().unwrap();
+        assert!(
+            told.iter().all(|words| words == "ab\n") && !told.is_empty() && told.len() < 4000,
+            "{}",
+            told.len()
+        );
+    }
+
+    #[tokio::test]
+    async fn nothing_else_passes_and_too_much_of_it_ends_the_connection() {
+        let mut guarded = guarded();
+        let changed = Arc::clone(&guarded.tools_changed);
+        let note = json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "x"}});
+        let list = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
+        assert!(through(&mut guarded, &[note.clone(), list]).await.is_empty());
+        changed.notified().await;
+        assert!(guarded.ending.reason().is_none());
+        through(&mut guarded, &vec![note; MOST_USELESS as usize]).await;
+        assert!(guarded.ending.reason().unwrap().contains("nobody asked for"));
+        assert!(!guarded.inner.0.is_empty(), "it was cut off before all was read");
+    }
+}

@@ -1,14 +1,16 @@
 //! Servers that do as they should.
 
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use toolgate_connect::{HealthState, Secret, ServerProcess, ToolSettings, TransportSettings};
-use toolgate_gate::CallOptions;
+use toolgate_gate::{Approver, CallOptions, PreviewBody, Question, Reply};
 use toolgate_policy::{OutputPolicy, OutputRule};
-use toolgate_types::{Category, ErrorCode, Stage, ToolClass};
+use toolgate_types::{Caller, Category, ErrorCode, Outcome, Stage, ToolCall, ToolClass, Trust};
 
-use crate::setting::{Setting, cancelling, notes, process, server, told};
+use crate::setting::{Setting, caller, cancelling, notes, process, server, told};
 
 #[tokio::test]
 async fn tools_appear_and_answer_in_both_eras() {
@@ -87,6 +89,38 @@ async fn what_is_not_classified_is_destructive_and_settings_hold() {
     assert_eq!(setting.failed("fix__ignore", json!({})).await.1.code, ErrorCode::Timeout);
 }
 
+/// Keeps what it is asked, and says no.
+#[derive(Default)]
+struct Asked(Mutex<Vec<Question>>);
+
+impl Approver for Asked {
+    fn ask(&self, question: Question) -> Pin<Box<dyn Future<Output = Reply> + Send + '_>> {
+        self.0.lock().unwrap().push(question);
+        Box::pin(async { Reply::No(None) })
+    }
+}
+
+#[tokio::test]
+async fn a_person_is_shown_whose_tool_it_is_and_everything_that_is_hidden() {
+    let mut settings = server("fix", process("honest", None));
+    settings.default_class = ToolClass::Write;
+    let setting = Setting::ready(vec![settings]).await;
+    let asked = Arc::new(Asked::default());
+    let options = CallOptions { approver: Some(asked.clone()), ..CallOptions::default() };
+    let caller = Caller { trust: Trust::Guided, ..caller() };
+    let call = ToolCall::new("fix__echo", json!({"text": "a\u{202e}b"}));
+    let outcome = setting.gate.call(call, caller, options).await.outcome;
+    assert!(matches!(outcome, Outcome::Failed { stage: Stage::Approval, .. }), "{outcome:?}");
+    let questions = asked.0.lock().unwrap();
+    let preview = &questions[0].preview;
+    assert_eq!(
+        preview.summary[..2],
+        ["call `echo` of the MCP server `fix`", "the server says: Says it again."]
+    );
+    assert!(preview.summary[2].starts_with("definition "));
+    assert_eq!(preview.body, PreviewBody::Text("{\n  \"text\": \"a\\u{202e}b\"\n}".to_owned()));
+}
+
 #[tokio::test]
 async fn arguments_are_checked_before_a_server_sees_them() {
     let setting = Setting::ready(vec![server("fix", process("honest", None))]).await;
@@ -102,7 +136,7 @@ async fn progress_reaches_the_call_and_nothing_else() {
     let (progress, told) = told();
     let options = CallOptions { progress: Some(progress), ..CallOptions::default() };
     let outcome = setting.outcome("fix__slow", json!({}), options).await;
-    assert!(matches!(outcome, toolgate_types::Outcome::Done(_)));
+    assert!(matches!(outcome, Outcome::Done(_)));
     assert_eq!(*told.lock().unwrap(), ["step 0\n", "step 1\n", "step 2\n"]);
 }
 
@@ -133,7 +167,7 @@ async fn a_server_gets_to_ask_nobody() {
 
 #[tokio::test]
 async fn a_cancelled_call_ends_and_the_server_hears_of_it() {
-    let folder = std::sync::Arc::new(tempfile::TempDir::new().unwrap());
+    let folder = Arc::new(tempfile::TempDir::new().unwrap());
     let notes = notes(&folder);
     let setting = Setting::again(folder, vec![server("fix", process("honest", Some(&notes)))]);
     setting.load().await;
@@ -152,7 +186,7 @@ async fn a_cancelled_call_ends_and_the_server_hears_of_it() {
 
 #[tokio::test]
 async fn a_call_that_nobody_waits_for_any_longer_is_cancelled_too() {
-    let folder = std::sync::Arc::new(tempfile::TempDir::new().unwrap());
+    let folder = Arc::new(tempfile::TempDir::new().unwrap());
     let notes = notes(&folder);
     let setting = Setting::again(folder, vec![server("fix", process("honest", Some(&notes)))]);
     setting.load().await;
@@ -208,7 +242,7 @@ async fn a_server_sees_only_the_variables_that_were_named() {
 
 #[tokio::test]
 async fn what_is_declared_anew_keeps_what_did_not_change() {
-    let folder = std::sync::Arc::new(tempfile::TempDir::new().unwrap());
+    let folder = Arc::new(tempfile::TempDir::new().unwrap());
     let notes = notes(&folder);
     let one = server("one", process("honest", Some(&notes)));
     let setting = Setting::again(folder, vec![one.clone(), server("two", process("honest", None))]);
