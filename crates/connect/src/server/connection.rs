@@ -12,6 +12,7 @@ use rmcp::service::{
 };
 use rmcp::transport::Transport;
 use tokio::sync::{Notify, Semaphore};
+use tokio_util::sync::CancellationToken;
 use toolgate_types::Sha256;
 
 use super::client::{Client, Era};
@@ -103,30 +104,46 @@ pub(super) async fn open(
     settings: &ServerSettings,
     launcher: &Arc<dyn Launch>,
     era: Era,
+    stop: &CancellationToken,
 ) -> Result<Opened, ConnectError> {
     let limit = settings.startup_timeout;
-    let late = || ConnectError::Startup { seconds: limit.as_secs() };
     match &settings.transport {
         TransportSettings::Http(http) => {
             let opening = async {
                 let transport = http_transport(http, settings.most_calls).await?;
                 greet(transport, None, Ending::default(), settings, era).await
             };
-            tokio::time::timeout(limit, opening).await.map_err(|_| late())?
+            within(limit, stop, opening).await
         }
         TransportSettings::Stdio(process) => {
             let launched = launch(launcher, process).await?;
             let running = Arc::clone(&launched.process);
-            let opened = tokio::time::timeout(limit, greet_process(launched, settings, era)).await;
-            match opened.map_err(|_| late()).flatten() {
+            match within(limit, stop, greet_process(launched, settings, era)).await {
                 Ok(opened) => Ok(opened),
-                Err(error) => {
-                    let how =
-                        by_itself(&running).await.filter(|_| matches!(error, ConnectError::Protocol { .. }));
+                Err(error @ ConnectError::Protocol { .. }) => {
+                    let how = by_itself(&running).await;
                     Err(explained(error, how, &end(running).await))
+                }
+                Err(error) => {
+                    end(running).await;
+                    Err(error)
                 }
             }
         }
+    }
+}
+
+/// Waits for something for so long, or until it is no longer wanted.
+async fn within<T>(
+    limit: Duration,
+    stop: &CancellationToken,
+    something: impl Future<Output = Result<T, ConnectError>>,
+) -> Result<T, ConnectError> {
+    tokio::select! {
+        done = tokio::time::timeout(limit, something) => {
+            done.unwrap_or_else(|_| Err(ConnectError::Startup { seconds: limit.as_secs() }))
+        }
+        () = stop.cancelled() => Err(ConnectError::Ended { reason: "it was stopped".to_owned() }),
     }
 }
 

@@ -61,11 +61,7 @@ impl Server {
         let (mut failures, mut era) = (0u32, Era::Unknown);
         while !self.stop.is_cancelled() {
             let settings = self.settings();
-            let opened = tokio::select! {
-                opened = open(&settings, &self.options.launcher, era) => opened,
-                () = self.stop.cancelled() => break,
-            };
-            let error = match opened {
+            let error = match open(&settings, &self.options.launcher, era, &self.stop).await {
                 Ok(opened) => {
                     era = opened.era;
                     let begun = Instant::now();
@@ -122,7 +118,12 @@ impl Server {
                 () = self.stop.cancelled() => break,
                 () = connection.broken.notified() => break,
                 () = connection.tools_changed.notified() => {
-                    if let Err(error) = self.list_again(&connection, &mut known).await {
+                    let listed = tokio::select! {
+                        listed = self.list_again(&connection, &mut known) => listed,
+                        () = self.stop.cancelled() => break,
+                        () = ended(&mut closed) => break,
+                    };
+                    if let Err(error) = listed {
                         connection.ending.because(error.to_string());
                         break;
                     }

@@ -4,7 +4,6 @@ mod lines;
 mod pipe;
 mod guard;
 mod http;
-mod token;
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -9,7 +9,8 @@ use reqwest::{Client, Response};
 use serde::Deserialize;
 use tokio::sync::Mutex;
 
-use super::http::DoorError;
+use super::DoorError;
+use super::answers::body;
 use crate::settings::ClientCredentials;
 
 /// How long fetching one may take.
@@ -92,8 +93,7 @@ impl Tokens {
 }
 
 async fn granted(response: Response) -> Result<Token, DoorError> {
-    let bytes =
-        super::http::body(response, LONGEST).await.map_err(|_| refused("its answer could not be read"))?;
+    let bytes = body(response, LONGEST).await.map_err(|_| refused("its answer could not be read"))?;
     let granted: Granted =
         serde_json::from_slice(&bytes).map_err(|_| refused("its answer is not a token"))?;
     if !granted.token_type.eq_ignore_ascii_case("bearer") {
