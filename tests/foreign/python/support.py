@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import logging
 import os
 import pathlib
 import shutil
@@ -25,6 +26,9 @@ NODE = NPM / "node_modules/node/bin/node"
 
 NEWER = "2026-07-28"
 OLDER = "2025-11-25"
+
+# Test cases run their loop in debug mode, which complains about every slow step on a busy machine.
+logging.getLogger("asyncio").setLevel(logging.ERROR)
 
 # No call of these tests takes longer unless something hangs.
 PATIENCE = 30

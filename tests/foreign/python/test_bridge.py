@@ -1,13 +1,18 @@
 """Other people's servers behind the gate, confined, and reached by the official client through it."""
 
+import contextlib
 import json
+import os
 import sys
 import sysconfig
 
-from support import NPM, Person, eventually, processes_with, text_of, through
+import anyio
+
+from support import NPM, PATIENCE, Person, eventually, processes_with, text_of, through
 
 # What the servers need to see of this machine: their interpreters and their own code, to read.
 FILES = NPM / "node_modules"
+PYTHON = os.path.abspath(sys.executable)
 PREFIXES = sorted({sys.prefix, sys.base_prefix, sysconfig.get_paths()["stdlib"]})
 
 CONFIG = f"""
@@ -16,7 +21,7 @@ mcp_servers:
     command: {FILES}/node/bin/node
     args: [{FILES}/@modelcontextprotocol/server-filesystem/dist/index.js, "."]
     cwd: "@project"
-    mounts: ["@project"]
+    mounts: ["@project:rw"]
     read: [{FILES}]
     tools:
       read_text_file: {{class: read}}
@@ -24,19 +29,31 @@ mcp_servers:
       write_file: {{class: write}}
       "move_*": {{allowed: false}}
   clock:
-    command: {sys.executable}
+    command: {PYTHON}
     args: ["-m", "mcp_server_time", "--local-timezone", "UTC"]
     read: {json.dumps(PREFIXES)}
     class: read
 """
 
 
+class Ready:
+    """A client that has seen the servers come."""
+
+    @contextlib.asynccontextmanager
+    async def ready(self, person=None, tools=("files__read_text_file", "clock__get_current_time")):
+        async with self.client(person) as client:
+            with anyio.fail_after(PATIENCE):
+                while not set(tools) <= {tool.name for tool in (await client.list_tools()).tools}:
+                    await anyio.sleep(0.1)
+            yield client
+
+
 @through()
-class Bridged:
+class Bridged(Ready):
     config = CONFIG
 
     async def test_their_tools_are_listed_beside_ours_as_the_operator_classed_them(self):
-        async with self.client() as client:
+        async with self.ready() as client:
             tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         self.assertIn("read_file", tools)
         self.assertTrue(tools["files__read_text_file"].annotations.read_only_hint)
@@ -52,7 +69,7 @@ class Bridged:
         outside = self.place.workspace.parent / "outside.txt"
         outside.write_text("4711\n")
         person = Person("accept")
-        async with self.client(person) as client:
+        async with self.ready(person) as client:
             result = await client.call_tool("files__read_text_file", {"path": "a.txt"})
             self.assertEqual(text_of(result).strip(), "alpha")
             self.assertEqual(person.asked, [])
@@ -67,7 +84,7 @@ class Bridged:
         self.assertEqual(self.place.read("b.txt"), "beta")
 
     async def test_the_python_server_answers_too(self):
-        async with self.client() as client:
+        async with self.ready() as client:
             result = await client.call_tool("clock__get_current_time", {"timezone": "Europe/Vienna"})
         self.assertFalse(result.is_error, text_of(result))
         self.assertIn("Europe/Vienna", text_of(result))
@@ -75,7 +92,7 @@ class Bridged:
         self.assertEqual((record.tool, record.decision), ("clock__get_current_time", "ALLOWED"))
 
     async def test_their_calls_are_asked_about_refused_and_recorded_like_ours(self):
-        async with self.client(Person("decline")) as client:
+        async with self.ready(Person("decline")) as client:
             refused = await client.call_tool("files__write_file", {"path": "b.txt", "content": "beta"})
             self.assertTrue(refused.is_error)
             unknown = await client.call_tool("files__move_file", {"source": "a", "destination": "b"})
@@ -88,7 +105,7 @@ class Bridged:
     async def test_nothing_of_them_is_left_when_the_gate_ends(self):
         mark = "server-filesystem/dist/index.js\0."
         before = set(processes_with(mark))
-        async with self.client() as client:
+        async with self.ready() as client:
             await client.call_tool("files__list_directory", {"path": "."})
             self.assertTrue(set(processes_with(mark)) - before)
         if self.served:

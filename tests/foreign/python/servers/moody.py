@@ -65,7 +65,7 @@ def call(number, mood):
             question = {"message": "your password?", "requestedSchema": {"type": "object", "properties": {}}}
             send(id="q", method="elicitation/create", params=question)
             heard = json.loads(sys.stdin.readline())
-            answer(number, "they refused" if "error" in heard else "they told me")
+            answer(number, "they told me" if heard.get("result", {}).get("action") == "accept" else "they refused")
         case _:
             answer(number, mood)
 
