@@ -4,6 +4,7 @@
 //! threads. Nothing here waits for a client that does not read: what it does not take is kept until it does.
 
 mod descriptor;
+mod escape;
 mod lines;
 mod message;
 mod output;
@@ -24,6 +25,9 @@ use crate::stdio::lines::{Line, Lines};
 use crate::stdio::message::{decode, too_long};
 use crate::stdio::transport::Wire;
 
+/// More than a few long answers need.
+const KEPT: usize = 8 * 1024 * 1024;
+
 /// The longest line where bytes are tried.
 const LONGEST_TRIED: usize = 4096;
 
@@ -41,6 +45,7 @@ pub async fn serve_stdio(
     output: OwnedFd,
     shutdown: CancellationToken,
 ) -> Result<(), ServeError> {
+    keep_what_is_freed();
     let connection = Arc::new(Connection::with_wire());
     let wire = Wire::open(input, output, Arc::clone(&connection), shutdown.clone())?;
     let handler = McpHandler::over(Arc::clone(&service), Who::Fixed(credential), Arc::clone(&connection));
@@ -65,6 +70,12 @@ pub async fn serve_stdio(
     // Calls that the client gave up are answered to nobody, and still come to their end.
     service.settled().await;
     ended
+}
+
+/// An allocator that gives memory back to the system after every long answer pays for it again with the next. One that has once let go of as much as this
+/// keeps it; nothing of it is ever touched.
+fn keep_what_is_freed() {
+    drop(std::hint::black_box(Vec::<u8>::with_capacity(KEPT)));
 }
 
 /// What a client is answered whose bytes come in these pieces, as far as no service is needed for it: for whoever tries all of them.

@@ -8,6 +8,7 @@ use rustix::io::Errno;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::stdio::descriptor::Descriptor;
+use crate::stdio::escape::{PIECE, escape};
 
 /// So much is collected before it is written while a message is still being put into words.
 const CHUNK: usize = 64 * 1024;
@@ -15,8 +16,8 @@ const CHUNK: usize = 64 * 1024;
 /// Kept for the next message; more than this is given back once it is not needed.
 const USUAL: usize = 256 * 1024;
 
-/// Asked of a pipe: a long answer then fits while the client is still at work.
-const PIPE: usize = 1024 * 1024;
+/// Asked of a pipe: a long answer then fits while the client is still at work. Only root may ask for more than the second.
+const PIPES: [usize; 2] = [4 * 1024 * 1024, 1024 * 1024];
 
 /// Whether everything has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +46,7 @@ pub(super) struct Output {
 impl Output {
     pub(super) fn new(descriptor: Descriptor) -> Self {
         // Only pipes have a size, and a smaller one is no harm.
-        let _ = rustix::pipe::fcntl_setpipe_size(descriptor.fd(), PIPE);
+        let _ = PIPES.iter().find(|size| rustix::pipe::fcntl_setpipe_size(descriptor.fd(), **size).is_ok());
         Self { descriptor, bytes: Vec::new(), written: 0, before: 0, held: VecDeque::new(), broken: false }
     }
 
@@ -57,6 +58,14 @@ impl Output {
     /// Gives room back once everything that was put in so far has left.
     pub(super) fn hold(&mut self, room: OwnedSemaphorePermit) {
         self.held.push_back((self.before + self.bytes.len() as u64, room));
+    }
+
+    /// Puts a long text in, as it stands between the quotes of a JSON string.
+    pub(super) fn put_escaped(&mut self, text: &str) {
+        for piece in text.as_bytes().chunks(PIECE) {
+            escape(piece, &mut self.bytes);
+            self.flush();
+        }
     }
 
     /// Writes what the client takes.

@@ -7,8 +7,10 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use memchr::memmem;
 use rmcp::model::{
-    ClientJsonRpcMessage, ClientNotification, JsonRpcMessage, RequestId, ServerJsonRpcMessage,
+    ClientJsonRpcMessage, ClientNotification, ContentBlock, JsonRpcMessage, RequestId, ServerJsonRpcMessage,
+    ServerResult,
 };
 use rmcp::service::RoleServer;
 use rmcp::transport::Transport;
@@ -25,6 +27,15 @@ use crate::stdio::output::{Flushed, Output};
 
 /// A longer line is no message.
 const LONGEST_LINE: usize = 64 * 1024 * 1024;
+
+/// From here on it pays to write a text in another way than the rest of its message.
+const LONG_TEXT: usize = 16 * 1024;
+
+/// What stands in place of a text that was taken out.
+const TAKEN_OUT: &str = "the text of this answer";
+
+/// The same as it is written. Nothing but a member of an object is written so: in a string, such as a client's own id, its quotes would be escaped.
+const IN_ITS_PLACE: &str = r#""text":"the text of this answer""#;
 
 /// Read at once.
 const READ: usize = 64 * 1024;
@@ -129,6 +140,19 @@ impl Wire {
         }
     }
 
+    /// Puts an answer on its way whose long text was taken out of it.
+    fn put_around(&mut self, message: &ServerJsonRpcMessage, text: &str) {
+        let json = serde_json::to_vec(message).unwrap_or_default();
+        let place = memmem::find(&json, IN_ITS_PLACE.as_bytes()).unwrap_or(json.len());
+        let (before, after) = json.split_at_checked(place).unwrap_or_default();
+        let _ = io::Write::write_all(&mut self.output, before);
+        let _ = io::Write::write_all(&mut self.output, b"\"text\":\"");
+        self.output.put_escaped(text);
+        let _ = io::Write::write_all(&mut self.output, b"\"");
+        let _ = io::Write::write_all(&mut self.output, after.get(IN_ITS_PLACE.len()..).unwrap_or_default());
+        let _ = io::Write::write_all(&mut self.output, b"\n");
+    }
+
     /// Nothing more will come from the client.
     fn end(&mut self) {
         self.ended = true;
@@ -153,6 +177,15 @@ impl Wire {
             else => std::future::pending().await,
         }
     }
+}
+
+/// Takes the text out of a long answer. It is the first text in it, so that no other can be taken for what stands in its place.
+fn long_text(message: &mut ServerJsonRpcMessage) -> Option<String> {
+    let JsonRpcMessage::Response(response) = message else { return None };
+    let ServerResult::CallToolResult(result) = &mut response.result else { return None };
+    let Some(ContentBlock::Text(content)) = result.content.first_mut() else { return None };
+    let is_long = content.text.len() >= LONG_TEXT;
+    is_long.then(|| std::mem::replace(&mut content.text, TAKEN_OUT.to_owned()))
 }
 
 /// Reads what has come. Nothing is lost when it is given up.
@@ -182,7 +215,11 @@ impl Transport<RoleServer> for Wire {
         &mut self,
         message: ServerJsonRpcMessage,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
-        self.put(&message);
+        let mut message = message;
+        match long_text(&mut message) {
+            Some(text) => self.put_around(&message, &text),
+            None => self.put(&message),
+        }
         let id = match &message {
             JsonRpcMessage::Response(response) => Some(&response.id),
             JsonRpcMessage::Error(error) => error.id.as_ref(),

@@ -77,6 +77,15 @@ fn a_long_text_is_sent_once() {
     let facts: Value = serde_json::from_str(texts(&result)[1]).unwrap();
     assert_eq!(facts["bytes"], text.len());
     assert!(facts.get("content").is_none() && result.get("structuredContent").is_none());
+
+    // Whatever a client calls its request, and whatever is in the text.
+    let odd = "\"text\":\"the text of this answer\" \\ \u{1}\té\u{1F600}\n".repeat(1000);
+    std::fs::write(world.workspace.join("odd.txt"), &odd).unwrap();
+    let id = r#""text":"the text of this answer""#;
+    let params = json!({"name": "read_file", "arguments": {"path": "odd.txt"}});
+    client.send(&json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}));
+    let answer = client.next(|message| message["id"] == id);
+    assert_eq!(texts(&answer["result"])[0], odd);
 }
 
 #[test]
