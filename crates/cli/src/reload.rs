@@ -159,11 +159,13 @@ mod tests {
 
     use std::path::Path;
 
+    use tokio::runtime::Runtime;
     use toolgate_gate::Gate;
 
     use super::*;
     use crate::build::How;
     use crate::commands::nobody;
+    use crate::servers::Which;
 
     struct Running {
         folder: tempfile::TempDir,
@@ -270,5 +272,50 @@ mod tests {
         std::fs::remove_file(running.folder.path().join("rules/bad.cedar")).unwrap();
         assert!(matches!(running.reloader.check(), Checked::Replaced { generation: 1 }));
         assert_eq!(running.tools(), ["mended"]);
+    }
+
+    /// A gate with servers behind it that are all dead: nothing has to be installed for them.
+    fn with_servers(folder: &Path, runtime: &Runtime) -> (Built, Reloader) {
+        let common = Common { config: Some(folder.join("toolgate.yaml")), ..Common::default() };
+        let settings = settle(&common, Trust::Guided).unwrap();
+        let seen = stamps(&settings);
+        let servers = Some((Which::All, runtime));
+        let how = How { servers, ..How::alone(nobody(), Tokens::Possibly) };
+        let built = build::gate(&settings, how).unwrap();
+        let reloader = Reloader::new(&common, &settings, &built, seen);
+        (built, reloader)
+    }
+
+    #[test]
+    fn servers_follow_the_file_and_stay_when_it_cannot_be_used() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = |rest: &str| write(folder.path(), "toolgate.yaml", &format!("{CONFIG}{rest}"));
+        write(folder.path(), "tools.d/one.yaml", &manifest("one"));
+        write(folder.path(), "rules/good.cedar", "forbid(principal, action == Action::\"one\", resource);");
+        config("");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let (built, mut reloader) = with_servers(folder.path(), &runtime);
+        let servers = built.servers.as_deref().unwrap();
+        let names = || servers.names().iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert!(matches!(reloader.check(), Checked::Same), "there is no news before anything happened");
+
+        config("mcp_servers: {a: {command: \"false\"}, b: {command: \"false\", disabled: true}}\n");
+        assert!(matches!(reloader.check(), Checked::Replaced { .. }));
+        assert_eq!(names(), ["a"]);
+
+        // What is wrong is found after the servers were asked for their tools.
+        write(
+            folder.path(),
+            "rules/bad.cedar",
+            "forbid(principal, action == Action::\"nothing\", resource);",
+        );
+        config("mcp_servers: {c: {command: \"false\"}}\n");
+        assert!(matches!(reloader.check(), Checked::Kept(_)));
+        assert_eq!(names(), ["a"]);
+
+        std::fs::remove_file(folder.path().join("rules/bad.cedar")).unwrap();
+        assert!(matches!(reloader.check(), Checked::Replaced { .. }));
+        assert_eq!(names(), ["c"]);
+        runtime.block_on(servers.close());
     }
 }

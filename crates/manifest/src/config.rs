@@ -297,4 +297,15 @@ impl Config {
     ) -> Problem {
         self.source.problem(at.place(), at.width, message, help)
     }
+
+    /// The same without the line, where secrets may stand beside it.
+    #[must_use]
+    pub fn problem_beside_secrets<T>(
+        &self,
+        at: &Located<T>,
+        message: impl Into<String>,
+        help: Option<String>,
+    ) -> Problem {
+        self.problem_at(at, message, help).without_line()
+    }
 }

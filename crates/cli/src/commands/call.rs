@@ -103,7 +103,7 @@ fn envelope(settings: &Settings, tool: &str, called: &Called) -> Value {
     let mut value = json!({
         "call": call, "profile": settings.profile.name(), "tool": tool,
         "decision": decision.as_str(), "isError": answer.is_error,
-        "text": answer.text, "structured": answer.structured, "durationMs": duration.as_secs_f64() * 1e3,
+        "text": answer.text, "structured": called.structured(), "durationMs": duration.as_secs_f64() * 1e3,
     });
     if let (Some((stage, failure)), Value::Object(fields)) = (failed, &mut value) {
         fields.insert("stage".to_owned(), json!(stage.as_str()));

@@ -233,8 +233,9 @@ fn missing_places(settings: &Settings) -> Result<Vec<Warning>, Failed> {
     let sandbox = &config.sandbox;
     let folders = sandbox.read.iter().chain(sandbox.path.iter().flatten());
     let mounts = config.mounts.iter().map(|mount| &mount.path);
+    let servers = processes(config).flat_map(|process| &process.read);
     let mut warnings = Vec::new();
-    for at in mounts.chain(folders) {
+    for at in mounts.chain(folders).chain(servers) {
         if !exists(&settings.resolve(&at.value)?) {
             let message = format!("`{}` does not exist", at.value.as_str());
             let help = Some("make it, or correct the path".to_owned());
@@ -244,16 +245,19 @@ fn missing_places(settings: &Settings) -> Result<Vec<Warning>, Failed> {
     Ok(warnings)
 }
 
+/// The processes of servers that are started.
+fn processes(config: &Config) -> impl Iterator<Item = &ServerProcess> {
+    let started = config.mcp_servers.iter().filter(|server| !server.disabled);
+    started.filter_map(|server| match &server.transport {
+        ServerTransport::Process(process) => Some(&**process),
+        ServerTransport::Remote(_) => None,
+    })
+}
+
 /// Servers whose program would not be found.
 fn missing_servers(settings: &Settings) -> Result<Vec<Warning>, Failed> {
     let config = &settings.loaded.config;
-    let started = config.mcp_servers.iter().filter(|server| !server.disabled);
-    let processes: Vec<_> = started
-        .filter_map(|server| match &server.transport {
-            ServerTransport::Process(process) => Some(&**process),
-            ServerTransport::Remote(_) => None,
-        })
-        .collect();
+    let processes: Vec<&ServerProcess> = processes(config).collect();
     if processes.is_empty() {
         return Ok(Vec::new());
     }

@@ -183,7 +183,7 @@ fn expand(config: &Config, text: &Located<VariableText>) -> Result<String, Refus
     text.value.expand(variable).map_err(|missing| {
         let name = &missing.0;
         let help = format!("set it for the gate, or write `${{{name}:-text}}` where it may be unset");
-        Refused::Missing(config.problem_at(text, missing.to_string(), Some(help)))
+        Refused::Missing(config.problem_beside_secrets(text, missing.to_string(), Some(help)))
     })
 }
 

@@ -144,6 +144,26 @@ fn what_cannot_be_declared_about_servers_is_a_problem() {
     }
 }
 
+#[test]
+fn what_is_probably_not_meant_about_servers_is_warned_about() {
+    let place = Place::new();
+    place.write(
+        "toolgate.yaml",
+        "mcp_servers:\n  a: {command: no-such-program, class: read}\n  b: {command: \"false\", class: read, read: [/no/such/place]}\n  c: {command: \"false\"}\n  d: {command: \"false\", class: read, env: {A: \"${TEST_NOT_SET}\", B_TOKEN: hunter2}}\n  off: {command: no-such-program, disabled: true}\n",
+    );
+    let said = place.must(&["check"]);
+    for told in [
+        "there is no program `no-such-program` in the sandbox",
+        "`/no/such/place` does not exist",
+        "no tool of `c` has a class",
+        "the variable `TEST_NOT_SET` is not set",
+        "`B_TOKEN` looks like a secret that is written out",
+    ] {
+        assert_eq!(said.matches(told).count(), 1, "{told}: {said}");
+    }
+    assert!(said.ends_with("no problems, 5 warnings\n") && !said.contains("hunter2"), "{said}");
+}
+
 /// A client that speaks lines.
 struct Client {
     process: Child,

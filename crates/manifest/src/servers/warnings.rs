@@ -45,7 +45,7 @@ fn secrets(config: &Config, server: &ServerConfig) -> Vec<Warning> {
     let warning = |name: &Located<String>| {
         let message = format!("`{}` looks like a secret that is written out", name.value);
         let help = "keep it in a variable of the gate's own environment and write `\"${NAME}\"`".to_owned();
-        config.problem_at(name, message, Some(help)).without_line().into()
+        config.problem_beside_secrets(name, message, Some(help)).into()
     };
     found.iter().map(warning).collect()
 }
