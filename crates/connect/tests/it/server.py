@@ -113,6 +113,7 @@ def call(identity, params):
     elif name == "die":
         os._exit(3)
     elif name == "hang":
+        note("hanging")
         while identity not in CANCELLED:
             time.sleep(0.01)
         note("cancelled", "hang")
