@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolgate_tools::Front;
@@ -21,13 +22,22 @@ pub struct ServiceOptions {
     pub instructions: Option<String>,
     /// Resources beside the files of the workspace.
     pub resources: Vec<Arc<dyn ResourceSource>>,
+    /// Becomes true once all tools are there; nothing, where they are from the beginning. Whoever asks for tools, or for one that is not there, waits for it.
+    pub complete: Option<watch::Receiver<bool>>,
 }
 
 impl ServiceOptions {
     /// The usual: no files are offered as resources.
     #[must_use]
     pub fn new(front: Arc<Front>, outputs: OutputStore) -> Self {
-        Self { front, aliases: Vec::new(), outputs, instructions: None, resources: Vec::new() }
+        Self {
+            front,
+            aliases: Vec::new(),
+            outputs,
+            instructions: None,
+            resources: Vec::new(),
+            complete: None,
+        }
     }
 }
 
@@ -38,6 +48,7 @@ pub struct Service {
     pub(crate) outputs: OutputStore,
     pub(crate) instructions: Option<String>,
     pub(crate) resources: Vec<Arc<dyn ResourceSource>>,
+    complete: Option<watch::Receiver<bool>>,
     pub(crate) lists: ToolLists,
     /// Calls whose clients have to come again with an answer.
     pub(crate) parked: ParkedCalls,
@@ -52,13 +63,14 @@ impl Service {
     /// A service.
     #[must_use]
     pub fn new(options: ServiceOptions) -> Arc<Self> {
-        let ServiceOptions { front, aliases, outputs, instructions, resources } = options;
+        let ServiceOptions { front, aliases, outputs, instructions, resources, complete } = options;
         Arc::new(Self {
             front,
             aliases,
             outputs,
             instructions,
             resources,
+            complete,
             lists: ToolLists::default(),
             parked: ParkedCalls::default(),
             seals: Seals::new(),
@@ -78,6 +90,16 @@ impl Service {
     pub fn end(&self) {
         self.ending.cancel();
         self.parked.end();
+    }
+
+    /// Waits until all tools are there. Whoever was to say so and is gone has said it.
+    pub(crate) async fn complete(&self) {
+        if let Some(mut complete) = self.complete.clone() {
+            tokio::select! {
+                _ = complete.wait_for(|complete| *complete) => {}
+                () = self.ending.cancelled() => {}
+            }
+        }
     }
 
     /// Resolves once the service was told to end.

@@ -134,7 +134,12 @@ impl McpHandler {
         visitor: &Visitor,
     ) -> Running {
         let front = Arc::clone(self.service.front());
-        let tool = front.gate().tool(&wanted.tool);
+        let mut tool = front.gate().tool(&wanted.tool);
+        if tool.is_none() {
+            // It may be one that is still to come.
+            self.service.complete().await;
+            tool = front.gate().tool(&wanted.tool);
+        }
         let is_quick = tool
             .as_ref()
             .is_none_or(|tool| matches!(tool.spec().category, Category::File | Category::Search));

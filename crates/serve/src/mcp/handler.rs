@@ -76,6 +76,7 @@ impl McpHandler {
     }
 
     pub(crate) async fn tools(&self, visitor: &Visitor) -> Result<Arc<[Tool]>, ErrorData> {
+        self.service.complete().await;
         let listed = self.service.lists.of(self.service.front(), visitor).await;
         listed.map_err(|failure| ErrorData::invalid_request(failure.to_string(), None))
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use toolgate_attack::person;
 use toolgate_gate::{Loaded, Registry};
+use toolgate_serve::{Service, ServiceOptions};
 use toolgate_types::{Caller, Decision};
 
 use crate::stdio_world::{Client, ERAS, Era, World, guided};
@@ -190,6 +191,28 @@ fn a_client_is_told_when_it_sees_other_tools() {
         ended.unwrap();
     }
     newer.close().1.unwrap();
+}
+
+#[test]
+fn whoever_asks_for_tools_waits_until_all_are_there() {
+    for era in ERAS {
+        let world = World::new();
+        let all = world.bench.loaded().clone();
+        world.bench.gate().replace(without(&world, "delete_file"));
+        let (complete, when) = tokio::sync::watch::channel(false);
+        let service = Service::new(ServiceOptions { complete: Some(when), ..world.options() });
+        let mut client = Client::begun(service, era, json!({}), person("mcp-early"));
+        // What is there can be called at once; what is not may be still to come.
+        assert_eq!(client.call("read_file", json!({"path": "a.txt"}))["isError"], false);
+        let list = client.ask("tools/list", json!({}));
+        let call = client.ask("tools/call", json!({"name": "delete_file", "arguments": {"path": "a.txt"}}));
+        assert_eq!(client.call("read_file", json!({"path": "a.txt"}))["isError"], false);
+        world.bench.gate().replace(all);
+        complete.send_replace(true);
+        assert!(client.answer(list)["result"]["tools"].to_string().contains("\"delete_file\""), "{era:?}");
+        assert_eq!(client.answer(call)["result"]["isError"], false, "{era:?}");
+        assert!(!world.workspace.join("a.txt").exists());
+    }
 }
 
 #[test]

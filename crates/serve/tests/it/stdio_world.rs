@@ -61,15 +61,20 @@ impl World {
 
     /// What one door serves. A process has one of them, and the state directory may be shared by many.
     pub(crate) fn service(&self) -> Arc<Service> {
+        Service::new(self.options())
+    }
+
+    /// What it is made of.
+    pub(crate) fn options(&self) -> ServiceOptions {
         let outputs = self.outputs();
         let outputs = OutputStore::new(move || {
             std::fs::create_dir_all(&outputs)?;
             cap_std::fs::Dir::open_ambient_dir(&outputs, cap_std::ambient_authority())
         });
-        Service::new(ServiceOptions {
+        ServiceOptions {
             aliases: vec!["@project".to_owned()],
             ..ServiceOptions::new(Arc::clone(self.bench.front()), outputs)
-        })
+        }
     }
 
     /// A client that speaks in the way of an era, and for this caller.
