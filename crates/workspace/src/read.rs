@@ -2,6 +2,8 @@
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
+use std::sync::mpsc;
+use std::thread;
 
 use toolgate_types::Sha256;
 use toolgate_types::digest::Sha256Hasher;
@@ -60,6 +62,9 @@ pub struct TextWindow {
 
 const CHUNK: usize = 128 * 1024;
 
+/// From here on a second thread pays.
+const LARGE: usize = 4 * CHUNK;
+
 /// Nobody makes room for more than this before there is something to put there.
 const MOST_EXPECTED: usize = 16 << 20;
 
@@ -87,9 +92,75 @@ impl View<'_> {
     fn scan(&self, opened: &Opened, window: Window, shown: &str) -> Result<Scan, WorkspaceError> {
         let expected = usize::try_from(opened.size()).unwrap_or(CHUNK);
         let mut scan = Scan::new(window, self.limits.max_read_bytes, expected);
+        if window.is_whole() && (LARGE..=MOST_EXPECTED.min(scan.limit)).contains(&expected) {
+            self.read_at_once(opened, &mut scan, expected, shown)?;
+        }
         let mut buffer = vec![0; expected.saturating_add(1).min(CHUNK)];
         stream(&opened.file, &mut buffer, self, shown, |chunk| scan.feed(chunk))?;
         Ok(scan)
+    }
+
+    /// Takes in as much of a large file as it is expected to have, straight to where it is kept. Hashing takes longer than everything else, so a second
+    /// thread does it meanwhile.
+    fn read_at_once(
+        &self,
+        opened: &Opened,
+        scan: &mut Scan,
+        expected: usize,
+        shown: &str,
+    ) -> Result<(), WorkspaceError> {
+        let mut kept = vec![0; expected];
+        let (chunks, to_hash) = mpsc::channel::<&[u8]>();
+        let read = thread::scope(|scope| {
+            let hashing = thread::Builder::new().spawn_scoped(scope, move || {
+                let mut hasher = Sha256Hasher::new();
+                to_hash.iter().for_each(|chunk| hasher.update(chunk));
+                hasher
+            });
+            // Without a second thread there is still the usual way.
+            let Ok(hashing) = hashing else { return Ok(0) };
+            let read = self.fill(&opened.file, &mut kept, shown, |chunk| {
+                // Whoever hashes listens to the end.
+                let _ = chunks.send(chunk);
+                scan.look(chunk);
+                scan.count(chunk);
+            });
+            drop(chunks);
+            let ended_early = |_| WorkspaceError::io("hashing", shown, ErrorKind::Other.into());
+            scan.hasher = hashing.join().map_err(ended_early)?;
+            read
+        })?;
+        kept.truncate(read);
+        scan.kept = kept;
+        Ok(())
+    }
+
+    /// Reads until a place is full or the file ends; tells how far it came.
+    fn fill<'k>(
+        &self,
+        mut file: &File,
+        place: &'k mut [u8],
+        shown: &str,
+        mut seen: impl FnMut(&'k [u8]),
+    ) -> Result<usize, WorkspaceError> {
+        let mut rest = place;
+        let mut read = 0;
+        while !rest.is_empty() {
+            self.stop.check()?;
+            let next = rest.len().min(CHUNK);
+            match file.read(rest.get_mut(..next).unwrap_or_default()) {
+                Ok(0) => break,
+                Ok(count) => {
+                    let (chunk, after) = rest.split_at_mut_checked(count).unwrap_or_default();
+                    seen(chunk);
+                    rest = after;
+                    read += count;
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(WorkspaceError::io("reading", shown, error)),
+            }
+        }
+        Ok(read)
     }
 
     /// Digest of an open file, from its beginning.
@@ -200,15 +271,23 @@ impl Scan {
 
     fn feed(&mut self, chunk: &[u8]) {
         self.hasher.update(chunk);
-        self.utf8.feed(chunk);
-        self.bytes += chunk.len() as u64;
-        self.ends_with_newline = chunk.last() == Some(&b'\n');
+        self.look(chunk);
         if self.window.is_whole() {
             self.keep(chunk);
-            self.newlines += memchr::memchr_iter(b'\n', chunk).count() as u64;
+            self.count(chunk);
         } else {
             self.keep_window(chunk);
         }
+    }
+
+    fn look(&mut self, chunk: &[u8]) {
+        self.utf8.feed(chunk);
+        self.bytes += chunk.len() as u64;
+        self.ends_with_newline = chunk.last() == Some(&b'\n');
+    }
+
+    fn count(&mut self, chunk: &[u8]) {
+        self.newlines += memchr::memchr_iter(b'\n', chunk).count() as u64;
     }
 
     fn keep_window(&mut self, chunk: &[u8]) {

@@ -42,3 +42,48 @@ proptest! {
         prop_assert_eq!(window.total_lines, lines.len() as u64);
     }
 }
+
+/// Large files are read in another way; nobody can tell from the answer.
+#[test]
+fn a_large_file_is_read_as_a_small_one_is() {
+    let scratch = tempfile::tempdir().unwrap();
+    let root = File::open(scratch.path()).unwrap();
+    let mount = Mount::new("@project", root, scratch.path(), Access::ReadOnly, Rules::new()).unwrap();
+    let workspace = Workspace::new(vec![mount.as_default()]).unwrap();
+    let stop = Stop::never();
+    let line = "aé漢🦀 and more\n";
+    let chunk = 128 * 1024;
+    for (name, bytes, limit) in [
+        ("whole", line.repeat(50_000).into_bytes(), 1 << 30),
+        ("no end", (line.repeat(50_000) + "x").into_bytes(), 1 << 30),
+        ("just large", "x".repeat(4 * chunk).into_bytes(), 1 << 30),
+        ("not yet large", "x".repeat(4 * chunk - 1).into_bytes(), 1 << 30),
+        ("exactly the limit", "x".repeat(5 * chunk).into_bytes(), 5 * chunk as u64),
+        ("over the limit", line.repeat(50_000).into_bytes(), 5 * chunk as u64),
+        ("binary at its end", [line.repeat(50_000).as_bytes(), b"\0"].concat(), 1 << 30),
+        ("cut in a character", [line.repeat(50_000).as_bytes(), b"\xe6\xbc"].concat(), 1 << 30),
+    ] {
+        fs::write(scratch.path().join("f"), &bytes).unwrap();
+        let limits = Limits { max_read_bytes: limit, ..LIMITS };
+        let view = View {
+            workspace: &workspace,
+            style: PathStyle::Free,
+            limits: &limits,
+            grant: None,
+            stop: &stop,
+            unlocked: None,
+        };
+        let read = view.read("f", &ReadRequest::default()).unwrap();
+        assert_eq!((read.bytes, read.sha256), (bytes.len() as u64, Sha256::of(&bytes)), "{name}");
+        match (read.content, std::str::from_utf8(&bytes).ok().filter(|text| !text.contains('\0'))) {
+            (FileContent::Text(window), Some(text)) => {
+                let kept = text.floor_char_boundary(usize::try_from(limit).unwrap());
+                assert!(window.text == text[..kept], "{name}");
+                assert_eq!(window.truncated, kept < text.len(), "{name}");
+                assert_eq!(window.total_lines, text.lines().count() as u64, "{name}");
+            }
+            (FileContent::Binary, None) => {}
+            (content, _) => panic!("{name}: {content:?}"),
+        }
+    }
+}
