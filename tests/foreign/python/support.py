@@ -37,7 +37,7 @@ PATIENCE = 30
 class Place:
     """A workspace, the gate's own folder and its configuration, gone after the test."""
 
-    def __init__(self, config="", trust="guided"):
+    def __init__(self, config="", trust="guided", more=()):
         self._folder = tempfile.TemporaryDirectory(prefix="toolgate-foreign-")
         root = pathlib.Path(self._folder.name)
         self.workspace = root / "workspace"
@@ -48,6 +48,7 @@ class Place:
             folder.mkdir()
         self.config.write_text(f"tools: [manifests]\n{config}")
         self.trust = trust
+        self.more = more
 
     def close(self):
         # A process that has just ended may still be writing its last words.
@@ -69,6 +70,7 @@ class Place:
             "--workspace", str(self.workspace),
             "--state-dir", str(self.state),
             "--trust", self.trust,
+            *self.more,
         ]  # fmt: skip
 
     def run(self, *arguments):
@@ -180,9 +182,10 @@ class DoorTest(unittest.IsolatedAsyncioTestCase):
     mode = None
     config = ""
     trust = "guided"
+    more = ()
 
     def setUp(self):
-        self.place = Place(self.config, self.trust)
+        self.place = Place(self.config, self.trust, self.more)
         self.addCleanup(self.place.close)
         self.served = None
         if self.door == "http":

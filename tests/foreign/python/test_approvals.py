@@ -163,7 +163,7 @@ class SealedStates(Asked):
 
 @through(doors=["stdio"], modes=["legacy"])
 class OlderAnswers(Asked):
-    """The same attacks in the older era, where an answer names the question by its number. The official client cannot do this, so it is done by hand."""
+    """The same attacks in the older era, where an answer names its question by a number. By hand: the official client is too honest."""
 
     async def asyncSetUp(self):
         self.process = await asyncio.create_subprocess_exec(

@@ -1,14 +1,11 @@
 """Other people's servers behind the gate, confined, and reached by the official client through it."""
 
-import contextlib
 import json
 import os
 import sys
 import sysconfig
 
-import anyio
-
-from support import NPM, PATIENCE, Person, eventually, processes_with, text_of, through
+from support import NPM, Person, eventually, processes_with, text_of, through
 
 # What the servers need to see of this machine: their interpreters and their own code, to read.
 FILES = NPM / "node_modules"
@@ -36,24 +33,12 @@ mcp_servers:
 """
 
 
-class Ready:
-    """A client that has seen the servers come."""
-
-    @contextlib.asynccontextmanager
-    async def ready(self, person=None, tools=("files__read_text_file", "clock__get_current_time")):
-        async with self.client(person) as client:
-            with anyio.fail_after(PATIENCE):
-                while not set(tools) <= {tool.name for tool in (await client.list_tools()).tools}:
-                    await anyio.sleep(0.1)
-            yield client
-
-
 @through()
-class Bridged(Ready):
+class Bridged:
     config = CONFIG
 
     async def test_their_tools_are_listed_beside_ours_as_the_operator_classed_them(self):
-        async with self.ready() as client:
+        async with self.client() as client:
             tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         self.assertIn("read_file", tools)
         self.assertTrue(tools["files__read_text_file"].annotations.read_only_hint)
@@ -69,7 +54,7 @@ class Bridged(Ready):
         outside = self.place.workspace.parent / "outside.txt"
         outside.write_text("4711\n")
         person = Person("accept")
-        async with self.ready(person) as client:
+        async with self.client(person) as client:
             result = await client.call_tool("files__read_text_file", {"path": "a.txt"})
             self.assertEqual(text_of(result).strip(), "alpha")
             self.assertEqual(person.asked, [])
@@ -84,7 +69,7 @@ class Bridged(Ready):
         self.assertEqual(self.place.read("b.txt"), "beta")
 
     async def test_the_python_server_answers_too(self):
-        async with self.ready() as client:
+        async with self.client() as client:
             result = await client.call_tool("clock__get_current_time", {"timezone": "Europe/Vienna"})
         self.assertFalse(result.is_error, text_of(result))
         self.assertIn("Europe/Vienna", text_of(result))
@@ -92,7 +77,7 @@ class Bridged(Ready):
         self.assertEqual((record.tool, record.decision), ("clock__get_current_time", "ALLOWED"))
 
     async def test_their_calls_are_asked_about_refused_and_recorded_like_ours(self):
-        async with self.ready(Person("decline")) as client:
+        async with self.client(Person("decline")) as client:
             refused = await client.call_tool("files__write_file", {"path": "b.txt", "content": "beta"})
             self.assertTrue(refused.is_error)
             unknown = await client.call_tool("files__move_file", {"source": "a", "destination": "b"})
@@ -105,7 +90,7 @@ class Bridged(Ready):
     async def test_nothing_of_them_is_left_when_the_gate_ends(self):
         mark = "server-filesystem/dist/index.js\0."
         before = set(processes_with(mark))
-        async with self.ready() as client:
+        async with self.client() as client:
             await client.call_tool("files__list_directory", {"path": "."})
             self.assertTrue(set(processes_with(mark)) - before)
         if self.served:

@@ -58,6 +58,38 @@ class Listing:
 
 
 @through()
+class Permitted:
+    config = """
+agents:
+  drafter:
+    tool_permissions:
+      read_file: {allowed: true}
+      write_file: {allowed: true, paths: ["drafts/**"]}
+      delete_file: {allowed: false}
+"""
+    trust = "autonomous"
+    more = ("--agent", "drafter")
+
+    async def test_an_agent_sees_and_calls_only_what_it_may(self):
+        self.place.write("plan.txt", "the plan\n")
+        async with self.client() as client:
+            tools = [tool.name for tool in (await client.list_tools()).tools]
+            self.assertEqual(sorted(tools), ["read_file", "write_file"])
+            allowed = await client.call_tool("write_file", {"path": "drafts/a.txt", "content": "a draft\n"})
+            self.assertFalse(allowed.is_error, text_of(allowed))
+            for name, arguments in (
+                ("write_file", {"path": "plan.txt", "content": "another plan\n"}),
+                ("delete_file", {"path": "plan.txt"}),
+                ("run_command", {"command": "rm plan.txt"}),
+                ("list_directory", {}),
+            ):
+                with self.subTest(tool=name):
+                    self.assertTrue((await client.call_tool(name, arguments)).is_error)
+        self.assertEqual(self.place.read("plan.txt"), "the plan\n")
+        self.assertEqual([record.decision for record in self.place.records()], ["ALLOWED"] + ["DENIED"] * 4)
+
+
+@through()
 class Calling:
     trust = "autonomous"
 
