@@ -49,6 +49,8 @@ pub(crate) struct Reloader {
     fixed: Fixed,
     /// As it was before it was last read.
     seen: Vec<(PathBuf, Option<Stamp>)>,
+    /// Where it is told that the tools of all servers are there, if somebody waits for that.
+    complete: Option<watch::Sender<bool>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,7 +86,37 @@ impl Reloader {
             (servers, changed)
         });
         let gate = Arc::clone(built.front.gate());
-        Self { trust: settings.caller.trust, fixed: Fixed::of(settings), common, gate, servers, seen }
+        let (trust, fixed) = (settings.caller.trust, Fixed::of(settings));
+        Self { trust, fixed, common, gate, servers, seen, complete: None }
+    }
+
+    /// Tells when the tools of all servers are there; nothing, where they are. Only a server that is met for the first time is waited for.
+    pub(crate) fn completion(&mut self) -> Option<watch::Receiver<bool>> {
+        let (servers, _) = self.servers.as_ref()?;
+        if servers.strangers().is_empty() {
+            return None;
+        }
+        let (sender, receiver) = watch::channel(false);
+        self.complete = Some(sender);
+        Some(receiver)
+    }
+
+    /// Waits for servers that are met for the first time, and loads the tools that they bring.
+    async fn complete(&mut self) {
+        let (Some(complete), Some((servers, _))) = (self.complete.take(), &self.servers) else { return };
+        servers.meet(&servers.strangers()).await;
+        self.look();
+        // Nobody may be waiting any more.
+        let _ = complete.send(true);
+    }
+
+    /// Looks, and says what came of it.
+    fn look(&mut self) {
+        match self.check() {
+            Checked::Same => {}
+            Checked::Replaced { generation } => remark(|| format!("loaded anew ({generation})")),
+            Checked::Kept(failed) => complain(&format!("nothing was reloaded: {}", failed.message)),
+        }
     }
 
     /// Looks at the files, and loads them anew when something changed.
@@ -124,6 +156,7 @@ impl Reloader {
 
 /// Looks at the files about once a second, and at the servers whenever they have something to say, until it is dropped.
 pub(crate) async fn keep_up(mut reloader: Reloader) {
+    reloader.complete().await;
     loop {
         match reloader.servers.clone() {
             Some((_, mut changed)) => {
@@ -131,11 +164,7 @@ pub(crate) async fn keep_up(mut reloader: Reloader) {
             }
             None => tokio::time::sleep(INTERVAL).await,
         }
-        match reloader.check() {
-            Checked::Same => {}
-            Checked::Replaced { generation } => remark(|| format!("loaded anew ({generation})")),
-            Checked::Kept(failed) => complain(&format!("nothing was reloaded: {}", failed.message)),
-        }
+        reloader.look();
     }
 }
 

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
 
+use tokio::sync::watch;
 use toolgate_gate::Blocking;
 use toolgate_serve::{OutputStore, Service, ServiceOptions, serve_stdio};
 use toolgate_types::{CallId, SessionId, Trust};
@@ -38,9 +39,9 @@ pub(crate) fn run(common: &Common) -> Result<u8, Failed> {
         },
     )?;
     settings.warn_of_unknown_tools(&built.tools);
-    let reloader = Reloader::new(common, &settings, &built, seen);
+    let mut reloader = Reloader::new(common, &settings, &built, seen);
     let servers = built.servers.clone();
-    let service = service(&settings, built);
+    let service = service(&settings, built, reloader.completion());
     let (input, output) = (io::stdin(), io::stdout());
     let own = |descriptor: io::Result<_>| {
         descriptor.map_err(|error| Failed::error(format!("the standard streams cannot be used: {error}")))
@@ -59,11 +60,16 @@ pub(crate) fn run(common: &Common) -> Result<u8, Failed> {
 }
 
 /// What the doors of this process serve.
-pub(crate) fn service(settings: &Settings, built: Built) -> Arc<Service> {
+pub(crate) fn service(
+    settings: &Settings,
+    built: Built,
+    complete: Option<watch::Receiver<bool>>,
+) -> Arc<Service> {
     let outputs = build::outputs_folder(settings);
     let outputs = OutputStore::new(move || open_own_folder(&outputs));
     Service::new(ServiceOptions {
         aliases: aliases(settings),
+        complete,
         ..ServiceOptions::new(Arc::new(built.front), outputs)
     })
 }

@@ -72,6 +72,8 @@ struct Waiting {
     /// What it is, or what is different about it.
     shown: String,
     description: String,
+    /// Why no tool can be made of it, if none can.
+    useless: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,6 +125,7 @@ impl Waiting {
             digest: offered.digest(),
             shown,
             description: offered.revealed_description(),
+            useless: offered.check().err(),
         })
     }
 
@@ -137,8 +140,14 @@ impl Waiting {
             true => "The server says nothing about it.\n".to_owned(),
             false => format!("The server says about it, in {}", quoted(&self.description, screen)),
         };
+        let useless =
+            self.useless.as_ref().map(|reason| format!("It cannot be used: {}\n", reveal_line(reason)));
         let what = if self.state == PinState::Changed { "What is different, in " } else { "All of it, in " };
-        format!("{name} is {state}.\n{description}{what}{}\n", quoted(&self.shown, screen))
+        format!(
+            "{name} is {state}.\n{}{description}{what}{}\n",
+            useless.unwrap_or_default(),
+            quoted(&self.shown, screen)
+        )
     }
 
     fn told(&self, answer: Answer, quiet: bool) -> String {

@@ -61,10 +61,10 @@ pub(crate) fn run(common: &Common, arguments: &ServeArguments) -> Result<u8, Fai
         },
     )?;
     settings.warn_of_unknown_tools(&built.tools);
-    let reloader = Reloader::new(common, &settings, &built, seen);
+    let mut reloader = Reloader::new(common, &settings, &built, seen);
     let servers = built.servers.clone();
     options.ready = ready(servers.clone());
-    let service = super::mcp::service(&settings, built);
+    let service = super::mcp::service(&settings, built, reloader.completion());
     let served = runtime.block_on(async {
         let _watching = interrupt.watch()?;
         let keeping_up = tokio::spawn(keep_up(reloader));

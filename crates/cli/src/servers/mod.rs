@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::watch;
-use toolgate_connect::{Backoff, Bridge, BridgeOptions, Pins, ServerHealth, ServerName, ServerSettings};
+use toolgate_connect::{
+    Backoff, Bridge, BridgeOptions, HealthState, Pins, ServerHealth, ServerName, ServerSettings,
+};
 use toolgate_gate::Registry;
 use toolgate_manifest::Problem;
 use toolgate_tools::CommandRunner;
@@ -29,6 +31,9 @@ use crate::terminal::{complain, remark};
 
 /// How much longer than its slowest server a person is kept waiting.
 const MARGIN: Duration = Duration::from_secs(1);
+
+/// How often servers that are met for the first time are looked at.
+const GLANCE: Duration = Duration::from_millis(20);
 
 /// How long nobody wonders.
 const MOMENT: Duration = Duration::from_secs(1);
@@ -72,6 +77,7 @@ pub(crate) struct Servers {
 #[derive(Clone, Default)]
 struct State {
     servers: Vec<ServerSettings>,
+    strangers: Vec<ServerSettings>,
     unusable: Vec<Unusable>,
     /// What decides what a process sees, beside what is said about it: a server that was started under another one is started anew.
     ground: String,
@@ -127,7 +133,12 @@ impl Servers {
         let limits = confined::limits(&settings.loaded.config.sandbox);
         let means = Means { runner: Arc::clone(runner), limits };
         let before = Before(self.state().clone(), self.launcher.replace(Some(means)));
-        self.apply(State { servers, unusable, ground: ground(settings) });
+        // Asked before any of them is started and could make itself known.
+        let is_strange = |server: &&ServerSettings| {
+            self.pins.of(&server.name).is_ok_and(|pins| pins.tools().next().is_none())
+        };
+        let strangers = servers.iter().filter(is_strange).cloned().collect();
+        self.apply(State { servers, strangers, unusable, ground: ground(settings) });
         Ok(before)
     }
 
@@ -165,6 +176,26 @@ impl Servers {
                 ready.await;
             }
         });
+    }
+
+    /// Servers of which nothing was known when they were declared. The tools of others are there from the beginning, as they were agreed to.
+    pub(crate) fn strangers(&self) -> Vec<ServerSettings> {
+        self.state().strangers.clone()
+    }
+
+    /// Waits until each of these has said which tools it has, or has failed, but no longer than the slowest of them may take.
+    pub(crate) async fn meet(&self, strangers: &[ServerSettings]) {
+        let slowest = strangers.iter().map(|server| server.startup_timeout).max().unwrap_or_default();
+        let has_spoken =
+            |health: &ServerHealth| health.state != HealthState::Starting || health.last_error.is_some();
+        let is_strange = |health: &ServerHealth| strangers.iter().any(|server| server.name == health.name);
+        let all = async {
+            while !self.health().iter().filter(|health| is_strange(health)).all(has_spoken) {
+                tokio::time::sleep(GLANCE).await;
+            }
+        };
+        // Who is late is told by the health of its server.
+        let _ = tokio::time::timeout(slowest, all).await;
     }
 
     /// Adds the tools of the servers. One that has the name of another is told and left out: what the operator wrote counts before what a server says.

@@ -232,6 +232,22 @@ impl Client {
 }
 
 #[test]
+fn who_asks_for_tools_at_the_first_contact_waits_for_them() {
+    let (place, _) = place();
+    // Nothing is known about the server yet, and a client lists its tools once.
+    let mut client = Client::start(&place);
+    let listed = client.ask(2, "tools/list", &json!({}));
+    assert!(listed.to_string().contains("t__echo"), "{listed}");
+    client.end();
+    // Nor does it wait to be told before it calls one.
+    std::fs::remove_dir_all(place.state.join("pins.toolgate")).unwrap();
+    let mut client = Client::start(&place);
+    let called = client.ask(2, "tools/call", &json!({"name": "t__echo", "arguments": {"text": "at once"}}));
+    assert_eq!(called["result"]["content"][0]["text"], "at once", "{called}");
+    client.end();
+}
+
+#[test]
 fn a_client_hears_when_servers_and_files_bring_other_tools() {
     let (place, mark) = place();
     let config = std::fs::read_to_string(place.scratch.path().join("toolgate.yaml")).unwrap();
