@@ -108,6 +108,7 @@ mod tests {
             duration: Duration::from_millis(250),
             attachments: Vec::new(),
             whole: None,
+            text_as: None,
         }
     }
 

@@ -38,6 +38,20 @@ pub struct Called {
     pub attachments: Vec<Attachment>,
     /// The whole text, where the answer had to be cut.
     pub whole: Option<String>,
+    /// The property that the structured answer lacks because the text is its value, and long.
+    pub text_as: Option<&'static str>,
+}
+
+impl Called {
+    /// The structured answer with everything that belongs to it, for those who take it without the text.
+    #[must_use]
+    pub fn structured(&self) -> Option<Value> {
+        let mut structured = self.answer.structured.clone();
+        if let (Some(Value::Object(fields)), Some(name)) = (&mut structured, self.text_as) {
+            fields.insert(name.to_owned(), Value::String(self.answer.text.clone()));
+        }
+        structured
+    }
 }
 
 /// A gate that speaks a profile's language.
@@ -91,14 +105,19 @@ impl Front {
         let tool = call.tool.clone();
         let Settled { call, mut outcome, duration } = self.gate.call(call, credential, options).await;
         let decision = outcome.decision();
-        let (failed, attachments, whole) = match &mut outcome {
-            Outcome::Failed { stage, failure } => (Some((*stage, failure.clone())), Vec::new(), None),
-            Outcome::Done(output) => (None, std::mem::take(&mut output.attachments), output.whole.take()),
-        };
+        let (mut failed, mut attachments, mut whole, mut text_as) = (None, Vec::new(), None, None);
+        match &mut outcome {
+            Outcome::Failed { stage, failure } => failed = Some((*stage, failure.clone())),
+            Outcome::Done(output) => {
+                attachments = std::mem::take(&mut output.attachments);
+                whole = output.whole.take();
+                text_as = output.text_as;
+            }
+        }
         let answer = self.profile.render(&tool, outcome);
         if let (Some(log), Some(told)) = (&self.run_log, told) {
             log.finish(told, &answer, duration);
         }
-        Called { answer, call, decision, failed, duration, attachments, whole }
+        Called { answer, call, decision, failed, duration, attachments, whole, text_as }
     }
 }

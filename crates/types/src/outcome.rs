@@ -18,13 +18,22 @@ pub struct ToolOutput {
     pub whole: Option<String>,
     /// The digest of `text`, where whoever made it knows: the record holds it, and nobody computes it twice.
     pub text_sha256: Option<Sha256>,
+    /// The property of `structured` that `text` is the value of, where it was left out: a long text is held once.
+    pub text_as: Option<&'static str>,
 }
 
 impl ToolOutput {
     /// An answer of text and structure alone.
     #[must_use]
     pub fn new(text: impl Into<String>, structured: Value) -> Self {
-        Self { text: text.into(), structured, attachments: Vec::new(), whole: None, text_sha256: None }
+        Self {
+            text: text.into(),
+            structured,
+            attachments: Vec::new(),
+            whole: None,
+            text_sha256: None,
+            text_as: None,
+        }
     }
 }
 

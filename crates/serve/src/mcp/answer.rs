@@ -27,7 +27,7 @@ pub(crate) fn answered(
     outputs: &OutputStore,
     binding: [u8; 32],
 ) -> CallToolResult {
-    let Called { answer, attachments, whole, .. } = called;
+    let Called { answer, attachments, whole, text_as, .. } = called;
     let kept = whole.and_then(|whole| Some((outputs.keep(binding, &whole)?, whole.len())));
     let mut structured = answer.structured.filter(Value::is_object);
     if let (Some(structured), Some((uri, _)), Some(tool)) = (&mut structured, &kept, tool) {
@@ -36,7 +36,10 @@ pub(crate) fn answered(
     if let Some(structured) = &mut structured {
         repeat_notice(structured, &answer.text);
     }
-    let facts = structured.as_mut().and_then(|structured| facts_alone(structured, &answer.text));
+    let facts = match text_as {
+        Some(_) => structured.take(),
+        None => structured.as_mut().and_then(|structured| facts_alone(structured, &answer.text)),
+    };
     let mut content = vec![ContentBlock::text(answer.text)];
     if let Some(facts) = facts {
         structured = None;

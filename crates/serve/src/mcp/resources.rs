@@ -167,6 +167,9 @@ fn file_contents(called: Called, uri: String) -> Result<Vec<ResourceContents>, E
             _ => ErrorData::invalid_params(failure.to_string(), Some(json!({"uri": uri}))),
         });
     }
+    if called.text_as.is_some() {
+        return Ok(vec![ResourceContents::text(called.answer.text, uri)]);
+    }
     let content = called.answer.structured.as_ref().and_then(|value| value.get("content"));
     match content.and_then(Value::as_str) {
         // The text, with what it says about having been cut.

@@ -16,6 +16,9 @@ use crate::output::{EntryCost, bound_listing, bound_matches, bound_paths};
 /// More matches or results than this are never answered at once, whatever the call says.
 const MOST_RESULTS: usize = 1000;
 
+/// A text of this length is not repeated in the structured answer.
+const LONG: usize = 32 * 1024;
+
 pub(crate) fn tools() -> Vec<Declaration> {
     let path = json!({"type": "string", "description": "Path relative to the workspace, or with a mount alias such as @project/src"});
     let names = json!({"type": "array", "items": {"type": "string"}});
@@ -122,7 +125,7 @@ fn read_file(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<Tool
     let read = view.read(&path, &ReadRequest { start_line, end_line, refuse_oversize: false })?;
     let mut structured =
         json!({"path": read.path, "bytes": read.bytes, "sha256": read.sha256.to_string(), "binary": true});
-    let mut known = None;
+    let (mut known, mut text_as) = (None, None);
     let text = match read.content {
         FileContent::Binary => {
             format!("binary file `{}`: {} bytes, sha256 {}", read.path, read.bytes, read.sha256)
@@ -137,12 +140,15 @@ fn read_file(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<Tool
                 fields.insert("start_line".to_owned(), json!(window.first_line));
                 fields.insert("end_line".to_owned(), json!(window.last_line));
                 fields.insert("total_lines".to_owned(), json!(window.total_lines));
-                fields.insert("content".to_owned(), json!(window.text));
+                match window.text.len() >= LONG && notice.is_empty() {
+                    true => text_as = Some("content"),
+                    false => drop(fields.insert("content".to_owned(), json!(window.text))),
+                }
             }
             window.text + &notice
         }
     };
-    Ok(ToolOutput { text_sha256: known, ..ToolOutput::new(text, structured) })
+    Ok(ToolOutput { text_sha256: known, text_as, ..ToolOutput::new(text, structured) })
 }
 
 /// What is said after text that was cut; the same words for the same cut.
