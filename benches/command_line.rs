@@ -8,10 +8,9 @@
 )]
 
 use std::fs;
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use toolgate_benches::{in_turns, report};
+use toolgate_benches::{in_turns, release_binary, report};
 
 fn main() {
     let scratch = tempfile::tempdir_in(".").unwrap();
@@ -37,14 +36,4 @@ fn main() {
     ours();
     let (ours, cat) = in_turns(401, ours, cat);
     report("call/read-1KiB", ours, cat, "cat", 3.0);
-}
-
-/// The binary beside this benchmark, built now so that it is never an old one.
-fn release_binary() -> PathBuf {
-    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
-    let built =
-        Command::new(cargo).args(["build", "--quiet", "--release", "-p", "toolgate"]).status().unwrap();
-    assert!(built.success());
-    let this = std::env::current_exe().unwrap();
-    this.ancestors().find(|folder| folder.ends_with("release")).unwrap().join("toolgate")
 }

@@ -12,7 +12,8 @@
 )]
 
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -79,6 +80,20 @@ impl Bench {
         assert_eq!(answer.is_error, !succeeds, "{}", answer.text);
         answer
     }
+}
+
+/// The program itself, built now so that it is never an old one.
+///
+/// # Panics
+/// It cannot be built.
+#[must_use]
+pub fn release_binary() -> PathBuf {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+    let built =
+        Command::new(cargo).args(["build", "--quiet", "--release", "-p", "toolgate"]).status().unwrap();
+    assert!(built.success());
+    let this = std::env::current_exe().unwrap();
+    this.ancestors().find(|folder| folder.ends_with("release")).unwrap().join("toolgate")
 }
 
 /// Runs both in turns and returns the median of each.

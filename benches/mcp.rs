@@ -1,0 +1,168 @@
+//! `toolgate mcp` beside the floor of any server on standard input and output: `cat`, which answers with as many bytes and does nothing for them.
+//!
+//! The bridge is measured by the processor time that the gate itself spends on a call of a server behind it; that server is a second gate, in the sandbox.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "a benchmark arranges files by hand and prints what it measures"
+)]
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use toolgate_benches::{in_turns, release_binary, report, report_extra};
+
+/// A program that answers lines with lines.
+struct Lines {
+    process: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+    answer: String,
+}
+
+impl Lines {
+    fn start(command: &mut Command) -> Self {
+        let mut process =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let (input, output) = (process.stdin.take().unwrap(), process.stdout.take().unwrap());
+        Self { process, input, output: BufReader::with_capacity(1 << 16, output), answer: String::new() }
+    }
+
+    fn say(&mut self, lines: &str) {
+        self.input.write_all(lines.as_bytes()).unwrap();
+    }
+
+    fn hear(&mut self) -> &str {
+        self.answer.clear();
+        self.output.read_line(&mut self.answer).unwrap();
+        &self.answer
+    }
+
+    /// What it has used of the processor so far.
+    fn processor_time(&self) -> Duration {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.process.id())).unwrap();
+        let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+        let ticks = |index: usize| fields[index].parse::<u64>().unwrap();
+        // Fields 14 and 15 of the whole line, in hundredths of a second.
+        Duration::from_millis((ticks(11) + ticks(12)) * 10)
+    }
+}
+
+impl Drop for Lines {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// A gate that has been greeted.
+fn gate(binary: &Path, folder: &Path, state: &str) -> Lines {
+    let mut command = Command::new(binary);
+    command.current_dir(folder).arg("--state-dir").arg(folder.join(state));
+    let mut gate = Lines::start(command.args(["--config", "toolgate.yaml", "--trust", "autonomous", "mcp"]));
+    greet(&mut gate);
+    gate
+}
+
+fn greet(gate: &mut Lines) {
+    let hello = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "bench", "version": "0"}});
+    gate.say(&request("initialize", &hello));
+    assert!(gate.hear().contains("serverInfo"));
+    gate.say("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n");
+}
+
+fn request(method: &str, params: &Value) -> String {
+    format!("{}\n", json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}))
+}
+
+fn call(tool: &str, arguments: &Value) -> String {
+    request("tools/call", &json!({"name": tool, "arguments": arguments}))
+}
+
+/// The same conversation with the gate and with `cat`, which is given what the gate answers.
+fn compare(name: &str, rounds: usize, gate: &mut Lines, asked: &str, at_once: usize, bound: f64) {
+    let mut echo = Lines::start(&mut Command::new("cat"));
+    gate.say(asked);
+    let answer = gate.hear().to_owned();
+    assert!(!answer.contains("\"isError\":true") && answer.contains("\"result\""), "{answer:.300}");
+    let (asked, answer) = (asked.repeat(at_once), answer.repeat(at_once));
+    // What is said at once fits into the pipes and the buffer of `cat`.
+    let conversation = |with: &mut Lines, said: &str| {
+        with.say(said);
+        (0..at_once).for_each(|_| assert!(!with.hear().is_empty()));
+    };
+    let (ours, floor) = in_turns(rounds, || conversation(gate, &asked), || conversation(&mut echo, &answer));
+    report(name, ours, floor, "cat", bound);
+}
+
+fn main() {
+    let scratch = tempfile::tempdir_in(".").unwrap();
+    let folder = scratch.path().canonicalize().unwrap();
+    let binary = release_binary();
+    let workspace = folder.join("workspace");
+    fs::create_dir_all(workspace.join("many")).unwrap();
+    fs::write(workspace.join("small.txt"), "0123456789abcde\n".repeat(64)).unwrap();
+    fs::write(workspace.join("large.txt"), "0123456789abcde\n".repeat(1 << 16)).unwrap();
+    (0..1000).for_each(|entry| fs::write(workspace.join(format!("many/entry_{entry:04}.txt")), "x").unwrap());
+    let behind = binary.parent().unwrap().display();
+    let config = format!(
+        "workspace: workspace\nlimits: {{max_read_bytes: 2097152}}\nmcp_servers:\n  inner:\n    command: {behind}/toolgate\n    \
+         args: [mcp, --workspace, /mnt/project, --state-dir, /tmp/state, --trust, autonomous]\n    mounts: [\"@project:ro\"]\n    \
+         read: [{behind}]\n    class: read\n"
+    );
+    fs::write(folder.join("toolgate.yaml"), config).unwrap();
+
+    let mut served = gate(&binary, &folder, "state");
+    let small = json!({"path": "small.txt"});
+    compare("mcp/read-1KiB", 4001, &mut served, &call("read_file", &small), 1, 4.0);
+    compare("mcp/read-1KiB-64-in-flight", 401, &mut served, &call("read_file", &small), 64, 20.0);
+    compare("mcp/list-1000", 401, &mut served, &call("list_directory", &json!({"path": "many"})), 1, 20.0);
+    first_list(&binary, &folder);
+    bridge(&mut served);
+}
+
+/// From the start of the process to the first list of tools.
+fn first_list(binary: &Path, folder: &Path) {
+    let ours = || {
+        let mut command = Command::new(binary);
+        command.current_dir(folder).args(["--state-dir", "first", "--workspace", "workspace", "mcp"]);
+        let mut gate = Lines::start(&mut command);
+        greet(&mut gate);
+        gate.say(&request("tools/list", &json!({})));
+        assert!(gate.hear().contains("read_file"));
+    };
+    let cat = || {
+        let mut echo = Lines::start(&mut Command::new("cat"));
+        echo.say("hello\n");
+        assert_eq!(echo.hear(), "hello\n");
+    };
+    ours();
+    let (ours, cat) = in_turns(101, ours, cat);
+    report("mcp/first-list", ours, cat, "cat", 8.0);
+}
+
+/// What a call of a server behind the gate costs the gate.
+fn bridge(gate: &mut Lines) {
+    const CALLS: u32 = 4000;
+    let asked = call("inner__read_file", &json!({"path": "small.txt"}));
+    let mut one = || {
+        gate.say(&asked);
+        let answer = gate.hear();
+        assert!(answer.contains("0123456789abcde") && !answer.contains("\"isError\":true"), "{answer:.300}");
+    };
+    (0..100).for_each(|_| one());
+    let before = gate.processor_time();
+    (0..CALLS).for_each(|_| {
+        gate.say(&asked);
+        gate.hear();
+    });
+    let spent = (gate.processor_time() - before) / CALLS;
+    report_extra("mcp/bridge-processor-time", spent, Duration::ZERO, "nothing", Duration::from_micros(150));
+}
