@@ -14,4 +14,5 @@ mod lasting;
 mod manifests;
 mod page;
 mod profiles;
+mod reads;
 mod setting;

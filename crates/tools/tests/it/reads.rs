@@ -1,0 +1,101 @@
+//! Reads through a gate that does brief work where it is asked for.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use toolgate_audit::{AuditLog, LogOptions};
+use toolgate_gate::{AuditMode, Blocking, CallOptions, Gate, GateOptions, Journal, Loaded, NobodyToAsk};
+use toolgate_tools::{Called, Front, Parts, Profile};
+use toolgate_types::{Caller, ErrorCode, Limits, Sha256, ToolCall, Trust};
+
+use crate::setting::setting;
+
+/// A front over the workspace of a setting, with its record beside it.
+fn front(scratch: &Path, workspace: &Arc<toolgate_workspace::Workspace>) -> Front {
+    let (audit, _) = AuditLog::open(LogOptions::new(scratch.join("audit"))).unwrap();
+    std::fs::create_dir(scratch.join("journal")).unwrap();
+    let journal = cap_std::fs::Dir::open_ambient_dir(scratch.join("journal"), cap_std::ambient_authority());
+    let limits = Limits { max_read_bytes: 1 << 20, ..Profile::Native.limits() };
+    let gate = Gate::new(GateOptions {
+        loaded: Loaded::new(Profile::Native.registry(&Parts::files(workspace)).unwrap(), limits),
+        audit,
+        audit_mode: AuditMode::Deny,
+        journal: Arc::new(Journal::open(&journal.unwrap()).unwrap()),
+        approver: Arc::new(NobodyToAsk { remedy: String::new() }),
+        approval_patience: Duration::from_secs(1),
+        blocking: Blocking::Briefly,
+        clock: Arc::new(Instant::now),
+        complain: Arc::new(|words| panic!("{words}")),
+    });
+    Front::new(Profile::Native, Arc::new(gate))
+}
+
+fn read(front: &Front, path: &str, options: CallOptions) -> Called {
+    let caller = Caller {
+        subject: "test".to_owned(),
+        permissions: std::collections::BTreeSet::new(),
+        agent: None,
+        session: "test".parse().unwrap(),
+        run: None,
+        trust: Trust::Autonomous,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    runtime.block_on(front.call(ToolCall::new("read_file", json!({"path": path})), caller, options))
+}
+
+/// How many calls the record tells of.
+fn recorded(scratch: &Path) -> usize {
+    let files = std::fs::read_dir(scratch.join("audit")).unwrap().map(|entry| entry.unwrap().path());
+    let logs = files.filter(|path| path.extension().is_some_and(|extension| extension == "jsonl"));
+    logs.map(|path| std::fs::read_to_string(path).unwrap().matches("\"read_file\"").count()).sum()
+}
+
+#[test]
+fn a_read_that_takes_long_is_answered_right_and_once() {
+    let (scratch, workspace, _) = setting();
+    let front = front(scratch.path(), &workspace);
+    let long = "a line of some text\n".repeat(4 << 20);
+    std::fs::write(scratch.path().join("work/long.txt"), &long).unwrap();
+    std::fs::write(scratch.path().join("work/short.txt"), "short\n").unwrap();
+    for (number, (path, text)) in
+        [("short.txt", "short\n"), ("long.txt", &long), ("short.txt", "short\n")].iter().enumerate()
+    {
+        let called = read(&front, path, CallOptions::default());
+        let structured = called.structured().unwrap();
+        assert_eq!(structured["sha256"], Sha256::of(text.as_bytes()).to_string(), "{path}");
+        assert_eq!(structured["bytes"], text.len());
+        assert_eq!(structured["truncated"], text.len() > 1 << 20);
+        assert_eq!(recorded(scratch.path()), number + 1);
+    }
+}
+
+#[test]
+fn a_read_that_is_cancelled_is_not_begun_again() {
+    let (scratch, workspace, _) = setting();
+    let front = front(scratch.path(), &workspace);
+    std::fs::write(scratch.path().join("work/short.txt"), "short\n").unwrap();
+    let options = CallOptions::default();
+    options.cancelled.cancel();
+    let (_, failure) = read(&front, "short.txt", options).failed.unwrap();
+    assert_eq!(failure.code, ErrorCode::Cancelled);
+    assert_eq!(recorded(scratch.path()), 1);
+}
+
+#[test]
+fn a_long_text_is_there_once_and_a_short_one_in_both_parts() {
+    let (scratch, workspace, _) = setting();
+    let front = front(scratch.path(), &workspace);
+    for length in [0, 10, 32 * 1024 - 1, 32 * 1024, 1 << 20, (1 << 20) + 1] {
+        let text = "é".repeat(length / 2) + if length % 2 == 1 { "x" } else { "" };
+        std::fs::write(scratch.path().join("work/file.txt"), &text).unwrap();
+        let called = read(&front, "file.txt", CallOptions::default());
+        let is_long = (32 * 1024..=1 << 20).contains(&length);
+        assert_eq!(called.text_as, is_long.then_some("content"), "{length}");
+        assert_eq!(called.answer.structured.as_ref().unwrap().get("content").is_none(), is_long, "{length}");
+        let whole = called.structured().unwrap();
+        assert_eq!(whole["content"].as_str().unwrap(), &text[..length.min(1 << 20)], "{length}");
+        assert!(called.answer.text.starts_with(whole["content"].as_str().unwrap()), "{length}");
+    }
+}
