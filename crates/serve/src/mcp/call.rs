@@ -97,6 +97,7 @@ impl McpHandler {
     ) -> Result<Step, ErrorData> {
         let _under_way = self.service.calls.token();
         let way = Way::of(context);
+        let tool = self.arrived(&wanted.tool).await;
         let definition = || self.service.front().gate().definition(&wanted.tool);
         let bond = (way == Way::ComingAgain)
             .then(|| Bond::new(visitor.binding, &wanted.tool, definition(), &wanted.arguments));
@@ -115,7 +116,7 @@ impl McpHandler {
                 Err(reason) => Err(self.refuse(wanted, context, visitor, &reason).await),
             },
             (_, bond) => {
-                let running = self.begin(wanted, way, context, visitor).await;
+                let running = self.begin(wanted, tool, way, context, visitor).await;
                 self.drive(running, context, bond).await
             }
         }
@@ -126,20 +127,27 @@ impl McpHandler {
         Ok(self.service.parked.find(&id, reply_to(responses)))
     }
 
+    /// The tool of this name, even if it is one that is still to come.
+    async fn arrived(&self, name: &str) -> Option<Arc<dyn Tool>> {
+        let gate = self.service.front().gate();
+        match gate.tool(name) {
+            Some(tool) => Some(tool),
+            None => {
+                self.service.complete().await;
+                gate.tool(name)
+            }
+        }
+    }
+
     async fn begin(
         &self,
         wanted: Wanted,
+        tool: Option<Arc<dyn Tool>>,
         way: Way,
         context: &RequestContext<RoleServer>,
         visitor: &Visitor,
     ) -> Running {
         let front = Arc::clone(self.service.front());
-        let mut tool = front.gate().tool(&wanted.tool);
-        if tool.is_none() {
-            // It may be one that is still to come.
-            self.service.complete().await;
-            tool = front.gate().tool(&wanted.tool);
-        }
         let is_quick = tool
             .as_ref()
             .is_none_or(|tool| matches!(tool.spec().category, Category::File | Category::Search));
