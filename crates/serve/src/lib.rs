@@ -5,6 +5,7 @@
 //! in the same calls: with `initialize` and a session, or with everything in each request.
 
 mod service;
+mod weight;
 mod mcp;
 mod stdio;
 mod http;

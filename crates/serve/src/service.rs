@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolgate_tools::Front;
 
-use crate::mcp::{OutputStore, ParkedCalls, ResourceSource, Seals, ToolLists};
+use crate::mcp::{OutputStore, ParkedCalls, Places, ResourceSource, Seals, ToolLists};
 use crate::metrics::Metrics;
 
 /// What a service is made of.
@@ -53,6 +53,8 @@ pub struct Service {
     /// Calls whose clients have to come again with an answer.
     pub(crate) parked: ParkedCalls,
     pub(crate) seals: Seals,
+    /// How much each caller may have under way.
+    pub(crate) places: Places,
     /// Every call that is under way, whichever door it came through.
     pub(crate) calls: TaskTracker,
     pub(crate) metrics: Metrics,
@@ -74,6 +76,7 @@ impl Service {
             lists: ToolLists::default(),
             parked: ParkedCalls::default(),
             seals: Seals::new(),
+            places: Places::default(),
             calls: TaskTracker::new(),
             metrics: Metrics::default(),
             ending: CancellationToken::new(),

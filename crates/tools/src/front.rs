@@ -93,6 +93,26 @@ impl Front {
         self.profile.tells_structure()
     }
 
+    /// Refuses a call that a door found fault with. Nothing of it runs, and it is recorded like every other.
+    pub async fn refuse(
+        &self,
+        call: &ToolCall,
+        credential: impl Into<Credential>,
+        stage: Stage,
+        failure: Failure,
+    ) -> Called {
+        let Settled { call: id, outcome, duration } =
+            self.gate.refuse(call, credential, stage, failure).await;
+        let decision = outcome.decision();
+        let failed = match &outcome {
+            Outcome::Failed { stage, failure } => Some((*stage, failure.clone())),
+            Outcome::Done(_) => None,
+        };
+        let answer = self.profile.render(&call.tool, outcome);
+        let (attachments, whole, text_as) = (Vec::new(), None, None);
+        Called { answer, call: id, decision, failed, duration, attachments, whole, text_as }
+    }
+
     /// One call.
     pub async fn call(
         &self,

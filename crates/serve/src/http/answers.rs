@@ -78,6 +78,10 @@ pub(crate) fn unread(unread: Unread) -> Response<Body> {
     let (status, message) = match unread {
         Unread::TooLong => (StatusCode::PAYLOAD_TOO_LARGE, "the body is longer than this gate takes"),
         Unread::TooSlow => (StatusCode::REQUEST_TIMEOUT, "the body did not come in time"),
+        Unread::TooMuch => (StatusCode::PAYLOAD_TOO_LARGE, "the body holds more values than this gate takes"),
+        Unread::TooDeep => {
+            (StatusCode::BAD_REQUEST, "the values of the body stand too deep within each other")
+        }
         Unread::NoRoom => (StatusCode::SERVICE_UNAVAILABLE, "too many long requests at once"),
         Unread::Broken => (StatusCode::BAD_REQUEST, "the body did not come whole"),
     };

@@ -8,9 +8,12 @@ use std::time::Duration;
 
 use axum::body::{Body, Bytes, HttpBody};
 use hyper::body::{Frame, SizeHint};
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tokio_util::task::task_tracker::TaskTrackerToken;
+
+use crate::weight::{DEEPEST, weigh};
 
 /// Why a body was not read to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +22,10 @@ pub(crate) enum Unread {
     TooLong,
     /// It took longer than bodies may take.
     TooSlow,
+    /// It holds more values than may be read at once.
+    TooMuch,
+    /// Its values stand too deep within each other.
+    TooDeep,
     /// Others' bodies fill what memory there is for them.
     NoRoom,
     /// The connection failed.
@@ -40,7 +47,9 @@ const PIECE: usize = 1024;
 #[derive(Debug)]
 pub(crate) struct Read {
     pub(crate) bytes: Bytes,
-    _room: Option<OwnedSemaphorePermit>,
+    /// Whether there was no more of it.
+    pub(crate) is_whole: bool,
+    room: Option<OwnedSemaphorePermit>,
 }
 
 impl Reader {
@@ -54,31 +63,70 @@ impl Reader {
         if body.size_hint().lower() > self.most as u64 {
             return Err(Unread::TooLong);
         }
-        tokio::time::timeout(self.patience, self.read_all(body)).await.map_err(|_| Unread::TooSlow)?
+        let read = self.beginning(body, self.most).await?;
+        if read.is_whole { self.bear(read) } else { Err(Unread::TooLong) }
     }
 
-    async fn read_all(&self, mut body: Body) -> Result<Read, Unread> {
+    /// No more of a body than this.
+    pub(crate) async fn beginning(&self, body: Body, most: usize) -> Result<Read, Unread> {
+        let reading = self.read_up_to(body, most);
+        tokio::time::timeout(self.patience, reading).await.map_err(|_| Unread::TooSlow)?
+    }
+
+    async fn read_up_to(&self, mut body: Body, most: usize) -> Result<Read, Unread> {
         let mut bytes = Vec::new();
-        let mut room: Option<OwnedSemaphorePermit> = None;
+        let mut room = None;
         while let Some(frame) = std::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await
         {
             let Ok(data) = frame.map_err(|_| Unread::Broken)?.into_data() else { continue };
-            let length = bytes.len() + data.len();
-            if length > self.most {
-                return Err(Unread::TooLong);
+            let fits = data.get(..most - bytes.len()).unwrap_or(&data);
+            self.take(&mut room, bytes.len() + fits.len())?;
+            bytes.extend_from_slice(fits);
+            if fits.len() < data.len() {
+                return Ok(Read { bytes: bytes.into(), is_whole: false, room });
             }
-            let taken = room.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
-            let more =
-                u32::try_from(length.div_ceil(PIECE).saturating_sub(taken)).map_err(|_| Unread::TooLong)?;
-            let more = Arc::clone(&self.room).try_acquire_many_owned(more).map_err(|_| Unread::NoRoom)?;
-            match &mut room {
-                Some(room) => room.merge(more),
-                None => room = Some(more),
-            }
-            bytes.extend_from_slice(&data);
         }
-        Ok(Read { bytes: bytes.into(), _room: room })
+        Ok(Read { bytes: bytes.into(), is_whole: true, room })
     }
+
+    /// Takes the room of what a body becomes once it is understood.
+    fn bear(&self, mut read: Read) -> Result<Read, Unread> {
+        let weight = aside(read.bytes.len(), || weigh(&read.bytes));
+        match weight.is_bearable() {
+            true => self.take(&mut read.room, read.bytes.len() + weight.bytes()).map(|()| read),
+            false if weight.depth > DEEPEST => Err(Unread::TooDeep),
+            false => Err(Unread::TooMuch),
+        }
+    }
+
+    /// Makes a piece of room as large as this.
+    fn take(&self, room: &mut Option<OwnedSemaphorePermit>, bytes: usize) -> Result<(), Unread> {
+        let taken = room.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+        let more = u32::try_from(bytes.div_ceil(PIECE).saturating_sub(taken)).map_err(|_| Unread::NoRoom)?;
+        let more = Arc::clone(&self.room).try_acquire_many_owned(more).map_err(|_| Unread::NoRoom)?;
+        match room {
+            Some(room) => room.merge(more),
+            None => *room = Some(more),
+        }
+        Ok(())
+    }
+}
+
+/// From this length on, others notice how long it takes to understand a body.
+const LONG: usize = 128 * 1024;
+
+/// Does work on a body of this length; where it is long, whatever waits for the same thread goes on elsewhere.
+pub(crate) fn aside<T>(length: usize, work: impl FnOnce() -> T) -> T {
+    let is_shared =
+        || Handle::try_current().is_ok_and(|here| here.runtime_flavor() == RuntimeFlavor::MultiThread);
+    if length >= LONG && is_shared() { tokio::task::block_in_place(work) } else { work() }
+}
+
+/// A place among all streams, and one among its caller's.
+#[derive(Debug)]
+pub(crate) struct StreamPlace {
+    pub(crate) _among_all: OwnedSemaphorePermit,
+    pub(crate) _among_own: OwnedSemaphorePermit,
 }
 
 /// An answer on its way.
@@ -90,7 +138,7 @@ pub(crate) struct Outgoing {
     /// Counted as under way until it is gone.
     _under_way: Option<TaskTrackerToken>,
     /// The place it takes among streams.
-    _place: Option<OwnedSemaphorePermit>,
+    _place: Option<StreamPlace>,
 }
 
 impl Outgoing {
@@ -104,7 +152,7 @@ impl Outgoing {
         inner: Body,
         sent: &Arc<AtomicU64>,
         until: CancellationToken,
-        place: OwnedSemaphorePermit,
+        place: StreamPlace,
     ) -> Self {
         let until = Some(Box::pin(until.cancelled_owned()));
         Self { inner, until, sent: Arc::clone(sent), _under_way: None, _place: Some(place) }
@@ -147,7 +195,7 @@ mod tests {
     use super::*;
 
     fn reader() -> Reader {
-        Reader::new(4096, 6 * PIECE, Duration::from_secs(60))
+        Reader::new(4096, 8 * PIECE, Duration::from_secs(60))
     }
 
     /// Comes in frames, so that nobody knows its length before its end.
@@ -189,8 +237,35 @@ mod tests {
         assert_eq!(reader.read(Body::from(vec![b'x'; 4096])).await.err(), Some(Unread::NoRoom));
         let second = reader.read(Body::from(vec![b'x'; 2048])).await.unwrap();
         drop((first, second));
-        assert_eq!(reader.room.available_permits(), 6);
+        assert_eq!(reader.room.available_permits(), 8);
+        // Room is taken for what a body becomes, too.
+        let many = b"[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0]";
+        let read = reader.read(Body::from(&many[..])).await.unwrap();
+        assert_eq!(reader.room.available_permits(), 3);
+        drop(read);
         assert!(reader.read(Body::from(vec![b'x'; 4096])).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn what_would_become_too_much_is_not_read() {
+        let reader = Reader::new(1 << 20, 1 << 30, Duration::from_secs(60));
+        let values = format!("[{}0]", "0,".repeat(crate::weight::MOST_VALUES));
+        assert_eq!(reader.read(Body::from(values)).await.err(), Some(Unread::TooMuch));
+        assert_eq!(reader.read(Body::from("[".repeat(DEEPEST + 1))).await.err(), Some(Unread::TooDeep));
+    }
+
+    #[tokio::test]
+    async fn of_a_body_the_beginning_can_be_read_alone() {
+        for (pieces, length, is_whole) in [
+            (vec![], 0, true),
+            (vec![10], 10, true),
+            (vec![11], 10, false),
+            (vec![5, 5], 10, true),
+            (vec![1, 5, 5], 10, false),
+        ] {
+            let read = reader().beginning(Body::new(Pieces(pieces.clone())), 10).await.unwrap();
+            assert_eq!((read.bytes.len(), read.is_whole), (length, is_whole), "{pieces:?}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

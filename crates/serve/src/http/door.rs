@@ -23,10 +23,10 @@ use super::meter::Meter;
 use super::names::{Names, is_loopback};
 use super::pace::Pace;
 use super::sessions::Sessions;
-use super::strangers::metadata;
+use super::strangers::{Familiar, metadata};
 use super::who::Demand;
 use super::{HttpError, HttpLimits, HttpOptions, Ready};
-use crate::mcp::{McpHandler, Who};
+use crate::mcp::{McpHandler, Shares, Who};
 use crate::service::Service;
 
 /// Where MCP is spoken.
@@ -50,8 +50,11 @@ pub(crate) struct Door {
     pub(super) reader: Reader,
     pub(crate) meter: Meter,
     pub(super) bad_tokens: Pace<IpAddr>,
+    pub(super) unknown_tokens: Pace<IpAddr>,
+    pub(super) familiar: Familiar,
     pub(super) requests: Option<Pace<[u8; 32]>>,
     pub(super) streams: Arc<Semaphore>,
+    pub(super) streams_of_each: Shares,
     /// Answers that are not yet at their end.
     pub(super) answers: TaskTracker,
     pub(crate) connections: TaskTracker,
@@ -89,8 +92,11 @@ impl Door {
             reader: Reader::new(max_body_bytes, max_all_bodies_bytes, body_patience),
             meter: Meter::default(),
             bad_tokens: Pace::new(limits.bad_tokens_per_minute, Duration::from_secs(60)),
+            unknown_tokens: Pace::new(limits.unknown_tokens_per_second, Duration::from_secs(1)),
+            familiar: Familiar::default(),
             requests: limits.requests_per_second.map(|most| Pace::new(most.get(), Duration::from_secs(1))),
             streams: Arc::new(Semaphore::new(limits.max_streams)),
+            streams_of_each: Shares::new(limits.max_streams_of_one_caller),
             answers: TaskTracker::new(),
             connections: TaskTracker::new(),
             leaving: CancellationToken::new(),

@@ -77,6 +77,8 @@ pub struct HttpLimits {
     pub max_connections: usize,
     /// Streams at once that go on until somebody ends them.
     pub max_streams: usize,
+    /// Of these, one caller's.
+    pub max_streams_of_one_caller: usize,
     /// Sessions of the older era at once. A few more may be there for a moment.
     pub max_sessions: usize,
     /// Of these, one caller's. Beyond them, the one that was used longest ago ends.
@@ -85,8 +87,10 @@ pub struct HttpLimits {
     pub session_idle: Duration,
     /// Requests of one caller in a second, if that is bounded.
     pub requests_per_second: Option<NonZeroU32>,
-    /// Bad tokens from one address in a minute that are looked into. Good tokens are always welcome.
+    /// Bad tokens from one address in a minute whose calls are recorded.
     pub bad_tokens_per_minute: u32,
+    /// Bad tokens from one address in a second, after which only tokens are looked at that were good before.
+    pub unknown_tokens_per_second: u32,
     /// How long a connection may take to say what it wants; also how long it may be silent between requests.
     pub head_patience: Duration,
     /// How long a body may take.
@@ -104,11 +108,13 @@ impl Default for HttpLimits {
             max_all_bodies_bytes: 64 * 1024 * 1024,
             max_connections: 512,
             max_streams: 256,
+            max_streams_of_one_caller: 32,
             max_sessions: 1024,
             max_sessions_of_one_caller: 256,
             session_idle: Duration::from_secs(60 * 60),
             requests_per_second: None,
             bad_tokens_per_minute: 60,
+            unknown_tokens_per_second: 50,
             head_patience: Duration::from_secs(30),
             body_patience: Duration::from_secs(30),
             stall_patience: Duration::from_secs(30),

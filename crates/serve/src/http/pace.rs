@@ -27,6 +27,13 @@ impl<K: Eq + Hash> Pace<K> {
         Self { most, period, seen: Mutex::default() }
     }
 
+    /// Whether one more would be beyond the pace. Looking counts for nothing.
+    pub(crate) fn is_spent(&self, key: &K, now: Instant) -> bool {
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_over = |seen: &Seen| now.saturating_duration_since(seen.since) >= self.period;
+        seen.get(key).is_some_and(|seen| !is_over(seen) && seen.times >= self.most)
+    }
+
     /// Whether one more is within the pace, and counts it.
     pub(crate) fn admits(&self, key: K, now: Instant) -> bool {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -58,7 +65,10 @@ mod tests {
         let found: Vec<bool> =
             [0, 1, 2, 9, 10, 11, 12].into_iter().map(|seconds| pace.admits("a", at(seconds))).collect();
         assert_eq!(found, [true, true, false, false, true, true, false]);
+        assert!(pace.is_spent(&"a", at(12)) && !pace.is_spent(&"a", at(20)));
+        assert!(!pace.is_spent(&"b", at(12)));
         assert!(pace.admits("b", at(12)));
+        assert!(!pace.is_spent(&"b", at(12)));
     }
 
     #[test]

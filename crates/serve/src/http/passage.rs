@@ -1,6 +1,8 @@
 //! The way of a request to MCP: who sent it, in which session, how much does it bring.
 
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Instant;
 
 use axum::body::{Body, Bytes};
@@ -9,12 +11,13 @@ use axum::http::header::{CONNECTION, CONTENT_TYPE};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use serde::Deserialize;
-use tokio::sync::OwnedSemaphorePermit;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::answers::{self, later, refusal};
-use super::body::{Outgoing, Read};
+use super::body::{Outgoing, Read, StreamPlace, aside};
 use super::door::Door;
 use super::meter::add;
+use super::sessions::Named;
 
 /// The header that names a session of the older era.
 const SESSION: &str = "mcp-session-id";
@@ -41,39 +44,54 @@ impl Door {
             return Err(going());
         }
         let guest = self.admit(&mut request).await?;
-        let binding = guest.binding();
+        let owner = guest.owner();
         if let Some(pace) = &self.requests
-            && !pace.admits(binding, Instant::now())
+            && !pace.admits(owner, Instant::now())
         {
             return Err(later(StatusCode::TOO_MANY_REQUESTS, "too many requests", "1"));
         }
-        let named = self.session(request.headers_mut(), binding)?;
+        let named = self.session(request.headers_mut(), owner)?;
         let (mut parts, body) = request.into_parts();
         let body = self.body(&parts, body).await?;
+        // Counted before it is asked, so that nothing that was taken is lost sight of; and whatever came while the door closed is not taken.
+        let under_way = self.answers.token();
+        if self.leaving.is_cancelled() {
+            return Err(going());
+        }
         let method = wanted(&parts, &body.bytes)?;
-        if named.is_none() && method.as_deref() == Some(INITIALIZE) && !self.sessions.make_room(binding).await
-        {
+        if named.is_none() && method.as_deref() == Some(INITIALIZE) && !self.sessions.make_room(owner).await {
             return Err(later(StatusCode::SERVICE_UNAVAILABLE, "too many sessions", "60"));
         }
-        parts.extensions.insert(guest.in_session(named.as_deref()));
         let place = match parts.method == Method::GET || method.as_deref() == Some(LISTEN) {
-            true => Some(self.place()?),
+            true => Some(self.place(owner)?),
             false => None,
         };
         let is_end = parts.method == Method::DELETE;
-        let response =
-            self.hand_over(Request::from_parts(parts, Body::from(body.bytes.clone())), place).await;
-        self.note_session(response.headers().get(SESSION), named.filter(|_| is_end), binding);
+        let ends = named.as_ref().filter(|_| is_end).map(|named| named.name.clone());
+        parts.extensions.insert(guest.in_session(named));
+        let request = Request::from_parts(parts, Body::from(body.bytes.clone()));
+        let response = self.hand_over(request, body.bytes.len(), place, under_way).await;
+        self.note_session(response.headers().get(SESSION), ends, owner);
         // Clients know another answer to an end.
         Ok(if is_end && response.status() == StatusCode::ACCEPTED { answers::ended() } else { response })
     }
 
     /// To MCP, and back.
-    async fn hand_over(&self, request: Request, place: Option<OwnedSemaphorePermit>) -> Response<Body> {
-        // Counted before it is asked, so that nothing that was taken is lost sight of.
-        let under_way = self.answers.token();
+    async fn hand_over(
+        &self,
+        request: Request,
+        length: usize,
+        place: Option<StreamPlace>,
+        under_way: TaskTrackerToken,
+    ) -> Response<Body> {
         let brings_json = is_json(request.headers());
-        let response = self.mcp.handle(request).await;
+        let mut handling = Box::pin(self.mcp.handle(request));
+        // The message is read as soon as it is handed over.
+        let begun = poll_fn(|context| Poll::Ready(aside(length, || handling.as_mut().poll(context)))).await;
+        let response = match begun {
+            Poll::Ready(response) => response,
+            Poll::Pending => handling.await,
+        };
         // It said that it brings JSON, and it does.
         if brings_json && response.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE {
             return answers::no_message();
@@ -88,13 +106,17 @@ impl Door {
     }
 
     /// A place for a stream that goes on.
-    fn place(&self) -> Result<OwnedSemaphorePermit, Response<Body>> {
-        let full = |_| later(StatusCode::SERVICE_UNAVAILABLE, "too many streams", "10");
-        Arc::clone(&self.streams).try_acquire_owned().map_err(full)
+    fn place(&self, owner: [u8; 32]) -> Result<StreamPlace, Response<Body>> {
+        let among_own = self.streams_of_each.try_take(owner);
+        let among_all = Arc::clone(&self.streams).try_acquire_owned().ok();
+        let (Some(_among_own), Some(_among_all)) = (among_own, among_all) else {
+            return Err(later(StatusCode::SERVICE_UNAVAILABLE, "too many streams", "10"));
+        };
+        Ok(StreamPlace { _among_all, _among_own })
     }
 
     /// The session that a request of the older era names, which must be its caller's. The newer era has none, so that none is named.
-    fn session(&self, headers: &mut HeaderMap, binding: [u8; 32]) -> Result<Option<String>, Response<Body>> {
+    fn session(&self, headers: &mut HeaderMap, owner: [u8; 32]) -> Result<Option<Named>, Response<Body>> {
         let revision = headers.get(REVISION).and_then(|revision| revision.to_str().ok());
         if revision.is_some_and(|revision| revision >= NEWER_ERA) {
             headers.remove(SESSION);
@@ -106,10 +128,8 @@ impl Door {
         };
         let Some(name) = name else { return Ok(None) };
         let name = name.to_str().unwrap_or_default();
-        match self.sessions.belongs(name, binding) {
-            true => Ok(Some(name.to_owned())),
-            false => Err(refusal(StatusCode::NOT_FOUND, "there is no such session")),
-        }
+        let named = self.sessions.named(name, owner);
+        named.map(Some).ok_or_else(|| refusal(StatusCode::NOT_FOUND, "there is no such session"))
     }
 
     async fn body(&self, parts: &Parts, body: Body) -> Result<Read, Response<Body>> {
@@ -121,9 +141,9 @@ impl Door {
         }
     }
 
-    fn note_session(&self, begun: Option<&HeaderValue>, ended: Option<String>, binding: [u8; 32]) {
+    fn note_session(&self, begun: Option<&HeaderValue>, ended: Option<String>, owner: [u8; 32]) {
         if let Some(name) = begun.and_then(|name| name.to_str().ok()) {
-            self.sessions.begun(name, binding);
+            self.sessions.begun(name, owner);
         }
         if let Some(name) = ended {
             self.sessions.ended(&name);
@@ -141,7 +161,7 @@ fn wanted(parts: &Parts, bytes: &Bytes) -> Result<Option<String>, Response<Body>
     if parts.method != Method::POST || !is_json(&parts.headers) {
         return Ok(None);
     }
-    match serde_json::from_slice::<Head>(bytes) {
+    match aside(bytes.len(), || serde_json::from_slice::<Head>(bytes)) {
         Ok(head) => Ok(head.method),
         Err(error) if error.is_data() => Err(answers::no_message()),
         Err(_) => Err(answers::no_json()),

@@ -10,6 +10,7 @@ use std::time::Duration;
 use rmcp::transport::streamable_http_server::SessionManager as _;
 use rmcp::transport::streamable_http_server::session::SessionId as Name;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use tokio_util::sync::CancellationToken;
 
 /// The sessions of the older era.
 pub(crate) struct Sessions {
@@ -26,10 +27,25 @@ struct Owners {
     uses: u64,
 }
 
-#[derive(Clone, Copy)]
 struct Owner {
-    binding: [u8; 32],
+    is: [u8; 32],
     used: u64,
+    /// With the session end its calls.
+    ended: CancellationToken,
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.ended.cancel();
+    }
+}
+
+/// A session that a request names, and that is its caller's.
+#[derive(Debug)]
+pub(crate) struct Named {
+    pub(crate) name: String,
+    /// Cancelled when it is over.
+    pub(crate) ended: CancellationToken,
 }
 
 impl Sessions {
@@ -44,24 +60,20 @@ impl Sessions {
         &self.manager
     }
 
-    /// Whether this caller began the session of that name.
-    pub(crate) fn belongs(&self, name: &str, binding: [u8; 32]) -> bool {
+    /// The session of that name, if it is this caller that began it.
+    pub(crate) fn named(&self, name: &str, owner: [u8; 32]) -> Option<Named> {
         let mut owners = self.owners();
         owners.uses += 1;
         let used = owners.uses;
-        match owners.owned.get_mut(name) {
-            Some(owner) if owner.binding == binding => {
-                owner.used = used;
-                true
-            }
-            _ => false,
-        }
+        let known = owners.owned.get_mut(name).filter(|known| known.is == owner)?;
+        known.used = used;
+        Some(Named { name: name.to_owned(), ended: known.ended.clone() })
     }
 
     /// Makes room for one more session of a caller: of its own, the one that was used longest ago ends. Whether there is room.
-    pub(crate) async fn make_room(&self, binding: [u8; 32]) -> bool {
+    pub(crate) async fn make_room(&self, owner: [u8; 32]) -> bool {
         self.forget_ended().await;
-        while let Some(name) = self.oldest_beyond(binding) {
+        while let Some(name) = self.oldest_beyond(owner) {
             self.close(&name).await;
         }
         // Also those count that began and were never told to anybody.
@@ -69,11 +81,11 @@ impl Sessions {
     }
 
     /// A session has begun, and this is whose it is.
-    pub(crate) fn begun(&self, name: &str, binding: [u8; 32]) {
+    pub(crate) fn begun(&self, name: &str, owner: [u8; 32]) {
         let mut owners = self.owners();
         owners.uses += 1;
         let used = owners.uses;
-        owners.owned.insert(name.into(), Owner { binding, used });
+        owners.owned.insert(name.into(), Owner { is: owner, used, ended: CancellationToken::new() });
     }
 
     /// A session is over.
@@ -106,9 +118,9 @@ impl Sessions {
         self.owners().owned.retain(|name, _| living.contains_key(name));
     }
 
-    fn oldest_beyond(&self, binding: [u8; 32]) -> Option<Name> {
+    fn oldest_beyond(&self, owner: [u8; 32]) -> Option<Name> {
         let owners = self.owners();
-        let own = owners.owned.iter().filter(|(_, owner)| owner.binding == binding);
+        let own = owners.owned.iter().filter(|(_, known)| known.is == owner);
         let oldest = own.clone().min_by_key(|(_, owner)| owner.used).map(|(name, _)| Name::clone(name));
         oldest.filter(|_| own.count() >= self.most_of_one)
     }
@@ -122,12 +134,12 @@ impl Sessions {
 mod tests {
     use super::*;
 
-    async fn begin(sessions: &Sessions, binding: [u8; 32]) -> Option<Name> {
-        if !sessions.make_room(binding).await {
+    async fn begin(sessions: &Sessions, owner: [u8; 32]) -> Option<Name> {
+        if !sessions.make_room(owner).await {
             return None;
         }
         let (name, _transport) = sessions.manager().create_session().await.unwrap();
-        sessions.begun(&name, binding);
+        sessions.begun(&name, owner);
         Some(name)
     }
 
@@ -135,11 +147,11 @@ mod tests {
     async fn a_session_is_good_for_whoever_began_it() {
         let sessions = Sessions::new(10, 10, Duration::from_secs(60));
         let name = begin(&sessions, [1; 32]).await.unwrap();
-        assert!(sessions.belongs(&name, [1; 32]));
-        assert!(!sessions.belongs(&name, [2; 32]));
-        assert!(!sessions.belongs("another", [1; 32]));
+        assert!(sessions.named(&name, [1; 32]).is_some());
+        assert!(sessions.named(&name, [2; 32]).is_none());
+        assert!(sessions.named("another", [1; 32]).is_none());
         sessions.ended(&name);
-        assert!(!sessions.belongs(&name, [1; 32]));
+        assert!(sessions.named(&name, [1; 32]).is_none());
     }
 
     #[tokio::test]
@@ -148,12 +160,37 @@ mod tests {
         let first = begin(&sessions, [1; 32]).await.unwrap();
         let second = begin(&sessions, [1; 32]).await.unwrap();
         let other = begin(&sessions, [2; 32]).await.unwrap();
-        assert!(sessions.belongs(&first, [1; 32]));
+        assert!(sessions.named(&first, [1; 32]).is_some());
         let third = begin(&sessions, [1; 32]).await.unwrap();
-        let living = |name: &Name| sessions.belongs(name, [1; 32]);
+        let living = |name: &Name| sessions.named(name, [1; 32]).is_some();
         assert_eq!([&first, &second, &third].map(living), [true, false, true]);
-        assert!(sessions.belongs(&other, [2; 32]));
+        assert!(sessions.named(&other, [2; 32]).is_some());
         assert!(!sessions.manager().has_session(&second).await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn however_a_session_ends_its_calls_are_told() {
+        let sessions = Sessions::new(10, 2, Duration::from_secs(60));
+        let mut names = Vec::new();
+        let mut ends = Vec::new();
+        for _ in 0..2 {
+            let name = begin(&sessions, [1; 32]).await.unwrap();
+            ends.push(sessions.named(&name, [1; 32]).unwrap().ended);
+            names.push(name);
+        }
+        let over =
+            |ends: &[CancellationToken]| ends.iter().map(CancellationToken::is_cancelled).collect::<Vec<_>>();
+        // It gives way to another.
+        let third = begin(&sessions, [1; 32]).await.unwrap();
+        ends.push(sessions.named(&third, [1; 32]).unwrap().ended);
+        assert_eq!(over(&ends), [true, false, false]);
+        // Its client ends it.
+        sessions.ended(&names[1]);
+        assert_eq!(over(&ends), [true, true, false]);
+        // It ends by itself.
+        sessions.manager().close_session(&third).await.unwrap();
+        assert!(sessions.make_room([2; 32]).await);
+        assert_eq!(over(&ends), [true, true, true]);
     }
 
     #[tokio::test]

@@ -1,38 +1,92 @@
 //! Whoever cannot say who it is: what it is told, and what is kept of it.
 
-use std::sync::Arc;
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::header::HOST;
 use axum::http::{HeaderMap, Method, Response, StatusCode};
-use serde::Deserialize;
+use serde::Deserializer;
+use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use toolgate_gate::{CallOptions, Credential};
-use toolgate_types::ToolCall;
+use toolgate_types::{Sha256, ToolCall};
 
 use super::answers::{self, in_json, later, refusal};
-use super::body::Read;
 use super::door::{Door, MCP, MCP_METADATA, Peer};
 use super::meter::add;
-use super::who::{Demand, Guest, Stranger};
+use super::pace::Pace;
+use super::who::{Demand, Guest, Stranger, bearer};
+
+/// So much is read of what a stranger sends. It is enough to say in a record what it tried.
+const GLIMPSE: usize = 64 * 1024;
+
+/// So many good tokens are remembered. Beyond them all are forgotten, and become familiar again.
+const MOST_FAMILIAR: usize = 4096;
+
+/// Tokens that were good when they were last looked at.
+#[derive(Debug, Default)]
+pub(super) struct Familiar(Mutex<HashSet<Sha256>>);
+
+impl Familiar {
+    fn knows(&self, token: &Sha256) -> bool {
+        self.lock().contains(token)
+    }
+
+    fn note(&self, token: Sha256, is_good: bool) {
+        let mut known = self.lock();
+        if !is_good {
+            known.remove(&token);
+        } else if known.len() < MOST_FAMILIAR || known.contains(&token) {
+            known.insert(token);
+        } else {
+            known.clear();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashSet<Sha256>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 impl Door {
     /// Lets somebody in, or says why not.
     pub(super) async fn admit(&self, request: &mut Request) -> Result<Guest, Response<Body>> {
-        match self.options.auth.admit(request.headers(), self.service.front().gate()).await {
+        let token = self.issued_token(request.headers());
+        let peer = request.extensions().get::<Peer>().map(|Peer(peer)| *peer);
+        let is_unknown = token.as_ref().is_some_and(|token| !self.familiar.knows(token));
+        // Looking at a token takes time, which an address that brings nothing but bad ones is not given.
+        if is_unknown && peer.is_some_and(|peer| self.unknown_tokens.is_spent(&peer, Instant::now())) {
+            add(&self.meter.bad_token, 1);
+            return Err(later(StatusCode::TOO_MANY_REQUESTS, "too many bad tokens", "1"));
+        }
+        let admitted = self.options.auth.admit(request.headers(), self.service.front().gate()).await;
+        if let Some(token) = token {
+            self.familiar.note(token, admitted.is_ok());
+        }
+        match admitted {
             Ok(guest) => Ok(guest),
             Err(stranger) => {
                 let request = std::mem::replace(request, Request::new(Body::empty()));
-                Err(self.turn_away(stranger, request).await)
+                Err(self.turn_away(stranger, peer, request).await)
             }
         }
     }
 
+    /// The digest of a token that is to be verified.
+    fn issued_token(&self, headers: &HeaderMap) -> Option<Sha256> {
+        let is_issued = matches!(self.options.auth.demand, Demand::Issued { .. });
+        bearer(headers).filter(|_| is_issued).map(|token| Sha256::of(token.as_bytes()))
+    }
+
     /// Says how to come in. A call that came with a bad token goes to the gate all the same, which refuses it and records it.
-    async fn turn_away(&self, stranger: Stranger, request: Request) -> Response<Body> {
+    async fn turn_away(&self, stranger: Stranger, peer: Option<IpAddr>, request: Request) -> Response<Body> {
         let challenge = self.challenge(request.headers(), &stranger);
         match stranger {
             Stranger::NoToken => {
@@ -41,8 +95,10 @@ impl Door {
             }
             Stranger::BadToken(credential) => {
                 add(&self.meter.bad_token, 1);
-                let peer = request.extensions().get::<Peer>().copied();
-                if peer.is_some_and(|Peer(peer)| !self.bad_tokens.admits(peer, Instant::now())) {
+                let now = Instant::now();
+                let counts = |pace: &Pace<IpAddr>| peer.is_none_or(|peer| pace.admits(peer, now));
+                let (_, is_heard) = (counts(&self.unknown_tokens), counts(&self.bad_tokens));
+                if !is_heard {
                     return later(StatusCode::TOO_MANY_REQUESTS, "too many bad tokens", "60");
                 }
                 self.refuse_call(credential, request).await;
@@ -51,19 +107,19 @@ impl Door {
         }
     }
 
-    /// One record for a call that nobody may make.
+    /// One record for a call that nobody may make. Its arguments are no part of it: they were not looked at.
     async fn refuse_call(&self, credential: Credential, request: Request) {
         let (parts, body) = request.into_parts();
         if parts.uri.path() != MCP || parts.method != Method::POST {
             return;
         }
-        let Ok(Read { bytes, .. }) = self.reader.read(body).await else { return };
-        let Some(call) = called(&bytes) else { return };
+        let Ok(read) = self.reader.beginning(body, GLIMPSE).await else { return };
+        let Some(tool) = called(&read.bytes, read.is_whole) else { return };
         // Should the token have become good in this moment, it is still not this request that it is good for.
         let cancelled = CancellationToken::new();
         cancelled.cancel();
         let options = CallOptions { cancelled, ..CallOptions::default() };
-        let called = self.service.front().call(call, credential, options).await;
+        let called = self.service.front().call(ToolCall::new(tool, json!({})), credential, options).await;
         self.service.metrics.count(None, &called);
     }
 
@@ -104,20 +160,106 @@ pub(super) async fn metadata(State(door): State<Arc<Door>>, request: Request) ->
     in_json(StatusCode::OK, &told)
 }
 
-/// The call that a message makes, if it makes one.
-fn called(bytes: &[u8]) -> Option<ToolCall> {
-    #[derive(Deserialize)]
-    struct Message {
-        method: String,
-        params: Params,
+/// The tool that a message calls, if it calls one. Of a message that goes on after what was read, it is not known that it does not.
+fn called(bytes: &[u8], is_whole: bool) -> Option<String> {
+    let mut seen = Seen::default();
+    let mut reading = serde_json::Deserializer::from_slice(bytes);
+    let read =
+        Part { seen: &mut seen, of: Of::Message }.deserialize(&mut reading).and_then(|()| reading.end());
+    // What was seen before the message broke off counts, and a message that is broken is none.
+    let is_message = read.is_ok() || (!is_whole && read.is_err_and(|error| error.is_eof()));
+    let Seen { method, tool } = seen;
+    let is_call = method.as_deref().map_or(!is_whole, |method| method == "tools/call");
+    let tool = if is_whole { tool? } else { tool.unwrap_or_default() };
+    (is_message && is_call).then_some(tool)
+}
+
+/// What was seen of a message of which nothing else is kept.
+#[derive(Default)]
+struct Seen {
+    method: Option<String>,
+    tool: Option<String>,
+}
+
+/// Which part of a message is looked at.
+#[derive(Clone, Copy)]
+enum Of {
+    Message,
+    Params,
+}
+
+struct Part<'s> {
+    seen: &'s mut Seen,
+    of: Of,
+}
+
+impl<'de> DeserializeSeed<'de> for Part<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
     }
-    #[derive(Deserialize)]
-    struct Params {
-        name: String,
-        #[serde(default)]
-        arguments: Option<Value>,
+}
+
+impl<'de> Visitor<'de> for Part<'_> {
+    type Value = ();
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an object")
     }
-    let Message { method, params } = serde_json::from_slice(bytes).ok()?;
-    let arguments = params.arguments.unwrap_or_else(|| json!({}));
-    (method == "tools/call").then(|| ToolCall::new(params.name, arguments))
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
+        while let Some(name) = fields.next_key::<Cow<'de, str>>()? {
+            match (self.of, &*name) {
+                (Of::Message, "method") => self.seen.method = Some(fields.next_value()?),
+                (Of::Message, "params") => {
+                    fields.next_value_seed(Part { seen: &mut *self.seen, of: Of::Params })?;
+                }
+                (Of::Params, "name") => self.seen.tool = Some(fields.next_value()?),
+                _ => drop(fields.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_stranger_only_the_tool_is_seen() {
+        for (text, whole, cut) in [
+            (r#"{"method":"tools/call","params":{"name":"t","arguments":{"a":[1]}}}"#, Some("t"), Some("t")),
+            (
+                r#"{"params":{"arguments":{"name":"x"},"name":"t"},"method":"tools/call"}"#,
+                Some("t"),
+                Some("t"),
+            ),
+            (r#"{"method":"tools/list","params":{"name":"t"}}"#, None, None),
+            (r#"{"method":"tools/call","params":{}}"#, None, Some("")),
+            (r#"{"method":"tools/call","params":{"name":"t","arguments":{"a":"xxx"#, None, Some("t")),
+            (r#"{"params":{"arguments":{"a":"xxx"#, None, Some("")),
+            (r#"{"method":"tools/call","params":{"name":7}}"#, None, None),
+            (r#"{"method":"tools/call"}}"#, None, None),
+            ("nonsense", None, None),
+            ("[1", None, None),
+        ] {
+            assert_eq!(called(text.as_bytes(), true).as_deref(), whole, "{text}");
+            assert_eq!(called(text.as_bytes(), false).as_deref(), cut, "{text}");
+        }
+    }
+
+    #[test]
+    fn tokens_become_familiar_and_are_forgotten() {
+        let familiar = Familiar::default();
+        let token = |number: usize| Sha256::of(&number.to_be_bytes());
+        assert!(!familiar.knows(&token(0)));
+        familiar.note(token(0), true);
+        assert!(familiar.knows(&token(0)));
+        familiar.note(token(0), false);
+        assert!(!familiar.knows(&token(0)));
+        (0..10 * MOST_FAMILIAR).for_each(|number| familiar.note(token(number), true));
+        assert!(familiar.lock().len() <= MOST_FAMILIAR);
+    }
 }

@@ -1,6 +1,6 @@
 //! Who comes in.
 //!
-//! Whoever cannot say so is turned away before a byte of what it wants is read. A token comes in the `Authorization` header and nowhere else: what stands in
+//! Whoever cannot say so is turned away; of what it wants, as much is read as a record needs, and only where it tried a token. A token comes in the `Authorization` header and nowhere else: what stands in
 //! an address ends up in logs. Nothing of a token is kept here, and none is ever shown.
 
 use std::fmt;
@@ -8,10 +8,10 @@ use std::fmt;
 use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
 use toolgate_gate::{Credential, Gate};
-use toolgate_types::digest::Sha256Hasher;
 use toolgate_types::{Caller, SessionId, Sha256};
 
-use crate::mcp::Visitor;
+use super::sessions::Named;
+use crate::mcp::{KnownAs, Proof, Visitor};
 
 /// A token is never longer than this.
 const LONGEST_TOKEN: usize = 16 * 1024;
@@ -62,24 +62,25 @@ pub(crate) enum Stranger {
 /// Somebody who is let in, before its session is known.
 pub(crate) struct Guest {
     credential: Credential,
-    binding: [u8; 32],
+    known_as: KnownAs,
 }
 
 impl Auth {
     /// Finds out who sent these headers. Waits only where the keys of an issuer must be fetched.
     pub(crate) async fn admit(&self, headers: &HeaderMap, gate: &Gate) -> Result<Guest, Stranger> {
-        if let Demand::Nothing = self.demand {
-            return Ok(self.person());
-        }
-        let token = bearer(headers).ok_or(Stranger::NoToken)?;
         match &self.demand {
-            Demand::Token(digest) if is_equal(&Sha256::of(token.as_bytes()), digest) => Ok(self.person()),
-            // What came is no token of an issuer, and is not tried as one.
-            Demand::Token(_) | Demand::Nothing => Err(Stranger::BadToken(self.issued(""))),
+            Demand::Nothing => Ok(self.person()),
+            Demand::Token(digest) => {
+                let token = bearer(headers).ok_or(Stranger::NoToken)?;
+                // What came is no token of an issuer, and is not tried as one.
+                let is_good = is_equal(&Sha256::of(token.as_bytes()), digest);
+                is_good.then(|| self.person()).ok_or_else(|| Stranger::BadToken(self.issued("")))
+            }
             Demand::Issued { .. } => {
+                let token = bearer(headers).ok_or(Stranger::NoToken)?;
                 let credential = self.issued(token);
                 match gate.identify(credential.clone()).await {
-                    Ok(caller) => Ok(Guest { binding: binding("issued", &caller), credential }),
+                    Ok(caller) => Ok(Guest { known_as: KnownAs::new(Proof::Verified, &caller), credential }),
                     Err(_) => Err(Stranger::BadToken(credential)),
                 }
             }
@@ -87,7 +88,7 @@ impl Auth {
     }
 
     fn person(&self) -> Guest {
-        Guest { credential: self.person.clone().into(), binding: binding("person", &self.person) }
+        Guest { credential: self.person.clone().into(), known_as: KnownAs::new(Proof::Known, &self.person) }
     }
 
     fn issued(&self, token: &str) -> Credential {
@@ -97,15 +98,16 @@ impl Auth {
 }
 
 impl Guest {
-    /// A digest of who it is.
-    pub(crate) fn binding(&self) -> [u8; 32] {
-        self.binding
+    /// A digest of who it is, whatever it may do.
+    pub(crate) fn owner(&self) -> [u8; 32] {
+        self.known_as.owner
     }
 
-    /// With the session that a client named, or with the one of everything that this caller does.
-    pub(crate) fn in_session(self, named: Option<&str>) -> Visitor {
-        let Self { mut credential, binding } = self;
-        let id = named.map_or_else(|| Sha256::from(binding), |name| Sha256::of(name.as_bytes()));
+    /// In the session that its client named, or in the one of everything that this caller does without one: that never ends.
+    pub(crate) fn in_session(self, named: Option<Named>) -> Visitor {
+        let Self { mut credential, known_as: KnownAs { owner, binding } } = self;
+        let id =
+            named.as_ref().map_or_else(|| Sha256::from(owner), |named| Sha256::of(named.name.as_bytes()));
         let short: String = id.to_string().chars().take(12).collect();
         // What a client calls its session is as good as a key, so that records have a digest of it.
         if let Ok(named) = format!("mcp-{short}").parse::<SessionId>() {
@@ -114,19 +116,15 @@ impl Guest {
                 Credential::Token { session, .. } => *session = named,
             }
         }
-        Visitor { credential, binding }
+        let has_session = named.is_some();
+        Visitor {
+            credential,
+            binding,
+            owner,
+            has_session,
+            ended: named.map(|named| named.ended).unwrap_or_default(),
+        }
     }
-}
-
-fn binding(how: &str, caller: &Caller) -> [u8; 32] {
-    let agent = caller.agent.as_ref().map_or("", |agent| agent.as_str());
-    let mut hasher = Sha256Hasher::new();
-    hasher.update(b"toolgate.http.visitor.v1\0");
-    for part in [how, &caller.subject, agent] {
-        hasher.update(&(part.len() as u64).to_be_bytes());
-        hasher.update(part.as_bytes());
-    }
-    *hasher.finish().as_bytes()
 }
 
 /// Takes as long for digests that differ early as for those that differ late.
@@ -137,7 +135,7 @@ fn is_equal(one: &Sha256, other: &Sha256) -> bool {
 }
 
 /// The token of the one `Authorization` header, if it is of the kind that bears one.
-fn bearer(headers: &HeaderMap) -> Option<&str> {
+pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let (value, None) = (values.next()?, values.next()) else { return None };
     let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
@@ -150,6 +148,7 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use axum::http::HeaderValue;
+    use tokio_util::sync::CancellationToken;
     use toolgate_types::Trust;
 
     use super::*;
@@ -205,6 +204,7 @@ mod tests {
     fn sessions_of_one_caller_differ_by_name_and_never_show_it() {
         let auth = |subject: &str| Auth { demand: Demand::Nothing, person: caller(subject) };
         let session = |subject: &str, named: Option<&str>| {
+            let named = named.map(|name| Named { name: name.to_owned(), ended: CancellationToken::new() });
             auth(subject).person().in_session(named).credential.claimed().session.to_string()
         };
 
@@ -212,6 +212,5 @@ mod tests {
         assert_ne!(session("a", None), session("b", None));
         assert_ne!(session("a", Some("one")), session("a", Some("two")));
         assert!(!session("a", Some("c0ffee")).contains("c0ffee"));
-        assert_ne!(binding("person", &caller("a")), binding("issued", &caller("a")));
     }
 }

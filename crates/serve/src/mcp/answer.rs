@@ -6,8 +6,6 @@ use toolgate_gate::ToolSpec;
 use toolgate_tools::Called;
 use toolgate_types::{Attachment, DocumentContent};
 
-use crate::mcp::OutputStore;
-
 /// A text of this length is not sent a second time in the structured part.
 const REPEATED: usize = 32 * 1024;
 
@@ -17,20 +15,20 @@ const FULL_OUTPUT: [&str; 2] = ["full_output", "fullOutput"];
 /// Where profiles with a shape of their own put what the tool answered.
 const INNER: [&str; 3] = ["metadata", "output", "data"];
 
+/// Where the whole of an output is that had to be cut.
+pub(crate) struct Kept {
+    pub(crate) uri: String,
+    pub(crate) bytes: u64,
+}
+
 /// The answer to one call. What had to be cut is kept for the caller, and linked.
 ///
 /// Some clients show a model the structured part alone where there is one, and of a failure the text alone; so each of them says everything. Only a long
 /// text is sent once, without a structured part; what is known about it then follows as a second text.
-pub(crate) fn answered(
-    called: Called,
-    tool: Option<&ToolSpec>,
-    outputs: &OutputStore,
-    binding: [u8; 32],
-) -> CallToolResult {
-    let Called { answer, attachments, whole, text_as, .. } = called;
-    let kept = whole.and_then(|whole| Some((outputs.keep(binding, &whole)?, whole.len())));
+pub(crate) fn answered(called: Called, tool: Option<&ToolSpec>, kept: Option<Kept>) -> CallToolResult {
+    let Called { answer, attachments, text_as, .. } = called;
     let mut structured = answer.structured.filter(Value::is_object);
-    if let (Some(structured), Some((uri, _)), Some(tool)) = (&mut structured, &kept, tool) {
+    if let (Some(structured), Some(Kept { uri, .. }), Some(tool)) = (&mut structured, &kept, tool) {
         tell_where(structured, uri, &tool.output_schema);
     }
     if let Some(structured) = &mut structured {
@@ -46,7 +44,7 @@ pub(crate) fn answered(
         content.push(ContentBlock::text(facts.to_string()));
     }
     content.extend(attachments.into_iter().map(attached));
-    content.extend(kept.map(|(uri, length)| linked(uri, length)));
+    content.extend(kept.map(linked));
     let mut result = CallToolResult::success(content);
     result.structured_content = structured;
     result.is_error = Some(answer.is_error);
@@ -108,10 +106,10 @@ fn attached(attachment: Attachment) -> ContentBlock {
     }
 }
 
-fn linked(uri: String, length: usize) -> ContentBlock {
+fn linked(Kept { uri, bytes }: Kept) -> ContentBlock {
     let link = Resource::new(uri, "whole output")
         .with_description("the whole of what was cut here; kept for a few minutes")
         .with_mime_type("text/plain")
-        .with_size(length as u64);
+        .with_size(bytes);
     ContentBlock::resource_link(link)
 }

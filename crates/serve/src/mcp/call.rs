@@ -1,19 +1,20 @@
 //! One request, one call of the gate; or the rest of a call that had to ask first.
 
+use std::pin::Pin;
 use std::sync::Arc;
 
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, ErrorData, InputRequiredResult, InputResponses, ProtocolVersion,
+    CallToolRequestParams, CallToolResponse, ErrorData, InputRequiredResult, InputResponses, NumberOrString,
+    ProgressToken, ProtocolVersion,
 };
 use rmcp::service::{RequestContext, RoleServer};
 use serde_json::Value;
-use tokio::sync::mpsc;
-use tokio_util::sync::CancellationToken;
+use tokio::sync::{mpsc, oneshot};
 use toolgate_gate::{Approver, CallOptions, Nobody, Reply, Tool};
 use toolgate_tools::Called;
 use toolgate_types::{Category, ErrorCode, Failure, Stage, ToolCall};
 
-use crate::mcp::answer::answered;
+use crate::mcp::answer::{Kept, answered};
 use crate::mcp::approval::{
     Asked, Bond, CannotAsk, Found, Live, Parked, Parking, can_ask, input_required, reply_to,
 };
@@ -22,10 +23,15 @@ use crate::mcp::progress::Relay;
 use crate::mcp::running::Running;
 use crate::mcp::{McpHandler, Visitor, unguessable};
 
+/// A longer name for progress is none.
+const LONGEST_TOKEN: usize = 256;
+
 /// What a client asks of the gate, by whichever method.
 pub(crate) struct Wanted {
     pub(crate) tool: String,
     pub(crate) arguments: Value,
+    /// Whether a person may be asked about it.
+    pub(crate) may_ask: bool,
     /// What a client of the newer era brings along when it comes again.
     pub(crate) state: Option<String>,
     pub(crate) responses: Option<InputResponses>,
@@ -76,16 +82,26 @@ impl McpHandler {
         let wanted = Wanted {
             tool: request.name.into_owned(),
             arguments: Value::Object(arguments),
+            may_ask: true,
             state: request.request_state,
             responses: request.input_responses,
         };
         match self.advance(wanted, &context, &visitor).await? {
-            Step::Ended(called, tool) => {
-                let spec = tool.as_ref().map(|tool| tool.spec());
-                Ok(answered(*called, spec, &self.service.outputs, visitor.binding).into())
+            Step::Ended(mut called, tool) => {
+                let kept = self.kept(called.whole.take(), visitor.binding).await;
+                Ok(answered(*called, tool.as_ref().map(|tool| tool.spec()), kept).into())
             }
             Step::Asks(question) => Ok(CallToolResponse::InputRequired(*question)),
         }
+    }
+
+    /// Keeps what had to be cut, for its caller.
+    async fn kept(&self, whole: Option<String>, owner: [u8; 32]) -> Option<Kept> {
+        let whole = whole?;
+        let service = Arc::clone(&self.service);
+        let keep =
+            move || Some(Kept { uri: service.outputs.keep(owner, &whole)?, bytes: whole.len() as u64 });
+        tokio::task::spawn_blocking(keep).await.ok().flatten()
     }
 
     /// Begins a call, or goes on with one that had to ask.
@@ -96,11 +112,14 @@ impl McpHandler {
         visitor: &Visitor,
     ) -> Result<Step, ErrorData> {
         let _under_way = self.service.calls.token();
-        let way = Way::of(context);
-        let tool = self.arrived(&wanted.tool).await;
+        let Some(_place) = self.place(self.given_up(context), visitor).await else {
+            return Err(self.crowded(wanted, context, visitor).await);
+        };
+        let way = if wanted.may_ask { Way::of(context) } else { Way::Never };
+        let tool = self.arrived(&wanted.tool, context).await;
         let definition = || self.service.front().gate().definition(&wanted.tool);
         let bond = (way == Way::ComingAgain)
-            .then(|| Bond::new(visitor.binding, &wanted.tool, definition(), &wanted.arguments));
+            .then(|| Bond::new(visitor, &wanted.tool, definition(), &wanted.arguments));
         match (wanted.state.as_deref(), bond) {
             (Some(state), Some(bond)) => match self.find(state, bond, wanted.responses.clone()) {
                 Ok(Found::Answered(parked, reply)) => {
@@ -128,12 +147,15 @@ impl McpHandler {
     }
 
     /// The tool of this name, even if it is one that is still to come.
-    async fn arrived(&self, name: &str) -> Option<Arc<dyn Tool>> {
+    async fn arrived(&self, name: &str, context: &RequestContext<RoleServer>) -> Option<Arc<dyn Tool>> {
         let gate = self.service.front().gate();
         match gate.tool(name) {
             Some(tool) => Some(tool),
             None => {
-                self.service.complete().await;
+                tokio::select! {
+                    () = self.service.complete() => {}
+                    () = self.given_up(context) => {}
+                }
                 gate.tool(name)
             }
         }
@@ -151,11 +173,19 @@ impl McpHandler {
         let is_quick = tool
             .as_ref()
             .is_none_or(|tool| matches!(tool.spec().category, Category::File | Category::Search));
-        let room = if is_quick { Room::among(&self.connection).await } else { Room::unlimited() };
-        let (approver, questions) = self.approver(way, context, &room);
-        let listens = way == Way::ComingAgain || context.meta.get_progress_token().is_some();
+        let room = match is_quick {
+            true => Room::among(&self.connection, self.given_up(context)).await,
+            false => Room::unlimited(),
+        };
+        let (approver, questions) = self.approver(way, context, visitor, &room);
+        let listens = way == Way::ComingAgain || progress_token(context).is_some();
         let relay = listens.then(Arc::<Relay>::default);
-        let cancelled = CancellationToken::new();
+        // With its session, a call ends too.
+        let cancelled = visitor.ended.child_token();
+        if self.is_given_up(context) {
+            // It comes to its end before it begins, and is recorded.
+            cancelled.cancel();
+        }
         let options = CallOptions {
             progress: relay.as_ref().map(Relay::ear),
             cancelled: cancelled.clone(),
@@ -164,7 +194,12 @@ impl McpHandler {
         };
         let call = call_of(wanted, context);
         let credential = visitor.credential.clone();
-        let calling = Box::pin(async move { Some(front.call(call, credential, options).await) });
+        let (service, class) = (Arc::clone(&self.service), tool.as_ref().map(|tool| tool.spec().class));
+        let calling = Box::pin(async move {
+            let called = front.call(call, credential, options).await;
+            service.metrics.count(class, &called);
+            Some(called)
+        });
         Running { calling, tool, cancelled, questions, relay, room }
     }
 
@@ -172,6 +207,7 @@ impl McpHandler {
         &self,
         way: Way,
         context: &RequestContext<RoleServer>,
+        visitor: &Visitor,
         room: &Arc<Room>,
     ) -> (Arc<dyn Approver>, Option<mpsc::Receiver<Asked>>) {
         let room = Arc::clone(room);
@@ -183,7 +219,7 @@ impl McpHandler {
             }
             Way::ComingAgain => {
                 let (questions, receiver) = mpsc::channel(1);
-                (Arc::new(Parking { questions, room }), Some(receiver))
+                (Arc::new(Parking { questions, room, may_last: visitor.has_session }), Some(receiver))
             }
         }
     }
@@ -195,14 +231,11 @@ impl McpHandler {
         context: &RequestContext<RoleServer>,
         bond: Option<Bond>,
     ) -> Result<Step, ErrorData> {
-        let token = running.relay.clone().zip(context.meta.get_progress_token());
-        let telling = async {
-            match &token {
-                Some((relay, token)) => relay.tell(&context.peer, token.clone()).await,
-                None => std::future::pending().await,
-            }
+        let token = running.relay.clone().zip(progress_token(context));
+        let mut telling: Pin<Box<dyn Future<Output = ()> + Send + '_>> = match &token {
+            Some((relay, token)) => Box::pin(relay.tell(&context.peer, token.clone())),
+            None => Box::pin(std::future::pending()),
         };
-        tokio::pin!(telling);
         let called = loop {
             tokio::select! {
                 biased;
@@ -216,19 +249,28 @@ impl McpHandler {
             }
         };
         if let Some((relay, token)) = &token {
-            relay.tell_rest(&context.peer, token).await;
+            Box::pin(relay.tell_rest(&context.peer, token)).await;
         }
-        match context.ct.is_cancelled() {
-            // Nobody waits for the answer, so it never comes to the wire.
-            true => running.room.leave(),
-            false => self.connection.keep(&context.id, &running.room),
-        }
+        self.leave_with_answer(context, &running.room);
         let called = called.ok_or_else(|| ErrorData::internal_error("the call ended unexpectedly", None))?;
-        self.service.metrics.count(running.tool.as_ref().map(|tool| tool.spec().class), &called);
         Ok(Step::Ended(Box::new(called), running.tool))
     }
 
-    async fn given_up(&self, context: &RequestContext<RoleServer>) {
+    /// Gives room back once the answer has left. An answer that nobody waits for never comes to the wire.
+    pub(crate) fn leave_with_answer(&self, context: &RequestContext<RoleServer>, room: &Room) {
+        match context.ct.is_cancelled() {
+            true => room.leave(),
+            false => self.connection.keep(&context.id, room),
+        }
+    }
+
+    fn is_given_up(&self, context: &RequestContext<RoleServer>) -> bool {
+        context.ct.is_cancelled()
+            || self.connection.gone.is_cancelled()
+            || self.service.ending().is_cancelled()
+    }
+
+    pub(crate) async fn given_up(&self, context: &RequestContext<RoleServer>) {
         tokio::select! {
             () = context.ct.cancelled() => {}
             () = self.connection.gone.cancelled() => {}
@@ -244,19 +286,31 @@ impl McpHandler {
         bond: Option<Bond>,
     ) -> Result<Box<InputRequiredResult>, Box<Running>> {
         let Asked { question, reply } = asked;
-        let id = unguessable();
-        let sealed = id
-            .as_deref()
-            .zip(bond)
-            .and_then(|(id, bond)| self.service.seals.seal(id, bond, question.patience));
-        let (Some(id), Some(state), true) = (id, sealed, self.service.parked.has_room()) else {
+        let full = |reply: oneshot::Sender<Reply>| {
             let _ = reply
                 .send(Reply::Nobody(Nobody::openly("too many calls wait for an answer; try again later")));
+        };
+        let sealed = unguessable().zip(bond).and_then(|(id, bond)| {
+            let state = self.service.seals.seal(&id, bond, question.patience)?;
+            Some((id, bond.owner, state))
+        });
+        let Some((id, owner, state)) = sealed else {
+            full(reply);
             return Err(Box::new(running));
         };
-        let again = input_required(&question, state);
+        let again = match input_required(&question, state) {
+            Ok(again) => again,
+            Err(nobody) => {
+                let _ = reply.send(Reply::Nobody(nobody));
+                return Err(Box::new(running));
+            }
+        };
         let running = running.by_itself(&self.service.calls);
-        self.service.parked.put(id, Parked { running, reply, again: again.clone() });
+        let parked = Parked { owner, running, reply, again: again.clone() };
+        self.service.parked.try_put(id, parked).map_err(|parked| {
+            full(parked.reply);
+            Box::new(parked.running)
+        })?;
         Ok(Box::new(again))
     }
 
@@ -274,12 +328,24 @@ impl McpHandler {
             .operator_note(format!("the request state was refused: {reason}"));
         let call = call_of(wanted, context);
         let told = failure.to_string();
-        self.service.front().gate().refuse(&call, visitor.credential.clone(), Stage::Approval, failure).await;
+        let class = self.service.front().gate().tool(&call.tool).map(|tool| tool.spec().class);
+        let credential = visitor.credential.clone();
+        let refused = self.service.front().refuse(&call, credential, Stage::Approval, failure).await;
+        self.service.metrics.count(class, &refused);
         ErrorData::invalid_params(told, None)
     }
 }
 
-fn call_of(wanted: Wanted, context: &RequestContext<RoleServer>) -> ToolCall {
+/// What progress is told under. A name that is longer than any message would be repeated with each of them.
+fn progress_token(context: &RequestContext<RoleServer>) -> Option<ProgressToken> {
+    let short = |token: &ProgressToken| match &token.0 {
+        NumberOrString::Number(_) => true,
+        NumberOrString::String(text) => text.len() <= LONGEST_TOKEN,
+    };
+    context.meta.get_progress_token().filter(short)
+}
+
+pub(crate) fn call_of(wanted: Wanted, context: &RequestContext<RoleServer>) -> ToolCall {
     let mut call = ToolCall::new(wanted.tool, wanted.arguments);
     call.client_id = Some(context.id.to_string());
     call

@@ -1,6 +1,7 @@
 //! What a handler and the wire that carries it know of each other.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rmcp::model::RequestId;
@@ -8,7 +9,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 /// How many calls may have their answers in memory at once.
-const ANSWERS_AT_ONCE: usize = 8;
+const ANSWERS_AT_ONCE: usize = 4;
 
 /// One connection, as both of its ends see it.
 #[derive(Debug)]
@@ -17,6 +18,8 @@ pub(crate) struct Connection {
     pub(crate) closing: CancellationToken,
     /// The client will read nothing more: what it asked for is of no use to anybody.
     pub(crate) gone: CancellationToken,
+    /// A client says once that it is ready.
+    is_ready: AtomicBool,
     room: Arc<Semaphore>,
     /// The room that answers take, until the wire has written them.
     taken: Option<Mutex<HashMap<RequestId, OwnedSemaphorePermit>>>,
@@ -35,7 +38,13 @@ impl Connection {
 
     fn new(taken: Option<Mutex<HashMap<RequestId, OwnedSemaphorePermit>>>) -> Self {
         let room = Arc::new(Semaphore::new(ANSWERS_AT_ONCE));
-        Self { closing: CancellationToken::new(), gone: CancellationToken::new(), room, taken }
+        let (closing, gone) = (CancellationToken::new(), CancellationToken::new());
+        Self { closing, gone, is_ready: AtomicBool::new(false), room, taken }
+    }
+
+    /// Whether this is the first time that the client says that it is ready.
+    pub(crate) fn becomes_ready(&self) -> bool {
+        !self.is_ready.swap(true, Ordering::Relaxed)
     }
 
     /// Keeps the room of an answer that is on its way to the wire.
@@ -58,32 +67,25 @@ impl Drop for Connection {
     }
 }
 
-/// The room that one call takes: none while a person thinks about it.
-#[derive(Debug)]
+/// The room that one call takes until its answer has left, or until a person has to think about it.
+#[derive(Debug, Default)]
 pub(crate) struct Room {
-    all: Option<Arc<Semaphore>>,
     held: Mutex<Option<OwnedSemaphorePermit>>,
 }
 
 impl Room {
-    /// Room among the answers of a connection, once there is some.
-    pub(crate) async fn among(connection: &Connection) -> Arc<Self> {
-        let room = Self { all: Some(Arc::clone(&connection.room)), held: Mutex::default() };
-        room.enter().await;
-        Arc::new(room)
+    /// Room among the answers of a connection, once there is some. Whoever is given up meanwhile goes on without, to its end.
+    pub(crate) async fn among(connection: &Connection, given_up: impl Future<Output = ()>) -> Arc<Self> {
+        let permit = tokio::select! {
+            permit = Arc::clone(&connection.room).acquire_owned() => permit.ok(),
+            () = given_up => None,
+        };
+        Arc::new(Self { held: Mutex::new(permit) })
     }
 
     /// For calls that may take long and answer with little.
     pub(crate) fn unlimited() -> Arc<Self> {
-        Arc::new(Self { all: None, held: Mutex::default() })
-    }
-
-    /// Takes room again.
-    pub(crate) async fn enter(&self) {
-        if let Some(all) = &self.all {
-            let permit = Arc::clone(all).acquire_owned().await.ok();
-            *self.lock() = permit;
-        }
+        Arc::default()
     }
 
     /// Lets others in.

@@ -49,7 +49,7 @@ pub struct McpHandler {
 /// Who is calling, as far as it is known before a request comes.
 #[derive(Clone)]
 enum Known {
-    Always(Visitor),
+    Always(Box<Visitor>),
     ByRequest,
 }
 
@@ -62,7 +62,7 @@ impl McpHandler {
 
     pub(crate) fn over(service: Arc<Service>, who: Who, connection: Arc<Connection>) -> Self {
         let who = match who {
-            Who::Fixed(credential) => Known::Always(Visitor::of(credential)),
+            Who::Fixed(credential) => Known::Always(Box::new(Visitor::of(credential))),
             Who::Visitor => Known::ByRequest,
         };
         Self { service, connection, who }
@@ -70,9 +70,14 @@ impl McpHandler {
 
     pub(crate) fn visitor(&self, extensions: &Extensions) -> Result<Visitor, ErrorData> {
         match &self.who {
-            Known::Always(visitor) => Ok(visitor.clone()),
+            Known::Always(visitor) => Ok(Visitor::clone(visitor)),
             Known::ByRequest => Visitor::in_request(extensions),
         }
+    }
+
+    /// Whether calls of others come the same way, so that none may take it for itself.
+    pub(crate) fn shares_with_others(&self) -> bool {
+        matches!(self.who, Known::ByRequest)
     }
 
     pub(crate) async fn tools(&self, visitor: &Visitor) -> Result<Arc<[Tool]>, ErrorData> {
@@ -149,6 +154,9 @@ impl ServerHandler for McpHandler {
     /// A client of the older era is told of changes from here on.
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
         let Ok(visitor) = self.visitor(&context.extensions) else { return };
+        if !self.connection.becomes_ready() {
+            return;
+        }
         let mut lookout = Lookout::new(Arc::clone(&self.service), visitor).await;
         let (closing, peer) = (self.connection.closing.clone(), context.peer);
         tokio::spawn(async move {

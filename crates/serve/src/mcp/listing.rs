@@ -29,21 +29,32 @@ impl ToolLists {
     pub(crate) async fn of(&self, front: &Front, visitor: &Visitor) -> Result<Arc<[Tool]>, Failure> {
         let generation = front.gate().generation();
         // Who comes with a token is verified each time: a list does not outlive what it was made for.
-        let specs = front.gate().tools_for(visitor.credential.clone()).await?;
-        if let Some(known) = self.remembered(visitor, generation, specs.len()) {
+        let visible = front.gate().tools_for(visitor.credential.clone()).await?;
+        let binding = visitor.binding;
+        let is_current = front.gate().generation() == generation;
+        let names = visible.iter().map(|tool| tool.spec().name.as_str());
+        if let Some(known) = self.remembered(binding, generation, names).filter(|_| is_current) {
             return Ok(known);
         }
         let tools: Arc<[Tool]> =
-            specs.iter().map(|tool| described(tool.spec(), front.tells_structure())).collect();
-        self.remember(Remembered { binding: visitor.binding, generation, tools: Arc::clone(&tools) });
+            visible.iter().map(|tool| described(tool.spec(), front.tells_structure())).collect();
+        if is_current {
+            self.remember(Remembered { binding, generation, tools: Arc::clone(&tools) });
+        }
         Ok(tools)
     }
 
-    fn remembered(&self, visitor: &Visitor, generation: u64, count: usize) -> Option<Arc<[Tool]>> {
+    /// The list of this caller, if it is of exactly these tools as they are defined now.
+    fn remembered<'a>(
+        &self,
+        binding: [u8; 32],
+        generation: u64,
+        names: impl Iterator<Item = &'a str>,
+    ) -> Option<Arc<[Tool]>> {
         let lists = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = lists.iter().find(|list| list.binding == visitor.binding)?;
-        // A token may have been replaced by one that grants less, for the same binding.
-        (found.generation == generation && found.tools.len() == count).then(|| Arc::clone(&found.tools))
+        let found = lists.iter().find(|list| list.binding == binding)?;
+        let is_same = found.generation == generation && found.tools.iter().map(|tool| &*tool.name).eq(names);
+        is_same.then(|| Arc::clone(&found.tools))
     }
 
     fn remember(&self, list: Remembered) {
@@ -99,4 +110,25 @@ fn output_schema(schema: &Value) -> JsonObject {
 
 fn object(schema: &Value) -> JsonObject {
     schema.as_object().cloned().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_is_remembered_for_the_same_tools_of_the_same_generation_alone() {
+        let tool = |name: &'static str| Tool::new(name, "", JsonObject::new());
+        let lists = ToolLists::default();
+        let tools = Arc::from([tool("alpha"), tool("beta")]);
+        lists.remember(Remembered { binding: [1; 32], generation: 7, tools });
+        let found = |binding: u8, generation, names: &[&str]| {
+            lists.remembered([binding; 32], generation, names.iter().copied()).is_some()
+        };
+        assert!(found(1, 7, &["alpha", "beta"]));
+        assert!(!found(1, 7, &["alpha", "gamma"]), "as many, and others");
+        assert!(!found(1, 7, &["alpha"]) && !found(1, 7, &["alpha", "beta", "gamma"]));
+        assert!(!found(1, 8, &["alpha", "beta"]), "defined anew");
+        assert!(!found(2, 7, &["alpha", "beta"]), "somebody else's");
+    }
 }

@@ -5,6 +5,7 @@ mod handler;
 mod listing;
 mod changes;
 mod call;
+mod places;
 mod running;
 mod progress;
 mod approval;
@@ -21,9 +22,11 @@ pub use who::{Visitor, Who};
 pub(crate) use approval::{ParkedCalls, Seals};
 pub(crate) use connection::Connection;
 pub(crate) use listing::ToolLists;
+pub(crate) use places::{Places, Shares};
+pub(crate) use who::{KnownAs, Proof};
 
 /// 128 random bits, as hexadecimal digits; none where the system has no randomness.
-fn unguessable() -> Option<String> {
+pub(crate) fn unguessable() -> Option<String> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).ok()?;
     Some(bytes.iter().map(|byte| format!("{byte:02x}")).collect())

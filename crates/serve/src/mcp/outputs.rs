@@ -1,6 +1,6 @@
 //! Outputs that are too long for an answer: kept for a while, for whoever made the call and nobody else.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Read as _, Write as _};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -14,6 +14,9 @@ const KEPT_FOR: Duration = Duration::from_secs(15 * 60);
 
 /// How many bytes are kept in all.
 const MOST_BYTES: u64 = 64 * 1024 * 1024;
+
+/// Of these, one caller's.
+const MOST_OF_ONE: u64 = 32 * 1024 * 1024;
 
 /// What every link begins with.
 pub(crate) const OUTPUTS: &str = "toolgate://outputs/";
@@ -44,12 +47,12 @@ impl OutputStore {
     /// Keeps a text; tells where its owner can read it. Nothing is kept that cannot be kept safely.
     pub(crate) fn keep(&self, owner: [u8; 32], text: &str) -> Option<String> {
         let bytes = text.len() as u64;
-        if bytes > MOST_BYTES {
+        if bytes > MOST_OF_ONE {
             return None;
         }
         let folder = self.folder()?;
         let id = unguessable()?;
-        self.make_room(folder, bytes);
+        self.make_room(folder, owner, bytes);
         let written = write(folder, &id, text);
         if written.is_err() {
             let _ = folder.remove_file(&id);
@@ -63,30 +66,19 @@ impl OutputStore {
     pub(crate) fn read(&self, owner: [u8; 32], uri: &str) -> Option<String> {
         let id = uri.strip_prefix(OUTPUTS)?;
         let folder = self.folder.get()?.as_ref()?;
-        self.make_room(folder, 0);
+        self.make_room(folder, owner, 0);
         let is_owners = self.lock().get(id).is_some_and(|kept| kept.owner == owner);
         let mut text = String::new();
         is_owners.then(|| folder.open(id))?.ok()?.read_to_string(&mut text).ok()?;
         Some(text)
     }
 
-    /// Forgets what is too old, and the oldest of the rest until so many bytes fit.
-    fn make_room(&self, folder: &Dir, bytes: u64) {
+    /// Forgets what is too old, then the oldest of this owner until so many bytes are within its share, then the oldest of whoever has most until they fit.
+    fn make_room(&self, folder: &Dir, owner: [u8; 32], bytes: u64) {
         let mut kept = self.lock();
-        let now = Instant::now();
-        let mut order: Vec<(Instant, String)> =
-            kept.iter().map(|(id, one)| (one.since, id.clone())).collect();
-        order.sort();
-        let mut total: u64 = kept.values().map(|one| one.bytes).sum();
-        for (since, id) in order {
-            let expired = now.saturating_duration_since(since) >= KEPT_FOR;
-            if !expired && total + bytes <= MOST_BYTES {
-                break;
-            }
-            if let Some(gone) = kept.remove(&id) {
-                total -= gone.bytes;
-                let _ = folder.remove_file(&id);
-            }
+        for id in superfluous(&kept, owner, bytes, Instant::now()) {
+            kept.remove(&id);
+            let _ = folder.remove_file(&id);
         }
     }
 
@@ -114,6 +106,28 @@ impl Drop for OutputStore {
     }
 }
 
+/// What has to go so that this owner can keep so many bytes more.
+fn superfluous(kept: &HashMap<String, Kept>, owner: [u8; 32], bytes: u64, now: Instant) -> Vec<String> {
+    let is_old = |one: &Kept| now.saturating_duration_since(one.since) >= KEPT_FOR;
+    let mut gone: Vec<String> =
+        kept.iter().filter(|(_, one)| is_old(one)).map(|(id, _)| id.clone()).collect();
+    let mut left: Vec<(&String, &Kept)> = kept.iter().filter(|(_, one)| !is_old(one)).collect();
+    left.sort_by_key(|(_, one)| one.since);
+    loop {
+        let mut held = BTreeMap::from([(owner, bytes)]);
+        left.iter().for_each(|(_, one)| *held.entry(one.owner).or_default() += one.bytes);
+        let own = held.get(&owner).copied().unwrap_or_default();
+        let largest = held.iter().max_by_key(|(_, held)| **held).map_or(owner, |(largest, _)| *largest);
+        let must_give = match () {
+            () if own > MOST_OF_ONE => owner,
+            () if held.values().sum::<u64>() > MOST_BYTES => largest,
+            () => return gone,
+        };
+        let Some(place) = left.iter().position(|(_, one)| one.owner == must_give) else { return gone };
+        gone.push(left.remove(place).0.clone());
+    }
+}
+
 /// Removes what processes left behind that did not come to their end.
 fn sweep(folder: &Dir) {
     let Ok(entries) = folder.entries() else { return };
@@ -131,4 +145,45 @@ fn write(folder: &Dir, id: &str, text: &str) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).mode(0o600);
     folder.open_with(id, &options)?.write_all(text.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1024 * 1024;
+
+    /// What goes of outputs that are given by owner and size, from the oldest to the youngest.
+    fn going(kept: &[(u8, u64)], owner: u8, bytes: u64) -> Vec<usize> {
+        let start = Instant::now();
+        let kept = kept.iter().enumerate().map(|(number, (owner, mebibytes))| {
+            let since = start + Duration::from_secs(number as u64);
+            (number.to_string(), Kept { owner: [*owner; 32], since, bytes: mebibytes * MIB })
+        });
+        let gone = superfluous(&kept.collect(), [owner; 32], bytes * MIB, start + Duration::from_secs(60));
+        gone.iter().map(|id| id.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn room_is_made_by_whoever_has_too_much() {
+        for (kept, owner, bytes, expected) in [
+            (&[(1, 4), (2, 4)][..], 1, 4, vec![]),
+            // Beyond its share, a caller gives of its own, also where others are older.
+            (&[(2, 4), (1, 20), (1, 12)], 1, 4, vec![1]),
+            (&[(2, 4), (1, 20), (1, 12)], 1, 24, vec![1, 2]),
+            // Where all together have too much, whoever has most gives.
+            (&[(3, 4), (1, 16), (1, 16), (2, 28)], 3, 4, vec![1]),
+            (&[(1, 8), (2, 30), (3, 26)], 4, 4, vec![1]),
+        ] {
+            assert_eq!(going(kept, owner, bytes), expected, "{kept:?} {owner} {bytes}");
+        }
+    }
+
+    #[test]
+    fn what_is_too_old_goes_whoever_asks() {
+        let now = Instant::now();
+        let kept = HashMap::from([("old".to_owned(), Kept { owner: [1; 32], since: now, bytes: 1 })]);
+        assert_eq!(superfluous(&kept, [2; 32], 0, now + KEPT_FOR), ["old"]);
+        assert!(superfluous(&kept, [2; 32], 0, now + KEPT_FOR / 2).is_empty());
+    }
 }

@@ -3,6 +3,8 @@
 //! Reading a file is a call of the tool that reads files, and listing them is one of the tool that finds them: permitted, denied, asked about and recorded
 //! like every other. Whoever may not use the tool is offered no files.
 
+use std::sync::Arc;
+
 use rmcp::model::{
     ErrorData, ListResourceTemplatesResult, ListResourcesResult, ReadResourceRequestParams,
     ReadResourceResponse, ReadResourceResult, Resource, ResourceContents, ResourceTemplate,
@@ -13,6 +15,7 @@ use toolgate_tools::{Called, FileTools};
 use toolgate_types::ErrorCode;
 
 use crate::mcp::call::{Step, Wanted};
+use crate::mcp::connection::Room;
 use crate::mcp::handler::freshness;
 use crate::mcp::outputs::OUTPUTS;
 use crate::mcp::{McpHandler, Visitor};
@@ -109,14 +112,28 @@ impl McpHandler {
         visitor: &Visitor,
     ) -> Result<Vec<Resource>, ErrorData> {
         let arguments = json!({"glob": "**/*", "path": alias, "max_results": most});
-        let called = match self.advance(wanted(find, arguments), context, visitor).await? {
-            Step::Ended(called, _) => called,
-            // A list that has to be asked about is not offered.
-            Step::Asks(_) => return Ok(Vec::new()),
+        // A list that would have to be asked about is not offered.
+        let unasked = Wanted { may_ask: false, ..wanted(find, arguments) };
+        let Step::Ended(called, _) = self.advance(unasked, context, visitor).await? else {
+            return Ok(Vec::new());
         };
         let paths = called.answer.structured.as_ref().and_then(|value| value.get("paths"));
         let paths = paths.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
         Ok(paths.filter_map(|path| file_resource(alias, path)).collect())
+    }
+
+    /// What is kept under an address. It takes room like any other long answer.
+    async fn kept_output(
+        &self,
+        uri: &str,
+        context: &RequestContext<RoleServer>,
+        visitor: &Visitor,
+    ) -> Option<String> {
+        let room = Room::among(&self.connection, self.given_up(context)).await;
+        let (service, owner, uri) = (Arc::clone(&self.service), visitor.binding, uri.to_owned());
+        let read = tokio::task::spawn_blocking(move || service.outputs.read(owner, &uri)).await;
+        self.leave_with_answer(context, &room);
+        read.ok().flatten()
     }
 
     pub(crate) async fn resource(
@@ -131,7 +148,7 @@ impl McpHandler {
             return Ok(contents_of(contents, context));
         }
         if uri.starts_with(OUTPUTS) {
-            let kept = self.service.outputs.read(visitor.binding, &uri).ok_or_else(|| not_found(&uri))?;
+            let kept = self.kept_output(&uri, context, visitor).await.ok_or_else(|| not_found(&uri))?;
             return Ok(contents_of(vec![ResourceContents::text(kept, uri)], context));
         }
         let files = self.file_tools(visitor).await?;
@@ -148,7 +165,7 @@ impl McpHandler {
 }
 
 fn wanted(tool: &str, arguments: Value) -> Wanted {
-    Wanted { tool: tool.to_owned(), arguments, state: None, responses: None }
+    Wanted { tool: tool.to_owned(), arguments, may_ask: true, state: None, responses: None }
 }
 
 fn contents_of(

@@ -3,7 +3,9 @@
 use std::fmt;
 
 use rmcp::model::{ErrorData, Extensions};
+use tokio_util::sync::CancellationToken;
 use toolgate_gate::Credential;
+use toolgate_types::Caller;
 use toolgate_types::digest::Sha256Hasher;
 
 /// How a handler knows who is calling.
@@ -20,8 +22,63 @@ pub enum Who {
 pub struct Visitor {
     /// What the calls come with; its session is filled in.
     pub credential: Credential,
-    /// A digest of who it is: sealed states and kept outputs are good for nobody else.
+    /// A digest of who it is and of all that it may do: sealed states and kept outputs are good for nobody else, not even for the same caller with another
+    /// token.
     pub binding: [u8; 32],
+    /// A digest of who it is, whatever it may do just now: what is bounded for each caller is counted by this.
+    pub owner: [u8; 32],
+    /// Whether its session comes to an end some time. Where it does not, no yes can be for the rest of it.
+    pub(crate) has_session: bool,
+    /// Its session is over, and nobody waits for what was asked in it.
+    pub(crate) ended: CancellationToken,
+}
+
+/// How a caller showed who it is.
+#[derive(Clone, Copy)]
+pub(crate) enum Proof<'a> {
+    /// Somebody else vouches for it.
+    Known,
+    /// With a token that was verified.
+    Verified,
+    /// With a token that nobody has looked at yet.
+    Unverified(&'a str),
+}
+
+/// Digests of a caller.
+#[derive(Clone, Copy)]
+pub(crate) struct KnownAs {
+    /// Of who it is, whatever it may do just now.
+    pub(crate) owner: [u8; 32],
+    /// Of who it is and of all that it may do.
+    pub(crate) binding: [u8; 32],
+}
+
+impl KnownAs {
+    pub(crate) fn new(proof: Proof<'_>, caller: &Caller) -> Self {
+        let (how, token) = match proof {
+            Proof::Known => ("known", ""),
+            Proof::Verified => ("verified", ""),
+            Proof::Unverified(token) => ("unverified", token),
+        };
+        let agent = caller.agent.as_ref().map_or("", |agent| agent.as_str());
+        let run = caller.run.as_ref().map_or("", |run| run.as_str());
+        let owner = digest(b"toolgate.owner.v1\0", [how, token, &caller.subject, agent].into_iter());
+        let standing = [how, token, &caller.subject, agent, run, caller.trust.as_str()];
+        let permissions = caller.permissions.iter().map(String::as_str);
+        let binding = digest(b"toolgate.visitor.v2\0", standing.into_iter().chain(permissions));
+        Self { owner, binding }
+    }
+}
+
+/// Lengths keep two parts from being read as one.
+fn digest<'a>(purpose: &[u8], parts: impl Iterator<Item = &'a str>) -> [u8; 32] {
+    let mut hasher = Sha256Hasher::new();
+    hasher.update(purpose);
+    for part in parts {
+        hasher.update(&(part.len() as u64).to_be_bytes());
+        hasher.update(part.as_bytes());
+    }
+    *hasher.finish().as_bytes()
 }
 
 impl fmt::Debug for Visitor {
@@ -31,22 +88,15 @@ impl fmt::Debug for Visitor {
 }
 
 impl Visitor {
-    /// Somebody who is known by a credential alone.
+    /// Somebody who is known by a credential alone, for as long as its connection lasts.
     #[must_use]
     pub fn of(credential: Credential) -> Self {
-        let claimed = credential.claimed();
-        let token = match &credential {
-            Credential::Known(_) => "",
-            Credential::Token { token, .. } => token,
+        let proof = match &credential {
+            Credential::Known(_) => Proof::Known,
+            Credential::Token { token, .. } => Proof::Unverified(token),
         };
-        let agent = claimed.agent.as_ref().map_or("", |agent| agent.as_str());
-        let mut hasher = Sha256Hasher::new();
-        hasher.update(b"toolgate.visitor.v1\0");
-        for part in [&claimed.subject, agent, claimed.session.as_str(), token] {
-            hasher.update(&(part.len() as u64).to_be_bytes());
-            hasher.update(part.as_bytes());
-        }
-        Self { binding: *hasher.finish().as_bytes(), credential }
+        let KnownAs { owner, binding } = KnownAs::new(proof, &credential.claimed());
+        Self { credential, binding, owner, has_session: true, ended: CancellationToken::new() }
     }
 
     /// Whom the door let in with this request. A door that forgot to say lets nobody in.
@@ -54,5 +104,55 @@ impl Visitor {
         let parts = extensions.get::<axum::http::request::Parts>();
         let visitor = parts.and_then(|parts| parts.extensions.get::<Self>());
         visitor.cloned().ok_or_else(|| ErrorData::internal_error("the caller is not known", None))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use toolgate_types::Trust;
+
+    use super::*;
+
+    fn caller(permissions: &[&str]) -> Caller {
+        Caller {
+            subject: "alice".to_owned(),
+            permissions: permissions.iter().map(|permission| (*permission).to_owned()).collect(),
+            agent: None,
+            session: "s".parse().unwrap(),
+            run: None,
+            trust: Trust::Guided,
+        }
+    }
+
+    #[test]
+    fn whatever_a_caller_may_do_is_part_of_what_it_is_bound_to() {
+        let plain = caller(&["a", "b"]);
+        let others = [
+            caller(&["a"]),
+            caller(&["ab"]),
+            caller(&[]),
+            Caller { run: Some("r".parse().unwrap()), ..plain.clone() },
+            Caller { trust: Trust::Autonomous, ..plain.clone() },
+        ];
+        let one = KnownAs::new(Proof::Verified, &plain);
+        for other in &others {
+            let other = KnownAs::new(Proof::Verified, other);
+            assert_eq!(one.owner, other.owner);
+            assert_ne!(one.binding, other.binding);
+        }
+        let strangers = [
+            KnownAs::new(Proof::Known, &plain),
+            KnownAs::new(Proof::Unverified("t"), &plain),
+            KnownAs::new(Proof::Verified, &Caller { subject: "bob".to_owned(), ..plain.clone() }),
+            KnownAs::new(Proof::Verified, &Caller { agent: Some("x".parse().unwrap()), ..plain.clone() }),
+        ];
+        let owners: BTreeSet<_> = strangers.iter().chain([&one]).map(|known| known.owner).collect();
+        let bindings: BTreeSet<_> = strangers.iter().chain([&one]).map(|known| known.binding).collect();
+        assert_eq!((owners.len(), bindings.len()), (5, 5));
+        // The session is no part of it: another of the same caller may read what was kept.
+        let elsewhere = Caller { session: "other".parse().unwrap(), ..plain };
+        assert_eq!(KnownAs::new(Proof::Verified, &elsewhere).binding, one.binding);
     }
 }

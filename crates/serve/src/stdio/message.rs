@@ -3,6 +3,9 @@
 use rmcp::model::{ClientJsonRpcMessage, ErrorCode, ErrorData, RequestId, ServerJsonRpcMessage};
 use serde_json::Value;
 
+use crate::stdio::account::Unserved;
+use crate::weight::{MOST_VALUES, weigh};
+
 /// What a line turned out to be.
 #[derive(Debug)]
 pub(crate) enum Decoded {
@@ -26,6 +29,11 @@ impl Decoded {
 
 /// Takes a line apart. Whatever it holds, there is an answer to it, unless it is a notification.
 pub(crate) fn decode(line: &[u8]) -> Decoded {
+    // Fewer bytes cannot hold too many values.
+    if line.len() > MOST_VALUES && !weigh(line).is_bearable() {
+        let message = format!("a message may hold at most {MOST_VALUES} values");
+        return Decoded::Refused(Box::new(refused(ErrorData::invalid_request(message, None), None)));
+    }
     match serde_json::from_slice(line) {
         Ok(message) => Decoded::Message(Box::new(message)),
         Err(_) => refusal_of(line),
@@ -38,9 +46,12 @@ pub(crate) fn too_long(longest: usize) -> ServerJsonRpcMessage {
     refused(ErrorData::new(ErrorCode::INVALID_REQUEST, message, None), None)
 }
 
-/// The answer to a request whose id is that of another one that is not answered yet.
-pub(crate) fn taken(id: RequestId) -> ServerJsonRpcMessage {
-    let message = "another request with this id is not answered yet";
+/// The answer to a request that is not served.
+pub(crate) fn unserved(id: RequestId, why: Unserved) -> ServerJsonRpcMessage {
+    let message = match why {
+        Unserved::Taken => "another request with this id is not answered yet, or was given up",
+        Unserved::TooMany => "too many requests are not answered yet",
+    };
     refused(ErrorData::invalid_request(message, None), Some(id))
 }
 

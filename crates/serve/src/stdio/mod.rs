@@ -1,8 +1,9 @@
 //! MCP on two descriptors: one line, one message.
 //!
 //! All reading and writing happens where the service asks for the next message, so that one thread does everything and a call costs no hop between
-//! threads. Nothing here waits for a client that does not read: what it does not take is kept until it does.
+//! threads. Whatever a client does not read is kept until it does, up to a bound; then nothing more of it is read either.
 
+mod account;
 mod descriptor;
 mod escape;
 mod lines;
@@ -26,7 +27,7 @@ use crate::stdio::message::{decode, too_long};
 use crate::stdio::transport::Wire;
 
 /// More than a few long answers need.
-const KEPT: usize = 8 * 1024 * 1024;
+const KEPT: usize = 4 * 1024 * 1024;
 
 /// The longest line where bytes are tried.
 const LONGEST_TRIED: usize = 4096;

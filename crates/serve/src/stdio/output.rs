@@ -55,6 +55,22 @@ impl Output {
         self.broken || self.written == self.bytes.len()
     }
 
+    /// How many bytes the client has not taken yet.
+    pub(super) fn waiting(&self) -> usize {
+        if self.broken { 0 } else { self.bytes.len() - self.written }
+    }
+
+    /// How many bytes have left since the beginning.
+    pub(super) fn left(&self) -> u64 {
+        self.before + self.written as u64
+    }
+
+    /// Gives the client up: nothing more leaves.
+    pub(super) fn give_up(&mut self) {
+        self.broken = true;
+        self.settle();
+    }
+
     /// Gives room back once everything that was put in so far has left.
     pub(super) fn hold(&mut self, room: OwnedSemaphorePermit) {
         self.held.push_back((self.before + self.bytes.len() as u64, room));
@@ -96,7 +112,7 @@ impl Output {
 
     /// Gives back what is no longer needed: memory, and the room of answers that have left.
     fn settle(&mut self) {
-        let gone = self.before + self.written as u64;
+        let gone = self.left();
         while self.held.front().is_some_and(|(end, _)| *end <= gone || self.broken) {
             self.held.pop_front();
         }

@@ -1,6 +1,5 @@
 //! The two descriptors as the service sees them.
 
-use std::collections::HashSet;
 use std::future::Future;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -9,20 +8,22 @@ use std::time::Duration;
 
 use memchr::memmem;
 use rmcp::model::{
-    ClientJsonRpcMessage, ClientNotification, ContentBlock, JsonRpcMessage, RequestId, ServerJsonRpcMessage,
+    ClientJsonRpcMessage, ClientNotification, ContentBlock, JsonRpcMessage, ServerJsonRpcMessage,
     ServerResult,
 };
 use rmcp::service::RoleServer;
 use rmcp::transport::Transport;
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::ServeError;
-use crate::mcp::Connection;
+use crate::mcp::{Connection, unguessable};
+use crate::stdio::account::Account;
 use crate::stdio::descriptor::{Descriptor, Direction};
 use crate::stdio::lines::{Line, Lines};
-use crate::stdio::message::{Decoded, decode, taken, too_long};
+use crate::stdio::message::{Decoded, decode, too_long, unserved};
 use crate::stdio::output::{Flushed, Output};
 
 /// A longer line is no message.
@@ -31,19 +32,13 @@ const LONGEST_LINE: usize = 64 * 1024 * 1024;
 /// From here on it pays to write a text in another way than the rest of its message.
 const LONG_TEXT: usize = 16 * 1024;
 
-/// What stands in place of a text that was taken out.
-const TAKEN_OUT: &str = "the text of this answer";
-
-/// The same as it is written. Nothing but a member of an object is written so: in a string, such as a client's own id, its quotes would be escaped.
-const IN_ITS_PLACE: &str = r#""text":"the text of this answer""#;
-
 /// Read at once.
 const READ: usize = 64 * 1024;
 
-/// No more is read while so many requests are not answered yet.
-const MOST_UNANSWERED: usize = 1024;
+/// No more is read while the client has so much to read itself.
+const MOST_UNREAD: usize = 8 * 1024 * 1024;
 
-/// A client that takes nothing for so long, after it was told that this is the end, gets no more.
+/// A client that takes nothing for so long, once the end was asked for, gets no more.
 const LAST_PATIENCE: Duration = Duration::from_secs(5);
 
 /// One client on two descriptors.
@@ -51,8 +46,11 @@ pub(super) struct Wire {
     input: Descriptor,
     lines: Lines,
     output: Output,
-    /// The requests that are not answered yet.
-    unanswered: HashSet<RequestId>,
+    requests: Account,
+    /// What stands in place of a text that was taken out of its message; nobody can guess it.
+    marker: Option<String>,
+    /// Since when nothing has left, once the end was asked for, and how much had left by then.
+    stalled: Option<(Instant, u64)>,
     connection: Arc<Connection>,
     shutdown: CancellationToken,
     /// Nothing more will be read.
@@ -74,7 +72,9 @@ impl Wire {
             input,
             lines: Lines::new(LONGEST_LINE),
             output: Output::new(output),
-            unanswered: HashSet::new(),
+            requests: Account::default(),
+            marker: unguessable(),
+            stalled: None,
             connection,
             shutdown,
             ended: false,
@@ -84,7 +84,7 @@ impl Wire {
 
     /// The next message that has come whole.
     fn next_message(&mut self) -> Option<ClientJsonRpcMessage> {
-        while self.unanswered.len() < MOST_UNANSWERED {
+        while self.output.waiting() < MOST_UNREAD {
             let line = match self.lines.next() {
                 Some(line) => line,
                 None if self.ended => self.lines.rest()?,
@@ -112,8 +112,8 @@ impl Wire {
         match &message {
             JsonRpcMessage::Request(request) => {
                 self.begun = true;
-                if !self.unanswered.insert(request.id.clone()) {
-                    self.put(&taken(request.id.clone()));
+                if let Err(why) = self.requests.open(&request.id) {
+                    self.put(&unserved(request.id.clone(), why));
                     return None;
                 }
             }
@@ -123,7 +123,7 @@ impl Wire {
                 if let ClientNotification::CancelledNotification(cancelled) = &notification.notification
                     && let Some(id) = &cancelled.params.request_id
                 {
-                    self.unanswered.remove(id);
+                    self.requests.give_up(id);
                     drop(self.connection.release(id));
                 }
             }
@@ -140,16 +140,28 @@ impl Wire {
         }
     }
 
-    /// Puts an answer on its way whose long text was taken out of it.
-    fn put_around(&mut self, message: &ServerJsonRpcMessage, text: &str) {
+    /// Puts an answer on its way, and a long text in it faster than the rest.
+    fn put_long(&mut self, message: &mut ServerJsonRpcMessage) {
+        let is_long = first_text(message).is_some_and(|text| text.len() >= LONG_TEXT);
+        match self.marker.clone().filter(|_| is_long) {
+            Some(marker) => self.put_around(message, &marker),
+            None => self.put(message),
+        }
+    }
+
+    /// Writes the message around its first text, and the text itself in another way.
+    fn put_around(&mut self, message: &mut ServerJsonRpcMessage, marker: &str) {
+        let text =
+            first_text(message).map(|text| std::mem::replace(text, marker.to_owned())).unwrap_or_default();
         let json = serde_json::to_vec(message).unwrap_or_default();
-        let place = memmem::find(&json, IN_ITS_PLACE.as_bytes()).unwrap_or(json.len());
-        let (before, after) = json.split_at_checked(place).unwrap_or_default();
+        let place = memmem::find(&json, marker.as_bytes());
+        let Some((before, after)) = place.and_then(|place| json.split_at_checked(place)) else {
+            first_text(message).map(|place| std::mem::replace(place, text));
+            return self.put(message);
+        };
         let _ = io::Write::write_all(&mut self.output, before);
-        let _ = io::Write::write_all(&mut self.output, b"\"text\":\"");
-        self.output.put_escaped(text);
-        let _ = io::Write::write_all(&mut self.output, b"\"");
-        let _ = io::Write::write_all(&mut self.output, after.get(IN_ITS_PLACE.len()..).unwrap_or_default());
+        self.output.put_escaped(&text);
+        let _ = io::Write::write_all(&mut self.output, after.get(marker.len()..).unwrap_or_default());
         let _ = io::Write::write_all(&mut self.output, b"\n");
     }
 
@@ -159,17 +171,35 @@ impl Wire {
         self.connection.closing.cancel();
     }
 
+    /// The client reads nothing more: what it asked for is of no use to anybody.
+    fn is_gone(&mut self) {
+        self.connection.gone.cancel();
+        self.end();
+    }
+
+    /// Once the end was asked for, a client that does not read is not waited for. One that merely closed its own end may take its time.
+    fn watch_for_stall(&mut self) {
+        let left = self.output.left();
+        let stalls = self.shutdown.is_cancelled() && !self.output.is_empty();
+        let since = self.stalled.filter(|(_, then)| *then == left);
+        self.stalled = stalls.then(|| since.unwrap_or_else(|| (Instant::now(), left)));
+    }
+
     /// Waits until something more has come or left, or the end was asked for.
     async fn wait(&mut self) {
+        self.watch_for_stall();
         let Self { input, lines, output, shutdown, .. } = self;
-        let (reads, writes) = (!self.ended && self.unanswered.len() < MOST_UNANSWERED, !output.is_empty());
+        let (reads, writes) = (!self.ended && output.waiting() < MOST_UNREAD, !output.is_empty());
+        let given_up = self.stalled.map(|(since, _)| since + LAST_PATIENCE);
         tokio::select! {
             biased;
             () = shutdown.cancelled(), if !self.ended => self.end(),
             flushed = output.drain(), if writes => if flushed == Flushed::Broken {
-                self.connection.gone.cancel();
-                self.end();
+                self.is_gone();
             },
+            () = tokio::time::sleep_until(given_up.unwrap_or_else(Instant::now)), if given_up.is_some() => {
+                self.output.give_up();
+            }
             count = read(input, lines), if reads => if !count.is_ok_and(|count| count > 0) {
                 self.end();
             },
@@ -179,13 +209,12 @@ impl Wire {
     }
 }
 
-/// Takes the text out of a long answer. It is the first text in it, so that no other can be taken for what stands in its place.
-fn long_text(message: &mut ServerJsonRpcMessage) -> Option<String> {
+/// The first text of an answer.
+fn first_text(message: &mut ServerJsonRpcMessage) -> Option<&mut String> {
     let JsonRpcMessage::Response(response) = message else { return None };
     let ServerResult::CallToolResult(result) = &mut response.result else { return None };
     let Some(ContentBlock::Text(content)) = result.content.first_mut() else { return None };
-    let is_long = content.text.len() >= LONG_TEXT;
-    is_long.then(|| std::mem::replace(&mut content.text, TAKEN_OUT.to_owned()))
+    Some(&mut content.text)
 }
 
 /// Reads what has come. Nothing is lost when it is given up.
@@ -216,17 +245,14 @@ impl Transport<RoleServer> for Wire {
         message: ServerJsonRpcMessage,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
         let mut message = message;
-        match long_text(&mut message) {
-            Some(text) => self.put_around(&message, &text),
-            None => self.put(&message),
-        }
+        self.put_long(&mut message);
         let id = match &message {
             JsonRpcMessage::Response(response) => Some(&response.id),
             JsonRpcMessage::Error(error) => error.id.as_ref(),
             _ => None,
         };
         if let Some(id) = id {
-            self.unanswered.remove(id);
+            self.requests.close(id);
             if let Some(room) = self.connection.release(id) {
                 self.output.hold(room);
             }
@@ -239,12 +265,16 @@ impl Transport<RoleServer> for Wire {
             if let Some(message) = self.next_message() {
                 return Some(message);
             }
+            let was_full = self.output.waiting() >= MOST_UNREAD;
             if self.output.flush() == Flushed::Broken {
-                self.connection.gone.cancel();
-                self.end();
+                self.is_gone();
                 return None;
             }
-            if self.ended && self.unanswered.is_empty() && self.output.is_empty() {
+            if was_full && self.output.waiting() < MOST_UNREAD {
+                // Lines that have come may be taken up again.
+                continue;
+            }
+            if self.ended && self.requests.is_settled() && self.output.is_empty() {
                 return None;
             }
             self.wait().await;

@@ -205,6 +205,47 @@ fn a_client_that_cannot_ask_is_told_how_to_allow_it() {
 }
 
 #[test]
+fn a_call_that_cannot_be_shown_whole_is_not_asked_about() {
+    for era in ERAS {
+        let world = World::new();
+        let mut client = world.client(era);
+        let long = "0123456789abcde\n".repeat(8000);
+        let result = client.request("tools/call", write_call(&long))["result"].clone();
+        assert_eq!(result["isError"], true, "{era:?}");
+        let text = result["content"][0]["text"].as_str().unwrap();
+        assert!(text.contains("too long to be shown whole") && text.contains("64 KiB"), "{text}");
+        client.close().1.unwrap();
+        assert!(!world.workspace.join("new.txt").exists());
+        assert_eq!(denial(&only_record(&world)), (Stage::Approval, ErrorCode::ApprovalUnavailable));
+        // Whatever is asked about is there to its last line.
+        let world = World::new();
+        let mut client = world.client(era);
+        let fits = "a line\n".repeat(5000) + "the last line";
+        let put = begin(&mut client, era, write_call(&fits));
+        let message = words(&put, era)["message"].as_str().unwrap().to_owned();
+        assert!(message.matches("a line").count() >= 5000 && message.contains("the last line"));
+    }
+}
+
+#[test]
+fn answers_come_through_however_many_questions_are_open() {
+    let world = World::new();
+    let mut client = world.client(Era::Older);
+    let first = begin(&mut client, Era::Older, write_call("x"));
+    for _ in 1..1024 {
+        client.ask("tools/call", write_call("x"));
+    }
+    let refused = client.ask("tools/call", write_call("x"));
+    assert_eq!(client.answer(refused)["error"]["code"], -32600);
+    client.reply(&first.asked, json!({"action": "accept"}));
+    assert_eq!(client.answer(first.id)["result"]["isError"], false);
+    // There is room for one more.
+    assert_eq!(client.call("read_file", json!({"path": "a.txt"}))["isError"], false);
+    client.close().1.unwrap();
+    assert_eq!(world.records().len(), 1025);
+}
+
+#[test]
 fn an_answer_that_is_given_twice_counts_once() {
     // Older era: the second answer to one question is an answer to nothing.
     let world = World::new();
@@ -357,7 +398,7 @@ fn a_question_that_waits_holds_up_no_other_call() {
         let world = World::new();
         let mut client = world.client(era);
         // More than may have their answers in memory at once.
-        let waiting: Vec<Put> = (0..20).map(|_| begin(&mut client, era, write_call("x"))).collect();
+        let waiting: Vec<Put> = (0..12).map(|_| begin(&mut client, era, write_call("x"))).collect();
         assert_eq!(client.call("read_file", json!({"path": "a.txt"}))["isError"], false, "{era:?}");
         for put in waiting {
             let result = finish(&mut client, era, &put, write_call("x"), json!({"action": "decline"}));
@@ -370,13 +411,13 @@ fn a_question_that_waits_holds_up_no_other_call() {
 fn no_more_calls_wait_than_there_is_room_for() {
     let world = World::new();
     let mut client = world.client(Era::Newer);
-    for _ in 0..64 {
+    for _ in 0..16 {
         assert_eq!(begin(&mut client, Era::Newer, write_call("x")).asked["resultType"], "input_required");
     }
     let refused = client.request("tools/call", write_call("x"))["result"].clone();
     assert_eq!(refused["isError"], true, "{refused}");
     client.close().1.unwrap();
-    assert_eq!(world.records().len(), 65);
+    assert_eq!(world.records().len(), 17);
 }
 
 #[test]

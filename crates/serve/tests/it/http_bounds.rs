@@ -40,6 +40,46 @@ fn bodies_beyond_the_bound_are_refused_however_they_come() {
 }
 
 #[test]
+fn bodies_that_would_become_too_much_are_refused_before_they_are_read() {
+    let world = by_token().start();
+    let with = |arguments: serde_json::Value| {
+        let params = json!({"name": "read_file", "arguments": arguments});
+        let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+        world.send(&newer(call).bearing(TOKEN)).status
+    };
+    assert_eq!(with(json!({"path": "a.txt", "a": vec![0; 200_000]})), 413);
+    let deep = (0..120).fold(json!(0), |inner, _| json!([inner]));
+    assert_eq!(with(json!({"path": "a.txt", "a": deep})), 400);
+    assert_eq!(world.records().len(), 0);
+    // What is long and no more than a text is understood, off the thread of others.
+    assert_eq!(with(json!({"path": "a.txt", "a": "[{,:".repeat(500_000)})), 200);
+    assert_eq!(with(json!({"path": "a.txt", "a": vec![0; 50_000]})), 200);
+    assert_eq!(world.records().len(), 2);
+}
+
+#[test]
+fn of_strangers_no_more_is_read_than_a_record_needs() {
+    let world = by_token().start();
+    for (message, tool) in [
+        (
+            "{\"method\":\"tools/call\",\"params\":{\"name\":\"read_file\",\"arguments\":{\"a\":[0",
+            "read_file",
+        ),
+        ("{\"params\":{\"arguments\":{\"a\":[0", ""),
+    ] {
+        // Much more is announced than ever comes.
+        let head = head(&world, "Content-Length: 1000000\r\n\r\n").replace(TOKEN, "wrong");
+        let before = world.records().len();
+        let mut stream = world.connect();
+        stream.write_all((head + message + &",0".repeat(40_000)).as_bytes()).unwrap();
+        assert_eq!(Got::parse(&rest(&mut stream)).status, 401);
+        let records = world.records();
+        assert_eq!(records.len(), before + 1);
+        assert_eq!(records.last().unwrap().tool.name, tool);
+    }
+}
+
+#[test]
 fn what_is_no_message_is_refused_as_json_rpc_does() {
     let world = open().start();
     for (body, status, code) in [

@@ -12,10 +12,34 @@ use toolgate_types::{Category, Decision, ErrorCode, Failure, ToolClass, ToolOutp
 use crate::http_world::{Got, Line, Sent, World, get, initialize, newer, open, post};
 
 /// Waits until it is let go, or told to end.
-struct Waiting {
+pub(crate) struct Waiting {
     spec: ToolSpec,
-    begun: mpsc::UnboundedSender<()>,
+    /// Is told for whom it began.
+    begun: mpsc::UnboundedSender<String>,
     let_go: Arc<Semaphore>,
+}
+
+impl Waiting {
+    pub(crate) fn new(begun: mpsc::UnboundedSender<String>, let_go: &Arc<Semaphore>) -> Self {
+        Self { spec: spec("wait", ToolClass::Read), begun, let_go: Arc::clone(let_go) }
+    }
+}
+
+/// A tool that takes nothing.
+pub(crate) fn spec(name: &str, class: ToolClass) -> ToolSpec {
+    ToolSpec {
+        name: name.parse().unwrap(),
+        title: "Tool".to_owned(),
+        description: "A tool.".to_owned(),
+        class,
+        category: Category::File,
+        input_schema: json!({"type": "object", "additionalProperties": false}),
+        output_schema: json!({"type": "object"}),
+        requirements: None,
+        output_policy: None,
+        timeout: Some(Duration::from_secs(600)),
+        suspended: None,
+    }
 }
 
 impl Tool for Waiting {
@@ -25,7 +49,7 @@ impl Tool for Waiting {
 
     fn run(self: Arc<Self>, _: ApprovedCall, context: CallContext) -> ToolFuture {
         Box::pin(async move {
-            self.begun.send(()).unwrap();
+            self.begun.send(context.caller.subject.clone()).unwrap();
             tokio::select! {
                 _ = self.let_go.acquire() => Ok(ToolOutput::new("let go", json!({}))),
                 () = context.cancelled.cancelled() => {
@@ -48,20 +72,7 @@ const CALLS: u64 = 8;
 fn busy(grace: Duration) -> Busy {
     let (begun, mut seen) = mpsc::unbounded_channel();
     let let_go = Arc::new(Semaphore::new(0));
-    let spec = ToolSpec {
-        name: "wait".parse().unwrap(),
-        title: "Wait".to_owned(),
-        description: "Waits.".to_owned(),
-        class: ToolClass::Read,
-        category: Category::File,
-        input_schema: json!({"type": "object", "additionalProperties": false}),
-        output_schema: json!({"type": "object"}),
-        requirements: None,
-        output_policy: None,
-        timeout: Some(Duration::from_secs(600)),
-        suspended: None,
-    };
-    let tool = Waiting { spec, begun, let_go: Arc::clone(&let_go) };
+    let tool = Waiting::new(begun, &let_go);
     let world = open().tool(Arc::new(tool)).limits(|limits| limits.grace = grace).start();
     let lines = (0..CALLS).map(|number| {
         let mut line = Line::new(&world);
@@ -188,6 +199,30 @@ fn what_is_only_half_said_when_the_door_closes_is_not_waited_for_and_not_done() 
     }
     let mut late = halves.remove(0);
     // The connection may be at its end already.
+    let _ = late.write_all(second.as_bytes());
+    let mut said = Vec::new();
+    let _ = late.read_to_end(&mut said);
+    assert!(said.is_empty() || Got::parse(&said).status == 503, "{}", String::from_utf8_lossy(&said));
+    world.close();
+    assert_eq!(world.records().len(), 0);
+}
+
+#[test]
+fn what_is_still_to_come_when_the_door_closes_is_not_begun() {
+    let mut world = open().limits(|limits| limits.grace = Duration::from_secs(3600)).start();
+    let whole = newer(crate::http_world::read_file(1)).render(world.address);
+    // All of the head, and not all of the body.
+    let (first, second) = whole.split_at(whole.len() - 5);
+    let mut late = world.connect();
+    late.write_all(first.as_bytes()).unwrap();
+    // It is at work on what has come once it has answered somebody who came later.
+    while !world.send(&get("/metrics")).body.contains("toolgate_http_connections 2") {
+        std::thread::yield_now();
+    }
+    world.shutdown.cancel();
+    while std::net::TcpStream::connect(world.address).is_ok() {
+        std::thread::yield_now();
+    }
     let _ = late.write_all(second.as_bytes());
     let mut said = Vec::new();
     let _ = late.read_to_end(&mut said);

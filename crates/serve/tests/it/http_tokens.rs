@@ -91,6 +91,20 @@ fn whoever_guesses_is_slowed_down_and_whoever_knows_is_not() {
 }
 
 #[test]
+fn an_address_with_nothing_but_bad_tokens_is_not_looked_at_and_tokens_that_are_known_are() {
+    let world = by_issuer()
+        .limits(|limits| (limits.bad_tokens_per_minute, limits.unknown_tokens_per_second) = (1_000_000, 2))
+        .start();
+    let known = Says::default().token();
+    let come = |token: &str| world.send(&get("/metrics").bearing(token)).status;
+    assert_eq!(come(&known), 200);
+    // So many that some fall into one second, however slow this machine is just now.
+    let found: Vec<u16> = (0..200).map(|number| come(&format!("abc{number}"))).collect();
+    assert!(found.contains(&401) && found.contains(&429), "{found:?}");
+    assert_eq!(come(&known), 200);
+}
+
+#[test]
 fn a_caller_may_come_only_so_often_and_others_all_the_same() {
     let world =
         by_issuer().limits(|limits| limits.requests_per_second = std::num::NonZeroU32::new(2)).start();

@@ -19,7 +19,7 @@ use toolgate_serve::{
     Auth, Demand, HttpLimits, HttpOptions, OutputStore, Ready, Service, ServiceOptions, serve_http,
 };
 use toolgate_tools::Profile;
-use toolgate_types::Sha256;
+use toolgate_types::{Sha256, Trust};
 
 /// Longer than anything here takes; whoever waits this long has failed.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -33,6 +33,7 @@ pub(crate) struct World {
     pub(crate) address: SocketAddr,
     pub(crate) bench: Bench,
     pub(crate) shutdown: CancellationToken,
+    workspace: std::path::PathBuf,
     serving: Option<JoinHandle<()>>,
     _scratch: Scratch,
 }
@@ -110,7 +111,7 @@ impl Plan {
                 tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
             runtime.block_on(serve_http(options, service, listener, until)).unwrap();
         });
-        World { address, bench, shutdown, serving: Some(serving), _scratch: scratch }
+        World { address, bench, shutdown, workspace, serving: Some(serving), _scratch: scratch }
     }
 }
 
@@ -142,6 +143,11 @@ impl World {
 
     pub(crate) fn send(&self, request: &Sent) -> Got {
         Got::parse(&self.raw(request.render(self.address).as_bytes()))
+    }
+
+    /// What was written into the workspace, if anything was.
+    pub(crate) fn written(&self, name: &str) -> Option<String> {
+        std::fs::read_to_string(self.workspace.join(name)).ok()
     }
 
     pub(crate) fn records(&self) -> Vec<Record> {
@@ -198,6 +204,13 @@ impl Sent {
 
     pub(crate) fn line(mut self, line: &str) -> Self {
         line.clone_into(&mut self.line);
+        self
+    }
+
+    /// With another text in its body.
+    pub(crate) fn replaced(mut self, from: &str, to: &str) -> Self {
+        assert!(self.body.contains(from), "{}", self.body);
+        self.body = self.body.replace(from, to);
         self
     }
 
@@ -377,11 +390,21 @@ pub(crate) struct Says {
     pub(crate) audience: &'static str,
     pub(crate) secret: &'static [u8],
     pub(crate) age: Duration,
+    pub(crate) permissions: &'static [&'static str],
+    /// Whether writing is asked about.
+    pub(crate) is_guided: bool,
 }
 
 impl Default for Says {
     fn default() -> Self {
-        Self { subject: "alice", audience: "gate", secret: SECRET, age: Duration::ZERO }
+        Self {
+            subject: "alice",
+            audience: "gate",
+            secret: SECRET,
+            age: Duration::ZERO,
+            permissions: &["files:read"],
+            is_guided: false,
+        }
     }
 }
 
@@ -393,9 +416,9 @@ impl Says {
             issuer: "https://issuer.example",
             audience: self.audience,
             subject: self.subject,
-            permissions: ["files:read".to_owned()].into(),
+            permissions: self.permissions.iter().map(|permission| (*permission).to_owned()).collect(),
             agent: None,
-            trust: None,
+            trust: self.is_guided.then_some(Trust::Guided),
             now: SystemTime::now() - self.age,
             lifetime: Duration::from_secs(3600),
         })

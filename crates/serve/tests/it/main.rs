@@ -13,6 +13,7 @@ mod http_world;
 mod http_names;
 mod http_tokens;
 mod http_sessions;
+mod http_callers;
 mod http_bounds;
 mod http_load;
 mod http_closing;

@@ -130,10 +130,9 @@ fn a_whole_output_is_kept_for_its_caller_alone() {
         assert_eq!(link["size"], whole.len());
         assert_eq!(read(&mut client, uri)["result"]["contents"][0]["text"], whole);
         assert_eq!(read(&mut client, uri)["result"]["contents"][0]["text"], whole, "it can be read again");
-        for other in [person("mcp-other"), Caller { subject: "stranger".to_owned(), ..person("mcp-long") }] {
-            let mut stranger = Client::begun(service.clone(), era, json!({}), other);
-            assert!(read(&mut stranger, uri).get("error").is_some(), "{era:?}");
-        }
+        let other = Caller { subject: "stranger".to_owned(), ..person("mcp-long") };
+        let mut stranger = Client::begun(service, era, json!({}), other);
+        assert!(read(&mut stranger, uri).get("error").is_some(), "{era:?}");
     }
 }
 
@@ -213,6 +212,34 @@ fn whoever_asks_for_tools_waits_until_all_are_there() {
         assert_eq!(client.answer(call)["result"]["isError"], false, "{era:?}");
         assert!(!world.workspace.join("a.txt").exists());
     }
+}
+
+#[test]
+fn a_list_asks_nobody_and_keeps_nobody_from_asking() {
+    let supervised = Caller { trust: toolgate_types::Trust::Supervised, ..guided() };
+    let world = World::new();
+    let mut client = world.client_as(Era::Newer, json!({"elicitation": {}}), supervised);
+    for _ in 0..70 {
+        assert_eq!(client.request("resources/list", json!({}))["result"]["resources"], json!([]));
+    }
+    assert_eq!(world.records().len(), 70, "nothing waits for an answer");
+    assert_eq!(read(&mut client, "toolgate://files/project/a.txt")["result"]["resultType"], "input_required");
+}
+
+#[test]
+fn a_client_that_is_ready_twice_is_told_once() {
+    let world = World::new();
+    let mut client = world.client(Era::Older);
+    for _ in 0..10 {
+        client.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+    }
+    client.call("read_file", json!({"path": "a.txt"}));
+    world.bench.gate().replace(without(&world, "delete_file"));
+    client.next(is_change);
+    client.call("read_file", json!({"path": "a.txt"}));
+    let (rest, ended) = client.close();
+    assert!(!rest.iter().any(is_change), "{rest:?}");
+    ended.unwrap();
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use toolgate_attack::{Bench, BenchOptions, Scratch, person};
@@ -207,6 +208,37 @@ impl Client {
             self.lines = Some(read_lines(output));
         }
         self.lines.as_ref()?.recv_timeout(PATIENCE).ok()
+    }
+
+    /// Writes the same over and over, until nobody takes it any more; tells how much was taken.
+    pub(crate) fn flood(&mut self, piece: &[u8], most: usize) -> usize {
+        let input = self.input.as_ref().unwrap();
+        rustix::io::ioctl_fionbio(input, true).unwrap();
+        let block = piece.repeat(16 * 1024 / piece.len());
+        let mut taken = 0;
+        while taken < most {
+            let mut polled = [PollFd::new(input, PollFlags::OUT)];
+            // Long enough for a server that wants to read.
+            let wait = Timespec { tv_sec: 2, tv_nsec: 0 };
+            if poll(&mut polled, Some(&wait)).unwrap() == 0 {
+                break;
+            }
+            taken += rustix::io::write(input, &block).unwrap_or(0);
+        }
+        rustix::io::ioctl_fionbio(input, false).unwrap();
+        taken
+    }
+
+    /// Waits until the server has read everything that was written.
+    pub(crate) fn is_heard(&self) {
+        while rustix::io::ioctl_fionread(self.input.as_ref().unwrap()).unwrap() > 0 {
+            std::thread::yield_now();
+        }
+    }
+
+    /// How serving ended, while the client's own end stays as it is.
+    pub(crate) fn ended(&mut self) -> Result<(), ServeError> {
+        self.serving.take().unwrap().join().unwrap()
     }
 
     /// Reads nothing more, ever.

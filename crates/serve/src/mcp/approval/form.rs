@@ -7,9 +7,9 @@ use rmcp::model::{
     InputRequest, InputRequiredResult, InputResponses, PrimitiveSchemaDefinition,
 };
 use serde_json::Value;
-use toolgate_gate::{Question, Reply};
+use toolgate_gate::{Nobody, Question, Reply};
 
-use super::words::words;
+use super::words::{MOST, TooLong, words};
 
 /// What the answer is called in a request of the newer era.
 pub(crate) const ANSWER: &str = "approval";
@@ -17,17 +17,19 @@ pub(crate) const ANSWER: &str = "approval";
 /// The one thing that can be filled in.
 const SCOPE: &str = "scope";
 
-/// The question as both eras ask it.
-pub(super) fn form(question: &Question) -> ElicitRequestParams {
+/// The question as both eras ask it; or that nobody can be asked, because nobody could be shown the whole of it.
+pub(super) fn form(question: &Question) -> Result<ElicitRequestParams, Nobody> {
+    let message = words(question).map_err(|TooLong(bytes)| {
+        let most = MOST / 1024;
+        Nobody::openly(format!(
+            "this call is too long to be shown whole ({bytes} bytes): make it in parts of at most {most} KiB"
+        ))
+    })?;
     let schema = match question.may_last {
         true => ElicitationSchema::new(BTreeMap::from([(SCOPE.to_owned(), scope())])),
         false => ElicitationSchema::new(BTreeMap::new()),
     };
-    ElicitRequestParams::FormElicitationParams {
-        meta: None,
-        message: words(question),
-        requested_schema: schema,
-    }
+    Ok(ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema: schema })
 }
 
 fn scope() -> PrimitiveSchemaDefinition {
@@ -41,9 +43,9 @@ fn scope() -> PrimitiveSchemaDefinition {
 }
 
 /// The question as a client of the newer era gets it in place of an answer.
-pub(crate) fn input_required(question: &Question, state: String) -> InputRequiredResult {
-    let asked = InputRequest::Elicitation(ElicitRequest::new(form(question)));
-    InputRequiredResult::new(Some(BTreeMap::from([(ANSWER.to_owned(), asked)])), Some(state))
+pub(crate) fn input_required(question: &Question, state: String) -> Result<InputRequiredResult, Nobody> {
+    let asked = InputRequest::Elicitation(ElicitRequest::new(form(question)?));
+    Ok(InputRequiredResult::new(Some(BTreeMap::from([(ANSWER.to_owned(), asked)])), Some(state)))
 }
 
 /// What a person answered to a question of the newer era, if that is what came.

@@ -19,19 +19,21 @@ pub(crate) struct Live {
 impl Approver for Live {
     fn ask(&self, question: Question) -> Pin<Box<dyn Future<Output = Reply> + Send + '_>> {
         Box::pin(async move {
-            // Others go on while a person thinks.
+            let form = match form(&question) {
+                Ok(form) => form,
+                Err(nobody) => return Reply::Nobody(nobody),
+            };
+            // Others go on while a person thinks. The time of a yes is not spent on waiting for room again.
             self.room.leave();
-            let reply = tokio::select! {
-                answer = self.peer.create_elicitation(form(&question)) => match answer {
+            tokio::select! {
+                answer = self.peer.create_elicitation(form) => match answer {
                     Ok(result) => reply(&result),
                     Err(_) => Reply::Nobody(Nobody::openly("the client did not show the question")),
                 },
                 () = self.connection.closing.cancelled() => {
                     Reply::Nobody(Nobody::quietly("the client closed the connection before it answered"))
                 }
-            };
-            self.room.enter().await;
-            reply
+            }
         })
     }
 }

@@ -1,36 +1,49 @@
 //! The state that a client carries between a question and its answer.
 //!
-//! It names a parked call and nothing else, sealed with a key that this process made for itself. It opens only for the same caller, the same tool as it
-//! was defined when the question was asked, and the same arguments.
+//! It names a parked call and nothing else, sealed with a key that this process made for itself. It opens only for the same caller in the same session, the same tool as
+//! it was defined when the question was asked, and the same arguments.
 
 use std::time::Duration;
 
 use rmcp::model::{RequestStateCodec, SealOptions};
 use serde_json::Value;
+use toolgate_gate::Credential;
 use toolgate_types::Sha256;
 use toolgate_types::digest::Sha256Hasher;
+
+use crate::mcp::Visitor;
 
 /// Seals and opens states.
 pub(crate) struct Seals(Option<RequestStateCodec>);
 
 /// What a state is bound to.
 #[derive(Clone, Copy)]
-pub(crate) struct Bond(Sha256);
+pub(crate) struct Bond {
+    digest: Sha256,
+    /// Whose call it is.
+    pub(crate) owner: [u8; 32],
+}
 
 impl Bond {
-    /// Binds to one exact call of one caller. Whether the members of an object come in the same order does not matter.
-    pub(crate) fn new(binding: [u8; 32], tool: &str, definition: Option<Sha256>, arguments: &Value) -> Self {
+    /// Binds to one exact call of one caller in one session. Whether the members of an object come in the same order does not matter.
+    pub(crate) fn new(visitor: &Visitor, tool: &str, definition: Option<Sha256>, arguments: &Value) -> Self {
+        let session = match &visitor.credential {
+            Credential::Known(caller) => &caller.session,
+            Credential::Token { session, .. } => session,
+        };
         let mut hasher = Sha256Hasher::new();
-        hasher.update(b"toolgate.parked.v1\0");
-        hasher.update(&binding);
-        hasher.update(&(tool.len() as u64).to_be_bytes());
-        hasher.update(tool.as_bytes());
+        hasher.update(b"toolgate.parked.v2\0");
+        hasher.update(&visitor.binding);
+        for part in [session.as_str(), tool] {
+            hasher.update(&(part.len() as u64).to_be_bytes());
+            hasher.update(part.as_bytes());
+        }
         match definition {
             Some(definition) => hasher.update(definition.as_bytes()),
             None => hasher.update(b"-"),
         }
         canonical(arguments, &mut hasher);
-        Self(hasher.finish())
+        Self { digest: hasher.finish(), owner: visitor.owner }
     }
 }
 
@@ -67,14 +80,14 @@ impl Seals {
     }
 
     pub(crate) fn seal(&self, id: &str, bond: Bond, patience: Duration) -> Option<String> {
-        let options = SealOptions::new().associated_data(bond.0.as_bytes()).ttl(patience);
+        let options = SealOptions::new().associated_data(bond.digest.as_bytes()).ttl(patience);
         Some(self.0.as_ref()?.seal_with(id.as_bytes(), &options))
     }
 
     /// Which call a state names, or why it names none.
     pub(crate) fn open(&self, state: &str, bond: Bond) -> Result<String, String> {
         let codec = self.0.as_ref().ok_or_else(|| "nothing was sealed".to_owned())?;
-        let opened = codec.open_with(state, bond.0.as_bytes()).map_err(|error| error.to_string())?;
+        let opened = codec.open_with(state, bond.digest.as_bytes()).map_err(|error| error.to_string())?;
         String::from_utf8(opened).map_err(|_| "it names no call".to_owned())
     }
 }
@@ -82,29 +95,44 @@ impl Seals {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use toolgate_types::{Caller, Trust};
 
     use super::*;
 
+    fn visitor(subject: &str, session: &str) -> Visitor {
+        let caller = Caller {
+            subject: subject.to_owned(),
+            permissions: Default::default(),
+            agent: None,
+            session: session.parse().unwrap(),
+            run: None,
+            trust: Trust::Guided,
+        };
+        Visitor::of(caller.into())
+    }
+
     #[test]
     fn a_state_opens_for_the_same_call_of_the_same_caller_alone() {
+        let me = &visitor("me", "s");
         let seals = Seals::new();
         let definition = Some(Sha256::of(b"definition"));
         let arguments = json!({"a": 1, "b": {"c": [1, 2], "d": "x"}});
-        let bond = Bond::new([1; 32], "tool", definition, &arguments);
+        let bond = Bond::new(me, "tool", definition, &arguments);
         let state = seals.seal("id", bond, Duration::from_secs(60)).unwrap();
         assert_eq!(seals.open(&state, bond).as_deref(), Ok("id"));
         let reordered = json!({"b": {"d": "x", "c": [1, 2]}, "a": 1});
-        assert!(seals.open(&state, Bond::new([1; 32], "tool", definition, &reordered)).is_ok());
+        assert!(seals.open(&state, Bond::new(me, "tool", definition, &reordered)).is_ok());
 
         let others = [
-            Bond::new([2; 32], "tool", definition, &arguments),
-            Bond::new([1; 32], "tool2", definition, &arguments),
-            Bond::new([1; 32], "tool", None, &arguments),
-            Bond::new([1; 32], "tool", Some(Sha256::of(b"other")), &arguments),
-            Bond::new([1; 32], "tool", definition, &json!({"a": 1, "b": {"c": [2, 1], "d": "x"}})),
-            Bond::new([1; 32], "tool", definition, &json!({"a": "1", "b": {"c": [1, 2], "d": "x"}})),
-            Bond::new([1; 32], "tool", definition, &json!({"a": 1, "b": {"c": [1, 2]}, "d": "x"})),
-            Bond::new([1; 32], "tool", definition, &json!({"a": 1, "b": {"c": [1], "d": "x"}})),
+            Bond::new(&visitor("you", "s"), "tool", definition, &arguments),
+            Bond::new(&visitor("me", "s2"), "tool", definition, &arguments),
+            Bond::new(me, "tool2", definition, &arguments),
+            Bond::new(me, "tool", None, &arguments),
+            Bond::new(me, "tool", Some(Sha256::of(b"other")), &arguments),
+            Bond::new(me, "tool", definition, &json!({"a": 1, "b": {"c": [2, 1], "d": "x"}})),
+            Bond::new(me, "tool", definition, &json!({"a": "1", "b": {"c": [1, 2], "d": "x"}})),
+            Bond::new(me, "tool", definition, &json!({"a": 1, "b": {"c": [1, 2]}, "d": "x"})),
+            Bond::new(me, "tool", definition, &json!({"a": 1, "b": {"c": [1], "d": "x"}})),
         ];
         for other in others {
             assert!(seals.open(&state, other).is_err());

@@ -6,88 +6,64 @@
 use toolgate_gate::{PreviewBody, Question};
 use toolgate_tools::spelt_out;
 
-/// The longest body that is shown whole, in bytes.
-const LONGEST: usize = 8 * 1024;
-
-/// Of a longer one, so much of its beginning and of its end.
-const HEAD: usize = 5 * 1024;
-const TAIL: usize = 2 * 1024;
-
-/// Longer lines of a summary are cut, and more of them counted.
-const LONGEST_LINE: usize = 300;
-const MOST_LINES: usize = 20;
+/// More than this is not asked at all: whoever agrees has seen the whole of it.
+pub(super) const MOST: usize = 64 * 1024;
 
 /// Rows are broken here, so that no client has to.
 const COLUMNS: usize = 200;
 
-/// The edge that every row of a model's text stands behind.
+/// The edge that every row of a model's text stands behind. Where it stands in that text, it is written out.
 const EDGE: &str = "│ ";
 
+/// A call of so many bytes cannot be shown.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct TooLong(pub(super) usize);
+
 /// The whole question.
-pub(crate) fn words(question: &Question) -> String {
+pub(super) fn words(question: &Question) -> Result<String, TooLong> {
+    let (summary, body) = (&question.preview.summary, &question.preview.body);
+    let body = match body {
+        PreviewBody::Nothing => None,
+        PreviewBody::Text(body) | PreviewBody::Diff(body) => Some(body.strip_suffix('\n').unwrap_or(body)),
+    };
+    let bytes = summary.iter().map(String::len).sum::<usize>() + body.map_or(0, str::len);
+    if bytes > MOST {
+        return Err(TooLong(bytes));
+    }
     let (tool, class) = (one_line(&question.tool), question.class.as_str());
     let asks = match &question.caller.agent {
         Some(agent) => format!("agent {agent} asks"),
         None => "the assistant asks".to_owned(),
     };
     let mut text = format!("Toolgate: {asks} to call {tool} ({class}).\n");
-    for line in question.preview.summary.iter().take(MOST_LINES) {
-        text.push_str(&format!("{EDGE}{}\n", cut(&one_line(line))));
-    }
-    if let Some(more) = question.preview.summary.len().checked_sub(MOST_LINES).filter(|more| *more > 0) {
-        text.push_str(&format!("({more} more are not shown here)\n"));
-    }
-    match &question.preview.body {
-        PreviewBody::Nothing => {}
-        PreviewBody::Text(body) | PreviewBody::Diff(body) => text.push_str(&shown(body)),
+    summary.iter().for_each(|line| text.push_str(&edged(&one_line(line))));
+    if let Some(body) = body {
+        text.push_str(&format!("{} lines, {} bytes:\n", body.split('\n').count(), body.len()));
+        body.split('\n').for_each(|line| text.push_str(&edged(&shown(line))));
     }
     let seconds = question.patience.as_secs();
     text.push_str(&format!("Accept to let {tool} ({class}) do this, or decline. Waits {seconds} s."));
-    text
+    Ok(text)
 }
 
-/// A text of the model's, behind its edge.
-fn shown(body: &str) -> String {
-    let body = body.strip_suffix('\n').unwrap_or(body);
-    let size = format!("{} lines, {} bytes:\n", body.split('\n').count(), body.len());
-    if body.len() <= LONGEST {
-        return size + &edged(body);
-    }
-    let (head, tail) = (floor(body, HEAD), floor(body, body.len() - TAIL));
-    let (begins, ends) = (body.get(..head).unwrap_or_default(), body.get(tail..).unwrap_or_default());
-    let hidden = format!("({} bytes of it are NOT shown here: decline unless you know them)\n", tail - head);
-    format!("{size}{}{hidden}{}", edged(begins), edged(ends))
+/// A line of the model's, in rows behind the edge.
+fn edged(line: &str) -> String {
+    let line: Vec<char> = line.chars().collect();
+    let rows: Vec<String> = line.chunks(COLUMNS).map(|row| row.iter().collect()).collect();
+    let rows = if rows.is_empty() { vec![String::new()] } else { rows };
+    rows.iter().map(|row| format!("{EDGE}{row}\n")).collect()
 }
 
-fn edged(text: &str) -> String {
-    let mut rows = String::new();
-    for line in text.split('\n') {
-        let line: Vec<char> = spelt_out(line).replace(['\u{2028}', '\u{2029}'], " ").chars().collect();
-        for row in line.chunks(COLUMNS) {
-            rows.push_str(EDGE);
-            rows.extend(row);
-            rows.push('\n');
-        }
-        if line.is_empty() {
-            rows.push_str(EDGE);
-            rows.push('\n');
-        }
-    }
-    rows
-}
-
-/// The largest place for a cut that is no larger than this.
-fn floor(text: &str, place: usize) -> usize {
-    (0..=place).rev().find(|place| text.is_char_boundary(*place)).unwrap_or(0)
+/// A line with everything in it that could be hidden, or be taken for the gate's.
+fn shown(line: &str) -> String {
+    spelt_out(line)
+        .replace('│', "\\u{2502}")
+        .replace('\u{2028}', "\\u{2028}")
+        .replace('\u{2029}', "\\u{2029}")
 }
 
 fn one_line(text: &str) -> String {
-    spelt_out(text).replace('\n', "\\n").replace('\t', "\\t").replace(['\u{2028}', '\u{2029}'], " ")
-}
-
-fn cut(line: &str) -> String {
-    let more = line.chars().nth(LONGEST_LINE).map_or("", |_| "… (cut)");
-    line.chars().take(LONGEST_LINE).chain(more.chars()).collect()
+    shown(text).replace('\n', "\\n").replace('\t', "\\t")
 }
 
 #[cfg(test)]
@@ -127,7 +103,8 @@ mod tests {
 
     #[test]
     fn a_question_says_who_wants_what() {
-        let text = words(&question(&["run in @project"], PreviewBody::Text("make\ntest\n".to_owned())));
+        let text =
+            words(&question(&["run in @project"], PreviewBody::Text("make\ntest\n".to_owned()))).unwrap();
         assert_eq!(
             text,
             "Toolgate: the assistant asks to call run_command (destructive).\n│ run in @project\n2 lines, 9 bytes:\n│ make\n│ test\n\
@@ -136,19 +113,21 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_told_to_be_cut() {
-        let body = "x".repeat(5 * 1024) + &"y".repeat(20_000) + "the end";
-        let text = words(&question(&[], PreviewBody::Text(body.clone())));
-        assert!(text.contains(&format!("1 lines, {} bytes", body.len())), "{text}");
-        assert!(text.contains("bytes of it are NOT shown here") && text.contains("the end"), "{text}");
-        assert!(text.len() < 2 * LONGEST, "{}", text.len());
+    fn what_cannot_be_shown_whole_is_not_asked() {
+        let body = |length: usize| PreviewBody::Text("x".repeat(length - 7) + "the end");
+        let text = words(&question(&[], body(MOST))).unwrap();
+        assert_eq!(text.matches('x').count(), MOST - 7, "all of it is there");
+        assert!(text.contains("the end"));
+        assert_eq!(words(&question(&[], body(MOST + 1))), Err(TooLong(MOST + 1)));
+        let path = "x".repeat(MOST);
+        assert_eq!(words(&question(&[&path, "y"], PreviewBody::Nothing)), Err(TooLong(MOST + 1)));
     }
 
     proptest! {
         /// Whatever a model writes, every row of it stands behind the edge, and nothing hidden is left.
         #[test]
-        fn no_text_of_a_model_begins_a_row(summary in "\\PC{0,40}(\n\\PC{0,40})?", body in "([\\PC\u{202e}\u{200b}\n\r\t\u{1b}\u{2028}]){0,400}") {
-            let text = words(&question(&[&summary], PreviewBody::Text(body)));
+        fn no_text_of_a_model_begins_a_row(summary in "\\PC{0,40}(\n\\PC{0,40})?", body in "([\\PC\u{202e}\u{200b}\n\r\t\u{1b}\u{2028}│]){0,400}") {
+            let text = words(&question(&[&summary], PreviewBody::Text(body.clone()))).unwrap();
             let rows: Vec<&str> = text.lines().collect();
             let own = ["Toolgate: ", "Accept to let "];
             for row in &rows {
@@ -159,6 +138,8 @@ mod tests {
             prop_assert_eq!(owned, 3);
             let is_shown = !text.contains(['\u{202e}', '\u{200b}', '\u{1b}', '\r', '\u{2028}']);
             prop_assert!(is_shown);
+            let edges = rows.iter().filter(|row| row.starts_with(EDGE)).count();
+            prop_assert_eq!(text.matches('│').count(), edges, "an edge is at the edge alone");
         }
     }
 }
