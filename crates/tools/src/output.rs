@@ -43,14 +43,15 @@ fn fitting(view: &View<'_>, costs: impl Iterator<Item = usize>) -> usize {
 
 /// The bytes that a text takes in JSON, which is never less than it takes by itself.
 pub(crate) fn written(text: &str) -> usize {
-    text.chars().map(escaped_length).sum()
+    text.len() + text.bytes().map(added_by_escaping).sum::<usize>()
 }
 
-fn escaped_length(character: char) -> usize {
-    match character {
-        '"' | '\\' | '\n' | '\r' | '\t' => 2,
-        control if control < ' ' => 6,
-        other => other.len_utf8(),
+/// Only single bytes are escaped: no part of a longer character looks like one.
+fn added_by_escaping(byte: u8) -> usize {
+    match byte {
+        b'"' | b'\\' | b'\n' | b'\r' | b'\t' => 1,
+        control if control < b' ' => 5,
+        _ => 0,
     }
 }
 

@@ -114,8 +114,18 @@ impl View<'_> {
         })
     }
 
+    /// What of a folder and of all below it may be seen, those rules included that mounts inside this one have. The folder itself was judged when it was opened.
     fn visible<'v>(&'v self, mount: &'v Mount) -> impl Fn(&Path, bool) -> bool + Sync + use<'v> {
-        move |location: &Path, is_directory| self.verdict(mount, location, is_directory) == Verdict::Reachable
+        let inner = self.mounts_inside(mount);
+        move |location: &Path, is_directory| {
+            mount.rules().reaches_entry(location, is_directory, self.grant)
+                && inner.iter().all(|(inner, place)| {
+                    let rest = location.strip_prefix(place);
+                    rest.map_or(true, |rest| {
+                        inner.rules().verdict(rest, is_directory, None) == Verdict::Reachable
+                    })
+                })
+        }
     }
 }
 

@@ -2,12 +2,13 @@
 //!
 //! Rules are asked about the real location of what was opened, never about what was named. A deny beats a scope.
 
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
-use crate::deny_list::default_rule;
-use crate::fold::{fold, without_backup_marks};
+use crate::deny_list::{default_rule, may_end_a_rule, rule_ending_at};
+use crate::fold::{fold, is_plain, may_be_backup, without_backup_marks};
 
 /// A glob that does not parse.
 #[derive(Debug, thiserror::Error)]
@@ -99,6 +100,18 @@ impl Rules {
         if reachable { Verdict::Reachable } else { Verdict::OutOfScope }
     }
 
+    /// Whether an entry of a folder that is itself reachable is so too: the same as the verdict, for whoever asks about every entry of a tree.
+    pub(crate) fn reaches_entry(
+        &self,
+        location: &Path,
+        is_directory: bool,
+        grant: Option<&dyn PathGrant>,
+    ) -> bool {
+        !is_denied_by_name(location, is_directory)
+            && !self.is_denied_by_operator(location)
+            && (is_directory || self.is_in_scope(location, grant))
+    }
+
     /// The rule that keeps everybody from a location, real or named, of a folder or of anything else.
     pub(crate) fn denying_rule(&self, location: &Path, is_directory: bool) -> Option<String> {
         if let Some(rule) = self.operators_rule(location) {
@@ -172,6 +185,19 @@ impl Rules {
     }
 }
 
+/// Whether the built-in list denies this place by its own name; what lies below such a place is not asked about.
+pub(crate) fn is_denied_by_name(place: &Path, is_directory: bool) -> bool {
+    // What follows the last slash, which is all that is needed to be done with most places.
+    let bytes = place.as_os_str().as_bytes();
+    let name = bytes.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    if is_plain(name) && !may_end_a_rule(name) && !may_be_backup(name) {
+        return false;
+    }
+    let folded = fold(place);
+    let is_denied = |name: &str| rule_ending_at(name, is_directory).is_some();
+    is_denied(&folded) || without_backup_marks(&folded).iter().any(|name| is_denied(name))
+}
+
 /// `src/**` is everything below `src`, `*` stays within one directory.
 fn compile(patterns: &[String], ignore_case: bool) -> Result<GlobSet, InvalidGlob> {
     let mut builder = GlobSetBuilder::new();
@@ -231,6 +257,8 @@ impl Globs {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn denied(rules: &Rules, location: &str) -> bool {
@@ -289,6 +317,38 @@ mod tests {
         }
         for location in ["notes.md~", "main.rs.bak", "#notes#", "environment~"] {
             assert!(!denied(&Rules::new(), location), "{location}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+        #[test]
+        fn entries_of_reachable_folders_are_judged_as_by_their_whole_way(
+            names in prop::collection::vec(
+                prop_oneof![
+                    prop::sample::select(crate::deny_list::DEFAULT_DENY)
+                        .prop_map(|rule| rule.replace("**", "x").replace('*', "y")),
+                    prop::sample::select(&["a", "SRC", "b.RS", "id_rsa.bak", "#.env#", "k.KEY.old~", ".Env", "s\u{200b}ecrets",
+                        "drafts", "x.pem", "certifi", "cacert.pem", "credentials", "var", "state", "．env"][..]).prop_map(str::to_owned),
+                ],
+                1..5,
+            ),
+            is_directory in any::<bool>(),
+        ) {
+            let rules = Rules::new().deny(&["secrets/".into(), "drafts/**".into()]).unwrap();
+            let rules = rules.scope(&["a/**".into(), "SRC/**".into()]).unwrap();
+            let rules = rules.own_files(vec![PathBuf::from("var/state")]);
+            // A walk goes down until it meets what may not be reached.
+            let mut location = PathBuf::new();
+            for (number, name) in names.iter().enumerate() {
+                location.push(name);
+                let is_directory = is_directory || number + 1 < names.len();
+                let whole = rules.verdict(&location, is_directory, None) == Verdict::Reachable;
+                prop_assert_eq!(rules.reaches_entry(&location, is_directory, None), whole, "{:?}", location);
+                if !whole {
+                    break;
+                }
+            }
         }
     }
 

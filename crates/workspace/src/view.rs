@@ -97,13 +97,17 @@ impl<'a> View<'a> {
 
     /// Mounts that lie inside another one and hold a location of it, with the rest of the way.
     fn inner_mounts(&self, mount: &Mount, location: &Path) -> impl Iterator<Item = (&'a Mount, PathBuf)> {
-        self.workspace.mounts.iter().filter_map(|inner| {
+        let inside = self.mounts_inside(mount).into_iter();
+        inside.filter_map(|(inner, place)| Some((inner, location.strip_prefix(place).ok()?.to_path_buf())))
+    }
+
+    /// Mounts that lie inside another one, with their places in it.
+    pub(crate) fn mounts_inside(&self, mount: &Mount) -> Vec<(&'a Mount, &'a Path)> {
+        let inside = self.workspace.mounts.iter().filter_map(|inner| {
             let place = inner.host_root().strip_prefix(mount.host_root()).ok()?;
-            if place.as_os_str().is_empty() {
-                return None;
-            }
-            Some((inner, location.strip_prefix(place).ok()?.to_path_buf()))
-        })
+            (!place.as_os_str().is_empty()).then_some((inner, place))
+        });
+        inside.collect()
     }
 
     /// Where a path really leads, as answers show it: the file that is there, or the place where it would be.

@@ -187,16 +187,20 @@ fn list_directory(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result
 
 /// One line per entry: directories end in a slash, links in an at sign, files carry their size where it is known.
 pub(crate) fn list_text(listed: &Listed) -> String {
-    let mut text = String::new();
+    let mut text = String::with_capacity(listed.entries.iter().map(|entry| entry.name.len() + 2).sum());
     for entry in &listed.entries {
         let name = entry.name.to_string_lossy();
-        let name = name.replace(['\n', '\r'], "\u{fffd}");
-        let _ = match (entry.kind, entry.size) {
-            (EntryKind::Directory, _) => writeln!(text, "{name}/"),
-            (EntryKind::Symlink, _) => writeln!(text, "{name}@"),
-            (EntryKind::File, Some(size)) => writeln!(text, "{name}  {size}"),
-            _ => writeln!(text, "{name}"),
-        };
+        match name.contains(['\n', '\r']) {
+            true => text.push_str(&name.replace(['\n', '\r'], "\u{fffd}")),
+            false => text.push_str(&name),
+        }
+        match (entry.kind, entry.size) {
+            (EntryKind::Directory, _) => text.push('/'),
+            (EntryKind::Symlink, _) => text.push('@'),
+            (EntryKind::File, Some(size)) => drop(write!(text, "  {size}")),
+            _ => {}
+        }
+        text.push('\n');
     }
     if listed.entries.is_empty() {
         text.push_str("(empty)\n");

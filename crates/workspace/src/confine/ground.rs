@@ -1,10 +1,9 @@
 //! A mount with everything that has a say about what is in it.
 
-use std::ffi::{CStr, OsStr};
+use std::ffi::CStr;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::fd::BorrowedFd;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
@@ -12,8 +11,8 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use super::repositories::{Part, has_name};
 use super::stray::obeyed;
 use super::todo::is_todo;
-use crate::deny_list::{may_end_a_rule, rule_ending_at};
-use crate::fold::{fold, is_plain, may_be_backup, without_backup_marks};
+use crate::deny_list::may_end_a_rule;
+use crate::fold::{fold, is_plain, may_be_backup};
 use crate::mount::{Access, Mount};
 use crate::obeyed::{may_be_obeyed, obeyed_folders};
 use crate::rules::PathGrant;
@@ -140,17 +139,6 @@ impl<'a> Ground<'a> {
     pub(super) fn is_read_only_mount(&self, place: &Path) -> bool {
         self.inner.iter().any(|(inner, root)| inner.access() == Access::ReadOnly && root == place)
     }
-}
-
-/// Whether the built-in list denies this place by its own name; what lies below such a place is not asked about.
-pub(super) fn is_denied_by_name(place: &Path, is_directory: bool) -> bool {
-    let name = place.file_name().map(OsStr::as_bytes).unwrap_or_default();
-    if is_plain(name) && !may_end_a_rule(name) && !may_be_backup(name) {
-        return false;
-    }
-    let folded = fold(place);
-    let is_denied = |name: &str| rule_ending_at(name, is_directory).is_some();
-    is_denied(&folded) || without_backup_marks(&folded).iter().any(|name| is_denied(name))
 }
 
 /// Whether a link of this folded name leads to the inside of a repository, or to files that programs obey.

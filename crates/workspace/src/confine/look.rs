@@ -10,9 +10,7 @@ use std::path::{Path, PathBuf};
 use toolgate_search::{EntryKind, SurveyedEntry, SurveyedFolder, Surveyor};
 
 use super::MOST_COVERS;
-use super::ground::{
-    Ground, Identity, identity, is_denied_by_name, is_obeyed_folder, read_beginning, read_small,
-};
+use super::ground::{Ground, Identity, identity, is_obeyed_folder, read_beginning, read_small};
 use super::quarantine::identify_place;
 use super::repositories::{Part, has_name, is_repository, part};
 use super::stray::{StrayKind, obeyed};
@@ -21,7 +19,7 @@ use super::todo::{LARGEST_TODO, is_todo, running_steps};
 use crate::fold::fold;
 use crate::git_config::{LARGEST_CONFIG, Refused, sanitised_git_config};
 use crate::obeyed::ends_at_obeyed;
-use crate::rules::PathGrant;
+use crate::rules::{PathGrant, is_denied_by_name};
 
 /// How a place is kept from a command.
 #[derive(Clone, Debug, PartialEq, Eq)]

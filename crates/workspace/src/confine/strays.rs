@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use toolgate_search::{EntryKind, Surveyed, SurveyedEntry, SurveyedFolder, Surveyor, survey};
 use toolgate_types::Stop;
 
-use super::ground::{Ground, Identity, identity, is_denied_by_name, is_obeyed_folder, read_small};
+use super::ground::{Ground, Identity, identity, is_obeyed_folder, read_small};
 use super::quarantine::identify_place;
 use super::repositories::{Part, has_name, is_head, is_repository, part};
 use super::stray::{Stray, StrayKind, Strays, obeyed};
@@ -23,6 +23,7 @@ use crate::error::WorkspaceError;
 use crate::fold::fold;
 use crate::git_config::{Judgement, LARGEST_CONFIG, judge};
 use crate::obeyed::ends_at_obeyed;
+use crate::rules::is_denied_by_name;
 
 /// A file that tells where a repository is holds one path.
 const LARGEST_POINTER: usize = 64 * 1024;
