@@ -95,8 +95,10 @@ impl View<'_> {
         if window.is_whole() && (LARGE..=MOST_EXPECTED.min(scan.limit)).contains(&expected) {
             self.read_at_once(opened, &mut scan, expected, shown)?;
         }
-        let mut buffer = vec![0; expected.saturating_add(1).min(CHUNK)];
-        stream(&opened.file, &mut buffer, self, shown, |chunk| scan.feed(chunk))?;
+        // One byte more than there should be: that it does not come is the end.
+        let left = expected.saturating_sub(scan.kept.len());
+        let mut buffer = vec![0; left.saturating_add(1).min(CHUNK)];
+        stream(&opened.file, &mut buffer, left, self, shown, |chunk| scan.feed(chunk))?;
         Ok(scan)
     }
 
@@ -167,7 +169,7 @@ impl View<'_> {
     pub(crate) fn hash(&self, file: &File, shown: &str) -> Result<Sha256, WorkspaceError> {
         let mut hasher = Sha256Hasher::new();
         let mut buffer = vec![0; CHUNK];
-        stream(file, &mut buffer, self, shown, |chunk| hasher.update(chunk))?;
+        stream(file, &mut buffer, usize::MAX, self, shown, |chunk| hasher.update(chunk))?;
         Ok(hasher.finish())
     }
 
@@ -185,7 +187,8 @@ impl View<'_> {
         let mut buffer = vec![0; CHUNK];
         // The size was that of a moment ago: one byte more than may be is enough to know that it grew.
         let bounded = (&opened.file).take(limit.saturating_add(1));
-        stream(bounded, &mut buffer, self, shown, |chunk| bytes.extend_from_slice(chunk))?;
+        let expected = usize::try_from(opened.size()).unwrap_or(usize::MAX);
+        stream(bounded, &mut buffer, expected, self, shown, |chunk| bytes.extend_from_slice(chunk))?;
         let length = bytes.len() as u64;
         if length > limit {
             return Err(WorkspaceError::WriteLimit { path: shown.to_owned(), bytes: length, limit });
@@ -197,19 +200,28 @@ impl View<'_> {
     }
 }
 
-/// Feeds a file to a consumer chunk by chunk, giving up when the call must end.
+/// Feeds a file to a consumer chunk by chunk, giving up when the call must end. A file that gave all that was expected of it, and then less than it was
+/// asked for, has come to its end.
 fn stream(
     mut file: impl Read,
     buffer: &mut [u8],
+    expected: usize,
     view: &View<'_>,
     shown: &str,
     mut consume: impl FnMut(&[u8]),
 ) -> Result<(), WorkspaceError> {
+    let mut read = 0_usize;
     loop {
         view.stop.check()?;
         match file.read(buffer) {
             Ok(0) => return Ok(()),
-            Ok(count) => consume(buffer.get(..count).unwrap_or_default()),
+            Ok(count) => {
+                consume(buffer.get(..count).unwrap_or_default());
+                read = read.saturating_add(count);
+                if count < buffer.len() && read >= expected {
+                    return Ok(());
+                }
+            }
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => return Err(WorkspaceError::io("reading", shown, error)),
         }

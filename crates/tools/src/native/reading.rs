@@ -6,12 +6,13 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use toolgate_types::{Failure, ToolClass, ToolOutput};
 use toolgate_workspace::{
-    EntryKind, FileContent, FindOptions, FoundLines, Listed, Match, ReadRequest, Recorder, TextWindow, View,
+    Entry, EntryKind, FileContent, FindOptions, FoundLines, Listed, Match, ReadRequest, Recorder, TextWindow,
+    View,
 };
 
 use crate::arguments::{ListArguments, ReadArguments, SearchArguments, every_entry};
 use crate::file_tool::{Declaration, decode, object};
-use crate::output::{EntryCost, bound_listing, bound_matches, bound_paths};
+use crate::output::{EntryCost, bound_listing, bound_matches, bound_paths, shown_name};
 
 /// More matches or results than this are never answered at once, whatever the call says.
 const MOST_RESULTS: usize = 1000;
@@ -173,23 +174,32 @@ fn list_directory(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result
     // A size costs a system call per entry, and reading says it anyway.
     let mut listed = view.list(arguments.path(), &every_entry(view, false))?;
     bound_listing(view, &mut listed, EntryCost { names: 1, around: "\"\",".len() });
-    let named = |kind: EntryKind| -> Vec<Value> {
-        let of_kind = listed.entries.iter().filter(|entry| entry.kind == kind);
-        of_kind.map(|entry| Value::String(entry.name.to_string_lossy().into_owned())).collect()
-    };
-    let structured = json!({
-        "path": listed.path, "directories": named(EntryKind::Directory), "files": named(EntryKind::File),
-        "symlinks": named(EntryKind::Symlink), "other": named(EntryKind::Other),
-        "total": listed.total, "truncated": listed.truncated,
-    });
-    Ok(ToolOutput::new(list_text(&listed), structured))
+    let text = list_text(&listed);
+    let Listed { path, entries, total, truncated } = listed;
+    let [mut directories, mut files, mut symlinks, mut other] = [const { Vec::new() }; 4];
+    for Entry { name, kind, .. } in entries {
+        let name = name.into_string().unwrap_or_else(|name| name.to_string_lossy().into_owned());
+        let kind = match kind {
+            EntryKind::Directory => &mut directories,
+            EntryKind::File => &mut files,
+            EntryKind::Symlink => &mut symlinks,
+            EntryKind::Other => &mut other,
+        };
+        kind.push(Value::String(name));
+    }
+    let named = [("directories", directories), ("files", files), ("symlinks", symlinks), ("other", other)];
+    let named = named.map(|(kind, names)| (kind, Value::Array(names))).into_iter();
+    let counted = [("total", json!(total)), ("truncated", json!(truncated))];
+    let fields = std::iter::once(("path", json!(path))).chain(named).chain(counted);
+    let structured = fields.map(|(name, value)| (name.to_owned(), value)).collect();
+    Ok(ToolOutput::new(text, structured))
 }
 
 /// One line per entry: directories end in a slash, links in an at sign, files carry their size where it is known.
 pub(crate) fn list_text(listed: &Listed) -> String {
     let mut text = String::with_capacity(listed.entries.iter().map(|entry| entry.name.len() + 2).sum());
     for entry in &listed.entries {
-        let name = entry.name.to_string_lossy();
+        let name = shown_name(&entry.name);
         match name.contains(['\n', '\r']) {
             true => text.push_str(&name.replace(['\n', '\r'], "\u{fffd}")),
             false => text.push_str(&name),
