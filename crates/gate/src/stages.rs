@@ -99,9 +99,6 @@ impl<'g> Verified<'g> {
         let (spec, who) = (tool.tool.spec(), &self.who);
         let refused = |failure| Refused { stage: Stage::Permission, failure };
         snapshot.rates.admit(&who.caller.subject, spec.name.as_str()).map_err(refused)?;
-        if let Some(operator_reason) = &spec.suspended {
-            return Err(refused(withdrawn(operator_reason)));
-        }
         let grant = match who.scope(spec) {
             Verdict::Allowed(grant) => grant,
             Verdict::Denied { operator_reason } => return Err(refused(not_permitted(operator_reason))),
@@ -114,6 +111,10 @@ impl<'g> Verified<'g> {
             if let Decision::Denied { operator_reason } = decision {
                 return Err(refused(not_permitted(operator_reason)));
             }
+        }
+        // Whoever might not use the tool anyway does not learn how it is with it.
+        if let Some(operator_reason) = &spec.suspended {
+            return Err(refused(withdrawn(operator_reason)));
         }
         let base = Limits { timeout: spec.timeout.unwrap_or(snapshot.limits.timeout), ..snapshot.limits };
         let limits = effective_limits(base, who.agent(), &grant);
@@ -192,6 +193,10 @@ impl<'g> Valid<'g> {
                 let digest = digest(spec.name.as_str(), definition, &arguments, &who);
                 asking.settle(question(call, spec, &who, preview, digest, &asking), definition, &who).await?;
             }
+        }
+        // What nobody waits for any more is not begun.
+        if asking.cancelled.is_cancelled() {
+            return refuse(Stage::Execution, Failure::new(ErrorCode::Cancelled, "the call was cancelled"));
         }
         // The time that a person takes to think is not the tool's.
         let context = context();

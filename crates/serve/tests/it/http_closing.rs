@@ -21,7 +21,9 @@ pub(crate) struct Waiting {
 
 impl Waiting {
     pub(crate) fn new(begun: mpsc::UnboundedSender<String>, let_go: &Arc<Semaphore>) -> Self {
-        Self { spec: spec("wait", ToolClass::Read), begun, let_go: Arc::clone(let_go) }
+        // Of a kind that may take long.
+        let spec = ToolSpec { category: Category::Mcp, ..spec("wait", ToolClass::Read) };
+        Self { spec, begun, let_go: Arc::clone(let_go) }
     }
 }
 
