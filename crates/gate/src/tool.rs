@@ -165,6 +165,9 @@ pub enum Blocking {
 /// How long others wait for work that is done where it is asked for.
 const BRIEF: Duration = Duration::from_millis(2);
 
+/// Work that says beforehand that it is about more than this is not begun where others wait.
+const BRIEF_BYTES: u64 = 256 * 1024;
+
 impl Blocking {
     /// Runs work that blocks and waits for it without holding up the runtime.
     ///
@@ -207,7 +210,7 @@ fn briefly<Output>(
     work: &impl Fn(&Stop) -> Result<Output, Failure>,
 ) -> Option<Result<Output, Failure>> {
     let ran_out = Arc::new(AtomicBool::new(false));
-    let (outer, told) = (stop.clone(), Arc::clone(&ran_out));
+    let (outer, told, foretold) = (stop.clone(), Arc::clone(&ran_out), Arc::clone(&ran_out));
     let until = Instant::now() + BRIEF;
     let brief = Stop::new(stop.deadline(), move || match outer.reason() {
         Some(reason) => reason == StopReason::Cancelled,
@@ -216,6 +219,11 @@ fn briefly<Output>(
             told.fetch_or(is_late, Ordering::Relaxed);
             is_late
         }
+    });
+    let brief = brief.unless(move |bytes| {
+        let is_long = bytes > BRIEF_BYTES;
+        foretold.fetch_or(is_long, Ordering::Relaxed);
+        is_long
     });
     let done =
         std::panic::catch_unwind(AssertUnwindSafe(|| work(&brief))).unwrap_or_else(|_| Err(panicked()));
@@ -287,6 +295,12 @@ mod tests {
         let counting = Counting::new();
         assert_eq!(run(Blocking::Briefly.run_harmless(&Stop::never(), counting.long())), Ok(42));
         assert_eq!(counting.told(), (2, vec![true, false]));
+        // Nor is what is known to be long.
+        let large = move |stop: &Stop| match stop.begin(BRIEF_BYTES + 1) {
+            Ok(()) => Ok(thread::current().id() == me),
+            Err(_) => Ok(true),
+        };
+        assert!(!run(Blocking::Briefly.run_harmless(&Stop::never(), large)).unwrap());
         // What has an effect is never begun here.
         assert!(!run(Blocking::Briefly.run(move || Ok(thread::current().id() == me))).unwrap());
     }

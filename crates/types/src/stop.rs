@@ -9,6 +9,7 @@ use std::time::Instant;
 pub struct Stop {
     deadline: Option<Instant>,
     cancelled: Arc<dyn Fn() -> bool + Send + Sync>,
+    too_much: Option<Arc<dyn Fn(u64) -> bool + Send + Sync>>,
 }
 
 /// Why work must end.
@@ -24,7 +25,24 @@ impl Stop {
     /// Stops at the deadline, or as soon as `cancelled` says so.
     #[must_use]
     pub fn new(deadline: Option<Instant>, cancelled: impl Fn() -> bool + Send + Sync + 'static) -> Self {
-        Self { deadline, cancelled: Arc::new(cancelled) }
+        Self { deadline, cancelled: Arc::new(cancelled), too_much: None }
+    }
+
+    /// Also stops work that says beforehand how many bytes it is about, when that is too much.
+    #[must_use]
+    pub fn unless(self, too_much: impl Fn(u64) -> bool + Send + Sync + 'static) -> Self {
+        Self { too_much: Some(Arc::new(too_much)), ..self }
+    }
+
+    /// Asked by work that knows beforehand how many bytes it is about.
+    ///
+    /// # Errors
+    /// It shall not be begun.
+    pub fn begin(&self, bytes: u64) -> Result<(), StopReason> {
+        match &self.too_much {
+            Some(too_much) if too_much(bytes) => Err(StopReason::Cancelled),
+            _ => Ok(()),
+        }
     }
 
     /// Never stops.

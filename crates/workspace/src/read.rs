@@ -80,6 +80,7 @@ impl View<'_> {
         if opened.is_directory() {
             return Err(WorkspaceError::NotAFile { path: requested.shown });
         }
+        self.stop.begin(opened.size())?;
         let shown = self.show(self.mount(requested.mount)?, &opened.location);
         if request.refuse_oversize && window.is_whole() && opened.size() > self.limits.max_read_bytes {
             let (bytes, limit) = (opened.size(), self.limits.max_read_bytes);
