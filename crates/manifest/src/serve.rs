@@ -18,6 +18,7 @@ const SERVE: &[Key] = &[
     key("public_url", "public_url: https://gate.example.com"),
     key("max_body_bytes", "max_body_bytes: 8MiB"),
     key("max_connections", "max_connections: 512"),
+    key("requests_per_second", "requests_per_second: 20"),
     key("grace", "grace: 10s"),
 ];
 
@@ -38,6 +39,8 @@ pub struct ServeConfig {
     pub max_body_bytes: Option<u64>,
     /// `max_connections`: connections at a time.
     pub max_connections: Option<u64>,
+    /// `requests_per_second`: requests of one caller in a second.
+    pub requests_per_second: Option<u64>,
     /// `grace`: time that calls under way have to end when the door closes.
     pub grace: Option<Duration>,
 }
@@ -71,6 +74,7 @@ pub(crate) fn serve(field: &Field, report: &mut Report<'_>) -> Option<ServeConfi
         public_url: section.get("public_url", report, public_url),
         max_body_bytes: section.get("max_body_bytes", report, size),
         max_connections: section.get("max_connections", report, count),
+        requests_per_second: section.get("requests_per_second", report, count),
         grace: section.get("grace", report, duration),
     })
 }

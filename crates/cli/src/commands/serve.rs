@@ -1,6 +1,7 @@
 //! `toolgate serve`: the gate over HTTP.
 
 use std::net::{SocketAddr, TcpListener};
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -139,6 +140,10 @@ fn options(arguments: &ServeArguments, settings: &Settings, demand: Demand) -> H
         max_body_bytes,
         max_all_bodies_bytes: usual.max_all_bodies_bytes.max(max_body_bytes.saturating_mul(2)),
         max_connections: count(config.max_connections).unwrap_or(usual.max_connections),
+        requests_per_second: config.requests_per_second.and_then(|most| {
+            // More than can be counted is no bound.
+            NonZeroU32::new(u32::try_from(most).ok()?)
+        }),
         grace: arguments.grace.or(config.grace).unwrap_or(usual.grace),
         ..usual
     };

@@ -200,6 +200,7 @@ fn the_example_opens_a_door() {
     assert_eq!(serve.allowed_origins[0].value, "https://app.example.com");
     assert_eq!(serve.public_url.unwrap().value, "https://gate.example.com");
     assert_eq!((serve.max_body_bytes, serve.max_connections), (Some(8 << 20), Some(512)));
+    assert_eq!(serve.requests_per_second, Some(20));
     assert_eq!(serve.grace, Some(Duration::from_secs(10)));
 }
 
