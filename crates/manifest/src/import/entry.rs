@@ -2,7 +2,9 @@
 
 use serde_json::{Map, Value};
 
-use super::secret::{holds_secret, is_secret, variable};
+use super::arguments::{PROJECT_FOLDER, arguments};
+use super::replace::Taking;
+use super::secret::says_secret;
 use crate::tool::{is_reserved, is_variable, quoted};
 
 type Fields = Map<String, Value>;
@@ -53,17 +55,17 @@ pub(super) fn name(wanted: &str, taken: &[&str]) -> String {
 }
 
 /// The lines of an entry; an error is why there is none.
-pub(super) fn lines(server: &str, fields: &Fields, notes: &mut Vec<String>) -> Result<Vec<String>, String> {
+pub(super) fn lines(fields: &Fields, taking: &mut Taking<'_>) -> Result<Vec<String>, String> {
     let mut lines = match address(fields) {
-        Some(url) => remote(server, url, fields, notes)?,
-        None => process(server, fields, notes)?,
+        Some(url) => remote(url, fields, taking)?,
+        None => process(fields, taking)?,
     };
     if is_off(fields) {
         lines.push("disabled: true".to_owned());
     }
     lines.push("# Say what each tool can do: until then all of them count as destructive.".to_owned());
     lines.push("# tools: {NAME: {class: read}}".to_owned());
-    left_out(fields, notes);
+    left_out(fields, &mut taking.notes);
     Ok(lines)
 }
 
@@ -89,19 +91,17 @@ fn left_out(fields: &Fields, notes: &mut Vec<String>) {
     }
 }
 
-fn remote(server: &str, url: &str, fields: &Fields, notes: &mut Vec<String>) -> Result<Vec<String>, String> {
-    if holds_secret(url) {
-        return Err("its address holds a password; write it by hand, with a variable in `headers`".to_owned());
-    }
+fn remote(url: &str, fields: &Fields, taking: &mut Taking<'_>) -> Result<Vec<String>, String> {
+    let url = taking.address(url)?;
     let kind = ["type", "transport"].iter().find_map(|key| fields.get(*key)).and_then(Value::as_str);
     if kind == Some("sse") || url.trim_end_matches('/').ends_with("/sse") {
-        notes.push("the older SSE transport is not spoken; ask for its streamable HTTP address".to_owned());
+        let note = "the older SSE transport is not spoken; ask for its streamable HTTP address";
+        taking.notes.push(note.to_owned());
     }
-    let mut lines = vec![format!("url: {}", quoted(&variables(url, notes).text))];
-    let headers = texts(fields.get("headers"), "headers")?;
+    let mut lines = vec![format!("url: {}", quoted(&url))];
     let mut written = Vec::new();
-    for (name, value) in headers {
-        written.push(format!("  {}: {}", quoted(name), quoted(&header(server, name, &value, notes))));
+    for (name, value) in texts(fields.get("headers"), "headers")? {
+        written.push(format!("  {}: {}", quoted(name), quoted(&taking.header(name, &value))));
     }
     if !written.is_empty() {
         lines.push("headers:".to_owned());
@@ -110,52 +110,35 @@ fn remote(server: &str, url: &str, fields: &Fields, notes: &mut Vec<String>) -> 
     Ok(lines)
 }
 
-fn header(server: &str, name: &str, value: &str, notes: &mut Vec<String>) -> String {
-    let Translated { text, has_variable } = variables(value, notes);
-    if has_variable {
-        return text;
+fn process(fields: &Fields, taking: &mut Taking<'_>) -> Result<Vec<String>, String> {
+    let (program, words) = command(fields)?;
+    // What stands behind the program may be a secret, so that none of it is repeated.
+    if program.contains(char::is_whitespace) || says_secret(&program) {
+        let reason = "its command is more than a program; write it by hand, with the rest of it in `args`";
+        return Err(reason.to_owned());
     }
-    let is_authorization = name.eq_ignore_ascii_case("authorization");
-    if !is_authorization && !is_secret(name, value) {
-        return text;
-    }
-    let (scheme, word) = match value.split_once(' ') {
-        Some((scheme, _)) if is_authorization => (format!("{scheme} "), "token"),
-        _ => (String::new(), if is_authorization { "token" } else { name }),
-    };
-    let variable = variable(&[server, word]);
-    notes.push(format!(
-        "put the value of the header `{name}` into the variable `{variable}`; it was not copied"
-    ));
-    format!("{scheme}${{{variable}}}")
-}
-
-fn process(server: &str, fields: &Fields, notes: &mut Vec<String>) -> Result<Vec<String>, String> {
-    let (program, arguments) = command(fields)?;
     let mut lines = vec![format!("command: {}", quoted(&program))];
-    let mut sees_project = false;
-    let mut written = Vec::new();
-    for argument in &arguments {
-        written.push(quoted(&self::argument(server, argument, &mut sees_project, notes)));
-    }
-    if !written.is_empty() {
+    let words = arguments(&words, taking);
+    if !words.is_empty() {
+        let written: Vec<String> = words.iter().map(|word| quoted(word)).collect();
         lines.push(format!("args: [{}]", written.join(", ")));
     }
-    lines.extend(environment(fields, notes)?);
+    lines.extend(environment(fields, taking)?);
     if let Some(directory) = fields.get("cwd").and_then(Value::as_str) {
         match in_project(directory) {
             Some(place) => lines.push(format!("cwd: \"{place}\"")),
-            None => notes
+            None => taking
+                .notes
                 .push(format!("`cwd` is not taken over: mount `{}` and name the mount", shown(directory))),
         }
     }
-    lines.push(if sees_project {
+    lines.push(if taking.sees_project {
         "mounts: [\"@project\"]".to_owned()
     } else {
         "# mounts: [\"@project\"]  # it sees none yet; add `:rw` where it may change files".to_owned()
     });
     lines.push("# network: [api.example.com]  # it reaches nothing yet".to_owned());
-    programs(&program, notes);
+    programs(&program, &mut taking.notes);
     Ok(lines)
 }
 
@@ -186,53 +169,18 @@ fn command(fields: &Fields) -> Result<(String, Vec<String>), String> {
     }
 }
 
-fn argument(server: &str, text: &str, sees_project: &mut bool, notes: &mut Vec<String>) -> String {
-    let (option, value) = match text.split_once('=') {
-        Some((option, value)) if text.starts_with('-') => (format!("{option}="), value),
-        _ => (String::new(), text),
-    };
-    if holds_secret(value) {
-        let variable = variable(&[server, "secret"]);
-        notes.push(format!(
-            "put the secret among the arguments into the variable `{variable}`; it was not copied"
-        ));
-        return format!("{option}${{{variable}}}");
-    }
-    let text = match text.contains(PROJECT_FOLDER) {
-        true => {
-            *sees_project = true;
-            text.replace(PROJECT_FOLDER, "/mnt/project")
-        }
-        false => text.to_owned(),
-    };
-    if value.starts_with('/') && value.len() > 1 || value.starts_with("~/") {
-        notes.push(format!(
-            "`{}` is a path of the host: mount what it needs, and write `/mnt/NAME`",
-            shown(value)
-        ));
-    }
-    variables(&text, notes).text
-}
-
-fn environment(fields: &Fields, notes: &mut Vec<String>) -> Result<Vec<String>, String> {
+fn environment(fields: &Fields, taking: &mut Taking<'_>) -> Result<Vec<String>, String> {
     let key = if fields.contains_key("environment") { "environment" } else { "env" };
     let mut lines = Vec::new();
     for (name, value) in texts(fields.get(key), key)? {
         if !is_variable(name) || is_reserved(name) {
-            notes.push(format!(
+            taking.notes.push(format!(
                 "the variable `{}` is not taken over: the sandbox sets what a server needs",
                 shown(name)
             ));
             continue;
         }
-        let Translated { mut text, has_variable } = variables(&value, notes);
-        if !has_variable && is_secret(name, &value) {
-            notes.push(format!(
-                "put the value of `{name}` into a variable of that name for the gate; it was not copied"
-            ));
-            text = format!("${{{name}}}");
-        }
-        lines.push(format!("  {}: {}", quoted(name), quoted(&text)));
+        lines.push(format!("  {}: {}", quoted(name), quoted(&taking.variable(name, &value))));
     }
     if !lines.is_empty() {
         lines.insert(0, "env:".to_owned());
@@ -256,53 +204,9 @@ fn texts<'v>(value: Option<&'v Value>, key: &str) -> Result<Vec<(&'v str, String
     members.iter().filter_map(member).collect()
 }
 
-/// The folder that an editor has open.
-const PROJECT_FOLDER: &str = "${workspaceFolder}";
-
 fn in_project(directory: &str) -> Option<String> {
     let rest = directory.strip_prefix(PROJECT_FOLDER).or_else(|| directory.strip_prefix('.'))?;
     Some(format!("@project{}", rest.trim_end_matches('/')))
-}
-
-/// Text with the variables of a client as variables of the gate.
-struct Translated {
-    text: String,
-    has_variable: bool,
-}
-
-/// `${env:NAME}` and `{env:NAME}` become `${NAME}`, `${input:name}` and whatever else a client knows a variable of its own.
-fn variables(text: &str, notes: &mut Vec<String>) -> Translated {
-    let mut translated = String::new();
-    let mut has_variable = false;
-    let mut rest = text;
-    while let Some((at, inside, behind)) = next_variable(rest) {
-        translated.push_str(rest.get(..at).unwrap_or_default());
-        let (name, otherwise) = inside.split_once(":-").map_or((inside, ""), |(name, _)| (name, inside));
-        let (kind, bare) = name.split_once(':').unwrap_or(("", name));
-        let known = match (kind, bare) {
-            ("", "userHome") => "HOME".to_owned(),
-            ("" | "env", bare) if is_variable(bare) => bare.to_owned(),
-            (_, bare) => variable(&[bare]),
-        };
-        if kind != "env" && known != bare {
-            notes.push(format!("`${{{}}}` is the variable `{known}` here", shown(inside)));
-        }
-        let otherwise = otherwise.split_once(":-").map(|(_, text)| format!(":-{text}")).unwrap_or_default();
-        translated.push_str(&format!("${{{known}{otherwise}}}"));
-        has_variable = true;
-        rest = behind;
-    }
-    translated.push_str(rest);
-    Translated { text: translated, has_variable }
-}
-
-/// Where the next variable is, what it is called, and what follows it.
-fn next_variable(text: &str) -> Option<(usize, &str, &str)> {
-    let dollar = text.find("${").map(|at| (at, 2));
-    let braces = text.find("{env:").map(|at| (at, 1));
-    let (at, width) = [dollar, braces].into_iter().flatten().min_by_key(|(at, _)| *at)?;
-    let (inside, behind) = text.get(at + width..)?.split_once('}')?;
-    Some((at, inside, behind))
 }
 
 /// What is worth knowing about some programs.

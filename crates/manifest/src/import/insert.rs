@@ -28,9 +28,10 @@ pub fn insert_servers(file: &str, text: &str, imported: &Imported) -> Result<Str
     if let Some(server) = imported.servers.iter().find(|server| known.contains(&server.name.as_str())) {
         return Err(CannotInsert::Declared(server.name.clone()));
     }
-    let edited = match known.is_empty() && !text.lines().any(is_key) {
-        true => append(text, imported),
-        false => extend(text, imported).ok_or(CannotInsert::Unclear)?,
+    let edited = match (known.is_empty(), text.lines().any(|line| behind_key(line).is_some())) {
+        (true, false) => append(text, imported),
+        (true, true) => fill(text, imported).ok_or(CannotInsert::Unclear)?,
+        (false, _) => extend(text, imported).ok_or(CannotInsert::Unclear)?,
     };
     let after = Config::parse(file, &edited).map_err(|_| CannotInsert::Unclear)?;
     let expected: Vec<&str> =
@@ -42,10 +43,32 @@ fn names(config: &Config) -> Vec<&str> {
     config.mcp_servers.iter().map(|server| server.name.value.as_str()).collect()
 }
 
+/// What stands behind the key.
+fn behind_key(line: &str) -> Option<&str> {
+    line.strip_prefix("mcp_servers:").map(str::trim)
+}
+
 /// The key with nothing behind it but a comment.
 fn is_key(line: &str) -> bool {
-    let rest = line.trim_end().strip_prefix("mcp_servers:");
-    rest.is_some_and(|rest| rest.is_empty() || rest.trim_start().starts_with('#'))
+    behind_key(line).is_some_and(|rest| rest.is_empty() || rest.starts_with('#'))
+}
+
+fn entries(imported: &Imported, indent: &str) -> String {
+    imported.servers.iter().map(|server| server.render(indent)).collect()
+}
+
+/// Lines that end as those of a text do.
+fn ended(text: &str, added: &str) -> String {
+    if text.contains("\r\n") { added.replace('\n', "\r\n") } else { added.to_owned() }
+}
+
+/// In the place of `{}`.
+fn fill(text: &str, imported: &Imported) -> Option<String> {
+    let line = text.split_inclusive('\n').find(|line| behind_key(line).is_some())?;
+    let comment = behind_key(line)?.strip_prefix("{}")?.trim();
+    let space = if comment.is_empty() { "" } else { " " };
+    let entries = format!("mcp_servers:{space}{comment}\n{}", entries(imported, "  "));
+    Some(text.replacen(line, &ended(text, &entries), 1))
 }
 
 /// At the end of a file that has no servers.
@@ -55,7 +78,7 @@ fn append(text: &str, imported: &Imported) -> String {
         text if text.ends_with('\n') => "\n",
         _ => "\n\n",
     };
-    format!("{text}{gap}{}", imported.render())
+    format!("{text}{}", ended(text, &format!("{gap}{}", imported.render())))
 }
 
 /// Behind the last server of a file that has some.
@@ -71,10 +94,8 @@ fn extend(text: &str, imported: &Imported) -> Option<String> {
     let indent = first.get(..first.len() - first.trim_start().len())?;
     let end = key + 1 + last + 1;
     let mut edited: String = lines.get(..end)?.concat();
-    if !edited.ends_with('\n') {
-        edited.push('\n');
-    }
-    edited.extend(imported.servers.iter().map(|server| server.render(indent)));
+    let gap = if edited.ends_with('\n') { "" } else { "\n" };
+    edited.push_str(&ended(text, &format!("{gap}{}", entries(imported, indent))));
     edited.push_str(&lines.get(end..)?.concat());
     Some(edited)
 }

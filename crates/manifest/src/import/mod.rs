@@ -1,17 +1,22 @@
 //! From the JSON of an MCP client to `mcp_servers`.
 //!
-//! Nothing is opened here and nothing is started. Secrets are never copied: each becomes a variable of the gate's own
-//! environment. What has no counterpart is said in a note rather than dropped without a word, and a server that the
-//! gate could not use is left out, with the reason.
+//! Nothing is opened here and nothing is started. What is named like a secret, or looks like one, is not copied: it becomes
+//! a variable of the gate's own environment. Nobody can tell every secret, so that more is replaced than has to be. What
+//! has no counterpart is said in a note rather than dropped without a word, and a server that the gate could not use is
+//! left out, with the reason.
 
+mod arguments;
 mod entry;
 mod insert;
+mod replace;
 mod secret;
 mod shape;
+mod variables;
 
 use std::fmt::Write as _;
 
 pub use insert::{CannotInsert, insert_servers};
+use replace::{Secrets, Taking};
 use serde_json::Value;
 
 use crate::config::Config;
@@ -90,9 +95,10 @@ pub fn import_servers(text: &str) -> Result<Imported, ImportError> {
         return Err(ImportError::NoServers);
     }
     let mut imported = Imported { servers: Vec::new(), notes: shape::notes(&root) };
+    let mut secrets = Secrets::default();
     for (name, value) in found {
         let taken: Vec<&str> = imported.servers.iter().map(|server| server.name.as_str()).collect();
-        match one(name, value, &taken) {
+        match one(name, value, &taken, &mut secrets) {
             Ok(server) => imported.servers.push(server),
             Err(reason) => imported.notes.push(format!("`{name}` was left out: {reason}")),
         }
@@ -100,14 +106,15 @@ pub fn import_servers(text: &str) -> Result<Imported, ImportError> {
     Ok(imported)
 }
 
-fn one(name: &str, value: &Value, taken: &[&str]) -> Result<ImportedServer, String> {
+fn one(name: &str, value: &Value, taken: &[&str], secrets: &mut Secrets) -> Result<ImportedServer, String> {
     let Value::Object(fields) = value else { return Err("it is not an object".to_owned()) };
     let known = entry::name(name, taken);
-    let mut notes = Vec::new();
+    let mut taking = Taking { server: &known, secrets, notes: Vec::new(), sees_project: false };
     if known != name {
-        notes.push(format!("`{name}` is called `{known}` here"));
+        taking.notes.push(format!("`{name}` is called `{known}` here"));
     }
-    let lines = entry::lines(&known, fields, &mut notes)?;
+    let lines = entry::lines(fields, &mut taking)?;
+    let notes = taking.notes;
     let server = ImportedServer { name: known, lines, notes };
     match server.refused() {
         None => Ok(server),

@@ -36,30 +36,130 @@ const BEGINNINGS: &[&str] = &[
     "-----BEGIN",
 ];
 
-/// Whether a value is, or may be, a secret: by its name, by how it begins, or because it looks like nothing a person chose.
+/// Words of names that are glued together.
+const GLUED: &[&str] =
+    &["apikey", "token", "secret", "passw", "credential", "privatekey", "accesskey", "authkey"];
+
+/// Further words that only secrets are called.
+const FURTHER: &[&str] = &["PASS", "PASSCODE", "AUTHORIZATION", "BEARER", "JWT", "SIG", "SIGNATURE", "PSK"];
+
+/// How an authorization begins that says its kind first.
+const SCHEMES: &[&str] = &["bearer", "basic", "token", "digest", "apikey", "api-key", "key", "bot"];
+
+/// What is no secret, whatever it is called.
+const TAME: &[&str] =
+    &["true", "false", "none", "null", "yes", "no", "on", "off", "0", "1", "oauth", "oauth2", "jwt"];
+
+/// Whether a value is, or may be, a secret: by its name, or by what it says. Variables are not part of it any more.
 pub(super) fn is_secret(name: &str, value: &str) -> bool {
-    let name = name.replace('-', "_");
-    !value.is_empty() && (looks_secret(&name) || holds_secret(value) || looks_random(value))
+    let (scheme, value) = without_scheme(value);
+    if !value.contains(char::is_alphanumeric) || TAME.contains(&&*value.trim().to_ascii_lowercase()) {
+        return false;
+    }
+    let names_a_file = names_file(name) && is_path(value);
+    let shown_by_scheme = ["bearer ", "basic "].contains(&&*scheme.to_ascii_lowercase());
+    shown_by_scheme || (names_secret(name) && !names_a_file) || says_secret(value)
 }
 
-/// Whether a value is a well-known kind of secret.
-pub(super) fn holds_secret(value: &str) -> bool {
-    BEGINNINGS.iter().any(|beginning| value.starts_with(beginning)) || has_password(value)
+/// Whether an option, a variable, a header or a part of an address is named as those are that hold secrets.
+pub(super) fn names_secret(name: &str) -> bool {
+    let words = words(name);
+    let glued = words.replace('_', "").to_ascii_lowercase();
+    let counts = ["maxtoken", "tokenlimit", "tokencount", "tokenize"].iter().any(|word| glued.contains(word));
+    !counts
+        && (looks_secret(&words)
+            || words.split('_').any(|word| FURTHER.contains(&word))
+            || GLUED.iter().any(|word| glued.contains(word)))
 }
 
-/// `postgres://user:password@host`
+/// `--apiKey` and `x-api-key` as `API_KEY` and `X_API_KEY`.
+fn words(name: &str) -> String {
+    let mut words = String::new();
+    let mut was_small = false;
+    for character in name.chars() {
+        if was_small && character.is_ascii_uppercase() {
+            words.push('_');
+        }
+        was_small = character.is_ascii_lowercase() || character.is_ascii_digit();
+        words.push(if character.is_ascii_alphanumeric() { character.to_ascii_uppercase() } else { '_' });
+    }
+    words
+}
+
+fn names_file(name: &str) -> bool {
+    matches!(words(name).rsplit('_').next(), Some("FILE" | "PATH" | "DIR" | "DIRECTORY"))
+}
+
+fn is_path(value: &str) -> bool {
+    ["/", "./", "../", "~/"].iter().any(|beginning| value.starts_with(beginning))
+}
+
+/// The kind of an authorization with the space behind it, and the rest.
+pub(super) fn without_scheme(value: &str) -> (&str, &str) {
+    let end = value.find(' ').map_or(value.len(), |at| at + 1);
+    let (first, rest) = value.split_at_checked(end).unwrap_or(("", value));
+    match SCHEMES.contains(&&*first.trim().to_ascii_lowercase()) && first.ends_with(' ') {
+        true => (first, rest),
+        false => ("", value),
+    }
+}
+
+/// Whether somewhere in a text there is what may be a secret.
+pub(super) fn says_secret(text: &str) -> bool {
+    let apart = |character: char| character.is_whitespace() || "\"'`{}[](),;&?#|<>=:/@\\".contains(character);
+    let known = |word: &str| BEGINNINGS.iter().any(|beginning| word.starts_with(beginning));
+    let random = |word: &str| !is_path(text) && looks_random(word, 20);
+    has_password(text)
+        || text.split(apart).any(|word| known(word) || random(word))
+        || text.match_indices(['=', ':']).any(|(at, _)| is_pair(text, at))
+}
+
+/// `https://token@host`, `postgres://user:password@host`
 fn has_password(value: &str) -> bool {
     let authority = value.split_once("://").and_then(|(_, rest)| rest.split(['/', '?', '#']).next());
-    authority.and_then(|authority| authority.rsplit_once('@')).is_some_and(|(user, _)| user.contains(':'))
+    let user = authority.and_then(|authority| authority.rsplit_once('@')).map(|(user, _)| user);
+    user.is_some_and(|user| match user.split_once(':') {
+        Some((_, password)) => password.contains(char::is_alphanumeric),
+        // `ssh://git@host` names somebody.
+        None => user.contains(char::is_alphanumeric) && user != "git",
+    })
 }
 
-/// One long word of letters and digits.
-fn looks_random(value: &str) -> bool {
-    let word = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'+' | b'=');
-    value.len() >= 20
-        && value.bytes().all(word)
-        && value.bytes().any(|byte| byte.is_ascii_digit())
-        && value.bytes().any(|byte| byte.is_ascii_alphabetic())
+/// Whether a sign stands between the name of a secret and what may be one: `Password=…;`, `{"apiKey": "…"}`, `Bearer …`.
+fn is_pair(text: &str, at: usize) -> bool {
+    let (Some(before), Some(after)) = (text.get(..at), text.get(at + 1..)) else { return false };
+    let quotes = ['"', '\'', '\\', ' '];
+    let before = before.trim_end_matches(quotes);
+    let part = |character: char| character.is_ascii_alphanumeric() || matches!(character, '-' | '_');
+    let name = before.trim_end_matches(part).len();
+    let name = before.get(name..).unwrap_or_default();
+    let value =
+        after.trim_start_matches(quotes).split(['"', '\'', ';', '&', ',', '}']).next().unwrap_or_default();
+    let (_, value) = without_scheme(value);
+    let is_value = value.starts_with(|character: char| character.is_alphanumeric());
+    is_value && names_secret(name) && !TAME.contains(&&*value.trim().to_ascii_lowercase())
+}
+
+/// A word of at least so many letters and digits that looks like nothing a person chose.
+pub(super) fn looks_random(word: &str, least: usize) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"_-+=%.~".contains(&byte);
+    if word.len() < least || !word.bytes().all(fits) {
+        return false;
+    }
+    let runs: Vec<&str> = word.split(|character: char| !character.is_ascii_alphanumeric()).collect();
+    let mixed: Vec<&&str> = runs.iter().filter(|run| is_mixed(run)).collect();
+    mixed.iter().any(|run| run.len() >= 10) || (word.len() >= 20 && mixed.len() * 2 > runs.len())
+}
+
+/// Digits among letters, or letters of both sizes where nobody would write them.
+fn is_mixed(run: &str) -> bool {
+    let any = |kind: fn(&u8) -> bool| run.as_bytes().iter().any(kind);
+    let changes = run.as_bytes().windows(2).filter(|pair| match pair {
+        [one, other] => one.is_ascii_lowercase() && other.is_ascii_uppercase(),
+        _ => false,
+    });
+    let letters = any(u8::is_ascii_alphabetic);
+    letters && (any(u8::is_ascii_digit) || (run.len() >= 20 && changes.count() * 5 >= run.len()))
 }
 
 /// The name of a variable, made of whatever words there are.
@@ -81,21 +181,57 @@ mod tests {
         for (name, value) in [
             ("API_KEY", "x"),
             ("X-Api-Key", "x"),
+            ("--apiKey", "x"),
+            ("-eGITHUB_TOKEN", "x"),
+            ("accesstoken", "x"),
             ("PAT", "x"),
+            ("Authorization", "hunter2"),
+            ("HEADER", "Bearer hunter2"),
             ("WHATEVER", "ghp_abcdef"),
             ("DATABASE_URL", "postgres://me:pw@localhost/db"),
+            ("REMOTE", "https://abc@host/x"),
+            ("URL", "https://host/mcp?api_key=x"),
+            ("CONNECTION", "Server=db;User Id=me;Password=hunter2;"),
+            ("HEADERS", r#"{"Accept": "x", "Authorization": "Bearer hunter2"}"#),
+            ("JSON", r#"{"nested": {"clientSecret" : 'x'}}"#),
             ("ID", "0123456789abcdef0123456789abcdef"),
+            ("ID", "550e8400-e29b-41d4-a716-446655440000"),
+            ("ID", "QmFzZVNpeHR5Rm91cklzTm90"),
+            ("BOT", "123456789:AAF0123456789abcdefghijklmnop"),
         ] {
             assert!(is_secret(name, value), "{name}={value}");
         }
         for (name, value) in [
             ("LOG_LEVEL", "debug"),
             ("API_KEY", ""),
-            ("URL", "https://example.com/a/path/that/is/quite/long/1"),
+            ("API_KEY", " -"),
+            ("Authorization", "Bearer "),
+            ("AUTH", "none"),
+            ("MAX_TOKENS", "4096"),
+            ("TOKEN_FILE", "/run/secrets/token"),
+            ("URL", "https://example.com/a/path/that/is/quite/long/1?page=2"),
+            ("URL", "ssh://git@github.com/a/b"),
+            ("URL", "postgres://:@h/d"),
             ("DIR", "/home/sam/projects/number-one-2026"),
+            ("DIR", "/nix/store/0c1kq3w8v7b6n5m4l3k2j1h0g9f8d7s6-python3/bin"),
             ("NAME", "averylongnamewithoutdigits"),
+            ("PACKAGE", "@modelcontextprotocol/server-filesystem@2025.11.25"),
+            ("PACKAGE", "mcp-server-sqlite-for-npx2"),
         ] {
             assert!(!is_secret(name, value), "{name}={value}");
+        }
+    }
+
+    #[test]
+    fn the_kind_of_an_authorization_is_no_secret() {
+        for (value, expected) in [
+            ("Bearer x y", ("Bearer ", "x y")),
+            ("token x", ("token ", "x")),
+            ("hunter2 x", ("", "hunter2 x")),
+            ("Bearer", ("", "Bearer")),
+            ("", ("", "")),
+        ] {
+            assert_eq!(without_scheme(value), expected, "{value}");
         }
     }
 

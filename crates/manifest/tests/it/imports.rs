@@ -42,7 +42,9 @@ fn what_is_printed_is_a_configuration_without_secrets() {
             .unwrap_or_else(|problems| panic!("{}", problems.render()));
         assert_eq!(config.mcp_servers.len(), imported.servers.len(), "{name}");
         let everything = told(&name, &imported);
-        for secret in ["ghp_", "abc123", "secretword", "\"k\""] {
+        for secret in
+            ["ghp_", "abc123", "secretword", "\"k\"", "hunter3", "hunter4", "Bearer hunter", "hunter2 "]
+        {
             assert!(!everything.contains(secret), "{name} shows `{secret}`:\n{everything}");
         }
     }
@@ -77,12 +79,21 @@ fn servers_are_added_where_they_belong() {
         "mcp_servers:\n  z: {command: y} # mine\n\n# the rest\ntrust: guided\n",
         "mcp_servers: # here\n    # first\n    z:\n        command: y\n        # last of z\ntrust: guided",
         "mcp_servers:\n  z:\n    command: y\n    args:\n    - x\n",
+        "mcp_servers: {}  # none\ntrust: guided\n",
+        "trust: guided\nmcp_servers: {}",
+        "# mine\r\ntrust: guided\r\n",
+        "mcp_servers:\r\n  z: {command: y}\r\ntrust: guided\r\n",
+        "mcp_servers: {}\r\ntrust: guided\r\n",
     ];
     let shown: Vec<String> = cases
         .iter()
         .map(|text| format!("{text}\n=>\n{}", insert_servers("toolgate.yaml", text, &two()).unwrap()))
         .collect();
-    insta::assert_snapshot!("inserted", shown.join("\n----\n"));
+    for shown in shown.iter().filter(|shown| shown.contains('\r')) {
+        let (_, after) = shown.split_once("=>\n").unwrap();
+        assert_eq!(after.matches('\n').count(), after.matches("\r\n").count(), "{shown:?}");
+    }
+    insta::assert_snapshot!("inserted", shown.join("\n----\n").replace('\r', "<CR>"));
 }
 
 #[test]
@@ -135,9 +146,16 @@ proptest! {
 
     #[test]
     fn a_secret_never_appears(secret in "[a-z]{8}[0-9]{4}") {
-        let text = json!({"mcpServers": {"s": {"command": "x", "args": [format!("--key=sk-{secret}")],
-            "env": {"API_TOKEN": secret, "DB_URL": format!("postgres://u:{secret}@h/d")}},
-            "w": {"url": "https://a.example", "headers": {"Authorization": format!("Bearer {secret}"), "X-Secret": secret}}}});
+        let args = [
+            "--key=sk-SECRET", "--api-key", "SECRET", "--token=SECRET", "-H", "Authorization: Bearer SECRET", "PASSWORD=SECRET",
+            "-eMY_TOKEN=SECRET", "${HOME}?token=SECRET", "https://h.example/?api_key=SECRET", "https://SECRET@h.example/",
+            "--password", "${NOTHING:-SECRET}",
+        ];
+        let args: Vec<String> = args.iter().map(|text| text.replace("SECRET", &secret)).collect();
+        let url = format!("https://a.example/s/{secret}/mcp?token={secret}&x={secret}");
+        let text = json!({"mcpServers": {"s": {"command": "x", "args": args,
+            "env": {"API_TOKEN": secret, "DB_URL": format!("postgres://u:{secret}@h/d"), "JSON": json!({"apiKey": secret}).to_string()}},
+            "w": {"url": url, "headers": {"Authorization": format!("Bearer {secret}"), "X-Secret": secret}}}});
         let imported = import_servers(&text.to_string()).unwrap();
         prop_assert_eq!(imported.servers.len(), 2);
         prop_assert!(!told("x", &imported).contains(&secret), "{}", told("x", &imported));

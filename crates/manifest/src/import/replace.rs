@@ -1,0 +1,114 @@
+//! Taking over what a client says, with a variable in the place of everything that may be a secret.
+
+use super::secret::{is_secret, looks_random, variable, without_scheme};
+use super::variables::translated;
+use crate::problem::shown;
+
+/// The variables that stand for secrets, and what each holds, over all servers of a file.
+#[derive(Default)]
+pub(super) struct Secrets {
+    given: Vec<(String, String)>,
+}
+
+impl Secrets {
+    /// The first of these names, or the last with a number, that stands for nothing else.
+    fn name(&mut self, wanted: &[String], value: &str) -> String {
+        let last = wanted.last().map_or("SECRET", String::as_str).to_owned();
+        let numbered = (2..).map(|number: u32| format!("{last}_{number}"));
+        let free = |name: &String| self.given.iter().all(|(given, held)| given != name || held == value);
+        let name = wanted.iter().cloned().chain(numbered).find(free).unwrap_or_default();
+        self.given.push((name.clone(), value.to_owned()));
+        name
+    }
+}
+
+/// One server that is being taken over.
+pub(super) struct Taking<'t> {
+    pub(super) server: &'t str,
+    pub(super) secrets: &'t mut Secrets,
+    /// What is to be said about it.
+    pub(super) notes: Vec<String>,
+    /// Whether something of it is in the folder that an editor has open.
+    pub(super) sees_project: bool,
+}
+
+impl Taking<'_> {
+    /// A variable for a value that is not copied; `what` it is goes into a note, and `label` into the variable's name.
+    pub(super) fn replaced(&mut self, what: &str, label: &str, value: &str) -> String {
+        let variable = self.secrets.name(&[variable(&[self.server, label])], value);
+        self.notes.push(format!("put {what} into the variable `{variable}`; it was not copied"));
+        format!("${{{variable}}}")
+    }
+
+    /// The value of a variable of the server's environment.
+    pub(super) fn variable(&mut self, name: &str, value: &str) -> String {
+        let mut notes = Vec::new();
+        let translated = translated(value, &mut notes);
+        if !is_secret(name, &translated.literal) {
+            self.notes.extend(notes);
+            return translated.text;
+        }
+        let known = self.secrets.name(&[name.to_owned(), variable(&[self.server, name])], value);
+        let place = match known == name {
+            true => "a variable of that name for the gate".to_owned(),
+            false => format!("the variable `{known}`"),
+        };
+        self.notes.push(format!("put the value of `{name}` into {place}; it was not copied"));
+        format!("${{{known}}}")
+    }
+
+    /// The value of a header. Which kind of authorization it is may be known.
+    pub(super) fn header(&mut self, name: &str, value: &str) -> String {
+        let mut notes = Vec::new();
+        let translated = translated(value, &mut notes);
+        if !is_secret(name, &translated.literal) {
+            self.notes.extend(notes);
+            return translated.text;
+        }
+        let (scheme, secret) = without_scheme(value);
+        let label = if name.eq_ignore_ascii_case("authorization") { "token" } else { name };
+        let what = format!("the value of the header `{}`", shown(name));
+        format!("{scheme}{}", self.replaced(&what, label, secret))
+    }
+
+    /// The address of a server. Its host stays; parts of what is behind it may be secrets.
+    pub(super) fn address(&mut self, url: &str) -> Result<String, String> {
+        let behind = url.find("://").map_or(0, |at| at + 3);
+        let (scheme, rest) = url.split_at_checked(behind).unwrap_or((url, ""));
+        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        let (host, rest) = rest.split_at_checked(end).unwrap_or((rest, ""));
+        if host.contains('@') {
+            let reason = "its address holds a password; write it by hand, with a variable in `headers`";
+            return Err(reason.to_owned());
+        }
+        let (path, query) = rest.split_once('?').map_or((rest, None), |(path, query)| (path, Some(query)));
+        let parts: Vec<String> = path.split('/').map(|part| self.part("", part)).collect();
+        let query = query.map(|query| {
+            let pairs: Vec<String> = query.split('&').map(|pair| self.pair(pair)).collect();
+            format!("?{}", pairs.join("&"))
+        });
+        Ok(format!("{scheme}{host}{}{}", parts.join("/"), query.unwrap_or_default()))
+    }
+
+    /// `name=value` behind the path of an address.
+    fn pair(&mut self, pair: &str) -> String {
+        match pair.split_once('=') {
+            Some((name, value)) => format!("{name}={}", self.part(name, value)),
+            None => self.part("", pair),
+        }
+    }
+
+    /// Part of an address, which is judged more strictly than other words: few people choose digits among letters there.
+    fn part(&mut self, name: &str, value: &str) -> String {
+        let mut notes = Vec::new();
+        let translated = translated(value, &mut notes);
+        if !is_secret(name, &translated.literal) && !looks_random(&translated.literal, 10) {
+            self.notes.extend(notes);
+            return translated.text;
+        }
+        match name {
+            "" => self.replaced("the secret in the path of the address", "path", value),
+            name => self.replaced(&format!("`{}` of the address", shown(name)), name, value),
+        }
+    }
+}

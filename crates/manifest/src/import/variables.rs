@@ -1,0 +1,50 @@
+//! Variables as clients write them.
+
+use super::secret::variable;
+use crate::problem::shown;
+use crate::tool::is_variable;
+
+/// Text with the variables of a client as variables of the gate.
+pub(super) struct Translated {
+    pub(super) text: String,
+    /// What is written out, without the variables and with what stands in the place of unset ones.
+    pub(super) literal: String,
+}
+
+/// `${env:NAME}` and `{env:NAME}` become `${NAME}`, `${input:name}` and whatever else a client knows a variable of its own.
+pub(super) fn translated(text: &str, notes: &mut Vec<String>) -> Translated {
+    let (mut translated, mut literal) = (String::new(), String::new());
+    let mut rest = text;
+    while let Some((at, inside, behind)) = next_variable(rest) {
+        let before = rest.get(..at).unwrap_or_default();
+        let (name, otherwise) = match inside.split_once(":-") {
+            Some((name, otherwise)) => (name, Some(otherwise)),
+            None => (inside, None),
+        };
+        let (kind, bare) = name.split_once(':').unwrap_or(("", name));
+        let known = match (kind, bare) {
+            ("", "userHome") => "HOME".to_owned(),
+            ("" | "env", bare) if is_variable(bare) => bare.to_owned(),
+            (_, bare) => variable(&[bare]),
+        };
+        if kind != "env" && known != bare {
+            notes.push(format!("`${{{}}}` is the variable `{known}` here", shown(name)));
+        }
+        literal.extend([before, otherwise.unwrap_or_default()]);
+        let otherwise = otherwise.map(|text| format!(":-{text}")).unwrap_or_default();
+        translated.push_str(&format!("{before}${{{known}{otherwise}}}"));
+        rest = behind;
+    }
+    translated.push_str(rest);
+    literal.push_str(rest);
+    Translated { text: translated, literal }
+}
+
+/// Where the next variable is, what it is called, and what follows it.
+fn next_variable(text: &str) -> Option<(usize, &str, &str)> {
+    let dollar = text.find("${").map(|at| (at, 2));
+    let braces = text.find("{env:").map(|at| (at, 1));
+    let (at, width) = [dollar, braces].into_iter().flatten().min_by_key(|(at, _)| *at)?;
+    let (inside, behind) = text.get(at + width..)?.split_once('}')?;
+    Some((at, inside, behind))
+}
