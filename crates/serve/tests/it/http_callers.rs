@@ -248,6 +248,21 @@ fn whoever_asks_without_end_is_refused_and_with_its_session_all_of_it_ends() {
 }
 
 #[test]
+fn a_session_that_nobody_uses_ends_with_its_calls() {
+    let (plan, mut seen, _let_go) = waiting();
+    let world = plan.limits(|limits| limits.session_idle = std::time::Duration::from_millis(500)).start();
+    let alice = token("alice", READS);
+    let name = begin(&world, &alice);
+    let mut line = Line::new(&world);
+    line.send(&post(&wait(1)).bearing(&alice).with("Mcp-Session-Id", &name), world.address);
+    assert_eq!(seen.blocking_recv().unwrap(), "alice");
+    while world.records().is_empty() {
+        std::thread::yield_now();
+    }
+    assert_eq!(world.records()[0].denial.as_ref().unwrap().code, ErrorCode::Cancelled);
+}
+
+#[test]
 fn that_a_tool_is_suspended_is_told_to_those_who_could_use_it() {
     let suspended = ToolSpec { suspended: Some("changed".to_owned()), ..spec("gone", ToolClass::Write) };
     let world = by_issuer().tool(Arc::new(Plain { spec: suspended, whole: None })).start();
