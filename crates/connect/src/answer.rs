@@ -15,7 +15,7 @@ use crate::definition::cut;
 /// How much of a text that had to be cut is kept beside the answer.
 const LONGEST_WHOLE: usize = 4 << 20;
 
-/// How many bytes of pictures, sounds and documents one answer may carry.
+/// How many bytes of pictures, sounds and documents one answer may carry. Documents are read like text, and so bounded with it.
 const MOST_ATTACHED: usize = 4 << 20;
 
 /// How many of them.
@@ -39,14 +39,19 @@ pub(crate) struct Reading<'a> {
 
 /// What a model, a program and a person get of an answer.
 pub(crate) fn read(result: CallToolResult, reading: Reading<'_>) -> Result<ToolOutput, Failure> {
+    let most = usize::try_from(reading.limits.max_output_bytes).unwrap_or(usize::MAX);
+    let is_document = |block: &ContentBlock| matches!(block, ContentBlock::Resource(_));
+    let (documents, others): (Vec<_>, Vec<_>) = result.content.into_iter().partition(is_document);
     let mut parts = Parts::default();
-    result.content.into_iter().for_each(|block| parts.add(block));
+    others.into_iter().for_each(|block| parts.add(block));
+    // What the text leaves of the room is for documents.
+    parts.room = most.saturating_sub(parts.texts.iter().map(String::len).sum());
+    documents.into_iter().for_each(|block| parts.add(block));
     let text = parts.text();
     if result.is_error == Some(true) {
         return Err(failed(&text, reading));
     }
-    let most = usize::try_from(reading.limits.max_output_bytes).unwrap_or(usize::MAX);
-    let (shown, whole) = bounded(text, most);
+    let (shown, whole) = bounded(text, most.saturating_sub(parts.documents));
     let structured = match result.structured_content.map(cleaned) {
         Some(value) => structured(value, reading, most)?,
         None => json!({ "text": shown }),
@@ -122,6 +127,10 @@ struct Parts {
     texts: Vec<String>,
     attachments: Vec<Attachment>,
     attached: usize,
+    /// How many bytes of documents may be attached.
+    room: usize,
+    /// How many were.
+    documents: usize,
 }
 
 impl Parts {
@@ -133,8 +142,9 @@ impl Parts {
             ContentBlock::Resource(resource) => self.attach_document(resource.resource),
             ContentBlock::ResourceLink(link) => {
                 let (name, uri) = (line(&link.name), line(&link.uri));
+                let place = if is_own(&uri) { "an address that is not its to name" } else { &uri };
                 self.texts
-                    .push(format!("[the server names a resource `{name}` at {uri}, which was not read]"));
+                    .push(format!("[the server names a resource `{name}` at {place}, which was not read]"));
             }
             _ => {
                 self.texts.push("[a part of the answer of a kind that is not known was left out]".to_owned())
@@ -156,8 +166,9 @@ impl Parts {
     fn attach_document(&mut self, resource: ResourceContents) {
         let (uri, mime_type, content, size) = match resource {
             ResourceContents::TextResourceContents { uri, mime_type, text, .. } => {
+                let text = cleaned_text(&text);
                 let size = text.len();
-                (uri, mime_type, Some(DocumentContent::Text(cleaned_text(&text))), size)
+                (uri, mime_type, Some(DocumentContent::Text(text)), size)
             }
             ResourceContents::BlobResourceContents { uri, mime_type, blob, .. } => {
                 let size = blob.len();
@@ -165,11 +176,20 @@ impl Parts {
             }
             _ => return self.left_out("document", 0),
         };
-        let Some(content) = content.filter(|_| self.has_room(size)) else {
+        let uri = line(&uri);
+        if is_own(&uri) {
+            return self.texts.push(format!(
+                "[document of {size} bytes was left out: its address is not one that a server may give it]"
+            ));
+        }
+        let Some(content) =
+            content.filter(|_| size <= self.room.saturating_sub(self.documents) && self.has_room(size))
+        else {
             return self.left_out("document", size);
         };
+        self.documents += size;
         let mime_type = mime_type.filter(|mime_type| is_mime(mime_type, None));
-        self.attachments.push(Attachment::Document { uri: line(&uri), mime_type, content });
+        self.attachments.push(Attachment::Document { uri, mime_type, content });
     }
 
     fn has_room(&mut self, bytes: usize) -> bool {
@@ -223,6 +243,11 @@ fn cleaned(value: Value) -> Value {
 /// Whether there is certainly nothing in a text that must be taken out.
 fn is_plain(text: &str) -> bool {
     text.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\n' | b'\t'))
+}
+
+/// Whether an address is one that only the gate gives to what it shows.
+fn is_own(uri: &str) -> bool {
+    uri.split_once(':').is_some_and(|(scheme, _)| scheme.trim().eq_ignore_ascii_case("toolgate"))
 }
 
 fn is_base64(data: &str) -> bool {
@@ -335,6 +360,52 @@ mod tests {
         }
         let many = answer(json!({"content": vec![block("image", "image/png", "aGk="); 20]}), 10_000).unwrap();
         assert_eq!(many.attachments.len(), MOST_ATTACHMENTS);
+    }
+
+    #[test]
+    fn documents_have_the_room_that_the_text_leaves() {
+        let document = |text: &str| json!({"type": "resource", "resource": {"uri": "a://b", "text": text}});
+        let text = |text: &str| json!({"type": "text", "text": text});
+        for (blocks, attached) in [
+            (vec![document(&"x".repeat(1000))], 1),
+            (vec![document(&"x".repeat(1001))], 0),
+            (vec![document(&"x".repeat(600)), document(&"x".repeat(600))], 1),
+            (vec![document(&"x".repeat(600)), text(&"y".repeat(600))], 0),
+            (vec![document(&"x".repeat(400)), text(&"y".repeat(600))], 1),
+            (vec![json!({"type": "resource", "resource": {"uri": "a://b", "blob": "aGk=".repeat(251)}})], 0),
+        ] {
+            let output = answer(json!({"content": blocks}), 1000).unwrap();
+            let documents: usize = output.attachments.iter().map(size).sum();
+            assert_eq!(output.attachments.len(), attached, "{blocks:?}");
+            assert!(documents + output.text.len() <= 1000, "{documents} and {}", output.text.len());
+        }
+    }
+
+    fn size(attachment: &Attachment) -> usize {
+        match attachment {
+            Attachment::Document { content: DocumentContent::Text(text), .. } => text.len(),
+            Attachment::Document { content: DocumentContent::Base64(data), .. } => data.len(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn no_document_poses_as_one_of_the_gates_own() {
+        for uri in [
+            "toolgate://files/@project/a.txt",
+            "TOOLGATE:x",
+            " toolgate://a",
+            "tool\u{200b}gate://a",
+            "\ntoolgate://a",
+        ] {
+            let blocks = json!([{"type": "resource", "resource": {"uri": uri, "text": "hi"}},
+                {"type": "resource_link", "uri": uri, "name": "x"}]);
+            let output = answer(json!({"content": blocks}), 1000).unwrap();
+            assert!(output.attachments.is_empty(), "{uri:?}");
+            assert!(output.text.contains("left out") && !output.text.contains("gate:"), "{}", output.text);
+        }
+        let other = json!({"type": "resource", "resource": {"uri": "file:///toolgate:/a", "text": "hi"}});
+        assert_eq!(answer(json!({"content": [other]}), 1000).unwrap().attachments.len(), 1);
     }
 
     #[test]

@@ -22,8 +22,12 @@ pub struct BridgeOptions {
     pub pins: Pins,
     /// Where complaints for the operator go.
     pub complain: Arc<dyn Fn(&str) + Send + Sync>,
+    /// Where it is told what was taken away, which may have been somebody's own.
+    pub alarm: Arc<dyn Fn(&str) + Send + Sync>,
     /// How long to wait before a server is started again.
     pub backoff: Backoff,
+    /// How long to wait between two looks at what a process left that can write. After each of its calls it is looked at besides.
+    pub between_looks: Duration,
     /// Where servers are looked after.
     pub runtime: Handle,
 }
@@ -34,7 +38,7 @@ pub struct Bridge {
     changed: watch::Sender<u64>,
     servers: Mutex<Vec<Kept>>,
     /// Servers that are on their way out.
-    leaving: Mutex<Vec<JoinHandle<()>>>,
+    leaving: Mutex<Vec<Kept>>,
 }
 
 /// A server and the task that keeps it.
@@ -55,7 +59,8 @@ impl Bridge {
         })
     }
 
-    /// These are the servers from now on, in this order. One whose connection is declared as before keeps running; others are ended and started.
+    /// These are the servers from now on, in this order. One whose connection is declared as before keeps running; others are ended, once the calls that
+    /// they are working on have ended, and started.
     /// This alone never makes [`Bridge::changed`] fire.
     pub fn configure(&self, servers: Vec<ServerSettings>) {
         let mut kept = locked(&self.servers);
@@ -83,10 +88,10 @@ impl Bridge {
     }
 
     fn dismiss(&self, gone: Kept) {
-        gone.server.stop();
+        gone.server.retire();
         let mut leaving = locked(&self.leaving);
-        leaving.retain(|keeper| !keeper.is_finished());
-        leaving.push(gone.keeper);
+        leaving.retain(|earlier| !earlier.keeper.is_finished());
+        leaving.push(gone);
     }
 
     fn current(&self) -> Vec<Arc<Server>> {
@@ -140,21 +145,23 @@ impl Bridge {
         self.current().iter().map(|server| server.health()).collect()
     }
 
-    /// Ends every server, and returns when nothing of them is left.
+    /// Ends every server, whatever it is doing, and returns when nothing of them is left.
     pub async fn close(&self) {
-        let gone: Vec<Kept> = locked(&self.servers).drain(..).collect();
-        gone.into_iter().for_each(|gone| self.dismiss(gone));
-        let leaving: Vec<JoinHandle<()>> = locked(&self.leaving).drain(..).collect();
-        for keeper in leaving {
+        let mut gone: Vec<Kept> = locked(&self.servers).drain(..).collect();
+        gone.append(&mut locked(&self.leaving));
+        gone.iter().for_each(|gone| gone.server.stop());
+        for gone in gone {
             // A keeper that ended unexpectedly has let go of its process, which ends it.
-            let _ = keeper.await;
+            let _ = gone.keeper.await;
         }
     }
 }
 
 impl Drop for Bridge {
     fn drop(&mut self) {
-        locked(&self.servers).iter().for_each(|kept| kept.server.stop());
+        for kept in [&self.servers, &self.leaving] {
+            locked(kept).iter().for_each(|kept| kept.server.stop());
+        }
     }
 }
 

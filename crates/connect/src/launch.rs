@@ -42,11 +42,16 @@ pub trait Running: Send + Sync {
         false
     }
 
-    /// Takes away what it left under protected names, and says what that was. May block.
+    /// Takes away what it left under protected names, and says what that was, once; what was found at its end as well. May block.
     ///
     /// # Errors
     /// Not everything could be looked at or taken away.
     fn quarantine(&self) -> Result<Vec<String>, Failure> {
         Ok(Vec::new())
+    }
+
+    /// Where what was taken away is kept, for the operator.
+    fn kept_in(&self) -> Option<String> {
+        None
     }
 }

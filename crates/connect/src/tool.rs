@@ -103,12 +103,7 @@ impl Tool for BridgedTool {
             let Value::Object(arguments) = call.into_arguments() else {
                 return Err(Failure::new(ErrorCode::InvalidArguments, "the arguments are not an object"));
             };
-            let request = Request {
-                tool: self.definition.name.clone(),
-                definition: self.digest,
-                arguments,
-                has_effect: self.spec.class.has_effect(),
-            };
+            let request = Request { tool: self.definition.name.clone(), definition: self.digest, arguments };
             let result =
                 self.server.call(request, &context).await.map_err(|failure| self.filtered(failure))?;
             let reading = Reading {

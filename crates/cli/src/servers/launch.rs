@@ -1,7 +1,9 @@
 //! Starting the process of a server in the sandbox, like that of a command.
 
 use std::future::Future;
+use std::path::PathBuf;
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
@@ -17,6 +19,8 @@ use toolgate_types::{CallId, ErrorCode, Failure};
 pub(super) struct Means {
     pub(super) runner: Arc<CommandRunner>,
     pub(super) limits: ResourceLimits,
+    /// Where what is taken away is kept.
+    pub(super) quarantine: PathBuf,
 }
 
 /// Starts processes with whatever runs commands now.
@@ -51,7 +55,12 @@ impl Launch for Launcher {
             limits: Some(limits(process.limits, means.limits.long_lived())),
         })?;
         let can_write = process.mounts.iter().any(|(_, writable)| *writable);
-        let process = Arc::new(ConfinedServer { process: started.process, can_write });
+        let process = Arc::new(ConfinedServer {
+            process: started.process,
+            can_write,
+            quarantine: means.quarantine,
+            end_told: AtomicBool::new(false),
+        });
         Ok(Launched { input: started.input, output: started.output, process })
     }
 }
@@ -72,6 +81,9 @@ fn limits(own: ServerLimits, usual: ResourceLimits) -> ResourceLimits {
 struct ConfinedServer {
     process: LastingProcess,
     can_write: bool,
+    quarantine: PathBuf,
+    /// Whether it was told what was taken away after its end.
+    end_told: AtomicBool,
 }
 
 impl Running for ConfinedServer {
@@ -81,14 +93,7 @@ impl Running for ConfinedServer {
     }
 
     fn ended(&self) -> Option<String> {
-        let end = self.process.has_ended()?;
-        let quarantined = match end.quarantined.as_slice() {
-            [] => String::new(),
-            paths => format!("; taken away after it: {}", paths.join(", ")),
-        };
-        let unchecked =
-            end.unchecked.map(|failure| format!("; not all that it left was checked: {}", failure.message));
-        Some(format!("{}{quarantined}{}", end.reason, unchecked.unwrap_or_default()))
+        self.process.has_ended().map(|end| end.reason)
     }
 
     fn errors(&self) -> String {
@@ -99,8 +104,19 @@ impl Running for ConfinedServer {
         self.can_write
     }
 
+    /// Whoever looks while it runs looks once more when it has ended, and leaves what was found then here.
     fn quarantine(&self) -> Result<Vec<String>, Failure> {
-        wait_for(self.process.quarantine(CallId::fresh()))
+        let Some(end) = self.process.has_ended() else {
+            return wait_for(self.process.quarantine(CallId::fresh()));
+        };
+        if self.end_told.swap(true, Ordering::Relaxed) {
+            return Ok(Vec::new());
+        }
+        end.unchecked.map_or(Ok(end.quarantined), Err)
+    }
+
+    fn kept_in(&self) -> Option<String> {
+        Some(self.quarantine.display().to_string())
     }
 }
 

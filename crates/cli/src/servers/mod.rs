@@ -35,6 +35,9 @@ const MARGIN: Duration = Duration::from_secs(1);
 /// How often servers that are met for the first time are looked at.
 const GLANCE: Duration = Duration::from_millis(20);
 
+/// How often it is looked at what servers left that can write, while nothing is called.
+const BETWEEN_LOOKS: Duration = Duration::from_secs(2);
+
 /// How long nobody wonders.
 const MOMENT: Duration = Duration::from_secs(1);
 
@@ -100,7 +103,10 @@ impl Servers {
             launcher: Arc::clone(&launcher) as _,
             pins: pins.clone(),
             complain: Arc::new(say),
+            // Whatever else is not said: it may have been a file of the operator's own.
+            alarm: Arc::new(complain),
             backoff: Backoff::default(),
+            between_looks: BETWEEN_LOOKS,
             runtime,
         });
         let news = bridge.changed();
@@ -131,7 +137,8 @@ impl Servers {
             (self.say)(&format!("the server `{}` is not started: {}", server.name, server.problem.message));
         }
         let limits = confined::limits(&settings.loaded.config.sandbox);
-        let means = Means { runner: Arc::clone(runner), limits };
+        let quarantine = build::quarantine_folder(settings);
+        let means = Means { runner: Arc::clone(runner), limits, quarantine };
         let before = Before(self.state().clone(), self.launcher.replace(Some(means)));
         // Asked before any of them is started and could make itself known.
         let is_strange = |server: &&ServerSettings| {

@@ -29,8 +29,6 @@ pub(crate) struct Request {
     /// The definition that was agreed to.
     pub(crate) definition: Sha256,
     pub(crate) arguments: JsonObject,
-    /// Whether the call may leave something behind.
-    pub(crate) has_effect: bool,
 }
 
 impl Server {
@@ -40,17 +38,32 @@ impl Server {
         request: Request,
         context: &CallContext,
     ) -> Result<CallToolResult, Failure> {
+        let _under_way = self.begin()?;
         let connection = until(context, self.connection()).await??;
         if connection.offers(&request.tool) != Some(request.definition) {
             return Err(self.no_longer_agreed());
         }
         let _permit = until(context, connection.calls.acquire()).await?;
-        let has_effect = request.has_effect;
         let answer = self.ask(&connection, request, context).await;
-        if has_effect {
-            look_after(&connection, context).await?;
-        }
+        look_after(&connection).await?;
         answer
+    }
+
+    /// Notes that a call is under way, unless no more are taken.
+    fn begin(&self) -> Result<UnderWay<'_>, Failure> {
+        // Counted before it is asked: whoever waits for the last call misses none.
+        self.under_way.send_modify(|calls| *calls += 1);
+        let under_way = UnderWay(self);
+        if !self.is_retired() {
+            return Ok(under_way);
+        }
+        let message = format!("the server `{}` takes no more calls", self.name);
+        Err(Failure::new(ErrorCode::IoError, message)
+            .help("list the tools again, and repeat the call if this one is still there")
+            .operator_note(format!(
+                "mcp server `{}`: it was removed, or is declared otherwise now",
+                self.name
+            )))
     }
 
     /// The connection, as soon as there is one.
@@ -85,6 +98,7 @@ impl Server {
             ClientRequest::CallToolRequest(request),
             PeerRequestOptions::no_options(),
         );
+        let answers_before = connection.answers();
         let handle = until(context, sending).await?.map_err(|error| self.lost(connection, &error))?;
         let mut asked = Asked { handle: Some(handle), runtime: self.options.runtime.clone() };
         let answer = until(context, asked.answer()).await;
@@ -95,7 +109,10 @@ impl Server {
             }
             Err(failure) => {
                 asked.give_up().await;
-                connection.given_up();
+                // Who cancels a call says nothing about the server.
+                if failure.code == ErrorCode::Timeout {
+                    connection.ran_out_of_time(answers_before);
+                }
                 Err(failure)
             }
         }
@@ -135,15 +152,20 @@ impl Server {
     fn lost(&self, connection: &Connection, error: &ServiceError) -> Failure {
         match error {
             error if is_expired(error) => connection.give_up_on_it("its session had run out"),
-            ServiceError::TransportSend(_) => connection.given_up(),
+            ServiceError::TransportSend(_) => connection.could_not_send(),
             _ => {}
         }
         let reason = connection.ending.reason().unwrap_or_else(|| shown(&innermost(error)));
+        let next = if self.is_retired() || self.stop.is_cancelled() {
+            "the server was ended"
+        } else {
+            "the server is started again"
+        };
         Failure::new(
             ErrorCode::Interrupted,
             format!("the server `{}` went away before it answered", self.name),
         )
-        .help("what the call did is not known; the server is started again")
+        .help(format!("what the call did is not known; {next}"))
         .operator_note(format!("mcp server `{}`: {reason}", self.name))
         .aside(toolgate_tools::spelt_out(&connection.errors()))
     }
@@ -188,12 +210,20 @@ fn must_end(reason: StopReason, context: &CallContext) -> Failure {
     }
 }
 
-/// What the process left under protected names is taken away before the answer leaves.
-async fn look_after(connection: &Connection, context: &CallContext) -> Result<(), Failure> {
-    let Some(process) = connection.process.clone().filter(|process| process.can_write()) else {
-        return Ok(());
-    };
-    let taken = context.blocking.run(move || process.quarantine()).await?;
+/// A call that was begun and has not ended.
+struct UnderWay<'s>(&'s Server);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.under_way.send_modify(|calls| *calls = calls.saturating_sub(1));
+    }
+}
+
+/// What the process left under protected names is taken away before the answer leaves, whatever the tool is said to do: that is said by the operator, and
+/// it is the process that writes.
+async fn look_after(connection: &Connection) -> Result<(), Failure> {
+    let Some(process) = &connection.process else { return Ok(()) };
+    let taken = process.look().await?;
     if taken.is_empty() {
         return Ok(());
     }

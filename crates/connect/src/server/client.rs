@@ -44,9 +44,11 @@ impl Era {
         }
     }
 
-    /// What to try when a beginning failed: some servers of the older era do not survive the question of the newer one.
-    pub(super) fn otherwise(self) -> Self {
+    /// What to try when a beginning failed: some servers of the older era do not survive the question of the newer one, and one of the newer era that
+    /// was silent when it was asked may only be slow to get ready.
+    pub(super) fn otherwise(self, was_silent: bool) -> Self {
         match self {
+            Self::Unknown if was_silent => Self::Newer,
             Self::Unknown => Self::Older,
             Self::Newer | Self::Older => Self::Unknown,
         }

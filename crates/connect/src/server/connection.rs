@@ -1,7 +1,7 @@
 //! A connection that stands.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -17,14 +17,16 @@ use toolgate_types::Sha256;
 
 use super::client::{Client, Era};
 use super::listing::{Listing, list, shown};
-use super::locked;
+use super::probe::{Probed, Silence};
+use super::strays::Watched;
+use super::{Server, locked};
 use crate::definition::Definition;
 use crate::error::ConnectError;
-use crate::launch::{Launch, Launched, Running};
+use crate::launch::{Launch, Launched};
 use crate::settings::{ServerProcess, ServerSettings, TransportSettings};
 use crate::wire::{Ending, Guarded, Pipe, http_transport};
 
-/// How many calls in a row may be left unanswered before a server counts as hanging.
+/// How many calls in a row may run out of time, with nothing answered meanwhile, before a server counts as hanging.
 const MOST_UNANSWERED: u32 = 5;
 
 /// How long a server has to agree to tell when its tools change.
@@ -37,13 +39,15 @@ const CLOSING: Duration = Duration::from_secs(3);
 pub(crate) struct Connection {
     pub(crate) peer: Peer<RoleClient>,
     pub(crate) protocol: String,
-    pub(crate) process: Option<Arc<dyn Running>>,
+    pub(crate) process: Option<Arc<Watched>>,
     pub(crate) ending: Ending,
     /// Calls under way.
     pub(crate) calls: Semaphore,
     /// What it offers, as it said last.
     offered: Mutex<HashMap<String, Sha256>>,
     unanswered: AtomicU32,
+    /// How many calls were answered.
+    answers: AtomicU64,
     /// Told when it should be made anew.
     pub(super) broken: Notify,
     /// Told when the server says that its tools are others.
@@ -77,11 +81,30 @@ impl Connection {
 
     /// A call was answered, whatever the answer.
     pub(crate) fn answered(&self) {
+        self.answers.fetch_add(1, Ordering::Relaxed);
         self.unanswered.store(0, Ordering::Relaxed);
     }
 
-    /// A call was given up.
-    pub(crate) fn given_up(&self) {
+    /// How many calls were answered so far.
+    pub(crate) fn answers(&self) -> u64 {
+        self.answers.load(Ordering::Relaxed)
+    }
+
+    /// The time of a call ran out that was sent after so many answers. A server that answered somebody since is slow, and does not hang.
+    pub(crate) fn ran_out_of_time(&self, answers_before: u64) {
+        if self.answers() == answers_before {
+            self.count_unanswered();
+        }
+    }
+
+    /// A call could not be sent. A process that does not read for a moment is busy; whether it hangs is known once calls run out of time.
+    pub(crate) fn could_not_send(&self) {
+        if self.process.is_none() || self.unanswered.load(Ordering::Relaxed) > 0 {
+            self.count_unanswered();
+        }
+    }
+
+    fn count_unanswered(&self) {
         if self.unanswered.fetch_add(1, Ordering::Relaxed) + 1 >= MOST_UNANSWERED {
             self.give_up_on_it(&format!("it left {MOST_UNANSWERED} calls in a row unanswered"));
         }
@@ -100,37 +123,58 @@ impl Connection {
 }
 
 /// Starts a server and asks it for its tools, within its time. What was started and is of no use is ended.
-pub(super) async fn open(
-    settings: &ServerSettings,
-    launcher: &Arc<dyn Launch>,
-    era: Era,
-    stop: &CancellationToken,
-) -> Result<Opened, ConnectError> {
+pub(super) async fn open(server: &Server, era: Era, silence: &Silence) -> Result<Opened, ConnectError> {
+    let (settings, stop) = (server.settings(), &server.stop);
     let limit = settings.startup_timeout;
     match &settings.transport {
         TransportSettings::Http(http) => {
             let opening = async {
                 let transport = http_transport(http, settings.most_calls).await?;
-                greet(transport, None, Ending::default(), settings, era).await
+                let begun = Begun { process: None, ending: Ending::default(), silence: None };
+                greet(transport, begun, &settings, era).await
             };
             within(limit, stop, opening).await
         }
         TransportSettings::Stdio(process) => {
-            let launched = launch(launcher, process).await?;
-            let running = Arc::clone(&launched.process);
-            match within(limit, stop, greet_process(launched, settings, era)).await {
+            let Launched { input, output, process } = launch(&server.options.launcher, process).await?;
+            let process = Watched::new(process, Arc::clone(&server.voice), server.options.between_looks);
+            let ending = Ending::default();
+            let begun = Begun {
+                process: Some(Arc::clone(&process)),
+                ending: ending.clone(),
+                // Who is known to be of the newer era is given its time.
+                silence: (era == Era::Unknown).then(|| silence.clone()),
+            };
+            let greeting = async {
+                let pipe = Pipe::new(input, output, ending)
+                    .map_err(|error| ConnectError::Protocol { reason: error.to_string() })?;
+                greet(pipe, begun, &settings, era).await
+            };
+            let opened = tokio::select! {
+                opened = within(limit, stop, greeting) => opened,
+                never = process.keep_looking() => match never {},
+            };
+            match opened {
                 Ok(opened) => Ok(opened),
                 Err(error @ ConnectError::Protocol { .. }) => {
-                    let how = by_itself(&running).await;
-                    Err(explained(error, how, &end(running).await))
+                    let how = by_itself(&process).await;
+                    Err(explained(error, how, &process.end().await))
                 }
                 Err(error) => {
-                    end(running).await;
+                    process.end().await;
                     Err(error)
                 }
             }
         }
     }
+}
+
+/// What is there before a server was greeted.
+struct Begun {
+    process: Option<Arc<Watched>>,
+    ending: Ending,
+    /// Where it is noted that it did not say which era it is of; `None` where that is not asked, or an answer is certain.
+    silence: Option<Silence>,
 }
 
 /// Waits for something for so long, or until it is no longer wanted.
@@ -159,7 +203,7 @@ async fn launch(launcher: &Arc<dyn Launch>, process: &ServerProcess) -> Result<L
 }
 
 /// How a process ended that closed its pipes by itself. It closes them before it is gone, so it is given a moment.
-pub(super) async fn by_itself(process: &Arc<dyn Running>) -> Option<String> {
+pub(super) async fn by_itself(process: &Watched) -> Option<String> {
     for _ in 0..40 {
         if let Some(how) = process.ended() {
             return Some(how);
@@ -169,28 +213,16 @@ pub(super) async fn by_itself(process: &Arc<dyn Running>) -> Option<String> {
     None
 }
 
-async fn greet_process(
-    launched: Launched,
-    settings: &ServerSettings,
-    era: Era,
-) -> Result<Opened, ConnectError> {
-    let ending = Ending::default();
-    let Launched { input, output, process } = launched;
-    let pipe = Pipe::new(input, output, ending.clone())
-        .map_err(|error| ConnectError::Protocol { reason: error.to_string() })?;
-    greet(pipe, Some(process), ending, settings, era).await
-}
-
 async fn greet<T: Transport<RoleClient> + 'static>(
     transport: T,
-    process: Option<Arc<dyn Running>>,
-    ending: Ending,
+    begun: Begun,
     settings: &ServerSettings,
     era: Era,
 ) -> Result<Opened, ConnectError> {
+    let Begun { process, ending, silence } = begun;
     let tools_changed = Arc::new(Notify::new());
     let guarded = Guarded::new(transport, Arc::clone(&tools_changed), ending.clone());
-    let service = serve_client_with_lifecycle(Client, guarded, era.lifecycle())
+    let service = serve_client_with_lifecycle(Client, Probed::new(guarded, silence), era.lifecycle())
         .await
         .map_err(|error| ConnectError::Protocol { reason: greeting_failed(&error, &ending) })?;
     let listing = list(service.peer()).await?;
@@ -205,6 +237,7 @@ async fn greet<T: Transport<RoleClient> + 'static>(
         calls: Semaphore::new(settings.most_calls.clamp(1, Semaphore::MAX_PERMITS)),
         offered: Mutex::default(),
         unanswered: AtomicU32::new(0),
+        answers: AtomicU64::new(0),
         broken: Notify::new(),
         tools_changed,
     };
@@ -264,19 +297,6 @@ pub(super) async fn close(
     token.cancel();
     let _ = tokio::time::timeout(CLOSING, closed).await;
     if let Some(process) = &connection.process {
-        end(Arc::clone(process)).await;
+        Arc::clone(process).end().await;
     }
-}
-
-/// Ends a process with all it started, and looks at what it left. Says what it last said.
-async fn end(process: Arc<dyn Running>) -> String {
-    let ending = tokio::task::spawn_blocking(move || {
-        process.end();
-        if process.can_write() {
-            // What is found is taken away; there is no call left to report it to.
-            let _ = process.quarantine();
-        }
-        process.errors()
-    });
-    ending.await.unwrap_or_default()
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use super::client::Era;
 use super::connection::{Opened, by_itself, close, open};
 use super::listing::{Listing, list, shown};
+use super::probe::Silence;
 use super::{Catalogue, Connection, Server, State};
 use crate::definition::Definition;
 use crate::error::ConnectError;
@@ -60,17 +61,17 @@ impl Server {
         let _kept = Kept(&self);
         let (mut failures, mut era) = (0u32, Era::Unknown);
         while !self.stop.is_cancelled() {
-            let settings = self.settings();
-            let error = match open(&settings, &self.options.launcher, era, &self.stop).await {
+            let silence = Silence::default();
+            let error = match open(&self, era, &silence).await {
                 Ok(opened) => {
                     era = opened.era;
                     let begun = Instant::now();
-                    let error = self.attend(opened).await;
+                    let error = self.look_after(opened).await;
                     failures = if begun.elapsed() > LASTED { 0 } else { failures };
                     error
                 }
                 Err(error) => {
-                    era = era.otherwise();
+                    era = era.otherwise(silence.was_heard());
                     error
                 }
             };
@@ -98,6 +99,15 @@ impl Server {
         tokio::select! {
             () = again => self.count_restart(),
             () = self.stop.cancelled() => {}
+        }
+    }
+
+    /// The same as below, and looks at what the process leaves meanwhile.
+    async fn look_after(&self, opened: Opened) -> ConnectError {
+        let Some(process) = opened.connection.process.clone() else { return self.attend(opened).await };
+        tokio::select! {
+            error = self.attend(opened) => error,
+            never = process.keep_looking() => match never {},
         }
     }
 

@@ -1,7 +1,10 @@
 //! One server: how it is started, kept, and spoken to.
 
 mod backoff;
+mod voice;
 mod client;
+mod probe;
+mod strays;
 mod connection;
 mod catalogue;
 mod listing;
@@ -9,8 +12,7 @@ mod health;
 mod keeper;
 mod call;
 
-use std::collections::HashSet;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
@@ -19,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use crate::bridge::BridgeOptions;
 use crate::pins::PinFile;
 use crate::settings::{ServerName, ServerSettings};
+use voice::Voice;
 
 pub use backoff::Backoff;
 pub use health::{HealthState, ServerHealth};
@@ -26,9 +29,6 @@ pub use health::{HealthState, ServerHealth};
 pub(crate) use call::Request;
 pub(crate) use catalogue::{Catalogue, Entry};
 pub(crate) use connection::Connection;
-
-/// How many different complaints about one server are passed on.
-const MOST_COMPLAINTS: usize = 200;
 
 /// What everybody who has to do with a server shares.
 pub(crate) struct Server {
@@ -41,7 +41,11 @@ pub(crate) struct Server {
     /// Whether it was connected or has failed, once.
     tried: watch::Sender<bool>,
     catalogue: Mutex<Arc<Catalogue>>,
-    said: Mutex<HashSet<String>>,
+    voice: Arc<Voice>,
+    /// How many calls were begun and have not ended.
+    under_way: watch::Sender<usize>,
+    /// Whether no more calls are taken.
+    retired: AtomicBool,
     restarts: AtomicU32,
     last_error: Mutex<Option<String>>,
     stop: CancellationToken,
@@ -77,13 +81,15 @@ impl Server {
         let known = options.pins.of(&settings.name);
         let server = Self {
             name: settings.name.clone(),
+            voice: Voice::new(settings.name.clone(), Arc::clone(&options)),
             options,
             changed,
             settings: Mutex::new(Arc::new(settings)),
             state: watch::Sender::new(State::Starting),
             tried: watch::Sender::new(false),
             catalogue: Mutex::default(),
-            said: Mutex::default(),
+            under_way: watch::Sender::new(0),
+            retired: AtomicBool::new(false),
             restarts: AtomicU32::new(0),
             last_error: Mutex::default(),
             stop: CancellationToken::new(),
@@ -127,9 +133,27 @@ impl Server {
         }
     }
 
-    /// Begins to end it.
+    /// Begins to end it, whatever it is doing.
     pub(crate) fn stop(&self) {
         self.stop.cancel();
+    }
+
+    /// Takes no more calls, and begins to end it once those under way have ended: each does when its time is up.
+    pub(crate) fn retire(self: &Arc<Self>) {
+        self.retired.store(true, Ordering::SeqCst);
+        let server = Arc::clone(self);
+        drop(self.options.runtime.spawn(async move {
+            let mut under_way = server.under_way.subscribe();
+            let idle = async { drop(under_way.wait_for(|calls| *calls == 0).await) };
+            tokio::select! {
+                () = idle => server.stop(),
+                () = server.stop.cancelled() => {}
+            }
+        }));
+    }
+
+    fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::SeqCst)
     }
 
     /// Waits until it was connected or has failed, once.
@@ -141,10 +165,7 @@ impl Server {
 
     /// Tells the operator, once.
     pub(crate) fn complain(&self, words: &str) {
-        let mut said = locked(&self.said);
-        if said.len() < MOST_COMPLAINTS && said.insert(words.to_owned()) {
-            (self.options.complain)(&format!("mcp server `{}`: {words}", self.name));
-        }
+        self.voice.complain(words);
     }
 
     fn failed(&self, words: &str) {

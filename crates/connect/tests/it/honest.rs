@@ -10,7 +10,7 @@ use toolgate_gate::{Approver, CallOptions, PreviewBody, Question, Reply};
 use toolgate_policy::{OutputPolicy, OutputRule};
 use toolgate_types::{Caller, Category, ErrorCode, Outcome, Stage, ToolCall, ToolClass, Trust};
 
-use crate::setting::{Setting, caller, cancelling, notes, process, server, told};
+use crate::setting::{Leaving, NEVER, Setting, caller, cancelling, notes, process, server, told};
 
 #[tokio::test]
 async fn tools_appear_and_answer_in_both_eras() {
@@ -19,9 +19,20 @@ async fn tools_appear_and_answer_in_both_eras() {
         ("newer", "2026-07-28"),
         ("fragile", "2025-11-25"),
         ("greeting", "2025-11-25"),
+        ("silent", "2025-11-25"),
+        ("late", "2026-07-28"),
     ] {
-        let setting = Setting::with(vec![server("fix", process(mode, None))]);
+        let mut settings = server("fix", process(mode, None));
+        settings.startup_timeout = Duration::from_secs(8);
+        let setting = Setting::with(vec![settings]);
         setting.until_state("fix", HealthState::Ready).await;
+        let expected = u32::from(["fragile", "late"].contains(&mode));
+        assert_eq!(
+            setting.health("fix").restarts,
+            expected,
+            "{mode}: {:?}",
+            setting.complaints.lock().unwrap()
+        );
         setting.reload();
         assert_eq!(setting.health("fix").protocol.as_deref(), Some(protocol), "{mode}");
         let output = setting.done("fix__echo", json!({"text": "hello\u{1b}[31m\u{200b}"})).await;
@@ -199,17 +210,133 @@ async fn a_call_that_nobody_waits_for_any_longer_is_cancelled_too() {
 
 #[tokio::test]
 async fn what_a_server_leaves_under_protected_names_is_taken_away_before_the_answer() {
-    let mut settings = server("fix", process("honest", None));
-    settings.default_class = ToolClass::Write;
-    settings.tools =
-        vec![("add".to_owned(), ToolSettings { class: Some(ToolClass::Read), ..ToolSettings::default() })];
-    let setting = Setting::leaving(vec![settings]);
+    for class in [ToolClass::Read, ToolClass::Write] {
+        let mut settings = server("fix", process("honest", None));
+        settings.default_class = class;
+        let left = Leaving::default();
+        let setting = Setting::leaving(vec![settings], &left, NEVER);
+        setting.load().await;
+        left.leave("@project/.git/hooks/pre-commit");
+        let (_, failure) = setting.failed("fix__echo", json!({"text": "x"})).await;
+        assert_eq!(failure.code, ErrorCode::DeniedPath, "{class:?}");
+        assert_eq!(failure.details["quarantined"], json!(["@project/.git/hooks/pre-commit"]));
+        assert!(setting.complained("taken away and is kept in `the cellar`: @project/.git/hooks/pre-commit"));
+        // Once it is away, it is away.
+        setting.done("fix__echo", json!({"text": "x"})).await;
+    }
+}
+
+#[tokio::test]
+async fn what_a_server_leaves_while_nothing_is_called_is_taken_away_and_told() {
+    let left = Leaving::default();
+    // One that is ready, and one that never gets ready and has long to do so.
+    let mute = server("fix", process("mute", None));
+    for settings in [server("fix", process("honest", None)), mute] {
+        let setting = Setting::leaving(vec![settings], &left, Duration::from_millis(10));
+        for path in ["@project/.envrc", "@project/.envrc", "@project/sub/.envrc"] {
+            setting.complaints.lock().unwrap().clear();
+            left.leave(path);
+            setting.until("it is told", || setting.complained(path)).await;
+        }
+        setting.bridge.close().await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_taken_away_at_the_end_of_a_server_is_told() {
+    let left = Leaving::default();
+    let setting = Setting::leaving(vec![server("fix", process("honest", None))], &left, NEVER);
     setting.load().await;
-    let (_, failure) = setting.failed("fix__echo", json!({"text": "x"})).await;
-    assert_eq!(failure.code, ErrorCode::DeniedPath);
-    assert_eq!(failure.details["quarantined"], json!(["@project/.git/hooks/pre-commit"]));
-    // Once it is away, it is away.
-    setting.done("fix__echo", json!({"text": "x"})).await;
+    left.leave("@project/.envrc");
+    setting.bridge.close().await;
+    assert!(setting.complained("@project/.envrc"), "{:?}", setting.complaints.lock().unwrap());
+    // Nor is it kept back where the server never got ready.
+    let setting = Setting::leaving(vec![server("fix", process("dead", None))], &left, NEVER);
+    left.leave("@project/.envrc");
+    setting.until("it is told", || setting.complained("@project/.envrc")).await;
+}
+
+/// A gate before one server that answers `wait` once it may.
+async fn waiting() -> (Setting, std::path::PathBuf) {
+    let folder = Arc::new(tempfile::TempDir::new().unwrap());
+    let notes = notes(&folder);
+    let mut settings = server("fix", process("honest", Some(&notes)));
+    let soon = ToolSettings { timeout: Some(Duration::from_millis(500)), ..ToolSettings::default() };
+    settings.tools = vec![("ignore".to_owned(), soon)];
+    let setting = Setting::again(folder, vec![settings]);
+    setting.load().await;
+    (setting, notes)
+}
+
+#[tokio::test]
+async fn calls_that_are_cancelled_end_nobody_elses() {
+    let (setting, notes) = waiting().await;
+    let (waited, ()) = tokio::join!(setting.done("fix__wait", json!({})), async {
+        setting.until("the server works on it", || notes.join("waiting").exists()).await;
+        for number in 1..=8 {
+            let (options, token) = cancelling();
+            let hanging = || {
+                std::fs::read_to_string(notes.join("hanging"))
+                    .is_ok_and(|text| text.lines().count() == number)
+            };
+            let call = setting.failed_with("fix__hang", json!({}), options);
+            let (ended, ()) = tokio::join!(call, async {
+                setting.until("the server works on it", hanging).await;
+                token.cancel();
+            });
+            assert_eq!(ended.1.code, ErrorCode::Cancelled);
+        }
+        std::fs::write(notes.join("go"), "").unwrap();
+    });
+    assert_eq!((waited.text.as_str(), setting.health("fix").restarts), ("waited", 0));
+}
+
+#[tokio::test]
+async fn a_server_that_answers_others_meanwhile_does_not_hang() {
+    let (setting, notes) = waiting().await;
+    let ignored = || setting.failed("fix__ignore", json!({}));
+    let (waited, ..) = tokio::join!(
+        setting.done("fix__wait", json!({})),
+        async {
+            let all = tokio::join!(ignored(), ignored(), ignored(), ignored(), ignored(), ignored());
+            assert_eq!(all.5.1.code, ErrorCode::Timeout);
+            std::fs::write(notes.join("go"), "").unwrap();
+        },
+        async {
+            setting.until("the server works on it", || notes.join("waiting").exists()).await;
+            setting.done("fix__echo", json!({"text": "meanwhile"})).await;
+        }
+    );
+    assert_eq!((waited.text.as_str(), setting.health("fix").restarts), ("waited", 0));
+}
+
+#[tokio::test]
+async fn a_server_that_is_removed_ends_after_the_calls_it_works_on() {
+    let (setting, notes) = waiting().await;
+    let started = std::fs::read_to_string(notes.join("started")).unwrap();
+    let process = std::path::Path::new("/proc").join(started.trim());
+    let (waited, ()) = tokio::join!(setting.done("fix__wait", json!({})), async {
+        setting.until("the server works on it", || notes.join("waiting").exists()).await;
+        setting.bridge.configure(Vec::new());
+        let (_, failure) = setting.failed("fix__echo", json!({"text": "new"})).await;
+        assert_eq!(failure.message, "the server `fix` takes no more calls");
+        assert!(process.exists());
+        std::fs::write(notes.join("go"), "").unwrap();
+    });
+    assert_eq!(waited.text, "waited");
+    setting.until("the process is gone", || !process.exists()).await;
+}
+
+#[tokio::test]
+async fn who_closes_waits_for_no_call_and_says_so() {
+    let (setting, notes) = waiting().await;
+    let (ended, ()) = tokio::join!(setting.failed("fix__wait", json!({})), async {
+        setting.until("the server works on it", || notes.join("waiting").exists()).await;
+        setting.bridge.configure(Vec::new());
+        setting.bridge.close().await;
+    });
+    assert_eq!(ended.1.code, ErrorCode::Interrupted);
+    assert_eq!(ended.1.help.as_deref(), Some("what the call did is not known; the server was ended"));
 }
 
 #[tokio::test]

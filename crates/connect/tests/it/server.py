@@ -67,7 +67,7 @@ def tools():
         ),
         tool("lie", "Declares a number and answers with text.", outputSchema={"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}),
     ]
-    for name in ["slow", "fail", "ask", "die", "hang", "garbage", "half", "twice", "wrong", "unasked", "endless", "errors", "picture", "deaf", "idless", "environment", "ignore", "strays"]:
+    for name in ["slow", "fail", "ask", "die", "hang", "garbage", "half", "twice", "wrong", "unasked", "endless", "errors", "picture", "deaf", "idless", "environment", "ignore", "strays", "wait"]:
         listed.append(tool(name, "Misbehaves."))
     extra = noted("extra", "")
     if extra:
@@ -95,7 +95,8 @@ def call(identity, params):
     elif name == "slow":
         for step in range(3):
             send({"method": "notifications/progress", "params": {"progressToken": token, "progress": step, "message": f"step {step}\u202e"}})
-            time.sleep(0.02)
+            # Reports that come together count as one.
+            time.sleep(0.1)
         # Progress of something else is nobody's.
         send({"method": "notifications/progress", "params": {"progressToken": "other", "progress": 9, "message": "stray"}})
         answer(text("done"))
@@ -121,6 +122,11 @@ def call(identity, params):
         answer(text("late"))
     elif name == "ignore":
         pass
+    elif name == "wait":
+        note("waiting")
+        while not os.path.exists(os.path.join(NOTES, "go")):
+            time.sleep(0.01)
+        answer(text("waited"))
     elif name == "garbage":
         write(b"this is not JSON\n" * 500)
     elif name == "half":
@@ -171,11 +177,13 @@ def respond(message):
         if waiting:
             waiting[1] = message.get("result", message.get("error"))
             waiting[0].set()
-    elif method == "server/discover" and MODE == "newer":
+    elif method == "server/discover" and MODE in ("newer", "late"):
         send({"id": identity, "result": {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {"listChanged": True}}, "serverInfo": {"name": "fixture", "version": "1"}, "ttlMs": 0, "cacheScope": "private"}})
     elif method == "server/discover" and MODE == "fragile":
         os._exit(4)
-    elif method == "initialize" and MODE == "newer":
+    elif method == "server/discover" and MODE == "silent":
+        pass
+    elif method == "initialize" and MODE in ("newer", "late"):
         send({"id": identity, "error": {"code": -32601, "message": "no such method"}})
     elif method == "initialize":
         if MODE == "mute":
@@ -183,7 +191,7 @@ def respond(message):
         if MODE == "refuse":
             send({"id": identity, "error": {"code": -32000, "message": "no\u202e"}})
             return
-        note("started")
+        note("started", str(os.getpid()))
         send({"id": identity, "result": {"protocolVersion": "2025-11-25", "capabilities": {"tools": {"listChanged": True}}, "serverInfo": {"name": "fixture", "version": "1"}}})
     elif method == "subscriptions/listen":
         send({"method": "notifications/subscriptions/acknowledged", "params": {"_meta": {"io.modelcontextprotocol/subscriptionId": identity}, "notifications": {"toolsListChanged": True}}})
@@ -191,7 +199,7 @@ def respond(message):
         if MODE == "pages":
             send({"id": identity, "result": {"tools": [], "nextCursor": "again"}})
         else:
-            send({"id": identity, "result": {"resultType": "complete", "tools": tools(), "ttlMs": 0, "cacheScope": "private"} if MODE == "newer" else {"tools": tools()}})
+            send({"id": identity, "result": {"resultType": "complete", "tools": tools(), "ttlMs": 0, "cacheScope": "private"} if MODE in ("newer", "late") else {"tools": tools()}})
     elif method == "tools/call":
         if params.get("name") == "echo":
             call(identity, params)
@@ -216,6 +224,8 @@ def watch():
 if MODE == "dead":
     sys.stderr.write("cannot find my licence\n")
     sys.exit(1)
+if MODE == "late":
+    time.sleep(1.5)
 if MODE == "greeting":
     write(b"Welcome!\nListening on stdio\n\n")
 if MODE == "babble":

@@ -34,19 +34,26 @@ struct Process {
     draining: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// The same, and every process has left a hook behind when it is first looked at.
-pub(crate) struct Leaving;
+/// The same, and what is put here counts as left behind by whichever process is looked at next.
+#[derive(Clone, Default)]
+pub(crate) struct Leaving(pub(crate) Arc<Mutex<Vec<String>>>);
 
 struct Leaver {
     process: Arc<dyn Running>,
-    left: Mutex<Vec<String>>,
+    left: Leaving,
+}
+
+impl Leaving {
+    pub(crate) fn leave(&self, path: &str) {
+        self.0.lock().unwrap().push(path.to_owned());
+    }
 }
 
 impl Launch for Leaving {
     fn launch(&self, process: &ServerProcess) -> Result<Launched, Failure> {
         let launched = Plain.launch(process)?;
-        let left = Mutex::new(vec!["@project/.git/hooks/pre-commit".to_owned()]);
-        Ok(Launched { process: Arc::new(Leaver { process: launched.process, left }), ..launched })
+        let process = Leaver { process: launched.process, left: self.clone() };
+        Ok(Launched { process: Arc::new(process), ..launched })
     }
 }
 
@@ -68,7 +75,11 @@ impl Running for Leaver {
     }
 
     fn quarantine(&self) -> Result<Vec<String>, Failure> {
-        Ok(std::mem::take(&mut *self.left.lock().unwrap()))
+        Ok(std::mem::take(&mut *self.left.0.lock().unwrap()))
+    }
+
+    fn kept_in(&self) -> Option<String> {
+        Some("the cellar".to_owned())
     }
 }
 
@@ -131,6 +142,9 @@ impl Drop for Process {
     }
 }
 
+/// Longer than any test.
+pub(crate) const NEVER: Duration = Duration::from_secs(3600);
+
 /// A gate, a bridge, and a folder that both they and the servers write to.
 pub(crate) struct Setting {
     pub(crate) bridge: Arc<Bridge>,
@@ -186,21 +200,30 @@ impl Setting {
 
     /// One more gate over a folder that another used.
     pub(crate) fn again(folder: Arc<TempDir>, servers: Vec<ServerSettings>) -> Self {
-        Self::launched(folder, servers, Arc::new(Plain))
+        Self::launched(folder, servers, Arc::new(Plain), NEVER)
     }
 
-    /// Servers whose processes leave something behind.
-    pub(crate) fn leaving(servers: Vec<ServerSettings>) -> Self {
-        Self::launched(Arc::new(TempDir::new().unwrap()), servers, Arc::new(Leaving))
+    /// Servers whose processes leave something behind, and are looked at so often.
+    pub(crate) fn leaving(servers: Vec<ServerSettings>, left: &Leaving, between_looks: Duration) -> Self {
+        Self::launched(Arc::new(TempDir::new().unwrap()), servers, Arc::new(left.clone()), between_looks)
     }
 
-    fn launched(folder: Arc<TempDir>, servers: Vec<ServerSettings>, launcher: Arc<dyn Launch>) -> Self {
+    fn launched(
+        folder: Arc<TempDir>,
+        servers: Vec<ServerSettings>,
+        launcher: Arc<dyn Launch>,
+        between_looks: Duration,
+    ) -> Self {
         let complaints: Arc<Mutex<Vec<String>>> = Arc::default();
         let heard = Arc::clone(&complaints);
+        let complain: Arc<dyn Fn(&str) + Send + Sync> =
+            Arc::new(move |words| heard.lock().unwrap().push(words.to_owned()));
         let bridge = Bridge::new(BridgeOptions {
             launcher,
             pins: Pins::new(folder.path().join("pins.toolgate")),
-            complain: Arc::new(move |words| heard.lock().unwrap().push(words.to_owned())),
+            alarm: Arc::clone(&complain),
+            complain,
+            between_looks,
             backoff: Backoff { first: Duration::from_millis(20), longest: Duration::from_millis(200) },
             runtime: tokio::runtime::Handle::current(),
         });
