@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::clients::{Client, Scope};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use toolgate_manifest::ServeAuth;
-use toolgate_types::{AgentName, CallId, Decision, RunId, SessionId, ToolName, Trust};
+use toolgate_types::{AgentName, CallId, Decision, RunId, SessionId, Sha256, ToolName, Trust};
 
 /// The gate between an LLM agent and the machine.
 #[derive(Debug, Parser)]
@@ -398,15 +398,18 @@ pub(crate) enum McpCommand {
     /// Agree to tools of servers that are new or changed: shows each, and asks
     #[command(after_help = "Examples:
   toolgate mcp approve
-  toolgate mcp approve files read_text_file --yes")]
+  toolgate mcp approve files read_text_file --yes --digest SHA256")]
     Approve {
         /// Only this server
         server: Option<String>,
         /// Only this tool, as the server calls it
         tool: Option<String>,
-        /// Do not ask
+        /// Do not ask; alone, this agrees to whatever is offered now, which may not be what was shown before
         #[arg(short, long)]
         yes: bool,
+        /// Agree only to the definition with this digest, as it was shown; can be given several times
+        #[arg(long = "digest", value_name = "SHA256", requires = "yes")]
+        digests: Vec<Sha256>,
     },
 }
 

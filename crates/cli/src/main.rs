@@ -82,8 +82,9 @@ fn mcp(common: &Common, command: McpCommand) -> Result<u8, Failed> {
         McpCommand::Install(wanted) => commands::mcp_install::run(common, &wanted),
         McpCommand::Import { file, write } => commands::mcp_import::run(common, &file, write),
         McpCommand::List { server } => commands::mcp_list::run(common, server.as_deref()),
-        McpCommand::Approve { server, tool, yes } => {
-            commands::mcp_approve::run(common, server.as_deref(), tool.as_deref(), yes)
+        McpCommand::Approve { server, tool, yes, digests } => {
+            let agreement = commands::mcp_approve::Agreement::of(yes, digests);
+            commands::mcp_approve::run(common, server.as_deref(), tool.as_deref(), &agreement)
         }
     }
 }

@@ -16,7 +16,7 @@ pub(crate) fn run(
     common: &Common,
     server: Option<&str>,
     tool: Option<&str>,
-    yes: bool,
+    agreement: &Agreement,
 ) -> Result<u8, Failed> {
     let settings = settle(common, Trust::Guided)?;
     let which = named_servers(&settings, server)?;
@@ -35,7 +35,8 @@ pub(crate) fn run(
     if let (Some(tool), true) = (tool, waiting.is_empty()) {
         complain(&format!("no tool `{tool}` waits for approval"));
     }
-    let answers: Vec<(&Waiting, Answer)> = answers(&waiting, yes);
+    agreement.refuse_unknown(&waiting)?;
+    let answers: Vec<(&Waiting, Answer)> = answers(&waiting, agreement);
     let mut rows = Vec::new();
     for (one, answer) in &answers {
         if *answer == Answer::Yes {
@@ -58,9 +59,41 @@ pub(crate) fn run(
             code: DENIED,
             ..Failed::error("there is no terminal to ask on, so nothing was approved")
         }
-        .help("read what is shown, then pass --yes"));
+        .help("read what is shown, then pass --yes with --digest and the digest of what you agree to"));
     }
     Ok(DONE)
+}
+
+/// What is agreed to without asking.
+#[derive(Debug)]
+pub(crate) enum Agreement {
+    /// Nothing.
+    Asked,
+    /// Whatever is offered, unseen.
+    Everything,
+    /// Exactly the definitions with these digests, which somebody has seen.
+    Only(Vec<Sha256>),
+}
+
+impl Agreement {
+    pub(crate) fn of(yes: bool, digests: Vec<Sha256>) -> Self {
+        match (yes, digests.is_empty()) {
+            (_, false) => Self::Only(digests),
+            (true, true) => Self::Everything,
+            (false, true) => Self::Asked,
+        }
+    }
+
+    /// A digest that nothing has says that something else is offered than was shown: then nothing at all is agreed to.
+    fn refuse_unknown(&self, waiting: &[Waiting]) -> Result<(), Failed> {
+        let Self::Only(digests) = self else { return Ok(()) };
+        let is_unknown = |digest: &&Sha256| !waiting.iter().any(|one| one.digest == **digest);
+        let Some(unknown) = digests.iter().find(is_unknown) else { return Ok(()) };
+        let message =
+            format!("nothing that waits for approval has the digest `{unknown}`, so nothing was approved");
+        let failed = Failed { code: DENIED, ..Failed::error(message) };
+        Err(failed.help("look again: a server may offer something else than it did"))
+    }
 }
 
 /// A tool that somebody has to agree to.
@@ -97,14 +130,18 @@ fn waiting(servers: &Servers, tool: Option<&str>) -> Result<Vec<Waiting>, Failed
     Ok(waiting)
 }
 
-fn answers(waiting: &[Waiting], yes: bool) -> Vec<(&Waiting, Answer)> {
-    let answer = |one: &Waiting| match yes {
-        true => Answer::Yes,
-        false => match confirm(|screen| one.question(screen), &format!("Agree to {}?", one.name())) {
-            Some(true) => Answer::Yes,
-            Some(false) => Answer::No,
-            None => Answer::Nobody,
-        },
+fn answers<'w>(waiting: &'w [Waiting], agreement: &Agreement) -> Vec<(&'w Waiting, Answer)> {
+    let answer = |one: &Waiting| match agreement {
+        Agreement::Everything => Answer::Yes,
+        Agreement::Only(digests) if digests.contains(&one.digest) => Answer::Yes,
+        Agreement::Only(_) => Answer::No,
+        Agreement::Asked => {
+            match confirm(|screen| one.question(screen), &format!("Agree to {}?", one.name())) {
+                Some(true) => Answer::Yes,
+                Some(false) => Answer::No,
+                None => Answer::Nobody,
+            }
+        }
     };
     waiting.iter().map(|one| (one, answer(one))).collect()
 }
@@ -144,9 +181,10 @@ impl Waiting {
             self.useless.as_ref().map(|reason| format!("It cannot be used: {}\n", reveal_line(reason)));
         let what = if self.state == PinState::Changed { "What is different, in " } else { "All of it, in " };
         format!(
-            "{name} is {state}.\n{}{description}{what}{}\n",
+            "{name} is {state}.\n{}{description}{what}{}Its digest: {}\n\n",
             useless.unwrap_or_default(),
-            quoted(&self.shown, screen)
+            quoted(&self.shown, screen),
+            self.digest
         )
     }
 

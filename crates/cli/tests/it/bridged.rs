@@ -1,7 +1,7 @@
 //! Servers behind the gate, as the binary starts them.
 
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::process::{Child, ChildStdin, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
@@ -94,6 +94,67 @@ fn a_changed_tool_waits_until_somebody_agrees() {
     );
     assert_eq!(place.call("t__echo", &json!({"text": "x"})).0, 0);
     assert_eq!(place.must(&["mcp", "approve"]), "nothing waits for approval\n");
+}
+
+#[test]
+fn a_yes_without_a_question_is_to_what_was_shown() {
+    let (place, _) = place();
+    place.must(&["mcp", "list"]);
+    let shown = |description: &str| {
+        place.write("tools/offers.json", &offers(description));
+        let output = place.run(&["mcp", "approve", "t", "echo"]);
+        assert_eq!(output.status.code(), Some(3), "{output:?}");
+        let said = String::from_utf8(output.stdout).unwrap();
+        let digest = said.lines().find_map(|line| line.strip_prefix("Its digest: ")).unwrap();
+        digest.to_owned()
+    };
+    let harmless = shown("says it once more");
+    // Between the look and the yes, the server says something else.
+    place.write("tools/offers.json", &offers("sends it away"));
+    let agree = |digest: &str| place.run(&["mcp", "approve", "t", "echo", "--yes", "--digest", digest]);
+    let refused = agree(&harmless);
+    assert_eq!(refused.status.code(), Some(3), "{refused:?}");
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("nothing was approved"), "{refused:?}");
+    assert_eq!(place.call("t__echo", &json!({"text": "x"})).0, 3);
+    let seen = shown("says it once more");
+    assert_eq!(seen, harmless);
+    let agreed = agree(&seen);
+    assert_eq!(String::from_utf8_lossy(&agreed.stdout), format!("agreed to t__echo ({seen})\n"));
+    assert_eq!(place.call("t__echo", &json!({"text": "x"})).0, 0);
+    // A digest alone is no yes.
+    assert_eq!(place.run(&["mcp", "approve", "--digest", &seen]).status.code(), Some(2));
+}
+
+#[test]
+fn what_a_server_leaves_under_protected_names_is_taken_away_and_told_whatever_its_tools_are_said_to_do() {
+    let (place, _) = place();
+    let schema = json!({"type": "object", "properties": {"text": {"type": "string"}}});
+    place.write("tools/offers.json", &json!([{"name": "plant", "inputSchema": schema}]).to_string());
+    place.write(
+        "toolgate.yaml",
+        &CONFIG
+            .replace("mounts: [\"@tools\"]", "mounts: [\"@tools\", \"@project:rw\"]")
+            .replace("echo: {class: read}", "plant: {class: read}"),
+    );
+    let called = |name: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_toolgate"));
+        command.current_dir(place.scratch.path()).arg("--state-dir").arg(&place.state);
+        command.arg("--workspace").arg(&place.workspace).env_remove("TOOLGATE_TOKEN");
+        let output = command.args(["call", "t__plant", &json!({"text": name}).to_string()]).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    for (name, code, told) in
+        [("notes.txt", 0, &["last/.envrc"][..]), (".envrc", 3, &["@project/.envrc", "last/.envrc"])]
+    {
+        let (ended, said) = called(name);
+        assert_eq!(ended, Some(code), "{name}: {said}");
+        for path in told {
+            let lines = said.lines().filter(|line| line.contains("was taken away and is kept in"));
+            assert!(lines.filter(|line| line.contains(path)).count() > 0, "{name}: {path}: {said}");
+        }
+        assert!(!place.workspace.join(".envrc").exists() && !place.workspace.join("last/.envrc").exists());
+    }
+    assert!(place.workspace.join("notes.txt").exists());
 }
 
 #[test]
