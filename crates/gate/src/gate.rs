@@ -21,6 +21,7 @@ use crate::breaker::suspended;
 use crate::caller::{Credential, Proved};
 use crate::journal::{CallRecorder, Journal};
 use crate::registry::Registered;
+use crate::schema::{Patience, checked};
 use crate::sessions::SessionCalls;
 use crate::snapshot::{Loaded, Snapshot};
 use crate::stages::{Asking, Ready, Received, Refused, stage_of, unknown_tool};
@@ -242,7 +243,7 @@ impl Gate {
             clock: &self.clock,
         };
         unsettled.reached = Stage::Approval;
-        verified.permit(calls)?.validate()?.approve(asking).await
+        verified.permit(calls)?.validate(&asking).await?.approve(asking).await
     }
 
     /// A refusal of a tool that does not exist. Whoever has no good token does not learn even that, or it could find out by trying which tools there are.
@@ -299,8 +300,9 @@ impl Gate {
                 bound = Some(held);
             }
         }
+        let (stop, cancelled) = (context.stop.clone(), context.cancelled.clone());
         match (Arc::clone(&tool.tool).run(approved, context).await, bound) {
-            (Ok(output), _) => released(tool, output),
+            (Ok(output), _) => released(tool, output, Patience { stop: &stop, cancelled: &cancelled }).await,
             (Err(failure), Some(bound)) => failed(bound.explain(failure)),
             (Err(failure), None) => failed(failure),
         }
@@ -380,11 +382,17 @@ fn visible(snapshot: &Snapshot, who: &Proved<'_>) -> Vec<Arc<dyn Tool>> {
 }
 
 /// OUTPUT: does the answer fit, and what of it may leave? The record keeps the digest of all of it.
-fn released(tool: &Registered, output: ToolOutput) -> (Outcome, Option<RawOutput>) {
+async fn released(
+    tool: &Registered,
+    mut output: ToolOutput,
+    patience: Patience<'_>,
+) -> (Outcome, Option<RawOutput>) {
     let spec = tool.tool.spec();
     let mut raw = RawOutput::of(&output);
-    if let Err(failure) = tool.output.check(&spec.output_schema, &output.structured) {
-        return (Outcome::Failed { stage: Stage::Output, failure }, Some(raw));
+    let structured = std::mem::take(&mut output.structured);
+    match checked(&tool.output, &tool.tool, structured, patience).await {
+        Ok(structured) => output.structured = structured,
+        Err(failure) => return (Outcome::Failed { stage: Stage::Output, failure }, Some(raw)),
     }
     let Some(policy) = &spec.output_policy else { return (Outcome::Done(output), Some(raw)) };
     let Filtered { value, redacted, dropped } = policy.apply(output.structured);

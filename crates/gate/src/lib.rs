@@ -16,6 +16,7 @@ mod tool;
 mod registry;
 mod quick;
 mod schema;
+mod apart;
 mod caller;
 mod sessions;
 mod rates;

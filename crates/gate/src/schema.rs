@@ -1,41 +1,113 @@
 //! Do the arguments fit, does the answer fit.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::{ValidationError, Validator};
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+use toolgate_manifest::{schema_problem, validator};
 use toolgate_text::nearest::nearest_name;
-use toolgate_types::{ErrorCode, Failure};
+use toolgate_types::{Category, ErrorCode, Failure, Stop};
 
+use crate::apart::{Turn, apart};
 use crate::quick::proves;
+use crate::tool::Tool;
 
 /// How many problems of one call are told at once.
 const MAX_PROBLEMS: usize = 8;
 
+/// How much may be compared where others wait: parts of a schema times parts of a value.
+const BRIEF: usize = 1 << 16;
+
 /// A schema that is compiled when it is first needed. One that does not compile lets nothing through.
 #[derive(Default)]
-struct Lazy(OnceLock<Result<Validator, String>>);
+pub(crate) struct Lazy {
+    compiled: OnceLock<Result<Validator, String>>,
+    /// How many parts the schema has.
+    parts: OnceLock<usize>,
+    turn: Turn,
+}
 
 impl Lazy {
     fn validator(&self, schema: &Value) -> Result<&Validator, Failure> {
-        let compiled = self.0.get_or_init(|| {
-            jsonschema::draft202012::options().build(schema).map_err(|error| error.to_string())
-        });
+        let compiled =
+            self.compiled.get_or_init(|| validator(schema).map_err(|error| schema_problem(&error)));
         compiled.as_ref().map_err(|reason| {
             Failure::new(ErrorCode::Internal, "the tool's schema cannot be used")
                 .operator_note(reason.clone())
         })
     }
+
+    /// Whether a value certainly fits and it takes no time to see that.
+    fn is_plain(&self, schema: &Value, value: &Value) -> bool {
+        let room = BRIEF / self.parts.get_or_init(|| parts(schema, usize::MAX)).max(&1);
+        parts(value, room) < room && proves(schema, value)
+    }
+}
+
+/// About how many parts a value has, as far as anybody wants to know. Long texts are several.
+fn parts(value: &Value, most: usize) -> usize {
+    let within = |sum: usize, value: &Value| {
+        if sum < most { sum.saturating_add(parts(value, most - sum)) } else { sum }
+    };
+    match value {
+        Value::Array(items) => items.iter().fold(1, within),
+        Value::Object(fields) => {
+            fields.iter().fold(1, |sum, (name, value)| within(sum.saturating_add(name.len() / 64), value))
+        }
+        Value::String(text) => 1 + text.len() / 64,
+        _ => 1,
+    }
+}
+
+/// How long a check may be waited for.
+pub(crate) struct Patience<'c> {
+    pub(crate) stop: &'c Stop,
+    pub(crate) cancelled: &'c CancellationToken,
+}
+
+/// A check of what goes into a tool, or of what comes out.
+pub(crate) trait Check: Send + Sync + 'static {
+    fn schema<'t>(&self, tool: &'t dyn Tool) -> &'t Value;
+    fn lazy(&self) -> &Lazy;
+    fn check(&self, schema: &Value, value: &Value) -> Result<(), Failure>;
+}
+
+/// The value, if it fits. Where the schema is a stranger's it is looked at apart.
+pub(crate) async fn checked<C: Check>(
+    check: &Arc<C>,
+    tool: &Arc<dyn Tool>,
+    value: Value,
+    patience: Patience<'_>,
+) -> Result<Value, Failure> {
+    let schema = check.schema(tool.as_ref());
+    if tool.spec().category != Category::Mcp {
+        return check.check(schema, &value).map(|()| value);
+    }
+    if check.lazy().is_plain(schema, &value) {
+        return Ok(value);
+    }
+    let (own, tool) = (Arc::clone(check), Arc::clone(tool));
+    let work = move || own.check(own.schema(tool.as_ref()), &value).map(|()| value);
+    apart(&check.lazy().turn, patience.stop, patience.cancelled, work).await?
 }
 
 /// Checks arguments.
 #[derive(Default)]
 pub(crate) struct InputCheck(Lazy);
 
-impl InputCheck {
+impl Check for InputCheck {
+    fn schema<'t>(&self, tool: &'t dyn Tool) -> &'t Value {
+        &tool.spec().input_schema
+    }
+
+    fn lazy(&self) -> &Lazy {
+        &self.0
+    }
+
     /// What does not fit, in words that let the model repair its call.
-    pub(crate) fn check(&self, schema: &Value, arguments: &Value) -> Result<(), Failure> {
+    fn check(&self, schema: &Value, arguments: &Value) -> Result<(), Failure> {
         if proves(schema, arguments) {
             return Ok(());
         }
@@ -109,9 +181,17 @@ fn bounded(text: &str) -> String {
 #[derive(Default)]
 pub(crate) struct OutputCheck(Lazy);
 
-impl OutputCheck {
+impl Check for OutputCheck {
+    fn schema<'t>(&self, tool: &'t dyn Tool) -> &'t Value {
+        &tool.spec().output_schema
+    }
+
+    fn lazy(&self) -> &Lazy {
+        &self.0
+    }
+
     /// The model is not told what is wrong with an answer that it will not get; the operator is.
-    pub(crate) fn check(&self, schema: &Value, structured: &Value) -> Result<(), Failure> {
+    fn check(&self, schema: &Value, structured: &Value) -> Result<(), Failure> {
         if proves(schema, structured) {
             return Ok(());
         }
@@ -125,6 +205,103 @@ impl OutputCheck {
                 )
                 .operator_note(note))
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use toolgate_types::ToolClass;
+
+    use super::*;
+    use crate::stages::ApprovedCall;
+    use crate::tool::{CallContext, ToolFuture, ToolSpec};
+
+    struct Strange(ToolSpec);
+
+    impl Tool for Strange {
+        fn spec(&self) -> &ToolSpec {
+            &self.0
+        }
+
+        fn run(self: Arc<Self>, _: ApprovedCall, _: CallContext) -> ToolFuture {
+            Box::pin(async { Err(Failure::new(ErrorCode::Internal, "never run")) })
+        }
+    }
+
+    fn strange(output_schema: Value) -> Arc<dyn Tool> {
+        Arc::new(Strange(ToolSpec {
+            name: "strange__tool".parse().unwrap(),
+            title: String::new(),
+            description: String::new(),
+            class: ToolClass::Read,
+            category: Category::Mcp,
+            input_schema: json!({"type": "object"}),
+            output_schema,
+            requirements: None,
+            output_policy: None,
+            timeout: None,
+            suspended: None,
+        }))
+    }
+
+    fn fits(
+        check: &Arc<OutputCheck>,
+        tool: &Arc<dyn Tool>,
+        value: Value,
+        stop: &Stop,
+    ) -> Result<Value, Failure> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let cancelled = CancellationToken::new();
+        runtime.block_on(checked(check, tool, value, Patience { stop, cancelled: &cancelled }))
+    }
+
+    #[test]
+    fn a_schema_that_could_be_slow_by_design_lets_nothing_through() {
+        for pattern in [r"(.*)\1x", "^(?!a)b"] {
+            let (check, tool) = (Arc::default(), strange(json!({"not": {"pattern": pattern}})));
+            let failure = fits(&check, &tool, json!("a"), &Stop::never()).unwrap_err();
+            assert_eq!(
+                (failure.code, failure.message.as_str()),
+                (ErrorCode::Internal, "the tool's schema cannot be used")
+            );
+        }
+    }
+
+    /// Many comparisons: each of many parts of a value with each of many parts of a schema.
+    fn long() -> (Arc<dyn Tool>, Value) {
+        let parts: Vec<Value> = (0..2000).map(|part| json!({"not": {"const": part}})).collect();
+        (strange(json!({"items": {"allOf": parts}})), json!(vec!["x"; 20_000]))
+    }
+
+    #[test]
+    fn a_strangers_schema_cannot_hold_a_call_longer_than_it_may_last() {
+        let ((tool, value), check) = (long(), Arc::default());
+        let past = Stop::new(Some(std::time::Instant::now()), || false);
+        assert_eq!(fits(&check, &tool, value.clone(), &past).unwrap_err().code, ErrorCode::Timeout);
+        let ended = Stop::new(None, || true);
+        assert_eq!(fits(&check, &tool, value, &ended).unwrap_err().code, ErrorCode::Cancelled);
+    }
+
+    #[test]
+    fn what_fits_comes_back_as_it_was_and_what_does_not_is_told() {
+        let (check, tool) =
+            (Arc::default(), strange(json!({"type": "object", "properties": {"a": {"type": "integer"}}})));
+        let large = json!({"a": 5, "b": vec![json!({"c": "d"}); 40_000]});
+        for value in [json!({"a": 5}), json!({"a": 5.0}), large] {
+            assert_eq!(fits(&check, &tool, value.clone(), &Stop::never()).unwrap(), value);
+        }
+        let failure = fits(&check, &tool, json!({"a": "x"}), &Stop::never()).unwrap_err();
+        assert_eq!(failure.code, ErrorCode::OutputInvalid);
+    }
+
+    #[test]
+    fn parts_are_counted_no_further_than_anybody_wants_to_know() {
+        let value = json!({"a": [1, 2, {"b": "x".repeat(640)}], "c": null});
+        assert_eq!(parts(&value, usize::MAX), 17);
+        for most in 0..20 {
+            let counted = parts(&value, most);
+            assert!(counted == 17 || counted >= most, "{most} {counted}");
         }
     }
 }

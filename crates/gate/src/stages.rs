@@ -17,6 +17,7 @@ use crate::breaker::suspended;
 use crate::caller::{Credential, Proved};
 use crate::gate::Clock;
 use crate::registry::Registered;
+use crate::schema::{Patience, checked};
 use crate::snapshot::Snapshot;
 use crate::tool::{Blocking, CallContext, Preview, Progress, ToolSpec};
 
@@ -145,10 +146,16 @@ pub(crate) struct Permitted<'g> {
 
 impl<'g> Permitted<'g> {
     /// VALIDATION: do the arguments fit?
-    pub(crate) fn validate(self) -> Result<Valid<'g>, Refused> {
-        let Known { received, tool, .. } = &self.verified.known;
-        match tool.input.check(&tool.tool.spec().input_schema, &received.arguments) {
-            Ok(()) => Ok(Valid { permitted: self }),
+    pub(crate) async fn validate(mut self, asking: &Asking<'_>) -> Result<Valid<'g>, Refused> {
+        let stop = asking.stop(self.limits);
+        let Known { received, tool, .. } = &mut self.verified.known;
+        let arguments = std::mem::take(&mut received.arguments);
+        let patience = Patience { stop: &stop, cancelled: &asking.cancelled };
+        match checked(&tool.input, &tool.tool, arguments, patience).await {
+            Ok(arguments) => {
+                received.arguments = arguments;
+                Ok(Valid { permitted: self })
+            }
             Err(failure) => refuse(Stage::Validation, failure),
         }
     }
@@ -239,6 +246,14 @@ pub(crate) fn stage_of(failure: &Failure) -> Stage {
 }
 
 impl Asking<'_> {
+    /// When work that begins now must end.
+    fn stop(&self, limits: Limits) -> Stop {
+        let (token, flag) = (self.cancelled.clone(), self.interrupted.clone());
+        let must_end =
+            move || token.is_cancelled() || flag.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed));
+        Stop::new(Instant::now().checked_add(limits.timeout), must_end)
+    }
+
     /// Ends well only with a yes.
     async fn settle(&self, question: Question, definition: Sha256, who: &Proved<'_>) -> Result<(), Refused> {
         let may_last = question.may_last;
@@ -270,16 +285,13 @@ fn context(
     grant: &Grant,
     asking: &Asking<'_>,
 ) -> CallContext {
-    let (token, flag) = (asking.cancelled.clone(), asking.interrupted.clone());
-    let must_end =
-        move || token.is_cancelled() || flag.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed));
     let paths = grant.paths.clone().map(|paths| Arc::new(GrantedPaths(paths)) as Arc<dyn PathGrant>);
     // What must be filtered before it leaves does not leave while it is still coming.
     let progress = asking.progress.clone().filter(|_| spec.output_policy.is_none());
     CallContext {
         call,
         caller: Arc::clone(caller),
-        stop: Stop::new(Instant::now().checked_add(limits.timeout), must_end),
+        stop: asking.stop(limits),
         cancelled: asking.cancelled.clone(),
         limits,
         grant: paths,

@@ -36,6 +36,7 @@ mod servers;
 mod tool;
 mod tree;
 mod url;
+mod validator;
 mod variables;
 mod words;
 
@@ -54,11 +55,12 @@ pub use sandbox::{SandboxConfig, SandboxLayer};
 pub use serve::{ServeAuth, ServeConfig};
 pub use servers::{
     ClientCredentials, PinMode, ServerConfig, ServerLimits, ServerProcess, ServerRemote, ServerToolConfig,
-    ServerTransport,
+    ServerTransport, is_reserved_header,
 };
 pub use tool::{
     CommandDeclaration, CommandLimits, CommandMount, CommandTemplate, Elevated, ExampleCaller, Expectation,
     ManifestExample, MountPath, OutputDeclaration, OutputParse, PolicyRule, Rate, TextTemplate, ToolManifest,
     Treatment, skeleton,
 };
+pub use validator::{LARGEST_PATTERN, schema_problem, validator, validator_within};
 pub use variables::{MissingVariable, VariableText};

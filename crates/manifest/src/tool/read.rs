@@ -196,7 +196,7 @@ fn input(section: &Section, report: &mut Report<'_>) -> Option<Checked> {
         return schema::input(field, report);
     }
     let schema = schema::no_input();
-    let validator = jsonschema::draft202012::options().build(&schema).ok()?;
+    let validator = crate::validator::validator(&schema).ok()?;
     Some(Checked { schema, validator })
 }
 

@@ -15,6 +15,7 @@ use crate::json;
 use crate::problem::{shown, shown_message};
 use crate::report::Report;
 use crate::tree::{Kind, Node};
+use crate::validator::{schema_problem, validator};
 
 /// What a keyword holds.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -199,11 +200,12 @@ fn compile(field: &Field, schema: Value, before: usize, report: &mut Report<'_>)
     if report.count() > before {
         return None;
     }
-    match jsonschema::draft202012::options().build(&schema) {
+    match validator(&schema) {
         Ok(validator) => Some(Checked { schema, validator }),
         Err(error) => {
             let pointer = error.instance_path().to_string();
-            let message = format!("{} cannot be used: {}", field.name, shown_message(&error.to_string()));
+            let message =
+                format!("{} cannot be used: {}", field.name, shown_message(&schema_problem(&error)));
             report.node(field.node.at(&pointer), message, None);
             None
         }

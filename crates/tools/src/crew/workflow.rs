@@ -81,9 +81,8 @@ fn default_schema() -> Value {
 impl Guard {
     pub(crate) fn load(view: &View<'_>) -> Result<Self, Failure> {
         let schema = package_json(view, SCHEMA)?.unwrap_or_else(default_schema);
-        let schema = jsonschema::draft202012::options()
-            .build(&schema)
-            .map_err(|error| unusable(SCHEMA, &error.to_string()))?;
+        let schema = toolgate_manifest::validator(&schema)
+            .map_err(|error| unusable(SCHEMA, &toolgate_manifest::schema_problem(&error)))?;
         let graph = match package_json(view, GRAPH)? {
             None => None,
             Some(graph) => {

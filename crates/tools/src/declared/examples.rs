@@ -8,7 +8,7 @@ use toolgate_types::{Caller, ToolClass, Trust};
 
 /// Examples that do not come out as they say.
 pub(super) fn check(manifest: &ToolManifest, requirements: &Requirements) -> Vec<Problem> {
-    let fits = jsonschema::draft202012::options().build(&manifest.input);
+    let fits = toolgate_manifest::validator(&manifest.input);
     let Ok(schema) = fits else {
         return vec![manifest.problem_at(&manifest.name, "the schema of `input` cannot be used", None)];
     };

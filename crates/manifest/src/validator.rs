@@ -1,0 +1,118 @@
+//! How a schema becomes something that values are checked with, wherever in the gate that is done.
+//!
+//! A pattern decides how long a check takes, and who writes patterns is not always who runs the gate. So all of them run on an engine whose time grows
+//! with the text and not with its square or worse, and none may grow beyond a bound when it is compiled. What such an engine cannot do, looking ahead
+//! or behind and referring back to a group, cannot be in a schema.
+
+use jsonschema::error::ValidationErrorKind;
+use jsonschema::{PatternOptions, ValidationError, Validator};
+use serde_json::Value;
+
+/// The largest pattern once it is compiled, in bytes.
+pub const LARGEST_PATTERN: usize = 4 << 20;
+
+/// How many bytes an engine may remember of the texts that it has seen, for each pattern.
+const MOST_REMEMBERED: usize = 128 << 10;
+
+/// A schema of JSON Schema 2020-12 that values can be checked with.
+///
+/// # Errors
+/// What is wrong with the schema; [`schema_problem`] says it in words.
+pub fn validator(schema: &Value) -> Result<Validator, ValidationError<'static>> {
+    validator_within(schema, LARGEST_PATTERN)
+}
+
+/// The same where every pattern must stay within so many bytes once it is compiled.
+///
+/// # Errors
+/// As for [`validator`].
+pub fn validator_within(
+    schema: &Value,
+    largest_pattern: usize,
+) -> Result<Validator, ValidationError<'static>> {
+    let patterns = PatternOptions::regex()
+        .size_limit(largest_pattern.min(LARGEST_PATTERN))
+        .dfa_size_limit(MOST_REMEMBERED);
+    jsonschema::draft202012::options().with_pattern_options(patterns).build(schema)
+}
+
+/// Why a schema cannot be used. What it quotes of the schema is left to whoever shows it.
+#[must_use]
+pub fn schema_problem(error: &ValidationError<'_>) -> String {
+    match error.kind() {
+        ValidationErrorKind::Format { format } if format == "regex" => format!(
+            "the pattern {} cannot be used: it is not a regular expression, looks ahead or behind, refers back to a group, or is too large",
+            beginning(&error.instance().to_string())
+        ),
+        _ => error.to_string(),
+    }
+}
+
+/// A pattern may be as long as it likes, what is said about it may not.
+fn beginning(pattern: &str) -> String {
+    const SHOWN: usize = 60;
+    let shown: String = pattern.chars().take(SHOWN).collect();
+    if shown.len() < pattern.len() { format!("{shown}…") } else { shown }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Wherever a pattern can stand in a schema.
+    fn placed(pattern: &str) -> [Value; 4] {
+        [
+            json!({"pattern": pattern}),
+            json!({"patternProperties": {pattern: {}}}),
+            json!({"not": {"pattern": pattern}}),
+            json!({"properties": {"a": {"items": {"pattern": pattern}}}}),
+        ]
+    }
+
+    #[test]
+    fn patterns_that_an_engine_in_linear_time_cannot_run_are_refused_with_a_reason() {
+        for pattern in [
+            r"(.*)\1x",
+            "^(?!a)b",
+            "(?=a)b",
+            "(?<=a)b",
+            "(?<!a)b",
+            r"(?<n>a)\k<n>",
+            "(",
+            r"\w{60000}",
+            r"(\w{900}){90}",
+        ] {
+            for schema in placed(pattern) {
+                let error = validator(&schema).map(|_| ()).expect_err(pattern);
+                let problem = schema_problem(&error);
+                assert!(problem.contains("looks ahead or behind"), "{problem}");
+            }
+        }
+        let long = "(?=".repeat(10_000);
+        let problem = schema_problem(&validator(&json!({"pattern": long})).map(|_| ()).unwrap_err());
+        assert!(problem.len() < 1000, "{problem}");
+    }
+
+    #[test]
+    fn common_patterns_are_as_they_were() {
+        for (pattern, fits, does_not) in [
+            ("^[a-z][a-z0-9-]*$", "a-1", "1"),
+            (r"^\d{4}-\d{2}-\d{2}$", "2026-01-01", "x"),
+            (r"^[\p{L}\p{N} _-]{1,64}$", "Äpfel", "a/b"),
+            (r"^(?:[0-9a-f]{8}-[0-9a-f]{4}|none)$", "none", "some"),
+        ] {
+            let validator = validator(&json!({"pattern": pattern})).unwrap();
+            assert!(validator.is_valid(&json!(fits)) && !validator.is_valid(&json!(does_not)), "{pattern}");
+        }
+    }
+
+    #[test]
+    fn a_lower_bound_holds_and_a_higher_one_changes_nothing() {
+        let schema = json!({"pattern": r"\w{4000}"});
+        assert!(validator(&schema).is_ok());
+        assert!(validator_within(&schema, 16 << 10).is_err());
+        assert!(validator_within(&json!({"pattern": r"\w{60000}"}), usize::MAX).is_err());
+    }
+}
