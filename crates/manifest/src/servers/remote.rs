@@ -15,7 +15,12 @@ const OAUTH: &[Key] = &[
     key("resource", "resource: https://tracker.example.com/mcp"),
 ];
 
-/// Headers that belong to the protocol or to the connection.
+/// Whether a header, in small letters, belongs to the protocol or to the connection, so that nobody else sets it.
+#[must_use]
+pub fn is_reserved_header(name: &str) -> bool {
+    RESERVED_HEADERS.contains(&name)
+}
+
 const RESERVED_HEADERS: &[&str] = &[
     "host",
     "connection",
@@ -63,7 +68,7 @@ fn check_header(name: &Located<String>, earlier: &Headers, report: &mut Report<'
         let help = "write a name such as `Authorization`".to_owned();
         let message = format!("`{}` is not the name of a header", shown(&name.value));
         report.located(name, message, Some(help));
-    } else if RESERVED_HEADERS.contains(&&*lower) {
+    } else if is_reserved_header(&lower) {
         let help = "remove it: the gate sets what the protocol needs".to_owned();
         report.located(name, format!("`{}` belongs to the protocol", shown(&name.value)), Some(help));
     } else if earlier.iter().any(|(other, _)| other.value.eq_ignore_ascii_case(&name.value)) {

@@ -9,7 +9,9 @@ use crate::variables::VariableText;
 pub(crate) fn warnings(config: &Config) -> Vec<Warning> {
     let enabled = config.mcp_servers.iter().filter(|server| !server.disabled);
     let unclassified = enabled.clone().filter_map(|server| unclassified(config, server));
-    unclassified.chain(enabled.flat_map(|server| secrets(config, server))).collect()
+    let secrets =
+        enabled.flat_map(|server| secrets(config, server).into_iter().chain(shown_arguments(config, server)));
+    unclassified.chain(secrets).collect()
 }
 
 /// A server of which nobody said what its tools do.
@@ -48,4 +50,16 @@ fn secrets(config: &Config, server: &ServerConfig) -> Vec<Warning> {
         config.problem_beside_secrets(name, message, Some(help)).into()
     };
     found.iter().map(warning).collect()
+}
+
+/// Variables that hold secrets, among the arguments of a process: everybody on the machine can read those.
+fn shown_arguments(config: &Config, server: &ServerConfig) -> Vec<Warning> {
+    let ServerTransport::Process(process) = &server.transport else { return Vec::new() };
+    let warning = |argument: &Located<VariableText>| {
+        let name = argument.value.names().find(|name| looks_secret(name))?;
+        let message = format!("`${{{name}}}` among `args` is shown to everybody who lists processes");
+        let help = format!("pass it in `env`, if the server can take it there: `{name}: \"${{{name}}}\"`");
+        Some(config.problem_beside_secrets(argument, message, Some(help)).into())
+    };
+    process.arguments.iter().filter_map(warning).collect()
 }

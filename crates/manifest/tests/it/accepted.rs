@@ -247,7 +247,7 @@ fn what_is_probably_not_meant_about_servers_is_told() {
     insta::assert_snapshot!(
         "server_warnings",
         told(
-            "mcp_servers:\n  plain: {command: x}\n  off: {command: x, disabled: true, env: {API_KEY: abc}}\n  classed: {command: x, class: read, env: {API_KEY: abc, LOG: abc, GH_TOKEN: \"${GH_TOKEN}\"}}\n  web: {url: https://a.example, class: read, headers: {Authorization: Bearer x, X-Api-Key: y, X-Team: z}}\n  oauth: {url: https://a.example, class: read, oauth: {token_url: https://b.example, client_id: c, client_secret: d}}\n"
+            "mcp_servers:\n  plain: {command: x}\n  off: {command: x, disabled: true, env: {API_KEY: abc}}\n  classed: {command: x, class: read, args: [\"--token=${GH_TOKEN}\", \"${HOME}\"], env: {API_KEY: abc, LOG: abc, GH_TOKEN: \"${GH_TOKEN}\"}}\n  web: {url: https://a.example, class: read, headers: {Authorization: Bearer x, X-Api-Key: y, X-Team: z}}\n  oauth: {url: https://a.example, class: read, oauth: {token_url: https://b.example, client_id: c, client_secret: d}}\n"
         )
         .join("\n")
     );

@@ -4,23 +4,11 @@ use std::net::IpAddr;
 
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Url, redirect};
+use toolgate_manifest::is_reserved_header;
 
 use super::{CONNECTING, said};
 use crate::error::ConnectError;
 use crate::settings::HttpSettings;
-
-/// Headers that the protocol itself sets.
-const RESERVED: [&str; 9] = [
-    "accept",
-    "connection",
-    "content-length",
-    "content-type",
-    "host",
-    "last-event-id",
-    "mcp-protocol-version",
-    "mcp-session-id",
-    "transfer-encoding",
-];
 
 /// Whether the address is one of this machine. Secrets go to others only over TLS.
 pub(super) fn checked(address: &str, secrets: bool) -> Result<bool, ConnectError> {
@@ -66,7 +54,7 @@ pub(super) fn headers(settings: &HttpSettings) -> Result<HeaderMap, ConnectError
             reason: format!("the header `{}` {what}", name.escape_debug()),
         };
         let known = HeaderName::try_from(name.as_str()).map_err(|_| refused("is not one"))?;
-        if RESERVED.contains(&known.as_str()) {
+        if is_reserved_header(known.as_str()) {
             return Err(refused("belongs to the protocol"));
         }
         let mut value =
