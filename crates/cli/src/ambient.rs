@@ -111,9 +111,40 @@ pub(crate) fn open_own_folder(path: &Path) -> io::Result<Dir> {
     }
 }
 
-/// Reads a file that the operator named.
+/// A file of an operator that is longer than this is none.
+const MAX_FILE: u64 = 16 * 1024 * 1024;
+
+/// Reads a file that the operator named. It may be a pipe, and must have an end.
 pub(crate) fn read_file(path: &Path) -> io::Result<Vec<u8>> {
-    std::fs::read(path)
+    read_bounded(File::open(path)?)
+}
+
+/// The same for a file that is going to be replaced, which a pipe or a device cannot be.
+pub(crate) fn read_regular_file(path: &Path) -> io::Result<Vec<u8>> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    // Without this, opening a pipe waits for somebody who writes into it.
+    let flags = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
+    let file = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    match file.metadata()?.is_file() {
+        true => read_bounded(file),
+        false => Err(io::Error::other("it is not a regular file")),
+    }
+}
+
+/// Reads to the end, which must come soon.
+pub(crate) fn read_bounded(from: impl io::Read) -> io::Result<Vec<u8>> {
+    use std::io::Read as _;
+    let mut bytes = Vec::new();
+    from.take(MAX_FILE + 1).read_to_end(&mut bytes)?;
+    match u64::try_from(bytes.len()).is_ok_and(|length| length <= MAX_FILE) {
+        true => Ok(bytes),
+        false => Err(io::Error::other("it is longer than 16 MiB")),
+    }
+}
+
+/// Whether a path is a link to nothing.
+pub(crate) fn leads_nowhere(path: &Path) -> bool {
+    std::fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink()) && !exists(path)
 }
 
 /// The files of a folder by name, without those that begin with a dot; `None` where the path is no folder.

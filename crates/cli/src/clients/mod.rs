@@ -3,14 +3,17 @@
 //! Nothing here opens a file: texts come in and go out.
 
 mod entry;
+mod merge;
 mod place;
 mod toml;
 
 use clap::ValueEnum;
 use serde_json::Value;
-use toolgate_manifest::set_member;
+use toolgate_manifest::{parse_jsonc, set_member};
 
 pub(crate) use entry::{Entry, arguments};
+pub(crate) use merge::Installed;
+use merge::merged;
 pub(crate) use place::{Base, Folders};
 
 /// A program that speaks MCP as a client.
@@ -184,20 +187,29 @@ impl Client {
 }
 
 impl FileShape {
-    /// The text of a file with an entry in it.
-    pub(crate) fn install(self, text: &str, name: &str, entry: &Entry) -> Result<String, String> {
+    /// The text of a file with an entry in it. What somebody added to an older entry stays.
+    pub(crate) fn install(self, text: &str, name: &str, entry: &Entry) -> Result<Installed, String> {
         match self {
-            Self::Json { section, entry: shape } => {
-                set_member(text, section, name, &shape.value(entry)).map_err(|error| error.to_string())
-            }
+            Self::Json { section, entry: shape } => json(text, section, name, &shape.value(entry)),
             Self::Toml { section } => toml::install(text, section, name, entry),
         }
     }
 
     /// The entry by itself, as a person would paste it.
     pub(crate) fn shown(self, name: &str, entry: &Entry) -> Result<String, String> {
-        self.install("", name, entry)
+        self.install("", name, entry).map(|installed| installed.text)
     }
+}
+
+fn json(text: &str, section: &str, name: &str, entry: &Value) -> Result<Installed, String> {
+    // What cannot be read is told by the edit below.
+    let root = parse_jsonc(text).unwrap_or_default();
+    let merged = merged(root.get(section).and_then(|servers| servers.get(name)), entry);
+    if merged.changes_nothing {
+        return Ok(merged.installed(text.to_owned()));
+    }
+    let written = set_member(text, section, name, &merged.value).map_err(|error| error.to_string())?;
+    Ok(merged.installed(written))
 }
 
 impl JsonEntry {
@@ -253,8 +265,35 @@ mod tests {
     fn an_entry_is_replaced_and_the_rest_is_kept() {
         let json = FileShape::Json { section: "mcpServers", entry: JsonEntry::Plain };
         let before = "{\n  // mine\n  \"mcpServers\": {\"other\": {\"command\": \"x\"}}\n}\n";
-        let once = json.install(before, "toolgate", &entry()).unwrap();
+        let once = json.install(before, "toolgate", &entry()).unwrap().text;
         assert!(once.contains("// mine") && once.contains("\"other\""), "{once}");
-        assert_eq!(json.install(&once, "toolgate", &entry()).unwrap(), once);
+        assert_eq!(json.install(&once, "toolgate", &entry()).unwrap().text, once);
+    }
+
+    #[test]
+    fn what_somebody_added_to_an_entry_stays() {
+        let json = FileShape::Json { section: "mcpServers", entry: JsonEntry::Plain };
+        for (before, kept, left_out) in [
+            (r#"{"command": "old", "env": {"A": "b"}, "disabled": true}"#, &["env", "disabled"][..], &[][..]),
+            (r#"{"type": "http", "url": "https://a.example", "env": {}}"#, &["env"], &["type", "url"]),
+            (r#"{"command": "old", "args": ["x"]}"#, &[], &[]),
+            ("7", &[], &[]),
+        ] {
+            let text = format!("{{\"mcpServers\": {{\"toolgate\": {before}}}}}");
+            let after = json.install(&text, "toolgate", &entry()).unwrap();
+            assert_eq!((after.kept, after.left_out), (owned(kept), owned(left_out)), "{before}");
+            let found: Value = serde_json::from_str(&after.text).unwrap();
+            let found = &found["mcpServers"]["toolgate"];
+            let before: Value = serde_json::from_str(before).unwrap();
+            for key in kept {
+                assert_eq!(found[key], before[key], "{key} in {found}");
+            }
+            assert!(left_out.iter().all(|key| found.get(key).is_none()), "{found}");
+            assert_eq!(found["command"], entry().program);
+        }
+    }
+
+    fn owned(words: &[&str]) -> Vec<String> {
+        words.iter().map(|word| (*word).to_owned()).collect()
     }
 }

@@ -1,45 +1,77 @@
-//! A table at the end of a TOML file. What is there already is never changed.
+//! An entry in a TOML file. Comments and order stay, and a file that would say anything else afterwards than before
+//! plus the entry is not touched.
 
-use super::Entry;
+use serde_json::{Map, Value, json};
+use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, TableLike, TomlError};
 
-/// The text with a table `[section.name]` behind everything else. Where that table is there already and says the same,
-/// the text stays as it is.
-pub(super) fn install(text: &str, section: &str, name: &str, entry: &Entry) -> Result<String, String> {
-    let table = table(section, name, entry);
-    if text.contains(&table) {
-        return Ok(text.to_owned());
+use super::{Entry, Installed, merged};
+
+/// The text with a table `[section.name]` in it.
+pub(super) fn install(text: &str, section: &str, name: &str, entry: &Entry) -> Result<Installed, String> {
+    let mut document: DocumentMut = text.parse().map_err(|error| wrong(text, &error))?;
+    let mut expected = plain_table(document.as_table());
+    let merged = merged(
+        expected.get(section).and_then(|servers| servers.get(name)),
+        &json!({"command": entry.program, "args": entry.arguments}),
+    );
+    if merged.changes_nothing {
+        return Ok(merged.installed(text.to_owned()));
     }
-    for line in text.lines().map(str::trim) {
-        if is_table(line, section, name) {
-            return Err(format!("`[{section}.{name}]` is in it already, with something else"));
-        }
-        let before_dot = line.split(['.', '=']).next().unwrap_or_default().trim();
-        if before_dot.trim_matches(['"', '\'']) == section {
-            return Err(format!("`{section}` is written on one line in it"));
-        }
+    let comments = lone_comments(&mut document);
+    let servers = document.entry(section).or_insert_with(|| Item::Table(implicit()));
+    let servers = servers.as_table_like_mut().ok_or_else(|| format!("`{section}` is no table in it"))?;
+    let server = server(servers, name).ok_or_else(|| format!("`{section}.{name}` is no table in it"))?;
+    merged.left_out.iter().for_each(|key| drop(server.remove(key)));
+    set(server, "command", on_one_line(&entry.program));
+    let arguments: Array = entry.arguments.iter().map(|argument| on_one_line(argument)).collect();
+    set(server, "args", arguments.into());
+    let written = same_line_ends(text, format!("{comments}{document}"));
+    let members = expected.entry(section).or_insert_with(|| Value::Object(Map::new())).as_object_mut();
+    members.into_iter().for_each(|members| drop(members.insert(name.to_owned(), merged.value.clone())));
+    match written.parse::<DocumentMut>() {
+        Ok(found) if plain_table(found.as_table()) == expected => Ok(merged.installed(written)),
+        _ => Err("it is laid out in a way that is not understood".to_owned()),
     }
-    let gap = match text.trim_end() {
-        "" => "",
-        _ if text.ends_with('\n') => "\n",
-        _ => "\n\n",
-    };
-    Ok(format!("{text}{gap}{table}"))
 }
 
-fn is_table(line: &str, section: &str, name: &str) -> bool {
-    let inside = line.strip_prefix('[').and_then(|rest| rest.split(']').next()).unwrap_or_default();
-    let parts = inside.split('.').map(|part| part.trim().trim_matches(['"', '\'']));
-    let wanted = [section, name];
-    parts.take(2).eq(wanted)
+/// The line of a mistake and what it is, without what stands there: that may be a secret.
+fn wrong(text: &str, error: &TomlError) -> String {
+    let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+    format!("it is not TOML: line {}: {}", before.matches('\n').count() + 1, error.message())
 }
 
-fn table(section: &str, name: &str, entry: &Entry) -> String {
-    let arguments: Vec<String> = entry.arguments.iter().map(|argument| quoted(argument)).collect();
-    format!("[{section}.{name}]\ncommand = {}\nargs = [{}]\n", quoted(&entry.program), arguments.join(", "))
+/// The comments of a file that has nothing else. They are the end of it for the editor, and stay the beginning here.
+fn lone_comments(document: &mut DocumentMut) -> String {
+    let comments = document.trailing().as_str().unwrap_or_default().trim_end().to_owned();
+    if !document.is_empty() || comments.is_empty() {
+        return String::new();
+    }
+    document.set_trailing("");
+    format!("{comments}\n\n")
 }
 
-/// A basic string.
-fn quoted(text: &str) -> String {
+/// A table that shows only what is in it.
+fn implicit() -> Table {
+    let mut table = Table::new();
+    table.set_implicit(true);
+    table
+}
+
+/// The table of a server, made if it is missing.
+fn server<'t>(servers: &'t mut dyn TableLike, name: &str) -> Option<&'t mut dyn TableLike> {
+    if servers.get(name).is_none() {
+        // Behind `servers.other.command = …` there can be no table with a head of its own.
+        let table = match servers.is_dotted() {
+            true => Item::Value(InlineTable::new().into()),
+            false => Item::Table(Table::new()),
+        };
+        servers.insert(name, table);
+    }
+    servers.get_mut(name)?.as_table_like_mut()
+}
+
+/// A text in quotes and on one line: the editor itself would spread line ends over several.
+fn on_one_line(text: &str) -> toml_edit::Value {
     let mut quoted = String::from("\"");
     for character in text.chars() {
         match character {
@@ -50,7 +82,55 @@ fn quoted(text: &str) -> String {
         }
     }
     quoted.push('"');
-    quoted
+    quoted.parse().unwrap_or_else(|_| text.into())
+}
+
+/// Sets a value; what is said about it on its line stays.
+fn set(table: &mut dyn TableLike, key: &str, mut value: toml_edit::Value) {
+    if let Some(Item::Value(before)) = table.get(key) {
+        *value.decor_mut() = before.decor().clone();
+    }
+    match table.get_mut(key) {
+        Some(item) => *item = Item::Value(value),
+        None => drop(table.insert(key, Item::Value(value))),
+    }
+}
+
+/// The editor ends lines as Unix does.
+fn same_line_ends(before: &str, after: String) -> String {
+    let (all, windows) = (before.matches('\n').count(), before.matches("\r\n").count());
+    match windows > 0 && windows == all {
+        true => after.replace("\r\n", "\n").replace('\n', "\r\n"),
+        false => after,
+    }
+}
+
+/// What a table says, whatever it looks like.
+fn plain_table(table: &dyn TableLike) -> Map<String, Value> {
+    table.iter().map(|(key, item)| (key.to_owned(), plain(item))).collect()
+}
+
+fn plain(item: &Item) -> Value {
+    match item {
+        Item::None => Value::Null,
+        Item::Value(value) => plain_value(value),
+        Item::Table(table) => Value::Object(plain_table(table)),
+        Item::ArrayOfTables(tables) => tables.iter().map(|table| Value::Object(plain_table(table))).collect(),
+    }
+}
+
+fn plain_value(value: &toml_edit::Value) -> Value {
+    use toml_edit::Value as Toml;
+    match value {
+        Toml::String(text) => Value::String(text.value().clone()),
+        Toml::Integer(number) => json!(number.value()),
+        Toml::Boolean(flag) => json!(flag.value()),
+        // These are compared only, so that their kind stands beside what they say.
+        Toml::Float(number) => json!({"float": number.value().to_string()}),
+        Toml::Datetime(time) => json!({"time": time.value().to_string()}),
+        Toml::Array(items) => items.iter().map(plain_value).collect(),
+        Toml::InlineTable(table) => Value::Object(plain_table(table)),
+    }
 }
 
 #[cfg(test)]
@@ -61,34 +141,57 @@ mod tests {
         Entry { program: "/bin/toolgate".to_owned(), arguments: vec!["mcp".to_owned(), "a\"\\\n".to_owned()] }
     }
 
-    const TABLE: &str =
-        "[mcp_servers.gate]\ncommand = \"/bin/toolgate\"\nargs = [\"mcp\", \"a\\\"\\\\\\U0000000A\"]\n";
+    fn installed(before: &str) -> Result<Installed, String> {
+        install(before, "mcp_servers", "gate", &entry())
+    }
 
+    /// Every way to write servers, and what becomes of it.
     #[test]
-    fn a_table_is_added_at_the_end() {
-        for (before, gap) in [
-            ("", ""),
-            ("model = \"x\" # mine\n", "\n"),
-            ("model = \"x\"", "\n\n"),
-            ("[mcp_servers.other]\ncommand = \"y\"\n", "\n"),
-            ("[mcp_servers.gate_two]\n", "\n"),
-        ] {
-            let after = install(before, "mcp_servers", "gate", &entry()).unwrap();
-            assert_eq!(after, format!("{before}{gap}{TABLE}"), "{before}");
-            assert_eq!(install(&after, "mcp_servers", "gate", &entry()), Ok(after), "{before}");
+    fn an_entry_is_added_or_replaced_and_the_rest_is_kept() {
+        let cases = [
+            "",
+            "# nothing but this",
+            "model = \"x\" # mine",
+            "model = \"x\"\r\n# mine\r\n[tui]\r\ntheme = \"dark\"\r\n",
+            "[mcp_servers.other]\ncommand = \"y\"\n\n# the rest\n[profiles.fast]\nmodel = \"z\"\n",
+            "[mcp_servers]\ngate = {command = \"old\"} # was written by hand\n",
+            "[mcp_servers]\nother = {command = \"old\"}\n",
+            "mcp_servers = {}\n",
+            "mcp_servers = {other = {command = \"x\"}} # all\n",
+            "mcp_servers.other.command = \"x\"\nmodel = \"y\"\n",
+            "[mcp_servers.gate]\ncommand = \"old\" # mine\nenabled = false\nstartup_timeout_sec = 1.50\n\n[mcp_servers.gate.env]\nA = \"b\" # why\n",
+            "[mcp_servers.\"gate\"]\nurl = \"https://a.example\"\nhttp_headers = {a = \"b\"}\n",
+            "[mcp_servers.gate.env]\nA = \"b\"\n",
+            "text = \"\"\"\n[mcp_servers.gate]\ncommand = \"no\"\n\"\"\"\nsince = 2026-01-02T03:04:05Z\n[[rules]]\na = nan\n[[rules]]\n",
+        ];
+        let mut told = String::new();
+        for before in cases {
+            let Installed { text, kept, left_out } =
+                installed(before).unwrap_or_else(|error| panic!("{before}: {error}"));
+            for comment in before.lines().filter_map(|line| line.split_once('#')) {
+                assert!(text.contains(comment.1), "{before}: {text}");
+            }
+            let again = installed(&text).unwrap();
+            assert_eq!(again.text, text, "{before}");
+            let unix = !before.contains("\r\n");
+            assert!(unix || text.matches('\n').count() == text.matches("\r\n").count(), "{text:?}");
+            told.push_str(&format!("{before}\n=> kept {kept:?}, left out {left_out:?}\n{text}\n----\n"));
         }
+        insta::assert_snapshot!("toml", told.replace('\r', "<CR>"));
     }
 
     #[test]
-    fn what_is_there_is_not_changed() {
-        for before in [
-            "[mcp_servers.gate]\ncommand = \"other\"\n",
-            "[ mcp_servers . \"gate\" ]\n",
-            "[mcp_servers.gate.env]\nA = \"b\"\n",
-            "mcp_servers = {gate = {command = \"x\"}}\n",
-            "mcp_servers.other.command = \"x\"\n",
+    fn what_cannot_be_edited_is_left_alone() {
+        for (before, expected) in [
+            ("token = \"hunter2\"\nx = \"\"\"\n[mcp_servers.gate]\n", "line 4"),
+            ("a = hunter2\n", "line 1"),
+            ("[mcp_servers]\ngate = 1\n", "`mcp_servers.gate` is no table"),
+            ("mcp_servers = 1\n", "`mcp_servers` is no table"),
+            ("[[mcp_servers]]\n", "`mcp_servers` is no table"),
+            ("[mcp_servers.a]\n[mcp_servers.a]\n", "line 2"),
         ] {
-            assert!(install(before, "mcp_servers", "gate", &entry()).is_err(), "{before}");
+            let error = installed(before).unwrap_err();
+            assert!(error.contains(expected) && !error.contains("hunter2"), "{before}: {error}");
         }
     }
 }

@@ -131,7 +131,10 @@ fn servers(settings: &Settings) -> Result<Vec<Finding>, Failed> {
         let name = named(health.name.as_str());
         let error = health.last_error.as_deref().unwrap_or("it did not answer");
         match (health.state, health.suspended) {
-            (HealthState::Ready, 0) => found(&name, State::Ok, format!("{} tools", health.tools)),
+            (HealthState::Ready, 0) => {
+                let tools = if health.tools == 1 { "tool" } else { "tools" };
+                found(&name, State::Ok, format!("{} {tools}", health.tools))
+            }
             (HealthState::Ready, suspended) => {
                 let remedy = format!("run `toolgate mcp approve {}`", health.name);
                 let detail = format!(

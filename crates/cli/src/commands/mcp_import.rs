@@ -1,13 +1,15 @@
 //! `toolgate mcp import`: servers of a client, behind the gate.
 
-use std::io::{self, Read as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
 use toolgate_manifest::{CannotInsert, ImportError, Imported, import_servers, insert_servers};
 
 use super::print;
-use crate::ambient::{Surroundings, read_file, replace_file, write_new_file};
+use crate::ambient::{
+    Surroundings, read_bounded, read_file, read_regular_file, replace_file, write_new_file,
+};
 use crate::arguments::Common;
 use crate::exit::{DONE, Failed};
 use crate::settings::load;
@@ -15,9 +17,6 @@ use crate::terminal::{complain, reveal_line};
 
 /// Where the servers go when there is no configuration yet.
 const FILE: &str = "toolgate.yaml";
-
-/// A client's file that is longer than this is none.
-const MAX_FILE: u64 = 16 * 1024 * 1024;
 
 pub(crate) fn run(common: &Common, file: &Path, write: bool) -> Result<u8, Failed> {
     let surroundings = Surroundings::look()?;
@@ -67,10 +66,7 @@ pub(crate) fn run(common: &Common, file: &Path, write: bool) -> Result<u8, Faile
 
 fn read(file: &Path, surroundings: &Surroundings) -> Result<String, Failed> {
     let bytes = match file.to_str() {
-        Some("-") => {
-            let mut bytes = Vec::new();
-            io::stdin().take(MAX_FILE).read_to_end(&mut bytes).map(|_| bytes)
-        }
+        Some("-") => read_bounded(io::stdin()),
         _ => read_file(&surroundings.absolute(file)?),
     };
     let bytes =
@@ -98,10 +94,11 @@ fn add(common: &Common, surroundings: &Surroundings, imported: &Imported) -> Res
     };
     let Some(file) = loaded.file else {
         let file = surroundings.current.join(FILE);
-        write_new_file(&file, imported.render().as_bytes(), 0o644).map_err(|error| cannot(&file, error))?;
+        // Nobody can tell every secret, so that others are not let to read what was imported.
+        write_new_file(&file, imported.render().as_bytes(), 0o600).map_err(|error| cannot(&file, error))?;
         return Ok(file);
     };
-    let bytes = read_file(&file).map_err(|error| cannot(&file, error))?;
+    let bytes = read_regular_file(&file).map_err(|error| cannot(&file, error))?;
     let shown = surroundings.shown(&file);
     let text = String::from_utf8_lossy(&bytes);
     let edited = insert_servers(&shown, &text, imported).map_err(|error| {

@@ -7,12 +7,14 @@ use serde_json::json;
 use toolgate_types::Trust;
 
 use super::print;
-use crate::ambient::{Surroundings, read_file, replace_file, this_program, variable, write_new_file};
+use crate::ambient::{
+    Surroundings, leads_nowhere, read_regular_file, replace_file, this_program, variable, write_new_file,
+};
 use crate::arguments::{Common, McpInstall};
-use crate::clients::{Entry, Facts, Folders, Scope, arguments};
+use crate::clients::{Entry, Facts, Folders, Installed, Scope, arguments};
 use crate::exit::{DENIED, DONE, Failed};
 use crate::settings::{Settings, settle};
-use crate::terminal::{complain, confirm};
+use crate::terminal::{complain, confirm, reveal_line};
 
 pub(crate) fn run(common: &Common, wanted: &McpInstall) -> Result<u8, Failed> {
     let settings = settle(common, Trust::Guided)?;
@@ -23,8 +25,12 @@ pub(crate) fn run(common: &Common, wanted: &McpInstall) -> Result<u8, Failed> {
     if common.token.is_some() {
         complain("the token is not written down; give it to the client's own environment as TOOLGATE_TOKEN");
     }
-    let read = match read_file(&file) {
+    let read = match read_regular_file(&file) {
         Ok(bytes) => Some(bytes),
+        Err(_) if leads_nowhere(&file) => {
+            let message = format!("`{}` is a link to a file that is not there", file.display());
+            return Err(Failed::usage(message).help("make that file, or remove the link"));
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(Failed::usage(format!("`{}` cannot be read: {error}", file.display()))),
     };
@@ -44,20 +50,20 @@ struct Change<'c> {
     shown: &'c str,
     /// What the file holds, if there is one.
     read: Option<Vec<u8>>,
-    edited: String,
+    edited: Installed,
 }
 
 impl Change<'_> {
     fn make(&self, common: &Common, wanted: &McpInstall) -> Result<u8, Failed> {
-        let place = self.file.display();
-        if self.read.as_deref() == Some(self.edited.as_bytes()) {
+        let (place, older) = (self.file.display(), self.older());
+        if self.read.as_deref() == Some(self.edited.text.as_bytes()) {
             return self.tell(common, None, &format!("{place} has this entry already\n"));
         }
         if wanted.dry_run {
-            return self.tell(common, None, &format!("{place} would get this entry:\n{}", self.shown));
+            return self.tell(common, None, &format!("{place} would get this entry:\n{}{older}", self.shown));
         }
         if !wanted.yes {
-            let show = |_| format!("{place} gets this entry:\n{}", self.shown);
+            let show = |_| format!("{place} gets this entry:\n{}{older}", self.shown);
             match confirm(show, &format!("Write it for {}?", self.facts.title)) {
                 Some(true) => {}
                 Some(false) => return Err(Failed { code: DENIED, ..Failed::error("nothing was written") }),
@@ -75,21 +81,31 @@ impl Change<'_> {
                 .help("paste the entry by hand; --dry-run shows it")
         })?;
         let kept = backup.as_ref().map(|backup| format!("; as it was before: {}", backup.display()));
-        let told = format!("wrote the entry into {place}{}\n", kept.unwrap_or_default());
+        let told = format!("wrote the entry into {place}{}\n{older}", kept.unwrap_or_default());
         let done = self.tell(common, Some(backup), &told)?;
         complain(&format!("to use it, {}", self.facts.next));
         Ok(done)
+    }
+
+    /// What becomes of what an older entry says besides. It is named only: it may be a secret.
+    fn older(&self) -> String {
+        let line = |names: &[String], what: &str| match names {
+            [] => String::new(),
+            names => format!("{what}: {}\n", reveal_line(&names.join(", "))),
+        };
+        let Installed { kept, left_out, .. } = &self.edited;
+        line(kept, "kept of the entry that was there") + &line(left_out, "removed from it")
     }
 
     /// Writes the file and says where its old content is kept.
     fn write(&self, scope: Scope) -> io::Result<Option<PathBuf>> {
         let mode = if scope == Scope::Project { 0o644 } else { 0o600 };
         let Some(read) = &self.read else {
-            write_new_file(self.file, self.edited.as_bytes(), mode)?;
+            write_new_file(self.file, self.edited.text.as_bytes(), mode)?;
             return Ok(None);
         };
         let backup = keep(self.file, read)?;
-        replace_file(self.file, read, self.edited.as_bytes())?;
+        replace_file(self.file, read, self.edited.text.as_bytes())?;
         Ok(Some(backup))
     }
 
@@ -100,6 +116,7 @@ impl Change<'_> {
                 let object = json!({
                     "client": self.facts.title, "file": self.file.display().to_string(), "entry": self.shown,
                     "written": written.is_some(), "backup": backup,
+                    "kept": self.edited.kept, "removed": self.edited.left_out,
                 });
                 format!("{object}\n")
             }

@@ -122,8 +122,8 @@ fn nothing_is_written_without_a_yes_or_where_it_could_do_harm() {
     for (client, path, before) in [
         ("cursor", ".cursor/mcp.json", "{\"mcpServers\": []}"),
         ("cursor", ".cursor/mcp.json", "not json"),
-        ("codex", ".codex/config.toml", "mcp_servers = {}\n"),
-        ("codex", ".codex/config.toml", "[mcp_servers.toolgate]\ncommand = \"other\"\n"),
+        ("codex", ".codex/config.toml", "mcp_servers = 7\n"),
+        ("codex", ".codex/config.toml", "a = \"\"\"\n[mcp_servers.toolgate]\n"),
     ] {
         person.write_home(path, before);
         let refused = person.run(&["mcp", "install", "--client", client, "--yes"]);
@@ -132,6 +132,42 @@ fn nothing_is_written_without_a_yes_or_where_it_could_do_harm() {
         assert!(said.contains("paste this by hand") && said.contains("--workspace"), "{said}");
         assert_eq!(std::fs::read_to_string(person.home.join(path)).unwrap(), before);
     }
+}
+
+#[test]
+fn what_is_no_file_is_not_waited_for() {
+    let person = Person::new();
+    let fifo = person.home.join("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    symlink(person.home.join("gone"), person.home.join("dangling")).unwrap();
+    for (file, told) in [
+        (fifo.to_str().unwrap(), "it is not a regular file"),
+        ("/dev/zero", "it is not a regular file"),
+        (person.home.join("dangling").to_str().unwrap(), "is a link to a file that is not there"),
+    ] {
+        let refused = person.run(&["mcp", "install", "--client", "cursor", "--yes", "--file", file]);
+        let said = String::from_utf8(refused.stderr).unwrap();
+        assert_eq!((refused.status.code(), said.contains(told)), (Some(2), true), "{file}: {said}");
+    }
+    let endless = person.run(&["mcp", "import", "/dev/zero"]);
+    let said = String::from_utf8(endless.stderr).unwrap();
+    assert!(said.contains("longer than 16 MiB"), "{said}");
+}
+
+#[test]
+fn what_an_older_entry_says_besides_is_named_and_kept() {
+    let person = Person::new();
+    let before =
+        "# mine\n[mcp_servers]\ntoolgate = {command = \"old\", env = {TOKEN = \"hunter2\"}, url = \"u\"}\n";
+    person.write_home(".codex/config.toml", before);
+    for arguments in [&["--dry-run"][..], &["--yes"]] {
+        let told = person.must(&[&["mcp", "install", "--client", "codex"], arguments].concat());
+        assert!(told.contains("kept of the entry that was there: env\nremoved from it: url\n"), "{told}");
+        assert!(!told.contains("hunter2"), "{told}");
+    }
+    let after = std::fs::read_to_string(person.home.join(".codex/config.toml")).unwrap();
+    assert!(after.starts_with("# mine\n[mcp_servers]\ntoolgate = {command = \"/"), "{after}");
+    assert!(after.contains("env = {TOKEN = \"hunter2\"}") && !after.contains("url"), "{after}");
 }
 
 #[test]
@@ -188,6 +224,8 @@ fn a_first_configuration_is_made() {
     person.write("client.json", CLIENT);
     person.must(&["mcp", "import", "client.json", "--write"]);
     assert!(person.read("toolgate.yaml").starts_with("mcp_servers:\n"));
+    let mode = std::fs::metadata(person.project.join("toolgate.yaml")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
     for (text, told) in
         [("{}", "no MCP servers"), ("mcp:", "not JSON"), (r#"{"mcpServers": {"a": {}}}"#, "can be used")]
     {

@@ -1,0 +1,54 @@
+//! An entry where there is one already: what it says of the program changes, and what somebody added to it stays.
+
+use serde_json::{Map, Value};
+
+/// Keys that say where a server is, and mean nothing beside a program.
+const ELSEWHERE: &[&str] = &[
+    "url",
+    "serverUrl",
+    "httpUrl",
+    "headers",
+    "http_headers",
+    "env_http_headers",
+    "bearer_token_env_var",
+    "type",
+    "transport",
+];
+
+/// A file with an entry in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Installed {
+    pub(crate) text: String,
+    /// Keys of an older entry that are as they were.
+    pub(crate) kept: Vec<String>,
+    /// Keys of an older entry that are gone.
+    pub(crate) left_out: Vec<String>,
+}
+
+/// What an entry becomes.
+pub(super) struct Merged {
+    pub(super) value: Value,
+    /// The older entry says all of it already.
+    pub(super) changes_nothing: bool,
+    pub(super) left_out: Vec<String>,
+    kept: Vec<String>,
+}
+
+pub(super) fn merged(before: Option<&Value>, entry: &Value) -> Merged {
+    let nothing = Map::new();
+    let older = before.and_then(Value::as_object).unwrap_or(&nothing);
+    let others = older.iter().filter(|(key, _)| entry.get(key.as_str()).is_none());
+    let (gone, stays): (Vec<_>, Vec<_>) = others.partition(|(key, _)| ELSEWHERE.contains(&key.as_str()));
+    let names = |members: &[(&String, &Value)]| members.iter().map(|(key, _)| (*key).clone()).collect();
+    let (kept, left_out) = (names(&stays), names(&gone));
+    let mut members = entry.as_object().cloned().unwrap_or_default();
+    members.extend(stays.into_iter().map(|(key, value)| (key.clone(), value.clone())));
+    let value = Value::Object(members);
+    Merged { changes_nothing: before == Some(&value), value, kept, left_out }
+}
+
+impl Merged {
+    pub(super) fn installed(self, text: String) -> Installed {
+        Installed { text, kept: self.kept, left_out: self.left_out }
+    }
+}
