@@ -9,14 +9,14 @@ use toolgate_connect::{
 };
 use toolgate_egress::Rules;
 use toolgate_manifest::{
-    self as manifest, Config, Located, PinMode, PolicyRule, Problem, ServerConfig, ServerTransport,
-    Treatment, VariableText,
+    self as manifest, Config, DeclaredPath, Located, PinMode, PolicyRule, Problem, ServerConfig,
+    ServerTransport, Treatment, VariableText,
 };
 use toolgate_policy::{OutputPolicy, OutputRule};
 use toolgate_sandbox::{refused_place, steering_variable};
 use toolgate_types::ToolClass;
 
-use crate::ambient::variable;
+use crate::ambient::{real_path, variable};
 use crate::settings::Settings;
 
 /// How long a server may take to say which tools it has, unless said.
@@ -126,7 +126,22 @@ fn process_problems(settings: &Settings, process: &manifest::ServerProcess) -> V
             Some("name the folders below it that the server needs".to_owned()),
         ))
     });
-    unknown.chain(hosts).chain(variables).chain(places).collect()
+    let shared = process.read.iter().filter_map(|path| shared_place(settings, path));
+    unknown.chain(hosts).chain(variables).chain(places).chain(shared).collect()
+}
+
+/// A folder to read that has something of a mount in it, or is in one: what is denied there would not be hidden.
+fn shared_place(settings: &Settings, path: &Located<DeclaredPath>) -> Option<Problem> {
+    let place = real_path(&settings.resolve(&path.value).ok()?);
+    let project = ("@project", settings.workspace.clone());
+    let others = settings.mounts.iter().map(|mount| (mount.alias.as_str(), mount.path.clone()));
+    let (alias, _) = std::iter::once(project).chain(others).find(|(_, root)| {
+        let root = real_path(root);
+        root.starts_with(&place) || place.starts_with(&root)
+    })?;
+    let message = format!("`{}` has something of the mount `{alias}` in it", path.value.as_str());
+    let help = format!("give the server `{alias}` under `mounts`, and name other folders under `read`");
+    Some(settings.loaded.config.problem_at(path, message, Some(help)))
 }
 
 fn process(settings: &Settings, process: &manifest::ServerProcess) -> Result<ServerProcess, Refused> {

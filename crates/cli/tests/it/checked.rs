@@ -62,6 +62,27 @@ fn everything_that_a_configuration_names_is_checked() {
 }
 
 #[test]
+fn a_server_does_not_read_past_a_mount() {
+    let place = Place::new();
+    place.write("docs/deep/a.txt", "x");
+    let config = "workspace: w\nmounts:\n  \"@docs\": {path: docs}\nmcp_servers:\n  s:\n    command: cat\n    class: read\n    read: [READ]\n";
+    place.write("w/a.txt", "x");
+    for (read, message) in [
+        ("/usr/share", None),
+        ("docs", Some("toolgate.yaml:8 `docs` has something of the mount `@docs` in it")),
+        ("docs/deep", Some("toolgate.yaml:8 `docs/deep` has something of the mount `@docs` in it")),
+        ("docs/../w", Some("toolgate.yaml:8 `docs/../w` has something of the mount `@project` in it")),
+    ] {
+        place.write("toolgate.yaml", &config.replace("READ", read));
+        let (_, said) = check(&place, &[]);
+        // Scratch folders are refused for another reason as well.
+        let mut found = lines(&said["problems"]);
+        found.retain(|line| line.contains("mount"));
+        assert_eq!(found, message.into_iter().collect::<Vec<_>>(), "{read}");
+    }
+}
+
+#[test]
 fn mistakes_of_several_files_are_told_together() {
     let place = Place::new();
     place.write("toolgate.yaml", "tools: [tools.d, missing]\npolicies: [rules]\nallowed_commands: [echo]\n");
