@@ -53,7 +53,9 @@ const TAME: &[&str] =
 /// Whether a value is, or may be, a secret: by its name, or by what it says. Variables are not part of it any more.
 pub(super) fn is_secret(name: &str, value: &str) -> bool {
     let (scheme, value) = without_scheme(value);
-    if !value.contains(char::is_alphanumeric) || TAME.contains(&&*value.trim().to_ascii_lowercase()) {
+    // What stands between variables, as in `${USER}:${PASSWORD}`.
+    let between = |character: char| " :-_/@,.=;\"'{}[]&?".contains(character);
+    if value.chars().all(between) || TAME.contains(&&*value.trim().to_ascii_lowercase()) {
         return false;
     }
     let names_a_file = names_file(name) && is_path(value);
@@ -180,6 +182,7 @@ mod tests {
     fn secrets_are_told_by_name_and_by_look() {
         for (name, value) in [
             ("API_KEY", "x"),
+            ("API_KEY", "!#!"),
             ("X-Api-Key", "x"),
             ("--apiKey", "x"),
             ("-eGITHUB_TOKEN", "x"),
@@ -205,6 +208,7 @@ mod tests {
             ("LOG_LEVEL", "debug"),
             ("API_KEY", ""),
             ("API_KEY", " -"),
+            ("AUTH", ":"),
             ("Authorization", "Bearer "),
             ("AUTH", "none"),
             ("MAX_TOKENS", "4096"),
