@@ -68,6 +68,7 @@ pub(super) fn headers(settings: &HttpSettings) -> Result<HeaderMap, ConnectError
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::Secret;
 
     #[test]
     fn secrets_leave_this_machine_only_over_tls() {
@@ -85,5 +86,18 @@ mod tests {
         ] {
             assert_eq!(checked(address, secrets).is_ok(), fine, "{address}");
         }
+    }
+
+    #[test]
+    fn headers_of_the_protocol_are_not_set_by_hand() {
+        let named = |name: &str| HttpSettings {
+            url: "https://tracker.example/mcp".to_owned(),
+            headers: vec![(name.to_owned(), Secret::new("x".to_owned()))],
+            oauth: None,
+        };
+        for name in ["Host", "Mcp-Session-Id", "mcp-method", "TE", "Upgrade", "not one"] {
+            assert!(headers(&named(name)).is_err(), "{name}");
+        }
+        assert_eq!(headers(&named("X-Api-Key")).unwrap().len(), 1);
     }
 }
