@@ -311,15 +311,20 @@ async fn a_server_that_answers_others_meanwhile_does_not_hang() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_removed_ends_after_the_calls_it_works_on() {
+async fn a_server_that_is_declared_otherwise_ends_after_the_calls_it_works_on() {
     let (setting, notes) = waiting().await;
     let started = std::fs::read_to_string(notes.join("started")).unwrap();
     let process = std::path::Path::new("/proc").join(started.trim());
     let (waited, ()) = tokio::join!(setting.done("fix__wait", json!({})), async {
         setting.until("the server works on it", || notes.join("waiting").exists()).await;
-        setting.bridge.configure(Vec::new());
+        let mut otherwise = server("fix", self::process("honest", Some(&notes)));
+        otherwise.startup_timeout += Duration::from_secs(1);
+        setting.bridge.configure(vec![otherwise]);
         let (_, failure) = setting.failed("fix__echo", json!({"text": "new"})).await;
         assert_eq!(failure.message, "the server `fix` takes no more calls");
+        // What is called from now on is for its successor, which is there by then.
+        setting.load().await;
+        setting.done("fix__echo", json!({"text": "new"})).await;
         assert!(process.exists());
         std::fs::write(notes.join("go"), "").unwrap();
     });
