@@ -24,6 +24,11 @@ mod step;
 mod sys;
 mod view;
 
+/// Gives memory back that was only needed to start, for programs that then go on for long.
+pub fn give_back_program_text() {
+    sys::text::give_back();
+}
+
 pub use backend::Backend;
 pub use environment::{refused_variable, steering_variable};
 pub use error::SandboxError;

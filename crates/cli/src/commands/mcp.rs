@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::watch;
 use toolgate_gate::Blocking;
@@ -18,6 +19,9 @@ use crate::interrupt::Interrupt;
 use crate::reload::{Reloader, keep_up, stamps};
 use crate::servers::Which;
 use crate::settings::{Settings, settle};
+
+/// By then whoever started the gate has been answered, and what starting took is not needed any more.
+const STARTED: Duration = Duration::from_millis(150);
 
 pub(crate) fn run(common: &Common) -> Result<u8, Failed> {
     let mut settings = settle(common, Trust::Guided)?;
@@ -51,8 +55,13 @@ pub(crate) fn run(common: &Common) -> Result<u8, Failed> {
     let served = runtime.block_on(async {
         let _watching = interrupt.watch()?;
         let keeping_up = tokio::spawn(keep_up(reloader));
+        let settled = tokio::spawn(async {
+            tokio::time::sleep(STARTED).await;
+            toolgate_sandbox::give_back_program_text();
+        });
         let served = serve_stdio(Arc::clone(&service), credential, input, output, interrupt.token()).await;
         keeping_up.abort();
+        settled.abort();
         super::close(servers.as_deref()).await;
         served.map_err(|error| Failed::error(error.to_string()))
     });
