@@ -10,6 +10,7 @@ use toolgate_gate::Tool;
 
 use crate::launch::Launch;
 use crate::pins::Pins;
+use crate::schema::Room;
 use crate::server::{Backoff, Server, ServerHealth};
 use crate::settings::ServerSettings;
 use crate::tool::BridgedTool;
@@ -116,11 +117,11 @@ impl Bridge {
         let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
         let mut names = std::collections::HashSet::new();
         for server in self.current() {
-            let settings = server.settings();
+            let (settings, mut room) = (server.settings(), Room::of_a_server());
             for entry in server.catalogue().entries() {
                 let shown =
                     || toolgate_tools::spelt_out(&crate::definition::cut(&entry.definition.name, 100));
-                match BridgedTool::of(&server, &settings, entry) {
+                match BridgedTool::of(&server, &settings, entry, &mut room) {
                     Ok(Some(tool)) if names.insert(tool.spec().name.clone()) => tools.push(Arc::new(tool)),
                     Ok(Some(_)) => {
                         server.complain(&format!("the tool `{}` is left out: another has its name", shown()))

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use toolgate_tools::{clean, spelt_out};
 use toolgate_types::Sha256;
 
-use crate::schema::usable;
+use crate::schema::{Room, usable};
 
 /// How much of a description a model is given.
 const LONGEST_DESCRIPTION: usize = 8 * 1024;
@@ -62,14 +62,14 @@ impl Definition {
     /// # Errors
     /// What is wrong with its schemas.
     pub fn check(&self) -> Result<(), String> {
-        self.schemas().map(|_| ())
+        self.schemas(&mut Room::of_a_server().of_a_tool()).map(|_| ())
     }
 
     /// The schemas of its arguments and of its answers, as far as they are declared, fit to check by.
-    pub(crate) fn schemas(&self) -> Result<(Value, Option<Value>), String> {
-        let input = usable(&self.input_schema, true)
+    pub(crate) fn schemas(&self, room: &mut Room) -> Result<(Value, Option<Value>), String> {
+        let input = usable(&self.input_schema, true, room)
             .map_err(|reason| format!("its input schema cannot be used: {reason}"))?;
-        let output = self.output_schema.as_ref().map(|schema| usable(schema, false)).transpose();
+        let output = self.output_schema.as_ref().map(|schema| usable(schema, false, room)).transpose();
         let output = output.map_err(|reason| format!("its output schema cannot be used: {reason}"))?;
         Ok((input, output))
     }

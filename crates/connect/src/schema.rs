@@ -2,12 +2,15 @@
 //!
 //! A server that lies could send one that never ends: that refers to itself, doubles at every step, or points to another machine. So references stay
 //! inside the schema, those that lead in a circle are opened (the server checks that part itself), and what is left may not unfold to more than
-//! can be checked in a moment.
+//! can be checked in a moment. Its patterns run in linear time, and take no more room than one server may have.
 
 use std::collections::{HashMap, HashSet};
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
+use toolgate_manifest::{LARGEST_PATTERN, schema_problem, validator, validator_within};
 use toolgate_tools::clean_value;
+
+use crate::definition::cut;
 
 /// The longest schema, in bytes of JSON.
 const LONGEST: usize = 256 * 1024;
@@ -18,8 +21,97 @@ const MOST_PARTS: usize = 20_000;
 /// How many references may follow one another.
 const LONGEST_CHAIN: usize = 32;
 
+/// How much is said about what is wrong, in bytes.
+const LONGEST_PROBLEM: usize = 500;
+
+/// The longest pattern, in bytes.
+const LONGEST_PATTERN: usize = 8 * 1024;
+
+/// How many bytes of patterns, once they are compiled, one tool may have.
+const ROOM_OF_A_TOOL: usize = 4 << 20;
+
+/// How many those of one server may have together.
+const ROOM_OF_A_SERVER: usize = 16 << 20;
+
+/// What a pattern is taken to need once it is compiled: the first of these that it fits into.
+const SIZES: [usize; 5] = [16 << 10, 64 << 10, 256 << 10, 1 << 20, LARGEST_PATTERN];
+
+/// How many bytes of compiled patterns there is room for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room(usize);
+
+impl Room {
+    /// For all tools of one server.
+    pub(crate) fn of_a_server() -> Self {
+        Self(ROOM_OF_A_SERVER)
+    }
+
+    /// For one tool, as far as its server has room.
+    pub(crate) fn of_a_tool(self) -> Self {
+        Self(self.0.min(ROOM_OF_A_TOOL))
+    }
+
+    /// How much of it is gone.
+    pub(crate) fn gone_since(self, before: Self) -> usize {
+        before.0.saturating_sub(self.0)
+    }
+
+    /// Takes some away.
+    pub(crate) fn take(&mut self, bytes: usize) {
+        self.0 = self.0.saturating_sub(bytes);
+    }
+
+    /// Makes room for the patterns of a schema. One that cannot be used takes the most that one can: finding that out took as long.
+    fn hold(&mut self, schema: &Value) -> Result<(), String> {
+        let mut known = HashSet::new();
+        for pattern in patterns(schema).filter(|pattern| known.insert(*pattern)) {
+            if pattern.len() > LONGEST_PATTERN {
+                return Err(format!("one of its patterns is longer than {LONGEST_PATTERN} bytes"));
+            }
+            let full = || "its patterns, or those of the server's other tools, take too much room".to_owned();
+            if self.0 == 0 {
+                return Err(full());
+            }
+            let alone = json!({ "pattern": pattern });
+            let size = SIZES
+                .into_iter()
+                .filter(|size| *size <= self.0)
+                .find(|size| validator_within(&alone, *size).is_ok());
+            let Some(size) = size else {
+                let problem =
+                    validator(&alone).map(|_| full()).unwrap_or_else(|error| schema_problem(&error));
+                self.take(LARGEST_PATTERN);
+                return Err(toolgate_tools::spelt_out(&problem));
+            };
+            self.take(size);
+        }
+        Ok(())
+    }
+}
+
+/// Everything in a schema that may be a pattern.
+fn patterns(schema: &Value) -> Box<dyn Iterator<Item = &str> + '_> {
+    match schema {
+        Value::Object(fields) => Box::new(fields.iter().flat_map(|(name, value)| patterns_of(name, value))),
+        Value::Array(items) => Box::new(items.iter().flat_map(patterns)),
+        _ => Box::new(std::iter::empty()),
+    }
+}
+
+fn patterns_of<'s>(keyword: &str, value: &'s Value) -> Box<dyn Iterator<Item = &'s str> + 's> {
+    match (keyword, value) {
+        ("pattern", Value::String(pattern)) => Box::new(std::iter::once(pattern.as_str())),
+        ("patternProperties", Value::Object(by_pattern)) => {
+            Box::new(by_pattern.keys().map(String::as_str).chain(patterns(value)))
+        }
+        // Here stand values, and no schemas.
+        ("const" | "default" | "enum" | "examples", _) => Box::new(std::iter::empty()),
+        _ => patterns(value),
+    }
+}
+
 /// The schema as the gate checks by it and a model reads it, or what is wrong with it.
-pub(crate) fn usable(schema: &Value, must_be_object: bool) -> Result<Value, String> {
+pub(crate) fn usable(schema: &Value, must_be_object: bool, room: &mut Room) -> Result<Value, String> {
     if !schema.is_object() {
         return Err("it is not an object".to_owned());
     }
@@ -38,9 +130,10 @@ pub(crate) fn usable(schema: &Value, must_be_object: bool) -> Result<Value, Stri
     if unfolded(&schema, &schema, "", &mut parts) > MOST_PARTS {
         return Err(format!("it unfolds to more than {MOST_PARTS} parts"));
     }
-    match jsonschema::draft202012::options().build(&schema) {
+    room.hold(&schema)?;
+    match validator(&schema) {
         Ok(_) => Ok(schema),
-        Err(error) => Err(error.masked().to_string()),
+        Err(error) => Err(toolgate_tools::spelt_out(&cut(&schema_problem(&error), LONGEST_PROBLEM))),
     }
 }
 
@@ -196,12 +289,20 @@ mod tests {
             (json!({"type": "object", "properties": {"a": {"$dynamicRef": "#x"}}}), "not supported"),
             (json!({"type": "object", "properties": {"a\u{200b}": {}}}), "hidden"),
             (json!({"type": "object", "properties": 5}), ""),
-            (json!({"type": "object", "properties": {"a": {"pattern": "("}}}), ""),
+            (json!({"type": "object", "properties": {"a": {"pattern": "("}}}), "not a regular expression"),
+            (json!({"type": "object", "properties": {"a": {"pattern": r"(.*)\1x"}}}), "refers back"),
+            (json!({"type": "object", "properties": {"a": {"not": {"pattern": "^(?!a)"}}}}), "looks ahead"),
+            (json!({"type": "object", "patternProperties": {"(?<=a)b": {}}}), "looks ahead or behind"),
+            (json!({"type": "object", "properties": {"a": {"pattern": r"(\w{900}){90}"}}}), "too large"),
+            (
+                json!({"type": "object", "properties": {"a": {"pattern": "x".repeat(LONGEST_PATTERN + 1)}}}),
+                "patterns is longer",
+            ),
             (json!({"type": "object", "description": "x".repeat(LONGEST)}), "longer than"),
             (json!({"type": "object", "$ref": "#/$defs/d0", "$defs": doubling}), "references follow"),
         ] {
-            let reason =
-                usable(&schema, true).expect_err(&schema.to_string().chars().take(200).collect::<String>());
+            let reason = usable(&schema, true, &mut Room::of_a_server())
+                .expect_err(&schema.to_string().chars().take(200).collect::<String>());
             assert!(reason.contains(wanted), "{reason}");
         }
     }
@@ -211,8 +312,12 @@ mod tests {
         let link = |step: usize| json!({"allOf": [{"$ref": format!("#/$defs/d{}", step + 1)}, {"$ref": format!("#/$defs/d{}", step + 1)}]});
         let mut links: Map<String, Value> = (0..20).map(|step| (format!("d{step}"), link(step))).collect();
         links.insert("d20".to_owned(), json!({}));
-        let reason =
-            usable(&json!({"type": "object", "$ref": "#/$defs/d0", "$defs": links}), true).unwrap_err();
+        let reason = usable(
+            &json!({"type": "object", "$ref": "#/$defs/d0", "$defs": links}),
+            true,
+            &mut Room::of_a_server(),
+        )
+        .unwrap_err();
         assert!(reason.contains("unfolds"), "{reason}");
     }
 
@@ -224,10 +329,10 @@ mod tests {
             "$defs": {"node": {"type": "object", "properties": {"left": {"$ref": "#/$defs/node"}, "right": {"$ref": "#/$defs/other"}, "n": {"type": "integer"}}},
                       "other": {"allOf": [{"$ref": "#/$defs/node"}, {"$ref": "#/$defs/node"}]}},
         });
-        let usable = usable(&tree, true).unwrap();
-        let validator = jsonschema::draft202012::options().build(&usable).unwrap();
-        assert!(validator.is_valid(&json!({"root": {"n": 1, "left": {"n": "unchecked"}}})));
-        assert!(!validator.is_valid(&json!({"root": {"n": "no"}})));
+        let usable = usable(&tree, true, &mut Room::of_a_server()).unwrap();
+        let tree = validator(&usable).unwrap();
+        assert!(tree.is_valid(&json!({"root": {"n": 1, "left": {"n": "unchecked"}}})));
+        assert!(!tree.is_valid(&json!({"root": {"n": "no"}})));
         let mut deep = json!({});
         for _ in 0..100 {
             deep = json!({"right": deep, "left": deep, "self": {}});
@@ -235,12 +340,12 @@ mod tests {
                 break;
             }
         }
-        assert!(validator.is_valid(&json!({"root": deep})));
+        assert!(tree.is_valid(&json!({"root": deep})));
         for schema in
             [json!({"type": "object", "$ref": "#"}), json!({"type": "object", "allOf": [{"$ref": "#"}]})]
         {
-            let usable = super::usable(&schema, true).unwrap();
-            assert!(jsonschema::draft202012::options().build(&usable).unwrap().is_valid(&json!({})));
+            let usable = super::usable(&schema, true, &mut Room::of_a_server()).unwrap();
+            assert!(validator(&usable).unwrap().is_valid(&json!({})));
         }
     }
 
@@ -253,7 +358,44 @@ mod tests {
             json!({"type": "object", "properties": {"edits": {"type": "array", "items": {"$ref": "#/$defs/edit"}}},
                    "$defs": {"edit": {"type": "object", "properties": {"$ref": {"type": "string"}}}}}),
         ] {
-            assert_eq!(usable(&schema, true).unwrap(), schema);
+            assert_eq!(usable(&schema, true, &mut Room::of_a_server()).unwrap(), schema);
         }
+    }
+
+    fn with_patterns(count: usize, pattern: impl Fn(usize) -> String) -> Value {
+        let all: Vec<Value> = (0..count).map(|index| json!({"pattern": pattern(index)})).collect();
+        json!({"type": "object", "properties": {"a": {"allOf": all}}})
+    }
+
+    #[test]
+    fn patterns_take_no_more_room_than_one_tool_may_have() {
+        let small = with_patterns(ROOM_OF_A_TOOL / SIZES[0], |index| format!("^[a-z]+{index}$"));
+        assert!(usable(&small, true, &mut Room::of_a_server().of_a_tool()).is_ok());
+        let many = with_patterns(ROOM_OF_A_TOOL / SIZES[0] + 1, |index| format!("^[a-z]+{index}$"));
+        let large = with_patterns(6500, |index| format!(r"\w{{4000}}{index}"));
+        for schema in [many, large] {
+            let reason = usable(&schema, true, &mut Room::of_a_server().of_a_tool()).unwrap_err();
+            assert!(reason.contains("too much room"), "{reason}");
+        }
+        // The same pattern again takes no more.
+        let same = with_patterns(2000, |_| "^[a-z]+$".to_owned());
+        assert!(usable(&same, true, &mut Room::of_a_server().of_a_tool()).is_ok());
+    }
+
+    #[test]
+    fn room_that_is_gone_holds_no_pattern_and_anything_else() {
+        let mut room = Room::of_a_server();
+        room.take(ROOM_OF_A_SERVER);
+        assert!(usable(&with_patterns(1, |_| "a".to_owned()), true, &mut room).is_err());
+        assert!(
+            usable(
+                &json!({"type": "object", "properties": {"pattern": {"type": "string"}}}),
+                true,
+                &mut room
+            )
+            .is_ok()
+        );
+        let values = json!({"type": "object", "default": {"pattern": "(?=a)"}, "properties": {"a": {"examples": [{"pattern": "("}]}}});
+        assert!(usable(&values, true, &mut room).is_ok());
     }
 }

@@ -11,7 +11,7 @@ use toolgate_types::{Category, ErrorCode, Failure, Sha256, ToolName};
 
 use crate::answer::{Reading, read};
 use crate::definition::Definition;
-use crate::schema::anything;
+use crate::schema::{Room, anything};
 use crate::server::{Entry, Request, Server};
 use crate::settings::{ServerSettings, ToolSettings};
 
@@ -31,6 +31,7 @@ impl BridgedTool {
         server: &Arc<Server>,
         settings: &ServerSettings,
         entry: &Entry,
+        room: &mut Room,
     ) -> Result<Option<Self>, String> {
         let definition = &entry.definition;
         let unsaid = ToolSettings::default();
@@ -38,7 +39,7 @@ impl BridgedTool {
         if about.allowed == Some(false) {
             return Ok(None);
         }
-        let spec = spec(settings, about, entry)?;
+        let spec = spec(settings, about, entry, room)?;
         let mut fingerprint = Sha256Hasher::new();
         fingerprint.update(entry.digest.as_bytes());
         fingerprint.update(settings.transport.digest().as_bytes());
@@ -53,12 +54,17 @@ impl BridgedTool {
     }
 }
 
-fn spec(settings: &ServerSettings, about: &ToolSettings, entry: &Entry) -> Result<ToolSpec, String> {
+fn spec(
+    settings: &ServerSettings,
+    about: &ToolSettings,
+    entry: &Entry,
+    room: &mut Room,
+) -> Result<ToolSpec, String> {
     let definition = &entry.definition;
     let name: ToolName = format!("{}__{}", settings.name, definition.name)
         .parse()
         .map_err(|_| "its name is not one that a tool can have".to_owned())?;
-    let (input_schema, output_schema) = entry.schemas()?;
+    let (input_schema, output_schema) = entry.schemas(room)?;
     let output_schema = output_schema.unwrap_or_else(anything);
     let class = about.class.unwrap_or(settings.default_class);
     let remedy = format!("see it with `toolgate mcp approve {} {}`", settings.name, definition.name);

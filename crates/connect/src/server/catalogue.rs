@@ -8,7 +8,7 @@ use toolgate_types::Sha256;
 
 use crate::definition::Definition;
 use crate::pins::{PinFile, PinState};
-use crate::schema::anything;
+use crate::schema::{Room, anything};
 
 /// The tools of one server, by name.
 #[derive(Default)]
@@ -23,7 +23,14 @@ pub(crate) struct Entry {
     pub(crate) digest: Sha256,
     /// Why nobody may use it for now.
     pub(crate) suspended: Option<String>,
-    schemas: Arc<OnceLock<Result<Schemas, String>>>,
+    seen: Arc<OnceLock<Seen>>,
+}
+
+/// What was seen when the schemas of a tool were looked at.
+struct Seen {
+    schemas: Result<Schemas, String>,
+    /// How much room their patterns take.
+    room: usize,
 }
 
 /// The schemas of a tool's arguments and, where it declares one, of its answers.
@@ -66,7 +73,7 @@ impl Catalogue {
             before.entries.iter().map(|entry| (entry.digest, entry)).collect();
         for entry in &mut self.entries {
             if let Some(earlier) = known.get(&entry.digest) {
-                entry.schemas = Arc::clone(&earlier.schemas);
+                entry.seen = Arc::clone(&earlier.seen);
             }
         }
     }
@@ -95,16 +102,22 @@ impl Entry {
             digest: definition.digest(),
             definition: Arc::new(definition),
             suspended,
-            schemas: Arc::default(),
+            seen: Arc::default(),
         }
     }
 
     /// Its schemas, looked at once. A server that keeps changing its mind is not worth looking at: those of a suspended tool check nothing, as nothing
     /// will be checked by them.
-    pub(crate) fn schemas(&self) -> Result<Schemas, String> {
+    pub(crate) fn schemas(&self, room: &mut Room) -> Result<Schemas, String> {
         if self.suspended.is_some() {
             return Ok((anything(), None));
         }
-        self.schemas.get_or_init(|| self.definition.schemas()).clone()
+        let seen = self.seen.get_or_init(|| {
+            let (mut own, before) = (room.of_a_tool(), room.of_a_tool());
+            let schemas = self.definition.schemas(&mut own);
+            Seen { schemas, room: own.gone_since(before) }
+        });
+        room.take(seen.room);
+        seen.schemas.clone()
     }
 }

@@ -129,8 +129,9 @@ pub(super) async fn open(server: &Server, era: Era, silence: &Silence) -> Result
     match &settings.transport {
         TransportSettings::Http(http) => {
             let opening = async {
-                let transport = http_transport(http, settings.most_calls).await?;
-                let begun = Begun { process: None, ending: Ending::default(), silence: None };
+                let ending = Ending::default();
+                let transport = http_transport(http, settings.most_calls, ending.clone()).await?;
+                let begun = Begun { process: None, ending, silence: None };
                 greet(transport, begun, &settings, era).await
             };
             within(limit, stop, opening).await
@@ -225,7 +226,10 @@ async fn greet<T: Transport<RoleClient> + 'static>(
     let service = serve_client_with_lifecycle(Client, Probed::new(guarded, silence), era.lifecycle())
         .await
         .map_err(|error| ConnectError::Protocol { reason: greeting_failed(&error, &ending) })?;
-    let listing = list(service.peer()).await?;
+    let listing = list(service.peer()).await.map_err(|error| match ending.reason() {
+        Some(reason) => ConnectError::Protocol { reason },
+        None => error,
+    })?;
     let version = service.peer().peer_info().map(|info| info.protocol_version.clone()).unwrap_or_default();
     let era = if version.has_initialize() { Era::Older } else { Era::Newer };
     let subscription = if era == Era::Newer { subscribe(service.peer()).await } else { None };

@@ -1,8 +1,8 @@
 //! What passes between the gate and a server, whatever carries it.
 //!
 //! Answers pass if they answer something that was asked, and once. Progress goes to the call that it is about and nowhere else, and not faster than
-//! somebody could read it. Everything else that a server says unasked is dropped here, so that it can fill no queue. A server that says nothing
-//! else for long is cut off.
+//! somebody could read it. Everything else that a server says unasked is dropped here, so that it can fill no queue. A server that says too much of
+//! it is cut off.
 
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
@@ -21,9 +21,6 @@ use toolgate_gate::Progress;
 
 use super::Ending;
 use crate::definition::cut;
-
-/// How many messages in a row may be of no use.
-const MOST_USELESS: u32 = 10_000;
 
 /// How many calls that were given up are remembered, so that their late answers surprise nobody.
 const MOST_GIVEN_UP: usize = 256;
@@ -50,7 +47,6 @@ pub(crate) struct Guarded<T> {
     inner: T,
     pending: HashMap<RequestId, Pending>,
     given_up: VecDeque<RequestId>,
-    useless: u32,
     /// Told when the server says that its tools are others now.
     tools_changed: Arc<Notify>,
     ending: Ending,
@@ -58,7 +54,7 @@ pub(crate) struct Guarded<T> {
 
 impl<T: Transport<RoleClient>> Guarded<T> {
     pub(crate) fn new(inner: T, tools_changed: Arc<Notify>, ending: Ending) -> Self {
-        Self { inner, pending: HashMap::new(), given_up: VecDeque::new(), useless: 0, tools_changed, ending }
+        Self { inner, pending: HashMap::new(), given_up: VecDeque::new(), tools_changed, ending }
     }
 
     fn note_sent(&mut self, message: &TxJsonRpcMessage<RoleClient>) {
@@ -97,18 +93,26 @@ impl<T: Transport<RoleClient>> Guarded<T> {
 
     /// Whether a message is for the client.
     fn admit(&mut self, message: &ServerJsonRpcMessage) -> bool {
+        let mut reported = false;
         let admitted = match message {
             JsonRpcMessage::Response(response) => self.answers(Some(&response.id)),
             JsonRpcMessage::Error(error) => self.answers(error.id.as_ref()),
             JsonRpcMessage::Request(_) => true,
-            JsonRpcMessage::Notification(notification) => self.notified(&notification.notification),
+            JsonRpcMessage::Notification(notification) => {
+                if let ServerNotification::ProgressNotification(progress) = &notification.notification {
+                    reported = self.report(&progress.params);
+                }
+                self.notified(&notification.notification)
+            }
         };
-        match message {
-            JsonRpcMessage::Response(_) if admitted => self.useless = 0,
-            JsonRpcMessage::Error(error) if admitted && error.id.is_some() => self.useless = 0,
-            JsonRpcMessage::Notification(sent)
-                if matches!(sent.notification, ServerNotification::ProgressNotification(_)) => {}
-            _ => self.useless = self.useless.saturating_add(1),
+        let is_useful = match message {
+            JsonRpcMessage::Response(_) => admitted,
+            JsonRpcMessage::Error(error) => admitted && error.id.is_some(),
+            JsonRpcMessage::Request(_) => false,
+            JsonRpcMessage::Notification(_) => reported,
+        };
+        if !is_useful {
+            self.ending.count_useless(0);
         }
         admitted
     }
@@ -132,9 +136,8 @@ impl<T: Transport<RoleClient>> Guarded<T> {
         found.is_some()
     }
 
-    fn notified(&mut self, notification: &ServerNotification) -> bool {
+    fn notified(&self, notification: &ServerNotification) -> bool {
         match notification {
-            ServerNotification::ProgressNotification(progress) => self.report(&progress.params),
             ServerNotification::ToolListChangedNotification(_) => self.tools_changed.notify_one(),
             ServerNotification::SubscriptionsAcknowledgedNotification(_) => return true,
             _ => {}
@@ -142,22 +145,24 @@ impl<T: Transport<RoleClient>> Guarded<T> {
         false
     }
 
-    fn report(&mut self, progress: &ProgressNotificationParam) {
+    /// Whether a report of progress came to anybody, at a time at which it could be read.
+    fn report(&mut self, progress: &ProgressNotificationParam) -> bool {
         let Some(pending) = self
             .pending
             .values_mut()
             .find(|pending| pending.token.as_ref() == Some(&progress.progress_token))
         else {
-            return;
+            return false;
         };
         let now = Instant::now();
         if pending.reported.is_some_and(|last| now.duration_since(last) < BETWEEN_REPORTS) {
-            return;
+            return false;
         }
         pending.reported = Some(now);
         if let Some(Told(tell)) = &pending.told {
             tell(&worded(progress));
         }
+        true
     }
 }
 
@@ -185,13 +190,12 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Guarded<T> {
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         loop {
-            let message = self.inner.receive().await?;
+            let message = tokio::select! {
+                biased;
+                () = self.ending.over() => None,
+                message = self.inner.receive() => message,
+            }?;
             let admitted = self.admit(&message);
-            if self.useless > MOST_USELESS {
-                self.ending
-                    .because(format!("it sent more than {MOST_USELESS} messages that nobody asked for"));
-                return None;
-            }
             if admitted {
                 return Some(message);
             }
@@ -213,6 +217,9 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+
+    /// More than is borne, however slow the machine that reads it.
+    const FLOOD: usize = 40_000;
 
     /// A server that says what it is told to.
     struct Scripted(VecDeque<ServerJsonRpcMessage>);
@@ -325,8 +332,20 @@ mod tests {
         assert!(through(&mut guarded, &[note.clone(), list]).await.is_empty());
         changed.notified().await;
         assert!(guarded.ending.reason().is_none());
-        through(&mut guarded, &vec![note; MOST_USELESS as usize]).await;
+        through(&mut guarded, &vec![note; FLOOD]).await;
         assert!(guarded.ending.reason().unwrap().contains("nobody asked for"));
         assert!(!guarded.inner.0.is_empty(), "it was cut off before all was read");
+    }
+
+    #[tokio::test]
+    async fn endless_progress_ends_the_connection_whomever_it_is_for() {
+        for token in [7, 8] {
+            let mut guarded = guarded();
+            let _ = guarded.send(called(7, &Arc::default())).await;
+            let progress = json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": token, "progress": 1}});
+            through(&mut guarded, &vec![progress; FLOOD]).await;
+            assert!(guarded.ending.reason().unwrap().contains("nobody asked for"));
+            assert!(!guarded.inner.0.is_empty(), "it was cut off before all was read");
+        }
     }
 }

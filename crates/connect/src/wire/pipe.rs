@@ -4,7 +4,7 @@
 //! be endless, may be no message, may come from a server that has stopped reading. Each of these ends the connection after a while, and nothing
 //! else.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::future::{Future, ready};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -21,6 +21,7 @@ use serde_json::value::RawValue;
 use tokio::net::unix::pipe::{Receiver, Sender};
 
 use super::lines::Lines;
+use super::long::{Long, SHORT, look, too_much};
 use super::{Ending, LONGEST_MESSAGE};
 
 /// How much is read at once.
@@ -39,8 +40,7 @@ pub(crate) struct Pipe {
     lines: Lines,
     waiting: Vec<u8>,
     written: usize,
-    /// The calls that were not answered: what answers one of these is read as that and nothing else.
-    calls: HashSet<i64>,
+    asked: Asked,
     garbage: u32,
     ending: Ending,
 }
@@ -58,7 +58,7 @@ impl Pipe {
             lines: Lines::default(),
             waiting: Vec::new(),
             written: 0,
-            calls: HashSet::new(),
+            asked: Asked::default(),
             garbage: 0,
             ending,
         })
@@ -74,26 +74,8 @@ impl Pipe {
         }
         serde_json::to_writer(&mut self.waiting, message).inspect_err(|_| self.waiting.truncate(before))?;
         self.waiting.push(b'\n');
-        self.note(message);
+        self.asked.note(message);
         Ok(())
-    }
-
-    fn note(&mut self, message: &TxJsonRpcMessage<RoleClient>) {
-        match message {
-            JsonRpcMessage::Request(request)
-                if matches!(request.request, ClientRequest::CallToolRequest(_)) =>
-            {
-                self.calls.extend(number(&request.id));
-            }
-            JsonRpcMessage::Notification(notification) => {
-                if let ClientNotification::CancelledNotification(cancelled) = &notification.notification
-                    && let Some(id) = cancelled.params.request_id.as_ref().and_then(number)
-                {
-                    self.calls.remove(&id);
-                }
-            }
-            _ => {}
-        }
     }
 
     /// Writes what can be written now; whether something is left.
@@ -124,13 +106,16 @@ impl Pipe {
     /// The next message among the lines that are there.
     async fn buffered(&mut self) -> Option<ServerJsonRpcMessage> {
         while let Some(line) = self.lines.next() {
-            match parse(line, &mut self.calls) {
+            match parse(line, &mut self.asked) {
                 Line::Message(message) => {
                     self.garbage = 0;
                     return Some(*message);
                 }
-                Line::Empty => {}
+                Line::Useless => self.ending.count_useless(line.len()),
                 Line::Garbage => self.garbage += 1,
+            }
+            if self.ending.is_over() {
+                return None;
             }
             tokio::task::consume_budget().await;
         }
@@ -162,6 +147,9 @@ impl Pipe {
         loop {
             if let Some(message) = self.buffered().await {
                 return Ok(message);
+            }
+            if self.ending.is_over() {
+                return Err("it said too much".to_owned());
             }
             if self.garbage > MOST_GARBAGE {
                 return Err(format!("more than {MOST_GARBAGE} lines in a row were no messages"));
@@ -200,10 +188,52 @@ impl Transport<RoleClient> for Pipe {
     }
 }
 
+/// What was asked and not answered, and whether it was a call: what answers one is read as that and nothing else.
+#[derive(Default)]
+struct Asked(HashMap<i64, bool>);
+
+impl Asked {
+    fn note(&mut self, message: &TxJsonRpcMessage<RoleClient>) {
+        match message {
+            JsonRpcMessage::Request(request) => {
+                let is_call = matches!(request.request, ClientRequest::CallToolRequest(_));
+                self.0.extend(number(&request.id).map(|id| (id, is_call)));
+            }
+            JsonRpcMessage::Notification(notification) => {
+                if let ClientNotification::CancelledNotification(cancelled) = &notification.notification
+                    && let Some(id) = cancelled.params.request_id.as_ref().and_then(number)
+                {
+                    self.0.remove(&id);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn has(&self, id: &RequestId) -> bool {
+        number(id).is_some_and(|id| self.0.contains_key(&id))
+    }
+
+    fn is_call(&self, id: i64) -> bool {
+        self.0.get(&id).is_some_and(|is_call| *is_call)
+    }
+
+    fn is_answered(&mut self, message: &ServerJsonRpcMessage) {
+        let id = match message {
+            JsonRpcMessage::Response(response) => Some(&response.id),
+            JsonRpcMessage::Error(error) => error.id.as_ref(),
+            _ => None,
+        };
+        if let Some(id) = id.and_then(number) {
+            self.0.remove(&id);
+        }
+    }
+}
+
 /// What a line is.
 enum Line {
     Message(Box<ServerJsonRpcMessage>),
-    Empty,
+    Useless,
     Garbage,
 }
 
@@ -215,33 +245,105 @@ struct Answer<'l> {
     result: Option<&'l RawValue>,
 }
 
-fn parse(line: &[u8], calls: &mut HashSet<i64>) -> Line {
+fn parse(line: &[u8], asked: &mut Asked) -> Line {
     if line.trim_ascii().is_empty() {
-        return Line::Empty;
+        return Line::Useless;
     }
-    if !calls.is_empty()
-        && let Some(message) = called(line, calls)
-    {
-        return Line::Message(Box::new(message));
+    let message = match read(line, asked) {
+        Ok(message) => message,
+        Err(line) => return line,
+    };
+    asked.is_answered(&message);
+    Line::Message(Box::new(message))
+}
+
+fn read(line: &[u8], asked: &Asked) -> Result<ServerJsonRpcMessage, Line> {
+    if line.len() > SHORT {
+        match look(line) {
+            Long::Answer(id) if asked.has(&id) => {}
+            Long::Heavy(id) if asked.has(&id) => return Ok(too_much(id)),
+            Long::Answer(_) | Long::Heavy(_) | Long::Unasked => return Err(Line::Useless),
+            Long::Garbage => return Err(Line::Garbage),
+        }
     }
-    serde_json::from_slice(line).map_or(Line::Garbage, |message| Line::Message(Box::new(message)))
+    match called(line, asked) {
+        Some(message) => Ok(message),
+        None => serde_json::from_slice(line).map_err(|_| Line::Garbage),
+    }
 }
 
 /// The answer to a call, read as what it must be rather than as whatever it could be.
-fn called(line: &[u8], calls: &mut HashSet<i64>) -> Option<ServerJsonRpcMessage> {
+fn called(line: &[u8], asked: &Asked) -> Option<ServerJsonRpcMessage> {
+    if asked.0.is_empty() {
+        return None;
+    }
     let Answer { id: Some(id), result: Some(result) } = serde_json::from_slice(line).ok()? else {
         return None;
     };
-    if !calls.remove(&id) {
+    if !asked.is_call(id) {
         return None;
     }
     let result: CallToolResult = serde_json::from_str(result.get()).ok()?;
     Some(ServerJsonRpcMessage::response(ServerResult::CallToolResult(result), RequestId::Number(id)))
 }
 
+/// Some servers make texts of the numbers that they are given.
 fn number(id: &RequestId) -> Option<i64> {
     match id {
         NumberOrString::Number(number) => Some(*number),
-        NumberOrString::String(_) => None,
+        NumberOrString::String(text) => text.parse().ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn parsed(asked: &mut Asked, line: &Value) -> Line {
+        parse(line.to_string().as_bytes(), asked)
+    }
+
+    #[test]
+    fn long_lines_pass_only_where_something_was_asked() {
+        let long = "x".repeat(SHORT);
+        let answer = |id: Value| json!({"jsonrpc": "2.0", "id": id, "result": {"content": [{"type": "text", "text": long}]}});
+        let mut asked = Asked([(1, true), (2, false), (4, true)].into());
+        for (line, passes) in [
+            (answer(json!(1)), true),
+            (answer(json!(1)), false),
+            (answer(json!("2")), true),
+            (answer(json!(3)), false),
+            (
+                json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": long}}),
+                false,
+            ),
+            (
+                json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": 4, "progress": 1, "x": long}}),
+                false,
+            ),
+            (json!({"jsonrpc": "2.0", "id": 4, "method": "ping", "params": {"x": long}}), false),
+            (
+                json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "short"}}),
+                true,
+            ),
+        ] {
+            match parsed(&mut asked, &line) {
+                Line::Message(_) => assert!(passes),
+                Line::Useless => assert!(!passes),
+                Line::Garbage => panic!("{}", line.to_string().chars().take(80).collect::<String>()),
+            }
+        }
+        assert!(matches!(parse(b"  ", &mut asked), Line::Useless));
+    }
+
+    #[test]
+    fn a_heavy_answer_is_one_that_says_so() {
+        let mut asked = Asked([(1, true)].into());
+        let heavy = json!({"jsonrpc": "2.0", "id": 1, "result": {"content": [], "structuredContent": {"a": vec![0; 300_000]}}});
+        let Line::Message(message) = parsed(&mut asked, &heavy) else { panic!("no message") };
+        assert!(matches!(*message, JsonRpcMessage::Error(error) if error.error.message.contains("values")));
+        assert!(asked.0.is_empty());
     }
 }

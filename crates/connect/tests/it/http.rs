@@ -30,6 +30,8 @@ struct Fixture {
     seen: Mutex<Vec<HeaderMap>>,
     sessions: AtomicU32,
     session: AtomicU32,
+    /// Whether its standing stream is remarks without an end.
+    remarks: bool,
 }
 
 const SECRET: &str = "hunter2-of-the-gate";
@@ -65,6 +67,9 @@ async fn mcp(
     {
         return (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, "Bearer")], "no").into_response();
     }
+    if method == Method::GET && fixture.remarks {
+        return ([(header::CONTENT_TYPE, "text/event-stream")], endless(b":\n\n")).into_response();
+    }
     if method != Method::POST {
         return StatusCode::METHOD_NOT_ALLOWED.into_response();
     }
@@ -91,9 +96,14 @@ async fn mcp(
         "tools/list" => json!({"resultType": "complete", "ttlMs": 0, "cacheScope": "private", "tools": [
             {"name": "echo", "description": "Says it again.", "inputSchema": {"type": "object"}},
             {"name": "flood", "description": "Never ends.", "inputSchema": {"type": "object"}},
+            {"name": "remarks", "description": "Never ends.", "inputSchema": {"type": "object"}},
             {"name": "broken", "description": "Is broken.", "inputSchema": {"type": "object"}}]}),
         "tools/call" => match message["params"]["name"].as_str().unwrap() {
-            "flood" => return ([(header::CONTENT_TYPE, "application/json")], endless()).into_response(),
+            "flood" => return ([(header::CONTENT_TYPE, "application/json")], endless(b"x")).into_response(),
+            "remarks" => {
+                return ([(header::CONTENT_TYPE, "text/event-stream")], endless(b": alive\n\n"))
+                    .into_response();
+            }
             "broken" => return (StatusCode::INTERNAL_SERVER_ERROR, SECRET).into_response(),
             _ => {
                 json!({"resultType": "complete", "content": [{"type": "text", "text": message["params"]["arguments"]["text"]}]})
@@ -118,17 +128,17 @@ async fn mcp(
 }
 
 /// A body without an end.
-fn endless() -> Body {
-    Body::from_stream(Endless)
+fn endless(piece: &[u8]) -> Body {
+    Body::from_stream(Endless(piece.repeat(1 << 13).into()))
 }
 
-struct Endless;
+struct Endless(Bytes);
 
 impl futures_core::Stream for Endless {
     type Item = Result<Bytes, std::convert::Infallible>;
 
     fn poll_next(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        Poll::Ready(Some(Ok(Bytes::from(vec![b'x'; 1 << 16]))))
+        Poll::Ready(Some(Ok(self.0.clone())))
     }
 }
 
@@ -226,6 +236,24 @@ async fn endless_bodies_end() {
     let (_, failure) = setting.failed("far__flood", json!({})).await;
     assert!(matches!(failure.code, ErrorCode::Interrupted), "{failure:?}");
     assert_eq!(setting.done("far__echo", json!({"text": "x"})).await.text, "x");
+}
+
+#[tokio::test]
+async fn remarks_without_end_end_the_connection_and_it_is_made_anew() {
+    let (setting, _fixture) = connected(Fixture::default(), false).await;
+    let (_, failure) = setting.failed("far__remarks", json!({})).await;
+    assert!(matches!(failure.code, ErrorCode::Interrupted), "{failure:?}");
+    assert_eq!(setting.done("far__echo", json!({"text": "x"})).await.text, "x");
+    let health = setting.health("far");
+    assert!(
+        health.restarts == 1 && health.last_error.as_deref().unwrap().contains("nobody asked for"),
+        "{health:?}"
+    );
+    // The same on a stream that belongs to no call.
+    let (setting, _fixture) = connected(Fixture { remarks: true, ..Fixture::default() }, false).await;
+    setting.until("cut off", || setting.health("far").restarts > 0).await;
+    let health = setting.health("far");
+    assert!(health.last_error.as_deref().unwrap().contains("nobody asked for"), "{health:?}");
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use toolgate_connect::{HealthState, ServerProcess, TransportSettings};
 use toolgate_gate::CallOptions;
 use toolgate_types::{ErrorCode, Outcome};
 
-use crate::setting::{Setting, process, server};
+use crate::setting::{Setting, cancelling, process, server};
 
 /// What a caller is told, and whether the server is started again for it.
 struct Case {
@@ -17,12 +17,22 @@ struct Case {
     why: &'static str,
 }
 
-const CASES: [Case; 14] = [
+const CASES: [Case; 19] = [
     Case { tool: "die", told: Err(ErrorCode::Interrupted), restarted: true, why: "exit status: 3" },
     Case { tool: "half", told: Err(ErrorCode::Interrupted), restarted: true, why: "" },
     Case { tool: "garbage", told: Err(ErrorCode::Interrupted), restarted: true, why: "no messages" },
     Case { tool: "unasked", told: Err(ErrorCode::Interrupted), restarted: true, why: "nobody asked for" },
     Case { tool: "strays", told: Err(ErrorCode::Interrupted), restarted: true, why: "nobody asked for" },
+    Case { tool: "progress", told: Err(ErrorCode::Interrupted), restarted: true, why: "nobody asked for" },
+    Case {
+        tool: "own_progress",
+        told: Err(ErrorCode::Interrupted),
+        restarted: true,
+        why: "nobody asked for",
+    },
+    Case { tool: "blank", told: Err(ErrorCode::Interrupted), restarted: true, why: "nobody asked for" },
+    Case { tool: "bigline", told: Ok("still here"), restarted: false, why: "" },
+    Case { tool: "heavy", told: Err(ErrorCode::CommandFailed), restarted: false, why: "" },
     Case { tool: "endless", told: Err(ErrorCode::Interrupted), restarted: true, why: "longer than" },
     Case { tool: "ignore", told: Err(ErrorCode::Timeout), restarted: false, why: "" },
     Case { tool: "hang", told: Err(ErrorCode::Timeout), restarted: false, why: "" },
@@ -38,7 +48,7 @@ const CASES: [Case; 14] = [
 async fn each_lie_costs_its_own_call_and_nothing_else() {
     for case in CASES {
         let mut bad = server("bad", process("honest", None));
-        bad.timeout = Duration::from_secs(if case.restarted { 30 } else { 1 });
+        bad.timeout = Duration::from_secs(if case.told == Err(ErrorCode::Timeout) { 1 } else { 30 });
         let setting = Setting::ready(vec![bad, server("good", process("honest", None))]).await;
         let tool = format!("bad__{}", case.tool);
         let (outcome, other) = tokio::join!(
@@ -102,10 +112,42 @@ async fn tools_that_cannot_be_are_left_out_and_the_others_are_not() {
         "two tools `good`",
         "`string_schema` is left out",
         "`outside` is left out",
+        "`ahead` is left out: its input schema cannot be used: the pattern \"^(?!x)\" cannot be used",
+        "`back` is left out: its output schema cannot be used: the pattern",
+        "`large` is left out: its input schema cannot be used: its patterns",
         "`no_schema` cannot be read",
     ] {
         assert!(setting.complained(words), "{words}: {:?}", setting.complaints.lock().unwrap());
     }
+}
+
+#[tokio::test]
+async fn the_patterns_of_a_server_take_no_more_room_than_it_may_have() {
+    let before = resident();
+    let setting = Setting::ready(vec![server("odd", process("patterns", None))]).await;
+    let names = setting.names();
+    assert!(names.len() > 4 && names.len() < 30, "{names:?}");
+    assert!(names.contains(&"odd__without".to_owned()), "what has no pattern needs no room");
+    assert!(setting.complained("`t29` is left out: its input schema cannot be used: its patterns"));
+    assert!(resident() < before + (200 << 20), "{before} {}", resident());
+}
+
+#[tokio::test]
+async fn others_do_not_wait_for_a_long_check_and_it_can_be_cancelled() {
+    let mut settings = server("bad", process("checks", None));
+    settings.timeout = Duration::from_secs(600);
+    let setting = Setting::ready(vec![settings, server("good", process("honest", None))]).await;
+    let (options, token) = cancelling();
+    // All on the one thread of this test: were the check made here, nothing else would be.
+    let (outcome, ()) = tokio::join!(setting.outcome("bad__slow_check", json!({}), options), async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        assert_eq!(setting.done("good__echo", json!({"text": "meanwhile"})).await.text, "meanwhile");
+        token.cancel();
+    });
+    assert!(
+        matches!(&outcome, Outcome::Failed { failure, .. } if failure.code == ErrorCode::Cancelled),
+        "{outcome:?}"
+    );
 }
 
 #[tokio::test]

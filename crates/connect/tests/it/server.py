@@ -45,12 +45,19 @@ def tool(name, description, schema=None, **more):
 def tools():
     if MODE == "many":
         return [tool(f"t{index}", "x") for index in range(1001)]
+    if MODE == "checks":
+        return [tool("slow_check", "Declares what takes long to check.", outputSchema={"type": "object", "properties": {"a": {"items": {"allOf": [{"not": {"const": part}} for part in range(1500)]}}}})]
+    if MODE == "patterns":
+        return [tool(f"t{index:02}", "x", {"type": "object", "properties": {"a": {"allOf": [{"pattern": "\\w{900}%d" % part} for part in range(8)]}}}) for index in range(30)] + [tool("without", "x")]
     if MODE == "odd":
         return [
             tool("good", "fine"),
             tool("spaced name", "no name for a tool"),
             tool("good", "the second of its name"),
             tool("string_schema", "x", {"type": "string"}),
+            tool("ahead", "x", {"type": "object", "properties": {"a": {"pattern": "^(?!x)"}}}),
+            tool("back", "x", outputSchema={"type": "object", "properties": {"a": {"not": {"pattern": "(.*)\\1x"}}}}),
+            tool("large", "x", {"type": "object", "properties": {"a": {"allOf": [{"pattern": "\\w{4000}%d" % index} for index in range(6500)]}}}),
             tool("outside", "x", {"type": "object", "properties": {"a": {"$ref": "http://127.0.0.1:1/s"}}}),
             {"name": "no_schema"},
             {"name": 5, "inputSchema": {}},
@@ -67,7 +74,7 @@ def tools():
         ),
         tool("lie", "Declares a number and answers with text.", outputSchema={"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}),
     ]
-    for name in ["slow", "fail", "ask", "die", "hang", "garbage", "half", "twice", "wrong", "unasked", "endless", "errors", "picture", "deaf", "idless", "environment", "ignore", "strays", "wait"]:
+    for name in ["slow", "fail", "ask", "die", "hang", "garbage", "half", "twice", "wrong", "unasked", "endless", "errors", "picture", "deaf", "idless", "environment", "ignore", "strays", "wait", "progress", "own_progress", "bigline", "heavy", "blank"]:
         listed.append(tool(name, "Misbehaves."))
     extra = noted("extra", "")
     if extra:
@@ -90,6 +97,8 @@ def call(identity, params):
     elif name == "add":
         total = arguments["a"] + arguments["b"]
         answer(text(str(total), structuredContent={"sum": total}))
+    elif name == "slow_check":
+        answer(text("x", structuredContent={"a": ["x"] * 150_000}))
     elif name == "lie":
         answer(text("no", structuredContent={"n": "many"}))
     elif name == "slow":
@@ -145,6 +154,20 @@ def call(identity, params):
     elif name == "strays":
         while True:
             write(b'{"jsonrpc": "2.0", "id": 987654, "result": {"content": []}}\n' * 100)
+    elif name == "progress" or name == "own_progress":
+        about = json.dumps("nobody" if name == "progress" else token).encode()
+        while True:
+            write((b'{"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": ' + about + b', "progress": 1}}\n') * 100)
+    elif name == "bigline":
+        line = b'{"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": 1, "progress": 1, "x": [' + b"0," * 7_000_000 + b"0]}}\n"
+        for _ in range(3):
+            write(line)
+        answer(text("still here"))
+    elif name == "heavy":
+        write(b'{"jsonrpc": "2.0", "id": %d, "result": {"content": [], "structuredContent": {"x": [' % identity + b"0," * 7_000_000 + b"0]}}}\n")
+    elif name == "blank":
+        while True:
+            write(b"\n" * 10_000)
     elif name == "endless":
         while True:
             write(b"x" * 65536)

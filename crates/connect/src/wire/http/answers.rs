@@ -9,6 +9,8 @@ use rmcp::transport::streamable_http_client::{
 
 use super::events::events;
 use super::{DoorError, Refused, said};
+use crate::wire::Ending;
+use crate::wire::long::{Long, SHORT, look, too_much};
 
 /// The longest body of an answer that is an error.
 const LONGEST_ERROR: usize = 64 << 10;
@@ -31,6 +33,7 @@ pub(super) async fn read_post(
     message: &ClientJsonRpcMessage,
     had_session: bool,
     most: usize,
+    ending: &Ending,
 ) -> Result<StreamableHttpPostResponse, Refused> {
     let status = response.status();
     if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
@@ -45,15 +48,15 @@ pub(super) async fn read_post(
     let session =
         response.headers().get("mcp-session-id").and_then(|id| id.to_str().ok()).map(ToOwned::to_owned);
     match content_type(&response).as_str() {
-        "text/event-stream" => Ok(StreamableHttpPostResponse::Sse(events(response, most), session)),
+        "text/event-stream" => Ok(StreamableHttpPostResponse::Sse(events(response, most, ending), session)),
         "application/json" => {
             let bytes = body(response, most).await?;
-            match serde_json::from_slice(&bytes) {
-                Ok(answer) => Ok(StreamableHttpPostResponse::Json(answer, session)),
-                Err(_) if !matches!(message, ClientJsonRpcMessage::Request(_)) => {
+            match read(&bytes) {
+                Some(answer) => Ok(StreamableHttpPostResponse::Json(answer, session)),
+                None if !matches!(message, ClientJsonRpcMessage::Request(_)) => {
                     Ok(StreamableHttpPostResponse::Accepted)
                 }
-                Err(_) => {
+                None => {
                     Err(StreamableHttpError::UnexpectedServerResponse("the answer is not a message".into()))
                 }
             }
@@ -63,6 +66,18 @@ pub(super) async fn read_post(
             Err(StreamableHttpError::UnexpectedServerResponse("the answer is neither JSON nor events".into()))
         }
     }
+}
+
+/// A message, unless it is none, or is long and no answer.
+fn read(bytes: &[u8]) -> Option<ServerJsonRpcMessage> {
+    if bytes.len() > SHORT {
+        match look(bytes) {
+            Long::Answer(_) => {}
+            Long::Heavy(id) => return Some(too_much(id)),
+            Long::Unasked | Long::Garbage => return None,
+        }
+    }
+    serde_json::from_slice(bytes).ok()
 }
 
 /// What kind of body it is, without what is said about that.

@@ -1,4 +1,4 @@
-//! Events as they come, none of them longer than a bound.
+//! Events as they come, none of them longer than a bound, and nothing between them for long.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -10,11 +10,50 @@ use rmcp::transport::streamable_http_client::SseError;
 use sse_stream::{Sse, SseStream};
 
 use super::{DoorError, said};
+use crate::wire::Ending;
+use crate::wire::long::{Long, SHORT, look, too_much};
 
 /// Events, none of them longer than a bound.
-pub(super) fn events(response: Response, most: usize) -> BoxStream<'static, Result<Sse, SseError>> {
-    let bounded = Bounded { inner: Box::pin(response.bytes_stream()), event: 0, line: 0, most, over: false };
-    Box::pin(SseStream::from_bytes_stream(bounded))
+pub(super) fn events(
+    response: Response,
+    most: usize,
+    ending: &Ending,
+) -> BoxStream<'static, Result<Sse, SseError>> {
+    let bounded = Bounded::new(Box::pin(response.bytes_stream()), most, ending.clone());
+    Box::pin(Looked { inner: Box::pin(SseStream::from_bytes_stream(bounded)), ending: ending.clone() })
+}
+
+/// Events that were looked at.
+struct Looked<S> {
+    inner: Pin<Box<S>>,
+    ending: Ending,
+}
+
+impl<S: Stream<Item = Result<Sse, SseError>>> Stream for Looked<S> {
+    type Item = Result<Sse, SseError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let next = ready!(self.inner.as_mut().poll_next(context));
+        Poll::Ready(next.map(|event| event.map(|event| seen(event, &self.ending))))
+    }
+}
+
+/// An event without what nobody should read. What says where to go on from stays.
+fn seen(event: Sse, ending: &Ending) -> Sse {
+    let is_message = matches!(event.event.as_deref(), None | Some("" | "message"));
+    let Some(data) = event.data.as_deref().filter(|data| !data.trim().is_empty() && is_message) else {
+        ending.count_useless(event.data.as_deref().map_or(0, str::len));
+        return Sse { data: None, ..event };
+    };
+    match look(data.as_bytes()) {
+        Long::Answer(_) => event,
+        Long::Heavy(id) => Sse { data: serde_json::to_string(&too_much(id)).ok(), ..event },
+        Long::Unasked | Long::Garbage => {
+            ending.count_useless(data.len());
+            let kept = event.data.filter(|data| data.len() <= SHORT);
+            Sse { data: kept, ..event }
+        }
+    }
 }
 
 /// Bytes of events, counted from one empty line to the next.
@@ -22,26 +61,46 @@ struct Bounded<S> {
     inner: Pin<Box<S>>,
     event: usize,
     line: usize,
+    /// Whether there is more to the event than remarks.
+    is_event: bool,
     most: usize,
-    over: bool,
+    ending: Ending,
 }
 
 impl<S> Bounded<S> {
-    /// Counts more bytes; whether the event they belong to is still short enough.
+    fn new(inner: Pin<Box<S>>, most: usize, ending: Ending) -> Self {
+        Self { inner, event: 0, line: 0, is_event: false, most, ending }
+    }
+
+    /// Counts more bytes; whether there is still a place for them.
     fn count(&mut self, bytes: &[u8]) -> bool {
         for byte in bytes {
             self.event += 1;
             match byte {
-                b'\n' if self.line == 0 => self.event = 0,
+                b'\n' if self.line == 0 => self.end(),
                 b'\n' => self.line = 0,
                 b'\r' => {}
-                _ => self.line += 1,
+                _ => {
+                    self.is_event |= self.line == 0 && *byte != b':';
+                    self.line += 1;
+                }
             }
             if self.event > self.most {
+                self.ending.end_because(DoorError::TooLong.to_string());
+            }
+            if self.ending.is_over() {
                 return false;
             }
         }
         true
+    }
+
+    /// Remarks keep a connection alive; too many of them do nothing else.
+    fn end(&mut self) {
+        if !self.is_event {
+            self.ending.count_useless(self.event);
+        }
+        (self.event, self.is_event) = (0, false);
     }
 }
 
@@ -53,33 +112,72 @@ where
     type Item = Result<Piece, DoorError>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        if self.over {
+        if self.ending.is_over() {
             return Poll::Ready(None);
         }
         match ready!(self.inner.as_mut().poll_next(context)) {
             None => Poll::Ready(None),
             Some(Ok(piece)) if self.count(piece.as_ref()) => Poll::Ready(Some(Ok(piece))),
-            Some(result) => {
-                self.over = true;
-                let error =
-                    result.map_or_else(|error| DoorError::Request(said(&error)), |_| DoorError::TooLong);
-                Poll::Ready(Some(Err(error)))
-            }
+            Some(result) => Poll::Ready(Some(Err(
+                result.map_or_else(|error| DoorError::Request(said(&error)), |_| DoorError::TooLong)
+            ))),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    fn bounded(most: usize) -> Bounded<()> {
+        Bounded::new(Box::pin(()), most, Ending::default())
+    }
 
     #[test]
     fn events_are_counted_one_by_one() {
-        let mut bounded = Bounded { inner: Box::pin(()), event: 0, line: 0, most: 20, over: false };
+        let mut bounded = bounded(20);
         for _ in 0..100 {
             assert!(bounded.count(b"data: 12345\r\n\r\n"));
         }
         assert!(bounded.count(b"data: 1\ndata: 2"));
         assert!(!bounded.count(b"data: 3456"));
+        assert!(bounded.ending.reason().unwrap().contains("longer than"));
+    }
+
+    #[test]
+    fn remarks_without_end_end_the_connection() {
+        for remark in [b":\n\n".as_slice(), b"\n", b": alive\r\n\r\n"] {
+            let mut bounded = bounded(1 << 20);
+            assert!((0..100).all(|_| bounded.count(remark)));
+            assert!((0..100_000).any(|_| !bounded.count(remark)));
+            assert!(bounded.ending.reason().unwrap().contains("nobody asked for"));
+        }
+        let mut events = bounded(1 << 20);
+        assert!((0..100_000).all(|_| events.count(b"id: 1\n: remark\ndata: {}\n\n")));
+    }
+
+    #[test]
+    fn only_answers_may_be_long() {
+        let ending = Ending::default();
+        let event = |data: String| Sse { data: Some(data), id: Some("9".to_owned()), ..Sse::default() };
+        let long = "x".repeat(SHORT);
+        let answer = json!({"jsonrpc": "2.0", "id": 1, "result": {"a": long}}).to_string();
+        assert_eq!(seen(event(answer.clone()), &ending).data, Some(answer));
+        let unasked =
+            json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {"a": long}}).to_string();
+        let left = seen(event(unasked), &ending);
+        assert_eq!((left.data, left.id.as_deref()), (None, Some("9")));
+        let heavy = json!({"jsonrpc": "2.0", "id": 1, "result": vec![0; 300_000]}).to_string();
+        assert!(seen(event(heavy), &ending).data.unwrap().contains("too much to be read"));
+        assert!(!ending.is_over());
+        for useless in ["", "x", "{}", r#"{"method": 5}"#] {
+            let ending = Ending::default();
+            assert!((0..100_000).any(|_| {
+                seen(event(useless.to_owned()), &ending);
+                ending.is_over()
+            }));
+        }
     }
 }

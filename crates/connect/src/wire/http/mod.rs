@@ -27,7 +27,7 @@ use rmcp::transport::{StreamableHttpClientTransport, Transport};
 use sse_stream::Sse;
 use thiserror::Error;
 
-use super::LONGEST_MESSAGE;
+use super::{Ending, LONGEST_MESSAGE};
 use crate::error::ConnectError;
 use crate::settings::HttpSettings;
 use address::{checked, client, headers};
@@ -67,8 +67,9 @@ impl From<DoorError> for Refused {
 pub(crate) async fn transport(
     settings: &HttpSettings,
     most_calls: usize,
+    ending: Ending,
 ) -> Result<impl Transport<RoleClient> + 'static, ConnectError> {
-    let door = Door::new(settings).await?;
+    let door = Door::new(settings, ending).await?;
     let mut config = StreamableHttpClientTransportConfig::with_uri(settings.url.clone())
         .max_sse_event_size(LONGEST_MESSAGE)
         .max_concurrent_requests(most_calls)
@@ -97,10 +98,11 @@ struct Door {
     client: Client,
     headers: HeaderMap,
     tokens: Option<Arc<Tokens>>,
+    ending: Ending,
 }
 
 impl Door {
-    async fn new(settings: &HttpSettings) -> Result<Self, ConnectError> {
+    async fn new(settings: &HttpSettings, ending: Ending) -> Result<Self, ConnectError> {
         let secrets = !settings.headers.is_empty() || settings.oauth.is_some();
         let loopback = checked(&settings.url, secrets)?;
         let own = client(loopback).await?;
@@ -111,11 +113,15 @@ impl Door {
                 Some(Arc::new(Tokens::new(token_client, oauth.clone(), &settings.url)))
             }
         };
-        Ok(Self { client: own, headers: headers(settings)?, tokens })
+        Ok(Self { client: own, headers: headers(settings)?, tokens, ending })
     }
 
     /// Sends a request; once more with a fresh token if the first was refused.
     async fn send(&self, request: RequestBuilder) -> Result<Response, Refused> {
+        // A stream that was cut off is asked for again and again otherwise.
+        if let Some(reason) = self.ending.reason().filter(|_| self.ending.is_over()) {
+            return Err(DoorError::Request(reason).into());
+        }
         let again = request.try_clone();
         let (response, token) = self.send_once(request).await?;
         let (Some(tokens), Some(token), Some(again), StatusCode::UNAUTHORIZED) =
@@ -156,7 +162,7 @@ impl Door {
             request = request.header("mcp-session-id", session);
         }
         let response = self.send(request.body(serde_json::to_vec(message)?)).await?;
-        read_post(response, message, session.is_some(), most).await
+        read_post(response, message, session.is_some(), most, &self.ending).await
     }
 }
 
@@ -257,7 +263,7 @@ impl StreamableHttpClient for Door {
             status if !status.is_success() || content_type(&response) != "text/event-stream" => {
                 Err(StreamableHttpError::ServerDoesNotSupportSse)
             }
-            _ => Ok(events(response, most)),
+            _ => Ok(events(response, most, &self.ending)),
         }
     }
 }
