@@ -104,9 +104,43 @@ fn patterns_of<'s>(keyword: &str, value: &'s Value) -> Box<dyn Iterator<Item = &
         ("patternProperties", Value::Object(by_pattern)) => {
             Box::new(by_pattern.keys().map(String::as_str).chain(patterns(value)))
         }
-        // Here stand values, and no schemas.
-        ("const" | "default" | "enum" | "examples", _) => Box::new(std::iter::empty()),
+        (keyword, _) if holds_values(keyword) => Box::new(std::iter::empty()),
         _ => patterns(value),
+    }
+}
+
+/// Where values stand, and no schemas.
+fn holds_values(keyword: &str) -> bool {
+    matches!(keyword, "const" | "default" | "enum" | "examples")
+}
+
+/// Whether something fits the schema because something else does not: there, asking for less would let less through.
+fn has_opposites(schema: &Value) -> bool {
+    match schema {
+        Value::Object(fields) => fields.iter().any(|(keyword, value)| {
+            matches!(keyword.as_str(), "not" | "oneOf" | "if")
+                || !holds_values(keyword) && has_opposites(value)
+        }),
+        Value::Array(items) => items.iter().any(has_opposites),
+        _ => false,
+    }
+}
+
+/// Takes patterns out that look ahead or behind, as those of common libraries for addresses of mail do. They cannot be checked in linear time; the
+/// server checks them itself.
+fn open_lookarounds(schema: &mut Value) {
+    const GROUPS: [&str; 4] = ["(?=", "(?!", "(?<=", "(?<!"];
+    match schema {
+        Value::Object(fields) => {
+            let looks_around = |pattern: &str| GROUPS.iter().any(|group| pattern.contains(group));
+            if fields.get("pattern").and_then(Value::as_str).is_some_and(looks_around) {
+                fields.shift_remove("pattern");
+            }
+            let schemas = fields.iter_mut().filter(|(keyword, _)| !holds_values(keyword));
+            schemas.for_each(|(_, value)| open_lookarounds(value));
+        }
+        Value::Array(items) => items.iter_mut().for_each(open_lookarounds),
+        _ => {}
     }
 }
 
@@ -129,6 +163,9 @@ pub(crate) fn usable(schema: &Value, must_be_object: bool, room: &mut Room) -> R
     let mut parts = HashMap::new();
     if unfolded(&schema, &schema, "", &mut parts) > MOST_PARTS {
         return Err(format!("it unfolds to more than {MOST_PARTS} parts"));
+    }
+    if !has_opposites(&schema) {
+        open_lookarounds(&mut schema);
     }
     room.hold(&schema)?;
     match validator(&schema) {
@@ -347,6 +384,18 @@ mod tests {
             let usable = super::usable(&schema, true, &mut Room::of_a_server()).unwrap();
             assert!(validator(&usable).unwrap().is_valid(&json!({})));
         }
+    }
+
+    #[test]
+    fn patterns_of_common_libraries_are_left_to_the_server() {
+        let mail = r"^(?!\.)(?!.*\.\.)([A-Za-z0-9_'+\-\.]*)[A-Za-z0-9_+-]@([A-Za-z0-9][A-Za-z0-9\-]*\.)+[A-Za-z]{2,}$";
+        let schema = |to: Value| json!({"type": "object", "properties": {"to": to, "pattern": {"type": "string", "pattern": "^a"}}});
+        let written = schema(json!({"type": "string", "format": "email", "pattern": mail}));
+        let opened = schema(json!({"type": "string", "format": "email"}));
+        assert_eq!(usable(&written, true, &mut Room::of_a_server()).unwrap(), opened);
+        // Where it would let less through, it is not done.
+        let opposite = schema(json!({"not": {"pattern": mail}}));
+        assert!(usable(&opposite, true, &mut Room::of_a_server()).is_err());
     }
 
     #[test]
