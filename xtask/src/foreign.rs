@@ -1,6 +1,7 @@
 //! Other people's programs against the gate: the official Python client, the Inspector, the conformance suite, and servers behind the bridge.
 //!
-//! Everything they need is installed below the target folder, in the versions that `tests/foreign` pins, by the ordinary package managers.
+//! Everything they need is installed below the target folder, in the versions that `tests/foreign` pins, by the ordinary package managers. Where the
+//! target folder lies in one of which every command has its own, such as `/tmp`, no server could be shown it: then it is the user's cache.
 
 use std::path::{Path, PathBuf};
 
@@ -16,11 +17,22 @@ const SECONDS: &str = "900";
 
 pub(crate) fn run() -> Result<(), Fault> {
     let target = Metadata::ask(cargo(&[])?)?.target_directory;
-    let place = Place { tests: root()?.join(TESTS), installed: target.join("foreign") };
+    let place = Place { tests: root()?.join(TESTS), installed: folder(&target)? };
     place.install_packages("npm", &["package.json", "package-lock.json"], Place::install_npm)?;
     place.install_packages("python", &["requirements.txt"], Place::install_python)?;
     succeed(cargo(&["build", "--package", "toolgate", "--package", "toolgate-attack", "--bins"])?)?;
     place.test(&target.join("debug"))
+}
+
+/// Where packages go: a folder that the sandbox can show to servers.
+fn folder(target: &Path) -> Result<PathBuf, Fault> {
+    if !["/tmp", "/proc", "/dev", "/mnt"].iter().any(|own| target.starts_with(own)) {
+        return Ok(target.join("foreign"));
+    }
+    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let cache = cache.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")));
+    let cache = cache.ok_or("neither XDG_CACHE_HOME nor HOME says where packages could go")?;
+    Ok(cache.join("toolgate-foreign"))
 }
 
 struct Place {
@@ -87,6 +99,19 @@ impl Place {
         succeed(program("python3", &arguments)?)
     }
 
+    /// Puts the servers that are ours beside the packages, where the sandbox can show them.
+    fn servers(&self) -> Result<PathBuf, Fault> {
+        let folder = self.installed.join("servers");
+        std::fs::create_dir_all(&folder)?;
+        for server in std::fs::read_dir(self.tests.join("python/servers"))? {
+            let server = server?;
+            if server.file_type()?.is_file() {
+                std::fs::copy(server.path(), folder.join(server.file_name()))?;
+            }
+        }
+        Ok(folder)
+    }
+
     fn test(&self, binaries: &Path) -> Result<(), Fault> {
         let python = self.installed.join("python/bin/python");
         let runner = self.tests.join("python/run.py");
@@ -96,6 +121,7 @@ impl Place {
             .env("TOOLGATE_BINARY", binaries.join("toolgate"))
             .env("TOOLGATE_FIXTURE", binaries.join("toolgate-fixture"))
             .env("TOOLGATE_FOREIGN_NPM", self.installed.join("npm"))
+            .env("TOOLGATE_FOREIGN_SERVERS", self.servers()?)
             .env_remove("TOOLGATE_TOKEN");
         succeed(tests)
     }

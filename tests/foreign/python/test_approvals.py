@@ -50,7 +50,9 @@ class Answers(Asked):
         async with self.client(person) as client:
             self.assertFalse((await self.call(client)).is_error)
             self.assertFalse((await self.call(client)).is_error)
-        self.assertEqual((len(person.asked), self.written()), (1, "xx"))
+        # Over HTTP, clients of the newer era have no session for which somebody could agree.
+        asked = 2 if self.door == "http" and self.is_newer else 1
+        self.assertEqual((len(person.asked), self.written()), (asked, "xx"))
 
     async def test_no_and_turning_away_are_refusals(self):
         for action in ("decline", "cancel"):

@@ -1,6 +1,7 @@
 """A server behind the gate that dies, hangs, floods, lies or changes: its caller is told so, and nobody else notices."""
 
 import json
+import os
 import pathlib
 import subprocess
 
@@ -9,7 +10,7 @@ import anyio
 from support import PATIENCE, TOOLGATE, Served, text_of, through
 from test_bridge import PREFIXES, PYTHON
 
-SERVER = pathlib.Path(__file__).parent / "servers"
+SERVER = pathlib.Path(os.environ["TOOLGATE_FOREIGN_SERVERS"])
 
 CONFIG = f"""
 mcp_servers:

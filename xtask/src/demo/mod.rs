@@ -1,8 +1,9 @@
-//! A walk through what the gate allows, refuses, records and puts back, with the real binary on real files.
+//! A walk through what the gate allows, refuses, records and puts back, with the real binary on real files; afterwards the gate is served.
 
 mod scene;
 mod walk;
 
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -23,7 +24,26 @@ pub(crate) fn run() -> Result<(), Fault> {
         surprises.extend(take(number, step, &binary, &folder)?);
     }
     println!("\nThat was it. To go on by yourself: cd {} && PATH=\"$PWD/../debug:$PATH\"", folder.display());
-    if surprises.is_empty() { Ok(()) } else { Err(surprises.join("; ").into()) }
+    if surprises.is_empty() { serve(&binary, &folder) } else { Err(surprises.join("; ").into()) }
+}
+
+/// Serves the demonstration over HTTP until somebody ends it.
+fn serve(binary: &Path, folder: &Path) -> Result<(), Fault> {
+    const USUAL: &str = "127.0.0.1:8420";
+    // Another gate may be served there already.
+    let listen = if TcpListener::bind(USUAL).is_ok() { USUAL } else { "127.0.0.1:0" };
+    let mut command = Command::new(binary);
+    command.args(["serve", "--listen", listen]).current_dir(folder).stdin(Stdio::null());
+    command.env_remove("TOOLGATE_TOKEN");
+    println!(
+        "\nMCP clients reach it over HTTP at the address below, with its token, until you end it with Ctrl-C."
+    );
+    println!("\n$ {}", as_typed(&command));
+    match command.status()?.code() {
+        // Ended as it was asked to.
+        Some(0 | 130) => Ok(()),
+        _ => Err("the gate could not be served".into()),
+    }
 }
 
 /// Takes one step, and says so if it ended otherwise than it should.
