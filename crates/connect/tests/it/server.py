@@ -55,7 +55,7 @@ def tools():
             tool("spaced name", "no name for a tool"),
             tool("good", "the second of its name"),
             tool("string_schema", "x", {"type": "string"}),
-            tool("ahead", "x", {"type": "object", "properties": {"a": {"pattern": "^(?!x)"}}}),
+            tool("ahead", "x", {"type": "object", "properties": {"a": {"not": {"pattern": "^(?!x)"}}}}),
             tool("back", "x", outputSchema={"type": "object", "properties": {"a": {"not": {"pattern": "(.*)\\1x"}}}}),
             tool("large", "x", {"type": "object", "properties": {"a": {"allOf": [{"pattern": "\\w{4000}%d" % index} for index in range(6500)]}}}),
             tool("outside", "x", {"type": "object", "properties": {"a": {"$ref": "http://127.0.0.1:1/s"}}}),
