@@ -7,6 +7,7 @@
 //! never normalised.
 
 pub mod nearest;
+pub mod weight;
 mod place;
 pub mod window;
 

@@ -7,6 +7,7 @@ use rmcp::model::{ErrorCode, ErrorData, RequestId, ServerJsonRpcMessage};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
+use toolgate_text::weight::weigh;
 
 /// The longest message that is read without being looked at first, and the longest that a server may send unasked.
 pub(super) const SHORT: usize = 64 << 10;
@@ -46,7 +47,9 @@ pub(super) fn look(message: &[u8]) -> Long {
     };
     let id = id.and_then(|id| serde_json::from_str(id.get()).ok());
     match (id, method, result.or(error)) {
-        (Some(id), None, Some(content)) if is_bearable(content.get().as_bytes()) => Long::Answer(id),
+        (Some(id), None, Some(content)) if weigh(content.get().as_bytes()).values <= MOST_VALUES => {
+            Long::Answer(id)
+        }
         (Some(id), None, Some(_)) => Long::Heavy(id),
         _ => Long::Unasked,
     }
@@ -56,36 +59,6 @@ pub(super) fn look(message: &[u8]) -> Long {
 pub(super) fn too_much(id: RequestId) -> ServerJsonRpcMessage {
     let reason = format!("the answer holds more than {MOST_VALUES} values, which is too much to be read");
     ServerJsonRpcMessage::error(ErrorData::new(ErrorCode::INTERNAL_ERROR, reason, None), Some(id))
-}
-
-/// Counts values and names of members, looking at each byte once; a few more where there are none.
-fn is_bearable(json: &[u8]) -> bool {
-    let (mut values, mut rest) = (1usize, json);
-    while let Some((byte, after)) = rest.split_first() {
-        rest = after;
-        match byte {
-            b'"' => rest = behind_string(after),
-            b',' | b':' | b'[' | b'{' => values += 1,
-            _ => {}
-        }
-        if values > MOST_VALUES {
-            return false;
-        }
-    }
-    true
-}
-
-/// What comes after the string that begins here.
-fn behind_string(mut rest: &[u8]) -> &[u8] {
-    while let Some(place) = memchr::memchr2(b'"', b'\\', rest) {
-        let is_end = rest.get(place) == Some(&b'"');
-        // Whatever is escaped ends nothing.
-        rest = rest.get(place + if is_end { 1 } else { 2 }..).unwrap_or_default();
-        if is_end {
-            return rest;
-        }
-    }
-    &[]
 }
 
 #[cfg(test)]

@@ -12,8 +12,9 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tokio_util::task::task_tracker::TaskTrackerToken;
+use toolgate_text::weight::weigh;
 
-use crate::weight::{DEEPEST, weigh};
+use crate::weight::{self, DEEPEST};
 
 /// Why a body was not read to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,8 +93,8 @@ impl Reader {
     /// Takes the room of what a body becomes once it is understood.
     fn bear(&self, mut read: Read) -> Result<Read, Unread> {
         let weight = aside(read.bytes.len(), || weigh(&read.bytes));
-        match weight.is_bearable() {
-            true => self.take(&mut read.room, read.bytes.len() + weight.bytes()).map(|()| read),
+        match weight::is_bearable(weight) {
+            true => self.take(&mut read.room, read.bytes.len() + weight::bytes(weight)).map(|()| read),
             false if weight.depth > DEEPEST => Err(Unread::TooDeep),
             false => Err(Unread::TooMuch),
         }
@@ -249,7 +250,7 @@ mod tests {
     #[tokio::test]
     async fn what_would_become_too_much_is_not_read() {
         let reader = Reader::new(1 << 20, 1 << 30, Duration::from_secs(60));
-        let values = format!("[{}0]", "0,".repeat(crate::weight::MOST_VALUES));
+        let values = format!("[{}0]", "0,".repeat(weight::MOST_VALUES));
         assert_eq!(reader.read(Body::from(values)).await.err(), Some(Unread::TooMuch));
         assert_eq!(reader.read(Body::from("[".repeat(DEEPEST + 1))).await.err(), Some(Unread::TooDeep));
     }
