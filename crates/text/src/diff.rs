@@ -10,6 +10,7 @@ use std::ops::Range;
 
 use similar::{Algorithm, DiffTag, capture_diff_slices};
 
+use crate::ends::Differing;
 use crate::patch::name;
 
 /// Steps that the exact algorithm may take for one diff, at its worst.
@@ -26,12 +27,18 @@ pub fn unified(old: &str, new: &str, old_label: &str, new_label: &str, context: 
     if old == new {
         return String::new();
     }
-    let old: Vec<&str> = old.split_inclusive('\n').collect();
-    let new: Vec<&str> = new.split_inclusive('\n').collect();
+    // Most changes are small, and comparing two texts is much faster than finding all their lines.
+    let Differing { old, new, lines_before } = Differing::of(old, new, context);
+    let lines = Lines {
+        old: old.split_inclusive('\n').collect(),
+        new: new.split_inclusive('\n').collect(),
+        before: lines_before,
+        context,
+    };
     let mut out = format!("--- {}\n+++ {}\n", name::written(old_label), name::written(new_label));
-    let changes = changes(&old, &new);
+    let changes = changes(&lines.old, &lines.new);
     for group in changes.chunk_by(|one, next| next.old.start - one.old.end <= context.saturating_mul(2)) {
-        write_hunk(&mut out, &old, &new, group, context);
+        lines.write_hunk(&mut out, group);
     }
     out
 }
@@ -43,30 +50,44 @@ struct Change {
     new: Range<usize>,
 }
 
-fn write_hunk(out: &mut String, old: &[&str], new: &[&str], group: &[Change], context: usize) {
-    let (Some(first), Some(last)) = (group.first(), group.last()) else { return };
-    let before = context.min(first.old.start);
-    let after = context.min(old.len() - last.old.end);
-    let old_range = first.old.start - before..last.old.end + after;
-    let new_range = first.new.start - before..last.new.end + after;
-    // Writing to a string cannot fail.
-    let _ = writeln!(out, "@@ -{} +{} @@", written_range(&old_range), written_range(&new_range));
-    let mut at = old_range.start;
-    for change in group {
-        write_lines(out, ' ', old, at..change.old.start);
-        write_lines(out, '-', old, change.old.clone());
-        write_lines(out, '+', new, change.new.clone());
-        at = change.old.end;
-    }
-    write_lines(out, ' ', old, at..old_range.end);
+/// The lines that a diff is about.
+struct Lines<'t> {
+    old: Vec<&'t str>,
+    new: Vec<&'t str>,
+    /// How many others stand before them in both texts.
+    before: usize,
+    /// How many are shown around each change.
+    context: usize,
 }
 
-/// `start,count`; an empty range names the line before it, and a count of one is left out.
-fn written_range(range: &Range<usize>) -> String {
-    match range.len() {
-        0 => format!("{},0", range.start),
-        1 => format!("{}", range.start + 1),
-        count => format!("{},{count}", range.start + 1),
+impl Lines<'_> {
+    fn write_hunk(&self, out: &mut String, group: &[Change]) {
+        let (Some(first), Some(last)) = (group.first(), group.last()) else { return };
+        let before = self.context.min(first.old.start);
+        let after = self.context.min(self.old.len() - last.old.end);
+        let old_range = first.old.start - before..last.old.end + after;
+        let new_range = first.new.start - before..last.new.end + after;
+        // Writing to a string cannot fail.
+        let _ =
+            writeln!(out, "@@ -{} +{} @@", self.written_range(&old_range), self.written_range(&new_range));
+        let mut at = old_range.start;
+        for change in group {
+            write_lines(out, ' ', &self.old, at..change.old.start);
+            write_lines(out, '-', &self.old, change.old.clone());
+            write_lines(out, '+', &self.new, change.new.clone());
+            at = change.old.end;
+        }
+        write_lines(out, ' ', &self.old, at..old_range.end);
+    }
+
+    /// `start,count`; an empty range names the line before it, and a count of one is left out.
+    fn written_range(&self, range: &Range<usize>) -> String {
+        let start = self.before + range.start;
+        match range.len() {
+            0 => format!("{start},0"),
+            1 => format!("{}", start + 1),
+            count => format!("{},{count}", start + 1),
+        }
     }
 }
 
@@ -81,7 +102,7 @@ fn write_lines(out: &mut String, sign: char, lines: &[&str], range: Range<usize>
 }
 
 fn changes(old: &[&str], new: &[&str]) -> Vec<Change> {
-    // Most changes are small: what is the same at both ends is not even numbered.
+    // What is the same at both ends is not even numbered.
     let same = |pair: &(&&str, &&str)| pair.0 == pair.1;
     let start = old.iter().zip(new).take_while(same).count();
     let (old, new) = (old.get(start..).unwrap_or_default(), new.get(start..).unwrap_or_default());

@@ -3,6 +3,9 @@
 //! Nothing is guessed: the text to replace is there byte for byte, once, or the edit fails and says what
 //! comes nearest. Several edits happen one after the other or not at all.
 
+use std::borrow::Cow;
+
+use memchr::memmem;
 use thiserror::Error;
 use toolgate_types::{ErrorCode, Failure};
 
@@ -68,17 +71,18 @@ pub fn apply_while(
     if edits.len() > MAX_EDITS {
         return Err(EditError::TooManyEdits { count: edits.len() });
     }
-    let mut edited = Edited { text: original.to_owned(), replacements: Vec::with_capacity(edits.len()) };
+    let mut text = Cow::Borrowed(original);
+    let mut replacements = Vec::with_capacity(edits.len());
     for (index, edit) in edits.iter().enumerate() {
         let step = Step { number: index + 1, of: edits.len() };
         if !go_on() {
             return Err(EditError::Stopped { step });
         }
-        let (text, replacements) = replace(&edited.text, edit, step, max_bytes)?;
-        edited.text = text;
-        edited.replacements.push(replacements);
+        let (replaced, count) = replace(&text, edit, step, max_bytes)?;
+        text = Cow::Owned(replaced);
+        replacements.push(count);
     }
-    Ok(edited)
+    Ok(Edited { text: text.into_owned(), replacements })
 }
 
 fn replace(text: &str, edit: &Edit, step: Step, max_bytes: usize) -> Result<(String, usize), EditError> {
@@ -88,25 +92,36 @@ fn replace(text: &str, edit: &Edit, step: Step, max_bytes: usize) -> Result<(Str
     if edit.old_text == edit.new_text {
         return Err(EditError::Unchanged { step });
     }
-    let count = text.matches(&edit.old_text).count();
+    let finder = memmem::Finder::new(&edit.old_text);
+    // Counted first and found once more: to remember millions of places takes more than to find them.
+    let places = || finder.find_iter(text.as_bytes());
+    let count = places().count();
     if count == 0 {
         let nearest = Place::nearest(text, &edit.old_text).map(Box::new);
         return Err(EditError::NotFound { step, nearest });
     }
     if count > 1 && !edit.replace_all {
-        return Err(EditError::Ambiguous { step, count, lines: first_lines(text, &edit.old_text) });
+        return Err(EditError::Ambiguous { step, count, lines: first_lines(text, places()) });
     }
     let bytes =
         (text.len() - count * edit.old_text.len()).saturating_add(count.saturating_mul(edit.new_text.len()));
     if bytes > max_bytes {
         return Err(EditError::TooLarge { step, bytes, max_bytes });
     }
-    Ok((text.replace(&edit.old_text, &edit.new_text), count))
+    let mut replaced = String::with_capacity(bytes);
+    let mut rest = 0;
+    for place in places() {
+        replaced.push_str(text.get(rest..place).unwrap_or_default());
+        replaced.push_str(&edit.new_text);
+        rest = place + edit.old_text.len();
+    }
+    replaced.push_str(text.get(rest..).unwrap_or_default());
+    Ok((replaced, count))
 }
 
-fn first_lines(text: &str, old_text: &str) -> Vec<usize> {
+fn first_lines(text: &str, places: impl Iterator<Item = usize>) -> Vec<usize> {
     let lines = Lines::new(text);
-    text.match_indices(old_text).take(NAMED_LINES).map(|(offset, _)| lines.number_at(offset)).collect()
+    places.take(NAMED_LINES).map(|offset| lines.number_at(offset)).collect()
 }
 
 /// Which edit of how many.

@@ -13,6 +13,7 @@ pub mod window;
 
 pub mod edit;
 
+pub mod ends;
 pub mod diff;
 pub mod patch;
 
