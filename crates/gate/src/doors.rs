@@ -3,17 +3,30 @@
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
-use toolgate_types::{Failure, Outcome, Stage, ToolCall};
+use toolgate_policy::needs_question;
+use toolgate_types::{Category, Failure, Outcome, Stage, ToolCall};
 
 use crate::caller::Credential;
 use crate::gate::{Gate, Settled};
-use crate::tool::Tool;
+use crate::tool::{Tool, ToolSpec};
 
 impl Gate {
     /// The tool of this name at the moment, whoever may use it: for doors that treat long calls in another way than short ones.
     #[must_use]
     pub fn tool(&self, name: &str) -> Option<Arc<dyn Tool>> {
         self.current.load().registry.get(name).map(|registered| Arc::clone(&registered.tool))
+    }
+
+    /// The same, where a call of it by this caller changes nothing, asks nobody and is mostly soon done: for doors that do such calls where they come in.
+    #[must_use]
+    pub fn quiet_tool(&self, name: &str, credential: &Credential) -> Option<Arc<dyn Tool>> {
+        let Credential::Known(caller) = credential else { return None };
+        let is_quiet = |spec: &ToolSpec| {
+            spec.category == Category::File
+                && !spec.class.has_effect()
+                && !needs_question(caller.trust, spec.class)
+        };
+        self.tool(name).filter(|tool| is_quiet(tool.spec()))
     }
 
     /// Refuses a call that a door found fault with. Nothing of it runs, and it is recorded like every other.

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, ErrorData, InputRequiredResult, InputResponses, NumberOrString,
-    ProgressToken, ProtocolVersion,
+    ProgressToken, ProtocolVersion, RequestId,
 };
 use rmcp::service::{RequestContext, RoleServer};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 use toolgate_gate::{Approver, CallOptions, Nobody, Reply, Tool};
 use toolgate_tools::Called;
-use toolgate_types::{Category, ErrorCode, Failure, Stage, ToolCall};
+use toolgate_types::{Category, ErrorCode, Failure, Stage, ToolCall, ToolClass};
 
 use crate::mcp::answer::{Kept, answered};
 use crate::mcp::approval::{
@@ -20,7 +20,7 @@ use crate::mcp::approval::{
 };
 use crate::mcp::connection::Room;
 use crate::mcp::progress::Relay;
-use crate::mcp::running::Running;
+use crate::mcp::running::{Calling, Running};
 use crate::mcp::{McpHandler, Visitor, unguessable};
 
 /// A longer name for progress is none.
@@ -112,6 +112,9 @@ impl McpHandler {
         visitor: &Visitor,
     ) -> Result<Step, ErrorData> {
         let _under_way = self.service.calls.token();
+        if let Some(running) = self.begun.take(&context.id) {
+            return self.drive(running, context, None).await;
+        }
         let Some(_place) = self.place(self.given_up(context), visitor).await else {
             return Err(self.crowded(wanted, context, visitor).await);
         };
@@ -169,7 +172,6 @@ impl McpHandler {
         context: &RequestContext<RoleServer>,
         visitor: &Visitor,
     ) -> Running {
-        let front = Arc::clone(self.service.front());
         let is_quick = tool
             .as_ref()
             .is_none_or(|tool| matches!(tool.spec().category, Category::File | Category::Search));
@@ -192,15 +194,25 @@ impl McpHandler {
             approver: Some(approver),
             interrupted: None,
         };
-        let call = call_of(wanted, context);
-        let credential = visitor.credential.clone();
-        let (service, class) = (Arc::clone(&self.service), tool.as_ref().map(|tool| tool.spec().class));
-        let calling = Box::pin(async move {
-            let called = front.call(call, credential, options).await;
+        let class = tool.as_ref().map(|tool| tool.spec().class);
+        let calling = self.calling(call_of(wanted, context), class, visitor, options);
+        Running { calling, tool, cancelled, questions, relay, room }
+    }
+
+    /// A call of the gate, from its first stage to its end.
+    pub(crate) fn calling(
+        &self,
+        call: ToolCall,
+        class: Option<ToolClass>,
+        visitor: &Visitor,
+        options: CallOptions,
+    ) -> Calling {
+        let (service, credential) = (Arc::clone(&self.service), visitor.credential.clone());
+        Box::pin(async move {
+            let called = service.front().call(call, credential, options).await;
             service.metrics.count(class, &called);
             Some(called)
-        });
-        Running { calling, tool, cancelled, questions, relay, room }
+        })
     }
 
     fn approver(
@@ -346,7 +358,12 @@ fn progress_token(context: &RequestContext<RoleServer>) -> Option<ProgressToken>
 }
 
 pub(crate) fn call_of(wanted: Wanted, context: &RequestContext<RoleServer>) -> ToolCall {
-    let mut call = ToolCall::new(wanted.tool, wanted.arguments);
-    call.client_id = Some(context.id.to_string());
+    named(wanted.tool, wanted.arguments, &context.id)
+}
+
+/// A call that the record knows by the name of its request, too.
+pub(crate) fn named(tool: String, arguments: Value, id: &RequestId) -> ToolCall {
+    let mut call = ToolCall::new(tool, arguments);
+    call.client_id = Some(id.to_string());
     call
 }

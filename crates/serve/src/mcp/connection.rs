@@ -47,6 +47,11 @@ impl Connection {
         !self.is_ready.swap(true, Ordering::Relaxed)
     }
 
+    /// Room for one more answer, if there is some and nobody waits for it.
+    pub(crate) fn try_room(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.room).try_acquire_owned().ok()
+    }
+
     /// Keeps the room of an answer that is on its way to the wire.
     pub(crate) fn keep(&self, id: &RequestId, room: &Room) {
         let permit = room.lock().take();
@@ -81,6 +86,11 @@ impl Room {
             () = given_up => None,
         };
         Arc::new(Self { held: Mutex::new(permit) })
+    }
+
+    /// Room that was there at once.
+    pub(crate) fn taken(permit: OwnedSemaphorePermit) -> Arc<Self> {
+        Arc::new(Self { held: Mutex::new(Some(permit)) })
     }
 
     /// For calls that may take long and answer with little.

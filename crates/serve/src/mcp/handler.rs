@@ -12,6 +12,7 @@ use rmcp::model::{
 };
 use rmcp::service::{NotificationContext, RequestContext, RoleServer, SubscriptionContext};
 
+use crate::mcp::at_once::Begun;
 use crate::mcp::call::is_newer;
 use crate::mcp::changes::Lookout;
 use crate::mcp::{Connection, Visitor, Who};
@@ -43,6 +44,7 @@ const SERVED: &[&str] = &[
 pub struct McpHandler {
     pub(crate) service: Arc<Service>,
     pub(crate) connection: Arc<Connection>,
+    pub(crate) begun: Begun,
     who: Known,
 }
 
@@ -65,13 +67,21 @@ impl McpHandler {
             Who::Fixed(credential) => Known::Always(Box::new(Visitor::of(credential))),
             Who::Visitor => Known::ByRequest,
         };
-        Self { service, connection, who }
+        Self { service, connection, begun: Begun::default(), who }
     }
 
     pub(crate) fn visitor(&self, extensions: &Extensions) -> Result<Visitor, ErrorData> {
         match &self.who {
             Known::Always(visitor) => Ok(Visitor::clone(visitor)),
             Known::ByRequest => Visitor::in_request(extensions),
+        }
+    }
+
+    /// Whose every call on this connection is.
+    pub(crate) fn fixed_visitor(&self) -> Option<&Visitor> {
+        match &self.who {
+            Known::Always(visitor) => Some(visitor),
+            Known::ByRequest => None,
         }
     }
 

@@ -5,6 +5,7 @@ mod handler;
 mod listing;
 mod changes;
 mod call;
+mod at_once;
 mod places;
 mod running;
 mod progress;
@@ -20,6 +21,7 @@ pub use resources::ResourceSource;
 pub use who::{Visitor, Who};
 
 pub(crate) use approval::{ParkedCalls, Seals};
+pub(crate) use at_once::AtOnce;
 pub(crate) use connection::Connection;
 pub(crate) use listing::ToolLists;
 pub(crate) use places::{Places, Shares};

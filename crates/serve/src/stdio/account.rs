@@ -31,13 +31,19 @@ pub(super) enum Unserved {
 impl Account {
     /// A request has come. An id that was given up is not good again: its call may still be coming to its end.
     pub(super) fn open(&mut self, id: &RequestId) -> Result<(), Unserved> {
+        self.admits(id)?;
+        self.unanswered.insert(id.clone());
+        Ok(())
+    }
+
+    /// Whether a request with this id may come.
+    pub(super) fn admits(&self, id: &RequestId) -> Result<(), Unserved> {
         if self.unanswered.contains(id) || self.given_up.contains(id) {
             return Err(Unserved::Taken);
         }
         if self.unanswered.len() >= MOST_UNANSWERED {
             return Err(Unserved::TooMany);
         }
-        self.unanswered.insert(id.clone());
         Ok(())
     }
 

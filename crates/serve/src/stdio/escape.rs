@@ -1,7 +1,4 @@
-//! Long texts as JSON strings, faster than byte by byte.
-
-/// Text is put into words in pieces of this size, so that the first can leave while the next is made.
-pub(super) const PIECE: usize = 64 * 1024;
+//! Texts as JSON strings, faster than byte by byte.
 
 const EVERY: u64 = 0x0101_0101_0101_0101;
 const HIGHEST: u64 = 0x8080_8080_8080_8080;

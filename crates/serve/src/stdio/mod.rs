@@ -9,6 +9,8 @@ mod escape;
 mod lines;
 mod message;
 mod output;
+mod plain;
+mod spell;
 mod transport;
 
 use std::os::fd::OwnedFd;
@@ -25,6 +27,8 @@ use crate::service::Service;
 use crate::stdio::lines::{Line, Lines};
 use crate::stdio::message::{decode, too_long};
 use crate::stdio::transport::Wire;
+
+pub(crate) use crate::stdio::plain::PlainCall;
 
 /// More than a few long answers need.
 const KEPT: usize = 4 * 1024 * 1024;
@@ -48,8 +52,8 @@ pub async fn serve_stdio(
 ) -> Result<(), ServeError> {
     keep_what_is_freed();
     let connection = Arc::new(Connection::with_wire());
-    let wire = Wire::open(input, output, Arc::clone(&connection), shutdown.clone())?;
-    let handler = McpHandler::over(Arc::clone(&service), Who::Fixed(credential), Arc::clone(&connection));
+    let handler = McpHandler::over(Arc::clone(&service), Who::Fixed(credential), connection);
+    let wire = Wire::open(input, output, handler.clone(), shutdown.clone())?;
     let serving = async {
         match handler.serve(wire).await {
             // Who goes away before it asks for anything is no failure.

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::stdio::descriptor::Descriptor;
-use crate::stdio::escape::{PIECE, escape};
+use crate::stdio::spell::Paper;
 
 /// So much is collected before it is written while a message is still being put into words.
 const CHUNK: usize = 64 * 1024;
@@ -76,14 +76,6 @@ impl Output {
         self.held.push_back((self.before + self.bytes.len() as u64, room));
     }
 
-    /// Puts a long text in, as it stands between the quotes of a JSON string.
-    pub(super) fn put_escaped(&mut self, text: &str) {
-        for piece in text.as_bytes().chunks(PIECE) {
-            escape(piece, &mut self.bytes);
-            self.flush();
-        }
-    }
-
     /// Writes what the client takes.
     pub(super) fn flush(&mut self) -> Flushed {
         if self.broken {
@@ -146,12 +138,22 @@ fn write_out(descriptor: BorrowedFd<'_>, bytes: &[u8], written: &mut usize) -> F
 }
 
 /// Collects a message as it is put into words, and lets the client have the beginning of a long one meanwhile.
-impl io::Write for Output {
-    fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
-        self.bytes.extend_from_slice(piece);
+impl Paper for Output {
+    fn bytes(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+
+    fn turn(&mut self) {
         if self.bytes.len() - self.written >= CHUNK {
             self.flush();
         }
+    }
+}
+
+impl io::Write for Output {
+    fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
+        self.bytes.extend_from_slice(piece);
+        self.turn();
         Ok(piece.len())
     }
 

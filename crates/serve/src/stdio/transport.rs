@@ -3,13 +3,11 @@
 use std::future::Future;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::time::Duration;
 
-use memchr::memmem;
 use rmcp::model::{
-    ClientJsonRpcMessage, ClientNotification, ContentBlock, JsonRpcMessage, ServerJsonRpcMessage,
-    ServerResult,
+    CallToolResult, ClientJsonRpcMessage, ClientNotification, ClientRequest, JsonRpcMessage, ProtocolVersion,
+    RequestId, ServerJsonRpcMessage, ServerResult,
 };
 use rmcp::service::RoleServer;
 use rmcp::transport::Transport;
@@ -19,18 +17,17 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::ServeError;
-use crate::mcp::{Connection, unguessable};
+use crate::mcp::{AtOnce, McpHandler};
 use crate::stdio::account::Account;
 use crate::stdio::descriptor::{Descriptor, Direction};
 use crate::stdio::lines::{Line, Lines};
 use crate::stdio::message::{Decoded, decode, too_long, unserved};
 use crate::stdio::output::{Flushed, Output};
+use crate::stdio::plain::{self, PlainCall};
+use crate::stdio::spell;
 
 /// A longer line is no message.
 const LONGEST_LINE: usize = 64 * 1024 * 1024;
-
-/// From here on it pays to write a text in another way than the rest of its message.
-const LONG_TEXT: usize = 16 * 1024;
 
 /// Read at once.
 const READ: usize = 64 * 1024;
@@ -41,29 +38,42 @@ const MOST_UNREAD: usize = 8 * 1024 * 1024;
 /// A client that takes nothing for so long, once the end was asked for, gets no more.
 const LAST_PATIENCE: Duration = Duration::from_secs(5);
 
+/// So many lines are taken up before others have their turn, and the client its first answers.
+const AT_ONCE: usize = 32;
+
+/// What came next.
+enum Next {
+    /// A message for the service.
+    Message(Box<ClientJsonRpcMessage>),
+    /// Nothing that can be taken up now.
+    Nothing,
+    /// There may be more, and others had no turn for a while.
+    Later,
+}
+
 /// One client on two descriptors.
 pub(super) struct Wire {
     input: Descriptor,
     lines: Lines,
     output: Output,
     requests: Account,
-    /// What stands in place of a text that was taken out of its message; nobody can guess it.
-    marker: Option<String>,
     /// Since when nothing has left, once the end was asked for, and how much had left by then.
     stalled: Option<(Instant, u64)>,
-    connection: Arc<Connection>,
+    handler: McpHandler,
     shutdown: CancellationToken,
     /// Nothing more will be read.
     ended: bool,
     /// A request has come; before that, nothing but a request means anything.
     begun: bool,
+    /// The client and we agreed on the older era, in which a request need not say how it is meant.
+    is_older: bool,
 }
 
 impl Wire {
     pub(super) fn open(
         input: OwnedFd,
         output: OwnedFd,
-        connection: Arc<Connection>,
+        handler: McpHandler,
         shutdown: CancellationToken,
     ) -> Result<Self, ServeError> {
         let input = Descriptor::new(input, Direction::In).map_err(ServeError::io("standard input"))?;
@@ -73,38 +83,59 @@ impl Wire {
             lines: Lines::new(LONGEST_LINE),
             output: Output::new(output),
             requests: Account::default(),
-            marker: unguessable(),
             stalled: None,
-            connection,
+            handler,
             shutdown,
             ended: false,
             begun: false,
+            is_older: false,
         })
     }
 
-    /// The next message that has come whole.
-    fn next_message(&mut self) -> Option<ClientJsonRpcMessage> {
-        while self.output.waiting() < MOST_UNREAD {
+    /// The next message that has come whole and is not answered at once.
+    fn next_message(&mut self) -> Next {
+        for _ in 0..AT_ONCE {
+            if self.output.waiting() >= MOST_UNREAD {
+                return Next::Nothing;
+            }
             let line = match self.lines.next() {
-                Some(line) => line,
-                None if self.ended => self.lines.rest()?,
-                None => return None,
+                Some(line) => Some(line),
+                None if self.ended => self.lines.rest(),
+                None => None,
             };
+            let Some(line) = line else { return Next::Nothing };
             let decoded = match line {
-                Line::Whole(line) => decode(line),
+                Line::Whole(line) => match self.is_older.then(|| plain::read(line)).flatten() {
+                    Some(call) => self.call_at_once(call),
+                    None => decode(line),
+                },
                 Line::TooLong => Decoded::Refused(Box::new(too_long(LONGEST_LINE))),
             };
             match decoded {
                 Decoded::Message(message) => {
                     if let Some(message) = self.admit(*message) {
-                        return Some(message);
+                        return Next::Message(Box::new(message));
                     }
                 }
                 Decoded::Refused(answer) => self.put(&answer),
                 Decoded::Dropped => {}
             }
         }
-        None
+        Next::Later
+    }
+
+    /// Answers a call where it came in, if it can be. A request that is not good is left to the usual way.
+    fn call_at_once(&mut self, call: PlainCall) -> Decoded {
+        if let Err(why) = self.requests.admits(&call.id) {
+            return Decoded::Refused(Box::new(unserved(call.id, why)));
+        }
+        match self.handler.at_once(call) {
+            AtOnce::Message(message) => Decoded::Message(message),
+            AtOnce::Answered { id, result } => {
+                self.put_answer(&id, &result);
+                Decoded::Dropped
+            }
+        }
     }
 
     /// Keeps account of what has to be answered.
@@ -112,6 +143,8 @@ impl Wire {
         match &message {
             JsonRpcMessage::Request(request) => {
                 self.begun = true;
+                // What is agreed upon begins with the answer.
+                self.is_older &= !matches!(request.request, ClientRequest::InitializeRequest(_));
                 if let Err(why) = self.requests.open(&request.id) {
                     self.put(&unserved(request.id.clone(), why));
                     return None;
@@ -124,7 +157,7 @@ impl Wire {
                     && let Some(id) = &cancelled.params.request_id
                 {
                     self.requests.give_up(id);
-                    drop(self.connection.release(id));
+                    drop(self.handler.connection.release(id));
                 }
             }
             _ => {}
@@ -140,40 +173,21 @@ impl Wire {
         }
     }
 
-    /// Puts an answer on its way, and a long text in it faster than the rest.
-    fn put_long(&mut self, message: &mut ServerJsonRpcMessage) {
-        let is_long = first_text(message).is_some_and(|text| text.len() >= LONG_TEXT);
-        match self.marker.clone().filter(|_| is_long) {
-            Some(marker) => self.put_around(message, &marker),
-            None => self.put(message),
-        }
-    }
-
-    /// Writes the message around its first text, and the text itself in another way.
-    fn put_around(&mut self, message: &mut ServerJsonRpcMessage, marker: &str) {
-        let text =
-            first_text(message).map(|text| std::mem::replace(text, marker.to_owned())).unwrap_or_default();
-        let json = serde_json::to_vec(message).unwrap_or_default();
-        let place = memmem::find(&json, marker.as_bytes());
-        let Some((before, after)) = place.and_then(|place| json.split_at_checked(place)) else {
-            first_text(message).map(|place| std::mem::replace(place, text));
-            return self.put(message);
-        };
-        let _ = io::Write::write_all(&mut self.output, before);
-        self.output.put_escaped(&text);
-        let _ = io::Write::write_all(&mut self.output, after.get(marker.len()..).unwrap_or_default());
+    /// Puts the answer to a call on its way.
+    fn put_answer(&mut self, id: &RequestId, result: &CallToolResult) {
+        spell::answer(&mut self.output, id, result);
         let _ = io::Write::write_all(&mut self.output, b"\n");
     }
 
     /// Nothing more will come from the client.
     fn end(&mut self) {
         self.ended = true;
-        self.connection.closing.cancel();
+        self.handler.connection.closing.cancel();
     }
 
     /// The client reads nothing more: what it asked for is of no use to anybody.
     fn is_gone(&mut self) {
-        self.connection.gone.cancel();
+        self.handler.connection.gone.cancel();
         self.end();
     }
 
@@ -209,14 +223,6 @@ impl Wire {
     }
 }
 
-/// The first text of an answer.
-fn first_text(message: &mut ServerJsonRpcMessage) -> Option<&mut String> {
-    let JsonRpcMessage::Response(response) = message else { return None };
-    let ServerResult::CallToolResult(result) = &mut response.result else { return None };
-    let Some(ContentBlock::Text(content)) = result.content.first_mut() else { return None };
-    Some(&mut content.text)
-}
-
 /// Reads what has come. Nothing is lost when it is given up.
 async fn read(input: &Descriptor, lines: &mut Lines) -> io::Result<usize> {
     loop {
@@ -244,8 +250,18 @@ impl Transport<RoleServer> for Wire {
         &mut self,
         message: ServerJsonRpcMessage,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
-        let mut message = message;
-        self.put_long(&mut message);
+        match &message {
+            JsonRpcMessage::Response(response) => match &response.result {
+                ServerResult::CallToolResult(result) => self.put_answer(&response.id, result),
+                ServerResult::InitializeResult(agreed) => {
+                    let newer = ProtocolVersion::V_2026_07_28;
+                    self.is_older = agreed.protocol_version.as_str() < newer.as_str();
+                    self.put(&message);
+                }
+                _ => self.put(&message),
+            },
+            _ => self.put(&message),
+        }
         let id = match &message {
             JsonRpcMessage::Response(response) => Some(&response.id),
             JsonRpcMessage::Error(error) => error.id.as_ref(),
@@ -253,7 +269,7 @@ impl Transport<RoleServer> for Wire {
         };
         if let Some(id) = id {
             self.requests.close(id);
-            if let Some(room) = self.connection.release(id) {
+            if let Some(room) = self.handler.connection.release(id) {
                 self.output.hold(room);
             }
         }
@@ -262,13 +278,18 @@ impl Transport<RoleServer> for Wire {
 
     async fn receive(&mut self) -> Option<ClientJsonRpcMessage> {
         loop {
-            if let Some(message) = self.next_message() {
-                return Some(message);
+            let next = self.next_message();
+            if let Next::Message(message) = next {
+                return Some(*message);
             }
             let was_full = self.output.waiting() >= MOST_UNREAD;
             if self.output.flush() == Flushed::Broken {
                 self.is_gone();
                 return None;
+            }
+            if let Next::Later = next {
+                tokio::task::yield_now().await;
+                continue;
             }
             if was_full && self.output.waiting() < MOST_UNREAD {
                 // Lines that have come may be taken up again.
