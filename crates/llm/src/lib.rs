@@ -14,14 +14,37 @@ mod request;
 // What comes back.
 mod event;
 mod error;
+mod backoff;
 
 // Who is asked.
 mod capabilities;
 mod provider;
+mod endpoint;
+mod table;
 
+// From bytes to events.
+mod bounds;
+mod frame;
+mod sse;
+mod ndjson;
+mod names;
+mod collect;
+mod decode;
+
+// The way there and back.
+mod failure;
+mod transport;
+mod incoming;
+mod record;
+
+pub use backoff::Backoff;
+pub use bounds::{MAX_ARGUMENT_BYTES, MAX_CALLS, MAX_STEP_BYTES};
 pub use capabilities::Capabilities;
+pub use decode::StepDecoder;
+pub use endpoint::{Endpoint, Key, Timeouts};
 pub use error::{ErrorKind, ProviderError};
 pub use event::{CallKey, Event, FinishReason, Usage};
 pub use message::{AssistantMessage, CallResult, Message, ModelCall, Part, Seal};
 pub use provider::{Events, ModelName, Provider, Wire};
+pub use record::{Recorder, ReplayedStep, replay};
 pub use request::{Request, Thinking, ToolChoice, ToolDefinition};

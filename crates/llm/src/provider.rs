@@ -25,9 +25,7 @@ pub trait Provider: Send + Sync {
     ) -> Pin<Box<dyn Future<Output = Result<Events, ProviderError>> + Send + 'p>>;
 
     /// What the model can do. Asked once and remembered.
-    fn capabilities(
-        &self,
-    ) -> Pin<Box<dyn Future<Output = Result<Capabilities, ProviderError>> + Send + '_>>;
+    fn capabilities(&self) -> Pin<Box<dyn Future<Output = Result<Capabilities, ProviderError>> + Send + '_>>;
 }
 
 /// The events of one step.

@@ -1,0 +1,173 @@
+//! Which call a piece of a call belongs to.
+//!
+//! The wire says: to the one with its `index`. Servers that speak it reuse an index for another call, leave it out, leave the id out, send another id with every
+//! piece, repeat the name or cut it in two. So a piece is known by its id, then by its index, then it belongs to the call that was spoken of last; and where
+//! that leaves a doubt, nothing comes of it that could be made: two calls are never mixed into one that parses, and one call is never made two.
+
+use crate::collect::{Collector, PartKey, garbled};
+use crate::error::ProviderError;
+
+/// A piece of a call.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Piece<'p> {
+    pub(super) id: &'p str,
+    pub(super) index: Option<u64>,
+    pub(super) name: &'p str,
+    pub(super) arguments: &'p str,
+}
+
+/// The calls of a message so far.
+#[derive(Debug, Default)]
+pub(super) struct Calls {
+    calls: Vec<Call>,
+    /// The one that was spoken of last.
+    current: usize,
+}
+
+#[derive(Debug, Default)]
+struct Call {
+    id: String,
+    index: Option<u64>,
+    name: String,
+    /// Where its arguments are gathered, from the moment that its name is known to be whole.
+    part: Option<PartKey>,
+    object: Object,
+}
+
+/// Where a piece belongs.
+enum Place {
+    New,
+    At(usize),
+    /// To a call that has it already.
+    Repeated,
+}
+
+impl Calls {
+    /// Takes a piece.
+    pub(super) fn take(&mut self, piece: Piece<'_>, collector: &mut Collector) -> Result<(), ProviderError> {
+        self.current = match self.place(piece, collector)? {
+            Place::Repeated => return Ok(()),
+            Place::At(place) => place,
+            Place::New => {
+                self.begin_all(collector)?;
+                self.calls.push(Call { index: piece.index, ..Call::default() });
+                self.calls.len() - 1
+            }
+        };
+        let Some(call) = self.calls.get_mut(self.current) else { return Ok(()) };
+        if call.id.is_empty() {
+            piece.id.clone_into(&mut call.id);
+        }
+        call.add_name(piece.name)?;
+        if !piece.arguments.is_empty() {
+            let part = call.begin(collector)?;
+            collector.push_arguments(part, piece.arguments)?;
+            call.object.follow(piece.arguments);
+        }
+        Ok(())
+    }
+
+    /// No more pieces come.
+    pub(super) fn end(&mut self, collector: &mut Collector) -> Result<(), ProviderError> {
+        self.begin_all(collector)?;
+        self.calls.drain(..).filter_map(|call| call.part).try_for_each(|part| collector.end_call(part))
+    }
+
+    /// Every call so far has its whole name.
+    fn begin_all(&mut self, collector: &mut Collector) -> Result<(), ProviderError> {
+        let unbegun = self.calls.iter_mut().rev().take_while(|call| call.part.is_none());
+        let mut unbegun: Vec<&mut Call> = unbegun.collect();
+        unbegun.reverse();
+        unbegun.into_iter().try_for_each(|call| call.begin(collector).map(|_| ()))
+    }
+
+    fn place(&self, piece: Piece<'_>, collector: &Collector) -> Result<Place, ProviderError> {
+        let of_id = |call: &Call| !piece.id.is_empty() && call.id == piece.id;
+        if let Some(place) = self.calls.iter().rposition(of_id) {
+            return Ok(Place::At(place));
+        }
+        let place = match piece.index {
+            Some(_) => self.calls.iter().rposition(|call| call.index == piece.index),
+            None => Some(self.current),
+        };
+        let Some((place, call)) = place.and_then(|place| Some((place, self.calls.get(place)?))) else {
+            return Ok(Place::New);
+        };
+        let goes_on = Ok(Place::At(place));
+        // A call begins with its name. What has none goes on with what is there, whatever its id.
+        if piece.name.is_empty() {
+            return goes_on;
+        }
+        if !piece.id.is_empty() && !call.id.is_empty() {
+            return Ok(Place::New);
+        }
+        let same_name = call.name == piece.name;
+        if call.object.is_closed {
+            let known = call.part.and_then(|part| collector.arguments(part)).unwrap_or_default();
+            let is_repeated = same_name && (piece.arguments.is_empty() || piece.arguments == known);
+            return Ok(if is_repeated { Place::Repeated } else { Place::New });
+        }
+        if call.object.is_begun && !same_name {
+            return Err(garbled("one call begins in the middle of another"));
+        }
+        goes_on
+    }
+}
+
+impl Call {
+    /// More of the name, or the same name once more.
+    fn add_name(&mut self, more: &str) -> Result<(), ProviderError> {
+        if more.is_empty() || more == self.name {
+            return Ok(());
+        }
+        if self.part.is_some() {
+            return Err(garbled("a call changes its name"));
+        }
+        self.name.push_str(more);
+        Ok(())
+    }
+
+    /// Begins the call, unless it was begun: its name is whole.
+    fn begin(&mut self, collector: &mut Collector) -> Result<PartKey, ProviderError> {
+        if let Some(part) = self.part {
+            return Ok(part);
+        }
+        if self.name.is_empty() {
+            return Err(garbled("a call does not say which tool it is for"));
+        }
+        let part = collector.begin_call(&self.id, &self.name)?;
+        self.part = Some(part);
+        Ok(part)
+    }
+}
+
+/// Follows arguments just far enough to see their object closed. Looking at all of them with every piece would take ever longer.
+#[derive(Debug, Default)]
+struct Object {
+    is_begun: bool,
+    is_closed: bool,
+    depth: usize,
+    in_text: bool,
+    is_escaped: bool,
+}
+
+impl Object {
+    fn follow(&mut self, more: &str) {
+        for byte in more.bytes() {
+            self.is_begun |= !byte.is_ascii_whitespace();
+            if std::mem::take(&mut self.is_escaped) {
+                continue;
+            }
+            match byte {
+                b'\\' if self.in_text => self.is_escaped = true,
+                b'"' => self.in_text = !self.in_text,
+                b'{' if !self.in_text => self.depth += 1,
+                b'}' if !self.in_text => {
+                    self.depth = self.depth.saturating_sub(1);
+                    self.is_closed |= self.depth == 0;
+                }
+                _ => {}
+            }
+        }
+    }
+}

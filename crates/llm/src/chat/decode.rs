@@ -1,0 +1,264 @@
+//! What comes back over Chat Completions.
+//!
+//! A step is over when a chunk has said why (`finish_reason`) and the stream has ended: with `[DONE]`, or without it where a server never sends it. Nothing of
+//! a message can come after its `finish_reason`, so a stream that is cut there has lost nothing but the count of tokens. One that was cut earlier is truncated,
+//! also where `[DONE]` comes.
+
+use serde_json::{Map, Value, json};
+
+use super::calls::{Calls, Piece};
+use super::chunk::{CallDelta, Choice, Chunk, Content, ContentPart, Delta, FunctionDelta};
+use super::errors;
+use crate::collect::{Collector, PartKey, garbled};
+use crate::decode::{Decode, truncated};
+use crate::error::ProviderError;
+use crate::event::{FinishReason, Usage};
+use crate::frame::Frame;
+
+/// The wire's terminator.
+const DONE: &[u8] = b"[DONE]";
+
+/// The state of one step.
+pub(crate) struct ChatDecoder {
+    collector: Collector,
+    calls: Calls,
+    thinking: Option<PartKey>,
+    reasoning_content: String,
+    reasoning_details: Vec<Map<String, Value>>,
+    has_refused: bool,
+    finish_reason: Option<String>,
+}
+
+impl ChatDecoder {
+    pub(crate) fn new(collector: Collector) -> Self {
+        Self {
+            collector,
+            calls: Calls::default(),
+            thinking: None,
+            reasoning_content: String::new(),
+            reasoning_details: Vec::new(),
+            has_refused: false,
+            finish_reason: None,
+        }
+    }
+}
+
+impl Decode for ChatDecoder {
+    fn frame(&mut self, frame: Frame<'_>) -> Result<(), ProviderError> {
+        if frame.data.trim_ascii() == DONE {
+            return self.finish();
+        }
+        if !frame.whole {
+            return Ok(());
+        }
+        let chunk: Chunk =
+            serde_json::from_slice(frame.data).map_err(|_| garbled("a chunk of the stream cannot be read"))?;
+        if let Some(failure) = errors::in_stream(&chunk) {
+            return Err(failure);
+        }
+        for choice in chunk.choices.into_iter().flatten() {
+            self.choice(choice)?;
+        }
+        if let Some(usage) = chunk.usage.as_ref().and_then(usage) {
+            self.collector.usage(usage);
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<(), ProviderError> {
+        self.finish()
+    }
+
+    fn collector(&mut self) -> &mut Collector {
+        &mut self.collector
+    }
+}
+
+impl ChatDecoder {
+    fn choice(&mut self, choice: Choice) -> Result<(), ProviderError> {
+        if let Some(error) = choice.error.filter(|error| !error.is_null()) {
+            return Err(errors::of(&error));
+        }
+        if choice.index.is_some_and(|index| index != 0) {
+            return Err(garbled("the server sends a second answer that nobody asked for"));
+        }
+        if let Some(delta) = choice.delta {
+            let says_something = self.delta(delta)?;
+            if says_something && self.finish_reason.is_some() {
+                return Err(garbled("the message goes on after it was finished"));
+            }
+        }
+        match choice.finish_reason {
+            Some(reason) if reason == "error" => {
+                Err(errors::failed("the model's server failed in the middle of the message"))
+            }
+            Some(reason) if !reason.is_empty() && self.finish_reason.is_none() => {
+                self.finish_reason = Some(reason);
+                self.calls.end(&mut self.collector)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes what a delta says, and tells whether it says anything.
+    fn delta(&mut self, delta: Delta) -> Result<bool, ProviderError> {
+        let mut says_something = self.reasoning(&delta)?;
+        says_something |= match delta.content {
+            Some(Content::Text(text)) => self.say(&text)?,
+            Some(Content::Parts(parts)) => self.parts(&parts)?,
+            None => false,
+        };
+        if let Some(refusal) = delta.refusal.filter(|refusal| !refusal.is_empty()) {
+            self.has_refused = true;
+            says_something |= self.say(&refusal)?;
+        }
+        for CallDelta { index, id, function } in delta.tool_calls.into_iter().flatten() {
+            self.call(index, &id.unwrap_or_default(), function.unwrap_or_default())?;
+            says_something = true;
+        }
+        if let Some(function) = delta.function_call {
+            self.call(None, "", function)?;
+            says_something = true;
+        }
+        Ok(says_something)
+    }
+
+    fn say(&mut self, text: &str) -> Result<bool, ProviderError> {
+        self.collector.say(text)?;
+        Ok(!text.is_empty())
+    }
+
+    fn parts(&mut self, parts: &[ContentPart]) -> Result<bool, ProviderError> {
+        let mut says_something = false;
+        for part in parts {
+            says_something |= self.say(part.text.as_deref().unwrap_or_default())?;
+            for thought in part.thinking.iter().flatten() {
+                says_something |= self.think(thought.text.as_deref().unwrap_or_default())?;
+            }
+        }
+        Ok(says_something)
+    }
+
+    /// The model's words for itself have one place in a message of this wire, wherever in between they come.
+    fn think(&mut self, text: &str) -> Result<bool, ProviderError> {
+        if text.is_empty() {
+            return Ok(false);
+        }
+        let part = self.thinking_part();
+        self.collector.push(part, text)?;
+        Ok(true)
+    }
+
+    fn thinking_part(&mut self) -> PartKey {
+        *self.thinking.get_or_insert_with(|| self.collector.begin_thinking())
+    }
+
+    /// Servers say the same under several names at once: one of them is shown, and what must come back is kept.
+    fn reasoning(&mut self, delta: &Delta) -> Result<bool, ProviderError> {
+        let content = delta.reasoning_content.as_deref().unwrap_or_default();
+        let plain = delta.reasoning.as_deref().unwrap_or_default();
+        let details = delta.reasoning_details.as_deref().unwrap_or_default();
+        self.reasoning_content.push_str(content);
+        for detail in details {
+            add_detail(&mut self.reasoning_details, detail);
+        }
+        let shown: String = match (content, plain) {
+            ("", "") => details.iter().filter_map(words).collect(),
+            ("", plain) => plain.to_owned(),
+            (content, _) => content.to_owned(),
+        };
+        Ok(self.think(&shown)? || !details.is_empty())
+    }
+
+    fn call(&mut self, index: Option<u64>, id: &str, function: FunctionDelta) -> Result<(), ProviderError> {
+        let arguments = function.arguments.map_or_else(|| Ok(String::new()), |raw| text_of(raw.get()))?;
+        let name = function.name.unwrap_or_default();
+        let piece = Piece { id, index, name: &name, arguments: &arguments };
+        self.calls.take(piece, &mut self.collector)
+    }
+
+    fn finish(&mut self) -> Result<(), ProviderError> {
+        let reason = self.finish_reason.take().ok_or_else(truncated)?;
+        if let Some(seal) = self.seal() {
+            let part = self.thinking_part();
+            self.collector.seal(part, seal)?;
+        }
+        let has_calls = self.collector.has_calls();
+        self.collector.finish(match reason.as_str() {
+            _ if self.has_refused => FinishReason::Refusal,
+            // Servers that mean `tool_calls` say `stop`, and the other way round.
+            "stop" | "tool_calls" | "function_call" if has_calls => FinishReason::ToolCalls,
+            "stop" | "tool_calls" | "function_call" => FinishReason::Stop,
+            "length" => FinishReason::Length,
+            "content_filter" => FinishReason::Refusal,
+            _ => FinishReason::Other(reason),
+        })
+    }
+
+    /// What the server wants to see again: its details where it sends some, else its text, under the name that it came by.
+    fn seal(&mut self) -> Option<Value> {
+        let details = std::mem::take(&mut self.reasoning_details);
+        let content = std::mem::take(&mut self.reasoning_content);
+        if !details.is_empty() {
+            Some(json!({ "reasoning_details": details }))
+        } else if !content.is_empty() {
+            Some(json!({ "reasoning_content": content }))
+        } else {
+            None
+        }
+    }
+}
+
+/// Arguments as text: a piece of it, or all of it where the server sends an object.
+fn text_of(raw: &str) -> Result<String, ProviderError> {
+    match raw.as_bytes().first() {
+        Some(b'"') => serde_json::from_str(raw).map_err(|_| garbled("the arguments of a call cannot be read")),
+        Some(b'{') => Ok(raw.to_owned()),
+        _ => Err(garbled("the arguments of a call are neither text nor an object")),
+    }
+}
+
+/// Puts the pieces of a detail together: those that follow each other with the same kind and number.
+fn add_detail(details: &mut Vec<Map<String, Value>>, piece: &Map<String, Value>) {
+    let is_same = |last: &&mut Map<String, Value>| {
+        last.contains_key("index") && ["index", "type"].iter().all(|key| last.get(*key) == piece.get(*key))
+    };
+    let Some(last) = details.last_mut().filter(is_same) else {
+        details.push(piece.clone());
+        return;
+    };
+    for (key, value) in piece {
+        match (last.get_mut(key), value) {
+            (Some(Value::String(text)), Value::String(more)) if is_gathered(key) => text.push_str(more),
+            (Some(known), _) if !value.is_null() => *known = value.clone(),
+            (Some(_), _) => {}
+            (None, _) => {
+                last.insert(key.clone(), value.clone());
+            }
+        }
+    }
+}
+
+/// Whether a field of a detail comes in pieces.
+fn is_gathered(key: &str) -> bool {
+    matches!(key, "text" | "summary" | "data")
+}
+
+/// What may be shown of a detail.
+fn words(detail: &Map<String, Value>) -> Option<&str> {
+    detail.get("text").or_else(|| detail.get("summary"))?.as_str()
+}
+
+fn usage(value: &Value) -> Option<Usage> {
+    let count = |pointer: &str| value.pointer(pointer).and_then(Value::as_u64);
+    let (input, output) = (count("/prompt_tokens"), count("/completion_tokens"));
+    if input.is_none() && output.is_none() {
+        return None;
+    }
+    let cached = count("/prompt_tokens_details/cached_tokens").or_else(|| count("/prompt_cache_hit_tokens"));
+    Some(Usage {
+        input_tokens: input.unwrap_or_default(),
+        output_tokens: output.unwrap_or_default(),
+        cached_tokens: cached.unwrap_or_default(),
+    })
+}

@@ -1,0 +1,241 @@
+//! Gathers a message while its pieces go by.
+//!
+//! Every wire's decoder says what it saw here, and in no other way: this is where events are made, where names of tools are turned back, and where
+//! sizes are bounded. A message leaves it once, at the finish, and only with calls whose ends were seen.
+
+use std::collections::VecDeque;
+
+use serde_json::Value;
+
+use crate::bounds::{MAX_ARGUMENT_BYTES, MAX_CALLS};
+use crate::error::{ErrorKind, ProviderError};
+use crate::event::{CallKey, Event, FinishReason, Usage};
+use crate::message::{AssistantMessage, ModelCall, Part, Seal};
+use crate::names::WireNames;
+use crate::provider::{ModelName, Wire};
+
+/// A part that is being gathered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct PartKey(usize);
+
+/// A message that is being gathered, and the events that nobody took yet.
+#[derive(Debug)]
+pub(crate) struct Collector {
+    wire: Wire,
+    model: ModelName,
+    names: WireNames,
+    parts: Vec<Growing>,
+    calls: u32,
+    events: VecDeque<Event>,
+    is_finished: bool,
+}
+
+#[derive(Debug)]
+struct Growing {
+    part: Part,
+    /// Where it is a call: which, and whether it may still grow.
+    call: Option<(CallKey, bool)>,
+}
+
+impl Collector {
+    pub(crate) fn new(wire: Wire, model: ModelName, names: WireNames) -> Self {
+        Self { wire, model, names, parts: Vec::new(), calls: 0, events: VecDeque::new(), is_finished: false }
+    }
+
+    /// Begins a part for the person.
+    pub(crate) fn begin_text(&mut self) -> PartKey {
+        self.begin(Part::Text { text: String::new() }, None)
+    }
+
+    /// Begins a part for the model itself.
+    pub(crate) fn begin_thinking(&mut self) -> PartKey {
+        self.begin(Part::Thinking { text: String::new(), seal: None }, None)
+    }
+
+    /// Begins a call, by the wire's name of the tool. Where the wire has no id for it, it gets one.
+    pub(crate) fn begin_call(&mut self, id: &str, wire_name: &str) -> Result<PartKey, ProviderError> {
+        if self.parts.iter().any(|growing| matches!(&growing.part, Part::Call(call) if call.id == id)) {
+            return Err(garbled("two calls of one message have the same id"));
+        }
+        if usize::try_from(self.calls).unwrap_or(usize::MAX) >= MAX_CALLS {
+            return Err(too_large(format!("the model makes more than {MAX_CALLS} calls at once")));
+        }
+        let key = CallKey(self.calls);
+        self.calls += 1;
+        let id = if id.is_empty() { self.made_id() } else { id.to_owned() };
+        let name = self.names.from_wire(wire_name).to_owned();
+        self.events.push_back(Event::CallStart { call: key, id: id.clone(), name: name.clone() });
+        let call = ModelCall { id, name, arguments: String::new() };
+        Ok(self.begin(Part::Call(call), Some((key, true))))
+    }
+
+    /// More of a part that is no call.
+    pub(crate) fn push(&mut self, key: PartKey, more: &str) -> Result<(), ProviderError> {
+        if more.is_empty() {
+            return Ok(());
+        }
+        let event = match self.part(key)? {
+            Part::Text { text } => {
+                text.push_str(more);
+                Event::TextDelta(more.to_owned())
+            }
+            Part::Thinking { text, .. } => {
+                text.push_str(more);
+                Event::ThinkingDelta(more.to_owned())
+            }
+            Part::Call(_) => return Err(garbled("words came where arguments of a call were expected")),
+        };
+        self.events.push_back(event);
+        Ok(())
+    }
+
+    /// More words for the person, on a wire that does not number its parts.
+    pub(crate) fn say(&mut self, more: &str) -> Result<(), ProviderError> {
+        let last = self.parts.last().is_some_and(|growing| matches!(growing.part, Part::Text { .. }));
+        self.push_last(last, Self::begin_text, more)
+    }
+
+    /// More words of the model for itself, on a wire that does not number its parts.
+    pub(crate) fn think(&mut self, more: &str) -> Result<(), ProviderError> {
+        let last = self.parts.last().is_some_and(|growing| matches!(growing.part, Part::Thinking { .. }));
+        self.push_last(last, Self::begin_thinking, more)
+    }
+
+    /// More arguments of a call.
+    pub(crate) fn push_arguments(&mut self, key: PartKey, more: &str) -> Result<(), ProviderError> {
+        let (call, key) = self.open_call(key)?;
+        if call.arguments.len() + more.len() > MAX_ARGUMENT_BYTES {
+            return Err(too_large(format!(
+                "the arguments of a call have more than {MAX_ARGUMENT_BYTES} bytes"
+            )));
+        }
+        if !more.is_empty() {
+            call.arguments.push_str(more);
+            self.events.push_back(Event::CallDelta { call: key, json: more.to_owned() });
+        }
+        Ok(())
+    }
+
+    /// The arguments of a call so far.
+    pub(crate) fn arguments(&self, key: PartKey) -> Option<&str> {
+        match &self.parts.get(key.0)?.part {
+            Part::Call(call) => Some(&call.arguments),
+            _ => None,
+        }
+    }
+
+    /// The arguments of a call are complete.
+    pub(crate) fn end_call(&mut self, key: PartKey) -> Result<(), ProviderError> {
+        let (call, call_key) = self.open_call(key)?;
+        if call.arguments.trim().is_empty() {
+            "{}".clone_into(&mut call.arguments);
+        }
+        self.events.push_back(Event::CallEnd { call: call_key });
+        if let Some(growing) = self.parts.get_mut(key.0) {
+            growing.call = Some((call_key, false));
+        }
+        Ok(())
+    }
+
+    /// What the wire wants to see again with a part of the model's thinking.
+    pub(crate) fn seal(&mut self, key: PartKey, value: Value) -> Result<(), ProviderError> {
+        let wire = self.wire;
+        match self.part(key)? {
+            Part::Thinking { seal, .. } => {
+                *seal = Some(Seal { wire, value });
+                Ok(())
+            }
+            _ => Err(garbled("a signature came where none was expected")),
+        }
+    }
+
+    /// What was used so far.
+    pub(crate) fn usage(&mut self, usage: Usage) {
+        self.events.push_back(Event::Usage(usage));
+    }
+
+    /// Whether anything of a call was seen.
+    pub(crate) fn has_calls(&self) -> bool {
+        self.calls > 0
+    }
+
+    /// The wire's terminator was seen.
+    pub(crate) fn finish(&mut self, reason: FinishReason) -> Result<(), ProviderError> {
+        if self.parts.iter().any(|growing| matches!(growing.call, Some((_, true)))) {
+            return Err(garbled("the step is over before one of its calls"));
+        }
+        self.is_finished = true;
+        let said = std::mem::take(&mut self.parts).into_iter().map(|growing| growing.part);
+        let parts = said.filter(|part| !is_empty(part)).collect();
+        let message = AssistantMessage { parts, model: Some(self.model.clone()) };
+        self.events.push_back(Event::Finish { reason, message });
+        Ok(())
+    }
+
+    /// Whether the step is over.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.is_finished
+    }
+
+    /// The oldest event that nobody took.
+    pub(crate) fn next_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    fn begin(&mut self, part: Part, call: Option<(CallKey, bool)>) -> PartKey {
+        self.parts.push(Growing { part, call });
+        PartKey(self.parts.len() - 1)
+    }
+
+    fn push_last(
+        &mut self,
+        goes_on: bool,
+        begin: fn(&mut Self) -> PartKey,
+        more: &str,
+    ) -> Result<(), ProviderError> {
+        if more.is_empty() {
+            return Ok(());
+        }
+        let key = if goes_on { PartKey(self.parts.len().saturating_sub(1)) } else { begin(self) };
+        self.push(key, more)
+    }
+
+    fn part(&mut self, key: PartKey) -> Result<&mut Part, ProviderError> {
+        self.parts
+            .get_mut(key.0)
+            .map(|growing| &mut growing.part)
+            .ok_or_else(|| garbled("a part goes on that never began"))
+    }
+
+    fn open_call(&mut self, key: PartKey) -> Result<(&mut ModelCall, CallKey), ProviderError> {
+        match self.parts.get_mut(key.0) {
+            Some(Growing { part: Part::Call(call), call: Some((call_key, true)) }) => Ok((call, *call_key)),
+            _ => Err(garbled("arguments came for a call that is not open")),
+        }
+    }
+
+    fn made_id(&self) -> String {
+        let taken = |id: &str| {
+            self.parts.iter().any(|growing| matches!(&growing.part, Part::Call(call) if call.id == id))
+        };
+        let numbered = (self.calls..).map(|number| format!("call_{number}"));
+        numbered.into_iter().find(|id| !taken(id)).unwrap_or_default()
+    }
+}
+
+fn is_empty(part: &Part) -> bool {
+    match part {
+        Part::Text { text } => text.is_empty(),
+        Part::Thinking { text, seal } => text.is_empty() && seal.is_none(),
+        Part::Call(_) => false,
+    }
+}
+
+/// What came cannot be read.
+pub(crate) fn garbled(message: impl Into<String>) -> ProviderError {
+    ProviderError::new(ErrorKind::Garbled, message)
+}
+
+fn too_large(message: String) -> ProviderError {
+    ProviderError::new(ErrorKind::TooLarge, message).help("ask for less in one step")
+}

@@ -1,0 +1,162 @@
+//! From bytes to events, without any network: what comes of a stream is the same wherever it comes from, and however it is cut.
+
+use crate::bounds::MAX_STEP_BYTES;
+use crate::collect::Collector;
+use crate::error::{ErrorKind, ProviderError};
+use crate::event::Event;
+use crate::frame::Frame;
+use crate::names::WireNames;
+use crate::ndjson::LineParser;
+use crate::provider::{ModelName, Wire};
+use crate::sse::SseParser;
+
+/// A wire's own state machine.
+pub(crate) trait Decode: Send {
+    /// Takes the next frame. None comes after the finish.
+    fn frame(&mut self, frame: Frame<'_>) -> Result<(), ProviderError>;
+
+    /// The bytes ended in order, and there was no terminator. Only a wire that may do without one finishes here.
+    fn end(&mut self) -> Result<(), ProviderError> {
+        Err(truncated())
+    }
+
+    /// What was gathered.
+    fn collector(&mut self) -> &mut Collector;
+}
+
+/// The bytes of one step on their way to events.
+pub struct StepDecoder {
+    framing: Framing,
+    wire: Box<dyn Decode>,
+    bytes: usize,
+    state: State,
+}
+
+enum Framing {
+    Events(SseParser),
+    Lines(LineParser),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Going,
+    Finished,
+    Failed,
+}
+
+impl StepDecoder {
+    /// Nothing came yet.
+    #[must_use]
+    pub fn new(wire: Wire, model: &ModelName) -> Self {
+        Self::with_names(wire, model, WireNames::default())
+    }
+
+    pub(crate) fn with_names(wire: Wire, model: &ModelName, names: WireNames) -> Self {
+        let collector = Collector::new(wire, model.clone(), names);
+        let (framing, wire) = spoken(wire, collector);
+        Self { framing, wire, bytes: 0, state: State::Going }
+    }
+
+    /// Takes more bytes. Events that came before a failure can still be taken.
+    ///
+    /// # Errors
+    /// The step failed, and nothing that comes later will change that.
+    pub fn feed(&mut self, bytes: &[u8]) -> Result<(), ProviderError> {
+        if self.state != State::Going {
+            return Ok(());
+        }
+        // As much as is taken of a step is the same however it is cut.
+        let (bytes, excess) = bytes.split_at_checked(MAX_STEP_BYTES - self.bytes).unwrap_or((bytes, &[]));
+        self.bytes += bytes.len();
+        let fed = match &mut self.framing {
+            Framing::Events(parser) => parser.feed(bytes, &mut each(self.wire.as_mut())),
+            Framing::Lines(parser) => parser.feed(bytes, &mut each(self.wire.as_mut())),
+        };
+        self.note(fed)?;
+        if self.state == State::Going && !excess.is_empty() {
+            let message = format!("the server sent more than {MAX_STEP_BYTES} bytes in one step");
+            return self.note(Err(ProviderError::new(ErrorKind::TooLarge, message)));
+        }
+        Ok(())
+    }
+
+    /// The bytes ended in order.
+    ///
+    /// # Errors
+    /// The step was not over.
+    pub fn end(&mut self) -> Result<(), ProviderError> {
+        match self.state {
+            State::Finished => return Ok(()),
+            State::Failed => return Err(truncated()),
+            State::Going => {}
+        }
+        let ended = match &mut self.framing {
+            Framing::Events(parser) => parser.end(&mut each(self.wire.as_mut())),
+            Framing::Lines(parser) => parser.end(&mut each(self.wire.as_mut())),
+        };
+        self.note(ended)?;
+        if self.state == State::Going {
+            let ended = self.wire.end();
+            self.note(ended)?;
+        }
+        if self.state == State::Finished { Ok(()) } else { self.note(Err(truncated())) }
+    }
+
+    /// The oldest event that nobody took.
+    pub fn next_event(&mut self) -> Option<Event> {
+        self.wire.collector().next_event()
+    }
+
+    /// Whether the wire's terminator was seen.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.state == State::Finished
+    }
+
+    fn note(&mut self, result: Result<(), ProviderError>) -> Result<(), ProviderError> {
+        if result.is_err() {
+            self.state = State::Failed;
+        } else if self.wire.collector().is_finished() {
+            self.state = State::Finished;
+        }
+        result
+    }
+}
+
+impl std::fmt::Debug for StepDecoder {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("StepDecoder").field("state", &self.state).finish_non_exhaustive()
+    }
+}
+
+/// Frames after the finish are nobody's.
+fn each(wire: &mut dyn Decode) -> impl FnMut(Frame<'_>) -> Result<(), ProviderError> {
+    |frame| if wire.collector().is_finished() { Ok(()) } else { wire.frame(frame) }
+}
+
+/// The stream ended before the wire's terminator.
+pub(crate) fn truncated() -> ProviderError {
+    ProviderError::new(ErrorKind::Truncated, "the stream ended before the model's message did")
+}
+
+fn spoken(wire: Wire, collector: Collector) -> (Framing, Box<dyn Decode>) {
+    match wire {
+        Wire::Anthropic | Wire::Openai | Wire::OpenaiChat => {
+            (Framing::Events(SseParser::default()), Box::new(NotSpoken(collector)))
+        }
+        Wire::Ollama => (Framing::Lines(LineParser::default()), Box::new(NotSpoken(collector))),
+    }
+}
+
+/// A wire that is not spoken yet.
+struct NotSpoken(Collector);
+
+impl Decode for NotSpoken {
+    fn frame(&mut self, _: Frame<'_>) -> Result<(), ProviderError> {
+        Err(ProviderError::new(ErrorKind::Unusable, "this wire is not spoken yet"))
+    }
+
+    fn collector(&mut self) -> &mut Collector {
+        &mut self.0
+    }
+}

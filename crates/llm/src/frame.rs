@@ -1,0 +1,36 @@
+//! A piece of a stream that is understood as one.
+
+use serde::Deserialize;
+
+use crate::collect::garbled;
+use crate::decode::truncated;
+use crate::error::ProviderError;
+
+/// What a wire's decoder is given: an event of a stream, or a line.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Frame<'f> {
+    /// What the event is called; empty where it has no name.
+    pub(crate) event: &'f str,
+    /// What it holds, not read yet.
+    pub(crate) data: &'f [u8],
+    /// Whether its end was seen. One that is not whole stood at the end of the bytes, and may have been longer.
+    pub(crate) whole: bool,
+}
+
+impl<'f> Frame<'f> {
+    /// What it says. The server's words are no part of the error: they may be anything.
+    pub(crate) fn read<T: Deserialize<'f>>(&self) -> Result<T, ProviderError> {
+        serde_json::from_slice(self.data).map_err(|error| {
+            if !self.whole {
+                return truncated();
+            }
+            let what = if error.is_data() { "does not have the shape it should" } else { "is not JSON" };
+            let event: String = self.event.escape_debug().take(60).collect();
+            garbled(if event.is_empty() {
+                format!("a piece of the stream {what}")
+            } else {
+                format!("an event `{event}` of the stream {what}")
+            })
+        })
+    }
+}

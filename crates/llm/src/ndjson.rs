@@ -1,0 +1,104 @@
+//! JSON, line by line, from bytes as they come.
+
+use memchr::memchr;
+
+use crate::bounds::MAX_STEP_BYTES;
+use crate::error::{ErrorKind, ProviderError};
+use crate::frame::Frame;
+
+/// Takes bytes and gives lines; those without anything on them are left out.
+#[derive(Debug, Default)]
+pub(crate) struct LineParser {
+    /// A line whose end did not come yet.
+    line: Vec<u8>,
+}
+
+impl LineParser {
+    /// Takes more bytes, and hands on every line that they complete.
+    pub(crate) fn feed(
+        &mut self,
+        mut bytes: &[u8],
+        each: &mut impl FnMut(Frame<'_>) -> Result<(), ProviderError>,
+    ) -> Result<(), ProviderError> {
+        while let Some(end) = memchr(b'\n', bytes) {
+            let (line, rest) = bytes.split_at_checked(end).unwrap_or_default();
+            bytes = rest.get(1..).unwrap_or_default();
+            if self.line.is_empty() {
+                hand_on(line, true, each)?;
+                continue;
+            }
+            self.keep(line)?;
+            hand_on(&self.line, true, each)?;
+            self.line.clear();
+        }
+        self.keep(bytes)
+    }
+
+    /// The bytes are over. A line whose end did not come is handed on as what it is.
+    pub(crate) fn end(
+        &mut self,
+        each: &mut impl FnMut(Frame<'_>) -> Result<(), ProviderError>,
+    ) -> Result<(), ProviderError> {
+        hand_on(&std::mem::take(&mut self.line), false, each)
+    }
+
+    fn keep(&mut self, bytes: &[u8]) -> Result<(), ProviderError> {
+        if self.line.len() + bytes.len() > MAX_STEP_BYTES {
+            let message = format!("a line of the stream has more than {MAX_STEP_BYTES} bytes");
+            return Err(ProviderError::new(ErrorKind::TooLarge, message));
+        }
+        self.line.extend_from_slice(bytes);
+        Ok(())
+    }
+}
+
+fn hand_on(
+    line: &[u8],
+    whole: bool,
+    each: &mut impl FnMut(Frame<'_>) -> Result<(), ProviderError>,
+) -> Result<(), ProviderError> {
+    let data = line.trim_ascii();
+    if data.is_empty() { Ok(()) } else { each(Frame { event: "", data, whole }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn parsed<'b>(pieces: impl IntoIterator<Item = &'b [u8]>) -> Vec<(Vec<u8>, bool)> {
+        let (mut parser, mut seen) = (LineParser::default(), Vec::new());
+        let mut each = |frame: Frame<'_>| {
+            seen.push((frame.data.to_vec(), frame.whole));
+            Ok(())
+        };
+        for piece in pieces {
+            parser.feed(piece, &mut each).unwrap();
+        }
+        parser.end(&mut each).unwrap();
+        seen
+    }
+
+    #[test]
+    fn a_line_without_an_end_is_too_large() {
+        let (mut parser, piece) = (LineParser::default(), vec![b'x'; 1 << 20]);
+        let failed = (0..64).find_map(|_| parser.feed(&piece, &mut |_| Ok(())).err()).unwrap();
+        assert_eq!(failed.kind, ErrorKind::TooLarge);
+    }
+
+    proptest! {
+        #[test]
+        fn any_cut_gives_the_same_lines(text in "[ab\r\n ]{0,60}", cuts in proptest::collection::vec(0usize..60, 0..8)) {
+            let bytes = text.as_bytes();
+            let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(bytes.len())).collect();
+            cuts.extend([0, bytes.len()]);
+            cuts.sort_unstable();
+            let pieces = cuts.windows(2).map(|pair| &bytes[pair[0]..pair[1]]);
+            let mut lines: Vec<_> = text.split('\n').map(|line| (line.trim().as_bytes().to_vec(), true)).collect();
+            lines.last_mut().unwrap().1 = false;
+            lines.retain(|(line, _)| !line.is_empty());
+            prop_assert_eq!(parsed(pieces), lines);
+        }
+    }
+}

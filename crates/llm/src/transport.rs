@@ -1,0 +1,370 @@
+//! The way to a server and back: one request, and its answer as it comes.
+//!
+//! A key goes to the address that was configured and nowhere else: no redirect is followed, and other machines are spoken with over TLS. Dropping the
+//! events of a step closes its connection.
+
+use std::net::IpAddr;
+
+use jiff::Timestamp;
+use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Client, Method, Response, Url, redirect};
+use serde::Serialize;
+use serde_json::Value;
+use tokio::sync::OnceCell;
+use tokio::time::timeout;
+
+use crate::bounds::MAX_ANSWER_BYTES;
+use crate::decode::StepDecoder;
+use crate::endpoint::{Endpoint, Key, Timeouts};
+use crate::error::{ErrorKind, ProviderError};
+use crate::failure::{Said, clean, with_hints};
+use crate::incoming::Incoming;
+use crate::names::WireNames;
+use crate::provider::{Events, ModelName, Wire};
+
+/// What a wire wants with every request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Dialect {
+    /// The wire.
+    pub(crate) wire: Wire,
+    /// How a key is sent.
+    pub(crate) key: KeyHeader,
+    /// What else is.
+    pub(crate) headers: &'static [(&'static str, &'static str)],
+}
+
+/// How a key is sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum KeyHeader {
+    /// `authorization: Bearer …`
+    Bearer,
+    /// `x-api-key: …`
+    ApiKey,
+}
+
+/// The way to one server.
+#[derive(Debug)]
+pub(crate) struct Transport {
+    endpoint: Endpoint,
+    dialect: Dialect,
+    /// Made when it is first needed: it reads the certificates of the system.
+    connected: OnceCell<Connected>,
+}
+
+#[derive(Debug)]
+struct Connected {
+    client: Client,
+    base: Url,
+    host: String,
+    headers: HeaderMap,
+}
+
+impl Transport {
+    pub(crate) fn new(endpoint: Endpoint, dialect: Dialect) -> Self {
+        Self { endpoint, dialect, connected: OnceCell::new() }
+    }
+
+    /// Asks for a step.
+    pub(crate) async fn stream(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+        model: &ModelName,
+        names: WireNames,
+    ) -> Result<Events, ProviderError> {
+        let recording = match &self.endpoint.recorder {
+            Some(recorder) => Some(recorder.step(self.dialect.wire, model, &names)?),
+            None => None,
+        };
+        let response = self.send(Method::POST, path, Some(written(body)?)).await?;
+        let response = self.expect_stream(response).await?;
+        let decoder = StepDecoder::with_names(self.dialect.wire, model, names);
+        let secrets = self.secrets();
+        Ok(Events::new(Incoming::new(
+            response.bytes_stream(),
+            decoder,
+            recording,
+            self.endpoint.timeouts.idle,
+            secrets,
+        )))
+    }
+
+    /// Asks for something that is known at once, such as what a model can do.
+    pub(crate) async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Value, ProviderError> {
+        let body = body.map(written).transpose()?;
+        let response = self.send(method, path, body).await?;
+        let answer = bounded_body(response, self.endpoint.timeouts).await?;
+        serde_json::from_slice(&answer).map_err(|_| {
+            ProviderError::new(ErrorKind::Garbled, "the server answers with something that is not JSON")
+        })
+    }
+
+    /// Sends a request; an answer that is no success is the failure it stands for.
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Vec<u8>>,
+    ) -> Result<Response, ProviderError> {
+        let connected =
+            self.connected.get_or_try_init(|| Connected::new(&self.endpoint, self.dialect)).await?;
+        let mut request =
+            connected.client.request(method, connected.address(path)?).headers(connected.headers.clone());
+        if let Some(body) = body {
+            request = request.header(CONTENT_TYPE, "application/json").body(body);
+        }
+        let answered = timeout(self.endpoint.timeouts.first_byte, request.send()).await;
+        let Ok(answered) = answered else { return Err(silent(self.endpoint.timeouts.first_byte)) };
+        let response = answered.map_err(|error| connected.unreachable(&error))?;
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        Err(self.refused(response, &connected.host).await)
+    }
+
+    async fn refused(&self, response: Response, host: &str) -> ProviderError {
+        let (status, headers) = (response.status(), response.headers().clone());
+        if status.is_redirection() {
+            let message =
+                format!("`{host}` answers with status {}: it sends the request elsewhere", status.as_u16());
+            return ProviderError::new(ErrorKind::BadRequest, message)
+                .help("set `base_url` to where the server really is; a key does not follow redirects");
+        }
+        // What cannot be read of the answer makes it no less of a refusal.
+        let body = bounded_body(response, self.endpoint.timeouts).await.unwrap_or_default();
+        let failed = Said::read_bytes(&body).with_status(status.as_u16(), host);
+        hide(with_hints(failed, &headers, Timestamp::now()), &self.secrets())
+    }
+
+    /// An answer that is no stream is a failure, whatever its status.
+    async fn expect_stream(&self, response: Response) -> Result<Response, ProviderError> {
+        let header = |name| response.headers().get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+        if header(CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
+            return Err(ProviderError::new(
+                ErrorKind::Garbled,
+                "the server compresses its answer, and nobody asked for that",
+            ));
+        }
+        let kind = header(CONTENT_TYPE).unwrap_or_default().to_ascii_lowercase();
+        let is_events = self.dialect.wire != Wire::Ollama;
+        if !kind.starts_with("text/html") && !(is_events && kind.starts_with("application/json")) {
+            return Ok(response);
+        }
+        let body = bounded_body(response, self.endpoint.timeouts).await?;
+        let said = Said::read_bytes(&body);
+        if !said.is_empty() {
+            return Err(hide(said.in_stream(), &self.secrets()));
+        }
+        let message = format!("the server answers with `{}`, not with a stream", clean(&kind));
+        Err(ProviderError::new(ErrorKind::BadRequest, message)
+            .help("check that `base_url` and the wire fit the server"))
+    }
+
+    fn secrets(&self) -> Vec<Key> {
+        self.endpoint
+            .key
+            .iter()
+            .chain(self.endpoint.headers.iter().map(|(_, value)| value))
+            .cloned()
+            .collect()
+    }
+}
+
+impl Connected {
+    async fn new(endpoint: &Endpoint, dialect: Dialect) -> Result<Self, ProviderError> {
+        let has_secrets = endpoint.key.is_some() || !endpoint.headers.is_empty();
+        let (base, is_plain) = checked(&endpoint.base_url, has_secrets)?;
+        let headers = headers(endpoint, dialect)?;
+        let connect = endpoint.timeouts.connect;
+        // It reads the system's certificates, so it is made where it may block.
+        let made = tokio::task::spawn_blocking(move || {
+            let builder =
+                Client::builder().redirect(redirect::Policy::none()).referer(false).connect_timeout(connect);
+            // Plain http needs no certificates, and some machines have none.
+            if is_plain {
+                builder.no_proxy().tls_certs_only([]).build()
+            } else {
+                builder.https_only(true).build()
+            }
+        });
+        let client = made.await.ok().and_then(Result::ok).ok_or_else(|| {
+            ProviderError::new(ErrorKind::Unusable, "no client for https can be made on this machine").help(
+                "install the system's CA certificates (package `ca-certificates`), or set SSL_CERT_FILE",
+            )
+        })?;
+        let host = base.host_str().unwrap_or_default();
+        let host = base.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
+        Ok(Self { client, base, host, headers })
+    }
+
+    fn address(&self, path: &str) -> Result<Url, ProviderError> {
+        let mut address = self.base.clone();
+        let whole = format!("{}{path}", self.base.path().trim_end_matches('/'));
+        address.set_path(&whole);
+        if address.path() == whole {
+            Ok(address)
+        } else {
+            Err(unusable("the path of `base_url` cannot be sent"))
+        }
+    }
+
+    fn unreachable(&self, error: &reqwest::Error) -> ProviderError {
+        let host = &self.host;
+        if !error.is_connect() {
+            return ProviderError::new(
+                ErrorKind::Unreachable,
+                format!("`{host}` hung up before it answered"),
+            );
+        }
+        let reason = if error.is_timeout() { "it takes too long".to_owned() } else { innermost(error) };
+        ProviderError::new(ErrorKind::Unreachable, format!("`{host}` cannot be reached: {reason}"))
+            .help("check that the server runs, and `base_url`")
+    }
+}
+
+/// Why a connection failed, without the address: that is said before it.
+fn innermost(error: &reqwest::Error) -> String {
+    let mut reason: &dyn std::error::Error = error;
+    while let Some(source) = reason.source() {
+        reason = source;
+    }
+    clean(&reason.to_string())
+}
+
+/// An address, and whether it is plain http.
+fn checked(address: &str, has_secrets: bool) -> Result<(Url, bool), ProviderError> {
+    let Ok(url) = Url::parse(address.trim()) else { return Err(unusable("`base_url` is not an address")) };
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(unusable("`base_url` has a password in it").help("give it as the key, or as a header"));
+    }
+    if url.query().is_some() || url.fragment().is_some() {
+        return Err(
+            unusable("`base_url` goes on after its path").help("leave out what begins with `?` or `#`")
+        );
+    }
+    let host = url.host_str().unwrap_or_default();
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    let is_loopback =
+        host == "localhost" || bare.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+    match url.scheme() {
+        "https" => Ok((url, false)),
+        "http" if is_loopback || !has_secrets => Ok((url, true)),
+        "http" => Err(unusable("a key would leave this machine without encryption")
+            .help("use https in `base_url`, or leave out the key and the headers")),
+        _ => Err(unusable("`base_url` is neither https nor http")),
+    }
+}
+
+/// The headers of every request, never to be printed.
+fn headers(endpoint: &Endpoint, dialect: Dialect) -> Result<HeaderMap, ProviderError> {
+    let mut headers = HeaderMap::new();
+    for (name, value) in dialect.headers {
+        headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+    }
+    if let Some(key) = &endpoint.key {
+        let (name, text) = match dialect.key {
+            KeyHeader::Bearer => ("authorization", format!("Bearer {}", key.expose())),
+            KeyHeader::ApiKey => ("x-api-key", key.expose().to_owned()),
+        };
+        let value = secret(&text)
+            .ok_or_else(|| unusable("the key cannot be sent").help("check it for stray characters"))?;
+        headers.insert(HeaderName::from_static(name), value);
+    }
+    for (name, value) in &endpoint.headers {
+        let shown = clean(name);
+        let known = HeaderName::try_from(name.as_str())
+            .map_err(|_| unusable(&format!("`{shown}` is not the name of a header")))?;
+        let value = secret(value.expose())
+            .ok_or_else(|| unusable(&format!("the value of the header `{shown}` cannot be sent")))?;
+        headers.insert(known, value);
+    }
+    Ok(headers)
+}
+
+fn secret(text: &str) -> Option<HeaderValue> {
+    let mut value = HeaderValue::try_from(text).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}
+
+/// Takes keys out of a failure: some servers repeat what they do not like.
+pub(crate) fn hide(mut failed: ProviderError, secrets: &[Key]) -> ProviderError {
+    for secret in secrets.iter().map(Key::expose).filter(|secret| !secret.is_empty()) {
+        if failed.message.contains(secret) {
+            failed.message = failed.message.replace(secret, "…");
+        }
+    }
+    failed
+}
+
+/// Nothing came for too long.
+pub(crate) fn silent(waited: std::time::Duration) -> ProviderError {
+    ProviderError::new(ErrorKind::Silent, format!("nothing came from the server for {waited:?}"))
+}
+
+async fn bounded_body(mut response: Response, timeouts: Timeouts) -> Result<Vec<u8>, ProviderError> {
+    let mut body = Vec::new();
+    loop {
+        let Ok(chunk) = timeout(timeouts.idle, response.chunk()).await else {
+            return Err(silent(timeouts.idle));
+        };
+        let Some(chunk) =
+            chunk.map_err(|_| ProviderError::new(ErrorKind::Truncated, "the answer broke off"))?
+        else {
+            return Ok(body);
+        };
+        if body.len() + chunk.len() > MAX_ANSWER_BYTES {
+            return Err(ProviderError::new(
+                ErrorKind::TooLarge,
+                format!("the answer has more than {MAX_ANSWER_BYTES} bytes"),
+            ));
+        }
+        body.extend_from_slice(&chunk);
+    }
+}
+
+fn written(body: &impl Serialize) -> Result<Vec<u8>, ProviderError> {
+    serde_json::to_vec(body).map_err(|_| unusable("the request cannot be written as JSON"))
+}
+
+fn unusable(message: &str) -> ProviderError {
+    ProviderError::new(ErrorKind::Unusable, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_leave_this_machine_only_over_tls() {
+        for (address, has_secrets, fine) in [
+            ("https://api.anthropic.com", true, true),
+            ("https://proxy.example/v1/", true, true),
+            ("http://127.0.0.1:11434", true, true),
+            ("http://[::1]:8080/v1", true, true),
+            ("http://localhost:8080/v1", true, true),
+            ("http://192.168.0.7:11434", false, true),
+            ("http://192.168.0.7:11434", true, false),
+            ("http://127.0.0.1.example", true, false),
+            ("https://user:word@models.example", false, false),
+            ("https://models.example?key=x", false, false),
+            ("ftp://models.example", false, false),
+            ("models.example", false, false),
+            ("", false, false),
+        ] {
+            assert_eq!(checked(address, has_secrets).is_ok(), fine, "{address}");
+        }
+    }
+
+    #[test]
+    fn keys_that_a_server_repeats_are_hidden() {
+        let failed = ProviderError::new(ErrorKind::Unauthorized, "no such key: sk-123, sk-123!");
+        let hidden = hide(failed, &[Key::new("sk-123\n"), Key::new("")]);
+        assert_eq!(hidden.message, "no such key: …, …!");
+    }
+}
