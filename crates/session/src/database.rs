@@ -1,0 +1,111 @@
+//! The connection to SQLite, and what its errors mean.
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use sqlx::sqlite::{SqliteConnectOptions, SqliteSynchronous};
+use sqlx::{ConnectOptions as _, SqliteConnection};
+use tokio::sync::{Mutex, MutexGuard};
+
+use crate::error::SessionError;
+use crate::folder::Folder;
+use crate::schema;
+
+/// How long another process may keep the database locked.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long it takes until somebody looks again whether another process has finished opening the database.
+const GLANCE: Duration = Duration::from_millis(5);
+
+/// One connection, used by one at a time. SQLite writes for one at a time too, and a message is written in about the time that the disk takes.
+#[derive(Debug)]
+pub(crate) struct Database {
+    connection: Mutex<SqliteConnection>,
+    path: PathBuf,
+}
+
+impl Database {
+    /// Opens a database file in a folder, making it if it is not there.
+    pub(crate) async fn open(folder: &Folder, name: &str) -> Result<Self, SessionError> {
+        let path = folder.path_of(name);
+        // Turning a database into one with a write-ahead log needs it alone, and SQLite does not wait for that.
+        let _turn = turn(folder, &path).await?;
+        folder.own_file(name)?;
+        let options = options().filename(&path);
+        let mut connection = options.connect().await.map_err(|error| explain(&path, &error))?;
+        schema::prepare(&mut connection, &path).await?;
+        Ok(Self { connection: Mutex::new(connection), path })
+    }
+
+    /// One that lasts as long as it is held.
+    pub(crate) async fn in_memory() -> Result<Self, SessionError> {
+        let path = PathBuf::from(":memory:");
+        let options = options().in_memory(true);
+        let mut connection = options.connect().await.map_err(|error| explain(&path, &error))?;
+        schema::prepare(&mut connection, &path).await?;
+        Ok(Self { connection: Mutex::new(connection), path })
+    }
+
+    pub(crate) async fn connection(&self) -> MutexGuard<'_, SqliteConnection> {
+        self.connection.lock().await
+    }
+
+    pub(crate) fn explain(&self, error: &sqlx::Error) -> SessionError {
+        explain(&self.path, error)
+    }
+}
+
+fn options() -> SqliteConnectOptions {
+    SqliteConnectOptions::new()
+        // A commit is on disk when it returns.
+        .synchronous(SqliteSynchronous::Full)
+        .foreign_keys(true)
+        .busy_timeout(PATIENCE)
+        // What is deleted is overwritten, and not only forgotten.
+        .pragma("secure_delete", "ON")
+        .pragma("trusted_schema", "OFF")
+        .thread_name(|_| "toolgate-sessions".to_owned())
+        .disable_statement_logging()
+}
+
+/// Waits until nobody else is opening the database.
+async fn turn(folder: &Folder, path: &Path) -> Result<OwnedFd, SessionError> {
+    let waiting = async {
+        loop {
+            match folder.lock("opening")? {
+                Some(lock) => return Ok(lock),
+                None => tokio::time::sleep(GLANCE).await,
+            }
+        }
+    };
+    let waited = tokio::time::timeout(PATIENCE, waiting).await;
+    waited.unwrap_or_else(|_| Err(SessionError::Busy { path: path.to_owned() }))
+}
+
+/// What SQLite's errors mean for somebody who has conversations.
+pub(crate) fn explain(path: &Path, error: &sqlx::Error) -> SessionError {
+    let path = path.to_owned();
+    let problem = match error {
+        sqlx::Error::Database(error) => error.message().to_owned(),
+        other => other.to_string(),
+    };
+    match primary_code(error) {
+        Some(SQLITE_BUSY | SQLITE_LOCKED) => SessionError::Busy { path },
+        Some(SQLITE_FULL) => SessionError::Full { path },
+        Some(SQLITE_CORRUPT | SQLITE_NOT_A_DATABASE) => SessionError::Corrupt { path, problem },
+        _ => SessionError::Database { path, problem },
+    }
+}
+
+const SQLITE_BUSY: u32 = 5;
+const SQLITE_LOCKED: u32 = 6;
+const SQLITE_CORRUPT: u32 = 11;
+const SQLITE_FULL: u32 = 13;
+const SQLITE_NOT_A_DATABASE: u32 = 26;
+
+/// The first byte of an extended result code says what happened, and the rest where.
+fn primary_code(error: &sqlx::Error) -> Option<u32> {
+    let code = error.as_database_error()?.code()?;
+    code.parse::<u32>().ok().map(|code| code & 0xff)
+}

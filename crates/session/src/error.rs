@@ -1,0 +1,204 @@
+//! What can go wrong with a conversation that is kept, in words somebody can act on.
+
+use std::path::PathBuf;
+
+use rustix::io::Errno;
+use toolgate_types::SessionId;
+
+use crate::history::Misplaced;
+
+/// Why a conversation could not be read or written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SessionError {
+    /// Nobody knows it.
+    #[error("there is no session `{name}`")]
+    Unknown {
+        /// What was asked for.
+        name: String,
+    },
+    /// Several begin like that.
+    #[error("`{name}` could be {}", list(sessions))]
+    Ambiguous {
+        /// What was asked for.
+        name: String,
+        /// Some of those that it could be.
+        sessions: Vec<SessionId>,
+    },
+    /// The name is taken.
+    #[error("there is a session `{id}` already")]
+    Exists {
+        /// The name.
+        id: SessionId,
+    },
+    /// Somebody else holds it.
+    #[error("the session `{id}` is in use{}", by(*process))]
+    InUse {
+        /// The session.
+        id: SessionId,
+        /// The process that holds it, where that is known.
+        process: Option<u32>,
+    },
+    /// A message or result that cannot stand there. Nothing was added.
+    #[error("{problem}")]
+    Misplaced {
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A message that could not be read again as it is. Nothing was added.
+    #[error("the message cannot be kept: {problem}")]
+    NotKeepable {
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// Somebody else wrote into a session that is held here. Nothing was added.
+    #[error("somebody else wrote into the session `{id}`")]
+    Conflict {
+        /// The session.
+        id: SessionId,
+    },
+    /// What is kept of one session cannot be read. Others can.
+    #[error("the session `{id}` cannot be read at message {position}: {problem}")]
+    Damaged {
+        /// The session.
+        id: SessionId,
+        /// Where.
+        position: u64,
+        /// What is wrong.
+        problem: String,
+    },
+    /// The database is not one, or was damaged.
+    #[error("`{}` is damaged: {problem}", path.display())]
+    Corrupt {
+        /// The file.
+        path: PathBuf,
+        /// What SQLite said.
+        problem: String,
+    },
+    /// A database of another program.
+    #[error("`{}` is a database of another program", path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A database of a newer Toolgate.
+    #[error("`{}` was written by a newer toolgate: its version is {found}, and this one knows {known}", path.display())]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: i64,
+        /// The newest version that is known here.
+        known: i64,
+    },
+    /// A file or folder that others could have put there.
+    #[error("`{}` cannot be trusted with conversations: {problem}", path.display())]
+    Untrusted {
+        /// The file or folder.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// The disk has no room. Nothing was added.
+    #[error("there is no room left for `{}`", path.display())]
+    Full {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Another process kept the database locked for too long. Nothing was added.
+    #[error("another process keeps `{}` locked", path.display())]
+    Busy {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The operating system refused.
+    #[error("could not {action} `{}`: {cause}", path.display())]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// What the operating system said.
+        cause: Errno,
+    },
+    /// Anything else that SQLite says. Nothing was added.
+    #[error("`{}` could not be used: {problem}", path.display())]
+    Database {
+        /// The file.
+        path: PathBuf,
+        /// What SQLite said.
+        problem: String,
+    },
+}
+
+impl SessionError {
+    /// The stable code.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Unknown { .. } => "unknown_session",
+            Self::Ambiguous { .. } => "ambiguous_session",
+            Self::Exists { .. } => "session_exists",
+            Self::InUse { .. } => "session_in_use",
+            Self::Misplaced { .. } => "message_misplaced",
+            Self::NotKeepable { .. } => "message_not_keepable",
+            Self::Conflict { .. } => "session_conflict",
+            Self::Damaged { .. } => "session_damaged",
+            Self::Corrupt { .. } => "database_corrupt",
+            Self::Foreign { .. } => "database_foreign",
+            Self::Newer { .. } => "database_newer",
+            Self::Untrusted { .. } => "database_untrusted",
+            Self::Full { .. } => "disk_full",
+            Self::Busy { .. } => "database_busy",
+            Self::Io { .. } => "io_error",
+            Self::Database { .. } => "database_error",
+        }
+    }
+
+    /// What to do about it.
+    #[must_use]
+    pub fn help(&self) -> String {
+        let text = match self {
+            Self::Unknown { .. } => "`toolgate sessions list --all` shows those that there are",
+            Self::Ambiguous { .. } => "write more of it",
+            Self::Exists { .. } => "continue it with --session, or choose another name",
+            Self::InUse { .. } => "end the other conversation first, or begin a new one",
+            Self::Misplaced { .. } | Self::NotKeepable { .. } => {
+                "this is a defect of the gate; please report it"
+            }
+            Self::Conflict { .. } => "open the session again; what the other one wrote is kept",
+            Self::Damaged { .. } => {
+                "other sessions can still be used; `toolgate sessions delete` removes this one"
+            }
+            Self::Corrupt { path, .. } | Self::Foreign { path } => {
+                return format!(
+                    "to go on without the conversations in it, move it aside with its companions: \
+                     for f in '{0}'*; do mv \"$f\" \"$f.aside\"; done",
+                    path.display()
+                );
+            }
+            Self::Newer { .. } => "use the newer toolgate, or another --state-dir",
+            Self::Untrusted { .. } => "put it right, or name another folder with --state-dir",
+            Self::Full { .. } => "free some space, or name a folder on another disk with --state-dir",
+            Self::Busy { .. } => "try again; if it lasts, look which process has the file open",
+            Self::Io { .. } | Self::Database { .. } => {
+                "check that the state directory exists, that this user may write there, and that the disk is well"
+            }
+        };
+        text.to_owned()
+    }
+}
+
+impl From<Misplaced> for SessionError {
+    fn from(misplaced: Misplaced) -> Self {
+        Self::Misplaced { problem: misplaced.to_string() }
+    }
+}
+
+fn list(sessions: &[SessionId]) -> String {
+    let names: Vec<&str> = sessions.iter().map(SessionId::as_str).collect();
+    names.join(", ")
+}
+
+fn by(process: Option<u32>) -> String {
+    process.map(|process| format!(" by process {process}")).unwrap_or_default()
+}

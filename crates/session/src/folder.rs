@@ -1,0 +1,158 @@
+//! The folder that the database lies in: made for this user alone, and refused where somebody else could have put something into it.
+
+use std::fs::DirBuilder;
+use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
+use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, Stat};
+use rustix::io::Errno;
+use rustix::process::geteuid;
+
+use crate::error::SessionError;
+
+/// An open folder of this user.
+#[derive(Debug)]
+pub(crate) struct Folder {
+    handle: OwnedFd,
+    /// Where it really is.
+    path: PathBuf,
+}
+
+/// What only the owner may do.
+const PRIVATE_FILE: Mode = Mode::RUSR.union(Mode::WUSR);
+
+impl Folder {
+    /// Opens it, making it and its parents (mode 0700) if it is not there.
+    pub(crate) fn open_or_make(path: &Path) -> Result<Self, SessionError> {
+        let failed =
+            |action: &'static str| move |cause| SessionError::Io { action, path: path.to_owned(), cause };
+        let (handle, made) = match open_folder(path) {
+            Ok(handle) => (handle, false),
+            Err(Errno::NOENT) => {
+                let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
+                made.map_err(|error| failed("make")(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
+                (open_folder(path).map_err(failed("open"))?, true)
+            }
+            Err(Errno::LOOP | Errno::NOTDIR) => {
+                return Err(untrusted(path, "it is a link, or not a folder"));
+            }
+            Err(cause) => return Err(failed("open")(cause)),
+        };
+        if made {
+            // Whatever the process's mask says.
+            rustix::fs::fchmod(&handle, Mode::RWXU).map_err(failed("restrict"))?;
+        }
+        let stat = rustix::fs::fstat(&handle).map_err(failed("look at"))?;
+        is_own(&stat).map_err(|problem| untrusted(path, problem))?;
+        if Mode::from_raw_mode(stat.st_mode).intersects(Mode::WGRP | Mode::WOTH) {
+            return Err(untrusted(path, "others may write into it"));
+        }
+        let link = format!("/proc/self/fd/{}", handle.as_raw_fd());
+        let real = rustix::fs::readlink(link, Vec::new()).map_err(failed("find"))?;
+        let path = PathBuf::from(std::ffi::OsString::from_vec(real.into_bytes()));
+        Ok(Self { handle, path })
+    }
+
+    pub(crate) fn path_of(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// Sees to it that a file is there, that it is this user's, and that nobody else may read it.
+    ///
+    /// One that exists is looked at and not opened: closing it would end the locks that SQLite holds on it elsewhere in this process.
+    pub(crate) fn own_file(&self, name: &str) -> Result<(), SessionError> {
+        match self.open_file(name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL) {
+            Ok(file) => {
+                rustix::fs::fchmod(&file, PRIVATE_FILE)
+                    .map_err(|cause| self.failed("restrict", name, cause))?;
+                rustix::fs::fsync(&self.handle).map_err(|cause| self.failed("keep", name, cause))
+            }
+            Err(Errno::EXIST) => self.look_at(name),
+            Err(cause) => Err(self.failed("make", name, cause)),
+        }
+    }
+
+    fn look_at(&self, name: &str) -> Result<(), SessionError> {
+        let stat = self.stat(name).map_err(|cause| self.failed("look at", name, cause))?;
+        let path = self.path_of(name);
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Err(untrusted(&path, "it is a link, or not a file"));
+        }
+        is_own(&stat).map_err(|problem| untrusted(&path, problem))?;
+        if stat.st_nlink > 1 {
+            return Err(untrusted(&path, "it has a second name"));
+        }
+        if Mode::from_raw_mode(stat.st_mode) != PRIVATE_FILE {
+            rustix::fs::chmodat(&self.handle, name, PRIVATE_FILE, AtFlags::empty())
+                .map_err(|cause| self.failed("restrict", name, cause))?;
+        }
+        Ok(())
+    }
+
+    /// Locks a file of this folder, made if it is not there; `None` where somebody else has it locked.
+    pub(crate) fn lock(&self, name: &str) -> Result<Option<OwnedFd>, SessionError> {
+        let failed = |cause| self.failed("lock", name, cause);
+        loop {
+            let file = self.open_file(name, OFlags::RDWR | OFlags::CREATE).map_err(failed)?;
+            match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => {}
+                Err(Errno::WOULDBLOCK) => return Ok(None),
+                Err(cause) => return Err(failed(cause)),
+            }
+            // Whoever had it before may have removed it between the two steps above; then this is a lock on nothing.
+            let locked = rustix::fs::fstat(&file).map_err(failed)?;
+            match self.stat(name) {
+                Ok(named) if (named.st_dev, named.st_ino) == (locked.st_dev, locked.st_ino) => {
+                    return Ok(Some(file));
+                }
+                Ok(_) | Err(Errno::NOENT) => {}
+                Err(cause) => return Err(failed(cause)),
+            }
+        }
+    }
+
+    /// What a small file begins with.
+    pub(crate) fn glance(&self, name: &str) -> Option<String> {
+        let file = self.open_file(name, OFlags::RDONLY | OFlags::NONBLOCK).ok()?;
+        let mut bytes = [0; 32];
+        let count = rustix::io::read(&file, &mut bytes).ok()?;
+        std::str::from_utf8(bytes.get(..count)?).ok().map(str::to_owned)
+    }
+
+    /// Removes a file; one that is not there is removed.
+    pub(crate) fn remove(&self, name: &str) {
+        // It would only be in the way of people who look into the folder.
+        let _ = rustix::fs::unlinkat(&self.handle, name, AtFlags::empty());
+    }
+
+    fn open_file(&self, name: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
+        let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        rustix::fs::openat(&self.handle, name, flags, PRIVATE_FILE)
+    }
+
+    fn stat(&self, name: &str) -> Result<Stat, Errno> {
+        rustix::fs::statat(self.handle.as_fd(), name, AtFlags::SYMLINK_NOFOLLOW)
+    }
+
+    fn failed(&self, action: &'static str, name: &str, cause: Errno) -> SessionError {
+        SessionError::Io { action, path: self.path_of(name), cause }
+    }
+}
+
+fn open_folder(path: &Path) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::open(path, flags, Mode::empty())
+}
+
+fn is_own(stat: &Stat) -> Result<(), &'static str> {
+    match stat.st_uid == geteuid().as_raw() {
+        true => Ok(()),
+        false => Err("it belongs to another user"),
+    }
+}
+
+fn untrusted(path: &Path, problem: &'static str) -> SessionError {
+    SessionError::Untrusted { path: path.to_owned(), problem }
+}

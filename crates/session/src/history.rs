@@ -1,0 +1,169 @@
+//! The order of messages: what may follow what, and where each stands. Nothing here touches a disk.
+
+use std::collections::BTreeSet;
+
+use toolgate_llm::{CallResult, Message, ModelCall};
+
+/// A conversation in memory, as far as a model is shown it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct History {
+    /// The front, if there is one, and every whole message since.
+    messages: Vec<Message>,
+    /// How many messages the front stands for.
+    replaced: Option<u64>,
+    /// What is known of the calls of the last message, where they are not all answered.
+    open: Vec<OpenCall>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct OpenCall {
+    call: ModelCall,
+    result: Option<CallResult>,
+}
+
+/// Why something cannot be added.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Misplaced {
+    #[error("{0} calls of the last message have no result yet")]
+    Unanswered(usize),
+    #[error("no call `{0}` waits for a result")]
+    NotAsked(String),
+    #[error("the call `{0}` has a result already")]
+    AnsweredBefore(String),
+    #[error("two calls of one message are called `{0}`")]
+    SameName(String),
+    #[error("the results are not those of the calls of the last message, in their order")]
+    OtherResults,
+    #[error("{0} messages cannot be replaced: there are {1}, and a call stays with its results")]
+    Front(usize, usize),
+    #[error("a message that stands for others can neither call nor answer")]
+    FrontWithCalls,
+}
+
+/// Where a result is kept: beside which message, and which of its calls it answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ResultPlace {
+    pub(crate) position: u64,
+    pub(crate) call: u64,
+}
+
+impl History {
+    /// One that begins with a message instead of the first few.
+    pub(crate) fn begin(front: Option<(u64, Message)>) -> Self {
+        let (replaced, messages) = match front {
+            Some((replaced, message)) => (Some(replaced), vec![message]),
+            None => (None, Vec::new()),
+        };
+        Self { messages, replaced, open: Vec::new() }
+    }
+
+    pub(crate) fn messages(&self) -> &[Message] {
+        &self.messages
+    }
+
+    /// Where the next message will stand, counted from the very first.
+    pub(crate) fn next(&self) -> u64 {
+        self.position(self.messages.len())
+    }
+
+    /// Where a message of the context stands, counted from the very first.
+    fn position(&self, index: usize) -> u64 {
+        let index = count(index);
+        match self.replaced {
+            Some(replaced) => replaced.saturating_add(index.saturating_sub(1)),
+            None => index,
+        }
+    }
+
+    pub(crate) fn unanswered(&self) -> impl Iterator<Item = &ModelCall> {
+        self.open.iter().filter(|open| open.result.is_none()).map(|open| &open.call)
+    }
+
+    /// The results that wait for others.
+    pub(crate) fn known_results(&self) -> impl Iterator<Item = &CallResult> {
+        self.open.iter().filter_map(|open| open.result.as_ref())
+    }
+
+    /// Whether a message may come next.
+    pub(crate) fn admit(&self, message: &Message) -> Result<(), Misplaced> {
+        match message {
+            Message::Results { results } => self.admit_results(results),
+            _ if !self.open.is_empty() => Err(Misplaced::Unanswered(self.unanswered().count())),
+            Message::Assistant(said) => {
+                let mut names = BTreeSet::new();
+                let twice = said.calls().find(|call| !names.insert(call.id.as_str()));
+                twice.map_or(Ok(()), |call| Err(Misplaced::SameName(call.id.clone())))
+            }
+            Message::User { .. } => Ok(()),
+        }
+    }
+
+    /// Results that come together answer every call that is open.
+    fn admit_results(&self, results: &[CallResult]) -> Result<(), Misplaced> {
+        let untouched = self.open.iter().all(|open| open.result.is_none());
+        let asked = self.open.iter().map(|open| &open.call.id);
+        match !self.open.is_empty() && untouched && asked.eq(results.iter().map(|result| &result.call)) {
+            true => Ok(()),
+            false => Err(Misplaced::OtherResults),
+        }
+    }
+
+    /// Adds a message that was admitted.
+    pub(crate) fn push(&mut self, message: Message) {
+        self.open = match &message {
+            Message::Assistant(said) => {
+                said.calls().map(|call| OpenCall { call: call.clone(), result: None }).collect()
+            }
+            _ => Vec::new(),
+        };
+        self.messages.push(message);
+    }
+
+    /// Where the result of a call would be kept.
+    pub(crate) fn place(&self, call: &str) -> Result<ResultPlace, Misplaced> {
+        let index = self.open.iter().position(|open| open.call.id == call);
+        let index = index.ok_or_else(|| Misplaced::NotAsked(call.to_owned()))?;
+        match self.open.get(index).is_some_and(|open| open.result.is_some()) {
+            true => Err(Misplaced::AnsweredBefore(call.to_owned())),
+            false => Ok(ResultPlace { position: self.next(), call: count(index) }),
+        }
+    }
+
+    /// Adds a result. The last one makes a message of them.
+    pub(crate) fn settle(&mut self, result: CallResult) {
+        if let Some(open) = self.open.iter_mut().find(|open| open.call.id == result.call) {
+            open.result = Some(result);
+        }
+        if self.unanswered().next().is_none() {
+            let results = std::mem::take(&mut self.open).into_iter().filter_map(|open| open.result).collect();
+            self.messages.push(Message::Results { results });
+        }
+    }
+
+    /// How many messages, counted from the very first, a front for so many of the context would stand for.
+    pub(crate) fn admit_front(&self, messages: usize, front: &Message) -> Result<u64, Misplaced> {
+        match front {
+            Message::Results { .. } => return Err(Misplaced::FrontWithCalls),
+            Message::Assistant(said) if said.calls().next().is_some() => {
+                return Err(Misplaced::FrontWithCalls);
+            }
+            _ => {}
+        }
+        let splits = matches!(self.messages.get(messages), Some(Message::Results { .. }));
+        let takes_open_calls = !self.open.is_empty() && messages == self.messages.len();
+        match messages == 0 || messages > self.messages.len() || splits || takes_open_calls {
+            true => Err(Misplaced::Front(messages, self.messages.len())),
+            false => Ok(self.position(messages)),
+        }
+    }
+
+    /// Puts one message in the place of so many.
+    pub(crate) fn replace_front(&mut self, messages: usize, replaced: u64, front: Message) {
+        self.messages.splice(..messages.min(self.messages.len()), [front]);
+        self.replaced = Some(replaced);
+    }
+}
+
+pub(crate) fn count(length: usize) -> u64 {
+    u64::try_from(length).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,146 @@
+//! Reading a conversation back, and noticing when it is not whole.
+
+use jiff::Timestamp;
+use serde::de::DeserializeOwned;
+use sqlx::sqlite::SqliteRow;
+use sqlx::{Row as _, SqliteConnection};
+use toolgate_llm::{CallResult, Message};
+use toolgate_types::SessionId;
+
+use crate::database::Database;
+use crate::error::SessionError;
+use crate::history::History;
+use crate::row::{moment, signed, unsigned};
+use crate::transcript::Entry;
+
+/// A session that is being read.
+pub(crate) struct Reading<'r> {
+    pub(crate) database: &'r Database,
+    pub(crate) connection: &'r mut SqliteConnection,
+    pub(crate) id: &'r SessionId,
+    pub(crate) number: i64,
+}
+
+/// One row: where it stands, when it was added, and what it holds.
+struct Kept<T> {
+    position: u64,
+    at: Timestamp,
+    value: T,
+}
+
+const MESSAGES: &str =
+    "SELECT position, at_ms, body FROM messages WHERE session = ? AND position >= ? ORDER BY position";
+const RESULTS: &str =
+    "SELECT position, at_ms, body FROM results WHERE session = ? AND position >= ? ORDER BY position, call";
+const FRONTS: &str = "SELECT position, at_ms, body, replaced FROM fronts WHERE session = ? ORDER BY number";
+const NEWEST_FRONT: &str =
+    "SELECT position, at_ms, body, replaced FROM fronts WHERE session = ? ORDER BY number DESC LIMIT 1";
+
+impl Reading<'_> {
+    /// What a model is shown.
+    pub(crate) async fn history(mut self) -> Result<History, SessionError> {
+        let front = self.fronts(NEWEST_FRONT).await?.pop();
+        let front = front.map(|(replaced, kept)| (replaced, kept.value));
+        let first = front.as_ref().map_or(0, |(replaced, _)| *replaced);
+        let (history, _) = self.replay(History::begin(front), first, |_, _, _| {}).await?;
+        Ok(history)
+    }
+
+    /// Everything.
+    pub(crate) async fn entries(mut self) -> Result<Vec<Entry>, SessionError> {
+        let mut fronts = self.fronts(FRONTS).await?.into_iter().peekable();
+        let mut entries = Vec::new();
+        let (history, last) = self
+            .replay(History::default(), 0, |position, at, message| {
+                while let Some((replaced, kept)) = fronts.next_if(|(_, kept)| kept.position <= position) {
+                    entries.push(Entry::Front { replaced, at: kept.at, message: kept.value });
+                }
+                entries.push(Entry::Message { position, at, message: message.clone() });
+            })
+            .await?;
+        entries.extend(fronts.map(|(replaced, kept)| Entry::Front {
+            replaced,
+            at: kept.at,
+            message: kept.value,
+        }));
+        let results: Vec<CallResult> = history.known_results().cloned().collect();
+        if let (Some(at), false) = (last, results.is_empty()) {
+            entries.push(Entry::PartialResults { position: history.next(), at, results });
+        }
+        Ok(entries)
+    }
+
+    /// Adds everything since a position to a history, and says when the last result came.
+    async fn replay(
+        &mut self,
+        mut history: History,
+        first: u64,
+        mut each: impl FnMut(u64, Timestamp, &Message),
+    ) -> Result<(History, Option<Timestamp>), SessionError> {
+        let messages: Vec<Kept<Message>> = self.rows(MESSAGES, first).await?;
+        let mut results = self.rows::<CallResult>(RESULTS, first).await?.into_iter().peekable();
+        let mut last = None;
+        let mut settle = |history: &mut History, each: &mut dyn FnMut(u64, Timestamp, &Message)| {
+            let position = history.next();
+            while let Some(kept) = results.next_if(|kept| kept.position == position) {
+                history.place(&kept.value.call).map_err(|problem| self.damaged(position, &problem))?;
+                history.settle(kept.value);
+                last = Some(kept.at);
+                if let (true, Some(message)) = (history.next() > position, history.messages().last()) {
+                    each(position, kept.at, message);
+                }
+            }
+            Ok::<(), SessionError>(())
+        };
+        for kept in messages {
+            settle(&mut history, &mut each)?;
+            let position = history.next();
+            if kept.position != position {
+                return Err(self.damaged(position, &"it is not there"));
+            }
+            history.admit(&kept.value).map_err(|problem| self.damaged(position, &problem))?;
+            each(position, kept.at, &kept.value);
+            history.push(kept.value);
+        }
+        settle(&mut history, &mut each)?;
+        match results.next() {
+            None => Ok((history, last)),
+            Some(kept) => Err(self.damaged(kept.position, &"a result has no call")),
+        }
+    }
+
+    async fn rows<T: DeserializeOwned>(
+        &mut self,
+        query: &'static str,
+        first: u64,
+    ) -> Result<Vec<Kept<T>>, SessionError> {
+        let rows = sqlx::query(query).bind(self.number).bind(signed(first));
+        let rows = rows.fetch_all(&mut *self.connection).await;
+        let rows = rows.map_err(|error| self.database.explain(&error))?;
+        rows.iter().map(|row| self.kept(row)).collect()
+    }
+
+    /// Fronts, with how many messages each stands for.
+    async fn fronts(&mut self, query: &'static str) -> Result<Vec<(u64, Kept<Message>)>, SessionError> {
+        let rows = sqlx::query(query).bind(self.number).fetch_all(&mut *self.connection).await;
+        let rows = rows.map_err(|error| self.database.explain(&error))?;
+        let front = |row: &SqliteRow| {
+            let replaced = row.try_get(3).map_err(|error| self.database.explain(&error))?;
+            Ok((unsigned(replaced), self.kept(row)?))
+        };
+        rows.iter().map(front).collect()
+    }
+
+    fn kept<T: DeserializeOwned>(&self, row: &SqliteRow) -> Result<Kept<T>, SessionError> {
+        let explain = |error: sqlx::Error| self.database.explain(&error);
+        let position = unsigned(row.try_get(0).map_err(explain)?);
+        let at = row.try_get(1).and_then(moment).map_err(explain)?;
+        let body: &str = row.try_get(2).map_err(explain)?;
+        let value = serde_json::from_str(body).map_err(|error| self.damaged(position, &error))?;
+        Ok(Kept { position, at, value })
+    }
+
+    fn damaged(&self, position: u64, problem: &dyn std::fmt::Display) -> SessionError {
+        SessionError::Damaged { id: self.id.clone(), position, problem: problem.to_string() }
+    }
+}

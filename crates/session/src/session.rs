@@ -1,0 +1,252 @@
+//! One conversation that is held.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use sqlx::sqlite::SqliteArguments;
+use sqlx::{Connection as _, Sqlite};
+use toolgate_llm::{CallResult, Message, ModelCall, ModelName, Usage};
+use toolgate_types::SessionId;
+
+use crate::database::Database;
+use crate::error::SessionError;
+use crate::history::{History, ResultPlace};
+use crate::hold::Hold;
+use crate::load::Reading;
+use crate::row::{body, signed};
+use crate::summary::Summary;
+
+/// A conversation that is held by nobody else. Dropping it lets go.
+///
+/// Whatever changes it is on disk when it returns. A future that is dropped on the way, or an error, leaves the change done or not done and never
+/// half: the next call finds out which, and [`Session::refresh`] does when nothing else is wanted.
+#[derive(Debug)]
+pub struct Session {
+    database: Arc<Database>,
+    number: i64,
+    summary: Summary,
+    history: History,
+    /// Whether a write began whose end nobody saw.
+    unsure: bool,
+    _hold: Hold,
+}
+
+impl Session {
+    /// Reads a session whose hold was taken.
+    pub(crate) async fn load(
+        database: Arc<Database>,
+        hold: Hold,
+        number: i64,
+        summary: Summary,
+    ) -> Result<Self, SessionError> {
+        let mut session =
+            Self { database, number, summary, history: History::default(), unsure: true, _hold: hold };
+        session.refresh().await?;
+        Ok(session)
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn id(&self) -> &SessionId {
+        &self.summary.id
+    }
+
+    /// What it is, as far as it is known here.
+    #[must_use]
+    pub fn summary(&self) -> &Summary {
+        &self.summary
+    }
+
+    /// What a model is shown: whole messages, oldest first. Results that wait for others are not among them yet.
+    #[must_use]
+    pub fn messages(&self) -> &[Message] {
+        self.history.messages()
+    }
+
+    /// Calls of the last message that have no result.
+    #[must_use]
+    pub fn unanswered(&self) -> Vec<ModelCall> {
+        self.history.unanswered().cloned().collect()
+    }
+
+    /// Adds a message. Results come together here, or one by one through [`Session::settle`].
+    ///
+    /// # Errors
+    /// It cannot stand there, or could not be kept.
+    pub async fn append(&mut self, message: Message) -> Result<(), SessionError> {
+        self.refresh().await?;
+        self.history.admit(&message)?;
+        if let Message::Results { results } = message {
+            return self.settle_all(results).await;
+        }
+        let now = Timestamp::now();
+        let insert = sqlx::query("INSERT INTO messages (session, position, at_ms, body) VALUES (?, ?, ?, ?)")
+            .bind(self.number)
+            .bind(signed(self.history.next()))
+            .bind(now.as_millisecond())
+            .bind(body(&message)?);
+        self.write(insert).await?;
+        self.summary.changed_at = now;
+        self.summary.messages = self.summary.messages.saturating_add(1);
+        self.history.push(message);
+        Ok(())
+    }
+
+    /// Adds the result of one call of the last message. When the last one is there, they become one message.
+    ///
+    /// # Errors
+    /// No such call waits for a result, or it could not be kept.
+    pub async fn settle(&mut self, result: CallResult) -> Result<(), SessionError> {
+        self.refresh().await?;
+        self.settle_all(vec![result]).await
+    }
+
+    /// Answers every call that has no result with the same words, as an error, and says which they were.
+    ///
+    /// # Errors
+    /// It could not be kept; then none of them is answered.
+    pub async fn interrupt(&mut self, text: &str) -> Result<Vec<CallResult>, SessionError> {
+        self.refresh().await?;
+        let answer = |call: &ModelCall| CallResult {
+            call: call.id.clone(),
+            name: call.name.clone(),
+            text: text.to_owned(),
+            is_error: true,
+        };
+        let results: Vec<CallResult> = self.history.unanswered().map(answer).collect();
+        if !results.is_empty() {
+            self.settle_all(results.clone()).await?;
+        }
+        Ok(results)
+    }
+
+    /// Lets one message stand for the first so many of [`Session::messages`]. They stay in the [`crate::Transcript`].
+    ///
+    /// # Errors
+    /// There are not so many, a call would be parted from its results, or it could not be kept.
+    pub async fn replace_front(&mut self, messages: usize, front: Message) -> Result<(), SessionError> {
+        self.refresh().await?;
+        let replaced = self.history.admit_front(messages, &front)?;
+        let insert = "INSERT INTO fronts (session, replaced, position, at_ms, body) VALUES (?, ?, ?, ?, ?)";
+        let insert = sqlx::query(insert)
+            .bind(self.number)
+            .bind(signed(replaced))
+            .bind(signed(self.history.next()))
+            .bind(Timestamp::now().as_millisecond())
+            .bind(body(&front)?);
+        self.write(insert).await?;
+        self.history.replace_front(messages, replaced, front);
+        Ok(())
+    }
+
+    /// Says what the whole conversation used so far.
+    ///
+    /// # Errors
+    /// It could not be kept.
+    pub async fn set_usage(&mut self, usage: Usage) -> Result<(), SessionError> {
+        let update =
+            "UPDATE sessions SET input_tokens = ?, output_tokens = ?, cached_tokens = ? WHERE number = ?";
+        let update = sqlx::query(update)
+            .bind(signed(usage.input_tokens))
+            .bind(signed(usage.output_tokens))
+            .bind(signed(usage.cached_tokens))
+            .bind(self.number);
+        self.write(update).await?;
+        self.summary.usage = usage;
+        Ok(())
+    }
+
+    /// Says what people recognise it by.
+    ///
+    /// # Errors
+    /// It could not be kept.
+    pub async fn set_title(&mut self, title: &str) -> Result<(), SessionError> {
+        let update = sqlx::query("UPDATE sessions SET title = ? WHERE number = ?");
+        self.write(update.bind(title.to_owned()).bind(self.number)).await?;
+        title.clone_into(&mut self.summary.title);
+        Ok(())
+    }
+
+    /// Says which model is asked from now on.
+    ///
+    /// # Errors
+    /// It could not be kept.
+    pub async fn set_model(&mut self, model: &ModelName) -> Result<(), SessionError> {
+        let update = sqlx::query("UPDATE sessions SET model = ? WHERE number = ?");
+        self.write(update.bind(model.to_string()).bind(self.number)).await?;
+        self.summary.model = model.clone();
+        Ok(())
+    }
+
+    /// Finds out how a write ended that nobody saw the end of. Where there was none, this does nothing.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub async fn refresh(&mut self) -> Result<(), SessionError> {
+        if self.unsure {
+            let connection = &mut *self.database.connection().await;
+            let (database, id, number) = (&*self.database, &self.summary.id, self.number);
+            self.history = Reading { database, connection, id, number }.history().await?;
+            self.unsure = false;
+        }
+        Ok(())
+    }
+
+    /// All of them, or none.
+    async fn settle_all(&mut self, results: Vec<CallResult>) -> Result<(), SessionError> {
+        let now = Timestamp::now();
+        let mut rows = Vec::with_capacity(results.len());
+        for result in &results {
+            rows.push((self.history.place(&result.call)?, body(result)?));
+        }
+        self.unsure = true;
+        self.insert_results(rows, now).await?;
+        self.unsure = false;
+        self.summary.changed_at = now;
+        for result in results {
+            self.history.settle(result);
+        }
+        Ok(())
+    }
+
+    async fn insert_results(
+        &self,
+        rows: Vec<(ResultPlace, String)>,
+        now: Timestamp,
+    ) -> Result<(), SessionError> {
+        let failed = |error: sqlx::Error| self.explain(&error);
+        let mut connection = self.database.connection().await;
+        let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await.map_err(failed)?;
+        for (place, body) in rows {
+            let insert = "INSERT INTO results (session, position, call, at_ms, body) VALUES (?, ?, ?, ?, ?)";
+            let insert = sqlx::query(insert)
+                .bind(self.number)
+                .bind(signed(place.position))
+                .bind(signed(place.call))
+                .bind(now.as_millisecond())
+                .bind(body);
+            insert.execute(&mut *transaction).await.map_err(failed)?;
+        }
+        transaction.commit().await.map_err(failed)
+    }
+
+    /// One statement, which SQLite does whole or not at all.
+    async fn write(
+        &mut self,
+        statement: sqlx::query::Query<'_, Sqlite, SqliteArguments>,
+    ) -> Result<(), SessionError> {
+        let was_unsure = std::mem::replace(&mut self.unsure, true);
+        let mut connection = self.database.connection().await;
+        statement.execute(&mut *connection).await.map_err(|error| self.explain(&error))?;
+        drop(connection);
+        self.unsure = was_unsure;
+        Ok(())
+    }
+
+    fn explain(&self, error: &sqlx::Error) -> SessionError {
+        match error.as_database_error().is_some_and(|error| error.is_unique_violation()) {
+            true => SessionError::Conflict { id: self.summary.id.clone() },
+            false => self.database.explain(error),
+        }
+    }
+}

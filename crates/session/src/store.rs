@@ -1,0 +1,227 @@
+//! Where conversations are kept.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use jiff::Timestamp;
+use rustix::io::Errno;
+use sqlx::Connection as _;
+use toolgate_llm::Usage;
+use toolgate_types::SessionId;
+
+use crate::database::Database;
+use crate::error::SessionError;
+use crate::folder::Folder;
+use crate::hold::Holds;
+use crate::load::Reading;
+use crate::row::{moment, path_bytes, summaries, summary};
+use crate::session::Session;
+use crate::summary::{ListFilter, NewSession, Summary};
+use crate::transcript::Transcript;
+
+/// Conversations in one database. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Store {
+    database: Arc<Database>,
+    holds: Holds,
+}
+
+impl Store {
+    /// Opens a database file, making it and its folder, for this user alone, if they are not there. Several processes may have it open.
+    ///
+    /// # Errors
+    /// It cannot be used: see [`SessionError`].
+    pub async fn open(path: &Path) -> Result<Self, SessionError> {
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str()))
+        else {
+            return Err(SessionError::Io { action: "open", path: path.to_owned(), cause: Errno::INVAL });
+        };
+        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+        let folder = Arc::new(Folder::open_or_make(parent)?);
+        let database = Arc::new(Database::open(&folder, name).await?);
+        Ok(Self { database, holds: Holds::Folder(folder) })
+    }
+
+    /// One that is gone with its last clone.
+    ///
+    /// # Errors
+    /// SQLite has no room for it.
+    pub async fn in_memory() -> Result<Self, SessionError> {
+        let database = Arc::new(Database::in_memory().await?);
+        Ok(Self { database, holds: Holds::Memory(Arc::new(Mutex::new(BTreeSet::new()))) })
+    }
+
+    /// A name that no session has: short, for people, and by chance, so that its beginning tells it from others.
+    ///
+    /// # Errors
+    /// The system has no random numbers.
+    pub fn fresh_id() -> Result<SessionId, SessionError> {
+        let failed = || SessionError::Io { action: "read", path: "/dev/urandom".into(), cause: Errno::IO };
+        let mut bytes = [0; 10];
+        getrandom::fill(&mut bytes).map_err(|_| failed())?;
+        let letter = |byte: &u8| LETTERS.get(usize::from(byte % 32)).copied().map(char::from);
+        let text: String = bytes.iter().filter_map(letter).collect();
+        text.parse().map_err(|_| failed())
+    }
+
+    /// Begins a conversation, and holds it.
+    ///
+    /// # Errors
+    /// The name is taken, or it could not be kept.
+    pub async fn create(&self, new: NewSession) -> Result<Session, SessionError> {
+        let hold = self.holds.take(&new.id)?;
+        let now = Timestamp::now().as_millisecond();
+        let insert = "INSERT INTO sessions (id, title, agent, model, profile, workspace, created_ms)
+            VALUES (?, ?, ?, ?, ?, ?, ?)";
+        let insert = sqlx::query(insert)
+            .bind(new.id.as_str())
+            .bind(&new.title)
+            .bind(new.agent.as_ref().map(|agent| agent.as_str()))
+            .bind(new.model.to_string())
+            .bind(&new.profile)
+            .bind(path_bytes(&new.workspace))
+            .bind(now);
+        let done = {
+            let mut connection = self.database.connection().await;
+            insert.execute(&mut *connection).await
+        };
+        let done = done.map_err(|error| {
+            match error.as_database_error().is_some_and(|error| error.is_unique_violation()) {
+                true => SessionError::Exists { id: new.id.clone() },
+                false => self.database.explain(&error),
+            }
+        })?;
+        let at = moment(now).map_err(|error| self.database.explain(&error))?;
+        let NewSession { id, title, agent, model, profile, workspace } = new;
+        let summary = Summary {
+            id,
+            title,
+            agent,
+            model,
+            profile,
+            workspace,
+            created_at: at,
+            changed_at: at,
+            messages: 0,
+            usage: Usage::default(),
+        };
+        Session::load(self.database.clone(), hold, done.last_insert_rowid(), summary).await
+    }
+
+    /// Takes up a conversation, and holds it.
+    ///
+    /// # Errors
+    /// There is none of this name, somebody else holds it, or it cannot be read.
+    pub async fn open_session(&self, id: &SessionId) -> Result<Session, SessionError> {
+        self.look_up(id).await?;
+        let hold = self.holds.take(id)?;
+        // Again, now that nobody else can change or delete it.
+        let (number, summary) = self.look_up(id).await?;
+        Session::load(self.database.clone(), hold, number, summary).await
+    }
+
+    /// The session of this name, or the only one whose name begins like it.
+    ///
+    /// # Errors
+    /// There is none, or there are several.
+    pub async fn find(&self, name: &str) -> Result<SessionId, SessionError> {
+        let query =
+            "SELECT id FROM sessions WHERE substr(id, 1, length(?1)) = ?1 ORDER BY id != ?1, id LIMIT 10";
+        let rows = {
+            let mut connection = self.database.connection().await;
+            sqlx::query_scalar::<_, String>(query).bind(name).fetch_all(&mut *connection).await
+        };
+        let rows = rows.map_err(|error| self.database.explain(&error))?;
+        let mut found: Vec<SessionId> = rows.iter().filter_map(|id| id.parse().ok()).collect();
+        match found.first() {
+            Some(first) if found.len() == 1 || first.as_str() == name => Ok(found.swap_remove(0)),
+            Some(_) if !name.is_empty() => {
+                Err(SessionError::Ambiguous { name: name.to_owned(), sessions: found })
+            }
+            _ => Err(SessionError::Unknown { name: name.to_owned() }),
+        }
+    }
+
+    /// Conversations, the one that was used last first.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub async fn list(&self, filter: &ListFilter) -> Result<Vec<Summary>, SessionError> {
+        let query = summaries!(
+            "WHERE ?1 IS NULL OR s.workspace = ?1 ORDER BY changed_ms DESC, s.number DESC LIMIT ?2"
+        );
+        let rows = {
+            let mut connection = self.database.connection().await;
+            sqlx::query(query)
+                .bind(filter.workspace.as_deref().map(path_bytes))
+                .bind(filter.limit.map_or(-1, i64::from))
+                .fetch_all(&mut *connection)
+                .await
+        };
+        let rows = rows.map_err(|error| self.database.explain(&error))?;
+        let summaries: Result<Vec<Summary>, _> =
+            rows.iter().map(|row| summary(row).map(|(_, summary)| summary)).collect();
+        summaries.map_err(|error| self.database.explain(&error))
+    }
+
+    /// The conversation that was last used in a folder.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub async fn last(&self, workspace: &Path) -> Result<Option<SessionId>, SessionError> {
+        let filter = ListFilter { workspace: Some(workspace.to_owned()), limit: Some(1) };
+        Ok(self.list(&filter).await?.pop().map(|summary| summary.id))
+    }
+
+    /// Everything that was said in a conversation, whether or not somebody holds it.
+    ///
+    /// # Errors
+    /// There is none of this name, or it cannot be read.
+    pub async fn transcript(&self, id: &SessionId) -> Result<Transcript, SessionError> {
+        let mut connection = self.database.connection().await;
+        let explain = |error: sqlx::Error| self.database.explain(&error);
+        // One look at all tables, while others write.
+        let mut look = connection.begin().await.map_err(explain)?;
+        let row = sqlx::query(BY_NAME).bind(id.as_str()).fetch_optional(&mut *look).await.map_err(explain)?;
+        let row = row.ok_or_else(|| SessionError::Unknown { name: id.to_string() })?;
+        let (number, summary) = summary(&row).map_err(explain)?;
+        let reading = Reading { database: &self.database, connection: &mut look, id, number };
+        let entries = reading.entries().await?;
+        Ok(Transcript { summary, entries })
+    }
+
+    /// Removes a conversation and every trace of it in the files.
+    ///
+    /// # Errors
+    /// There is none of this name, somebody holds it, or the disk refuses.
+    pub async fn delete(&self, id: &SessionId) -> Result<(), SessionError> {
+        let (number, _) = self.look_up(id).await?;
+        let _hold = self.holds.take(id)?;
+        let mut connection = self.database.connection().await;
+        let explain = |error: sqlx::Error| self.database.explain(&error);
+        let delete = sqlx::query("DELETE FROM sessions WHERE number = ?").bind(number);
+        let done = delete.execute(&mut *connection).await.map_err(explain)?;
+        if done.rows_affected() == 0 {
+            return Err(SessionError::Unknown { name: id.to_string() });
+        }
+        // What was said still stands in the log that changes go through. Where somebody reads from it just now, the next one clears it.
+        sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)").fetch_one(&mut *connection).await.map_err(explain)?;
+        Ok(())
+    }
+
+    async fn look_up(&self, id: &SessionId) -> Result<(i64, Summary), SessionError> {
+        let row = {
+            let mut connection = self.database.connection().await;
+            sqlx::query(BY_NAME).bind(id.as_str()).fetch_optional(&mut *connection).await
+        };
+        let row = row.map_err(|error| self.database.explain(&error))?;
+        let row = row.ok_or_else(|| SessionError::Unknown { name: id.to_string() })?;
+        summary(&row).map_err(|error| self.database.explain(&error))
+    }
+}
+
+const BY_NAME: &str = summaries!("WHERE s.id = ?");
+
+/// Letters and digits that are not taken for one another.
+const LETTERS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
