@@ -1,0 +1,77 @@
+//! Who holds conversations.
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+use toolgate_gate::{Approver, Credential};
+use toolgate_llm::{ModelName, Provider};
+use toolgate_session::Session;
+use toolgate_tools::Front;
+
+use crate::conversation::Conversation;
+use crate::ended::{AgentError, Ended};
+use crate::event::{ChatEvent, EventSink};
+use crate::offer::Schemas;
+use crate::settings::AgentSettings;
+
+/// A model in front of a gate. It remembers nothing of any conversation: any number of them may be held at once.
+pub struct Agent {
+    pub(crate) front: Arc<Front>,
+    pub(crate) provider: Arc<dyn Provider>,
+    pub(crate) settings: AgentSettings,
+    pub(crate) schemas: Schemas,
+}
+
+/// One turn: on whose behalf, who is asked, who looks on, and what ends it.
+#[derive(Clone)]
+pub struct Turn {
+    /// Whoever calls tools by what the model says.
+    pub credential: Credential,
+    /// Who is asked before a call that needs it.
+    pub approver: Arc<dyn Approver>,
+    /// Ends the turn: the model's stream and the running tool at once.
+    pub cancelled: CancellationToken,
+    /// Is told of everything.
+    pub events: EventSink,
+}
+
+impl Agent {
+    /// An agent.
+    #[must_use]
+    pub fn new(front: Arc<Front>, provider: Arc<dyn Provider>, settings: AgentSettings) -> Self {
+        Self { front, provider, settings, schemas: Schemas::default() }
+    }
+
+    /// The model.
+    #[must_use]
+    pub fn model(&self) -> &ModelName {
+        self.provider.model()
+    }
+
+    /// Says something to the model, lets it use its tools within bounds, and says how that ended. Every message is kept before anything follows from it,
+    /// and every call of it has a result when this returns. When it does not return because its future is dropped, what was running ends, and the next
+    /// turn answers what was left open.
+    ///
+    /// # Errors
+    /// The conversation cannot be kept, or nobody knows who is asking. Whoever looks on is told so too; there is no [`ChatEvent::StreamEnd`] then.
+    pub async fn converse(
+        &self,
+        session: &mut Session,
+        prompt: &str,
+        turn: Turn,
+    ) -> Result<Ended, AgentError> {
+        let events = Arc::clone(&turn.events);
+        let ended = Conversation::hold(self, session, turn, prompt).await;
+        if let Err(error) = &ended {
+            events(ChatEvent::Error {
+                code: error.code(),
+                message: error.to_string(),
+                retryable: false,
+                attempt: None,
+                wait_ms: None,
+                voided: None,
+            });
+        }
+        ended
+    }
+}

@@ -1,0 +1,165 @@
+//! The arguments of a call, read strictly: they are JSON, one object, and nothing besides.
+
+use std::fmt::Write as _;
+
+use serde_json::{Map, Value};
+use toolgate_llm::{ModelCall, ToolDefinition};
+use toolgate_text::weight::weigh;
+use toolgate_types::{ErrorCode, Failure};
+
+/// More values than this are not read: a short text of them takes a hundred times its room.
+const MOST_VALUES: usize = 100_000;
+
+/// How many properties of a tool are told to a model that got them wrong.
+const MOST_TOLD: usize = 20;
+
+/// Reads the arguments of a call.
+///
+/// # Errors
+/// They cannot be used; the failure says what would fit.
+pub(crate) fn read(call: &ModelCall, tool: &ToolDefinition, repair: bool) -> Result<Value, Failure> {
+    parse(&call.arguments)
+        .or_else(|problem| if repair { repaired(&call.arguments).ok_or(problem) } else { Err(problem) })
+        .map(Value::Object)
+        .map_err(|problem| Failure::new(ErrorCode::InvalidArguments, problem).help(what_fits(tool)))
+}
+
+fn parse(text: &str) -> Result<Map<String, Value>, String> {
+    if text.len() > MOST_VALUES && weigh(text.as_bytes()).values > MOST_VALUES {
+        return Err(format!("the arguments hold more than {MOST_VALUES} values"));
+    }
+    match serde_json::from_str(text) {
+        Ok(Value::Object(arguments)) => Ok(arguments),
+        Ok(other) => Err(format!("the arguments are {}, not an object", kind(&other))),
+        Err(error) => Err(format!("the arguments are not JSON: {error}")),
+    }
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "true or false",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "an array",
+        Value::Object(_) => "an object",
+    }
+}
+
+/// The two mistakes that leave no doubt about what was meant: an object inside a string, and a fence around it.
+fn repaired(text: &str) -> Option<Map<String, Value>> {
+    let bare = text.trim();
+    let bare = match bare.strip_prefix("```").and_then(|rest| rest.strip_suffix("```")) {
+        Some(fenced) => fenced.strip_prefix("json").unwrap_or(fenced),
+        None => bare,
+    };
+    parse(bare).ok().or_else(|| match serde_json::from_str(bare) {
+        Ok(Value::String(inner)) => parse(&inner).ok(),
+        _ => None,
+    })
+}
+
+/// What the tool takes, for a model that sent something else.
+fn what_fits(tool: &ToolDefinition) -> String {
+    let schema = tool.input_schema.as_object();
+    let part = |name: &str| schema.and_then(|schema| schema.get(name));
+    let required: Vec<&str> =
+        part("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+    let properties = part("properties").and_then(Value::as_object);
+    let mut text = "send one JSON object".to_owned();
+    let Some(properties) = properties.filter(|properties| !properties.is_empty()) else {
+        return text + ", such as {}";
+    };
+    text.push_str(" with");
+    for (number, (name, property)) in properties.iter().take(MOST_TOLD).enumerate() {
+        let comma = if number == 0 { "" } else { "," };
+        let _ = write!(text, "{comma} `{name}`");
+        let kind = property.get("type").and_then(Value::as_str);
+        let needed = if required.contains(&name.as_str()) { "required" } else { "optional" };
+        let _ = match kind {
+            Some(kind) => write!(text, " ({kind}, {needed})"),
+            None => write!(text, " ({needed})"),
+        };
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn told(arguments: &str, repair: bool) -> String {
+        let call = ModelCall { id: "1".to_owned(), name: "read".to_owned(), arguments: arguments.to_owned() };
+        let schema = json!({
+            "type": "object",
+            "properties": {"path": {"type": "string"}, "from": {"type": "integer"}, "any": {}},
+            "required": ["path"],
+        });
+        let tool = ToolDefinition {
+            name: "read".to_owned(),
+            description: String::new(),
+            input_schema: Arc::new(schema),
+        };
+        match read(&call, &tool, repair) {
+            Ok(value) => value.to_string(),
+            Err(failure) => failure.message,
+        }
+    }
+
+    #[test]
+    fn only_one_object_is_arguments() {
+        let many = format!("[{}1]", "1,".repeat(MOST_VALUES));
+        for (arguments, strictly, repaired) in [
+            ("{}", "{}", "{}"),
+            (r#" {"path": "a"} "#, r#"{"path":"a"}"#, r#"{"path":"a"}"#),
+            ("", "the arguments are not JSON: EOF while parsing a value at line 1 column 0", "-"),
+            (
+                r#"{"path": "a"#,
+                "the arguments are not JSON: EOF while parsing a string at line 1 column 11",
+                "-",
+            ),
+            (r#"{"path": "a",}"#, "the arguments are not JSON: trailing comma at line 1 column 14", "-"),
+            (
+                r#"{"path": "a"} {}"#,
+                "the arguments are not JSON: trailing characters at line 1 column 15",
+                "-",
+            ),
+            ("[1]", "the arguments are an array, not an object", "-"),
+            ("null", "the arguments are null, not an object", "-"),
+            (r#""x""#, "the arguments are a string, not an object", "-"),
+            (r#""{\"path\": \"a\"}""#, "the arguments are a string, not an object", r#"{"path":"a"}"#),
+            (
+                "```json\n{\"path\": \"a\"}\n```",
+                "the arguments are not JSON: expected value at line 1 column 1",
+                r#"{"path":"a"}"#,
+            ),
+            (&many, "the arguments hold more than 100000 values", "-"),
+        ] {
+            assert_eq!(told(arguments, false), strictly, "{arguments:.60}");
+            let repaired = if repaired == "-" { strictly } else { repaired };
+            assert_eq!(told(arguments, true), repaired, "{arguments:.60}");
+        }
+    }
+
+    #[test]
+    fn a_model_is_told_what_would_fit() {
+        let tool = |schema: Value| ToolDefinition {
+            name: "x".to_owned(),
+            description: String::new(),
+            input_schema: Arc::new(schema),
+        };
+        let schema = json!({
+            "properties": {"path": {"type": "string"}, "from": {"type": "integer"}, "any": {}},
+            "required": ["path"],
+        });
+        assert_eq!(
+            what_fits(&tool(schema)),
+            "send one JSON object with `path` (string, required), `from` (integer, optional), `any` (optional)"
+        );
+        assert_eq!(what_fits(&tool(json!({"type": "object"}))), "send one JSON object, such as {}");
+    }
+}

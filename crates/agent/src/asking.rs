@@ -1,0 +1,50 @@
+//! A question to a person, told to whoever looks on while it is asked.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use serde_json::Value;
+use toolgate_gate::{Approver, PreviewBody, Question, Reply};
+
+use crate::event::{ChatEvent, EventSink, MessageId, ToolConfirm};
+
+/// Asks whom it was given, and tells what is asked.
+pub(crate) struct Asking {
+    pub(crate) approver: Arc<dyn Approver>,
+    pub(crate) events: EventSink,
+    pub(crate) message_id: MessageId,
+    pub(crate) input: Value,
+}
+
+impl Approver for Asking {
+    fn ask(&self, question: Question) -> Pin<Box<dyn Future<Output = Reply> + Send + '_>> {
+        (self.events)(ChatEvent::ToolConfirm(Box::new(self.confirm(&question))));
+        self.approver.ask(question)
+    }
+
+    fn may_last(&self) -> bool {
+        self.approver.may_last()
+    }
+}
+
+impl Asking {
+    fn confirm(&self, question: &Question) -> ToolConfirm {
+        let (text, diff) = match &question.preview.body {
+            PreviewBody::Nothing => (None, None),
+            PreviewBody::Text(text) => (Some(text.clone()), None),
+            PreviewBody::Diff(diff) => (None, Some(diff.clone())),
+        };
+        ToolConfirm {
+            message_id: self.message_id.clone(),
+            tool_id: question.call,
+            tool_name: question.tool.clone(),
+            input: self.input.clone(),
+            class: question.class,
+            summary: question.preview.summary.clone(),
+            text,
+            diff,
+            timeout_ms: u64::try_from(question.patience.as_millis()).unwrap_or(u64::MAX),
+            may_last: question.may_last,
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! One call of a model: through the gate, watched, and answered whatever becomes of it.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use tokio::task::{JoinError, JoinHandle};
+use tokio::time::{MissedTickBehavior, interval};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use toolgate_gate::{Approver, CallOptions, Credential};
+use toolgate_llm::{CallResult, ModelCall};
+use toolgate_tools::{Called, Front};
+use toolgate_types::{CallId, Decision, ErrorCode, Failure, Stage, ToolCall};
+
+use crate::arguments;
+use crate::asking::Asking;
+use crate::event::{ChatEvent, EventSink, MessageId, ResultMetadata, ToolStatus, no_input};
+use crate::offer::Offer;
+use crate::patience::Patience;
+use crate::relay::{INTERVAL, Relay};
+
+/// A longer structured answer is not told beside the text.
+const LONGEST_STRUCTURED: usize = 4096;
+
+/// Makes the calls of one message.
+pub(crate) struct Calls<'a> {
+    pub(crate) front: &'a Arc<Front>,
+    pub(crate) credential: &'a Credential,
+    pub(crate) approver: &'a Arc<dyn Approver>,
+    pub(crate) events: &'a EventSink,
+    pub(crate) offer: &'a Offer,
+    pub(crate) repair: bool,
+    pub(crate) message_id: &'a MessageId,
+}
+
+/// A call under way. It ends when this is dropped.
+pub(crate) struct Started {
+    call: ModelCall,
+    id: CallId,
+    relay: Arc<Relay>,
+    cancelled: CancellationToken,
+    running: JoinHandle<Called>,
+    _ends_with_this: DropGuard,
+}
+
+/// What became of a call.
+pub(crate) struct Answered {
+    pub(crate) result: CallResult,
+    id: CallId,
+    status: ToolStatus,
+    metadata: Box<ResultMetadata>,
+    /// What it tried, if that was to leave its bounds.
+    pub(crate) violation: Option<Failure>,
+}
+
+impl Calls<'_> {
+    /// Begins a call.
+    pub(crate) fn start(&self, call: &ModelCall) -> Started {
+        let read = match self.offer.find(&call.name) {
+            Some(tool) => {
+                arguments::read(call, tool, self.repair).map_err(|failure| (Stage::Validation, failure))
+            }
+            None if self.offer.definitions.is_empty() => Err((Stage::Registry, no_tools())),
+            // The gate says what is wrong with the name, and refuses whatever the arguments are.
+            None => Ok(call.parse().unwrap_or_else(|_| Value::String(call.arguments.clone()))),
+        };
+        let (tool_call, refusal) = match read {
+            Ok(arguments) => (self.tool_call(call, arguments), None),
+            Err(refusal) => (self.tool_call(call, Value::String(call.arguments.clone())), Some(refusal)),
+        };
+        self.tell_start(call, &tool_call);
+        let cancelled = CancellationToken::new();
+        let relay = Relay::new(self.events, self.message_id, tool_call.id);
+        let options = CallOptions {
+            progress: Some(relay.ear()),
+            cancelled: cancelled.clone(),
+            approver: Some(Arc::new(Asking {
+                approver: Arc::clone(self.approver),
+                events: Arc::clone(self.events),
+                message_id: self.message_id.clone(),
+                input: tool_call.arguments.clone(),
+            })),
+            interrupted: None,
+        };
+        let (front, credential, id) = (Arc::clone(self.front), self.credential.clone(), tool_call.id);
+        // In a task of its own: a panic in a tool costs its call, and calls that read can be made together.
+        let running = tokio::spawn(async move {
+            match refusal {
+                None => front.call(tool_call, credential, options).await,
+                Some((stage, failure)) => front.refuse(&tool_call, credential, stage, failure).await,
+            }
+        });
+        let _ends_with_this = cancelled.clone().drop_guard();
+        Started { call: call.clone(), id, relay, cancelled, running, _ends_with_this }
+    }
+
+    /// Waits for the end of a call. When nobody wants to wait any longer it is cancelled, and its end is soon.
+    pub(crate) async fn finish(&self, started: Started, patience: &Patience) -> Answered {
+        let Started { call, id, relay, cancelled, mut running, _ends_with_this } = started;
+        let mut tick = interval(INTERVAL);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let called = loop {
+            tokio::select! {
+                biased;
+                called = &mut running => break called,
+                _ = patience.over(), if !cancelled.is_cancelled() => cancelled.cancel(),
+                _ = tick.tick() => relay.tell(),
+            }
+        };
+        relay.tell();
+        answered(call, id, called)
+    }
+
+    /// Answers a call that is not made, and writes that down.
+    pub(crate) async fn not_made(&self, call: &ModelCall, failure: Failure) -> Answered {
+        let arguments = call.parse().unwrap_or_else(|_| Value::String(call.arguments.clone()));
+        let tool_call = self.tool_call(call, arguments);
+        self.tell_start(call, &tool_call);
+        let called = self.front.refuse(&tool_call, self.credential.clone(), Stage::Registry, failure).await;
+        answered(call.clone(), tool_call.id, Ok(called))
+    }
+
+    fn tool_call(&self, call: &ModelCall, arguments: Value) -> ToolCall {
+        ToolCall { client_id: Some(call.id.clone()), ..ToolCall::new(call.name.clone(), arguments) }
+    }
+
+    fn tell_start(&self, call: &ModelCall, tool_call: &ToolCall) {
+        let (input, input_text) = match &tool_call.arguments {
+            input @ Value::Object(_) => (input.clone(), None),
+            _ => (no_input(), Some(call.arguments.clone())),
+        };
+        (self.events)(ChatEvent::ToolStart {
+            message_id: self.message_id.clone(),
+            tool_id: tool_call.id,
+            tool_name: call.name.clone(),
+            input,
+            input_text,
+        });
+    }
+
+    /// Tells what became of a call.
+    pub(crate) fn tell_result(&self, answered: Answered) {
+        let Answered { result, id, status, metadata, .. } = answered;
+        (self.events)(ChatEvent::ToolResult {
+            message_id: self.message_id.clone(),
+            tool_id: id,
+            tool_name: result.name,
+            status,
+            result: result.text,
+            metadata,
+        });
+    }
+}
+
+fn no_tools() -> Failure {
+    Failure::new(ErrorCode::UnknownTool, "there are no tools in this conversation")
+        .help("answer without them")
+}
+
+fn answered(call: ModelCall, id: CallId, called: Result<Called, JoinError>) -> Answered {
+    let Ok(mut called) = called else { return crashed(call, id) };
+    let failure = called.failed.take();
+    let (stage, failure) = match failure {
+        Some((stage, failure)) => (Some(stage.as_str()), Some(failure)),
+        None => (None, None),
+    };
+    let code = failure.as_ref().map(|failure| failure.code);
+    let metadata = ResultMetadata {
+        call_id: id,
+        duration_ms: u64::try_from(called.duration.as_millis()).unwrap_or(u64::MAX),
+        decision: called.decision.as_str(),
+        stage,
+        code: code.map(ErrorCode::as_str),
+        structured: called.answer.structured.take().filter(|value| is_short(value, &called.answer.text)),
+        whole: called.whole.take(),
+        operator_note: failure.as_ref().and_then(|failure| failure.operator_note.clone()),
+    };
+    let mut text = called.answer.text;
+    if !called.attachments.is_empty() {
+        let count = called.attachments.len();
+        text.push_str(&format!("\n[{count} attached, which cannot be shown to you]"));
+    }
+    Answered {
+        result: CallResult { call: call.id, name: call.name, text, is_error: called.answer.is_error },
+        id,
+        status: status(called.decision, code, called.answer.is_error),
+        metadata: Box::new(metadata),
+        violation: failure.filter(|failure| failure.code.is_violation()),
+    }
+}
+
+/// The answer to a call whose tool fell over. The gate has recorded it.
+fn crashed(call: ModelCall, id: CallId) -> Answered {
+    let text = "internal: the tool ended unexpectedly; whether it did anything is not known".to_owned();
+    let metadata = ResultMetadata {
+        call_id: id,
+        duration_ms: 0,
+        decision: Decision::Error.as_str(),
+        stage: Some(Stage::Execution.as_str()),
+        code: Some(ErrorCode::Internal.as_str()),
+        structured: None,
+        whole: None,
+        operator_note: None,
+    };
+    Answered {
+        result: CallResult { call: call.id, name: call.name, text, is_error: true },
+        id,
+        status: ToolStatus::Error,
+        metadata: Box::new(metadata),
+        violation: None,
+    }
+}
+
+/// A mistake in how a call was written is an error and no denial, whatever the record calls it: nobody forbade anything.
+fn status(decision: Decision, code: Option<ErrorCode>, is_error: bool) -> ToolStatus {
+    match (decision, code) {
+        (_, Some(ErrorCode::Cancelled | ErrorCode::Interrupted)) => ToolStatus::Cancelled,
+        (_, Some(ErrorCode::InvalidArguments | ErrorCode::UnknownTool | ErrorCode::InvalidPath)) => {
+            ToolStatus::Error
+        }
+        (Decision::Denied, _) => ToolStatus::Denied,
+        (Decision::Allowed, _) if !is_error => ToolStatus::Success,
+        (Decision::Allowed | Decision::Error, _) => ToolStatus::Error,
+    }
+}
+
+fn is_short(structured: &Value, text: &str) -> bool {
+    // The one is about as long as the other, and looking at a text costs nothing.
+    text.len() <= 2 * LONGEST_STRUCTURED && structured.to_string().len() <= LONGEST_STRUCTURED
+}

@@ -1,0 +1,380 @@
+//! One turn of a conversation: the person speaks, the model answers or calls, and so on until one of them has enough.
+
+use toolgate_llm::{
+    AssistantMessage, Capabilities, ErrorKind, FinishReason, Message, ModelCall, Part, ProviderError,
+    Request, ToolChoice, Usage,
+};
+use toolgate_manifest::OnViolation;
+use toolgate_session::Session;
+use toolgate_types::Failure;
+
+use crate::agent::{Agent, Turn};
+use crate::call::{Answered, Calls};
+use crate::ended::{AgentError, EndReason, Ended};
+use crate::event::{ChatEvent, MessageId};
+use crate::offer::Offer;
+use crate::patience::{Patience, Stopped};
+use crate::repeat::{Repeats, Repetition};
+use crate::room::Room;
+use crate::step::{Asker, Stepped, in_words};
+use crate::system::system_text;
+use crate::words;
+
+/// At most so many calls that read are made together.
+const MOST_TOGETHER: usize = 8;
+
+/// A turn under way.
+pub(crate) struct Conversation<'a> {
+    pub(crate) agent: &'a Agent,
+    pub(crate) session: &'a mut Session,
+    pub(crate) turn: Turn,
+    pub(crate) prompt: &'a str,
+    pub(crate) patience: Patience,
+    pub(crate) system: String,
+    pub(crate) supports_tools: bool,
+    pub(crate) offer: Offer,
+    pub(crate) room: Room,
+    /// Whether a summary may still be tried: one that saved nothing is not tried again.
+    pub(crate) may_summarise: bool,
+    usage: Usage,
+    iterations: u32,
+    repeats: Repeats,
+}
+
+/// The end of a turn, and what the person is told.
+pub(crate) type End = (EndReason, String);
+
+/// What the model has come to in a step.
+enum Said {
+    /// A message, which is kept.
+    Message { id: MessageId, reason: FinishReason, message: AssistantMessage },
+    /// The end.
+    End(End),
+}
+
+/// How the calls of a message went.
+enum Went {
+    On,
+    Stopped(Stopped),
+    /// One tried to leave its bounds, and that ends the conversation.
+    Violated(String),
+    /// They went round and round.
+    Round,
+}
+
+impl<'a> Conversation<'a> {
+    pub(crate) async fn hold(
+        agent: &'a Agent,
+        session: &'a mut Session,
+        turn: Turn,
+        prompt: &'a str,
+    ) -> Result<Ended, AgentError> {
+        session.interrupt(words::INTERRUPTED).await?;
+        let gate = agent.front.gate();
+        let settings = &agent.settings;
+        let offer = Offer::of(gate, &turn.credential, &agent.schemas).await.map_err(AgentError::Caller)?;
+        let time = settings.time(!offer.definitions.is_empty());
+        let patience = Patience::new(turn.cancelled.clone(), time);
+        let Capabilities { supports_tools, context_window, .. } =
+            match patience.wait(agent.provider.capabilities()).await {
+                Ok(Ok(capabilities)) => capabilities,
+                // Whoever cannot be asked that cannot be asked for a step either, and says there what is wrong.
+                Ok(Err(_)) | Err(_) => {
+                    Capabilities { supports_tools: true, context_window: None, max_output_tokens: None }
+                }
+            };
+        let is_first = session.messages().is_empty();
+        if !supports_tools && is_first && !offer.definitions.is_empty() {
+            let text = format!("{} cannot use tools; this conversation goes on without them", agent.model());
+            (turn.events)(ChatEvent::Notice { text });
+        }
+        let offer = if supports_tools { offer } else { Offer::nothing() };
+        session.append(Message::User { text: prompt.to_owned() }).await?;
+        let mut conversation = Self {
+            system: system_text(settings, !offer.definitions.is_empty()),
+            room: Room::new(settings.context, context_window),
+            agent,
+            session,
+            turn,
+            prompt,
+            patience,
+            supports_tools,
+            offer,
+            may_summarise: true,
+            usage: Usage::default(),
+            iterations: 0,
+            repeats: Repeats::default(),
+        };
+        let (reason, text) = conversation.go_on().await?;
+        conversation.end(reason, text).await
+    }
+
+    async fn end(self, reason: EndReason, text: String) -> Result<Ended, AgentError> {
+        let Self { session, turn, usage, iterations, .. } = self;
+        let total = sum(session.summary().usage, usage);
+        session.set_usage(total).await?;
+        let session_id = session.id().clone();
+        (turn.events)(ChatEvent::StreamEnd { reason, text: text.clone(), usage, iterations, session_id });
+        Ok(Ended { reason, text, usage, iterations })
+    }
+
+    async fn go_on(&mut self) -> Result<End, AgentError> {
+        loop {
+            self.offer_again().await?;
+            if !self.make_room().await? {
+                return self.last_step(EndReason::ContextLimit).await;
+            }
+            let (id, reason, message) = match self.ask().await? {
+                Said::Message { id, reason, message } => (id, reason, message),
+                Said::End(end) => return Ok(end),
+            };
+            let calls: Vec<ModelCall> = message.calls().cloned().collect();
+            if calls.is_empty() && reason != FinishReason::Pause {
+                self.tell_odd_end(&reason);
+                return Ok((EndReason::Done, message.text()));
+            }
+            self.iterations += 1;
+            match self.make(&calls, &id, words::not_made_after(&reason)).await? {
+                Went::On if self.iterations < self.agent.settings.max_tool_iterations => {}
+                Went::On => return self.last_step(EndReason::IterationLimit).await,
+                Went::Round => return self.last_step(EndReason::Loop).await,
+                Went::Stopped(Stopped::TimedOut) => return self.last_step(EndReason::Timeout).await,
+                Went::Stopped(Stopped::Cancelled) => return Ok((EndReason::Cancelled, message.text())),
+                Went::Violated(text) => return Ok((EndReason::Violation, text)),
+            }
+        }
+    }
+
+    /// Looks again at what may be used, where the gate decides by something else by now.
+    async fn offer_again(&mut self) -> Result<(), AgentError> {
+        let gate = self.agent.front.gate();
+        if self.supports_tools && self.offer.is_outdated(gate) {
+            let offer = Offer::of(gate, &self.turn.credential, &self.agent.schemas).await;
+            self.offer = offer.map_err(AgentError::Caller)?;
+        }
+        Ok(())
+    }
+
+    /// One step with tools, and with less of the conversation where the server says that it is too long.
+    async fn ask(&mut self) -> Result<Said, AgentError> {
+        loop {
+            let (stepped, usage) = self.step().await;
+            match stepped {
+                Stepped::Finished { id, reason, message } => {
+                    self.keep(&message, usage).await?;
+                    return Ok(Said::Message { id, reason, message });
+                }
+                Stepped::Stopped { stopped, text } => {
+                    self.usage = sum(self.usage, usage);
+                    return self.stopped(stopped, text).await.map(Said::End);
+                }
+                Stepped::Failed(error) if error.kind == ErrorKind::ContextExceeded => {
+                    if !self.shrink().await? {
+                        return self.last_step(EndReason::ContextLimit).await.map(Said::End);
+                    }
+                }
+                Stepped::Failed(error) => return Ok(Said::End((EndReason::ProviderError, in_words(&error)))),
+            }
+        }
+    }
+
+    async fn step(&self) -> (Stepped, Usage) {
+        let messages = self.room.view(self.session.messages());
+        let request = self.request(&messages, ToolChoice::Auto);
+        self.asker(true).step(request, &self.patience).await
+    }
+
+    pub(crate) fn request<'r>(&'r self, messages: &'r [Message], tool_choice: ToolChoice) -> Request<'r> {
+        let settings = &self.agent.settings;
+        Request {
+            system: Some(&self.system),
+            messages,
+            tools: &self.offer.definitions,
+            tool_choice,
+            max_output_tokens: settings.max_output_tokens,
+            thinking: settings.thinking,
+        }
+    }
+
+    pub(crate) fn asker(&self, is_shown: bool) -> Asker<'_> {
+        let Agent { provider, settings, .. } = self.agent;
+        let (tries, backoff) = (settings.tries, settings.backoff);
+        Asker { provider: provider.as_ref(), events: &self.turn.events, tries, backoff, is_shown }
+    }
+
+    /// Keeps a whole message, and tells how much room is left.
+    async fn keep(&mut self, message: &AssistantMessage, usage: Usage) -> Result<(), AgentError> {
+        self.used(usage);
+        // Servers do not take a message back that says nothing.
+        if !message.parts.is_empty() {
+            self.session.append(Message::Assistant(message.clone())).await?;
+        }
+        let estimate = self.estimate();
+        self.room.count(usage, estimate);
+        (self.turn.events)(self.room.told(estimate));
+        Ok(())
+    }
+
+    pub(crate) fn used(&mut self, usage: Usage) {
+        self.usage = sum(self.usage, usage);
+    }
+
+    /// About how many tokens the model is shown.
+    pub(crate) fn estimate(&self) -> u64 {
+        self.room.estimate(self.session.messages(), self.beside())
+    }
+
+    /// How many bytes the model is shown beside the messages.
+    pub(crate) fn beside(&self) -> u64 {
+        self.offer.bytes + self.system.len() as u64
+    }
+
+    /// Keeps what was said until somebody had enough.
+    async fn stopped(&mut self, stopped: Stopped, text: String) -> Result<End, AgentError> {
+        self.keep_text(&text).await?;
+        match stopped {
+            Stopped::Cancelled => Ok((EndReason::Cancelled, text)),
+            Stopped::TimedOut => self.last_step(EndReason::Timeout).await,
+        }
+    }
+
+    async fn keep_text(&mut self, text: &str) -> Result<(), AgentError> {
+        if !text.is_empty() {
+            let parts = vec![Part::Text { text: text.to_owned() }];
+            let model = Some(self.agent.model().clone());
+            self.session.append(Message::Assistant(AssistantMessage { parts, model })).await?;
+        }
+        Ok(())
+    }
+
+    /// Makes the calls of a message one after the other, or answers that they are not made.
+    async fn make(
+        &mut self,
+        calls: &[ModelCall],
+        message_id: &MessageId,
+        mut not_made: Option<Failure>,
+    ) -> Result<Went, AgentError> {
+        let Self { agent, session, turn, offer, repeats, patience, .. } = self;
+        let settings = &agent.settings;
+        let maker = Calls {
+            front: &agent.front,
+            credential: &turn.credential,
+            approver: &turn.approver,
+            events: &turn.events,
+            offer,
+            repair: settings.repair,
+            message_id,
+        };
+        let together = settings.parallel_reads && calls.iter().all(|call| maker.offer.only_reads(&call.name));
+        let mut went = Went::On;
+        for batch in calls.chunks(if together { MOST_TOGETHER } else { 1 }) {
+            if matches!(went, Went::On)
+                && let Some(stopped) = patience.check()
+            {
+                (went, not_made) = (Went::Stopped(stopped), Some(words::not_made(stopped)));
+            }
+            if let Some(failure) = &not_made {
+                for call in batch {
+                    let answered = maker.not_made(call, failure.clone()).await;
+                    settle(session, &maker, answered).await?;
+                }
+                continue;
+            }
+            let started: Vec<_> = batch.iter().map(|call| maker.start(call)).collect();
+            for (call, started) in batch.iter().zip(started) {
+                let mut answered = maker.finish(started, patience).await;
+                let repetition = repeats.add(&call.name, &call.arguments, &answered.result.text);
+                if repetition == Repetition::Noticed {
+                    answered.result.text.push_str(words::REPEATED);
+                }
+                if let (Some(failure), OnViolation::Stop) = (&answered.violation, settings.on_violation) {
+                    not_made = Some(words::not_made_after_violation());
+                    went = Went::Violated(words::violated(&call.name, failure));
+                } else if repetition == Repetition::Stuck && matches!(went, Went::On) {
+                    (went, not_made) = (Went::Round, Some(words::not_made_after_repetition()));
+                }
+                settle(session, &maker, answered).await?;
+            }
+        }
+        Ok(match (went, patience.check()) {
+            (Went::On, Some(stopped)) => Went::Stopped(stopped),
+            (went, _) => went,
+        })
+    }
+
+    /// One last step without tools, so that the person gets an answer.
+    pub(crate) async fn last_step(&mut self, reason: EndReason) -> Result<End, AgentError> {
+        if reason == EndReason::ContextLimit {
+            self.room.leave_out(self.session.messages(), 0);
+        }
+        let patience = self.patience.at_least(self.agent.settings.grace);
+        let mut stepped = self.step_without_tools(reason, &patience).await?;
+        if matches!(&stepped, Stepped::Failed(error) if error.kind == ErrorKind::ContextExceeded)
+            && self.room.leave_out(self.session.messages(), 0)
+        {
+            stepped = self.step_without_tools(reason, &patience).await?;
+        }
+        let text = match stepped {
+            Stepped::Finished { id, message, .. } => {
+                let calls: Vec<ModelCall> = message.calls().cloned().collect();
+                self.make(&calls, &id, Some(words::switched_off())).await?;
+                message.text()
+            }
+            Stepped::Stopped { stopped, text } => {
+                self.keep_text(&text).await?;
+                if stopped == Stopped::Cancelled {
+                    return Ok((EndReason::Cancelled, text));
+                }
+                text
+            }
+            Stepped::Failed(ProviderError { .. }) => String::new(),
+        };
+        if !text.trim().is_empty() {
+            return Ok((reason, text));
+        }
+        let time = self.agent.settings.time(!self.offer.definitions.is_empty());
+        Ok((reason, words::instead_of_an_answer(reason, self.iterations, time)))
+    }
+
+    async fn step_without_tools(
+        &mut self,
+        reason: EndReason,
+        patience: &Patience,
+    ) -> Result<Stepped, AgentError> {
+        let mut messages = self.room.view(self.session.messages()).into_owned();
+        messages.push(Message::User { text: words::last_words(reason) });
+        let request = self.request(&messages, ToolChoice::None);
+        let (stepped, usage) = self.asker(true).step(request, patience).await;
+        match &stepped {
+            Stepped::Finished { message, .. } => self.keep(message, usage).await?,
+            Stepped::Stopped { .. } | Stepped::Failed(_) => self.used(usage),
+        }
+        Ok(stepped)
+    }
+
+    /// Tells the person of an end that the words alone do not show.
+    fn tell_odd_end(&self, reason: &FinishReason) {
+        let text = match reason {
+            FinishReason::Length => "the answer was cut off at the model's output limit".to_owned(),
+            FinishReason::Refusal => "the model declined to go on".to_owned(),
+            FinishReason::Other(word) => format!("the model stopped: {word:?}"),
+            FinishReason::Stop | FinishReason::ToolCalls | FinishReason::Pause => return,
+        };
+        (self.turn.events)(ChatEvent::Notice { text });
+    }
+}
+
+/// Keeps what became of a call, and only then tells it.
+async fn settle(session: &mut Session, maker: &Calls<'_>, answered: Answered) -> Result<(), AgentError> {
+    session.settle(answered.result.clone()).await?;
+    maker.tell_result(answered);
+    Ok(())
+}
+
+fn sum(one: Usage, other: Usage) -> Usage {
+    Usage {
+        input_tokens: one.input_tokens.saturating_add(other.input_tokens),
+        output_tokens: one.output_tokens.saturating_add(other.output_tokens),
+        cached_tokens: one.cached_tokens.saturating_add(other.cached_tokens),
+    }
+}

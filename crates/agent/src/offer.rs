@@ -1,0 +1,94 @@
+//! The tools that a model is offered: those that its caller may use, as the gate has them at the moment.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::Value;
+use toolgate_gate::{Credential, Gate, Tool};
+use toolgate_llm::ToolDefinition;
+use toolgate_types::{Failure, ToolClass};
+
+/// The tools of one caller.
+pub(crate) struct Offer {
+    generation: u64,
+    pub(crate) definitions: Vec<ToolDefinition>,
+    classes: HashMap<String, ToolClass>,
+    /// About how many bytes the model is told about them.
+    pub(crate) bytes: u64,
+}
+
+impl Offer {
+    /// None.
+    pub(crate) fn nothing() -> Self {
+        Self { generation: 0, definitions: Vec::new(), classes: HashMap::new(), bytes: 0 }
+    }
+
+    /// What a caller may use.
+    ///
+    /// # Errors
+    /// Nobody knows who that is.
+    pub(crate) async fn of(gate: &Gate, credential: &Credential, schemas: &Schemas) -> Result<Self, Failure> {
+        // The number first: what is replaced meanwhile is then seen to be newer.
+        let generation = gate.generation();
+        let tools = gate.tools_for(credential.clone()).await?;
+        let shared = schemas.share(generation, &tools);
+        let mut offer = Self { generation, ..Self::nothing() };
+        for (tool, schema) in tools.iter().zip(shared) {
+            let spec = tool.spec();
+            let name = spec.name.to_string();
+            offer.bytes += (name.len() + spec.description.len() + schema.bytes) as u64;
+            offer.classes.insert(name.clone(), spec.class);
+            let (description, input_schema) = (spec.description.clone(), schema.value);
+            offer.definitions.push(ToolDefinition { name, description, input_schema });
+        }
+        Ok(offer)
+    }
+
+    /// Whether the gate decides by something else by now.
+    pub(crate) fn is_outdated(&self, gate: &Gate) -> bool {
+        self.generation != gate.generation()
+    }
+
+    pub(crate) fn find(&self, name: &str) -> Option<&ToolDefinition> {
+        self.definitions.iter().find(|tool| tool.name == name)
+    }
+
+    /// Whether a tool only reads, for all that was declared.
+    pub(crate) fn only_reads(&self, name: &str) -> bool {
+        self.classes.get(name) == Some(&ToolClass::Read)
+    }
+}
+
+/// The schemas of tools, held once for all conversations of an agent.
+#[derive(Default)]
+pub(crate) struct Schemas(Mutex<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    generation: u64,
+    schemas: HashMap<String, Schema>,
+}
+
+#[derive(Clone)]
+struct Schema {
+    value: Arc<Value>,
+    bytes: usize,
+}
+
+impl Schemas {
+    fn share(&self, generation: u64, tools: &[Arc<dyn Tool>]) -> Vec<Schema> {
+        let mut shared = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if shared.generation != generation {
+            *shared = Shared { generation, schemas: HashMap::new() };
+        }
+        let share = |tool: &Arc<dyn Tool>| {
+            let spec = tool.spec();
+            let make = || Schema {
+                bytes: spec.input_schema.to_string().len(),
+                value: Arc::new(spec.input_schema.clone()),
+            };
+            shared.schemas.entry(spec.name.to_string()).or_insert_with(make).clone()
+        };
+        tools.iter().map(share).collect()
+    }
+}

@@ -1,0 +1,97 @@
+//! Making room in a model's context: first old output is left out, then a summary takes the place of what came first.
+//!
+//! The session keeps everything; what changes is what the model is shown.
+
+use toolgate_llm::{Message, ToolChoice};
+
+use crate::conversation::Conversation;
+use crate::ended::AgentError;
+use crate::event::ChatEvent;
+use crate::room::estimate;
+use crate::step::Stepped;
+use crate::words;
+
+/// A summary must bring the conversation below this many tenths of what it was, or it was not worth it.
+const WORTH_IT: u64 = 7;
+
+impl Conversation<'_> {
+    /// Makes room where there is little. Says whether there is enough.
+    pub(crate) async fn make_room(&mut self) -> Result<bool, AgentError> {
+        if self.room.has_room(self.estimate(), 1) {
+            return Ok(true);
+        }
+        // Twice the reserve, or the next step would have to do it again.
+        if self.leave_out() && self.room.has_room(self.estimate(), 2) {
+            return Ok(true);
+        }
+        self.summarise().await?;
+        Ok(self.room.has_room(self.estimate(), 1))
+    }
+
+    /// Makes the conversation shorter because the server says so, whatever we count. Says whether it is.
+    pub(crate) async fn shrink(&mut self) -> Result<bool, AgentError> {
+        if self.leave_out() {
+            return Ok(true);
+        }
+        self.summarise().await
+    }
+
+    fn leave_out(&mut self) -> bool {
+        let whole = self.agent.settings.context.whole_results;
+        let is_new = self.room.leave_out(self.session.messages(), whole);
+        if is_new {
+            self.notice("older tool output is left out from here on, to save room in the model's context");
+        }
+        is_new
+    }
+
+    /// Lets the model write down what matters, and goes on from that. Says whether that saved a fair part.
+    async fn summarise(&mut self) -> Result<bool, AgentError> {
+        let Some(front) = front_of(self.session.messages()).filter(|_| self.may_summarise) else {
+            return Ok(false);
+        };
+        // Whatever comes of it but a good summary, it is not tried again.
+        self.may_summarise = false;
+        let Some(summary) = self.ask_for_summary().await else { return Ok(false) };
+        let messages = self.session.messages();
+        let (replaced, kept) = messages.split_at_checked(front).unwrap_or((messages, &[]));
+        // The person's own words stay as they are.
+        let holds_prompt = !kept.iter().any(|message| matches!(message, Message::User { .. }));
+        let text = words::front(&summary, holds_prompt.then_some(self.prompt));
+        let summary = Message::User { text };
+        let before = self.estimate();
+        let after = estimate(std::slice::from_ref(&summary), 0) + estimate(kept, self.beside());
+        if replaced.is_empty() || after * 10 > before * WORTH_IT {
+            return Ok(false);
+        }
+        self.session.replace_front(front, summary).await?;
+        self.room.begin_anew();
+        self.may_summarise = true;
+        self.notice("the conversation so far was summarised, to save room in the model's context");
+        Ok(true)
+    }
+
+    async fn ask_for_summary(&mut self) -> Option<String> {
+        let mut messages = self.room.view(self.session.messages()).into_owned();
+        messages.push(Message::User { text: words::SUMMARISE.to_owned() });
+        let request = self.request(&messages, ToolChoice::None);
+        let (stepped, usage) = self.asker(false).step(request, &self.patience).await;
+        self.used(usage);
+        match stepped {
+            Stepped::Finished { message, .. } if message.calls().next().is_none() => {
+                Some(message.text()).filter(|summary| !summary.trim().is_empty())
+            }
+            _ => None,
+        }
+    }
+
+    fn notice(&self, text: &str) {
+        (self.turn.events)(ChatEvent::Notice { text: text.to_owned() });
+    }
+}
+
+/// How many messages a summary may stand for: all but the newest question, or the newest calls with their results.
+fn front_of(messages: &[Message]) -> Option<usize> {
+    let newest = messages.iter().rposition(|message| !matches!(message, Message::Results { .. }))?;
+    (newest >= 2).then_some(newest)
+}

@@ -1,0 +1,104 @@
+//! Within which bounds a conversation is held.
+
+use std::time::Duration;
+
+use toolgate_llm::{Backoff, Thinking};
+use toolgate_manifest::OnViolation;
+use toolgate_tools::Profile;
+
+use crate::system::Surroundings;
+
+/// How a conversation is held. Every bound ends in one last step without tools, so that the person gets an answer.
+#[derive(Clone, Debug)]
+pub struct AgentSettings {
+    /// What stands before the conversation, in place of our own words.
+    pub system: Option<String>,
+    /// What the model is told of the place it works in, whatever stands before it.
+    pub surroundings: Surroundings,
+    /// How many steps of a turn may have calls.
+    pub max_tool_iterations: u32,
+    /// How long a turn may take. Absent: [`TIME_WITHOUT_TOOLS`] or [`TIME_WITH_TOOLS`].
+    pub time_limit: Option<Duration>,
+    /// How long the last step may take once the time is up.
+    pub grace: Duration,
+    /// How much of the context is kept free, and when that is warned about.
+    pub context: ContextSettings,
+    /// Whether calls of one step that only read are made together.
+    pub parallel_reads: bool,
+    /// Whether arguments that are nearly JSON are read as what they were meant to be.
+    pub repair: bool,
+    /// What happens after a call that tried to leave its bounds.
+    pub on_violation: OnViolation,
+    /// How often one step is tried, all in all.
+    pub tries: u32,
+    /// How long is waited between two tries.
+    pub backoff: Backoff,
+    /// How much the model may say in one step, in tokens.
+    pub max_output_tokens: Option<u32>,
+    /// Whether it should think first.
+    pub thinking: Thinking,
+}
+
+/// How much of the model's context is used.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ContextSettings {
+    /// How many tokens the model can look at, in place of what its server says.
+    pub window: Option<u64>,
+    /// How many of them are kept free. Absent: a tenth of them, [`MOST_RESERVED`] at most.
+    pub reserve_tokens: Option<u64>,
+    /// The fraction from which on the person is warned.
+    pub warn_at: f64,
+    /// How many of the newest results stay whole when older ones are left out to save room.
+    pub whole_results: usize,
+}
+
+/// A turn without tools takes no longer, unless it is said otherwise.
+pub const TIME_WITHOUT_TOOLS: Duration = Duration::from_secs(5 * 60);
+
+/// A turn with tools takes no longer, unless it is said otherwise.
+pub const TIME_WITH_TOOLS: Duration = Duration::from_secs(30 * 60);
+
+/// No more tokens than this are kept free, unless it is said otherwise.
+pub const MOST_RESERVED: u64 = 8192;
+
+impl Default for ContextSettings {
+    fn default() -> Self {
+        Self { window: None, reserve_tokens: None, warn_at: 0.75, whole_results: 4 }
+    }
+}
+
+impl ContextSettings {
+    /// How many tokens of a window are kept free; never more than half of it.
+    #[must_use]
+    pub fn reserve(&self, window: u64) -> u64 {
+        self.reserve_tokens.unwrap_or((window / 10).min(MOST_RESERVED)).min(window / 2)
+    }
+}
+
+impl AgentSettings {
+    /// The bounds that go with a profile before the operator changes them.
+    #[must_use]
+    pub fn of(profile: Profile) -> Self {
+        let is_studio = profile == Profile::Studio;
+        Self {
+            system: None,
+            surroundings: Surroundings::default(),
+            max_tool_iterations: if is_studio { 200 } else { 20 },
+            time_limit: None,
+            grace: Duration::from_secs(60),
+            context: ContextSettings::default(),
+            parallel_reads: false,
+            repair: false,
+            on_violation: if is_studio { OnViolation::Stop } else { OnViolation::Answer },
+            tries: 4,
+            backoff: Backoff::default(),
+            max_output_tokens: None,
+            thinking: Thinking::default(),
+        }
+    }
+
+    /// How long a turn may take.
+    pub(crate) fn time(&self, has_tools: bool) -> Duration {
+        self.time_limit.unwrap_or(if has_tools { TIME_WITH_TOOLS } else { TIME_WITHOUT_TOOLS })
+    }
+}

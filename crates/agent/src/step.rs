@@ -1,0 +1,173 @@
+//! One step of a model, tried again where that may help.
+
+use std::collections::HashSet;
+use std::pin::{Pin, pin};
+use std::time::Duration;
+
+use toolgate_llm::{
+    AssistantMessage, Backoff, ErrorKind, Event, Events, FinishReason, Provider, ProviderError, Request,
+    Usage,
+};
+
+use crate::event::{ChatEvent, EventSink, MessageId};
+use crate::patience::{Patience, Stopped};
+
+/// How a step ended.
+pub(crate) enum Stepped {
+    /// With a whole message. Only such a one holds calls.
+    Finished { id: MessageId, reason: FinishReason, message: AssistantMessage },
+    /// Somebody had enough; what was said until then.
+    Stopped { stopped: Stopped, text: String },
+    /// Not at all.
+    Failed(ProviderError),
+}
+
+/// Asks a model.
+pub(crate) struct Asker<'a> {
+    pub(crate) provider: &'a dyn Provider,
+    pub(crate) events: &'a EventSink,
+    pub(crate) tries: u32,
+    pub(crate) backoff: Backoff,
+    /// Whether the person is shown what is said.
+    pub(crate) is_shown: bool,
+}
+
+/// One try.
+struct Try<'a> {
+    asker: &'a Asker<'a>,
+    id: MessageId,
+    text: String,
+    /// Whether anything of it was shown.
+    was_shown: bool,
+    usage: Usage,
+}
+
+enum Tried {
+    Finished { reason: FinishReason, message: AssistantMessage },
+    Stopped(Stopped),
+    Failed(ProviderError),
+}
+
+impl Asker<'_> {
+    /// One step. Says also what it used.
+    pub(crate) async fn step(&self, request: Request<'_>, patience: &Patience) -> (Stepped, Usage) {
+        let mut attempt = 1;
+        loop {
+            let mut this = Try {
+                asker: self,
+                id: MessageId::fresh(),
+                text: String::new(),
+                was_shown: false,
+                usage: Usage::default(),
+            };
+            let tried = this.run(request, patience).await;
+            let Try { id, text, was_shown, usage, .. } = this;
+            let error = match tried {
+                Tried::Finished { reason, message } => {
+                    return (Stepped::Finished { id, reason, message }, usage);
+                }
+                Tried::Stopped(stopped) => return (Stepped::Stopped { stopped, text }, usage),
+                Tried::Failed(error) => error,
+            };
+            let wait = self.wait_before_next(&error, attempt, patience);
+            (self.events)(ChatEvent::Error {
+                code: error.kind.as_str(),
+                message: in_words(&error),
+                retryable: wait.is_some(),
+                attempt: Some(attempt),
+                wait_ms: wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)),
+                voided: was_shown.then_some(id),
+            });
+            let Some(wait) = wait else { return (Stepped::Failed(error), usage) };
+            if let Err(stopped) = patience.wait(tokio::time::sleep(wait)).await {
+                return (Stepped::Stopped { stopped, text: String::new() }, usage);
+            }
+            attempt += 1;
+        }
+    }
+
+    /// How long to wait before another try; `None` where there is none.
+    fn wait_before_next(&self, error: &ProviderError, attempt: u32, patience: &Patience) -> Option<Duration> {
+        if attempt >= self.tries {
+            return None;
+        }
+        self.backoff.wait(attempt, error).filter(|wait| *wait < patience.left())
+    }
+}
+
+impl Try<'_> {
+    async fn run(&mut self, request: Request<'_>, patience: &Patience) -> Tried {
+        // One timer for the whole step: a stream has thousands of events.
+        let mut over = pin!(patience.over());
+        let events = tokio::select! {
+            biased;
+            stopped = &mut over => return Tried::Stopped(stopped),
+            events = self.asker.provider.step(request) => events,
+        };
+        match events {
+            Ok(mut events) => self.listen(&mut events, over).await,
+            Err(error) => Tried::Failed(error),
+        }
+    }
+
+    async fn listen(
+        &mut self,
+        events: &mut Events,
+        mut over: Pin<&mut impl Future<Output = Stopped>>,
+    ) -> Tried {
+        loop {
+            let event = tokio::select! {
+                biased;
+                stopped = &mut over => return Tried::Stopped(stopped),
+                event = events.next() => event,
+            };
+            match event {
+                Some(Ok(Event::Finish { reason, message })) => return finished(reason, message),
+                Some(Ok(event)) => self.tell(event),
+                Some(Err(error)) => return Tried::Failed(error),
+                None => {
+                    let message = "the answer ended before the model had finished";
+                    return Tried::Failed(ProviderError::new(ErrorKind::Truncated, message));
+                }
+            }
+        }
+    }
+
+    fn tell(&mut self, event: Event) {
+        let is_shown = self.asker.is_shown;
+        let told = match event {
+            Event::TextDelta(text) => {
+                self.text.push_str(&text);
+                ChatEvent::TextDelta { message_id: self.id.clone(), text }
+            }
+            Event::ThinkingDelta(text) => ChatEvent::ThinkingDelta { message_id: self.id.clone(), text },
+            Event::Usage(usage) => {
+                self.usage = usage;
+                return;
+            }
+            // What is told of a call comes from the whole message, when it is about to be made.
+            _ => return,
+        };
+        if is_shown {
+            self.was_shown = true;
+            (self.asker.events)(told);
+        }
+    }
+}
+
+/// Results go back by id, so that two calls with one id could not be answered.
+fn finished(reason: FinishReason, message: AssistantMessage) -> Tried {
+    let mut ids = HashSet::new();
+    if message.calls().all(|call| ids.insert(call.id.as_str())) {
+        return Tried::Finished { reason, message };
+    }
+    Tried::Failed(ProviderError::new(ErrorKind::Garbled, "two calls of one message have the same id"))
+}
+
+/// What is wrong, and what would help.
+pub(crate) fn in_words(error: &ProviderError) -> String {
+    match &error.help {
+        Some(help) => format!("{}; {help}", error.message),
+        None => error.message.clone(),
+    }
+}
