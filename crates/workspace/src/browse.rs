@@ -62,6 +62,8 @@ impl View<'_> {
         if !opened.is_directory() {
             return Err(WorkspaceError::NotADirectory { path: shown });
         }
+        // What a folder takes on the disk says well enough how long it takes to list it.
+        self.stop.begin(opened.size())?;
         let start = start(mount, &opened);
         let listing = toolgate_search::list(start, &self.visible(mount), options, self.stop)
             .map_err(WorkspaceError::other)?;

@@ -166,6 +166,25 @@ impl View<'_> {
         Ok(read)
     }
 
+    /// All bytes of a file that is expected to have so many. It may have grown, or go on growing; one byte more than may be is enough to know that.
+    fn whole(&self, file: &File, expected: u64, limit: u64, shown: &str) -> Result<Vec<u8>, WorkspaceError> {
+        let room = |bytes: u64| usize::try_from(bytes.min(limit).saturating_add(1)).unwrap_or(usize::MAX);
+        let mut bytes = vec![0; room(expected)];
+        let mut read = 0;
+        loop {
+            read += self.fill(file, bytes.get_mut(read..).unwrap_or_default(), shown, |_| {})?;
+            if read < bytes.len() {
+                bytes.truncate(read);
+                return Ok(bytes);
+            }
+            let length = read as u64;
+            if length > limit {
+                return Err(WorkspaceError::WriteLimit { path: shown.to_owned(), bytes: length, limit });
+            }
+            bytes.resize(room(length.saturating_mul(2)), 0);
+        }
+    }
+
     /// Digest of an open file, from its beginning.
     pub(crate) fn hash(&self, file: &File, shown: &str) -> Result<Sha256, WorkspaceError> {
         let mut hasher = Sha256Hasher::new();
@@ -184,16 +203,7 @@ impl View<'_> {
         if opened.size() > limit {
             return Err(WorkspaceError::WriteLimit { path: shown.to_owned(), bytes: opened.size(), limit });
         }
-        let mut bytes = Vec::with_capacity(usize::try_from(opened.size()).unwrap_or(0).saturating_add(1));
-        let mut buffer = vec![0; CHUNK];
-        // The size was that of a moment ago: one byte more than may be is enough to know that it grew.
-        let bounded = (&opened.file).take(limit.saturating_add(1));
-        let expected = usize::try_from(opened.size()).unwrap_or(usize::MAX);
-        stream(bounded, &mut buffer, expected, self, shown, |chunk| bytes.extend_from_slice(chunk))?;
-        let length = bytes.len() as u64;
-        if length > limit {
-            return Err(WorkspaceError::WriteLimit { path: shown.to_owned(), bytes: length, limit });
-        }
+        let bytes = self.whole(&opened.file, opened.size(), limit, shown)?;
         if memchr::memchr(0, &bytes).is_some() {
             return Err(WorkspaceError::Binary { path: shown.to_owned() });
         }

@@ -10,6 +10,7 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 
 use rustix::fs::{AtFlags, CWD, MemfdFlags, Mode, OFlags, Stat};
 use rustix::io::Errno;
+use toolgate_types::Sha256;
 use toolgate_types::digest::Sha256Hasher;
 
 use crate::change::After;
@@ -24,6 +25,8 @@ use crate::view::View;
 pub(crate) enum Content<'a> {
     /// These bytes.
     Bytes(&'a [u8]),
+    /// These bytes, whose digest is known.
+    Known(&'a [u8], Sha256),
     /// What a file holds now, then these bytes.
     Appended(&'a File, &'a [u8]),
     /// What another file holds.
@@ -39,7 +42,7 @@ pub(crate) struct Staged {
     pub(crate) after: After,
 }
 
-/// Writes content beside its target, unnamed and saved. Unless told otherwise, it is dressed like the file that it replaces.
+/// Writes content beside its target, unnamed and not yet saved. Unless told otherwise, it is dressed like the file that it replaces.
 pub(crate) fn stage(
     view: &View<'_>,
     target: &Target<'_>,
@@ -54,7 +57,6 @@ pub(crate) fn stage(
     let staged = Staged { file, in_memory, dress, after };
     if !in_memory {
         staged.dress.put_on(&staged.file).map_err(failed)?;
-        staged.file.sync_all().map_err(failed)?;
     }
     Ok(staged)
 }
@@ -78,8 +80,13 @@ fn fill(
     target: &Target<'_>,
 ) -> Result<After, WorkspaceError> {
     let mut writer = HashingWriter { file, hasher: Sha256Hasher::new(), bytes: 0 };
+    let mut known = None;
     let written = match content {
         Content::Bytes(bytes) => writer.write_all(bytes),
+        Content::Known(bytes, sha256) => {
+            known = Some(After { sha256, bytes: bytes.len() as u64 });
+            (&*file).write_all(bytes)
+        }
         Content::Appended(existing, bytes) => {
             // The file may be growing while it is copied; what is copied is bounded all the same.
             let room = view.limits.max_write_bytes.saturating_sub(bytes.len() as u64);
@@ -91,7 +98,7 @@ fn fill(
         Some(reason) => WorkspaceError::Stopped(reason),
         None => WorkspaceError::io("writing", &target.shown, error),
     })?;
-    Ok(After { sha256: writer.hasher.finish(), bytes: writer.bytes })
+    Ok(known.unwrap_or_else(|| After { sha256: writer.hasher.finish(), bytes: writer.bytes }))
 }
 
 struct HashingWriter<'a> {
@@ -129,6 +136,11 @@ impl Staged {
     /// Whether it lies on the disk already and only needs a name.
     pub(crate) fn has_no_name(&self) -> bool {
         !self.in_memory
+    }
+
+    /// Waits until the content lies on the disk, so that no name ever leads to less. What waits in memory is saved when it gets its name.
+    pub(crate) fn save(&self) -> io::Result<()> {
+        if self.in_memory { Ok(()) } else { self.file.sync_all() }
     }
 
     /// Gives the content a name in a directory, and says which file that is; fails if the name is taken.

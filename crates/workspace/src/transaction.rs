@@ -73,11 +73,36 @@ pub(crate) fn carry_out_within(
     let names: Vec<OsString> = steps.iter().map(|step| temporary_name(&step.place().name)).collect();
     let planned: Vec<PlannedChange<'_>> =
         steps.iter().zip(&names).map(|(step, name)| step.plan(name)).collect();
-    recorder.record(&planned, view.stop).map_err(|error| not_recorded(view, error))?;
+    record_and_save(view, &steps, &planned, recorder)?;
     drop(planned);
     let Ending { settled, answer } = make_folders_and_swap(view, &mut steps, &names, patience);
     recorder.settle(settled);
     answer
+}
+
+/// Has the changes recorded and the new contents saved, both before anything can be seen of them. Each waits for the disk and neither for the other, so
+/// they are done at the same time.
+fn record_and_save(
+    view: &View<'_>,
+    steps: &[Step<'_>],
+    planned: &[PlannedChange<'_>],
+    recorder: &dyn Recorder,
+) -> Result<(), WorkspaceError> {
+    let save_all = || steps.iter().try_for_each(Step::save);
+    let record = || recorder.record(planned, view.stop).map_err(|error| not_recorded(view, error));
+    let (recorded, saved) = if steps.iter().any(|step| matches!(step, Step::Put(..))) {
+        std::thread::scope(|scope| {
+            let saving = std::thread::Builder::new().spawn_scoped(scope, save_all);
+            let recorded = record();
+            // Where there is no second thread, this one does it.
+            let saved = saving.ok().and_then(|saving| saving.join().ok());
+            (recorded, saved.unwrap_or_else(save_all))
+        })
+    } else {
+        (record(), Ok(()))
+    };
+    recorded?;
+    saved.inspect_err(|_| recorder.settle(Settled::RolledBack))
 }
 
 fn not_recorded(view: &View<'_>, error: NotKept) -> WorkspaceError {
@@ -211,6 +236,16 @@ impl<'a> Step<'a> {
         match self {
             Self::Put(target, _) | Self::Remove(target) => target,
             Self::Move(places) => &places.0,
+        }
+    }
+
+    /// Waits until the new content, if there is one, lies on the disk.
+    fn save(&self) -> Result<(), WorkspaceError> {
+        match self {
+            Self::Put(target, staged) => {
+                staged.save().map_err(|error| WorkspaceError::io("writing", &target.shown, error))
+            }
+            Self::Remove(_) | Self::Move(_) => Ok(()),
         }
     }
 
