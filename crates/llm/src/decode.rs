@@ -1,12 +1,14 @@
 //! From bytes to events, without any network: what comes of a stream is the same wherever it comes from, and however it is cut.
 
 use crate::bounds::MAX_STEP_BYTES;
+use crate::chat::ChatDecoder;
 use crate::collect::Collector;
 use crate::error::{ErrorKind, ProviderError};
 use crate::event::Event;
 use crate::frame::Frame;
 use crate::names::WireNames;
 use crate::ndjson::LineParser;
+use crate::ollama::OllamaDecoder;
 use crate::provider::{ModelName, Wire};
 use crate::sse::SseParser;
 
@@ -141,10 +143,11 @@ pub(crate) fn truncated() -> ProviderError {
 
 fn spoken(wire: Wire, collector: Collector) -> (Framing, Box<dyn Decode>) {
     match wire {
-        Wire::Anthropic | Wire::Openai | Wire::OpenaiChat => {
+        Wire::Anthropic | Wire::Openai => {
             (Framing::Events(SseParser::default()), Box::new(NotSpoken(collector)))
         }
-        Wire::Ollama => (Framing::Lines(LineParser::default()), Box::new(NotSpoken(collector))),
+        Wire::OpenaiChat => (Framing::Events(SseParser::default()), Box::new(ChatDecoder::new(collector))),
+        Wire::Ollama => (Framing::Lines(LineParser::default()), Box::new(OllamaDecoder::new(collector))),
     }
 }
 

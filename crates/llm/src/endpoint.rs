@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::capabilities::Stated;
 use crate::record::Recorder;
 
 /// Where a model is asked.
@@ -19,6 +20,8 @@ pub struct Endpoint {
     pub timeouts: Timeouts,
     /// Who writes down what comes back.
     pub recorder: Option<Recorder>,
+    /// What the configuration says of the model. It goes before what the server says.
+    pub stated: Stated,
 }
 
 impl Endpoint {
@@ -31,6 +34,7 @@ impl Endpoint {
             headers: Vec::new(),
             timeouts: Timeouts::default(),
             recorder: None,
+            stated: Stated::default(),
         }
     }
 

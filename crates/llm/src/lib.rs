@@ -29,6 +29,7 @@ mod sse;
 mod ndjson;
 mod names;
 mod collect;
+mod arguments;
 mod decode;
 
 // The way there and back.
@@ -37,14 +38,20 @@ mod transport;
 mod incoming;
 mod record;
 
+// The wires.
+mod chat;
+mod ollama;
+
 pub use backoff::Backoff;
 pub use bounds::{MAX_ARGUMENT_BYTES, MAX_CALLS, MAX_STEP_BYTES};
-pub use capabilities::Capabilities;
+pub use capabilities::{Capabilities, Stated};
+pub use chat::ChatProvider;
 pub use decode::StepDecoder;
 pub use endpoint::{Endpoint, Key, Timeouts};
 pub use error::{ErrorKind, ProviderError};
 pub use event::{CallKey, Event, FinishReason, Usage};
 pub use message::{AssistantMessage, CallResult, Message, ModelCall, Part, Seal};
+pub use ollama::{OllamaProvider, installed_models};
 pub use provider::{Events, ModelName, Provider, Wire};
 pub use record::{Recorder, ReplayedStep, replay};
 pub use request::{Request, Thinking, ToolChoice, ToolDefinition};

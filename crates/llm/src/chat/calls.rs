@@ -67,10 +67,16 @@ impl Calls {
         Ok(())
     }
 
-    /// No more pieces come.
+    /// No more pieces come: every call is whole.
     pub(super) fn end(&mut self, collector: &mut Collector) -> Result<(), ProviderError> {
         self.begin_all(collector)?;
         self.calls.drain(..).filter_map(|call| call.part).try_for_each(|part| collector.end_call(part))
+    }
+
+    /// The message was cut off: those whose arguments are closed are whole, and nobody knows of the others.
+    pub(super) fn cut(&mut self, collector: &mut Collector) -> Result<(), ProviderError> {
+        let closed = self.calls.drain(..).filter(|call| call.object.is_closed);
+        closed.filter_map(|call| call.part).try_for_each(|part| collector.end_call(part))
     }
 
     /// Every call so far has its whole name.

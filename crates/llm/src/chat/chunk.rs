@@ -12,10 +12,15 @@ pub(super) struct Chunk {
     pub(super) choices: Option<Vec<Choice>>,
     pub(super) usage: Option<Value>,
     pub(super) error: Option<Value>,
-    /// `error` where a server puts a failure beside everything else.
+    /// `error` where the chunk itself is the failure (vLLM).
     pub(super) object: Option<String>,
-    pub(super) message: Option<String>,
-    pub(super) code: Option<Value>,
+}
+
+impl Chunk {
+    /// Whether it says that the server failed.
+    pub(super) fn is_failure(&self) -> bool {
+        self.error.as_ref().is_some_and(|error| !error.is_null()) || self.object.as_deref() == Some("error")
+    }
 }
 
 #[derive(Debug, Deserialize)]

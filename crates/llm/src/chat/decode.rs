@@ -8,11 +8,12 @@ use serde_json::{Map, Value, json};
 
 use super::calls::{Calls, Piece};
 use super::chunk::{CallDelta, Choice, Chunk, Content, ContentPart, Delta, FunctionDelta};
-use super::errors;
+use crate::arguments::text_of;
 use crate::collect::{Collector, PartKey, garbled};
 use crate::decode::{Decode, truncated};
-use crate::error::ProviderError;
+use crate::error::{ErrorKind, ProviderError};
 use crate::event::{FinishReason, Usage};
+use crate::failure::Said;
 use crate::frame::Frame;
 
 /// The wire's terminator.
@@ -51,10 +52,9 @@ impl Decode for ChatDecoder {
         if !frame.whole {
             return Ok(());
         }
-        let chunk: Chunk =
-            serde_json::from_slice(frame.data).map_err(|_| garbled("a chunk of the stream cannot be read"))?;
-        if let Some(failure) = errors::in_stream(&chunk) {
-            return Err(failure);
+        let chunk: Chunk = frame.read()?;
+        if chunk.is_failure() {
+            return Err(Said::read_bytes(frame.data).in_stream());
         }
         for choice in chunk.choices.into_iter().flatten() {
             self.choice(choice)?;
@@ -77,7 +77,7 @@ impl Decode for ChatDecoder {
 impl ChatDecoder {
     fn choice(&mut self, choice: Choice) -> Result<(), ProviderError> {
         if let Some(error) = choice.error.filter(|error| !error.is_null()) {
-            return Err(errors::of(&error));
+            return Err(Said::read(&error).in_stream());
         }
         if choice.index.is_some_and(|index| index != 0) {
             return Err(garbled("the server sends a second answer that nobody asked for"));
@@ -89,12 +89,18 @@ impl ChatDecoder {
             }
         }
         match choice.finish_reason {
-            Some(reason) if reason == "error" => {
-                Err(errors::failed("the model's server failed in the middle of the message"))
-            }
+            Some(reason) if reason == "error" => Err(ProviderError::new(
+                ErrorKind::ServerError,
+                "the server failed in the middle of the message",
+            )),
             Some(reason) if !reason.is_empty() && self.finish_reason.is_none() => {
+                let is_whole = is_end(&reason);
                 self.finish_reason = Some(reason);
-                self.calls.end(&mut self.collector)
+                if is_whole {
+                    self.calls.end(&mut self.collector)
+                } else {
+                    self.calls.cut(&mut self.collector)
+                }
             }
             _ => Ok(()),
         }
@@ -113,11 +119,11 @@ impl ChatDecoder {
             says_something |= self.say(&refusal)?;
         }
         for CallDelta { index, id, function } in delta.tool_calls.into_iter().flatten() {
-            self.call(index, &id.unwrap_or_default(), function.unwrap_or_default())?;
+            self.call(index, &id.unwrap_or_default(), &function.unwrap_or_default())?;
             says_something = true;
         }
         if let Some(function) = delta.function_call {
-            self.call(None, "", function)?;
+            self.call(None, "", &function)?;
             says_something = true;
         }
         Ok(says_something)
@@ -170,10 +176,10 @@ impl ChatDecoder {
         Ok(self.think(&shown)? || !details.is_empty())
     }
 
-    fn call(&mut self, index: Option<u64>, id: &str, function: FunctionDelta) -> Result<(), ProviderError> {
-        let arguments = function.arguments.map_or_else(|| Ok(String::new()), |raw| text_of(raw.get()))?;
-        let name = function.name.unwrap_or_default();
-        let piece = Piece { id, index, name: &name, arguments: &arguments };
+    fn call(&mut self, index: Option<u64>, id: &str, function: &FunctionDelta) -> Result<(), ProviderError> {
+        let arguments = function.arguments.as_deref().map(text_of).transpose()?.unwrap_or_default();
+        let name = function.name.as_deref().unwrap_or_default();
+        let piece = Piece { id, index, name, arguments: &arguments };
         self.calls.take(piece, &mut self.collector)
     }
 
@@ -187,8 +193,8 @@ impl ChatDecoder {
         self.collector.finish(match reason.as_str() {
             _ if self.has_refused => FinishReason::Refusal,
             // Servers that mean `tool_calls` say `stop`, and the other way round.
-            "stop" | "tool_calls" | "function_call" if has_calls => FinishReason::ToolCalls,
-            "stop" | "tool_calls" | "function_call" => FinishReason::Stop,
+            _ if is_end(&reason) && has_calls => FinishReason::ToolCalls,
+            _ if is_end(&reason) => FinishReason::Stop,
             "length" => FinishReason::Length,
             "content_filter" => FinishReason::Refusal,
             _ => FinishReason::Other(reason),
@@ -209,13 +215,9 @@ impl ChatDecoder {
     }
 }
 
-/// Arguments as text: a piece of it, or all of it where the server sends an object.
-fn text_of(raw: &str) -> Result<String, ProviderError> {
-    match raw.as_bytes().first() {
-        Some(b'"') => serde_json::from_str(raw).map_err(|_| garbled("the arguments of a call cannot be read")),
-        Some(b'{') => Ok(raw.to_owned()),
-        _ => Err(garbled("the arguments of a call are neither text nor an object")),
-    }
+/// Whether the model itself came to an end.
+fn is_end(reason: &str) -> bool {
+    matches!(reason, "stop" | "tool_calls" | "function_call")
 }
 
 /// Puts the pieces of a detail together: those that follow each other with the same kind and number.

@@ -1,0 +1,151 @@
+//! OpenAI Chat Completions, as OpenAI, OpenRouter, vLLM and many others serve it.
+
+mod chunk;
+mod calls;
+mod decode;
+mod encode;
+mod listing;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use reqwest::{Method, Url};
+use tokio::sync::OnceCell;
+use tokio::time::timeout;
+
+pub(crate) use decode::ChatDecoder;
+
+use crate::capabilities::{Capabilities, Stated};
+use crate::endpoint::Endpoint;
+use crate::error::ProviderError;
+use crate::names::WireNames;
+use crate::provider::{Events, ModelName, Provider, Wire};
+use crate::request::Request;
+use crate::table;
+use crate::transport::{Dialect, KeyHeader, Transport};
+
+const DIALECT: Dialect = Dialect { wire: Wire::OpenaiChat, key: KeyHeader::Bearer, headers: &[] };
+
+/// How long a list of models is waited for. Nothing depends on it but a better guess.
+const LISTING_PATIENCE: Duration = Duration::from_secs(10);
+
+/// A model behind Chat Completions.
+#[derive(Debug)]
+pub struct ChatProvider {
+    transport: Transport,
+    model: ModelName,
+    flavour: Flavour,
+    stated: Stated,
+    capabilities: OnceCell<Capabilities>,
+}
+
+/// Where servers of this wire want to be asked in different ways.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flavour {
+    /// The original.
+    Openai,
+    /// OpenRouter.
+    Openrouter,
+    /// Everybody else.
+    Compatible,
+}
+
+impl Flavour {
+    /// Told by the address, and by the name for whoever reaches OpenRouter through another address.
+    fn of(base_url: &str, provider: &str) -> Self {
+        let url = Url::parse(base_url).ok();
+        let host = url.as_ref().and_then(Url::host_str).unwrap_or_default();
+        if provider == "openrouter" || host == "openrouter.ai" || host.ends_with(".openrouter.ai") {
+            Self::Openrouter
+        } else if host == "api.openai.com" || host.ends_with(".openai.azure.com") {
+            Self::Openai
+        } else {
+            Self::Compatible
+        }
+    }
+}
+
+impl ChatProvider {
+    /// A model at an address that `/chat/completions` is added to.
+    #[must_use]
+    pub fn new(endpoint: Endpoint, model: ModelName) -> Self {
+        let flavour = Flavour::of(&endpoint.base_url, &model.provider);
+        let stated = endpoint.stated;
+        Self {
+            transport: Transport::new(endpoint, DIALECT),
+            model,
+            flavour,
+            stated,
+            capabilities: OnceCell::new(),
+        }
+    }
+
+    /// What the model can do; as an error where the server could not be asked, and may be able to tell later.
+    async fn find_out(&self) -> Result<Capabilities, Capabilities> {
+        let known = table::known(&self.model.name).unwrap_or(Capabilities {
+            supports_tools: true,
+            context_window: None,
+            max_output_tokens: None,
+        });
+        let known = self.stated.over(known);
+        // OpenAI's list holds nothing but names.
+        if self.flavour == Flavour::Openai || self.stated.is_complete() {
+            return Ok(known);
+        }
+        match timeout(LISTING_PATIENCE, self.transport.ask(Method::GET, "/models", None)).await {
+            Ok(Ok(answer)) => {
+                let listed = listing::find(&answer, &self.model.name).unwrap_or_default();
+                Ok(self.stated.over(listed.over(known)))
+            }
+            Ok(Err(refused)) if !refused.is_retryable() => Ok(known),
+            _ => Err(known),
+        }
+    }
+}
+
+impl Provider for ChatProvider {
+    fn model(&self) -> &ModelName {
+        &self.model
+    }
+
+    fn step<'p>(
+        &'p self,
+        request: Request<'p>,
+    ) -> Pin<Box<dyn Future<Output = Result<Events, ProviderError>> + Send + 'p>> {
+        Box::pin(async move {
+            let names = WireNames::of(&request);
+            let body = encode::encode(&request, &self.model, &names, self.flavour);
+            self.transport.stream("/chat/completions", &body, &self.model, names).await
+        })
+    }
+
+    /// A server that does not list its models, or cannot be reached, is no failure here: the next step tells why.
+    fn capabilities(&self) -> Pin<Box<dyn Future<Output = Result<Capabilities, ProviderError>> + Send + '_>> {
+        Box::pin(async move {
+            let found = self.capabilities.get_or_try_init(|| self.find_out()).await;
+            Ok(found.copied().unwrap_or_else(|known| known))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_are_told_apart_by_their_address() {
+        for (base_url, provider, flavour) in [
+            ("https://api.openai.com/v1", "openai-chat", Flavour::Openai),
+            ("https://x.openai.azure.com/openai/v1", "azure", Flavour::Openai),
+            ("https://openrouter.ai/api/v1", "router", Flavour::Openrouter),
+            ("http://127.0.0.1:8080/v1", "openrouter", Flavour::Openrouter),
+            ("http://127.0.0.1:8080/v1", "openai-chat", Flavour::Compatible),
+            ("https://api.openai.com.example.org/v1", "openai-chat", Flavour::Compatible),
+            ("https://notopenrouter.ai/v1", "x", Flavour::Compatible),
+            ("not an address", "x", Flavour::Compatible),
+        ] {
+            assert_eq!(Flavour::of(base_url, provider), flavour, "{base_url}");
+        }
+    }
+}

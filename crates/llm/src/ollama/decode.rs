@@ -1,0 +1,106 @@
+//! What comes back from Ollama: one line of JSON for each piece, and one that says `done`.
+//!
+//! Calls come whole. A call is the model's only where the last line also says why it is done: a server that lost its model in the middle says `done` and
+//! nothing else.
+
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::arguments::text_of;
+use crate::collect::Collector;
+use crate::decode::{Decode, truncated};
+use crate::error::ProviderError;
+use crate::event::{FinishReason, Usage};
+use crate::failure::Said;
+use crate::frame::Frame;
+
+#[derive(Debug, Deserialize)]
+struct Line {
+    message: Option<Message>,
+    done: Option<bool>,
+    done_reason: Option<String>,
+    prompt_eval_count: Option<u64>,
+    eval_count: Option<u64>,
+    error: Option<Value>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Message {
+    content: Option<String>,
+    thinking: Option<String>,
+    tool_calls: Option<Vec<ToolCall>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ToolCall {
+    /// Older servers send none.
+    id: Option<String>,
+    function: Function,
+}
+
+#[derive(Debug, Deserialize)]
+struct Function {
+    name: String,
+    arguments: Option<Box<RawValue>>,
+}
+
+/// The state of one step.
+pub(crate) struct OllamaDecoder {
+    collector: Collector,
+}
+
+impl OllamaDecoder {
+    pub(crate) fn new(collector: Collector) -> Self {
+        Self { collector }
+    }
+
+    fn message(&mut self, message: Message) -> Result<(), ProviderError> {
+        self.collector.think(message.thinking.as_deref().unwrap_or_default())?;
+        self.collector.say(message.content.as_deref().unwrap_or_default())?;
+        for ToolCall { id, function } in message.tool_calls.into_iter().flatten() {
+            let arguments = function.arguments.as_deref().map(text_of).transpose()?.unwrap_or_default();
+            let call = self.collector.begin_call(id.as_deref().unwrap_or_default(), &function.name)?;
+            self.collector.push_arguments(call, &arguments)?;
+            self.collector.end_call(call)?;
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, reason: Option<String>) -> Result<(), ProviderError> {
+        let has_calls = self.collector.has_calls();
+        let reason = match reason.as_deref() {
+            Some("stop") if has_calls => FinishReason::ToolCalls,
+            Some("stop") => FinishReason::Stop,
+            Some("length") => FinishReason::Length,
+            None | Some("") if has_calls => return Err(truncated()),
+            None | Some("") => FinishReason::Stop,
+            Some(other) => FinishReason::Other(other.to_owned()),
+        };
+        self.collector.finish(reason)
+    }
+}
+
+impl Decode for OllamaDecoder {
+    fn frame(&mut self, frame: Frame<'_>) -> Result<(), ProviderError> {
+        let line: Line = frame.read()?;
+        if line.error.is_some_and(|error| !error.is_null()) {
+            return Err(Said::read_bytes(frame.data).in_stream());
+        }
+        if let Some(message) = line.message {
+            self.message(message)?;
+        }
+        if line.prompt_eval_count.is_some() || line.eval_count.is_some() {
+            self.collector.usage(Usage {
+                input_tokens: line.prompt_eval_count.unwrap_or_default(),
+                output_tokens: line.eval_count.unwrap_or_default(),
+                cached_tokens: 0,
+            });
+        }
+        if line.done == Some(true) { self.finish(line.done_reason) } else { Ok(()) }
+    }
+
+    fn collector(&mut self) -> &mut Collector {
+        &mut self.collector
+    }
+}
