@@ -159,11 +159,14 @@ impl Collector {
         self.calls > 0
     }
 
-    /// The wire's terminator was seen.
+    /// The wire's terminator was seen. A call that is still open was cut off by the reason for it, and is left out; where the reason is none that cuts,
+    /// the message is not what the server says it is.
     pub(crate) fn finish(&mut self, reason: FinishReason) -> Result<(), ProviderError> {
-        if self.parts.iter().any(|growing| matches!(growing.call, Some((_, true)))) {
+        let is_open = |growing: &Growing| matches!(growing.call, Some((_, true)));
+        if matches!(reason, FinishReason::Stop | FinishReason::ToolCalls) && self.parts.iter().any(is_open) {
             return Err(garbled("the step is over before one of its calls"));
         }
+        self.parts.retain(|growing| !is_open(growing));
         self.is_finished = true;
         let said = std::mem::take(&mut self.parts).into_iter().map(|growing| growing.part);
         let parts = said.filter(|part| !is_empty(part)).collect();

@@ -1,5 +1,6 @@
 //! From bytes to events, without any network: what comes of a stream is the same wherever it comes from, and however it is cut.
 
+use crate::anthropic::AnthropicDecoder;
 use crate::bounds::MAX_STEP_BYTES;
 use crate::chat::ChatDecoder;
 use crate::collect::Collector;
@@ -10,6 +11,7 @@ use crate::names::WireNames;
 use crate::ndjson::LineParser;
 use crate::ollama::OllamaDecoder;
 use crate::provider::{ModelName, Wire};
+use crate::responses::ResponsesDecoder;
 use crate::sse::SseParser;
 
 /// A wire's own state machine.
@@ -143,23 +145,11 @@ pub(crate) fn truncated() -> ProviderError {
 
 fn spoken(wire: Wire, collector: Collector) -> (Framing, Box<dyn Decode>) {
     match wire {
-        Wire::Anthropic | Wire::Openai => {
-            (Framing::Events(SseParser::default()), Box::new(NotSpoken(collector)))
+        Wire::Anthropic => {
+            (Framing::Events(SseParser::default()), Box::new(AnthropicDecoder::new(collector)))
         }
+        Wire::Openai => (Framing::Events(SseParser::default()), Box::new(ResponsesDecoder::new(collector))),
         Wire::OpenaiChat => (Framing::Events(SseParser::default()), Box::new(ChatDecoder::new(collector))),
         Wire::Ollama => (Framing::Lines(LineParser::default()), Box::new(OllamaDecoder::new(collector))),
-    }
-}
-
-/// A wire that is not spoken yet.
-struct NotSpoken(Collector);
-
-impl Decode for NotSpoken {
-    fn frame(&mut self, _: Frame<'_>) -> Result<(), ProviderError> {
-        Err(ProviderError::new(ErrorKind::Unusable, "this wire is not spoken yet"))
-    }
-
-    fn collector(&mut self) -> &mut Collector {
-        &mut self.0
     }
 }

@@ -1,5 +1,8 @@
 //! A piece of a stream that is understood as one.
 
+use std::borrow::Cow;
+use std::ops::Deref;
+
 use serde::Deserialize;
 
 use crate::collect::garbled;
@@ -32,5 +35,32 @@ impl<'f> Frame<'f> {
                 format!("an event `{event}` of the stream {what}")
             })
         })
+    }
+}
+
+/// The kind of a frame, where it says so itself.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Tag<'f> {
+    /// What it calls itself.
+    #[serde(rename = "type", borrow, default)]
+    pub(crate) kind: Option<Text<'f>>,
+}
+
+impl Tag<'_> {
+    /// What it calls itself; empty where it does not.
+    pub(crate) fn kind(&self) -> &str {
+        self.kind.as_deref().unwrap_or_default()
+    }
+}
+
+/// A text of a frame, not copied where it stands there as it is.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Text<'f>(#[serde(borrow)] Cow<'f, str>);
+
+impl Deref for Text<'_> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
     }
 }

@@ -28,6 +28,7 @@ mod frame;
 mod sse;
 mod ndjson;
 mod names;
+mod ids;
 mod collect;
 mod arguments;
 mod decode;
@@ -39,9 +40,12 @@ mod incoming;
 mod record;
 
 // The wires.
+mod anthropic;
+mod responses;
 mod chat;
 mod ollama;
 
+pub use anthropic::AnthropicProvider;
 pub use backoff::Backoff;
 pub use bounds::{MAX_ARGUMENT_BYTES, MAX_CALLS, MAX_STEP_BYTES};
 pub use capabilities::{Capabilities, Stated};
@@ -52,6 +56,7 @@ pub use error::{ErrorKind, ProviderError};
 pub use event::{CallKey, Event, FinishReason, Usage};
 pub use message::{AssistantMessage, CallResult, Message, ModelCall, Part, Seal};
 pub use ollama::{OllamaProvider, installed_models};
-pub use provider::{Events, ModelName, Provider, Wire};
+pub use provider::{Events, ModelName, Provider, Wire, provider};
 pub use record::{Recorder, ReplayedStep, replay};
 pub use request::{Request, Thinking, ToolChoice, ToolDefinition};
+pub use responses::ResponsesProvider;

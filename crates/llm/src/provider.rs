@@ -3,14 +3,20 @@
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
+use std::sync::Arc;
 
 use futures_core::Stream;
 use serde::{Deserialize, Serialize};
 
+use crate::anthropic::AnthropicProvider;
 use crate::capabilities::Capabilities;
+use crate::chat::ChatProvider;
+use crate::endpoint::Endpoint;
 use crate::error::ProviderError;
 use crate::event::Event;
+use crate::ollama::OllamaProvider;
 use crate::request::Request;
+use crate::responses::ResponsesProvider;
 
 /// Somebody who can be asked for a step of a conversation.
 pub trait Provider: Send + Sync {
@@ -26,6 +32,17 @@ pub trait Provider: Send + Sync {
 
     /// What the model can do. Asked once and remembered.
     fn capabilities(&self) -> Pin<Box<dyn Future<Output = Result<Capabilities, ProviderError>> + Send + '_>>;
+}
+
+/// The model at this address, over this wire.
+#[must_use]
+pub fn provider(wire: Wire, endpoint: Endpoint, model: ModelName) -> Arc<dyn Provider> {
+    match wire {
+        Wire::Anthropic => Arc::new(AnthropicProvider::new(endpoint, model)),
+        Wire::Openai => Arc::new(ResponsesProvider::new(endpoint, model)),
+        Wire::OpenaiChat => Arc::new(ChatProvider::new(endpoint, model)),
+        Wire::Ollama => Arc::new(OllamaProvider::new(endpoint, model)),
+    }
 }
 
 /// The events of one step.

@@ -1,0 +1,156 @@
+//! A step as Anthropic Messages takes it.
+
+use serde_json::{Map, Value, json};
+
+use crate::ids::CallIds;
+use crate::message::{AssistantMessage, CallResult, Message, ModelCall, Part, Seal};
+use crate::names::WireNames;
+use crate::provider::{ModelName, Wire};
+use crate::request::{Request, Thinking, ToolChoice, ToolDefinition};
+use crate::table;
+
+/// How much a model may say where nobody set a bound and the model is not known; every model can say as much.
+const USUAL_MAX_TOKENS: u64 = 8_192;
+
+/// The most that is asked for where nobody set a bound.
+const MOST_USUAL_TOKENS: u64 = 32_000;
+
+/// The body of the request. The same step gives the same bytes: what the server remembers of earlier steps is found by them.
+pub(super) fn body(
+    request: &Request<'_>,
+    model: &ModelName,
+    stated_most: Option<u64>,
+    names: &WireNames,
+) -> Value {
+    let mut body = Map::new();
+    body.insert("model".to_owned(), json!(model.name));
+    body.insert("max_tokens".to_owned(), json!(max_tokens(request, model, stated_most)));
+    body.insert("stream".to_owned(), json!(true));
+    let mut tools: Vec<Value> = request.tools.iter().map(|tool| definition(tool, names)).collect();
+    let system = request.system.filter(|system| !system.trim().is_empty());
+    // Tools stand before the system prompt, so one mark behind the last of the two remembers both.
+    if system.is_none()
+        && let Some(last) = tools.last_mut()
+    {
+        mark(last);
+    }
+    if let Some(system) = system {
+        let mut block = json!({"type": "text", "text": system});
+        mark(&mut block);
+        body.insert("system".to_owned(), json!([block]));
+    }
+    if !tools.is_empty() {
+        body.insert("tools".to_owned(), Value::Array(tools));
+        if request.tool_choice == ToolChoice::None {
+            body.insert("tool_choice".to_owned(), json!({"type": "none"}));
+        }
+    }
+    match request.thinking {
+        Thinking::Usual => {}
+        Thinking::On => {
+            body.insert("thinking".to_owned(), json!({"type": "adaptive", "display": "summarized"}));
+        }
+        Thinking::Off => {
+            body.insert("thinking".to_owned(), json!({"type": "disabled"}));
+        }
+    }
+    body.insert("messages".to_owned(), messages(request.messages, model, names));
+    Value::Object(body)
+}
+
+/// The wire wants a number in every request: what was asked for, else what was configured, else what is fine for the model.
+fn max_tokens(request: &Request<'_>, model: &ModelName, stated_most: Option<u64>) -> u64 {
+    let known = || table::known(&model.name).and_then(|known| known.max_output_tokens);
+    let usual = || known().unwrap_or(USUAL_MAX_TOKENS).min(MOST_USUAL_TOKENS);
+    request.max_output_tokens.map(u64::from).or(stated_most).unwrap_or_else(usual)
+}
+
+fn definition(tool: &ToolDefinition, names: &WireNames) -> Value {
+    json!({
+        "name": names.to_wire(&tool.name),
+        "description": tool.description,
+        "input_schema": *tool.input_schema,
+    })
+}
+
+/// Everything up to here may be remembered by the server.
+fn mark(block: &mut Value) {
+    let is_markable = block.get("type").and_then(Value::as_str).is_none_or(|kind| !kind.contains("thinking"));
+    if is_markable && let Some(block) = block.as_object_mut() {
+        block.insert("cache_control".to_owned(), json!({"type": "ephemeral"}));
+    }
+}
+
+/// The messages: neighbours of the same role are one, and none is empty.
+fn messages(messages: &[Message], model: &ModelName, names: &WireNames) -> Value {
+    let mut turns: Vec<(&str, Vec<Value>)> = Vec::new();
+    let mut ids = CallIds::default();
+    for message in messages {
+        let (role, blocks) = match message {
+            Message::User { text } => ("user", text_block(text).into_iter().collect()),
+            Message::Assistant(said) => ("assistant", assistant(said, model, names, &mut ids)),
+            Message::Results { results } => {
+                ("user", results.iter().map(|result| answer(result, &ids)).collect())
+            }
+        };
+        match turns.last_mut() {
+            Some((last, earlier)) if *last == role => earlier.extend(blocks),
+            _ if blocks.is_empty() => {}
+            _ => turns.push((role, blocks)),
+        }
+    }
+    if let Some(last) = turns.last_mut().and_then(|(_, blocks)| blocks.last_mut()) {
+        mark(last);
+    }
+    turns.into_iter().map(|(role, content)| json!({"role": role, "content": content})).collect()
+}
+
+/// Blocks without text are not taken.
+fn text_block(text: &str) -> Option<Value> {
+    (!text.trim().is_empty()).then(|| json!({"type": "text", "text": text}))
+}
+
+fn assistant(said: &AssistantMessage, model: &ModelName, names: &WireNames, ids: &mut CallIds) -> Vec<Value> {
+    ids.begin_message();
+    let is_own = said.model.as_ref() == Some(model);
+    let block = |part: &Part| match part {
+        Part::Text { text } => text_block(text),
+        Part::Thinking { text, seal } => {
+            seal.as_ref().filter(|_| is_own).and_then(|seal| thinking(text, seal))
+        }
+        Part::Call(call) => Some(tool_use(call, names, ids)),
+    };
+    said.parts.iter().filter_map(block).collect()
+}
+
+/// Thinking goes back exactly as it came, to the model that it came from; others cannot read it.
+fn thinking(text: &str, seal: &Seal) -> Option<Value> {
+    if seal.wire != Wire::Anthropic {
+        return None;
+    }
+    if let Some(data) = seal.value.get("redacted") {
+        return Some(json!({"type": "redacted_thinking", "data": data}));
+    }
+    let signature = seal.value.get("signature")?;
+    Some(json!({"type": "thinking", "thinking": text, "signature": signature}))
+}
+
+fn tool_use(call: &ModelCall, names: &WireNames, ids: &mut CallIds) -> Value {
+    // The wire takes objects alone. What was none is shown as it was: the result says what is wrong with it.
+    let input =
+        call.parse().ok().filter(Value::is_object).unwrap_or_else(|| json!({"unreadable": call.arguments}));
+    json!({"type": "tool_use", "id": ids.call(&call.id), "name": names.to_wire(&call.name), "input": input})
+}
+
+fn answer(result: &CallResult, ids: &CallIds) -> Value {
+    let mut block = json!({"type": "tool_result", "tool_use_id": ids.result(&result.call)});
+    if let Some(block) = block.as_object_mut() {
+        if !result.text.is_empty() {
+            block.insert("content".to_owned(), json!(result.text));
+        }
+        if result.is_error {
+            block.insert("is_error".to_owned(), json!(true));
+        }
+    }
+    block
+}

@@ -1,0 +1,89 @@
+//! Anthropic Messages.
+
+mod decode;
+mod encode;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use reqwest::Method;
+use tokio::sync::OnceCell;
+use tokio::time::timeout;
+
+pub(crate) use self::decode::AnthropicDecoder;
+use crate::capabilities::{Capabilities, Stated};
+use crate::endpoint::Endpoint;
+use crate::error::ProviderError;
+use crate::names::WireNames;
+use crate::provider::{Events, ModelName, Provider, Wire};
+use crate::request::Request;
+use crate::table;
+use crate::transport::{Dialect, KeyHeader, Transport};
+
+/// The version of the wire, as the official clients name it.
+const DIALECT: Dialect = Dialect {
+    wire: Wire::Anthropic,
+    key: KeyHeader::ApiKey,
+    headers: &[("anthropic-version", "2026-10-21"), ("accept", "text/event-stream, application/json")],
+};
+
+/// How long the server is asked about a model. Nothing depends on it but a better guess.
+const MODEL_PATIENCE: Duration = Duration::from_secs(10);
+
+/// A model that is asked over Anthropic Messages.
+#[derive(Debug)]
+pub struct AnthropicProvider {
+    transport: Transport,
+    model: ModelName,
+    stated: Stated,
+    capabilities: OnceCell<Capabilities>,
+}
+
+impl AnthropicProvider {
+    /// Nothing is asked yet.
+    #[must_use]
+    pub fn new(endpoint: Endpoint, model: ModelName) -> Self {
+        let stated = endpoint.stated;
+        Self { transport: Transport::new(endpoint, DIALECT), model, stated, capabilities: OnceCell::new() }
+    }
+
+    async fn ask_step(&self, request: Request<'_>) -> Result<Events, ProviderError> {
+        let names = WireNames::of(&request);
+        let body = encode::body(&request, &self.model, self.stated.max_output_tokens, &names);
+        self.transport.stream("/v1/messages", &body, &self.model, names).await
+    }
+
+    /// What was configured, else what the table knows, else what the server says. A server that says nothing is no reason not to ask the model.
+    async fn find_out(&self) -> Capabilities {
+        if let Some(known) = table::known(&self.model.name) {
+            return self.stated.over(known);
+        }
+        let path = format!("/v1/models/{}", self.model.name);
+        let asked = timeout(MODEL_PATIENCE, self.transport.ask(Method::GET, &path, None)).await;
+        let info = asked.ok().and_then(Result::ok).unwrap_or_default();
+        let number = |field: &str| info.get(field)?.as_u64();
+        self.stated.over(Capabilities {
+            supports_tools: true,
+            context_window: number("max_input_tokens"),
+            max_output_tokens: number("max_tokens"),
+        })
+    }
+}
+
+impl Provider for AnthropicProvider {
+    fn model(&self) -> &ModelName {
+        &self.model
+    }
+
+    fn step<'p>(
+        &'p self,
+        request: Request<'p>,
+    ) -> Pin<Box<dyn Future<Output = Result<Events, ProviderError>> + Send + 'p>> {
+        Box::pin(self.ask_step(request))
+    }
+
+    fn capabilities(&self) -> Pin<Box<dyn Future<Output = Result<Capabilities, ProviderError>> + Send + '_>> {
+        Box::pin(async { Ok(*self.capabilities.get_or_init(|| self.find_out()).await) })
+    }
+}

@@ -1,0 +1,292 @@
+//! What OpenAI Responses streams back.
+//!
+//! Items begin, grow and end under their place in the output; `response.completed` is the terminator, `response.incomplete` one that cuts. The arguments of
+//! a call come up to four times: piece by piece, whole, with the item and with the response. Only where all agree is there a call.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+
+use super::item::{ArgumentsFrame, DeltaFrame, Item, ItemFrame, Response, ResponseFrame};
+use crate::collect::{Collector, PartKey, garbled};
+use crate::decode::Decode;
+use crate::error::ProviderError;
+use crate::event::FinishReason;
+use crate::failure::Said;
+use crate::frame::{Frame, Tag};
+
+/// The state of a step.
+#[derive(Debug)]
+pub(crate) struct ResponsesDecoder {
+    collector: Collector,
+    /// Items by their place in the output.
+    items: BTreeMap<u32, Open>,
+    is_refused: bool,
+}
+
+#[derive(Debug)]
+struct Open {
+    kind: Kind,
+    is_over: bool,
+}
+
+#[derive(Debug)]
+enum Kind {
+    /// Its parts by their number.
+    Message(BTreeMap<u32, PartKey>),
+    Reasoning {
+        part: PartKey,
+        summary: Option<u32>,
+    },
+    Call {
+        part: PartKey,
+        call_id: String,
+        name: String,
+    },
+    /// Of a kind that nobody asked for.
+    Foreign,
+}
+
+impl ResponsesDecoder {
+    pub(crate) fn new(collector: Collector) -> Self {
+        Self { collector, items: BTreeMap::new(), is_refused: false }
+    }
+
+    /// Takes a frame by its kind; `false` where the kind is not known.
+    fn take(&mut self, kind: &str, frame: Frame<'_>) -> Result<bool, ProviderError> {
+        match kind {
+            "response.output_text.delta" => self.message_grows(&frame.read()?)?,
+            "response.refusal.delta" => {
+                self.is_refused = true;
+                self.message_grows(&frame.read()?)?;
+            }
+            "response.function_call_arguments.delta" => self.call_grows(&frame.read()?)?,
+            "response.function_call_arguments.done" => self.arguments_are_whole(&frame.read()?)?,
+            "response.reasoning_summary_text.delta" => self.reasoning_grows(&frame.read()?, true)?,
+            "response.reasoning_text.delta" => self.reasoning_grows(&frame.read()?, false)?,
+            "response.output_item.added" => self.item_begins(&frame.read()?)?,
+            "response.output_item.done" => self.item_ends(&frame.read()?)?,
+            "response.completed" => self.completed(&read_end(frame, kind)?)?,
+            "response.incomplete" => self.incomplete(&read_end(frame, kind)?)?,
+            "response.failed" => {
+                let failed = read_end(frame, kind)?;
+                return Err(Said::read(&failed.error.unwrap_or_default()).in_stream());
+            }
+            "error" => return Err(Said::read(&frame.read()?).in_stream()),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn item_begins(&mut self, begun: &ItemFrame<'_>) -> Result<(), ProviderError> {
+        if self.items.contains_key(&begun.output_index) {
+            return Err(garbled("two items of one response have the same place"));
+        }
+        let item = &begun.item;
+        let kind = match item.kind.as_ref() {
+            "message" => {
+                if let Some(phase) = item.phase.as_deref() {
+                    let part = self.collector.begin_thinking();
+                    self.collector.seal(part, json!({"phase": phase}))?;
+                }
+                Kind::Message(BTreeMap::new())
+            }
+            "reasoning" => Kind::Reasoning { part: self.collector.begin_thinking(), summary: None },
+            "function_call" => {
+                let (Some(call_id), Some(name)) = (item.call_id.as_deref(), item.name.as_deref()) else {
+                    return Err(garbled("a call begins without an id or without a name"));
+                };
+                let part = self.collector.begin_call(call_id, name)?;
+                self.collector.push_arguments(part, item.arguments())?;
+                Kind::Call { part, call_id: call_id.to_owned(), name: name.to_owned() }
+            }
+            _ => Kind::Foreign,
+        };
+        self.items.insert(begun.output_index, Open { kind, is_over: false });
+        Ok(())
+    }
+
+    fn message_grows(&mut self, more: &DeltaFrame<'_>) -> Result<(), ProviderError> {
+        match open(&mut self.items, more.output_index)? {
+            Kind::Message(parts) => {
+                let part = *parts.entry(more.content_index).or_insert_with(|| self.collector.begin_text());
+                self.collector.push(part, &more.delta)
+            }
+            _ => Err(garbled("words came for an item that is no message")),
+        }
+    }
+
+    fn reasoning_grows(&mut self, more: &DeltaFrame<'_>, is_summary: bool) -> Result<(), ProviderError> {
+        match open(&mut self.items, more.output_index)? {
+            Kind::Reasoning { part, summary } => {
+                // The parts of a summary are paragraphs.
+                if is_summary
+                    && summary.replace(more.summary_index).is_some_and(|last| last != more.summary_index)
+                {
+                    self.collector.push(*part, "\n\n")?;
+                }
+                self.collector.push(*part, &more.delta)
+            }
+            _ => Err(garbled("reasoning came for an item that is none")),
+        }
+    }
+
+    fn call_grows(&mut self, more: &DeltaFrame<'_>) -> Result<(), ProviderError> {
+        match open(&mut self.items, more.output_index)? {
+            Kind::Call { part, .. } => self.collector.push_arguments(*part, &more.delta),
+            _ => Err(garbled("arguments came for an item that is no call")),
+        }
+    }
+
+    fn arguments_are_whole(&mut self, whole: &ArgumentsFrame<'_>) -> Result<(), ProviderError> {
+        match open(&mut self.items, whole.output_index)? {
+            Kind::Call { part, .. } => agree(&mut self.collector, *part, &whole.arguments),
+            _ => Err(garbled("arguments came for an item that is no call")),
+        }
+    }
+
+    fn item_ends(&mut self, ended: &ItemFrame<'_>) -> Result<(), ProviderError> {
+        let item = &ended.item;
+        let is_cut = item.status.as_deref() == Some("incomplete");
+        let kind = open(&mut self.items, ended.output_index)?;
+        match (&mut *kind, item.kind.as_ref()) {
+            (Kind::Message(parts), "message") => {
+                for (index, words, is_refusal) in item.words() {
+                    self.is_refused |= is_refusal;
+                    // Words that did not come piece by piece come now.
+                    if let std::collections::btree_map::Entry::Vacant(place) = parts.entry(index) {
+                        let part = *place.insert(self.collector.begin_text());
+                        self.collector.push(part, words)?;
+                    }
+                }
+            }
+            (Kind::Reasoning { part, .. }, "reasoning") => {
+                if let Some(sealed) = item.sealed_reasoning() {
+                    self.collector.seal(*part, sealed)?;
+                }
+            }
+            // A call that was cut stays open: the response says why, and it is left out.
+            (Kind::Call { .. }, "function_call") if is_cut => return Ok(()),
+            (Kind::Call { part, call_id, name }, "function_call") => {
+                if !is_same(item, call_id, name) {
+                    return Err(garbled("a call ends as another one"));
+                }
+                agree(&mut self.collector, *part, item.arguments())?;
+                self.collector.end_call(*part)?;
+            }
+            (Kind::Foreign, _) => {}
+            _ => return Err(garbled("an item ends as another kind of item")),
+        }
+        if let Some(item) = self.items.get_mut(&ended.output_index) {
+            item.is_over = true;
+        }
+        Ok(())
+    }
+
+    fn completed(&mut self, response: &Response<'_>) -> Result<(), ProviderError> {
+        if self.items.values().any(|item| !item.is_over) {
+            return Err(garbled("the response is over before one of its items"));
+        }
+        self.compare(response)?;
+        self.count(response);
+        let reason = match (self.collector.has_calls(), self.is_refused) {
+            (true, _) => FinishReason::ToolCalls,
+            (false, true) => FinishReason::Refusal,
+            (false, false) => FinishReason::Stop,
+        };
+        self.collector.finish(reason)
+    }
+
+    fn incomplete(&mut self, response: &Response<'_>) -> Result<(), ProviderError> {
+        self.count(response);
+        let reason = response.incomplete_details.as_ref().and_then(|details| details.reason.as_deref());
+        let reason = match reason {
+            Some("max_output_tokens") => FinishReason::Length,
+            Some("content_filter") => FinishReason::Refusal,
+            other => FinishReason::Other(other.unwrap_or("incomplete").to_owned()),
+        };
+        self.collector.finish(reason)
+    }
+
+    /// The calls of the whole response are those that were seen. Servers that do not repeat the output are believed.
+    fn compare(&self, response: &Response<'_>) -> Result<(), ProviderError> {
+        if response.output.is_empty() {
+            return Ok(());
+        }
+        let seen = self.items.values().filter_map(|item| match &item.kind {
+            Kind::Call { part, call_id, name } => Some((*part, call_id, name)),
+            _ => None,
+        });
+        let mut said = response.output.iter().filter(|item| item.kind == "function_call");
+        for (part, call_id, name) in seen {
+            let is_said = said.next().is_some_and(|item| {
+                is_same(item, call_id, name)
+                    && is_equal(self.collector.arguments(part).unwrap_or_default(), item.arguments())
+            });
+            if !is_said {
+                return Err(garbled("the response ends with other calls than it made"));
+            }
+        }
+        if said.next().is_some() {
+            Err(garbled("the response ends with a call that nobody saw begin"))
+        } else {
+            Ok(())
+        }
+    }
+
+    fn count(&mut self, response: &Response<'_>) {
+        if let Some(usage) = response.usage {
+            self.collector.usage(usage.into());
+        }
+    }
+}
+
+/// The end of a response, where the frame is one.
+fn read_end<'f>(frame: Frame<'f>, kind: &str) -> Result<Response<'f>, ProviderError> {
+    let tag: Tag<'_> = frame.read()?;
+    if tag.kind() != kind {
+        return Err(garbled("an event has two names"));
+    }
+    Ok(frame.read::<ResponseFrame<'_>>()?.response)
+}
+
+fn open(items: &mut BTreeMap<u32, Open>, place: u32) -> Result<&mut Kind, ProviderError> {
+    match items.get_mut(&place) {
+        Some(Open { kind, is_over: false }) => Ok(kind),
+        _ => Err(garbled("an item goes on that is not open")),
+    }
+}
+
+fn is_same(item: &Item<'_>, call_id: &str, name: &str) -> bool {
+    item.call_id.as_deref() == Some(call_id) && item.name.as_deref() == Some(name)
+}
+
+/// Arguments that came whole are those that came in pieces, where any came.
+fn agree(collector: &mut Collector, part: PartKey, whole: &str) -> Result<(), ProviderError> {
+    match collector.arguments(part).unwrap_or_default() {
+        "" => collector.push_arguments(part, whole),
+        pieces if pieces == whole => Ok(()),
+        _ => Err(garbled("the arguments of a call are not what came of them before")),
+    }
+}
+
+/// No arguments are an empty object.
+fn is_equal(seen: &str, said: &str) -> bool {
+    seen == said || (seen == "{}" && said.trim().is_empty())
+}
+
+impl Decode for ResponsesDecoder {
+    fn frame(&mut self, frame: Frame<'_>) -> Result<(), ProviderError> {
+        if self.take(frame.event, frame)? {
+            return Ok(());
+        }
+        // Some servers leave the name out, or call every event the same.
+        let tag: Tag<'_> = frame.read()?;
+        self.take(tag.kind(), frame)?;
+        Ok(())
+    }
+
+    fn collector(&mut self) -> &mut Collector {
+        &mut self.collector
+    }
+}

@@ -1,0 +1,156 @@
+//! The frames of OpenAI Responses and the items in them.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::event::Usage;
+use crate::frame::Text;
+
+/// An item begins or is over.
+#[derive(Deserialize)]
+pub(super) struct ItemFrame<'f> {
+    pub(super) output_index: u32,
+    #[serde(borrow)]
+    pub(super) item: Item<'f>,
+}
+
+/// A piece of an item.
+#[derive(Deserialize)]
+pub(super) struct DeltaFrame<'f> {
+    pub(super) output_index: u32,
+    #[serde(default)]
+    pub(super) content_index: u32,
+    #[serde(default)]
+    pub(super) summary_index: u32,
+    #[serde(borrow)]
+    pub(super) delta: Text<'f>,
+}
+
+/// The arguments of a call, whole.
+#[derive(Deserialize)]
+pub(super) struct ArgumentsFrame<'f> {
+    pub(super) output_index: u32,
+    #[serde(borrow)]
+    pub(super) arguments: Text<'f>,
+}
+
+/// The step is over, one way or another.
+#[derive(Deserialize)]
+pub(super) struct ResponseFrame<'f> {
+    #[serde(borrow)]
+    pub(super) response: Response<'f>,
+}
+
+/// What the server says of the whole step.
+#[derive(Deserialize)]
+pub(super) struct Response<'f> {
+    #[serde(borrow, default)]
+    pub(super) output: Vec<Item<'f>>,
+    #[serde(default)]
+    pub(super) usage: Option<WireUsage>,
+    #[serde(default)]
+    pub(super) error: Option<Value>,
+    #[serde(default)]
+    pub(super) incomplete_details: Option<IncompleteDetails>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct IncompleteDetails {
+    #[serde(default)]
+    pub(super) reason: Option<String>,
+}
+
+/// One item of the output. What is no call, no message and no reasoning is none of ours.
+#[derive(Deserialize)]
+pub(super) struct Item<'f> {
+    #[serde(rename = "type", borrow)]
+    pub(super) kind: Cow<'f, str>,
+    #[serde(borrow, default)]
+    pub(super) id: Option<Text<'f>>,
+    #[serde(borrow, default)]
+    pub(super) call_id: Option<Text<'f>>,
+    #[serde(borrow, default)]
+    pub(super) name: Option<Text<'f>>,
+    #[serde(default)]
+    pub(super) arguments: Option<Value>,
+    #[serde(borrow, default)]
+    pub(super) status: Option<Text<'f>>,
+    #[serde(borrow, default)]
+    pub(super) phase: Option<Text<'f>>,
+    #[serde(borrow, default)]
+    pub(super) encrypted_content: Option<Text<'f>>,
+    #[serde(default)]
+    pub(super) summary: Option<Value>,
+    #[serde(default)]
+    pub(super) content: Option<Value>,
+}
+
+impl Item<'_> {
+    /// The arguments of a call; other items have other things under that name.
+    pub(super) fn arguments(&self) -> &str {
+        self.arguments.as_ref().and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// The words of a message, by the number of their part, and whether they are a refusal.
+    pub(super) fn words(&self) -> impl Iterator<Item = (u32, &str, bool)> {
+        let parts = self.content.as_ref().and_then(Value::as_array).into_iter().flatten();
+        (0..).zip(parts).filter_map(|(index, part)| {
+            let is_refusal = match part.get("type")?.as_str()? {
+                "output_text" => false,
+                "refusal" => true,
+                _ => return None,
+            };
+            let words = part.get(if is_refusal { "refusal" } else { "text" })?.as_str()?;
+            Some((index, words, is_refusal))
+        })
+    }
+
+    /// Reasoning as the server wants to see it again. Without its encrypted content nobody could read it there.
+    pub(super) fn sealed_reasoning(&self) -> Option<Value> {
+        let encrypted = self.encrypted_content.as_deref()?;
+        let mut sealed = json!({
+            "type": "reasoning",
+            "id": self.id.as_deref().unwrap_or_default(),
+            "summary": self.summary.clone().unwrap_or_else(|| json!([])),
+            "encrypted_content": encrypted,
+        });
+        let content =
+            self.content.as_ref().filter(|content| content.as_array().is_some_and(|parts| !parts.is_empty()));
+        if let (Some(sealed), Some(content)) = (sealed.as_object_mut(), content) {
+            sealed.insert("content".to_owned(), content.clone());
+        }
+        Some(sealed)
+    }
+}
+
+/// Tokens as this wire counts them.
+#[derive(Clone, Copy, Deserialize)]
+pub(super) struct WireUsage {
+    #[serde(default)]
+    input_tokens: u64,
+    #[serde(default)]
+    output_tokens: u64,
+    #[serde(default)]
+    input_tokens_details: Option<InputDetails>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+struct InputDetails {
+    #[serde(default)]
+    cached_tokens: Option<u64>,
+}
+
+impl From<WireUsage> for Usage {
+    fn from(usage: WireUsage) -> Self {
+        Self {
+            input_tokens: usage.input_tokens,
+            output_tokens: usage.output_tokens,
+            cached_tokens: usage
+                .input_tokens_details
+                .and_then(|details| details.cached_tokens)
+                .unwrap_or_default(),
+        }
+    }
+}

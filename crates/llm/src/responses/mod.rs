@@ -1,0 +1,67 @@
+//! OpenAI Responses.
+
+mod decode;
+mod encode;
+mod item;
+
+use std::future::{Future, ready};
+use std::pin::Pin;
+
+pub(crate) use self::decode::ResponsesDecoder;
+use crate::capabilities::{Capabilities, Stated};
+use crate::endpoint::Endpoint;
+use crate::error::ProviderError;
+use crate::names::WireNames;
+use crate::provider::{Events, ModelName, Provider, Wire};
+use crate::request::Request;
+use crate::table;
+use crate::transport::{Dialect, KeyHeader, Transport};
+
+const DIALECT: Dialect = Dialect {
+    wire: Wire::Openai,
+    key: KeyHeader::Bearer,
+    headers: &[("accept", "text/event-stream, application/json")],
+};
+
+/// A model that is asked over OpenAI Responses.
+#[derive(Debug)]
+pub struct ResponsesProvider {
+    transport: Transport,
+    model: ModelName,
+    stated: Stated,
+}
+
+impl ResponsesProvider {
+    /// Nothing is asked yet.
+    #[must_use]
+    pub fn new(endpoint: Endpoint, model: ModelName) -> Self {
+        let stated = endpoint.stated;
+        Self { transport: Transport::new(endpoint, DIALECT), model, stated }
+    }
+
+    async fn ask_step(&self, request: Request<'_>) -> Result<Events, ProviderError> {
+        let names = WireNames::of(&request);
+        let body = encode::body(&request, &self.model, &names);
+        self.transport.stream("/responses", &body, &self.model, names).await
+    }
+}
+
+impl Provider for ResponsesProvider {
+    fn model(&self) -> &ModelName {
+        &self.model
+    }
+
+    fn step<'p>(
+        &'p self,
+        request: Request<'p>,
+    ) -> Pin<Box<dyn Future<Output = Result<Events, ProviderError>> + Send + 'p>> {
+        Box::pin(self.ask_step(request))
+    }
+
+    /// The server does not say what a model can do; every model of this wire calls tools.
+    fn capabilities(&self) -> Pin<Box<dyn Future<Output = Result<Capabilities, ProviderError>> + Send + '_>> {
+        let unknown = Capabilities { supports_tools: true, context_window: None, max_output_tokens: None };
+        let known = table::known(&self.model.name).unwrap_or(unknown);
+        Box::pin(ready(Ok(self.stated.over(known))))
+    }
+}
