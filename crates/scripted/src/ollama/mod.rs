@@ -1,0 +1,47 @@
+//! Ollama's own wire.
+
+mod check;
+mod write;
+
+use serde_json::{Value, json};
+
+use crate::refusal::Refusal;
+use crate::script::Script;
+
+pub(crate) use check::{read_model, request as read};
+pub(crate) use write::{stream, whole};
+
+/// When everything is said to have been made.
+const CREATED_AT: &str = "2026-01-01T00:00:00Z";
+
+/// The body of an error, in a response or within a stream.
+pub(crate) fn error(refusal: &Refusal) -> Value {
+    json!({"error": refusal.message})
+}
+
+fn details() -> Value {
+    json!({
+        "parent_model": "", "format": "gguf", "family": "scripted", "families": ["scripted"], "parameter_size": "1B",
+        "quantization_level": "Q4_K_M",
+    })
+}
+
+/// The models that are there.
+pub(crate) fn tags(script: &Script) -> Value {
+    let name = script.model_name();
+    json!({"models": [{
+        "name": name, "model": name, "modified_at": CREATED_AT, "size": 1, "digest": "0".repeat(64), "details": details(),
+    }]})
+}
+
+/// All about one model.
+pub(crate) fn show(script: &Script) -> Value {
+    let tools = script.model.tools.then_some("tools");
+    let thinking = script.model.thinking.then_some("thinking");
+    let capabilities: Vec<&str> = ["completion"].into_iter().chain(tools).chain(thinking).collect();
+    json!({
+        "modelfile": "", "parameters": "", "template": "", "details": details(), "capabilities": capabilities,
+        "model_info": {"general.architecture": "scripted", "scripted.context_length": script.model.context_window},
+        "modified_at": CREATED_AT,
+    })
+}

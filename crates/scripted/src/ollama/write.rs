@@ -1,0 +1,146 @@
+//! Answers as Ollama writes them.
+
+use serde_json::{Map, Value, json};
+
+use super::{CREATED_AT, error};
+use crate::playback::Tape;
+use crate::refusal::Refusal;
+use crate::reply::{IndexFault, Odd, Reply, ReplyPart};
+use crate::script::Finish;
+use crate::wire::Exchange;
+
+/// The last words of an answer.
+fn last(reply: &Reply, exchange: &Exchange, message: &Value) -> Value {
+    let reason = if reply.finish == Finish::Length { "length" } else { "stop" };
+    json!({
+        "model": exchange.model, "created_at": CREATED_AT, "message": message, "done": true, "done_reason": reason,
+        "total_duration": 3_000_000, "load_duration": 1_000_000, "prompt_eval_count": reply.usage.input,
+        "prompt_eval_duration": 1_000_000, "eval_count": reply.usage.output, "eval_duration": 1_000_000,
+    })
+}
+
+/// A call, which this wire only has whole and understood; what nobody can understand is an error of the server.
+fn call(reply: &Reply, number: usize, part: (&str, &str, &str)) -> Result<Value, Refusal> {
+    let (id, tool, arguments) = part;
+    let arguments = serde_json::from_str::<Map<String, Value>>(arguments).map_err(|reason| {
+        Refusal::new(500, format!("error parsing tool call: raw='{arguments}', err={reason}"))
+    })?;
+    let mut function = Map::new();
+    match reply.index {
+        IndexFault::None => function.insert("index".to_owned(), json!(number)),
+        IndexFault::Duplicate => function.insert("index".to_owned(), json!(0)),
+        IndexFault::Missing => None,
+    };
+    function.insert("name".to_owned(), json!(tool));
+    function.insert("arguments".to_owned(), Value::Object(arguments));
+    Ok(json!({"id": id, "function": function}))
+}
+
+/// A whole answer.
+pub(crate) fn whole(reply: &Reply, exchange: &Exchange) -> Result<Value, Refusal> {
+    let (mut text, mut thinking, mut calls) = (String::new(), String::new(), Vec::new());
+    for part in &reply.parts {
+        match part {
+            ReplyPart::Text(more) => text.push_str(more),
+            ReplyPart::Thinking { text, hidden: false } => thinking.push_str(text),
+            ReplyPart::Call { id, tool, arguments } => {
+                calls.push(call(reply, calls.len(), (id, tool, arguments))?);
+            }
+            ReplyPart::Thinking { hidden: true, .. } | ReplyPart::Pause(_) | ReplyPart::Odd(_) => {}
+        }
+    }
+    let mut message =
+        Map::from_iter([("role".to_owned(), json!("assistant")), ("content".to_owned(), json!(text))]);
+    if !thinking.is_empty() {
+        message.insert("thinking".to_owned(), json!(thinking));
+    }
+    if !calls.is_empty() {
+        message.insert("tool_calls".to_owned(), json!(calls));
+    }
+    Ok(last(reply, exchange, &Value::Object(message)))
+}
+
+/// A streamed answer.
+pub(crate) fn stream(reply: &Reply, exchange: &Exchange) -> Tape {
+    let mut writer = Writer { tape: Tape::new(reply.slow), reply, exchange, calls: 0 };
+    for part in &reply.parts {
+        if !writer.part(part) {
+            return writer.tape;
+        }
+    }
+    let end = last(reply, exchange, &json!({"role": "assistant", "content": ""}));
+    writer.line(&end);
+    writer.tape
+}
+
+struct Writer<'w> {
+    tape: Tape,
+    reply: &'w Reply,
+    exchange: &'w Exchange,
+    calls: usize,
+}
+
+impl Writer<'_> {
+    /// Writes a part; no more is written when it was the last.
+    fn part(&mut self, part: &ReplyPart) -> bool {
+        match part {
+            ReplyPart::Text(text) => {
+                for delta in self.reply.deltas(text) {
+                    self.message(&json!({"role": "assistant", "content": delta}));
+                }
+            }
+            ReplyPart::Thinking { text, hidden: false } => {
+                for delta in self.reply.deltas(text) {
+                    self.message(&json!({"role": "assistant", "content": "", "thinking": delta}));
+                }
+            }
+            ReplyPart::Thinking { hidden: true, .. } => {}
+            ReplyPart::Call { id, tool, arguments } => {
+                match call(self.reply, self.calls, (id, tool, arguments)) {
+                    Ok(call) => {
+                        self.message(&json!({"role": "assistant", "content": "", "tool_calls": [call]}))
+                    }
+                    Err(refusal) => {
+                        self.line(&error(&refusal));
+                        return false;
+                    }
+                }
+                self.calls += 1;
+            }
+            ReplyPart::Pause(time) => self.tape.wait(*time),
+            ReplyPart::Odd(odd) => return self.odd(odd),
+        }
+        true
+    }
+
+    fn message(&mut self, message: &Value) {
+        self.tape.pace();
+        let line = json!({"model": self.exchange.model, "created_at": CREATED_AT, "message": message, "done": false});
+        self.line(&line);
+    }
+
+    fn line(&mut self, line: &Value) {
+        self.tape.bytes(format!("{line}\n"));
+    }
+
+    fn odd(&mut self, odd: &Odd) -> bool {
+        match odd {
+            Odd::Break(end) => self.tape.end(*end),
+            Odd::Error { message, .. } => {
+                let refusal = Refusal::new(500, message.clone());
+                self.line(&error(&refusal));
+            }
+            Odd::Garbage => {
+                self.tape.bytes(&b"{\"model\": \xff\xfe\x00 not json\n"[..]);
+                return true;
+            }
+            Odd::UnknownEvent => {
+                self.line(&json!({"model": self.exchange.model, "surprise": true, "done": false}));
+                return true;
+            }
+            // There are no comments in lines of JSON.
+            Odd::Comment => return true,
+        }
+        false
+    }
+}

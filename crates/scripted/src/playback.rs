@@ -1,0 +1,115 @@
+//! Bytes as they go out, with their pauses and their ends.
+
+use std::collections::VecDeque;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::Bytes;
+use futures_core::Stream;
+use tokio::time::Sleep;
+
+use crate::script::BreakEnd;
+
+/// How long a connection lives after the last bytes on it, so that they are sent.
+const LAST_WORDS: Duration = Duration::from_millis(5);
+
+#[derive(Debug)]
+enum Piece {
+    Bytes(Bytes),
+    Wait(Duration),
+    End(BreakEnd),
+}
+
+/// What goes out, recorded before any of it is sent.
+#[derive(Debug, Default)]
+pub(crate) struct Tape {
+    pieces: VecDeque<Piece>,
+    slow: Option<Duration>,
+}
+
+impl Tape {
+    /// A tape on which deltas wait that long.
+    pub(crate) fn new(slow: Option<Duration>) -> Self {
+        Self { pieces: VecDeque::new(), slow }
+    }
+
+    pub(crate) fn bytes(&mut self, bytes: impl Into<Bytes>) {
+        self.pieces.push_back(Piece::Bytes(bytes.into()));
+    }
+
+    /// Before each delta.
+    pub(crate) fn pace(&mut self) {
+        self.pieces.extend(self.slow.map(Piece::Wait));
+    }
+
+    pub(crate) fn wait(&mut self, time: Duration) {
+        self.pieces.push_back(Piece::Wait(time));
+    }
+
+    pub(crate) fn end(&mut self, end: BreakEnd) {
+        // What was said before has left when the connection goes.
+        self.pieces.push_back(Piece::Wait(LAST_WORDS));
+        self.pieces.push_back(Piece::End(end));
+    }
+
+    /// The same up to that many bytes, and then the end.
+    pub(crate) fn cut(mut self, cut: Option<(usize, BreakEnd)>) -> Self {
+        let Some((mut left, end)) = cut else { return self };
+        let mut kept = VecDeque::new();
+        while let Some(mut piece) = self.pieces.pop_front() {
+            if let Piece::Bytes(bytes) = &mut piece {
+                bytes.truncate(left);
+                left -= bytes.len();
+            }
+            kept.push_back(piece);
+            if left == 0 {
+                break;
+            }
+        }
+        self.pieces = kept;
+        self.end(end);
+        self
+    }
+
+    pub(crate) fn play(self) -> Playback {
+        Playback { pieces: self.pieces, waiting: None }
+    }
+}
+
+/// A tape as it is heard.
+#[derive(Debug)]
+pub(crate) struct Playback {
+    pieces: VecDeque<Piece>,
+    waiting: Option<Pin<Box<Sleep>>>,
+}
+
+impl Stream for Playback {
+    type Item = io::Result<Bytes>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        loop {
+            if let Some(waiting) = &mut self.waiting {
+                if waiting.as_mut().poll(context).is_pending() {
+                    return Poll::Pending;
+                }
+                self.waiting = None;
+            }
+            match self.pieces.pop_front() {
+                Some(Piece::Bytes(bytes)) if bytes.is_empty() => {}
+                Some(Piece::Bytes(bytes)) => return Poll::Ready(Some(Ok(bytes))),
+                Some(Piece::Wait(time)) => self.waiting = Some(Box::pin(tokio::time::sleep(time))),
+                Some(Piece::End(BreakEnd::Reset)) => {
+                    return Poll::Ready(Some(Err(io::ErrorKind::ConnectionReset.into())));
+                }
+                Some(Piece::End(BreakEnd::Idle)) => {
+                    // Whoever listens leaves some day, and the connection ends with them.
+                    self.pieces.push_front(Piece::End(BreakEnd::Idle));
+                    return Poll::Pending;
+                }
+                Some(Piece::End(BreakEnd::Truncate)) | None => return Poll::Ready(None),
+            }
+        }
+    }
+}

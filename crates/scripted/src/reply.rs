@@ -1,0 +1,276 @@
+//! A step as an answer to one conversation: ids given, names found, texts filled in, faults decided.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::conversation::{Conversation, is_same_tool};
+use crate::script::{
+    Act, Arguments, BreakEnd, Call, Fault, FaultKind, Finish, Script, StatusFault, Step, Usage,
+};
+
+/// What is said when no step fits.
+const NOTHING_LEFT: &str = "The script ends here.";
+
+/// How much of a result is put in the place of `{{last_result}}`, in characters.
+const LONGEST_RESULT: usize = 16_384;
+
+/// One answer.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    /// Which step of the conversation this is, counted from nought.
+    pub(crate) turn: usize,
+    pub(crate) parts: Vec<ReplyPart>,
+    pub(crate) finish: Finish,
+    pub(crate) usage: Usage,
+    /// How many bytes one delta has.
+    pub(crate) chunk: usize,
+    /// How long to wait before each delta.
+    pub(crate) slow: Option<Duration>,
+    pub(crate) index: IndexFault,
+    /// Where the stream breaks, in bytes from its beginning.
+    pub(crate) cut: Option<(usize, BreakEnd)>,
+}
+
+#[derive(Debug)]
+pub(crate) enum ReplyPart {
+    Text(String),
+    Thinking { text: String, hidden: bool },
+    Call { id: String, tool: String, arguments: String },
+    Pause(Duration),
+    Odd(Odd),
+}
+
+/// Something in a stream that should not be there.
+#[derive(Clone, Debug)]
+pub(crate) enum Odd {
+    Break(BreakEnd),
+    Garbage,
+    UnknownEvent,
+    Comment,
+    Error { message: String, kind: Option<String> },
+}
+
+/// What is wrong with the indexes of calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum IndexFault {
+    #[default]
+    None,
+    Duplicate,
+    Missing,
+}
+
+/// What a wire brings to an answer.
+pub(crate) struct Asking<'a> {
+    pub(crate) conversation: &'a Conversation,
+    /// What ids of calls begin with.
+    pub(crate) prefix: &'static str,
+    /// Whether the model may think.
+    pub(crate) thinking: bool,
+    /// How many tokens went in, roughly.
+    pub(crate) input_tokens: u64,
+}
+
+/// How often each fault has happened.
+#[derive(Debug)]
+pub(crate) struct FaultCounts(Vec<AtomicU32>);
+
+impl FaultCounts {
+    pub(crate) fn new(script: &Script) -> Self {
+        Self((0..script.faults).map(|_| AtomicU32::new(0)).collect())
+    }
+
+    /// Whether a fault happens now; if so, that is counted.
+    fn happens(&self, fault: &Fault) -> bool {
+        let Some(times) = fault.times else { return true };
+        let Some(count) = self.0.get(fault.number) else { return true };
+        let counted = count.try_update(Ordering::Relaxed, Ordering::Relaxed, |so_far| {
+            (so_far < times).then_some(so_far.saturating_add(1))
+        });
+        counted.is_ok()
+    }
+}
+
+/// The answer of a step, or the refusal that stands before it.
+pub(crate) fn reply(
+    script: &Script,
+    number: Option<usize>,
+    counts: &FaultCounts,
+    asking: &Asking<'_>,
+) -> Result<Reply, StatusFault> {
+    let step = number.and_then(|number| script.steps.get(number).map(|step| (number, step)));
+    let turn = asking.conversation.steps();
+    let Some((number, step)) = step else { return Ok(nothing_left(turn, asking)) };
+    let mut reply = Reply { chunk: step.chunk, slow: step.slow, ..empty(turn) };
+    let mut writer = Writer { number, turn, calls: 0, asking };
+    for act in &step.acts {
+        match act {
+            Act::Fault(fault) if !counts.happens(fault) => {}
+            Act::Fault(fault) => reply.add_fault(&fault.kind)?,
+            Act::Think { .. } if !(asking.thinking && script.model.thinking) => {}
+            act => reply.parts.extend(writer.part(act)),
+        }
+    }
+    reply.finish = step.finish.unwrap_or(if step.has_calls() { Finish::ToolCalls } else { Finish::Stop });
+    reply.usage = usage(step, &reply.parts, asking);
+    Ok(reply)
+}
+
+fn empty(turn: usize) -> Reply {
+    Reply {
+        turn,
+        parts: Vec::new(),
+        finish: Finish::Stop,
+        usage: Usage { input: 0, output: 0, cached: 0 },
+        chunk: usize::MAX,
+        slow: None,
+        index: IndexFault::None,
+        cut: None,
+    }
+}
+
+fn nothing_left(turn: usize, asking: &Asking<'_>) -> Reply {
+    let parts = vec![ReplyPart::Text(NOTHING_LEFT.to_owned())];
+    let usage = Usage { input: asking.input_tokens, output: said_tokens(&parts), cached: 0 };
+    Reply { parts, usage, ..empty(turn) }
+}
+
+fn usage(step: &Step, parts: &[ReplyPart], asking: &Asking<'_>) -> Usage {
+    step.usage.unwrap_or_else(|| Usage { input: asking.input_tokens, output: said_tokens(parts), cached: 0 })
+}
+
+/// Four bytes are about one token.
+pub(crate) fn tokens(bytes: usize) -> u64 {
+    u64::try_from(bytes).unwrap_or(u64::MAX).div_ceil(4)
+}
+
+fn said_tokens(parts: &[ReplyPart]) -> u64 {
+    let lengths = parts.iter().map(|part| match part {
+        ReplyPart::Text(text) | ReplyPart::Thinking { text, .. } => text.len(),
+        ReplyPart::Call { tool, arguments, .. } => tool.len() + arguments.len(),
+        ReplyPart::Pause(_) | ReplyPart::Odd(_) => 0,
+    });
+    tokens(lengths.sum()).max(1)
+}
+
+impl Reply {
+    fn add_fault(&mut self, kind: &FaultKind) -> Result<(), StatusFault> {
+        let odd = match kind {
+            FaultKind::Status(status) => return Err(status.clone()),
+            FaultKind::Break { end, after: Some(bytes) } => {
+                self.cut = Some((*bytes, *end));
+                return Ok(());
+            }
+            FaultKind::DuplicateIndex => {
+                self.index = IndexFault::Duplicate;
+                return Ok(());
+            }
+            FaultKind::MissingIndex => {
+                self.index = IndexFault::Missing;
+                return Ok(());
+            }
+            FaultKind::Break { end, after: None } => Odd::Break(*end),
+            FaultKind::Garbage => Odd::Garbage,
+            FaultKind::UnknownEvent => Odd::UnknownEvent,
+            FaultKind::Comment => Odd::Comment,
+            FaultKind::ErrorInStream { message, kind } => {
+                let message = message.clone().unwrap_or_else(|| "Overloaded".to_owned());
+                Odd::Error { message, kind: kind.clone() }
+            }
+        };
+        self.parts.push(ReplyPart::Odd(odd));
+        Ok(())
+    }
+
+    /// The fault that keeps a whole answer from coming, where there is one.
+    pub(crate) fn spoilt(&self) -> Option<&Odd> {
+        self.parts.iter().find_map(|part| match part {
+            ReplyPart::Odd(odd @ (Odd::Break(_) | Odd::Garbage | Odd::Error { .. })) => Some(odd),
+            _ => None,
+        })
+    }
+
+    /// The text in pieces, each about as long as a delta, never within a character.
+    pub(crate) fn deltas<'t>(&self, text: &'t str) -> impl Iterator<Item = &'t str> + use<'t> {
+        let (chunk, mut rest) = (self.chunk, text);
+        std::iter::from_fn(move || {
+            let most = rest.char_indices().map(|(at, character)| at + character.len_utf8());
+            let end = most.enumerate().take_while(|(number, end)| *number == 0 || *end <= chunk).last()?.1;
+            let (delta, behind) = rest.split_at_checked(end)?;
+            rest = behind;
+            Some(delta)
+        })
+    }
+}
+
+struct Writer<'w> {
+    number: usize,
+    turn: usize,
+    calls: usize,
+    asking: &'w Asking<'w>,
+}
+
+impl Writer<'_> {
+    fn part(&mut self, act: &Act) -> Option<ReplyPart> {
+        match act {
+            Act::Say(text) => Some(ReplyPart::Text(self.filled(text))),
+            Act::Think { text, hidden } => {
+                Some(ReplyPart::Thinking { text: self.filled(text), hidden: *hidden })
+            }
+            Act::Call(call) => Some(self.call(call)),
+            Act::Pause(time) => Some(ReplyPart::Pause(*time)),
+            Act::Fault(_) => None,
+        }
+    }
+
+    fn call(&mut self, call: &Call) -> ReplyPart {
+        let own = format!("{}_{:04}s{}c{}", self.asking.prefix, self.turn, self.number, self.calls);
+        self.calls += 1;
+        let offered = self.asking.conversation.offered.iter();
+        // The exact name wins over one that only looks like it on this wire.
+        let exact = offered.clone().find(|offered| **offered == call.tool);
+        let offered = exact.or_else(|| offered.clone().find(|offered| is_same_tool(offered, &call.tool)));
+        let arguments = match &call.arguments {
+            Arguments::Object(value) => self.filled_value(value).to_string(),
+            Arguments::Text(text) => text.clone(),
+        };
+        ReplyPart::Call {
+            id: call.id.clone().unwrap_or(own),
+            tool: offered.unwrap_or(&call.tool).clone(),
+            arguments,
+        }
+    }
+
+    fn filled(&self, text: &str) -> String {
+        if !text.contains("{{") {
+            return text.to_owned();
+        }
+        let result: String = self.asking.conversation.last_result().chars().take(LONGEST_RESULT).collect();
+        // What was put in is not looked at again.
+        let pieces = text
+            .split("{{last_result}}")
+            .map(|piece| piece.replace("{{prompt}}", self.asking.conversation.last_prompt()));
+        pieces.collect::<Vec<_>>().join(&result)
+    }
+
+    fn filled_value(&self, value: &Value) -> Value {
+        match value {
+            Value::String(text) => Value::String(self.filled(text)),
+            Value::Array(values) => values.iter().map(|value| self.filled_value(value)).collect(),
+            Value::Object(entries) => {
+                entries.iter().map(|(key, value)| (key.clone(), self.filled_value(value))).collect()
+            }
+            other => other.clone(),
+        }
+    }
+}
+
+/// The step that a call came from, where its id is one of ours: `call_0002s1c0` is the first call of step 1.
+pub(crate) fn step_of(id: &str) -> Option<usize> {
+    let (_, mark) = id.split_once('_')?;
+    let (turn, rest) = mark.split_once('s')?;
+    let (step, call) = rest.split_once('c')?;
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    (is_number(turn) && is_number(call) && is_number(step)).then(|| step.parse().ok())?
+}

@@ -1,0 +1,7 @@
+//! OpenAI Responses.
+
+mod check;
+mod write;
+
+pub(crate) use check::request as read;
+pub(crate) use write::{stream, whole};

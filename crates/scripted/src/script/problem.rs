@@ -1,0 +1,88 @@
+//! What is wrong with a script, and where.
+
+use std::fmt;
+
+use serde_saphyr::Location;
+
+/// One mistake in a script.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The script, as it was called when it was read.
+    pub file: String,
+    /// The line, counted from one.
+    pub line: u64,
+    /// The character in the line, counted from one.
+    pub column: u64,
+    /// What is wrong: a lower-case fragment.
+    pub message: String,
+    /// What to do about it.
+    pub help: Option<String>,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { file, line, column, message, help } = self;
+        write!(formatter, "{file}:{line}:{column}: {message}")?;
+        match help {
+            Some(help) => write!(formatter, " — {help}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Every mistake that was found in a script, in the order of the file; never empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problems(Vec<Problem>);
+
+impl Problems {
+    /// The problems, in the order of the file.
+    #[must_use]
+    pub fn as_slice(&self) -> &[Problem] {
+        &self.0
+    }
+}
+
+impl fmt::Display for Problems {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lines: Vec<String> = self.0.iter().map(Problem::to_string).collect();
+        formatter.write_str(&lines.join("\n"))
+    }
+}
+
+impl std::error::Error for Problems {}
+
+/// Gathers problems while a script is read.
+pub(super) struct Report<'f> {
+    file: &'f str,
+    problems: Vec<Problem>,
+}
+
+impl<'f> Report<'f> {
+    pub(super) fn new(file: &'f str) -> Self {
+        Self { file, problems: Vec::new() }
+    }
+
+    pub(super) fn add(&mut self, at: Location, message: impl Into<String>, help: impl Into<String>) {
+        self.push(at, message.into(), Some(help.into()));
+    }
+
+    /// What the YAML reader says, which ends the reading.
+    pub(super) fn unread(mut self, error: &serde_saphyr::Error) -> Problems {
+        let at = error.location().unwrap_or(Location::UNKNOWN);
+        let text = error.without_snippet().to_string();
+        let text = text.lines().next().unwrap_or_default();
+        // The place is told by us.
+        let message = text.split(" at line ").next().unwrap_or(text).trim_start_matches("error: ");
+        self.push(at, message.to_owned(), None);
+        Problems(self.problems)
+    }
+
+    pub(super) fn finish(self) -> Result<(), Problems> {
+        if self.problems.is_empty() { Ok(()) } else { Err(Problems(self.problems)) }
+    }
+
+    fn push(&mut self, at: Location, message: String, help: Option<String>) {
+        let (line, column) = (at.line(), at.column());
+        self.problems.push(Problem { file: self.file.to_owned(), line, column, message, help });
+    }
+}

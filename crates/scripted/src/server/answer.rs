@@ -1,0 +1,231 @@
+//! From a request to its answer, whatever the wire.
+
+use std::sync::Arc;
+
+use axum::body::{Body, to_bytes};
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::response::Response;
+use serde_json::{Value, json};
+
+use super::Stage;
+use super::asked::Asked;
+use crate::choose::choose;
+use crate::playback::Tape;
+use crate::refusal::Refusal;
+use crate::reply::{Asking, Odd, Reply, reply};
+use crate::script::StatusFault;
+use crate::wire::{self, Exchange, Thinking, Wire};
+use crate::{anthropic, chat, ollama, responses};
+
+/// Longer requests are refused.
+const LONGEST_BODY: usize = 64 << 20;
+
+pub(super) async fn answer(State(stage): State<Arc<Stage>>, request: Request) -> Response {
+    let (head, body) = request.into_parts();
+    let bytes = to_bytes(body, LONGEST_BODY).await;
+    let path = head.uri.path();
+    let asked = bytes.as_ref().ok().and_then(|bytes| serde_json::from_slice(bytes).ok());
+    let route = route(&head.method, path, &head.headers);
+    let wire = route.as_ref().and_then(Route::wire);
+    let response = match (route, &bytes) {
+        (None, _) => refuse(None, &Refusal::new(404, format!("there is nothing at {path}"))),
+        (Some(_), Err(_)) => refuse(wire, &Refusal::new(413, "Request exceeds the maximum size")),
+        (Some(route), Ok(_)) => stage.answer(route, &head.headers, asked.as_ref()),
+    };
+    let body = asked.unwrap_or(Value::Null);
+    stage.log.add(Asked::new(wire, path, &head.headers, body, response.status().as_u16()));
+    response
+}
+
+/// What a path is for.
+enum Route {
+    Step(Wire),
+    Models(Wire),
+    Model(Wire),
+    Tags,
+    Show,
+    Version,
+}
+
+impl Route {
+    fn wire(&self) -> Option<Wire> {
+        match self {
+            Self::Step(wire) | Self::Models(wire) | Self::Model(wire) => Some(*wire),
+            Self::Tags | Self::Show | Self::Version => Some(Wire::Ollama),
+        }
+    }
+}
+
+fn route(method: &Method, path: &str, headers: &HeaderMap) -> Option<Route> {
+    // Two vendors list their models at the same place.
+    let lister = if headers.contains_key("anthropic-version") { Wire::Anthropic } else { Wire::OpenaiChat };
+    match (method.as_str(), path) {
+        ("POST", "/v1/messages") => Some(Route::Step(Wire::Anthropic)),
+        ("POST", "/v1/responses") => Some(Route::Step(Wire::Openai)),
+        ("POST", "/v1/chat/completions") => Some(Route::Step(Wire::OpenaiChat)),
+        ("POST", "/api/chat") => Some(Route::Step(Wire::Ollama)),
+        ("POST", "/api/show") => Some(Route::Show),
+        ("GET", "/api/tags") => Some(Route::Tags),
+        ("GET", "/api/version") => Some(Route::Version),
+        ("GET", "/v1/models") => Some(Route::Models(lister)),
+        ("GET", path) if path.starts_with("/v1/models/") => Some(Route::Model(lister)),
+        _ => None,
+    }
+}
+
+impl Stage {
+    fn answer(&self, route: Route, headers: &HeaderMap, body: Option<&Value>) -> Response {
+        let wire = route.wire();
+        let answered = match route {
+            Route::Step(wire) => self.step(wire, headers, body),
+            Route::Models(wire) => self.authorized(wire, headers).map(|()| match wire {
+                Wire::Anthropic => whole(&anthropic::models(&self.script)),
+                _ => whole(&chat::models(&self.script)),
+            }),
+            Route::Model(wire) => self.authorized(wire, headers).map(|()| match wire {
+                Wire::Anthropic => whole(&anthropic::model(&self.script)),
+                _ => whole(&chat::model(&self.script)),
+            }),
+            Route::Tags => Ok(whole(&ollama::tags(&self.script))),
+            Route::Version => Ok(whole(&json!({"version": "0.14.0"}))),
+            Route::Show => {
+                let model = ollama::read_model(&self.script, body.unwrap_or(&Value::Null));
+                model.map(|_| whole(&ollama::show(&self.script)))
+            }
+        };
+        answered.unwrap_or_else(|refusal| refuse(wire, &refusal))
+    }
+
+    fn step(&self, wire: Wire, headers: &HeaderMap, body: Option<&Value>) -> Result<Response, Refusal> {
+        self.authorized(wire, headers)?;
+        let body = body.ok_or_else(|| Refusal::bad("The request body is not valid JSON"))?;
+        let exchange = match wire {
+            Wire::Anthropic => anthropic::read(&self.script, headers, body),
+            Wire::Openai => responses::read(&self.script, body),
+            Wire::OpenaiChat => chat::read(&self.script, body),
+            Wire::Ollama => ollama::read(&self.script, body),
+        }?;
+        let asking = Asking {
+            conversation: &exchange.conversation,
+            prefix: if wire == Wire::Anthropic { "toolu" } else { "call" },
+            thinking: exchange.thinking != Thinking::Off,
+            input_tokens: exchange.input_tokens,
+        };
+        let number = choose(&self.script, &exchange.conversation);
+        let reply = reply(&self.script, number, &self.counts, &asking).map_err(status_fault)?;
+        if exchange.is_streamed {
+            Ok(self.stream(wire, &reply, &exchange))
+        } else {
+            self.whole(wire, &reply, &exchange)
+        }
+    }
+
+    /// Whether the key will do. Ollama has none.
+    fn authorized(&self, wire: Wire, headers: &HeaderMap) -> Result<(), Refusal> {
+        let bearer = wire::header(headers, "authorization").and_then(|value| value.strip_prefix("Bearer "));
+        let given = match wire {
+            Wire::Ollama => return Ok(()),
+            Wire::Anthropic => wire::header(headers, "x-api-key").or(bearer),
+            Wire::Openai | Wire::OpenaiChat => bearer,
+        };
+        let good = match (&self.key, given) {
+            (Some(key), given) => given == Some(key),
+            // Others who speak this wire often want no key.
+            (None, given) => given.is_some() || wire == Wire::OpenaiChat,
+        };
+        match (good, wire) {
+            (true, _) => Ok(()),
+            (false, Wire::Anthropic) => Err(Refusal::new(401, "invalid x-api-key")),
+            (false, _) => Err(Refusal::new(401, "Incorrect API key provided.").code("invalid_api_key")),
+        }
+    }
+
+    fn stream(&self, wire: Wire, reply: &Reply, exchange: &Exchange) -> Response {
+        let tape = match wire {
+            Wire::Anthropic => anthropic::stream(reply, exchange),
+            Wire::Openai => responses::stream(reply, exchange),
+            Wire::OpenaiChat => chat::stream(&self.script, reply, exchange),
+            Wire::Ollama => ollama::stream(reply, exchange),
+        };
+        let kind =
+            if wire == Wire::Ollama { "application/x-ndjson" } else { "text/event-stream; charset=utf-8" };
+        played(kind, tape.cut(reply.cut))
+    }
+
+    fn whole(&self, wire: Wire, reply: &Reply, exchange: &Exchange) -> Result<Response, Refusal> {
+        let value = match wire {
+            Wire::Anthropic => anthropic::whole(reply, exchange),
+            Wire::Openai => responses::whole(reply, exchange),
+            Wire::OpenaiChat => chat::whole(&self.script, reply, exchange),
+            Wire::Ollama => ollama::whole(reply, exchange)?,
+        };
+        let text = value.to_string();
+        let mut tape = Tape::new(None);
+        match reply.spoilt() {
+            None => tape.bytes(text),
+            Some(Odd::Error { message, kind }) => {
+                let status = if wire == Wire::Anthropic { 529 } else { 500 };
+                return Err(Refusal { kind: kind.clone(), ..Refusal::new(status, message.clone()) });
+            }
+            Some(Odd::Break(end)) => {
+                let half = text.len() / 2;
+                tape.bytes(text);
+                tape = tape.cut(Some((half, *end)));
+            }
+            Some(_) => tape.bytes(wire::GARBAGE),
+        }
+        Ok(played("application/json", tape.cut(reply.cut)))
+    }
+}
+
+fn status_fault(fault: StatusFault) -> Refusal {
+    let usual = || {
+        StatusCode::from_u16(fault.status)
+            .ok()
+            .and_then(|status| status.canonical_reason())
+            .unwrap_or("failed")
+    };
+    let mut refusal = Refusal::new(fault.status, fault.message.clone().unwrap_or_else(|| usual().to_owned()));
+    refusal.kind = fault.kind;
+    refusal.code = fault.code;
+    let seconds = fault.retry_after.map(|time| ("retry-after", time.as_secs_f64().to_string()));
+    let millis = fault.retry_after_ms.map(|time| ("retry-after-ms", time.as_millis().to_string()));
+    let should = fault.should_retry.map(|should| ("x-should-retry", should.to_string()));
+    refusal.headers = [seconds, millis, should].into_iter().flatten().collect();
+    refusal
+}
+
+fn whole(value: &Value) -> Response {
+    respond(200, "application/json", Body::from(value.to_string()))
+}
+
+fn played(kind: &'static str, tape: Tape) -> Response {
+    respond(200, kind, Body::from_stream(tape.play()))
+}
+
+fn refuse(wire: Option<Wire>, refusal: &Refusal) -> Response {
+    let body = match wire {
+        Some(Wire::Anthropic) => anthropic::error(refusal),
+        Some(Wire::Ollama) => ollama::error(refusal),
+        Some(Wire::Openai | Wire::OpenaiChat) | None => chat::error(refusal),
+    };
+    let mut response = respond(refusal.status, "application/json", Body::from(body.to_string()));
+    for (name, value) in &refusal.headers {
+        if let Ok(value) = HeaderValue::from_str(value) {
+            response.headers_mut().insert(*name, value);
+        }
+    }
+    response
+}
+
+fn respond(status: u16, kind: &'static str, body: Body) -> Response {
+    let mut response = Response::new(body);
+    *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    // Both spellings of the id that clients put into their errors.
+    for name in ["request-id", "x-request-id"] {
+        response.headers_mut().insert(name, HeaderValue::from_static("req_scripted"));
+    }
+    response
+}
