@@ -1,0 +1,92 @@
+//! A conversation that holds everything, for what goes out.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use toolgate_llm::{
+    AssistantMessage, CallResult, Event, Message, ModelCall, ModelName, Part, Provider, ProviderError,
+    Request, Seal, Thinking, ToolChoice, ToolDefinition, Wire,
+};
+
+/// A model by its provider and name.
+pub(crate) fn model(provider: &str, name: &str) -> ModelName {
+    ModelName { provider: provider.into(), name: name.into() }
+}
+
+/// Two tools, one of them with a name that wires do not take.
+pub(crate) fn tools() -> Vec<ToolDefinition> {
+    let schema = json!({"type": "object", "properties": {"path": {"type": "string"}, "any": true}, "required": ["path"]});
+    let tool = |name: &str| ToolDefinition {
+        name: name.into(),
+        description: format!("The tool {name}."),
+        input_schema: Arc::new(schema.clone()),
+    };
+    vec![tool("fs.read"), tool("list_dir")]
+}
+
+/// Two turns: words, thinking of this model and of another, calls that went well and wrong, results.
+pub(crate) fn conversation(wire: Wire, model: &ModelName) -> Vec<Message> {
+    let user = |text: &str| Message::User { text: text.into() };
+    let text = |text: &str| Part::Text { text: text.into() };
+    let thinking =
+        |text: &str, wire, value| Part::Thinking { text: text.into(), seal: Some(Seal { wire, value }) };
+    let call = |id: &str, name: &str, arguments: &str| {
+        Part::Call(ModelCall { id: id.into(), name: name.into(), arguments: arguments.into() })
+    };
+    let said = |parts: Vec<Part>, model: &ModelName| {
+        Message::Assistant(AssistantMessage { parts, model: Some(model.clone()) })
+    };
+    let result = |call: &str, name: &str, text: &str, is_error| CallResult {
+        call: call.into(),
+        name: name.into(),
+        text: text.into(),
+        is_error,
+    };
+    let other = ModelName { provider: "other".into(), name: "m".into() };
+    let sealed = || json!({"reasoning_content": "I look.", "other": "field"});
+    vec![
+        user("What is in a?"),
+        user("And hurry."),
+        said(vec![thinking("I look.", wire, sealed()), call("c1", "fs.read", r#"{"path":"a"}"#)], model),
+        Message::Results { results: vec![result("c1", "fs.read", "A", false)] },
+        said(vec![thinking("Elsewhere.", wire, sealed()), text("It is A.")], &other),
+        user("And b?"),
+        said(
+            vec![
+                thinking("Once more.", wire, json!({"reasoning_content": "Once more."})),
+                text("I look."),
+                call("c2", "fs.read", r#"{"path": b"#),
+                call("c3", "list_dir", "{}"),
+            ],
+            model,
+        ),
+        Message::Results {
+            results: vec![
+                result("c2", "fs.read", "the arguments are not JSON", true),
+                result("c3", "list_dir", "", false),
+            ],
+        },
+    ]
+}
+
+/// A request with all of it.
+pub(crate) fn request<'r>(messages: &'r [Message], tools: &'r [ToolDefinition]) -> Request<'r> {
+    Request {
+        system: Some("Be brief."),
+        messages,
+        tools,
+        tool_choice: ToolChoice::Auto,
+        max_output_tokens: Some(1000),
+        thinking: Thinking::Usual,
+    }
+}
+
+/// Asks for a step and takes all that comes.
+pub(crate) async fn step(provider: &dyn Provider, request: Request<'_>) -> Result<Vec<Event>, ProviderError> {
+    let mut events = provider.step(request).await?;
+    let mut all = Vec::new();
+    while let Some(event) = events.next().await {
+        all.push(event?);
+    }
+    Ok(all)
+}

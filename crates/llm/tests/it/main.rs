@@ -1,0 +1,18 @@
+//! Wires: streams as servers send them, and what becomes of them.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    reason = "tests read their fixtures by hand and fail by panicking"
+)]
+
+mod stream;
+mod server;
+mod asking;
+mod anthropic;
+mod responses;
+mod chat;
+mod ollama;
