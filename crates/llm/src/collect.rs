@@ -127,9 +127,7 @@ impl Collector {
     /// The arguments of a call are complete.
     pub(crate) fn end_call(&mut self, key: PartKey) -> Result<(), ProviderError> {
         let (call, call_key) = self.open_call(key)?;
-        if call.arguments.trim().is_empty() {
-            "{}".clone_into(&mut call.arguments);
-        }
+        complete(call);
         self.events.push_back(Event::CallEnd { call: call_key });
         if let Some(growing) = self.parts.get_mut(key.0) {
             growing.call = Some((call_key, false));
@@ -159,17 +157,21 @@ impl Collector {
         self.calls > 0
     }
 
-    /// The wire's terminator was seen. A call that is still open was cut off by the reason for it, and is left out; where the reason is none that cuts,
-    /// the message is not what the server says it is.
+    /// The wire's terminator was seen. A call that is still open was cut off by the reason for it, and stays as far as it came, so that the model can be
+    /// told; where the reason is none that cuts, the message is not what the server says it is.
     pub(crate) fn finish(&mut self, reason: FinishReason) -> Result<(), ProviderError> {
         let is_open = |growing: &Growing| matches!(growing.call, Some((_, true)));
         if matches!(reason, FinishReason::Stop | FinishReason::ToolCalls) && self.parts.iter().any(is_open) {
             return Err(garbled("the step is over before one of its calls"));
         }
-        self.parts.retain(|growing| !is_open(growing));
         self.is_finished = true;
-        let said = std::mem::take(&mut self.parts).into_iter().map(|growing| growing.part);
-        let parts = said.filter(|part| !is_empty(part)).collect();
+        let mut said = std::mem::take(&mut self.parts);
+        for growing in &mut said {
+            if let Part::Call(call) = &mut growing.part {
+                complete(call);
+            }
+        }
+        let parts = said.into_iter().map(|growing| growing.part).filter(|part| !is_empty(part)).collect();
         let message = AssistantMessage { parts, model: Some(self.model.clone()) };
         self.events.push_back(Event::Finish { reason, message });
         Ok(())
@@ -223,6 +225,13 @@ impl Collector {
         };
         let numbered = (self.calls..).map(|number| format!("call_{number}"));
         numbered.into_iter().find(|id| !taken(id)).unwrap_or_default()
+    }
+}
+
+/// No arguments are an empty object.
+fn complete(call: &mut ModelCall) {
+    if call.arguments.trim().is_empty() {
+        "{}".clone_into(&mut call.arguments);
     }
 }
 

@@ -7,7 +7,9 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde::de::IgnoredAny;
+use serde_json::json;
+use serde_json::value::RawValue;
 
 use crate::collect::{Collector, PartKey, garbled};
 use crate::decode::Decode;
@@ -86,8 +88,8 @@ struct StartedBlock<'f> {
     id: Option<Text<'f>>,
     #[serde(borrow, default)]
     name: Option<Text<'f>>,
-    #[serde(default)]
-    input: Option<Map<String, Value>>,
+    #[serde(borrow, default)]
+    input: Option<&'f RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -205,8 +207,7 @@ impl AnthropicDecoder {
                     return Err(garbled("a call begins without an id or without a name"));
                 };
                 let part = self.collector.begin_call(id, name)?;
-                let whole = said.input.filter(|input| !input.is_empty());
-                Block::Call { part, whole_input: whole.map(|input| Value::Object(input).to_string()) }
+                Block::Call { part, whole_input: whole_input(said.input)? }
             }
             _ => Block::Foreign,
         };
@@ -312,6 +313,15 @@ impl AnthropicDecoder {
             output_tokens: counted.output,
             cached_tokens: counted.cache_read,
         });
+    }
+}
+
+/// Arguments that came with the beginning of a call. The wire says nothing there but `{}`; some servers say all.
+fn whole_input(input: Option<&RawValue>) -> Result<Option<String>, ProviderError> {
+    let Some(input) = input.map(RawValue::get) else { return Ok(None) };
+    match serde_json::from_str::<BTreeMap<String, IgnoredAny>>(input) {
+        Ok(fields) => Ok((!fields.is_empty()).then(|| input.to_owned())),
+        Err(_) => Err(garbled("the arguments of a call are no object")),
     }
 }
 

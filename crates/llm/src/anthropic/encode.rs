@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::arguments::object_text;
 use crate::ids::CallIds;
 use crate::message::{AssistantMessage, CallResult, Message, ModelCall, Part, Seal};
 use crate::names::WireNames;
@@ -136,9 +137,7 @@ fn thinking(text: &str, seal: &Seal) -> Option<Value> {
 }
 
 fn tool_use(call: &ModelCall, names: &WireNames, ids: &mut CallIds) -> Value {
-    // The wire takes objects alone. What was none is shown as it was: the result says what is wrong with it.
-    let input =
-        call.parse().ok().filter(Value::is_object).unwrap_or_else(|| json!({"unreadable": call.arguments}));
+    let input: Value = serde_json::from_str(&object_text(call)).unwrap_or_else(|_| json!({}));
     json!({"type": "tool_use", "id": ids.call(&call.id), "name": names.to_wire(&call.name), "input": input})
 }
 

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::arguments::object_text;
 use crate::ids::CallIds;
 use crate::message::{AssistantMessage, Message, Part, Seal};
 use crate::names::WireNames;
@@ -100,7 +101,7 @@ fn assistant(
                 "type": "function_call",
                 "call_id": ids.call(&call.id),
                 "name": names.to_wire(&call.name),
-                "arguments": call.arguments,
+                "arguments": object_text(call),
             })),
         }
     }
