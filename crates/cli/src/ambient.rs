@@ -166,6 +166,21 @@ pub(crate) fn list_folder(path: &Path) -> io::Result<Option<Vec<PathBuf>>> {
     Ok(Some(files))
 }
 
+/// More names than this in a folder are not offered to anybody.
+const MOST_ENTRIES: usize = 1000;
+
+/// What a folder holds, by name, and whether each is a folder; nothing where it cannot be read.
+pub(crate) fn entries(path: &Path) -> Vec<(String, bool)> {
+    let Ok(found) = std::fs::read_dir(path) else { return Vec::new() };
+    let entry = |entry: std::fs::DirEntry| {
+        let is_folder = std::fs::metadata(entry.path()).is_ok_and(|found| found.is_dir());
+        Some((entry.file_name().into_string().ok()?, is_folder))
+    };
+    let mut named: Vec<_> = found.flatten().take(MOST_ENTRIES).filter_map(entry).collect();
+    named.sort();
+    named
+}
+
 /// What changes when a file or folder is written: who it is, how large, and when it was touched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
@@ -218,6 +233,12 @@ pub(crate) fn write_new_file(path: &Path, content: &[u8], mode: u32) -> io::Resu
     std::fs::remove_file(&draft)?;
     placed?;
     File::open(folder)?.sync_all()
+}
+
+/// Makes a file that only this user may read, and that was not there before, to be written bit by bit.
+pub(crate) fn create_own_file(path: &Path) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
 /// Puts other content into a file of the operator, in one step and only while it is what was read. A link stays, and what it leads to changes.

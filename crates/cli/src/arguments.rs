@@ -29,10 +29,11 @@ const AFTER: &str = "Examples:
   toolgate call run_command '{\"command\": \"make test\"}'
   toolgate tools new word_count -- wc -w -- {file:path}
   toolgate tools --format openai
+  toolgate chat --model scripted/demo
   toolgate audit show --decision denied
   toolgate undo
 
-Exit codes: 0 done, 1 the tool answered with an error, 2 usage or configuration, 3 denied, 4 limit (time, rate, resources), 130 interrupted.";
+Exit codes: 0 done, 1 the tool answered with an error, 2 usage or configuration, 3 denied, 4 limit (time, rate, resources, steps), 5 the model could not be asked, 130 interrupted.";
 
 /// Options of every command.
 #[derive(Args, Clone, Debug, Default)]
@@ -137,6 +138,30 @@ pub(crate) enum Command {
         #[arg(long)]
         strict: bool,
     },
+    /// Give a model one task; it works on it with the tools, and its answer is printed
+    #[command(after_help = "Examples:
+  toolgate run 'what is in this folder?'
+  toolgate run --model ollama/qwen3 'fix the typo in README.md'
+  git diff | toolgate run --json - > events.jsonl
+  toolgate run --model scripted/demo 'show me'    without a key, by a script that came along")]
+    Run(RunArguments),
+    /// Speak with a model at the terminal, and watch and decide what it does
+    #[command(after_help = "Examples:
+  toolgate chat
+  toolgate chat --model anthropic/claude-sonnet-5 --trust supervised
+  toolgate chat --continue
+  toolgate chat --model scripted/demo    without a key, by a script that came along")]
+    Chat(ConversationArguments),
+    /// Serve a scripted model in the wires of real ones, on this machine; for tests of other clients
+    #[command(after_help = "Example:
+  toolgate scripted script.yaml --listen 127.0.0.1:9000")]
+    Scripted {
+        /// The script, or demo for the one that came along
+        file: PathBuf,
+        /// Where to listen; only an address of this machine, and port 0 takes any that is free
+        #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0", value_parser = address)]
+        listen: SocketAddr,
+    },
     /// Serve MCP on standard input and output, for a client that starts this program
     #[command(after_help = "Examples:
   toolgate mcp --workspace ~/project
@@ -200,6 +225,48 @@ pub(crate) enum Command {
         /// The shell
         shell: clap_complete::Shell,
     },
+}
+
+/// `toolgate run`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct RunArguments {
+    /// What the model is told, or - to read it from standard input
+    #[arg(value_name = "PROMPT | -")]
+    pub(crate) prompt: String,
+    #[command(flatten)]
+    pub(crate) conversation: ConversationArguments,
+}
+
+/// How a conversation is held.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct ConversationArguments {
+    /// The model: anthropic/NAME, openai/NAME, openai-chat/NAME, openrouter/NAME, ollama/NAME, scripted/FILE, or of a provider under `models:` [default: `model:` of the configuration, else what the environment has a key for]
+    #[arg(long, value_name = "PROVIDER/NAME")]
+    pub(crate) model: Option<String>,
+    /// Go on with this conversation: its id, the beginning of it, or last
+    #[arg(long, value_name = "ID", conflicts_with_all = ["continue_last", "ephemeral"])]
+    pub(crate) session: Option<String>,
+    /// Go on with the last conversation of this workspace
+    #[arg(long = "continue", conflicts_with = "ephemeral")]
+    pub(crate) continue_last: bool,
+    /// Keep the conversation in memory only
+    #[arg(long)]
+    pub(crate) ephemeral: bool,
+    /// What stands before the conversation, in place of the usual words; @FILE reads it from a file
+    #[arg(long, value_name = "TEXT | @FILE")]
+    pub(crate) system: Option<String>,
+    /// How many steps of a turn may call tools [default: 20; 200 in profile studio]
+    #[arg(long, value_name = "N")]
+    pub(crate) max_iterations: Option<u32>,
+    /// How long a turn may take: 90s, 5m, 1h [default: 30m; 5m without tools]
+    #[arg(long, value_name = "TIME", value_parser = lifetime)]
+    pub(crate) time_limit: Option<Duration>,
+    /// Make calls of one step together where all of them only read
+    #[arg(long)]
+    pub(crate) parallel_reads: bool,
+    /// Write down what the model's server sends, byte by byte and without keys
+    #[arg(long, value_name = "FILE")]
+    pub(crate) record: Option<PathBuf>,
 }
 
 #[derive(Args, Clone, Debug, Default)]

@@ -235,7 +235,7 @@ pub(crate) fn gate(settings: &Settings, how: How<'_>) -> Result<Built, Failed> {
 }
 
 /// What the gate keeps in its state directory.
-const STATE_FOLDERS: [&str; 7] = ["audit", "keys", "runs", JOURNAL, QUARANTINE, OUTPUTS, PINS];
+const STATE_FOLDERS: [&str; 8] = ["audit", "keys", "runs", JOURNAL, QUARANTINE, OUTPUTS, PINS, SESSIONS];
 
 /// The ending keeps every gate from showing it, also one that was given another state directory.
 const JOURNAL: &str = "journal.toolgate";
@@ -244,6 +244,14 @@ const QUARANTINE: &str = "quarantine.toolgate";
 
 /// And this.
 const OUTPUTS: &str = "outputs.toolgate";
+
+/// And this.
+const SESSIONS: &str = "sessions.toolgate";
+
+/// Where conversations are kept.
+pub(crate) fn sessions_folder(settings: &Settings) -> PathBuf {
+    settings.state_dir.join(SESSIONS)
+}
 
 /// Where outputs are kept that are too long for an answer.
 pub(crate) fn outputs_folder(settings: &Settings) -> PathBuf {

@@ -10,6 +10,8 @@ pub(crate) const USAGE: u8 = 2;
 pub(crate) const DENIED: u8 = 3;
 /// A limit, a budget or a loop.
 pub(crate) const LIMIT: u8 = 4;
+/// The model could not be asked.
+pub(crate) const PROVIDER: u8 = 5;
 /// Interrupted.
 pub(crate) const INTERRUPTED: u8 = 130;
 

@@ -16,6 +16,8 @@ mod load;
 mod build;
 mod reload;
 mod clients;
+mod conversation;
+mod chat;
 mod commands;
 
 use std::io::{self, IsTerminal as _, Write as _};
@@ -61,6 +63,9 @@ fn run(arguments: Arguments) -> Result<u8, Failed> {
             commands::tools_new::run(&common, &name, output.as_deref(), &words)
         }
         Command::Check { files, strict } => commands::check::run(&common, &files, strict),
+        Command::Run(arguments) => commands::run::run(&common, &arguments),
+        Command::Chat(arguments) => commands::chat::run(&common, &arguments),
+        Command::Scripted { file, listen } => commands::scripted::run(&common, &file, listen),
         Command::Mcp { command: None } => commands::mcp::run(&common),
         Command::Mcp { command: Some(command) } => mcp(&common, command),
         Command::Serve(arguments) => commands::serve::run(&common, &arguments),
@@ -89,6 +94,7 @@ fn mcp(common: &Common, command: McpCommand) -> Result<u8, Failed> {
     }
 }
 
+/// Says why something failed.
 fn report(failed: &Failed) {
     let colour = wants_colour(io::stderr().is_terminal());
     let mut stderr = io::stderr().lock();

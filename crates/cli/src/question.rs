@@ -32,12 +32,13 @@ pub(crate) struct Screen {
 }
 
 impl Screen {
-    fn edge(self) -> &'static str {
+    /// What stands before every row of a stranger's words.
+    pub(crate) fn edge(self) -> &'static str {
         if self.unicode { "  │ " } else { "  | " }
     }
 
     /// A line of the gate's that holds words of the model: what does not fit on its row goes on behind the edge.
-    fn line(self, text: &str, code: &str) -> String {
+    pub(crate) fn line(self, text: &str, code: &str) -> String {
         let rows = rows(&reveal_line(text), self.columns, Break::Words);
         let paint_row = |(number, row): (usize, String)| {
             let edge = if number == 0 { "" } else { self.edge() };
@@ -67,12 +68,22 @@ pub(crate) fn quoted(text: &str, screen: Screen) -> String {
     screen.body(text, colour_of)
 }
 
+/// Who wants a call made that no declared agent asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asker {
+    /// The person who typed it.
+    Person,
+    /// The model that the person speaks with.
+    Model,
+}
+
 /// The question, without the choices.
-pub(crate) fn asked(question: &Question, screen: Screen) -> String {
+pub(crate) fn asked(question: &Question, asker: Asker, screen: Screen) -> String {
     let (tool, class) = (reveal_line(&question.tool), question.class.as_str());
-    let asks = match &question.caller.agent {
-        Some(agent) => format!("agent {agent} asks"),
-        None => "you ask".to_owned(),
+    let asks = match (&question.caller.agent, asker) {
+        (Some(agent), _) => format!("agent {agent} asks"),
+        (None, Asker::Person) => "you ask".to_owned(),
+        (None, Asker::Model) => "the model asks".to_owned(),
     };
     let mut text = format!("{asks} to call {} ({class})\n", paint(&tool, "1", screen.colour));
     let preview = &question.preview;
@@ -117,7 +128,7 @@ fn choices(question: &Question) -> String {
         ),
         false => String::new(),
     };
-    format!("[y] once{session}  [n] no")
+    format!("[y] once{session}  [n] no, or n and why")
 }
 
 /// The usual colours of a diff.
@@ -200,7 +211,7 @@ mod tests {
     }
 
     fn whole(question: &Question, screen: Screen) -> String {
-        asked(question, screen) + &prompt(question, screen)
+        asked(question, Asker::Person, screen) + &prompt(question, screen)
     }
 
     /// A command that ends in a question of its own, after which a screen of nothing would have come.
@@ -223,7 +234,7 @@ mod tests {
           │ [y] once  [n] no  — 30s: 
         run_command (destructive): run in @project; may change 
           │ @project; network: none
-        [y] once  [n] no  — 30s: 
+        [y] once  [n] no, or n and why  — 30s: 
         ");
     }
 
@@ -265,7 +276,7 @@ mod tests {
           | -two\u{202e}\u{2028}
           | 
         run_command (destructive): create a\nb\u{1b}[2J
-        [y] once  [n] no  - 30s:
+        [y] once  [n] no, or n and why  - 30s:
         ");
         let long = format!("create {}", "a/".repeat(300));
         let shown = whole(&question(&[long.as_str(); 6], PreviewBody::Nothing), PLAIN);

@@ -3,18 +3,21 @@
 use std::fs::File;
 use std::future::Future;
 use std::io::{self, IsTerminal as _, Read as _, Write as _};
+use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::termios::{QueueSelector, tcflush, tcgetwinsize};
+use rustix::termios::{
+    InputModes, LocalModes, OptionalActions, QueueSelector, tcflush, tcgetattr, tcgetwinsize, tcsetattr,
+};
 use toolgate_gate::{Approver, Nobody, Question, Reply};
 use toolgate_tools::is_hidden;
 
 use crate::interrupt::Interrupt;
-use crate::question::{Screen, asked, prompt};
+use crate::question::{Asker, Screen, asked, prompt};
 
 /// How wide a terminal is that does not say.
 const USUAL_COLUMNS: usize = 80;
@@ -57,6 +60,11 @@ pub(crate) fn wants_colour(is_terminal: bool) -> bool {
     is_terminal && !set("NO_COLOR") && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
+/// Whether a terminal can be told to take back what it shows.
+pub(crate) fn can_erase(is_terminal: bool) -> bool {
+    is_terminal && std::env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb")
+}
+
 /// Wraps text in a colour where that is wanted.
 pub(crate) fn paint(text: &str, code: &str, colour: bool) -> String {
     if colour { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
@@ -93,7 +101,13 @@ impl Approver for Terminal {
                     "run it in a terminal, or pass --trust autonomous if this call needs no question";
                 return Reply::Nobody(Nobody::quietly(remedy));
             };
-            match ask_on(&terminal, &question, &self.interrupt) {
+            let stop = || {
+                if self.interrupt.was_asked() {
+                    self.interrupt.token().cancel();
+                }
+                self.interrupt.was_asked()
+            };
+            match ask_on(&terminal, &question, Asker::Person, &stop) {
                 Ok(Some(reply)) => reply,
                 // The time is up, or the call is at its end, and saying so is the gate's: silence is not the same as a no.
                 Ok(None) => std::future::pending().await,
@@ -117,21 +131,32 @@ pub(crate) fn confirm(show: impl FnOnce(Screen) -> String, question: &str) -> Op
     (&terminal).write_all(show(screen(&terminal)).as_bytes()).ok()?;
     let _ = tcflush(&terminal, QueueSelector::IFlush);
     (&terminal).write_all(format!("{} [y/N] ", reveal_line(question)).as_bytes()).ok()?;
-    let answer = read_line(&terminal, CONFIRM_PATIENCE, &Interrupt::default()).ok()?;
+    let answer = read_line(&terminal, CONFIRM_PATIENCE, &|| false).ok()?;
     Some(answer.is_some_and(|answer| matches!(answer.trim(), "y" | "Y" | "yes")))
 }
 
 #[expect(clippy::disallowed_methods, reason = "the person's own terminal is ambient by nature")]
-fn open_terminal() -> io::Result<File> {
+pub(crate) fn open_terminal() -> io::Result<File> {
     let terminal = File::options().read(true).write(true).open("/dev/tty")?;
     if terminal.is_terminal() { Ok(terminal) } else { Err(io::Error::other("not a terminal")) }
+}
+
+/// Ends what a line editor began: typed text is shown again, lines are whole lines, and pastes are not marked.
+pub(crate) fn restore_terminal() {
+    let Ok(terminal) = open_terminal() else { return };
+    if let Ok(mut modes) = tcgetattr(&terminal) {
+        modes.local_modes |= LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG | LocalModes::IEXTEN;
+        modes.input_modes |= InputModes::ICRNL | InputModes::IXON;
+        let _ = tcsetattr(&terminal, OptionalActions::Now, &modes);
+    }
+    let _ = (&terminal).write_all(b"\x1b[?2004l\r\n");
 }
 
 /// What anything can show that is no terminal.
 pub(crate) const PAPER: Screen = Screen { columns: 120, unicode: true, colour: false };
 
 /// What the terminal can show.
-fn screen(terminal: &File) -> Screen {
+pub(crate) fn screen(terminal: impl AsFd) -> Screen {
     let columns = tcgetwinsize(terminal).map_or(0, |size| usize::from(size.ws_col));
     let columns = if columns == 0 { USUAL_COLUMNS } else { columns };
     Screen { columns, unicode: speaks_unicode(), colour: wants_colour(true) }
@@ -145,14 +170,19 @@ fn speaks_unicode() -> bool {
     locale.contains("utf-8") || locale.contains("utf8")
 }
 
-/// The answer, or nothing when the time is up.
-fn ask_on(mut terminal: &File, question: &Question, interrupt: &Interrupt) -> io::Result<Option<Reply>> {
+/// The answer, or nothing when the time is up or nobody wants it any more.
+pub(crate) fn ask_on(
+    mut terminal: &File,
+    question: &Question,
+    asker: Asker,
+    stop: &dyn Fn() -> bool,
+) -> io::Result<Option<Reply>> {
     let screen = screen(terminal);
-    terminal.write_all(asked(question, screen).as_bytes())?;
+    terminal.write_all(asked(question, asker, screen).as_bytes())?;
     // What was typed before the question was seen is not an answer to it; what is typed once the choices are seen is.
     let _ = tcflush(terminal, QueueSelector::IFlush);
     terminal.write_all(prompt(question, screen).as_bytes())?;
-    let Some(answer) = read_line(terminal, question.patience, interrupt)? else {
+    let Some(answer) = read_line(terminal, question.patience, stop)? else {
         writeln!(terminal)?;
         return Ok(None);
     };
@@ -169,13 +199,12 @@ fn ask_on(mut terminal: &File, question: &Question, interrupt: &Interrupt) -> io
 /// How long a signal can go unnoticed that comes just before the terminal is waited for.
 const GLANCE: Duration = Duration::from_millis(100);
 
-/// A line from the terminal, or nothing when the time is up. Never blocks longer than that.
-fn read_line(mut terminal: &File, patience: Duration, interrupt: &Interrupt) -> io::Result<Option<String>> {
+/// A line from the terminal, or nothing when the time is up or somebody says stop. Never blocks longer than that.
+fn read_line(mut terminal: &File, patience: Duration, stop: &dyn Fn() -> bool) -> io::Result<Option<String>> {
     let deadline = Instant::now() + patience;
     let mut line = Vec::new();
     loop {
-        if interrupt.was_asked() {
-            interrupt.token().cancel();
+        if stop() {
             return Ok(None);
         }
         let left = deadline.saturating_duration_since(Instant::now());

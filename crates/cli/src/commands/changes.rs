@@ -3,13 +3,13 @@
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
-use toolgate_gate::{ChangeSet, UndoError, UndoOptions};
+use toolgate_gate::{ChangeSet, Gate, UndoError, UndoOptions};
 use toolgate_types::{CallId, SessionId, Trust};
 use toolgate_workspace::Workspace;
 
 use super::{nobody, print, runtime};
 use crate::arguments::Common;
-use crate::build::{self, Built, How};
+use crate::build::{self, How};
 use crate::exit::{DENIED, DONE, Failed, INTERRUPTED};
 use crate::interrupt::Interrupt;
 use crate::load::Tokens;
@@ -19,7 +19,7 @@ use crate::terminal::reveal_line;
 pub(crate) fn list(common: &Common, session: Option<&SessionId>, all: bool) -> Result<u8, Failed> {
     let settings = settle(common, Trust::Guided)?;
     let built = build::gate(&settings, How::alone(nobody(), Tokens::Never))?;
-    let sets: Vec<ChangeSet> = known(&built)?
+    let sets: Vec<ChangeSet> = known(built.front.gate())?
         .into_iter()
         .filter(|set| all || is_here(set, &built.workspace))
         .filter(|set| session.is_none_or(|session| set.session == *session))
@@ -33,13 +33,8 @@ pub(crate) fn list(common: &Common, session: Option<&SessionId>, all: bool) -> R
     Ok(DONE)
 }
 
-fn known(built: &Built) -> Result<Vec<ChangeSet>, Failed> {
-    built
-        .front
-        .gate()
-        .journal()
-        .changes()
-        .map_err(|error| Failed::error(format!("the journal cannot be read: {error}")))
+fn known(gate: &Gate) -> Result<Vec<ChangeSet>, Failed> {
+    gate.journal().changes().map_err(|error| Failed::error(format!("the journal cannot be read: {error}")))
 }
 
 /// Whether a change was made in the workspace that is in use now.
@@ -99,7 +94,7 @@ pub(crate) fn undo(
     let built = build::gate(&settings, How::alone(nobody(), Tokens::Never))?;
     let calls = match call {
         Some(call) => vec![call],
-        None => chosen(&built, session)?,
+        None => chosen(built.front.gate(), &built.workspace, session)?,
     };
     let runtime = runtime(Tokens::Never)?;
     let mut rows = Vec::new();
@@ -139,18 +134,23 @@ pub(crate) fn undo(
 }
 
 /// The newest change here that is still in force, or all of a session, newest first.
-fn chosen(built: &Built, session: Option<&SessionId>) -> Result<Vec<CallId>, Failed> {
-    let mut sets = known(built)?;
+pub(crate) fn chosen(
+    gate: &Gate,
+    workspace: &Workspace,
+    session: Option<&SessionId>,
+) -> Result<Vec<CallId>, Failed> {
+    let mut sets = known(gate)?;
     sets.reverse();
     let in_force = sets.iter().filter(|set| set.undone_by.is_none() && set.undoes.is_none());
-    let here = in_force.filter(|set| is_here(set, &built.workspace));
+    let here = in_force.filter(|set| is_here(set, workspace));
     Ok(match session {
         Some(session) => here.filter(|set| set.session == *session).map(|set| set.call).collect(),
         None => here.take(1).map(|set| set.call).collect(),
     })
 }
 
-fn explain(error: UndoError) -> Failed {
+/// Why something could not be put back.
+pub(crate) fn explain(error: UndoError) -> Failed {
     let failed = Failed::error(error.to_string());
     match error {
         UndoError::Conflict { .. } => {

@@ -1,0 +1,173 @@
+//! The calls of a sitting: each one line on the screen, and the whole of it for whoever wants to look.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+use toolgate_agent::{ResultMetadata, ToolStatus};
+use toolgate_types::CallId;
+
+use super::prose::cut;
+use crate::question::{Screen, quoted};
+use crate::terminal::{paint, reveal_line};
+
+/// More output of a running call than this is not kept for looking at; the result is.
+const MOST_OUTPUT: usize = 1024 * 1024;
+
+/// Arguments that say what a call is about, best first.
+const TELLING: [&str; 10] =
+    ["path", "command", "pattern", "query", "glob", "from", "file", "url", "name", "message"];
+
+/// A call as it was shown.
+#[derive(Debug)]
+pub(crate) struct Shown {
+    pub(crate) id: CallId,
+    number: usize,
+    tool: String,
+    input: Value,
+    input_text: Option<String>,
+    output: String,
+    ended: Option<Ended>,
+}
+
+#[derive(Debug)]
+struct Ended {
+    status: ToolStatus,
+    result: String,
+    metadata: ResultMetadata,
+}
+
+/// All of them, oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct Calls(Vec<Shown>);
+
+impl Calls {
+    pub(crate) fn begin(&mut self, id: CallId, tool: String, input: Value, input_text: Option<String>) {
+        let number = self.0.len() + 1;
+        self.0.push(Shown { id, number, tool, input, input_text, output: String::new(), ended: None });
+    }
+
+    pub(crate) fn output(&mut self, id: CallId, chunk: &str) {
+        if let Some(call) = self.0.iter_mut().rev().find(|call| call.id == id)
+            && call.output.len() < MOST_OUTPUT
+        {
+            call.output.push_str(chunk);
+        }
+    }
+
+    pub(crate) fn end(&mut self, id: CallId, status: ToolStatus, result: String, metadata: ResultMetadata) {
+        if let Some(call) = self.0.iter_mut().rev().find(|call| call.id == id) {
+            call.ended = Some(Ended { status, result, metadata });
+        }
+    }
+
+    pub(crate) fn of(&self, id: CallId) -> Option<&Shown> {
+        self.0.iter().rev().find(|call| call.id == id)
+    }
+
+    /// The call with this number, as lines say it.
+    pub(crate) fn numbered(&self, number: usize) -> Option<&Shown> {
+        self.0.get(number.checked_sub(1)?)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+impl Shown {
+    pub(crate) fn number(&self) -> usize {
+        self.number
+    }
+
+    /// The call on one row: what is called, about what, and how it went.
+    pub(crate) fn line(&self, screen: Screen) -> String {
+        let dot = if screen.unicode { "●" } else { "*" };
+        let (tool, about) = (reveal_line(&self.tool), reveal_line(&self.about()));
+        let (word, code) = self.outcome();
+        let number = format!("#{}", self.number);
+        let fixed = dot.len() + word.len() + number.len() + 8;
+        let room = screen.columns.saturating_sub(fixed).max(20);
+        let tool = cut(&tool, room);
+        let about = cut(&about, room.saturating_sub(tool.chars().count() + 1).max(8));
+        let mut line = format!("{} {}", paint(dot, code, screen.colour), paint(&tool, "1", screen.colour));
+        [about, word].iter().filter(|part| !part.is_empty()).for_each(|part| {
+            let _ = write!(line, " {part}");
+        });
+        let _ = write!(line, " {}", paint(&number, "2", screen.colour));
+        line
+    }
+
+    /// How it went, behind output that was shown meanwhile.
+    pub(crate) fn end_line(&self, screen: Screen) -> String {
+        let (word, code) = self.outcome();
+        let corner = if screen.unicode { "└" } else { "\\" };
+        format!("  {corner} {}", paint(word.trim_matches(['(', ')']), code, screen.colour))
+    }
+
+    /// How it went, and in which colour.
+    fn outcome(&self) -> (String, &'static str) {
+        let Some(Ended { status, metadata, .. }) = &self.ended else { return (String::new(), "36") };
+        let time = time(metadata.duration_ms);
+        let code = metadata.code.map(|code| format!(": {code}")).unwrap_or_default();
+        match status {
+            ToolStatus::Success => (format!("({time})"), "32"),
+            ToolStatus::Error => (format!("(failed{code}, {time})"), "31"),
+            ToolStatus::Denied => (format!("(denied{code})"), "31"),
+            ToolStatus::Cancelled => ("(cancelled)".to_owned(), "33"),
+        }
+    }
+
+    /// What the call is about, in a few words.
+    fn about(&self) -> String {
+        if let Some(input_text) = &self.input_text {
+            return input_text.clone();
+        }
+        let Value::Object(fields) = &self.input else { return self.input.to_string() };
+        let told = TELLING.iter().find_map(|name| Some((*name, fields.get(*name)?.as_str()?)));
+        match (told, fields.get("to").and_then(Value::as_str)) {
+            (Some(("from", from)), Some(to)) => format!("{from} -> {to}"),
+            (Some((_, text)), _) => text.to_owned(),
+            (None, _) if fields.is_empty() => String::new(),
+            (None, _) => self.input.to_string(),
+        }
+    }
+
+    /// What it changed, as a diff, where the answer has one.
+    pub(crate) fn diff(&self) -> Option<&str> {
+        let Ended { status: ToolStatus::Success, metadata, .. } = self.ended.as_ref()? else { return None };
+        metadata.structured.as_ref()?.get("diff")?.as_str().filter(|diff| !diff.is_empty())
+    }
+
+    /// Everything about it.
+    pub(crate) fn whole(&self, screen: Screen) -> String {
+        let mut text = format!("{}\n", self.line(screen));
+        let input = match &self.input_text {
+            Some(input_text) => input_text.clone(),
+            None => serde_json::to_string_pretty(&self.input).unwrap_or_default(),
+        };
+        let _ = write!(text, "call {}\ninput, {}", self.id, quoted(&input, screen));
+        match &self.ended {
+            Some(ended) => {
+                // What was shown while it ran may be more than the model was told.
+                let more = ended.metadata.whole.as_deref().unwrap_or(&self.output);
+                if more.len() > ended.result.len() {
+                    let _ = write!(text, "output, {}", quoted(more, screen));
+                }
+                let _ = write!(text, "result, {}", quoted(&ended.result, screen));
+                if let Some(note) = &ended.metadata.operator_note {
+                    text.push_str(&screen.line(&format!("for you alone: {note}"), "33"));
+                }
+            }
+            None => text.push_str("it has not ended\n"),
+        }
+        text
+    }
+}
+
+fn time(milliseconds: u64) -> String {
+    match milliseconds {
+        0..1000 => format!("{milliseconds} ms"),
+        1000..60_000 => format!("{}.{} s", milliseconds / 1000, milliseconds % 1000 / 100),
+        _ => format!("{} min {} s", milliseconds / 60_000, milliseconds % 60_000 / 1000),
+    }
+}

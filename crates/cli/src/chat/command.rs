@@ -1,0 +1,163 @@
+//! What is typed at the prompt: words for the model, or a command for this program.
+
+use toolgate_types::Trust;
+
+/// What a person typed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Typed {
+    /// Words for the model.
+    Words(String),
+    /// A command.
+    Command(SlashCommand),
+    /// Nothing.
+    Nothing,
+    /// Something that looks like a command and is none, with what to do instead.
+    Mistaken(String),
+}
+
+/// A command for this program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum SlashCommand {
+    Help,
+    Tools,
+    Trust(Option<Trust>),
+    Model(Option<String>),
+    Context,
+    Open(usize),
+    Last,
+    Undo,
+    Sessions,
+    New,
+    Quit,
+}
+
+/// How a command is written, and what it does.
+pub(crate) struct Described {
+    pub(crate) name: &'static str,
+    pub(crate) argument: &'static str,
+    pub(crate) meaning: &'static str,
+}
+
+/// Every command, in the order of `/help`.
+pub(crate) const COMMANDS: &[Described] = &[
+    described("/help", "", "this list"),
+    described("/tools", "", "the tools that the model may use"),
+    described("/trust", "[LEVEL]", "how much you are asked: supervised, guided or autonomous"),
+    described("/model", "[PROVIDER/NAME]", "the model; with a name, another one from here on"),
+    described("/context", "", "how full the model's context is"),
+    described("/open", "N", "the whole of call #N"),
+    described("/last", "", "the whole of the last call"),
+    described("/undo", "", "put back the newest change of this session"),
+    described("/sessions", "", "the conversations of this workspace"),
+    described("/new", "", "begin a new conversation"),
+    described("/quit", "", "leave; so does Ctrl-D"),
+];
+
+const fn described(name: &'static str, argument: &'static str, meaning: &'static str) -> Described {
+    Described { name, argument, meaning }
+}
+
+/// Understands what was typed. A line that goes on below ends with a backslash, which is no part of it.
+pub(crate) fn understand(text: &str) -> Typed {
+    let text = text.replace("\\\n", "\n");
+    let trimmed = text.trim();
+    if trimmed.is_empty() {
+        return Typed::Nothing;
+    }
+    // A path such as /etc/hosts at the beginning is no command; two slashes say that one is meant.
+    let Some(rest) = trimmed.strip_prefix('/').filter(|rest| !rest.contains('\n')) else {
+        return Typed::Words(trimmed.to_owned());
+    };
+    if let Some(escaped) = rest.strip_prefix('/') {
+        return Typed::Words(format!("/{escaped}"));
+    }
+    let (name, argument) =
+        rest.split_once(char::is_whitespace).map_or((rest, ""), |(name, rest)| (name, rest.trim()));
+    if name.contains('/') {
+        return Typed::Words(trimmed.to_owned());
+    }
+    command(name, argument)
+}
+
+fn command(name: &str, argument: &str) -> Typed {
+    let alone = |command: SlashCommand| match argument {
+        "" => Typed::Command(command),
+        _ => Typed::Mistaken(format!("/{name} stands alone")),
+    };
+    match name {
+        "help" | "?" => alone(SlashCommand::Help),
+        "tools" => alone(SlashCommand::Tools),
+        "trust" if argument.is_empty() => Typed::Command(SlashCommand::Trust(None)),
+        "trust" => match argument.parse() {
+            Ok(trust) => Typed::Command(SlashCommand::Trust(Some(trust))),
+            Err(_) => Typed::Mistaken(format!(
+                "there is no trust `{argument}`: use supervised, guided or autonomous"
+            )),
+        },
+        "model" => {
+            let model = (!argument.is_empty()).then(|| argument.to_owned());
+            Typed::Command(SlashCommand::Model(model))
+        }
+        "context" => alone(SlashCommand::Context),
+        "open" => match argument.trim_start_matches('#').parse() {
+            Ok(number) => Typed::Command(SlashCommand::Open(number)),
+            Err(_) => Typed::Mistaken("write /open N, with the number behind the # of a call".to_owned()),
+        },
+        "last" => alone(SlashCommand::Last),
+        "undo" => alone(SlashCommand::Undo),
+        "sessions" => alone(SlashCommand::Sessions),
+        "new" => alone(SlashCommand::New),
+        "quit" | "exit" | "q" => alone(SlashCommand::Quit),
+        _ => Typed::Mistaken(format!(
+            "there is no command /{name}: /help lists them; // begins words with a slash"
+        )),
+    }
+}
+
+/// The list of commands.
+pub(crate) fn help() -> String {
+    let row = |command: &Described| {
+        format!("  {:<24} {}\n", format!("{} {}", command.name, command.argument), command.meaning)
+    };
+    let rows: String = COMMANDS.iter().map(row).collect();
+    rows + "  \\ at the end of a line   goes on in the next one; pasted lines stay together\n  \
+            Ctrl-C                   stops the model and its call; twice at the prompt leaves\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_typed_is_understood() {
+        let words = |text: &str| Typed::Words(text.to_owned());
+        let table = [
+            ("", Typed::Nothing),
+            (" \n ", Typed::Nothing),
+            ("hello", words("hello")),
+            ("first\\\nsecond", words("first\nsecond")),
+            ("/etc/hosts is wrong", words("/etc/hosts is wrong")),
+            ("//help me", words("/help me")),
+            ("/help\nme", words("/help\nme")),
+            ("/help", Typed::Command(SlashCommand::Help)),
+            (" /open #3 ", Typed::Command(SlashCommand::Open(3))),
+            ("/trust autonomous", Typed::Command(SlashCommand::Trust(Some(Trust::Autonomous)))),
+            ("/trust", Typed::Command(SlashCommand::Trust(None))),
+            ("/model a/b", Typed::Command(SlashCommand::Model(Some("a/b".to_owned())))),
+        ];
+        for (text, expected) in table {
+            assert_eq!(understand(text), expected, "{text:?}");
+        }
+        for text in ["/opn 3", "/open", "/open x", "/trust me", "/quit now"] {
+            assert!(matches!(understand(text), Typed::Mistaken(_)), "{text}");
+        }
+    }
+
+    #[test]
+    fn every_command_of_the_help_is_understood() {
+        for Described { name, argument, .. } in COMMANDS {
+            let argument = if *argument == "N" { "1" } else { "" };
+            assert!(matches!(understand(&format!("{name} {argument}")), Typed::Command(_)), "{name}");
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! The line that a person types, with history and completion.
+//!
+//! The editor blocks while somebody thinks, so it has a thread of its own; the conversation and the servers behind the gate go on beside it.
+
+use std::io::{self, BufRead as _, IsTerminal as _};
+use std::path::PathBuf;
+
+use rustyline::completion::{Completer, Pair};
+use rustyline::config::{BellStyle, CompletionType, Config};
+use rustyline::error::ReadlineError;
+use rustyline::highlight::Highlighter;
+use rustyline::hint::Hinter;
+use rustyline::history::DefaultHistory;
+use rustyline::validate::{ValidationContext, ValidationResult, Validator};
+use rustyline::{Context, Editor, Helper};
+use tokio::sync::{mpsc, oneshot};
+
+use super::command::COMMANDS;
+use crate::ambient::{entries, write_new_file};
+use crate::exit::Failed;
+use crate::terminal::{complain, reveal_line};
+
+/// Lines that are remembered.
+const MOST_REMEMBERED: usize = 1000;
+
+/// More than this in one line is no longer typed.
+const LONGEST_LINE: usize = 1024 * 1024;
+
+/// What came from the person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Line {
+    Text(String),
+    /// Ctrl-C.
+    Interrupted,
+    /// Ctrl-D, or the end of a file.
+    End,
+}
+
+/// What the prompt looks like, without colours and with them.
+pub(crate) struct PromptText {
+    pub(crate) plain: String,
+    pub(crate) styled: String,
+}
+
+/// Where lines come from.
+pub(crate) struct Lines(mpsc::Sender<(PromptText, oneshot::Sender<io::Result<Line>>)>);
+
+impl Lines {
+    /// Begins to wait for lines: from the terminal where there is one, else one after the other from standard input.
+    pub(crate) fn begin(history: PathBuf, mounts: Vec<(String, PathBuf)>) -> Result<Self, Failed> {
+        let (sender, mut wanted) = mpsc::channel::<(PromptText, oneshot::Sender<io::Result<Line>>)>(1);
+        let work = move || {
+            let mut read: Box<dyn FnMut(&PromptText) -> io::Result<Line>> = match io::stdin().is_terminal() {
+                true => match Typing::new(history, mounts) {
+                    Ok(mut typing) => Box::new(move |prompt| typing.line(prompt)),
+                    Err(error) => {
+                        let kind = error.kind();
+                        Box::new(move |_| Err(io::Error::new(kind, "the terminal cannot be used")))
+                    }
+                },
+                false => Box::new(|_| read_plain()),
+            };
+            while let Some((prompt, answer)) = wanted.blocking_recv() {
+                // Nobody waits any more when the program is about to end.
+                let _ = answer.send(read(&prompt));
+            }
+        };
+        std::thread::Builder::new()
+            .name("lines".to_owned())
+            .spawn(work)
+            .map_err(|error| Failed::error(format!("no thread could be started: {error}")))?;
+        Ok(Self(sender))
+    }
+
+    /// The next line.
+    pub(crate) async fn next(&self, prompt: PromptText) -> io::Result<Line> {
+        let gone = || io::Error::other("the line editor has ended");
+        let (sender, answer) = oneshot::channel();
+        self.0.send((prompt, sender)).await.map_err(|_| gone())?;
+        answer.await.map_err(|_| gone())?
+    }
+}
+
+fn read_plain() -> io::Result<Line> {
+    let mut line = String::new();
+    match io::stdin().lock().read_line(&mut line)? {
+        0 => Ok(Line::End),
+        _ => Ok(Line::Text(line)),
+    }
+}
+
+/// A terminal that is typed at.
+struct Typing {
+    editor: Editor<Assistant, DefaultHistory>,
+    history: PathBuf,
+}
+
+impl Typing {
+    fn new(history: PathBuf, mounts: Vec<(String, PathBuf)>) -> io::Result<Self> {
+        let config = Config::builder()
+            .max_history_size(MOST_REMEMBERED)
+            .and_then(|config| config.history_ignore_dups(true))
+            .map_err(other)?
+            .history_ignore_space(true)
+            .completion_type(CompletionType::List)
+            .bell_style(BellStyle::None)
+            .build();
+        let mut editor = Editor::with_config(config).map_err(other)?;
+        editor.set_helper(Some(Assistant { mounts }));
+        // Made here with its mode, so that nobody else can read it for a moment.
+        match write_new_file(&history, b"", 0o600) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                complain(&format!("lines will not be remembered: {error}"));
+            }
+            _ => {
+                let _ = editor.load_history(&history);
+            }
+        }
+        Ok(Self { editor, history })
+    }
+
+    fn line(&mut self, prompt: &PromptText) -> io::Result<Line> {
+        let read = self.editor.readline(&(prompt.plain.as_str(), prompt.styled.as_str()));
+        match read {
+            Ok(line) if line.len() > LONGEST_LINE => Err(io::Error::other("the line is too long")),
+            Ok(line) => {
+                if self.editor.add_history_entry(&line).is_ok_and(|is_new| is_new) {
+                    let _ = self.editor.append_history(&self.history);
+                }
+                Ok(Line::Text(line))
+            }
+            Err(ReadlineError::Interrupted) => Ok(Line::Interrupted),
+            Err(ReadlineError::Eof) => Ok(Line::End),
+            Err(error) => Err(other(error)),
+        }
+    }
+}
+
+fn other(error: ReadlineError) -> io::Error {
+    match error {
+        ReadlineError::Io(error) => error,
+        error => io::Error::other(error.to_string()),
+    }
+}
+
+/// Completes commands, and paths that begin with a mount.
+struct Assistant {
+    mounts: Vec<(String, PathBuf)>,
+}
+
+impl Assistant {
+    /// Where the word begins that is completed, and what it may become.
+    fn candidates(&self, line: &str) -> (usize, Vec<String>) {
+        if line.starts_with('/') && !line.contains(char::is_whitespace) {
+            let names = COMMANDS.iter().map(|command| command.name).filter(|name| name.starts_with(line));
+            return (0, names.map(str::to_owned).collect());
+        }
+        let start = line.rfind(char::is_whitespace).map_or(0, |space| space + 1);
+        let word = line.get(start..).unwrap_or_default();
+        if !word.starts_with('@') {
+            return (start, Vec::new());
+        }
+        (start, self.paths(word))
+    }
+
+    fn paths(&self, word: &str) -> Vec<String> {
+        let Some((folder, begun)) = word.rsplit_once('/') else {
+            let aliases = self.mounts.iter().filter(|(alias, _)| alias.starts_with(word));
+            return aliases.map(|(alias, _)| format!("{alias}/")).collect();
+        };
+        let (alias, beneath) = folder.split_once('/').unwrap_or((folder, ""));
+        let Some((_, root)) = self.mounts.iter().find(|(known, _)| known == alias) else { return Vec::new() };
+        let is_plain = |name: &str| reveal_line(name) == name && !name.contains(char::is_whitespace);
+        let found = entries(&root.join(beneath)).into_iter();
+        // What hides something in its name is not put on the screen; nor is what begins with a dot, unless it is asked for.
+        let fitting = found.filter(|(name, _)| {
+            name.starts_with(begun) && is_plain(name) && (begun.starts_with('.') || !name.starts_with('.'))
+        });
+        fitting
+            .map(|(name, is_folder)| format!("{folder}/{name}{}", if is_folder { "/" } else { "" }))
+            .collect()
+    }
+}
+
+impl Completer for Assistant {
+    type Candidate = Pair;
+
+    fn complete(
+        &self,
+        line: &str,
+        position: usize,
+        _: &Context<'_>,
+    ) -> rustyline::Result<(usize, Vec<Pair>)> {
+        let (start, candidates) = self.candidates(line.get(..position).unwrap_or_default());
+        let pair = |text: String| Pair { display: text.clone(), replacement: text };
+        Ok((start, candidates.into_iter().map(pair).collect()))
+    }
+}
+
+impl Validator for Assistant {
+    fn validate(&self, context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
+        Ok(match context.input().ends_with('\\') {
+            true => ValidationResult::Incomplete,
+            false => ValidationResult::Valid(None),
+        })
+    }
+}
+
+impl Hinter for Assistant {
+    type Hint = String;
+}
+
+impl Highlighter for Assistant {}
+
+impl Helper for Assistant {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "the test makes files by hand")]
+    fn words_are_completed() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(folder.path().join("src/.hidden")).unwrap();
+        for name in ["src/main.rs", "src/map.rs", "src/ma\u{1b}[2J"] {
+            std::fs::write(folder.path().join(name), "").unwrap();
+        }
+        let assistant = Assistant { mounts: vec![("@project".to_owned(), folder.path().to_path_buf())] };
+        let table: [(&str, usize, &[&str]); 8] = [
+            ("/mo", 0, &["/model"]),
+            ("/t", 0, &["/tools", "/trust"]),
+            ("/model x", 7, &[]),
+            ("look at @p", 8, &["@project/"]),
+            ("look at @project/s", 8, &["@project/src/"]),
+            ("@project/src/ma", 0, &["@project/src/main.rs", "@project/src/map.rs"]),
+            ("@project/src/.", 0, &["@project/src/.hidden/"]),
+            ("@nothing/src/", 0, &[]),
+        ];
+        for (line, start, expected) in table {
+            let (at, mut found) = assistant.candidates(line);
+            found.sort();
+            assert_eq!(
+                (at, found),
+                (start, expected.iter().map(|text| (*text).to_owned()).collect()),
+                "{line}"
+            );
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! Words of a model on a terminal, as they come.
+//!
+//! What the gate says begins in the first column, and nothing that a model says does: rows are broken here and not by the terminal, and each of
+//! them is moved in. So no answer can be taken for a question of the gate, a call or a prompt. What would command the terminal is shown instead.
+
+use unicode_width::UnicodeWidthChar as _;
+
+use crate::terminal::{paint, reveal};
+
+/// How far everything that a model says is moved in.
+pub(crate) const INDENT: &str = "  ";
+
+/// A row narrower than this is not worth breaking.
+const NARROWEST: usize = 20;
+
+/// What a tab is shown as.
+const TAB: &str = "    ";
+
+/// A text that grows, in rows.
+#[derive(Debug)]
+pub(crate) struct Prose {
+    /// The columns of a row, without what it is moved in by.
+    room: usize,
+    /// Whether the terminal can be told to take back what stands at the end of a row.
+    can_erase: bool,
+    /// The colour of all of it.
+    colour: &'static str,
+    /// The columns that are used in this row.
+    used: usize,
+    /// The word that is being written, as far as it stands in this row.
+    word: String,
+    word_width: usize,
+    /// The last character was shown, and may carry a mark that only says how.
+    may_be_dressed: bool,
+}
+
+impl Prose {
+    /// For a terminal of so many columns. The last of them stays empty: terminals differ about what comes after it.
+    pub(crate) fn new(columns: usize, can_erase: bool, colour: &'static str) -> Self {
+        let room = columns.saturating_sub(INDENT.len() + 1).max(NARROWEST);
+        Self { room, can_erase, colour, used: 0, word: String::new(), word_width: 0, may_be_dressed: false }
+    }
+
+    /// What to write for more of the text.
+    pub(crate) fn push(&mut self, text: &str) -> String {
+        let mut written = String::new();
+        for character in text.chars() {
+            match character {
+                '\n' => self.break_row(&mut written),
+                '\t' => TAB.chars().for_each(|space| self.space(space, &mut written)),
+                ' ' => self.space(' ', &mut written),
+                '\u{fe0e}' | '\u{fe0f}' | '\u{200d}' if self.may_be_dressed => self.may_be_dressed = false,
+                other => {
+                    self.may_be_dressed = !is_hidden(other);
+                    reveal(other.encode_utf8(&mut [0; 4]))
+                        .chars()
+                        .for_each(|shown| self.put(shown, &mut written));
+                }
+            }
+        }
+        paint(&written, self.colour, !self.colour.is_empty() && !written.trim().is_empty())
+    }
+
+    /// What to write when it is over: the cursor goes to the beginning of a row.
+    pub(crate) fn end(&mut self) -> &'static str {
+        let is_open = self.used > 0;
+        (self.used, self.may_be_dressed) = (0, false);
+        self.forget_word();
+        if is_open { "\n" } else { "" }
+    }
+
+    fn space(&mut self, space: char, written: &mut String) {
+        self.forget_word();
+        self.may_be_dressed = false;
+        match self.used < self.room {
+            true => self.write(space, 1, written),
+            // A row is not begun by the space that it was broken at.
+            false => self.break_row(written),
+        }
+    }
+
+    fn put(&mut self, character: char, written: &mut String) {
+        let width = width(character);
+        if self.used + width > self.room {
+            self.go_on_below(written);
+        }
+        self.write(character, width, written);
+        self.word.push(character);
+        self.word_width += width;
+    }
+
+    /// Breaks the row before the word that is being written, where that can be taken back.
+    fn go_on_below(&mut self, written: &mut String) {
+        let is_movable =
+            self.can_erase && (1..=self.room / 2).contains(&self.word_width) && self.word_width < self.used;
+        if !is_movable {
+            return self.break_row(written);
+        }
+        let (word, width) = (std::mem::take(&mut self.word), self.word_width);
+        written.push_str(&format!("\u{1b}[{width}D\u{1b}[K"));
+        self.break_row(written);
+        written.push_str(INDENT);
+        written.push_str(&word);
+        (self.used, self.word, self.word_width) = (width, word, width);
+    }
+
+    fn write(&mut self, character: char, width: usize, written: &mut String) {
+        if self.used == 0 {
+            written.push_str(INDENT);
+        }
+        written.push(character);
+        self.used += width;
+    }
+
+    fn break_row(&mut self, written: &mut String) {
+        written.push('\n');
+        (self.used, self.may_be_dressed) = (0, false);
+        self.forget_word();
+    }
+
+    fn forget_word(&mut self) {
+        self.word.clear();
+        self.word_width = 0;
+    }
+}
+
+fn is_hidden(character: char) -> bool {
+    let mut shown = [0; 4];
+    let text: &str = character.encode_utf8(&mut shown);
+    reveal(text) != text
+}
+
+/// How many columns a character takes at most. About letters terminals agree; of whatever else is not ASCII, each is taken for wide.
+pub(crate) fn width(character: char) -> usize {
+    match character {
+        plain if plain.is_ascii() => 1,
+        letter if letter.is_alphanumeric() => letter.width().unwrap_or(2),
+        mark if mark.width() == Some(0) => 0,
+        _ => 2,
+    }
+}
+
+/// A text that must stay on one row, cut where it does not fit.
+pub(crate) fn cut(text: &str, columns: usize) -> String {
+    let whole: usize = text.chars().map(width).sum();
+    if whole <= columns {
+        return text.to_owned();
+    }
+    let mut used = 0;
+    let fits = |character: &char| {
+        used += width(*character);
+        used + 3 <= columns
+    };
+    let kept: String = text.chars().take_while(fits).collect();
+    kept + "..."
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WORDS: &str = "The quick brown fox jumps over the lazy dog.\n\n    indented\tcode, averyveryverylongwordthatfitsnowhere end";
+
+    /// What a terminal of 30 columns shows of a text that comes in pieces of so many characters.
+    fn shown(text: &str, piece: usize) -> String {
+        let mut terminal = vt100::Parser::new(40, 30, 0);
+        let mut prose = Prose::new(30, true, "");
+        let characters: Vec<char> = text.chars().collect();
+        for piece in characters.chunks(piece) {
+            let piece: String = piece.iter().collect();
+            terminal.process(prose.push(&piece).replace('\n', "\r\n").as_bytes());
+        }
+        terminal.process(prose.end().replace('\n', "\r\n").as_bytes());
+        terminal.screen().contents()
+    }
+
+    #[test]
+    fn rows_are_broken_between_words_however_the_text_comes() {
+        insta::assert_snapshot!(shown(WORDS, 1000), @r"
+          The quick brown fox jumps
+          over the lazy dog.
+
+              indented    code,
+          averyveryverylongwordthatfi
+          tsnowhere end
+        ");
+        for piece in 1..20 {
+            assert_eq!(shown(WORDS, piece), shown(WORDS, 1000), "in pieces of {piece}");
+        }
+    }
+
+    #[test]
+    fn nothing_that_a_model_says_begins_in_the_first_column_or_commands_the_terminal() {
+        let long = "[y] once  [n] no: ".repeat(9);
+        let texts = [
+            "\u{1b}[2J\u{1b}[H● write_file x\r> ",
+            "a\u{8}\u{8}\u{8}b\u{9b}2Jc\u{7f}",
+            "\u{202e}desrever\u{2028}next\u{85}line",
+            &long,
+            &"漢字".repeat(40),
+            &"e\u{301}".repeat(80),
+            &"⚠\u{fe0f}\u{fe0f}".repeat(30),
+            "\u{1b}]0;title\u{7}",
+        ];
+        for text in texts {
+            for piece in [1, 2, 3, 7, 1000] {
+                let screen = shown(text, piece);
+                assert!(
+                    screen.lines().all(|row| row.is_empty() || row.starts_with(INDENT)),
+                    "{text:?}: {screen}"
+                );
+                let hidden = text.chars().any(|character| character.is_control());
+                assert!(!hidden || screen.contains("\\u{"), "{text:?}: {screen}");
+            }
+        }
+    }
+
+    #[test]
+    fn marks_of_emoji_are_left_out_once_and_shown_when_they_pile_up() {
+        assert_eq!(shown("⚠\u{fe0f} ok", 1), "  ⚠ ok");
+        assert_eq!(shown("a\u{fe0f}\u{fe0f}b\u{200d}", 100), "  a\\u{fe0f}b");
+        assert_eq!(shown("\u{200d}a", 100), "  \\u{200d}a");
+    }
+
+    #[test]
+    fn what_is_cut_says_so() {
+        assert_eq!(cut("short", 5), "short");
+        assert_eq!(cut("longer", 5), "lo...");
+        assert_eq!(cut("漢字漢字", 7), "漢字...");
+    }
+}

@@ -1,0 +1,91 @@
+//! Ctrl-C in a sitting: it stops what the model is doing, and not the program.
+
+use std::io::Read as _;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::low_level::pipe::register;
+use tokio_util::sync::CancellationToken;
+
+use crate::exit::{Failed, INTERRUPTED};
+
+/// Who asks so often during one turn does not want to wait: the process ends, and the next start puts back what it left half-done.
+const PATIENCE: u32 = 3;
+
+/// What signals do at the moment.
+#[derive(Clone)]
+pub(crate) struct Signals {
+    turn: Arc<Mutex<Turn>>,
+    /// Cancelled when this process was asked to end.
+    ended: CancellationToken,
+}
+
+struct Turn {
+    /// What Ctrl-C stops; nothing is stopped between turns.
+    running: Option<CancellationToken>,
+    pressed: u32,
+    /// Told of Ctrl-C between turns, where the line editor does not see it itself.
+    idle: Arc<tokio::sync::Notify>,
+}
+
+impl Signals {
+    /// From here on Ctrl-C stops the turn, and SIGTERM the turn and the sitting.
+    pub(crate) fn listen() -> Result<Self, Failed> {
+        let unable = |error: std::io::Error| Failed::error(format!("signals cannot be watched for: {error}"));
+        let turn = Turn { running: None, pressed: 0, idle: Arc::default() };
+        let signals = Self { turn: Arc::new(Mutex::new(turn)), ended: CancellationToken::new() };
+        for (signal, notice) in [(SIGINT, Self::interrupt as fn(&Self)), (SIGTERM, Self::end)] {
+            let (mut here, there) = UnixStream::pair().map_err(unable)?;
+            register(signal, there).map_err(unable)?;
+            let noticing = signals.clone();
+            let work = move || {
+                while here.read(&mut [0; 1]).is_ok_and(|count| count > 0) {
+                    notice(&noticing);
+                }
+            };
+            std::thread::Builder::new().name("signals".to_owned()).spawn(work).map_err(unable)?;
+        }
+        Ok(signals)
+    }
+
+    /// A turn begins, which Ctrl-C stops.
+    pub(crate) fn begin_turn(&self) -> CancellationToken {
+        let token = self.ended.child_token();
+        let mut turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        (turn.running, turn.pressed) = (Some(token.clone()), 0);
+        token
+    }
+
+    /// The turn is over.
+    pub(crate) fn end_turn(&self) {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner).running = None;
+    }
+
+    /// Cancelled when this process was asked to end.
+    pub(crate) fn ended(&self) -> CancellationToken {
+        self.ended.clone()
+    }
+
+    /// Waits for Ctrl-C between turns.
+    pub(crate) async fn pressed(&self) {
+        let idle = Arc::clone(&self.turn.lock().unwrap_or_else(PoisonError::into_inner).idle);
+        idle.notified().await;
+    }
+
+    fn interrupt(&self) {
+        let mut turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        match &turn.running {
+            Some(running) => running.cancel(),
+            None => return turn.idle.notify_waiters(),
+        }
+        turn.pressed += 1;
+        if turn.pressed >= PATIENCE {
+            std::process::exit(i32::from(INTERRUPTED));
+        }
+    }
+
+    fn end(&self) {
+        self.ended.cancel();
+    }
+}

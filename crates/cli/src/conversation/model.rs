@@ -1,0 +1,341 @@
+//! Which model is spoken with: what was asked for, what is declared, or what the environment suggests.
+
+use std::path::PathBuf;
+
+use toolgate_llm::{ModelName, Stated, Wire};
+
+use crate::exit::Failed;
+
+/// Where a model is reached, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Route {
+    pub(crate) model: ModelName,
+    pub(crate) wire: Wire,
+    pub(crate) base_url: String,
+    pub(crate) key: KeyPlace,
+    /// Sent with every request, as the operator declared them.
+    pub(crate) headers: Vec<(String, String)>,
+    /// What the operator knows better than the server or the table.
+    pub(crate) stated: Stated,
+}
+
+/// Where a key is kept. The key itself is read when the model is spoken with, and shown to nobody.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum KeyPlace {
+    /// None is needed.
+    Nowhere,
+    /// A variable that must be set.
+    Variable(String),
+    /// A variable that may be set.
+    PerhapsVariable(String),
+    /// A file of this user's.
+    File(PathBuf),
+}
+
+/// What stands behind the first part of a model's name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Chosen {
+    /// A server that speaks one of the wires.
+    Route(Route),
+    /// A script that is played by this process.
+    Script(ScriptName),
+}
+
+/// `scripted/demo`, `scripted/FILE`, `scripted/FILE?wire=ollama`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ScriptName {
+    /// As it was written.
+    pub(crate) written: String,
+    /// The file; none for the built-in demonstration.
+    pub(crate) file: Option<PathBuf>,
+    /// The wire that was asked for.
+    pub(crate) wire: Option<Wire>,
+}
+
+/// A provider that the configuration names.
+#[derive(Clone, Debug)]
+pub(crate) struct Declared {
+    pub(crate) name: String,
+    pub(crate) wire: Wire,
+    pub(crate) base_url: Option<String>,
+    pub(crate) key: Option<KeyPlace>,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) stated: Stated,
+}
+
+/// A provider that needs no declaration.
+struct Usual {
+    name: &'static str,
+    wire: Wire,
+    base_url: &'static str,
+    base_variable: &'static str,
+    key_variable: Option<&'static str>,
+    /// The model that is taken when only its key speaks for it.
+    suggested: Option<&'static str>,
+}
+
+const USUAL: [Usual; 5] = [
+    Usual {
+        name: "anthropic",
+        wire: Wire::Anthropic,
+        base_url: "https://api.anthropic.com",
+        base_variable: "ANTHROPIC_BASE_URL",
+        key_variable: Some("ANTHROPIC_API_KEY"),
+        suggested: Some("claude-sonnet-5"),
+    },
+    Usual {
+        name: "openai",
+        wire: Wire::Openai,
+        base_url: "https://api.openai.com/v1",
+        base_variable: "OPENAI_BASE_URL",
+        key_variable: Some("OPENAI_API_KEY"),
+        suggested: Some("gpt-5.4"),
+    },
+    Usual {
+        name: "openai-chat",
+        wire: Wire::OpenaiChat,
+        base_url: "https://api.openai.com/v1",
+        base_variable: "OPENAI_BASE_URL",
+        key_variable: Some("OPENAI_API_KEY"),
+        suggested: None,
+    },
+    Usual {
+        name: "openrouter",
+        wire: Wire::OpenaiChat,
+        base_url: "https://openrouter.ai/api/v1",
+        base_variable: "OPENROUTER_BASE_URL",
+        key_variable: Some("OPENROUTER_API_KEY"),
+        suggested: Some("openrouter/auto"),
+    },
+    Usual {
+        name: "ollama",
+        wire: Wire::Ollama,
+        base_url: "http://127.0.0.1:11434",
+        base_variable: "OLLAMA_HOST",
+        key_variable: None,
+        suggested: None,
+    },
+];
+
+/// Who plays scripts.
+pub(crate) const SCRIPTED: &str = "scripted";
+/// The script that came along.
+const DEMONSTRATION: &str = "demo";
+
+/// What a choice is made from.
+pub(crate) struct Offer<'o> {
+    /// The providers that the configuration names.
+    pub(crate) declared: &'o [Declared],
+    /// A variable of this process, where it is set and not empty.
+    pub(crate) variable: &'o dyn Fn(&str) -> Option<String>,
+}
+
+impl Offer<'_> {
+    /// The model by its name, `PROVIDER/NAME`.
+    pub(crate) fn find(&self, text: &str) -> Result<Chosen, Failed> {
+        let (provider, name) = text.split_once('/').unwrap_or((text, ""));
+        if provider.is_empty() || name.is_empty() {
+            return Err(Failed::usage(format!("`{text}` does not name a model")).help(format!(
+                "write PROVIDER/NAME, such as `{}/llama3.2` or `{SCRIPTED}/{DEMONSTRATION}`; providers are {}",
+                "ollama",
+                self.providers()
+            )));
+        }
+        if provider == SCRIPTED {
+            return script(name).map(Chosen::Script);
+        }
+        let model = ModelName { provider: provider.to_owned(), name: name.to_owned() };
+        let declared = self.declared.iter().find(|declared| declared.name == provider);
+        let usual = USUAL.iter().find(|usual| usual.name == provider);
+        let route = match (declared, usual) {
+            (Some(declared), usual) => self.declared_route(model, declared, usual),
+            (None, Some(usual)) => self.usual_route(model, usual),
+            (None, None) => {
+                return Err(Failed::usage(format!("there is no provider `{provider}`")).help(format!(
+                    "known are {}; more can be declared under `models:` in toolgate.yaml",
+                    self.providers()
+                )));
+            }
+        };
+        Ok(Chosen::Route(route))
+    }
+
+    /// What the environment suggests: the first provider whose key is set.
+    pub(crate) fn suggested(&self) -> Option<String> {
+        let has_key = |usual: &&Usual| usual.key_variable.is_some_and(|key| (self.variable)(key).is_some());
+        let mut suggested = USUAL.iter().filter(has_key).filter_map(|usual| Some((usual, usual.suggested?)));
+        suggested.next().map(|(usual, name)| format!("{}/{name}", usual.name))
+    }
+
+    fn usual_route(&self, model: ModelName, usual: &Usual) -> Route {
+        let moved = (self.variable)(usual.base_variable);
+        let key = match (usual.key_variable, &moved) {
+            (None, _) => KeyPlace::Nowhere,
+            // A server of one's own may want none.
+            (Some(variable), Some(_)) => KeyPlace::PerhapsVariable(variable.to_owned()),
+            (Some(variable), None) => KeyPlace::Variable(variable.to_owned()),
+        };
+        let base_url = match (moved, usual.wire) {
+            (Some(host), Wire::Ollama) => ollama_url(&host),
+            (Some(url), _) => url,
+            (None, _) => usual.base_url.to_owned(),
+        };
+        Route { model, wire: usual.wire, base_url, key, headers: Vec::new(), stated: Stated::default() }
+    }
+
+    /// What is declared goes before what is usual, and a usual name may be declared to add to it.
+    fn declared_route(&self, model: ModelName, declared: &Declared, usual: Option<&Usual>) -> Route {
+        let usual = usual.filter(|usual| usual.wire == declared.wire && declared.base_url.is_none());
+        let otherwise = usual.map(|usual| self.usual_route(model.clone(), usual));
+        let base_url = declared.base_url.clone().or(otherwise.as_ref().map(|route| route.base_url.clone()));
+        let base_url = base_url.unwrap_or_else(|| usual_address(declared.wire).to_owned());
+        let key = declared.key.clone().or(otherwise.map(|route| route.key)).unwrap_or(KeyPlace::Nowhere);
+        let (wire, headers, stated) = (declared.wire, declared.headers.clone(), declared.stated);
+        Route { model, wire, base_url, key, headers, stated }
+    }
+
+    fn providers(&self) -> String {
+        let declared = self.declared.iter().map(|declared| declared.name.as_str());
+        let usual = USUAL
+            .iter()
+            .map(|usual| usual.name)
+            .filter(|name| !self.declared.iter().any(|known| known.name == *name));
+        declared.chain(usual).chain([SCRIPTED]).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// The address of those who invented a wire.
+fn usual_address(wire: Wire) -> &'static str {
+    USUAL.iter().find(|usual| usual.wire == wire).map_or("", |usual| usual.base_url)
+}
+
+/// `OLLAMA_HOST` as Ollama itself reads it: an address, a host, or a host and a port. What is meant for a server to listen everywhere
+/// is reached at this machine.
+fn ollama_url(host: &str) -> String {
+    let host = host.trim().trim_end_matches('/');
+    let (scheme, rest) = host.split_once("://").unwrap_or(("http", host));
+    let (name, port) = match rest.rsplit_once(':') {
+        Some((name, port)) if !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) => {
+            (name, port)
+        }
+        _ => (rest, if scheme == "https" { "443" } else { "11434" }),
+    };
+    let name = if matches!(name, "" | "0.0.0.0" | "[::]") { "127.0.0.1" } else { name };
+    format!("{scheme}://{name}:{port}")
+}
+
+fn script(name: &str) -> Result<ScriptName, Failed> {
+    let (file, query) = name.split_once('?').unwrap_or((name, ""));
+    let wire = match query.strip_prefix("wire=") {
+        _ if query.is_empty() => None,
+        Some(wire) => Some(wire_named(wire).ok_or_else(|| {
+            Failed::usage(format!("there is no wire `{wire}`")).help(format!("wires are {}", wires()))
+        })?),
+        None => {
+            return Err(Failed::usage(format!("`?{query}` says nothing about a script"))
+                .help(format!("write ?wire=NAME behind the file; wires are {}", wires())));
+        }
+    };
+    let file = (file != DEMONSTRATION).then(|| PathBuf::from(file));
+    Ok(ScriptName { written: name.to_owned(), file, wire })
+}
+
+const WIRES: [(&str, Wire); 4] = [
+    ("anthropic", Wire::Anthropic),
+    ("openai", Wire::Openai),
+    ("openai-chat", Wire::OpenaiChat),
+    ("ollama", Wire::Ollama),
+];
+
+fn wire_named(text: &str) -> Option<Wire> {
+    WIRES.iter().find(|(name, _)| *name == text).map(|(_, wire)| *wire)
+}
+
+fn wires() -> String {
+    WIRES.map(|(name, _)| name).join(", ")
+}
+
+/// What to do when no model was chosen and nothing suggests one.
+pub(crate) fn no_model() -> Failed {
+    Failed::usage("no model was chosen").help(format!(
+        "pass --model PROVIDER/NAME or write `model:` in toolgate.yaml; or set ANTHROPIC_API_KEY, OPENAI_API_KEY or \
+         OPENROUTER_API_KEY; or start Ollama and pass --model ollama/NAME; to look around without any of them, \
+         pass --model {SCRIPTED}/{DEMONSTRATION}"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a name leads to, as one line.
+    fn found(text: &str, variables: &[(&str, &str)]) -> String {
+        let declared = [
+            Declared {
+                name: "office".to_owned(),
+                wire: Wire::OpenaiChat,
+                base_url: Some("http://10.0.0.5:8000/v1".to_owned()),
+                key: Some(KeyPlace::File("/keys/office".into())),
+                headers: vec![("x-team".to_owned(), "tools".to_owned())],
+                stated: Stated { context_window: Some(32_768), ..Stated::default() },
+            },
+            Declared {
+                name: "anthropic".to_owned(),
+                wire: Wire::Anthropic,
+                base_url: None,
+                key: None,
+                headers: Vec::new(),
+                stated: Stated { max_output_tokens: Some(9), ..Stated::default() },
+            },
+        ];
+        let variable = |name: &str| {
+            variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+        };
+        match (Offer { declared: &declared, variable: &variable }).find(text) {
+            Ok(Chosen::Route(Route { model, wire, base_url, key, headers, stated })) => {
+                format!("{model}: {wire:?} at {base_url}, key {key:?}, {} headers, {stated:?}", headers.len())
+            }
+            Ok(Chosen::Script(script)) => format!("{script:?}"),
+            Err(failed) => format!("{} / {}", failed.message, failed.help.unwrap_or_default()),
+        }
+    }
+
+    #[test]
+    fn names_lead_to_models() {
+        let table = [
+            ("anthropic/claude-x", &[][..]),
+            ("openai/gpt-x", &[("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")]),
+            ("openai-chat/gpt-x", &[]),
+            ("openrouter/meta/llama:free", &[]),
+            ("ollama/llama3.2:3b", &[]),
+            ("ollama/qwen", &[("OLLAMA_HOST", "0.0.0.0")]),
+            ("ollama/qwen", &[("OLLAMA_HOST", "gpu.example:8080")]),
+            ("ollama/qwen", &[("OLLAMA_HOST", "https://ollama.example/")]),
+            ("office/big", &[]),
+            ("scripted/demo", &[]),
+            ("scripted/dir/a.yaml?wire=ollama", &[]),
+            ("scripted/a.yaml?wire=telex", &[]),
+            ("scripted/a.yaml?fast", &[]),
+            ("gpt-x", &[]),
+            ("/x", &[]),
+            ("nobody/x", &[]),
+        ];
+        let lines: Vec<String> = table
+            .iter()
+            .map(|(text, variables)| format!("{text} {variables:?}\n  {}", found(text, variables)))
+            .collect();
+        insta::assert_snapshot!(lines.join("\n"));
+    }
+
+    #[test]
+    fn a_key_suggests_a_provider() {
+        let suggested = |variables: &[&str]| {
+            let variable = |name: &str| variables.contains(&name).then(|| "k".to_owned());
+            let suggested = Offer { declared: &[], variable: &variable }.suggested();
+            suggested.map(|name| name.split('/').next().unwrap().to_owned())
+        };
+        assert_eq!(suggested(&[]), None);
+        assert_eq!(suggested(&["OPENAI_API_KEY", "ANTHROPIC_API_KEY"]).as_deref(), Some("anthropic"));
+        assert_eq!(suggested(&["OPENROUTER_API_KEY"]).as_deref(), Some("openrouter"));
+    }
+}
