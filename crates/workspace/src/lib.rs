@@ -17,6 +17,7 @@ mod request;
 mod view;
 mod open;
 mod read;
+mod whole;
 mod browse;
 mod change;
 mod target;

@@ -48,10 +48,11 @@ impl Opened {
 /// Opens what exists at a requested path.
 pub(crate) fn open_existing(view: &View<'_>, requested: &Requested) -> Result<Opened, WorkspaceError> {
     let mount = view.mount(requested.mount)?;
+    let named = requested.relative();
     // What is denied by name is not even opened: somebody could give it another name before it is asked where it is.
-    check_name(mount, requested, true)?;
+    check_name(mount, requested, &named, true)?;
     for _ in 0..ATTEMPTS {
-        let file = open_beneath(mount, requested)?;
+        let file = open_beneath(mount, requested, &named)?;
         let opened = match identify(mount, file, &requested.shown) {
             // Replaced between opening and looking: the name is another file's by now, or nobody's.
             Err(WorkspaceError::NotFound { .. }) => continue,
@@ -60,8 +61,10 @@ pub(crate) fn open_existing(view: &View<'_>, requested: &Requested) -> Result<Op
         if is_being_replaced(&opened, requested) {
             continue;
         }
-        // Only what was opened tells whether rules that mean files mean it.
-        check_name(mount, requested, opened.is_directory())?;
+        // Only what was opened tells whether rules that mean files mean it. Where it lies as it was named, they are asked next.
+        if opened.location != named {
+            check_name(mount, requested, &named, opened.is_directory())?;
+        }
         check_rules(view, mount, &opened.location, opened.is_directory(), &requested.shown)?;
         if requested.wants_directory && !opened.is_directory() {
             return Err(WorkspaceError::NotADirectory { path: requested.shown.clone() });
@@ -72,8 +75,13 @@ pub(crate) fn open_existing(view: &View<'_>, requested: &Requested) -> Result<Op
 }
 
 /// Asks about the name alone, as that of a folder or of anything else.
-fn check_name(mount: &Mount, requested: &Requested, is_directory: bool) -> Result<(), WorkspaceError> {
-    match mount.rules().denying_rule(&requested.relative(), is_directory) {
+fn check_name(
+    mount: &Mount,
+    requested: &Requested,
+    named: &Path,
+    is_directory: bool,
+) -> Result<(), WorkspaceError> {
+    match mount.rules().denying_rule(named, is_directory) {
         Some(rule) => Err(WorkspaceError::Denied { path: requested.shown.clone(), rule }),
         None => Ok(()),
     }
@@ -100,9 +108,8 @@ pub(crate) fn check_rules(
     }
 }
 
-fn open_beneath(mount: &Mount, requested: &Requested) -> Result<File, WorkspaceError> {
-    let relative = requested.relative();
-    match open_path(mount, &relative) {
+fn open_beneath(mount: &Mount, requested: &Requested, named: &Path) -> Result<File, WorkspaceError> {
+    match open_path(mount, named) {
         Ok(file) => Ok(file),
         // Either something leads outside, or an absolute link leads back inside, or a link leads nowhere.
         Err(error) if is_escape(&error) || error.kind() == io::ErrorKind::NotFound => {

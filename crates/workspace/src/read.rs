@@ -2,8 +2,6 @@
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
-use std::sync::mpsc;
-use std::thread;
 
 use toolgate_types::Sha256;
 use toolgate_types::digest::Sha256Hasher;
@@ -11,6 +9,7 @@ use toolgate_types::digest::Sha256Hasher;
 use crate::error::WorkspaceError;
 use crate::open::{Opened, open_existing};
 use crate::view::View;
+use crate::whole::{Whole, count_newlines};
 
 /// Which part of a file to answer with, and what to do when that is too much.
 #[derive(Clone, Copy, Debug, Default)]
@@ -60,10 +59,10 @@ pub struct TextWindow {
     pub last_line: u64,
 }
 
-const CHUNK: usize = 128 * 1024;
+pub(crate) const CHUNK: usize = 128 * 1024;
 
-/// From here on a second thread pays.
-const LARGE: usize = 4 * CHUNK;
+/// Less is not read at once where it is not known how much will come.
+const LEAST: usize = 4096;
 
 /// Nobody makes room for more than this before there is something to put there.
 const MOST_EXPECTED: usize = 16 << 20;
@@ -86,103 +85,40 @@ impl View<'_> {
             let (bytes, limit) = (opened.size(), self.limits.max_read_bytes);
             return Err(WorkspaceError::ReadLimit { path: shown, bytes, limit });
         }
-        let scan = self.scan(&opened, window, &shown)?;
-        scan.finish(shown)
-    }
-
-    fn scan(&self, opened: &Opened, window: Window, shown: &str) -> Result<Scan, WorkspaceError> {
-        let expected = usize::try_from(opened.size()).unwrap_or(CHUNK);
-        let mut scan = Scan::new(window, self.limits.max_read_bytes, expected);
-        if window.is_whole() && (LARGE..=MOST_EXPECTED.min(scan.limit)).contains(&expected) {
-            self.read_at_once(opened, &mut scan, expected, shown)?;
+        let expected = usize::try_from(opened.size()).unwrap_or(usize::MAX);
+        let limit = usize::try_from(self.limits.max_read_bytes).unwrap_or(usize::MAX);
+        if window.is_whole() && expected <= limit.min(MOST_EXPECTED) {
+            return self.read_kept(&opened, expected, shown);
         }
-        // One byte more than there should be: that it does not come is the end.
-        let left = expected.saturating_sub(scan.kept.len());
-        let mut buffer = vec![0; left.saturating_add(1).min(CHUNK)];
-        stream(&opened.file, &mut buffer, left, self, shown, |chunk| scan.feed(chunk))?;
-        Ok(scan)
+        self.read_on(&opened, Scan::new(window, self.limits.max_read_bytes, expected), expected, shown)
     }
 
-    /// Takes in as much of a large file as it is expected to have, straight to where it is kept. Hashing takes longer than everything else, so a second
-    /// thread does it meanwhile.
-    fn read_at_once(
+    /// A file that is wanted whole and expected to be no longer than may be kept.
+    fn read_kept(&self, opened: &Opened, expected: usize, shown: String) -> Result<FileRead, WorkspaceError> {
+        let whole = self.read_whole(opened, expected, &shown)?;
+        if whole.ended {
+            return Ok(whole_file(whole, shown));
+        }
+        let mut scan = Scan::new(Window::WHOLE, self.limits.max_read_bytes, 0);
+        scan.hasher = whole.hasher;
+        scan.look(&whole.bytes);
+        scan.newlines = whole.newlines;
+        scan.keep(&whole.bytes);
+        self.read_on(opened, scan, 0, shown)
+    }
+
+    /// What follows what was read, however much that is.
+    fn read_on(
         &self,
         opened: &Opened,
-        scan: &mut Scan,
+        mut scan: Scan,
         expected: usize,
-        shown: &str,
-    ) -> Result<(), WorkspaceError> {
-        let mut kept = vec![0; expected];
-        let (chunks, to_hash) = mpsc::channel::<&[u8]>();
-        let read = thread::scope(|scope| {
-            let hashing = thread::Builder::new().spawn_scoped(scope, move || {
-                let mut hasher = Sha256Hasher::new();
-                to_hash.iter().for_each(|chunk| hasher.update(chunk));
-                hasher
-            });
-            // Without a second thread there is still the usual way.
-            let Ok(hashing) = hashing else { return Ok(0) };
-            let read = self.fill(&opened.file, &mut kept, shown, |chunk| {
-                // Whoever hashes listens to the end.
-                let _ = chunks.send(chunk);
-                scan.look(chunk);
-                scan.count(chunk);
-            });
-            drop(chunks);
-            let ended_early = |_| WorkspaceError::io("hashing", shown, ErrorKind::Other.into());
-            scan.hasher = hashing.join().map_err(ended_early)?;
-            read
-        })?;
-        kept.truncate(read);
-        scan.kept = kept;
-        Ok(())
-    }
-
-    /// Reads until a place is full or the file ends; tells how far it came.
-    fn fill<'k>(
-        &self,
-        mut file: &File,
-        place: &'k mut [u8],
-        shown: &str,
-        mut seen: impl FnMut(&'k [u8]),
-    ) -> Result<usize, WorkspaceError> {
-        let mut rest = place;
-        let mut read = 0;
-        while !rest.is_empty() {
-            self.stop.check()?;
-            let next = rest.len().min(CHUNK);
-            match file.read(rest.get_mut(..next).unwrap_or_default()) {
-                Ok(0) => break,
-                Ok(count) => {
-                    let (chunk, after) = rest.split_at_mut_checked(count).unwrap_or_default();
-                    seen(chunk);
-                    rest = after;
-                    read += count;
-                }
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(WorkspaceError::io("reading", shown, error)),
-            }
-        }
-        Ok(read)
-    }
-
-    /// All bytes of a file that is expected to have so many. It may have grown, or go on growing; one byte more than may be is enough to know that.
-    fn whole(&self, file: &File, expected: u64, limit: u64, shown: &str) -> Result<Vec<u8>, WorkspaceError> {
-        let room = |bytes: u64| usize::try_from(bytes.min(limit).saturating_add(1)).unwrap_or(usize::MAX);
-        let mut bytes = vec![0; room(expected)];
-        let mut read = 0;
-        loop {
-            read += self.fill(file, bytes.get_mut(read..).unwrap_or_default(), shown, |_| {})?;
-            if read < bytes.len() {
-                bytes.truncate(read);
-                return Ok(bytes);
-            }
-            let length = read as u64;
-            if length > limit {
-                return Err(WorkspaceError::WriteLimit { path: shown.to_owned(), bytes: length, limit });
-            }
-            bytes.resize(room(length.saturating_mul(2)), 0);
-        }
+        shown: String,
+    ) -> Result<FileRead, WorkspaceError> {
+        // One byte more than there should be: that it does not come is the end.
+        let mut buffer = vec![0; expected.saturating_add(1).clamp(LEAST, CHUNK)];
+        stream(&opened.file, &mut buffer, expected, self, &shown, |chunk| scan.feed(chunk))?;
+        scan.finish(shown)
     }
 
     /// Digest of an open file, from its beginning.
@@ -246,6 +182,8 @@ struct Window {
 }
 
 impl Window {
+    const WHOLE: Self = Self { start: 1, end: u64::MAX };
+
     fn of(request: &ReadRequest, shown: &str) -> Result<Self, WorkspaceError> {
         let start = request.start_line.unwrap_or(1);
         let end = request.end_line.unwrap_or(u64::MAX);
@@ -310,7 +248,7 @@ impl Scan {
     }
 
     fn count(&mut self, chunk: &[u8]) {
-        self.newlines += memchr::memchr_iter(b'\n', chunk).count() as u64;
+        self.newlines += count_newlines(chunk);
     }
 
     fn keep_window(&mut self, chunk: &[u8]) {
@@ -318,7 +256,7 @@ impl Scan {
         while !rest.is_empty() {
             let line = self.newlines + 1;
             if line > self.window.end {
-                self.newlines += memchr::memchr_iter(b'\n', rest).count() as u64;
+                self.newlines += count_newlines(rest);
                 return;
             }
             let end = memchr::memchr(b'\n', rest).map_or(rest.len(), |position| position + 1);
@@ -357,6 +295,26 @@ impl Scan {
     }
 }
 
+/// What is to be said about a file that was kept whole.
+fn whole_file(whole: Whole, path: String) -> FileRead {
+    let Whole { bytes: kept, hasher, newlines, .. } = whole;
+    let (bytes, sha256) = (kept.len() as u64, hasher.finish());
+    let ends_within_line = kept.last().is_some_and(|last| *last != b'\n');
+    let total_lines = newlines + u64::from(ends_within_line);
+    let has_nul = memchr::memchr(0, &kept).is_some();
+    let content = match String::from_utf8(kept) {
+        Ok(text) if !has_nul => FileContent::Text(TextWindow {
+            text,
+            truncated: false,
+            total_lines,
+            first_line: 1,
+            last_line: total_lines,
+        }),
+        _ => FileContent::Binary,
+    };
+    FileRead { path, bytes, sha256, content }
+}
+
 fn text_window(kept: Vec<u8>, truncated: bool, first_line: u64, total_lines: u64) -> TextWindow {
     // Only the limit can have cut inside a character: the whole file was found to be UTF-8.
     let text = String::from_utf8(kept).unwrap_or_else(|error| {
@@ -365,7 +323,7 @@ fn text_window(kept: Vec<u8>, truncated: bool, first_line: u64, total_lines: u64
         kept.truncate(whole);
         String::from_utf8(kept).unwrap_or_default()
     });
-    let newlines = memchr::memchr_iter(b'\n', text.as_bytes()).count() as u64;
+    let newlines = count_newlines(text.as_bytes());
     let partial = u64::from(!text.is_empty() && !text.ends_with('\n'));
     TextWindow { text, truncated, total_lines, first_line, last_line: first_line + newlines + partial - 1 }
 }
