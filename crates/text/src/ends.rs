@@ -3,13 +3,13 @@
 use std::ops::Range;
 
 /// Compared at once, until there is a difference.
-const CHUNK: usize = 4096;
+const CHUNK: usize = 64;
 
 /// How many bytes are the same at the beginning of both.
 #[must_use]
 pub fn same_beginning(one: &[u8], other: &[u8]) -> usize {
-    let chunks = one.chunks(CHUNK).zip(other.chunks(CHUNK)).take_while(|(one, other)| one == other);
-    let sure = (chunks.count() * CHUNK).min(one.len()).min(other.len());
+    let (chunks, other_chunks) = (one.as_chunks::<CHUNK>().0, other.as_chunks::<CHUNK>().0);
+    let sure = CHUNK * chunks.iter().zip(other_chunks).take_while(|(one, other)| one == other).count();
     let (one, other) = (one.iter().skip(sure), other.iter().skip(sure));
     sure + one.zip(other).take_while(|(one, other)| one == other).count()
 }
@@ -17,8 +17,9 @@ pub fn same_beginning(one: &[u8], other: &[u8]) -> usize {
 /// How many bytes are the same at the end of both.
 #[must_use]
 pub fn same_ending(one: &[u8], other: &[u8]) -> usize {
-    let chunks = one.rchunks(CHUNK).zip(other.rchunks(CHUNK)).take_while(|(one, other)| one == other);
-    let sure = (chunks.count() * CHUNK).min(one.len()).min(other.len());
+    let (chunks, other_chunks) = (one.as_rchunks::<CHUNK>().1, other.as_rchunks::<CHUNK>().1);
+    let chunks = chunks.iter().rev().zip(other_chunks.iter().rev());
+    let sure = CHUNK * chunks.take_while(|(one, other)| one == other).count();
     let (one, other) = (one.iter().rev().skip(sure), other.iter().rev().skip(sure));
     sure + one.zip(other).take_while(|(one, other)| one == other).count()
 }
