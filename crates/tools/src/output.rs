@@ -1,8 +1,5 @@
 //! How much one answer may hold, whatever it is made of. File contents have a limit of their own.
 
-use std::borrow::Cow;
-use std::ffi::OsStr;
-
 use toolgate_workspace::{FoundFiles, FoundLines, Listed, View};
 
 /// What an answer keeps free for the words around a list or a diff, as far as it can.
@@ -44,11 +41,6 @@ fn fitting(view: &View<'_>, costs: impl Iterator<Item = usize>) -> usize {
     costs.take_while(fits).count()
 }
 
-/// A name as answers show it. Nearly every name is text as it is, which is found out faster than what would have to be replaced.
-pub(crate) fn shown_name(name: &OsStr) -> Cow<'_, str> {
-    name.to_str().map_or_else(|| name.to_string_lossy(), Cow::Borrowed)
-}
-
 /// The bytes that a text takes in JSON, which is never less than it takes by itself.
 pub(crate) fn written(text: &str) -> usize {
     text.len() + text.bytes().map(added_by_escaping).sum::<usize>()
@@ -74,9 +66,10 @@ pub(crate) struct EntryCost {
 
 /// Shortens a listing.
 pub(crate) fn bound_listing(view: &View<'_>, listed: &mut Listed, cost: EntryCost) {
-    let costs = listed.entries.iter().map(|entry| {
-        written(&shown_name(&entry.name)).saturating_mul(cost.names).saturating_add(cost.around)
-    });
+    let costs = listed
+        .entries
+        .iter()
+        .map(|entry| written(&entry.name).saturating_mul(cost.names).saturating_add(cost.around));
     let fit = fitting(view, costs);
     listed.truncated |= fit < listed.entries.len();
     listed.entries.truncate(fit);

@@ -3,7 +3,7 @@
 use std::os::fd::AsFd as _;
 use std::path::Path;
 
-use toolgate_search::{Entry, FindOptions, ListOptions, Match, SearchOptions, Start, Target};
+use toolgate_search::{EntryKind, FindOptions, ListOptions, Match, SearchOptions, Start, Target};
 use toolgate_types::StopReason;
 
 use crate::error::WorkspaceError;
@@ -23,6 +23,25 @@ pub struct Listed {
     pub total: usize,
     /// Whether the limit cut the list.
     pub truncated: bool,
+}
+
+/// One entry of a directory.
+#[derive(Debug)]
+pub struct Entry {
+    /// The name as answers show it.
+    pub name: String,
+    /// What it is.
+    pub kind: EntryKind,
+    /// The size of a regular file, when sizes were asked for and it is still there.
+    pub size: Option<u64>,
+}
+
+impl From<toolgate_search::Entry> for Entry {
+    fn from(entry: toolgate_search::Entry) -> Self {
+        // Nearly every name is text as it is.
+        let name = entry.name.into_string().unwrap_or_else(|name| name.to_string_lossy().into_owned());
+        Self { name, kind: entry.kind, size: entry.size }
+    }
 }
 
 /// Files that match a glob.
@@ -70,8 +89,8 @@ impl View<'_> {
         if let Some(reason) = listing.stopped {
             return Err(WorkspaceError::Stopped(reason));
         }
-        let (entries, total, truncated) = (listing.entries, listing.total, listing.truncated);
-        Ok(Listed { path: shown, entries, total, truncated })
+        let entries = listing.entries.into_iter().map(Entry::from).collect();
+        Ok(Listed { path: shown, entries, total: listing.total, truncated: listing.truncated })
     }
 
     /// Finds files by glob beneath a directory.

@@ -12,7 +12,7 @@ use toolgate_workspace::{
 
 use crate::arguments::{ListArguments, ReadArguments, SearchArguments, every_entry};
 use crate::file_tool::{Declaration, decode, object};
-use crate::output::{EntryCost, bound_listing, bound_matches, bound_paths, shown_name};
+use crate::output::{EntryCost, bound_listing, bound_matches, bound_paths};
 
 /// More matches or results than this are never answered at once, whatever the call says.
 const MOST_RESULTS: usize = 1000;
@@ -178,7 +178,6 @@ fn list_directory(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result
     let Listed { path, entries, total, truncated } = listed;
     let [mut directories, mut files, mut symlinks, mut other] = [const { Vec::new() }; 4];
     for Entry { name, kind, .. } in entries {
-        let name = name.into_string().unwrap_or_else(|name| name.to_string_lossy().into_owned());
         let kind = match kind {
             EntryKind::Directory => &mut directories,
             EntryKind::File => &mut files,
@@ -199,10 +198,9 @@ fn list_directory(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result
 pub(crate) fn list_text(listed: &Listed) -> String {
     let mut text = String::with_capacity(listed.entries.iter().map(|entry| entry.name.len() + 2).sum());
     for entry in &listed.entries {
-        let name = shown_name(&entry.name);
-        match name.contains(['\n', '\r']) {
-            true => text.push_str(&name.replace(['\n', '\r'], "\u{fffd}")),
-            false => text.push_str(&name),
+        match entry.name.bytes().any(|byte| matches!(byte, b'\n' | b'\r')) {
+            true => text.push_str(&entry.name.replace(['\n', '\r'], "\u{fffd}")),
+            false => text.push_str(&entry.name),
         }
         match (entry.kind, entry.size) {
             (EntryKind::Directory, _) => text.push('/'),
