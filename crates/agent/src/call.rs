@@ -55,17 +55,9 @@ pub(crate) struct Answered {
 impl Calls<'_> {
     /// Begins a call.
     pub(crate) fn start(&self, call: &ModelCall) -> Started {
-        let read = match self.offer.find(&call.name) {
-            Some(tool) => {
-                arguments::read(call, tool, self.repair).map_err(|failure| (Stage::Validation, failure))
-            }
-            None if self.offer.definitions.is_empty() => Err((Stage::Registry, no_tools())),
-            // The gate says what is wrong with the name, and refuses whatever the arguments are.
-            None => Ok(call.parse().unwrap_or_else(|_| Value::String(call.arguments.clone()))),
-        };
-        let (tool_call, refusal) = match read {
-            Ok(arguments) => (self.tool_call(call, arguments), None),
-            Err(refusal) => (self.tool_call(call, Value::String(call.arguments.clone())), Some(refusal)),
+        let (tool_call, refusal) = match self.read(call) {
+            Ok(arguments) => (tool_call(call, arguments), None),
+            Err(refusal) => (tool_call(call, as_written(call)), Some(refusal)),
         };
         self.tell_start(call, &tool_call);
         let cancelled = CancellationToken::new();
@@ -79,7 +71,7 @@ impl Calls<'_> {
                 message_id: self.message_id.clone(),
                 input: tool_call.arguments.clone(),
             })),
-            interrupted: None,
+            ..CallOptions::default()
         };
         let (front, credential, id) = (Arc::clone(self.front), self.credential.clone(), tool_call.id);
         // In a task of its own: a panic in a tool costs its call, and calls that read can be made together.
@@ -112,15 +104,21 @@ impl Calls<'_> {
 
     /// Answers a call that is not made, and writes that down.
     pub(crate) async fn not_made(&self, call: &ModelCall, failure: Failure) -> Answered {
-        let arguments = call.parse().unwrap_or_else(|_| Value::String(call.arguments.clone()));
-        let tool_call = self.tool_call(call, arguments);
+        let tool_call = tool_call(call, as_written(call));
         self.tell_start(call, &tool_call);
         let called = self.front.refuse(&tool_call, self.credential.clone(), Stage::Registry, failure).await;
         answered(call.clone(), tool_call.id, Ok(called))
     }
 
-    fn tool_call(&self, call: &ModelCall, arguments: Value) -> ToolCall {
-        ToolCall { client_id: Some(call.id.clone()), ..ToolCall::new(call.name.clone(), arguments) }
+    fn read(&self, call: &ModelCall) -> Result<Value, (Stage, Failure)> {
+        match self.offer.find(&call.name) {
+            Some(tool) => {
+                arguments::read(call, tool, self.repair).map_err(|failure| (Stage::Validation, failure))
+            }
+            None if self.offer.definitions.is_empty() => Err((Stage::Registry, no_tools())),
+            // The gate says what is wrong with the name, and refuses whatever the arguments are.
+            None => Ok(as_written(call)),
+        }
     }
 
     fn tell_start(&self, call: &ModelCall, tool_call: &ToolCall) {
@@ -149,6 +147,15 @@ impl Calls<'_> {
             metadata,
         });
     }
+}
+
+fn tool_call(call: &ModelCall, arguments: Value) -> ToolCall {
+    ToolCall { client_id: Some(call.id.clone()), ..ToolCall::new(call.name.clone(), arguments) }
+}
+
+/// The arguments for the record, whatever they are.
+fn as_written(call: &ModelCall) -> Value {
+    arguments::any(&call.arguments).unwrap_or_else(|| Value::String(call.arguments.clone()))
 }
 
 fn no_tools() -> Failure {

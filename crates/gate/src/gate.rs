@@ -102,6 +102,8 @@ pub struct CallOptions {
     pub approver: Option<Arc<dyn Approver>>,
     /// Ends the work of a tool too, once it is true: for handlers of signals, which can set a flag and nothing else.
     pub interrupted: Option<Arc<AtomicBool>>,
+    /// Whether others wait for whoever makes this call.
+    pub among_others: bool,
 }
 
 impl Gate {
@@ -239,7 +241,7 @@ impl Gate {
             cancelled: options.cancelled,
             interrupted: options.interrupted,
             progress: options.progress,
-            blocking: self.blocking,
+            blocking: if options.among_others { self.blocking.among_others() } else { self.blocking },
             clock: &self.clock,
         };
         unsettled.reached = Stage::Approval;

@@ -160,15 +160,38 @@ pub enum Blocking {
     /// Where it is asked for, if it is soon done and changes nothing; otherwise on the runtime's threads. Handing work to another thread and waiting
     /// for it costs more than reading a small file.
     Briefly,
+    /// The same while others wait already: then whatever is not very small goes to the runtime's threads, so that all processors have something to do.
+    AmongOthers,
 }
 
 /// How long others wait for work that is done where it is asked for.
 const BRIEF: Duration = Duration::from_millis(2);
 
-/// Work that says beforehand that it is about more than this is not begun where others wait.
+/// Work that says beforehand that it is about more than this is not begun where others might wait.
 const BRIEF_BYTES: u64 = 256 * 1024;
 
+/// The same where others do wait.
+const BRIEF_BYTES_AMONG_OTHERS: u64 = 16 * 1024;
+
 impl Blocking {
+    /// Where work is done for a caller whom others wait for.
+    #[must_use]
+    pub fn among_others(self) -> Self {
+        match self {
+            Self::Briefly => Self::AmongOthers,
+            Self::Here | Self::Pool | Self::AmongOthers => self,
+        }
+    }
+
+    /// How many bytes harmless work may be about to be begun where it is asked for, if it may be at all.
+    fn brief_bytes(self) -> Option<u64> {
+        match self {
+            Self::Briefly => Some(BRIEF_BYTES),
+            Self::AmongOthers => Some(BRIEF_BYTES_AMONG_OTHERS),
+            Self::Here | Self::Pool => None,
+        }
+    }
+
     /// Runs work that blocks and waits for it without holding up the runtime.
     ///
     /// # Errors
@@ -179,7 +202,7 @@ impl Blocking {
     ) -> Result<Output, Failure> {
         match self {
             Self::Here => work(),
-            Self::Pool | Self::Briefly => {
+            Self::Pool | Self::Briefly | Self::AmongOthers => {
                 tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(panicked()))
             }
         }
@@ -194,8 +217,8 @@ impl Blocking {
         stop: &Stop,
         work: impl Fn(&Stop) -> Result<Output, Failure> + Send + 'static,
     ) -> Result<Output, Failure> {
-        if self == Self::Briefly
-            && let Some(done) = briefly(stop, &work)
+        if let Some(most) = self.brief_bytes()
+            && let Some(done) = briefly(stop, most, &work)
         {
             return done;
         }
@@ -207,6 +230,7 @@ impl Blocking {
 /// Does the work, unless it asks whether to go on when it has taken too long for those who wait. Whatever it answers then is not used.
 fn briefly<Output>(
     stop: &Stop,
+    most: u64,
     work: &impl Fn(&Stop) -> Result<Output, Failure>,
 ) -> Option<Result<Output, Failure>> {
     let ran_out = Arc::new(AtomicBool::new(false));
@@ -221,7 +245,7 @@ fn briefly<Output>(
         }
     });
     let brief = brief.unless(move |bytes| {
-        let is_long = bytes > BRIEF_BYTES;
+        let is_long = bytes > most;
         foretold.fetch_or(is_long, Ordering::Relaxed);
         is_long
     });
@@ -301,6 +325,15 @@ mod tests {
             Err(_) => Ok(true),
         };
         assert!(!run(Blocking::Briefly.run_harmless(&Stop::never(), large)).unwrap());
+        // While others wait, much less is long.
+        let middling = move |stop: &Stop| match stop.begin(BRIEF_BYTES_AMONG_OTHERS + 1) {
+            Ok(()) => Ok(thread::current().id() == me),
+            Err(_) => Ok(true),
+        };
+        let among_others = Blocking::Briefly.among_others();
+        assert!(run(Blocking::Briefly.run_harmless(&Stop::never(), middling)).unwrap());
+        assert!(!run(among_others.run_harmless(&Stop::never(), middling)).unwrap());
+        assert!(run(among_others.run_harmless(&Stop::never(), short(me))).unwrap());
         // What has an effect is never begun here.
         assert!(!run(Blocking::Briefly.run(move || Ok(thread::current().id() == me))).unwrap());
     }
@@ -316,7 +349,7 @@ mod tests {
 
     #[test]
     fn a_panic_is_a_failure_of_the_call_alone() {
-        for blocking in [Blocking::Pool, Blocking::Briefly] {
+        for blocking in [Blocking::Pool, Blocking::Briefly, Blocking::AmongOthers] {
             let failure =
                 run(blocking.run_harmless::<()>(&Stop::never(), |_| panic!("on purpose"))).unwrap_err();
             assert_eq!(failure.code, ErrorCode::Internal);

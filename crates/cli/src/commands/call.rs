@@ -38,6 +38,7 @@ pub(crate) fn run(common: &Common, tool: String, arguments: &str) -> Result<u8, 
         interrupted: Some(interrupt.flag()),
         progress: progress(common),
         approver: None,
+        among_others: false,
     };
     let calling = built.front.call(call, credential, options);
     let called = runtime.block_on(async {

@@ -52,14 +52,14 @@ pub(crate) enum AtOnce {
 
 impl McpHandler {
     /// Does a call of a client of the older era at once, if that can be. Its id stands for no other request.
-    pub(crate) fn at_once(&self, plain: PlainCall) -> AtOnce {
+    pub(crate) fn at_once(&self, plain: PlainCall, among_others: bool) -> AtOnce {
         let PlainCall { id, tool: name, arguments } = plain;
         let Some((visitor, tool, room)) = self.may_begin(&name) else {
             return AtOnce::usual(id, name, Some(arguments));
         };
         let _under_way = self.service.calls.token();
         let cancelled = visitor.ended.child_token();
-        let options = CallOptions { cancelled: cancelled.clone(), ..CallOptions::default() };
+        let options = CallOptions { cancelled: cancelled.clone(), among_others, ..CallOptions::default() };
         let call = named(name, Value::Object(arguments), &id);
         let mut calling = self.calling(call, Some(tool.spec().class), visitor, options);
         let calling: Calling = match calling.as_mut().poll(&mut Context::from_waker(Waker::noop())) {

@@ -192,7 +192,7 @@ impl McpHandler {
             progress: relay.as_ref().map(Relay::ear),
             cancelled: cancelled.clone(),
             approver: Some(approver),
-            interrupted: None,
+            ..CallOptions::default()
         };
         let class = tool.as_ref().map(|tool| tool.spec().class);
         let calling = self.calling(call_of(wanted, context), class, visitor, options);

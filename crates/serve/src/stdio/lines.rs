@@ -48,6 +48,11 @@ impl Lines {
         &mut self.bytes
     }
 
+    /// Whether all that came has been taken.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.start == self.bytes.len()
+    }
+
     /// The next line that is there.
     pub(crate) fn next(&mut self) -> Option<Line<'_>> {
         loop {

@@ -129,7 +129,9 @@ impl Wire {
         if let Err(why) = self.requests.admits(&call.id) {
             return Decoded::Refused(Box::new(unserved(call.id, why)));
         }
-        match self.handler.at_once(call) {
+        // Other requests have come, or are under way.
+        let among_others = !self.lines.is_empty() || !self.requests.is_settled();
+        match self.handler.at_once(call, among_others) {
             AtOnce::Message(message) => Decoded::Message(message),
             AtOnce::Answered { id, result } => {
                 self.put_answer(&id, &result);
