@@ -109,3 +109,26 @@ fn primary_code(error: &sqlx::Error) -> Option<u32> {
     let code = error.as_database_error()?.code()?;
     code.parse::<u32>().ok().map(|code| code & 0xff)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A power cut cannot be tried here; what SQLite promises to survive one can be asked.
+    #[test]
+    fn a_commit_is_on_disk_when_it_returns() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async {
+            let scratch = tempfile::tempdir().unwrap();
+            let folder = Folder::open_or_make(&scratch.path().join("s")).unwrap();
+            let database = Database::open(&folder, "sessions.db").await.unwrap();
+            let mut connection = database.connection().await;
+            for (question, answer) in [("PRAGMA synchronous", "2"), ("PRAGMA foreign_keys", "1")] {
+                let found: i64 = sqlx::query_scalar(question).fetch_one(&mut *connection).await.unwrap();
+                assert_eq!(found.to_string(), answer, "{question}");
+            }
+            let mode = sqlx::query_scalar::<_, String>("PRAGMA journal_mode");
+            assert_eq!(mode.fetch_one(&mut *connection).await.unwrap(), "wal");
+        });
+    }
+}

@@ -1,6 +1,6 @@
 //! What can go wrong with a conversation that is kept, in words somebody can act on.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 use toolgate_types::SessionId;
@@ -169,13 +169,7 @@ impl SessionError {
             Self::Damaged { .. } => {
                 "other sessions can still be used; `toolgate sessions delete` removes this one"
             }
-            Self::Corrupt { path, .. } | Self::Foreign { path } => {
-                return format!(
-                    "to go on without the conversations in it, move it aside with its companions: \
-                     for f in '{0}'*; do mv \"$f\" \"$f.aside\"; done",
-                    path.display()
-                );
-            }
+            Self::Corrupt { path, .. } | Self::Foreign { path } => return move_aside(path),
             Self::Newer { .. } => "use the newer toolgate, or another --state-dir",
             Self::Untrusted { .. } => "put it right, or name another folder with --state-dir",
             Self::Full { .. } => "free some space, or name a folder on another disk with --state-dir",
@@ -194,6 +188,15 @@ impl From<Misplaced> for SessionError {
     }
 }
 
+/// The whole folder, because a database has companions. Its ending stays: no tool shows it.
+fn move_aside(file: &Path) -> String {
+    let folder = file.parent().unwrap_or(file);
+    let name = folder.file_name().unwrap_or_default().to_string_lossy();
+    let quoted = |path: &Path| format!("'{}'", path.display().to_string().replace('\'', r"'\''"));
+    let (from, to) = (quoted(folder), quoted(&folder.with_file_name(format!("aside-{name}"))));
+    format!("to go on without the conversations in it, move its folder aside: mv {from} {to}")
+}
+
 fn list(sessions: &[SessionId]) -> String {
     let names: Vec<&str> = sessions.iter().map(SessionId::as_str).collect();
     names.join(", ")
@@ -201,4 +204,37 @@ fn list(sessions: &[SessionId]) -> String {
 
 fn by(process: Option<u32>) -> String {
     process.map(|process| format!(" by process {process}")).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_error_has_a_code_a_message_and_a_remedy() {
+        let id = || "k3f9".parse::<SessionId>().unwrap();
+        let path = || PathBuf::from("/state/sessions.toolgate/sessions.db");
+        let errors = [
+            SessionError::Unknown { name: "k3".to_owned() },
+            SessionError::Ambiguous { name: "k3".to_owned(), sessions: vec![id(), id()] },
+            SessionError::Exists { id: id() },
+            SessionError::InUse { id: id(), process: Some(7) },
+            SessionError::InUse { id: id(), process: None },
+            Misplaced::Unanswered(2).into(),
+            SessionError::NotKeepable { problem: "recursion limit exceeded".to_owned() },
+            SessionError::Conflict { id: id() },
+            SessionError::Damaged { id: id(), position: 3, problem: "it is not there".to_owned() },
+            SessionError::Corrupt { path: path(), problem: "file is not a database".to_owned() },
+            SessionError::Foreign { path: "/it's/here/sessions.db".into() },
+            SessionError::Newer { path: path(), found: 9, known: 1 },
+            SessionError::Untrusted { path: path(), problem: "it has a second name" },
+            SessionError::Full { path: path() },
+            SessionError::Busy { path: path() },
+            SessionError::Io { action: "open", path: path(), cause: Errno::ACCESS },
+            SessionError::Database { path: path(), problem: "disk I/O error".to_owned() },
+        ];
+        let told =
+            errors.map(|error| format!("{}\n  error: {error}\n  help: {}\n", error.code(), error.help()));
+        insta::assert_snapshot!(told.concat());
+    }
 }

@@ -60,6 +60,12 @@ pub(crate) fn path_bytes(path: &Path) -> &[u8] {
     path.as_os_str().as_bytes()
 }
 
+/// Now, as exactly as it is kept.
+pub(crate) fn now() -> Timestamp {
+    let now = Timestamp::now();
+    Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now)
+}
+
 pub(crate) fn moment(milliseconds: i64) -> Result<Timestamp, sqlx::Error> {
     Timestamp::from_millisecond(milliseconds).map_err(decoding)
 }

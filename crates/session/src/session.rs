@@ -13,7 +13,7 @@ use crate::error::SessionError;
 use crate::history::{History, ResultPlace};
 use crate::hold::Hold;
 use crate::load::Reading;
-use crate::row::{body, signed};
+use crate::row::{body, now, signed};
 use crate::summary::Summary;
 
 /// A conversation that is held by nobody else. Dropping it lets go.
@@ -79,14 +79,14 @@ impl Session {
         if let Message::Results { results } = message {
             return self.settle_all(results).await;
         }
-        let now = Timestamp::now();
+        let at = now();
         let insert = sqlx::query("INSERT INTO messages (session, position, at_ms, body) VALUES (?, ?, ?, ?)")
             .bind(self.number)
             .bind(signed(self.history.next()))
-            .bind(now.as_millisecond())
+            .bind(at.as_millisecond())
             .bind(body(&message)?);
         self.write(insert).await?;
-        self.summary.changed_at = now;
+        self.summary.changed_at = at;
         self.summary.messages = self.summary.messages.saturating_add(1);
         self.history.push(message);
         Ok(())
@@ -132,7 +132,7 @@ impl Session {
             .bind(self.number)
             .bind(signed(replaced))
             .bind(signed(self.history.next()))
-            .bind(Timestamp::now().as_millisecond())
+            .bind(now().as_millisecond())
             .bind(body(&front)?);
         self.write(insert).await?;
         self.history.replace_front(messages, replaced, front);
@@ -194,15 +194,15 @@ impl Session {
 
     /// All of them, or none.
     async fn settle_all(&mut self, results: Vec<CallResult>) -> Result<(), SessionError> {
-        let now = Timestamp::now();
+        let at = now();
         let mut rows = Vec::with_capacity(results.len());
         for result in &results {
             rows.push((self.history.place(&result.call)?, body(result)?));
         }
         self.unsure = true;
-        self.insert_results(rows, now).await?;
+        self.insert_results(rows, at).await?;
         self.unsure = false;
-        self.summary.changed_at = now;
+        self.summary.changed_at = at;
         for result in results {
             self.history.settle(result);
         }
@@ -212,7 +212,7 @@ impl Session {
     async fn insert_results(
         &self,
         rows: Vec<(ResultPlace, String)>,
-        now: Timestamp,
+        at: Timestamp,
     ) -> Result<(), SessionError> {
         let failed = |error: sqlx::Error| self.explain(&error);
         let mut connection = self.database.connection().await;
@@ -223,7 +223,7 @@ impl Session {
                 .bind(self.number)
                 .bind(signed(place.position))
                 .bind(signed(place.call))
-                .bind(now.as_millisecond())
+                .bind(at.as_millisecond())
                 .bind(body);
             insert.execute(&mut *transaction).await.map_err(failed)?;
         }

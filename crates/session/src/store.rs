@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use jiff::Timestamp;
 use rustix::io::Errno;
 use sqlx::Connection as _;
 use toolgate_llm::Usage;
@@ -15,7 +14,7 @@ use crate::error::SessionError;
 use crate::folder::Folder;
 use crate::hold::Holds;
 use crate::load::Reading;
-use crate::row::{moment, path_bytes, summaries, summary};
+use crate::row::{now, path_bytes, summaries, summary};
 use crate::session::Session;
 use crate::summary::{ListFilter, NewSession, Summary};
 use crate::transcript::Transcript;
@@ -71,7 +70,7 @@ impl Store {
     /// The name is taken, or it could not be kept.
     pub async fn create(&self, new: NewSession) -> Result<Session, SessionError> {
         let hold = self.holds.take(&new.id)?;
-        let now = Timestamp::now().as_millisecond();
+        let at = now();
         let insert = "INSERT INTO sessions (id, title, agent, model, profile, workspace, created_ms)
             VALUES (?, ?, ?, ?, ?, ?, ?)";
         let insert = sqlx::query(insert)
@@ -81,7 +80,7 @@ impl Store {
             .bind(new.model.to_string())
             .bind(&new.profile)
             .bind(path_bytes(&new.workspace))
-            .bind(now);
+            .bind(at.as_millisecond());
         let done = {
             let mut connection = self.database.connection().await;
             insert.execute(&mut *connection).await
@@ -92,7 +91,6 @@ impl Store {
                 false => self.database.explain(&error),
             }
         })?;
-        let at = moment(now).map_err(|error| self.database.explain(&error))?;
         let NewSession { id, title, agent, model, profile, workspace } = new;
         let summary = Summary {
             id,

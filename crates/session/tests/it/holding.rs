@@ -1,0 +1,91 @@
+//! One holder at a time.
+
+use std::sync::Arc;
+
+use toolgate_session::{SessionError, Store};
+
+use crate::support::{Place, id, new, user, wait};
+
+async fn is_held(store: &Store) -> bool {
+    match store.open_session(&id("s")).await {
+        Ok(_) => false,
+        Err(SessionError::InUse { id: held, process }) => {
+            assert_eq!((held, process), (id("s"), Some(std::process::id())));
+            assert!(matches!(store.delete(&id("s")).await, Err(SessionError::InUse { .. })));
+            true
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn a_session_is_held_by_one_whichever_store_they_come_through() {
+    wait(async {
+        let place = Place::new();
+        let (one, other) = (place.open().await, place.open().await);
+        let session = one.create(new("s")).await.unwrap();
+        assert!(is_held(&one).await && is_held(&other).await);
+        assert!(matches!(other.create(new("s")).await, Err(SessionError::InUse { .. })));
+        drop(session);
+        let session = other.open_session(&id("s")).await.unwrap();
+        assert!(is_held(&one).await && is_held(&other).await);
+        drop(session);
+        assert!(matches!(one.create(new("s")).await, Err(SessionError::Exists { .. })));
+        assert!(!is_held(&one).await && !is_held(&other).await);
+        let left = std::fs::read_dir(place.folder()).unwrap().map(|entry| entry.unwrap().file_name());
+        let left: Vec<_> = left.filter(|name| name.as_encoded_bytes().starts_with(b"held-")).collect();
+        assert!(left.is_empty(), "{left:?}");
+    });
+}
+
+#[test]
+fn a_store_in_memory_knows_holders_too() {
+    wait(async {
+        let store = Store::in_memory().await.unwrap();
+        let mut session = store.create(new("s")).await.unwrap();
+        session.append(user("hello")).await.unwrap();
+        assert!(is_held(&store).await);
+        drop(session);
+        assert_eq!(store.open_session(&id("s")).await.unwrap().messages(), [user("hello")]);
+        assert!(Store::in_memory().await.unwrap().find("s").await.is_err(), "another one is another one");
+    });
+}
+
+/// Many who want the same one, on several threads: each gets it in turn or is told that it is in use, and nobody loses a word.
+#[test]
+fn whoever_gets_it_has_it_alone() {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_time().build().unwrap();
+    runtime.block_on(async {
+        let place = Arc::new(Place::new());
+        place.open().await.create(new("s")).await.unwrap();
+        let mut tasks = Vec::new();
+        for task in 0..8 {
+            let place = place.clone();
+            tasks.push(tokio::spawn(async move {
+                let store = place.open().await;
+                let mut said = 0;
+                while said < 10 {
+                    match store.open_session(&id("s")).await {
+                        Ok(mut session) => {
+                            let count = session.messages().len();
+                            session.append(user(&format!("{task} {said} after {count}"))).await.unwrap();
+                            said += 1;
+                        }
+                        Err(SessionError::InUse { .. }) => tokio::task::yield_now().await,
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+            }));
+        }
+        for task in tasks {
+            task.await.unwrap();
+        }
+        let session = place.open().await.open_session(&id("s")).await.unwrap();
+        assert_eq!(session.messages().len(), 80);
+        for (index, message) in session.messages().iter().enumerate() {
+            let toolgate_llm::Message::User { text } = message else { panic!() };
+            assert!(text.ends_with(&format!("after {index}")), "{text}");
+        }
+    });
+}

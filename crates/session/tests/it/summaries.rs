@@ -1,0 +1,96 @@
+//! Finding a conversation again.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
+
+use toolgate_llm::Usage;
+use toolgate_session::{ListFilter, NewSession, SessionError, Store};
+
+use crate::support::{Place, assistant, id, model, new, result, user, wait};
+
+#[test]
+fn a_session_is_what_was_last_said_of_it() {
+    wait(async {
+        let place = Place::new();
+        let store = place.open().await;
+        let odd = PathBuf::from(OsStr::from_bytes(b"/work/\xff"));
+        let agent = Some("reviewer".parse().unwrap());
+        let mut session = store
+            .create(NewSession { agent: agent.clone(), workspace: odd.clone(), ..new("s") })
+            .await
+            .unwrap();
+        session.set_title("another").await.unwrap();
+        session.set_model(&model("ollama/org/llama:3b")).await.unwrap();
+        let usage = Usage { input_tokens: 5, output_tokens: 6, cached_tokens: 7 };
+        session.set_usage(usage).await.unwrap();
+        session.append(user("hello")).await.unwrap();
+        session.append(assistant("", &["a"])).await.unwrap();
+        session.settle(result("a", "")).await.unwrap();
+        let known = session.summary().clone();
+        drop(session);
+
+        let again = place.open().await.open_session(&id("s")).await.unwrap();
+        let summary = again.summary();
+        assert_eq!(*summary, known, "what is known at the end is what is read at the beginning");
+        assert_eq!((summary.title.as_str(), &summary.agent), ("another", &agent));
+        assert_eq!(summary.model, model("ollama/org/llama:3b"));
+        assert_eq!((summary.workspace.clone(), summary.usage, summary.messages), (odd, usage, 2));
+    });
+}
+
+#[test]
+fn the_one_that_was_used_last_comes_first() {
+    wait(async {
+        let place = Place::new();
+        let store = place.open().await;
+        let elsewhere = NewSession { workspace: "/elsewhere".into(), ..new("elsewhere") };
+        for new in [new("one"), new("two"), elsewhere] {
+            store.create(new).await.unwrap();
+        }
+        let listed = async |workspace: Option<&str>, limit| {
+            let filter = ListFilter { workspace: workspace.map(PathBuf::from), limit };
+            let list = store.list(&filter).await.unwrap();
+            list.iter().map(|summary| summary.id.to_string()).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(listed(None, None).await, "elsewhere two one");
+        while store.last("/work".as_ref()).await.unwrap() != Some(id("one")) {
+            // A clock has steps; two things in one of them are as old as each other.
+            store.open_session(&id("one")).await.unwrap().append(user("again")).await.unwrap();
+        }
+        assert_eq!(listed(Some("/work"), None).await, "one two");
+        assert_eq!(listed(Some("/work"), Some(1)).await, "one");
+        assert_eq!(listed(Some("/nowhere"), None).await, "");
+        assert_eq!(store.last("/nowhere".as_ref()).await.unwrap(), None);
+    });
+}
+
+#[test]
+fn a_name_may_be_cut_as_long_as_one_begins_like_it() {
+    wait(async {
+        let place = Place::new();
+        let store = place.open().await;
+        for name in ["abc1", "abc2", "abcd3", "x", "xy", "A%_"] {
+            if let Ok(id) = name.parse() {
+                store.create(NewSession { id, ..new("x") }).await.unwrap();
+            }
+        }
+        for (name, found) in [("abc1", "abc1"), ("abcd", "abcd3"), ("x", "x"), ("xy", "xy")] {
+            assert_eq!(store.find(name).await.unwrap(), id(found), "{name}");
+        }
+        let sessions = ["abc1", "abc2", "abcd3"].map(id).to_vec();
+        let several = SessionError::Ambiguous { name: "ab".to_owned(), sessions };
+        assert_eq!(store.find("ab").await.unwrap_err(), several);
+        for name in ["", "b", "abc11", "ABC", "%", "a_c1", "abc*", "'"] {
+            let nothing = SessionError::Unknown { name: name.to_owned() };
+            assert_eq!(store.find(name).await.unwrap_err(), nothing, "{name}");
+        }
+    });
+}
+
+#[test]
+fn fresh_names_differ() {
+    let names: std::collections::BTreeSet<_> = (0..1000).map(|_| Store::fresh_id().unwrap()).collect();
+    assert_eq!(names.len(), 1000);
+    assert!(names.iter().all(|name| name.as_str().len() == 10));
+}
