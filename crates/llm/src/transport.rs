@@ -151,8 +151,9 @@ impl Transport {
             ));
         }
         let kind = header(CONTENT_TYPE).unwrap_or_default().to_ascii_lowercase();
-        let is_events = self.dialect.wire != Wire::Ollama;
-        if !kind.starts_with("text/html") && !(is_events && kind.starts_with("application/json")) {
+        // Where lines of JSON are expected, JSON is what they may be called.
+        let is_whole = kind.starts_with("application/json") && self.dialect.wire != Wire::Ollama;
+        if !is_whole && !kind.starts_with("text/html") {
             return Ok(response);
         }
         let body = bounded_body(response, self.endpoint.timeouts).await?;

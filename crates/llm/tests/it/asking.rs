@@ -5,8 +5,10 @@ use std::sync::Arc;
 use serde_json::json;
 use toolgate_llm::{
     AssistantMessage, CallResult, Event, Message, ModelCall, ModelName, Part, Provider, ProviderError,
-    Request, Seal, Thinking, ToolChoice, ToolDefinition, Wire,
+    Request, Seal, StepDecoder, Thinking, ToolChoice, ToolDefinition, Wire,
 };
+
+use crate::stream::fixture;
 
 /// A model by its provider and name.
 pub(crate) fn model(provider: &str, name: &str) -> ModelName {
@@ -89,4 +91,28 @@ pub(crate) async fn step(provider: &dyn Provider, request: Request<'_>) -> Resul
         all.push(event?);
     }
     Ok(all)
+}
+
+/// A conversation of what came in these streams, every call with its result.
+pub(crate) fn history(wire: Wire, folder: &str, model: &ModelName, streams: &[&str]) -> Vec<Message> {
+    let mut messages = Vec::new();
+    for name in streams {
+        let mut decoder = StepDecoder::new(wire, model);
+        decoder.feed(&fixture(folder, name)).unwrap();
+        let events = std::iter::from_fn(|| decoder.next_event());
+        let Some(Event::Finish { message, .. }) = events.last() else { panic!("{name} does not finish") };
+        let result = |call: &ModelCall| CallResult {
+            call: call.id.clone(),
+            name: call.name.clone(),
+            text: format!("what {} gave", call.id),
+            is_error: false,
+        };
+        let results: Vec<CallResult> = message.calls().map(result).collect();
+        messages.push(Message::User { text: format!("Now {name}.") });
+        messages.push(Message::Assistant(message));
+        if !results.is_empty() {
+            messages.push(Message::Results { results });
+        }
+    }
+    messages
 }

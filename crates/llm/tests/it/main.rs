@@ -12,7 +12,9 @@
 mod stream;
 mod server;
 mod asking;
+mod transport;
 mod anthropic;
 mod responses;
 mod chat;
+mod chat_calls;
 mod ollama;

@@ -61,6 +61,11 @@ pub(crate) fn fixtures(folder: &str) -> Vec<Fixture> {
     found
 }
 
+/// The bytes of one stream of a wire.
+pub(crate) fn fixture(folder: &str, name: &str) -> Vec<u8> {
+    fixtures(folder).into_iter().find(|fixture| fixture.name == name).unwrap().bytes
+}
+
 /// What became of a stream, for people.
 pub(crate) fn rendered(decoded: &Decoded) -> String {
     let mut text = String::new();

@@ -1,0 +1,397 @@
+//! The way to a server and back, when the server is not kind.
+
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use toolgate_llm::{
+    Backoff, Endpoint, ErrorKind, Event, Key, ProviderError, Recorder, Timeouts, Wire, provider, replay,
+};
+
+use crate::asking::{model, request, step, tools};
+use crate::server::{Answer, Server};
+use crate::stream::fixture;
+
+const KEY: &str = "sk-ant-very-secret";
+
+/// What a server does on a connection once it was asked.
+#[derive(Clone, Debug)]
+enum Do {
+    Send(Vec<u8>),
+    /// Ends the connection in order.
+    Close,
+    /// Ends it at once, and whatever is on its way with it.
+    Reset,
+    /// Nothing, until the other side hangs up.
+    Wait,
+}
+
+/// A server that does the same for everybody; it tells when somebody hangs up while it waits.
+async fn raw(doings: Vec<Do>) -> (String, mpsc::UnboundedReceiver<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let (tell, told) = mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        while let Ok((connection, _)) = listener.accept().await {
+            tokio::spawn(serve(connection, doings.clone(), tell.clone()));
+        }
+    });
+    (address, told)
+}
+
+async fn serve(mut connection: TcpStream, doings: Vec<Do>, tell: mpsc::UnboundedSender<()>) {
+    let mut seen = Vec::new();
+    let mut buffer = [0; 4096];
+    // Every request here ends with its body, an object.
+    while !seen.ends_with(b"}") {
+        match connection.read(&mut buffer).await {
+            Ok(count) if count > 0 => seen.extend_from_slice(&buffer[..count]),
+            _ => return,
+        }
+    }
+    for doing in doings {
+        match doing {
+            Do::Send(bytes) => {
+                if connection.write_all(&bytes).await.is_err() {
+                    let _ = tell.send(());
+                    return;
+                }
+            }
+            Do::Close => return,
+            Do::Reset => {
+                connection.set_zero_linger().unwrap();
+                return;
+            }
+            Do::Wait => {
+                let _ = connection.read(&mut buffer).await;
+                let _ = tell.send(());
+                return;
+            }
+        }
+    }
+}
+
+fn chunk(bytes: &[u8]) -> Do {
+    Do::Send([format!("{:x}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat())
+}
+
+fn head() -> Do {
+    Do::Send(
+        b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n".to_vec(),
+    )
+}
+
+fn patient() -> Timeouts {
+    Timeouts {
+        connect: Duration::from_secs(30),
+        first_byte: Duration::from_secs(30),
+        idle: Duration::from_secs(30),
+    }
+}
+
+fn endpoint(address: &str, timeouts: Timeouts) -> Endpoint {
+    let mut endpoint = Endpoint::new(address).key(Some(Key::new(KEY)));
+    endpoint.headers = vec![("x-other".into(), Key::new("other-secret"))];
+    endpoint.timeouts = timeouts;
+    endpoint
+}
+
+/// Asks for a step over Anthropic Messages.
+async fn ask(endpoint: Endpoint) -> Result<Vec<Event>, ProviderError> {
+    let provider = provider(Wire::Anthropic, endpoint, model("anthropic", "m"));
+    step(provider.as_ref(), request(&[], &tools())).await
+}
+
+async fn fails(endpoint: Endpoint) -> ProviderError {
+    let failed = ask(endpoint).await.unwrap_err();
+    let shown = format!("{failed} {failed:?} {:?}", failed.help);
+    assert!(!shown.contains(KEY) && !shown.contains("other-secret"), "{shown}");
+    failed
+}
+
+#[tokio::test]
+async fn answers_that_are_no_success_are_told_apart_and_hints_are_kept() {
+    let error =
+        |kind: &str, message: &str| json!({"type": "error", "error": {"type": kind, "message": message}});
+    let spent = json!({"error": {"type": "rate_limit_error", "message": "x", "details": {"error_code": "enforced_spend_limit_reached"}}});
+    let echo = error("authentication_error", &format!("invalid x-api-key: {KEY} with other-secret"));
+    let cases = [
+        (
+            429,
+            "retry-after: 7\r\n",
+            error("rate_limit_error", "slow"),
+            ErrorKind::RateLimited,
+            Some(7_000),
+            true,
+        ),
+        (
+            429,
+            "retry-after-ms: 250\r\nretry-after: 7\r\n",
+            error("rate_limit_error", "slow"),
+            ErrorKind::RateLimited,
+            Some(250),
+            true,
+        ),
+        (
+            429,
+            "retry-after: 7\r\nx-should-retry: false\r\n",
+            error("rate_limit_error", "slow"),
+            ErrorKind::RateLimited,
+            Some(7_000),
+            false,
+        ),
+        (429, "retry-after: 1\r\nx-should-retry: true\r\n", spent, ErrorKind::SpendLimit, Some(1_000), false),
+        (529, "", error("overloaded_error", "Overloaded"), ErrorKind::Overloaded, None, true),
+        (500, "", json!("not what was agreed"), ErrorKind::ServerError, None, true),
+        (
+            400,
+            "x-should-retry: true\r\n",
+            error("invalid_request_error", "tools.0: bad"),
+            ErrorKind::BadRequest,
+            None,
+            true,
+        ),
+        (401, "", echo, ErrorKind::Unauthorized, None, false),
+        (404, "", error("not_found_error", "model: m"), ErrorKind::UnknownModel, None, false),
+    ];
+    let mut told = String::new();
+    for (status, headers, body, kind, wait, retryable) in cases {
+        let body = body.to_string();
+        let answer = format!("HTTP/1.1 {status} x\r\n{headers}content-length: {}\r\n\r\n{body}", body.len());
+        let (address, _told) = raw(vec![Do::Send(answer.into_bytes()), Do::Wait]).await;
+        let failed = fails(endpoint(&address, patient())).await;
+        assert_eq!((failed.kind, failed.is_retryable()), (kind, retryable), "{failed:?}");
+        assert_eq!(failed.retry_after, wait.map(Duration::from_millis));
+        assert_eq!(Backoff::default().wait(1, &failed).is_some(), retryable);
+        let host = address.trim_start_matches("http://");
+        told += &format!("{failed}\n  {}\n", failed.help.as_deref().unwrap_or("-")).replace(host, "host");
+    }
+    insta::assert_snapshot!(told);
+}
+
+#[tokio::test]
+async fn a_stream_that_breaks_off_is_truncated_wherever_it_breaks() {
+    let bytes = fixture("anthropic", "one_call");
+    for share in [0, 10, 50, 90, 99] {
+        let part = &bytes[..bytes.len() * share / 100];
+        for end in [Do::Close, Do::Reset] {
+            let (address, _told) = raw(vec![head(), chunk(part), end.clone()]).await;
+            let failed = fails(endpoint(&address, patient())).await;
+            assert_eq!(failed.kind, ErrorKind::Truncated, "{share} {end:?}");
+        }
+        // The same, ended in order by HTTP.
+        let (address, _told) = raw(vec![head(), chunk(part), chunk(b""), Do::Close]).await;
+        let failed = fails(endpoint(&address, patient())).await;
+        assert_eq!(failed.kind, ErrorKind::Truncated, "{share}");
+    }
+}
+
+#[tokio::test]
+async fn what_comes_after_the_finish_changes_nothing() {
+    let bytes = fixture("anthropic", "one_call");
+    for end in
+        [Do::Close, Do::Reset, Do::Wait, chunk(b"data: {garbage\n\n"), Do::Send(b"not a chunk".to_vec())]
+    {
+        let (address, _told) = raw(vec![head(), chunk(&bytes), end.clone()]).await;
+        let events = ask(endpoint(&address, patient())).await;
+        // A reset may overtake the bytes before it; then nothing was finished.
+        match events {
+            Ok(events) => assert!(matches!(events.last(), Some(Event::Finish { .. })), "{end:?}"),
+            Err(failed) => {
+                assert!(matches!(end, Do::Reset) && failed.kind == ErrorKind::Truncated, "{end:?} {failed}")
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn silence_ends_a_step() {
+    let short = Duration::from_millis(50);
+    let bytes = fixture("anthropic", "one_call");
+    let (address, _told) = raw(vec![head(), chunk(&bytes[..bytes.len() / 2]), Do::Wait]).await;
+    let failed = fails(endpoint(&address, Timeouts { idle: short, ..patient() })).await;
+    assert_eq!((failed.kind, failed.is_retryable()), (ErrorKind::Silent, true));
+    let (address, mut told) = raw(vec![Do::Wait]).await;
+    let failed = fails(endpoint(&address, Timeouts { first_byte: short, ..patient() })).await;
+    assert_eq!(failed.kind, ErrorKind::Silent);
+    told.recv().await.unwrap();
+    // A refusal whose words never come is still a refusal.
+    let (address, _told) =
+        raw(vec![Do::Send(b"HTTP/1.1 429 x\r\ncontent-length: 9\r\n\r\n".to_vec()), Do::Wait]).await;
+    let failed = fails(endpoint(&address, Timeouts { idle: short, ..patient() })).await;
+    assert_eq!(failed.kind, ErrorKind::RateLimited);
+}
+
+#[tokio::test]
+async fn dropping_the_events_hangs_up() {
+    let bytes = fixture("anthropic", "text");
+    let (address, mut told) = raw(vec![head(), chunk(&bytes[..bytes.len() / 2]), Do::Wait]).await;
+    let provider = provider(Wire::Anthropic, endpoint(&address, patient()), model("anthropic", "m"));
+    let tools = tools();
+    let mut events = provider.step(request(&[], &tools)).await.unwrap();
+    events.next().await.unwrap().unwrap();
+    drop(events);
+    told.recv().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_stop_is_cut_off() {
+    let line = vec![b'x'; 1 << 20];
+    let endless: Vec<Do> =
+        std::iter::once(head()).chain((0..64).map(|_| chunk(&line))).chain([Do::Wait]).collect();
+    let (address, mut told) = raw(endless).await;
+    assert_eq!(fails(endpoint(&address, patient())).await.kind, ErrorKind::TooLarge);
+    told.recv().await.unwrap();
+    let remark = [b":".as_slice(), &line, b"\n\n"].concat();
+    let endless = std::iter::once(head()).chain((0..64).map(|_| chunk(&remark))).chain([Do::Wait]).collect();
+    let (address, mut told) = raw(endless).await;
+    assert_eq!(fails(endpoint(&address, patient())).await.kind, ErrorKind::TooLarge);
+    told.recv().await.unwrap();
+}
+
+#[tokio::test]
+async fn no_key_follows_a_redirect() {
+    let target = Server::start(|_| Answer::events(fixture("anthropic", "text"))).await;
+    for status in [301, 302, 303, 307, 308] {
+        let location = target.url("/v1/messages");
+        let answer = format!("HTTP/1.1 {status} x\r\nlocation: {location}\r\ncontent-length: 0\r\n\r\n");
+        let (address, _told) = raw(vec![Do::Send(answer.into_bytes()), Do::Close]).await;
+        let failed = fails(endpoint(&address, patient())).await;
+        assert_eq!((failed.kind, failed.is_retryable()), (ErrorKind::BadRequest, false));
+        assert!(failed.help.unwrap().contains("base_url"));
+    }
+    assert!(target.asked().is_empty());
+}
+
+#[tokio::test]
+async fn an_answer_that_is_no_stream_is_a_failure() {
+    for (kind, extra, body, expected) in [
+        ("text/html", "", "<html>sign in</html>", ErrorKind::BadRequest),
+        ("application/json", "", r#"{"id":"msg_1","content":[]}"#, ErrorKind::BadRequest),
+        (
+            "application/json",
+            "",
+            r#"{"error":{"type":"overloaded_error","message":"x"}}"#,
+            ErrorKind::Overloaded,
+        ),
+        ("text/event-stream", "content-encoding: gzip\r\n", "xx", ErrorKind::Garbled),
+    ] {
+        let answer = format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\n{extra}content-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        let (address, _told) = raw(vec![Do::Send(answer.into_bytes()), Do::Wait]).await;
+        assert_eq!(fails(endpoint(&address, patient())).await.kind, expected, "{kind} {body}");
+    }
+}
+
+#[tokio::test]
+async fn nobody_there_and_nowhere_to_go() {
+    let gone = Server::start(|_| Answer::events("")).await;
+    let address = gone.url("");
+    gone.stop().await;
+    let failed = fails(endpoint(&address, patient())).await;
+    assert_eq!((failed.kind, failed.is_retryable()), (ErrorKind::Unreachable, true));
+    let (address, _told) = raw(vec![Do::Close]).await;
+    assert_eq!(fails(endpoint(&address, patient())).await.kind, ErrorKind::Unreachable);
+    let addresses = [
+        "",
+        "not an address",
+        "ftp://x",
+        "http://models.example",
+        "https://u:p@models.example",
+        "http://127.0.0.1:1/?x",
+    ];
+    for address in addresses {
+        let failed = fails(endpoint(address, patient())).await;
+        assert_eq!((failed.kind, failed.is_retryable()), (ErrorKind::Unusable, false), "{address}");
+    }
+    let mut stray = endpoint("http://127.0.0.1:1", patient());
+    stray.key = Some(Key::new(format!("{KEY}\r\nx-evil: 1")));
+    assert_eq!(fails(stray).await.kind, ErrorKind::Unusable);
+}
+
+#[tokio::test]
+async fn one_connection_serves_step_after_step() {
+    let connections = Arc::new(Mutex::new(0));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let counted = connections.clone();
+    tokio::spawn(async move {
+        while let Ok((mut connection, _)) = listener.accept().await {
+            *counted.lock().unwrap() += 1;
+            tokio::spawn(async move {
+                let mut buffer = vec![0; 64 << 10];
+                while connection.read(&mut buffer).await.is_ok_and(|count| count > 0) {
+                    for doing in [head(), chunk(&fixture("anthropic", "text")), chunk(b"")] {
+                        let Do::Send(bytes) = doing else { return };
+                        connection.write_all(&bytes).await.unwrap();
+                    }
+                }
+            });
+        }
+    });
+    let provider = provider(Wire::Anthropic, endpoint(&address, patient()), model("anthropic", "m"));
+    let tools = tools();
+    for _ in 0..20 {
+        step(provider.as_ref(), request(&[], &tools)).await.unwrap();
+        // What comes after the finish is read by a task of its own, and so is the way back of the connection.
+        for _ in 0..20 {
+            tokio::task::yield_now().await;
+        }
+    }
+    assert!(*connections.lock().unwrap() < 20);
+}
+
+/// Something to write to that can be read again.
+#[derive(Clone, Default)]
+struct Shared(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Shared {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_recording_is_replayed_as_it_happened_and_holds_no_secret() {
+    let recording = Shared::default();
+    let recorder = Recorder::new(recording.clone());
+    let mut happened = Vec::new();
+    for (wire, folder, name) in [
+        (Wire::Anthropic, "anthropic", "one_call"),
+        (Wire::Openai, "openai", "several_calls"),
+        (Wire::OpenaiChat, "openai-chat", "one_call"),
+        (Wire::Anthropic, "anthropic", "failed_overloaded"),
+        (Wire::Anthropic, "anthropic", "garbled_json"),
+    ] {
+        // Cut within characters, too.
+        let pieces: Vec<Do> = fixture(folder, name).chunks(7).map(chunk).collect();
+        let doings = [vec![head()], pieces, vec![chunk(b""), Do::Close]].concat();
+        let (address, _told) = raw(doings).await;
+        let mut endpoint = endpoint(&address, patient());
+        endpoint.recorder = Some(recorder.clone());
+        let asked = provider(wire, endpoint, model("provider", "m"));
+        happened.push(step(asked.as_ref(), request(&[], &tools())).await);
+    }
+    let written = String::from_utf8(recording.0.lock().unwrap().clone()).unwrap();
+    assert!(!written.contains(KEY) && !written.contains("other-secret") && !written.contains("Be brief"));
+    let replayed = replay(&written).unwrap();
+    assert_eq!(replayed.len(), happened.len());
+    for (replayed, happened) in replayed.into_iter().zip(happened) {
+        match happened {
+            Ok(events) => assert_eq!((replayed.events, replayed.failed), (events, None)),
+            Err(failed) => assert_eq!(replayed.failed, Some(failed)),
+        }
+    }
+    assert!(replay("{\"step\":1}").is_err() && replay("").unwrap().is_empty());
+}
