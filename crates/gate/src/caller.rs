@@ -23,7 +23,7 @@ const UNVERIFIED: &str = "unverified";
 pub enum Credential {
     /// Somebody whom the builder of this value has verified: the person at the keyboard, who holds every permission, or an agent that such a person
     /// acts as. What a token said must never come in this way.
-    Known(Caller),
+    Known(Arc<Caller>),
     /// A token, to be verified by the gate.
     Token {
         /// The token, as it came.
@@ -39,7 +39,7 @@ pub enum Credential {
 
 impl From<Caller> for Credential {
     fn from(caller: Caller) -> Self {
-        Self::Known(caller)
+        Self::Known(Arc::new(caller))
     }
 }
 
@@ -60,17 +60,17 @@ impl fmt::Debug for Credential {
 impl Credential {
     /// Whom a record names before anything is verified: of a token, nobody.
     #[must_use]
-    pub fn claimed(&self) -> Caller {
+    pub fn claimed(&self) -> Arc<Caller> {
         match self {
-            Self::Known(caller) => caller.clone(),
-            Self::Token { session, run, trust, .. } => Caller {
+            Self::Known(caller) => Arc::clone(caller),
+            Self::Token { session, run, trust, .. } => Arc::new(Caller {
                 subject: UNVERIFIED.to_owned(),
                 permissions: Default::default(),
                 agent: None,
                 session: session.clone(),
                 run: run.clone(),
                 trust: *trust,
-            },
+            }),
         }
     }
 
@@ -133,16 +133,16 @@ pub(crate) enum Standing<'s> {
 
 impl<'s> Proved<'s> {
     /// A caller that somebody else verified. An agent that nobody declared is nobody.
-    pub(crate) fn known(mut caller: Caller, snapshot: &'s Snapshot) -> Result<Self, Failure> {
+    pub(crate) fn known(mut caller: Arc<Caller>, snapshot: &'s Snapshot) -> Result<Self, Failure> {
         let standing = match &caller.agent {
             None => Standing::Person,
             Some(name) => Standing::Agent(snapshot.agent(name).ok_or_else(|| undeclared(name.as_str()))?),
         };
         if let Standing::Agent(agent) = standing {
             let declared = agent.config.permissions.iter().map(|permission| permission.value.clone());
-            caller.permissions.extend(declared);
+            Arc::make_mut(&mut caller).permissions.extend(declared);
         }
-        Ok(Self { caller: Arc::new(caller), standing, by_token: false })
+        Ok(Self { caller, standing, by_token: false })
     }
 
     fn by_token(

@@ -39,10 +39,11 @@ impl Gate {
     ) -> Settled {
         let credential = credential.into();
         let snapshot = self.current.load_full();
-        let mut unsettled = self.receive(call, &call.arguments, credential.claimed());
+        let cancelled = CancellationToken::new();
+        let mut unsettled = self.receive(call, &call.arguments, credential.claimed(), cancelled.clone());
         unsettled.class = snapshot.registry.get(&call.tool).map(|known| known.tool.spec().class);
         unsettled.reached = Stage::Auth;
-        let refused = match credential.prove(&snapshot, &CancellationToken::new()).await {
+        let refused = match credential.prove(&snapshot, &cancelled).await {
             Ok(who) => {
                 unsettled.caller = who.caller;
                 Outcome::Failed { stage, failure }

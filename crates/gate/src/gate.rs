@@ -154,7 +154,9 @@ impl Gate {
     #[must_use]
     pub fn visible_tools(&self, caller: &Caller) -> Vec<Arc<dyn Tool>> {
         let snapshot = self.current.load();
-        Proved::known(caller.clone(), &snapshot).map(|who| visible(&snapshot, &who)).unwrap_or_default()
+        Proved::known(Arc::new(caller.clone()), &snapshot)
+            .map(|who| visible(&snapshot, &who))
+            .unwrap_or_default()
     }
 
     /// The same for whoever comes with this credential.
@@ -201,10 +203,9 @@ impl Gate {
         // One call, one snapshot: from its first stage to its last.
         let snapshot = self.current.load_full();
         let arguments = std::mem::take(&mut call.arguments);
-        let mut unsettled = self.receive(&call, &arguments, credential.claimed());
         // The caller's token ends this call; an end of this call ends nothing else of the caller's.
         options.cancelled = options.cancelled.child_token();
-        unsettled.cancelled = options.cancelled.clone();
+        let mut unsettled = self.receive(&call, &arguments, credential.claimed(), options.cancelled.clone());
         let (outcome, response) =
             match self.decide(&mut unsettled, arguments, credential, &snapshot, options).await {
                 Ok(ready) => {
@@ -314,17 +315,18 @@ impl Gate {
         &'g self,
         call: &'g ToolCall,
         arguments: &Value,
-        caller: Caller,
+        caller: Arc<Caller>,
+        cancelled: CancellationToken,
     ) -> Unsettled<'g> {
         Unsettled {
             gate: self,
             begun: Instant::now(),
             args_hash: Sha256::of(&serde_json::to_vec(arguments).unwrap_or_default()),
             call,
-            caller: Arc::new(caller),
+            caller,
             class: None,
             reached: Stage::Registry,
-            cancelled: CancellationToken::new(),
+            cancelled,
             settled: false,
         }
     }

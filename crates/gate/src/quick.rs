@@ -24,15 +24,15 @@ fn holds(keyword: &str, rule: &Value, keywords: &Map<String, Value>, value: &Val
         ("enum", _) => rule.as_array().is_some_and(|allowed| allowed.contains(value)),
         ("const", _) => rule == value,
         ("properties", Value::Object(fields)) => rule.as_object().is_some_and(|rules| {
-            rules.iter().all(|(name, rule)| fields.get(name).is_none_or(|field| proves(rule, field)))
+            fields.iter().all(|(name, field)| find(rules, name).is_none_or(|rule| proves(rule, field)))
         }),
         ("required", Value::Object(fields)) => rule.as_array().is_some_and(|names| {
-            names.iter().all(|name| name.as_str().is_some_and(|name| fields.contains_key(name)))
+            names.iter().all(|name| name.as_str().is_some_and(|name| find(fields, name).is_some()))
         }),
         ("additionalProperties", Value::Object(fields)) => {
             let known = keywords.get("properties").and_then(Value::as_object);
             fields.iter().all(|(name, field)| {
-                known.is_some_and(|known| known.contains_key(name)) || proves(rule, field)
+                known.is_some_and(|known| find(known, name).is_some()) || proves(rule, field)
             })
         }
         ("items", Value::Array(items)) => items.iter().all(|item| proves(rule, item)),
@@ -57,6 +57,15 @@ fn holds(keyword: &str, rule: &Value, keywords: &Map<String, Value>, value: &Val
             _,
         ) => true,
         _ => false,
+    }
+}
+
+/// A field by its name. Among few, comparing names is cheaper than hashing one.
+fn find<'m>(fields: &'m Map<String, Value>, name: &str) -> Option<&'m Value> {
+    const FEW: usize = 16;
+    match fields.len() <= FEW {
+        true => fields.iter().find(|(known, _)| *known == name).map(|(_, value)| value),
+        false => fields.get(name),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::json;
+use tokio_util::sync::CancellationToken;
 use toolgate_types::{CallId, Caller, Failure, Outcome, Stage, ToolCall, ToolClass, ToolOutput};
 
 use crate::gate::{AuditMode, Gate};
@@ -20,7 +21,7 @@ impl Gate {
         options: UndoOptions,
     ) -> Result<Undone, UndoError> {
         let call = ToolCall::new("undo", json!({"call": target, "force": options.force}));
-        let mut unsettled = self.receive(&call, &call.arguments, caller);
+        let mut unsettled = self.receive(&call, &call.arguments, Arc::new(caller), CancellationToken::new());
         unsettled.class = Some(ToolClass::Write);
         unsettled.reached = Stage::Execution;
         let undone = match self.intend(&unsettled, ToolClass::Write) {

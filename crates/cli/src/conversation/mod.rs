@@ -215,7 +215,7 @@ impl Sitting {
     pub(crate) fn credential(&self, id: &SessionId) -> Result<Credential, Failed> {
         let mut credential = self.settings.credential(&self.common)?;
         match &mut credential {
-            Credential::Known(caller) => caller.session = id.clone(),
+            Credential::Known(caller) => Arc::make_mut(caller).session = id.clone(),
             Credential::Token { session, .. } => *session = id.clone(),
         }
         Ok(credential)

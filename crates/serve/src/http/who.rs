@@ -4,6 +4,7 @@
 //! an address ends up in logs. Nothing of a token is kept here, and none is ever shown.
 
 use std::fmt;
+use std::sync::Arc;
 
 use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
@@ -112,7 +113,7 @@ impl Guest {
         // What a client calls its session is as good as a key, so that records have a digest of it.
         if let Ok(named) = format!("mcp-{short}").parse::<SessionId>() {
             match &mut credential {
-                Credential::Known(caller) => caller.session = named,
+                Credential::Known(caller) => Arc::make_mut(caller).session = named,
                 Credential::Token { session, .. } => *session = named,
             }
         }

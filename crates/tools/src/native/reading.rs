@@ -3,11 +3,11 @@
 use std::fmt::Write as _;
 
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use toolgate_types::{Failure, ToolClass, ToolOutput};
 use toolgate_workspace::{
-    Entry, EntryKind, FileContent, FindOptions, FoundLines, Listed, Match, ReadRequest, Recorder, TextWindow,
-    View,
+    Entry, EntryKind, FileContent, FileRead, FindOptions, FoundLines, Listed, Match, ReadRequest, Recorder,
+    TextWindow, View,
 };
 
 use crate::arguments::{ListArguments, ReadArguments, SearchArguments, every_entry};
@@ -124,32 +124,35 @@ pub(crate) fn tools() -> Vec<Declaration> {
 fn read_file(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {
     let ReadArguments { path, start_line, end_line } = decode(arguments)?;
     let read = view.read(&path, &ReadRequest { start_line, end_line, refuse_oversize: false })?;
-    let mut structured =
-        json!({"path": read.path, "bytes": read.bytes, "sha256": read.sha256.to_string(), "binary": true});
+    let FileRead { path, bytes, sha256, content } = read;
     let (mut known, mut text_as) = (None, None);
-    let text = match read.content {
+    let mut fields = Map::with_capacity(9);
+    let mut tell = |name: &str, value: Value| drop(fields.insert(name.to_owned(), value));
+    tell("path", Value::from(path.as_str()));
+    tell("bytes", Value::from(bytes));
+    tell("sha256", Value::from(sha256.to_string()));
+    let text = match content {
         FileContent::Binary => {
-            format!("binary file `{}`: {} bytes, sha256 {}", read.path, read.bytes, read.sha256)
+            tell("binary", Value::from(true));
+            format!("binary file `{path}`: {bytes} bytes, sha256 {sha256}")
         }
         FileContent::Text(window) => {
-            let notice = content_notice(&window, read.bytes);
+            let notice = content_notice(&window, bytes);
             // As many bytes as the file has are the file.
-            known = (window.text.len() as u64 == read.bytes && notice.is_empty()).then_some(read.sha256);
-            if let Value::Object(fields) = &mut structured {
-                fields.insert("binary".to_owned(), json!(false));
-                fields.insert("truncated".to_owned(), json!(window.truncated));
-                fields.insert("start_line".to_owned(), json!(window.first_line));
-                fields.insert("end_line".to_owned(), json!(window.last_line));
-                fields.insert("total_lines".to_owned(), json!(window.total_lines));
-                match window.text.len() >= LONG && notice.is_empty() {
-                    true => text_as = Some("content"),
-                    false => drop(fields.insert("content".to_owned(), json!(window.text))),
-                }
+            known = (window.text.len() as u64 == bytes && notice.is_empty()).then_some(sha256);
+            tell("binary", Value::from(false));
+            tell("truncated", Value::from(window.truncated));
+            tell("start_line", Value::from(window.first_line));
+            tell("end_line", Value::from(window.last_line));
+            tell("total_lines", Value::from(window.total_lines));
+            match window.text.len() >= LONG && notice.is_empty() {
+                true => text_as = Some("content"),
+                false => tell("content", Value::from(window.text.as_str())),
             }
             window.text + &notice
         }
     };
-    Ok(ToolOutput { text_sha256: known, text_as, ..ToolOutput::new(text, structured) })
+    Ok(ToolOutput { text_sha256: known, text_as, ..ToolOutput::new(text, Value::Object(fields)) })
 }
 
 /// What is said after text that was cut; the same words for the same cut.
