@@ -60,3 +60,5 @@ pub use provider::{Events, ModelName, Provider, Wire, provider};
 pub use record::{Recorder, ReplayedStep, replay};
 pub use request::{Request, Thinking, ToolChoice, ToolDefinition};
 pub use responses::ResponsesProvider;
+pub use sse::stream_events;
+pub use table::default_model;

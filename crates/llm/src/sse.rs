@@ -139,6 +139,23 @@ impl Event {
     }
 }
 
+/// The events of a stream that comes in these pieces, by name and data. For whoever wants to know how streams are cut; steps are decoded by
+/// [`StepDecoder`](crate::StepDecoder).
+///
+/// # Errors
+/// An event is too large, or has a name that is no text.
+#[doc(hidden)]
+pub fn stream_events(pieces: &[&[u8]]) -> Result<Vec<(String, Vec<u8>)>, ProviderError> {
+    let (mut parser, mut events) = (SseParser::default(), Vec::new());
+    let mut each = |frame: Frame<'_>| {
+        events.push((frame.event.to_owned(), frame.data.to_vec()));
+        Ok(())
+    };
+    pieces.iter().try_for_each(|piece| parser.feed(piece, &mut each))?;
+    parser.end(&mut each)?;
+    Ok(events)
+}
+
 fn bounded(bytes: usize) -> Result<(), ProviderError> {
     if bytes <= MAX_STEP_BYTES {
         return Ok(());

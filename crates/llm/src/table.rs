@@ -4,6 +4,7 @@
 //! questions, so that nobody plans with room that a server refuses. What a server says, and above all what an operator configures, goes before this table.
 
 use crate::capabilities::Capabilities;
+use crate::provider::Wire;
 
 /// A family of models: all whose name begins so, unless a longer entry fits as well.
 struct Family {
@@ -107,6 +108,16 @@ pub(crate) fn known(model: &str) -> Option<Capabilities> {
     })
 }
 
+/// A model to begin with, where nobody names one: neither the largest nor the smallest that the vendor's own client lists.
+#[must_use]
+pub fn default_model(wire: Wire) -> Option<&'static str> {
+    match wire {
+        Wire::Anthropic => Some("claude-sonnet-5-5"),
+        Wire::Openai => Some("gpt-6-sol"),
+        Wire::OpenaiChat | Wire::Ollama => None,
+    }
+}
+
 /// Whether a name begins with a family's, as a whole word. Vendors and resellers differ over dots, dashes and capitals.
 fn is_of(name: &str, family: &str) -> bool {
     let mut rest = name.bytes();
@@ -155,6 +166,13 @@ mod tests {
         ];
         for (model, expected) in cases {
             assert_eq!(numbers(model), expected, "{model}");
+        }
+    }
+
+    #[test]
+    fn models_to_begin_with_are_known_and_call_tools() {
+        for wire in [Wire::Anthropic, Wire::Openai] {
+            assert!(known(default_model(wire).unwrap()).unwrap().supports_tools);
         }
     }
 

@@ -50,7 +50,7 @@ impl Calls {
             Place::At(place) => place,
             Place::New => {
                 self.begin_all(collector)?;
-                self.calls.push(Call { index: piece.index, ..Call::default() });
+                self.calls.push(Call::default());
                 self.calls.len() - 1
             }
         };
@@ -58,6 +58,7 @@ impl Calls {
         if call.id.is_empty() {
             piece.id.clone_into(&mut call.id);
         }
+        call.index = call.index.or(piece.index);
         call.add_name(piece.name)?;
         if !piece.arguments.is_empty() {
             let part = call.begin(collector)?;
@@ -94,8 +95,12 @@ impl Calls {
         }
         let place = match piece.index {
             Some(_) => self.calls.iter().rposition(|call| call.index == piece.index),
-            None => Some(self.current),
+            None => None,
         };
+        // The current call may be the one of an index that was left out before.
+        let may_be = |call: &Call| piece.index.is_none() || call.index.is_none();
+        let place =
+            place.or_else(|| self.calls.get(self.current).filter(|call| may_be(call)).map(|_| self.current));
         let Some((place, call)) = place.and_then(|place| Some((place, self.calls.get(place)?))) else {
             return Ok(Place::New);
         };

@@ -3,20 +3,29 @@
 //! Servers that speak this wire add fields of their own, leave some out and send `null` for others, so everything may be missing. What is there
 //! must be what it should be: a chunk of another shape cannot be read.
 
-use serde::Deserialize;
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::value::SeqAccessDeserializer;
+use serde::de::{SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+use crate::frame::Text;
+
 #[derive(Debug, Default, Deserialize)]
-pub(super) struct Chunk {
-    pub(super) choices: Option<Vec<Choice>>,
+pub(super) struct Chunk<'f> {
+    #[serde(borrow)]
+    pub(super) choices: Option<Vec<Choice<'f>>>,
     pub(super) usage: Option<Value>,
     pub(super) error: Option<Value>,
     /// `error` where the chunk itself is the failure (vLLM).
-    pub(super) object: Option<String>,
+    #[serde(borrow)]
+    pub(super) object: Option<Text<'f>>,
 }
 
-impl Chunk {
+impl Chunk<'_> {
     /// Whether it says that the server failed.
     pub(super) fn is_failure(&self) -> bool {
         self.error.as_ref().is_some_and(|error| !error.is_null()) || self.object.as_deref() == Some("error")
@@ -24,48 +33,90 @@ impl Chunk {
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Choice {
+pub(super) struct Choice<'f> {
     pub(super) index: Option<u64>,
-    pub(super) delta: Option<Delta>,
-    pub(super) finish_reason: Option<String>,
+    #[serde(borrow)]
+    pub(super) delta: Option<Delta<'f>>,
+    #[serde(borrow)]
+    pub(super) finish_reason: Option<Text<'f>>,
     pub(super) error: Option<Value>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-pub(super) struct Delta {
-    pub(super) content: Option<Content>,
-    pub(super) refusal: Option<String>,
-    pub(super) reasoning: Option<String>,
-    pub(super) reasoning_content: Option<String>,
+pub(super) struct Delta<'f> {
+    #[serde(borrow)]
+    pub(super) content: Option<Content<'f>>,
+    #[serde(borrow)]
+    pub(super) refusal: Option<Text<'f>>,
+    #[serde(borrow)]
+    pub(super) reasoning: Option<Text<'f>>,
+    #[serde(borrow)]
+    pub(super) reasoning_content: Option<Text<'f>>,
     pub(super) reasoning_details: Option<Vec<Map<String, Value>>>,
-    pub(super) tool_calls: Option<Vec<CallDelta>>,
-    pub(super) function_call: Option<FunctionDelta>,
+    #[serde(borrow)]
+    pub(super) tool_calls: Option<Vec<CallDelta<'f>>>,
+    #[serde(borrow)]
+    pub(super) function_call: Option<FunctionDelta<'f>>,
 }
 
 /// Words: as text, or in parts (Mistral).
-#[derive(Debug, Deserialize)]
-#[serde(untagged)]
-pub(super) enum Content {
-    Text(String),
-    Parts(Vec<ContentPart>),
+#[derive(Debug)]
+pub(super) enum Content<'f> {
+    Text(Cow<'f, str>),
+    Parts(Vec<ContentPart<'f>>),
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct ContentPart {
-    pub(super) text: Option<String>,
-    pub(super) thinking: Option<Vec<ContentPart>>,
+pub(super) struct ContentPart<'f> {
+    #[serde(borrow)]
+    pub(super) text: Option<Text<'f>>,
+    #[serde(borrow)]
+    pub(super) thinking: Option<Vec<ContentPart<'f>>>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct CallDelta {
+pub(super) struct CallDelta<'f> {
     pub(super) index: Option<u64>,
-    pub(super) id: Option<String>,
-    pub(super) function: Option<FunctionDelta>,
+    #[serde(borrow)]
+    pub(super) id: Option<Text<'f>>,
+    #[serde(borrow)]
+    pub(super) function: Option<FunctionDelta<'f>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-pub(super) struct FunctionDelta {
-    pub(super) name: Option<String>,
+pub(super) struct FunctionDelta<'f> {
+    #[serde(borrow)]
+    pub(super) name: Option<Text<'f>>,
     /// A piece of text, or from some servers the whole object.
-    pub(super) arguments: Option<Box<RawValue>>,
+    #[serde(borrow)]
+    pub(super) arguments: Option<&'f RawValue>,
+}
+
+/// By hand, because serde would first make a copy of everything that may be one of two.
+impl<'de: 'f, 'f> Deserialize<'de> for Content<'f> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ContentVisitor)
+    }
+}
+
+struct ContentVisitor;
+
+impl<'de> Visitor<'de> for ContentVisitor {
+    type Value = Content<'de>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("words, as text or in parts")
+    }
+
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+        Ok(Content::Text(Cow::Borrowed(text)))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(Content::Text(Cow::Owned(text.to_owned())))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, parts: A) -> Result<Self::Value, A::Error> {
+        Vec::deserialize(SeqAccessDeserializer::new(parts)).map(Content::Parts)
+    }
 }

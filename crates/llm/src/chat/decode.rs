@@ -52,7 +52,7 @@ impl Decode for ChatDecoder {
         if !frame.whole {
             return Ok(());
         }
-        let chunk: Chunk = frame.read()?;
+        let chunk: Chunk<'_> = frame.read()?;
         if chunk.is_failure() {
             return Err(Said::read_bytes(frame.data).in_stream());
         }
@@ -75,7 +75,7 @@ impl Decode for ChatDecoder {
 }
 
 impl ChatDecoder {
-    fn choice(&mut self, choice: Choice) -> Result<(), ProviderError> {
+    fn choice(&mut self, choice: Choice<'_>) -> Result<(), ProviderError> {
         if let Some(error) = choice.error.filter(|error| !error.is_null()) {
             return Err(Said::read(&error).in_stream());
         }
@@ -88,14 +88,14 @@ impl ChatDecoder {
                 return Err(garbled("the message goes on after it was finished"));
             }
         }
-        match choice.finish_reason {
-            Some(reason) if reason == "error" => Err(ProviderError::new(
+        match choice.finish_reason.as_deref() {
+            Some("error") => Err(ProviderError::new(
                 ErrorKind::ServerError,
                 "the server failed in the middle of the message",
             )),
             Some(reason) if !reason.is_empty() && self.finish_reason.is_none() => {
-                let is_whole = is_end(&reason);
-                self.finish_reason = Some(reason);
+                let is_whole = is_end(reason);
+                self.finish_reason = Some(reason.to_owned());
                 if is_whole {
                     self.calls.end(&mut self.collector)
                 } else {
@@ -107,7 +107,7 @@ impl ChatDecoder {
     }
 
     /// Takes what a delta says, and tells whether it says anything.
-    fn delta(&mut self, delta: Delta) -> Result<bool, ProviderError> {
+    fn delta(&mut self, delta: Delta<'_>) -> Result<bool, ProviderError> {
         let mut says_something = self.reasoning(&delta)?;
         says_something |= match delta.content {
             Some(Content::Text(text)) => self.say(&text)?,
@@ -119,7 +119,7 @@ impl ChatDecoder {
             says_something |= self.say(&refusal)?;
         }
         for CallDelta { index, id, function } in delta.tool_calls.into_iter().flatten() {
-            self.call(index, &id.unwrap_or_default(), &function.unwrap_or_default())?;
+            self.call(index, id.as_deref().unwrap_or_default(), &function.unwrap_or_default())?;
             says_something = true;
         }
         if let Some(function) = delta.function_call {
@@ -134,7 +134,7 @@ impl ChatDecoder {
         Ok(!text.is_empty())
     }
 
-    fn parts(&mut self, parts: &[ContentPart]) -> Result<bool, ProviderError> {
+    fn parts(&mut self, parts: &[ContentPart<'_>]) -> Result<bool, ProviderError> {
         let mut says_something = false;
         for part in parts {
             says_something |= self.say(part.text.as_deref().unwrap_or_default())?;
@@ -160,7 +160,7 @@ impl ChatDecoder {
     }
 
     /// Servers say the same under several names at once: one of them is shown, and what must come back is kept.
-    fn reasoning(&mut self, delta: &Delta) -> Result<bool, ProviderError> {
+    fn reasoning(&mut self, delta: &Delta<'_>) -> Result<bool, ProviderError> {
         let content = delta.reasoning_content.as_deref().unwrap_or_default();
         let plain = delta.reasoning.as_deref().unwrap_or_default();
         let details = delta.reasoning_details.as_deref().unwrap_or_default();
@@ -176,8 +176,13 @@ impl ChatDecoder {
         Ok(self.think(&shown)? || !details.is_empty())
     }
 
-    fn call(&mut self, index: Option<u64>, id: &str, function: &FunctionDelta) -> Result<(), ProviderError> {
-        let arguments = function.arguments.as_deref().map(text_of).transpose()?.unwrap_or_default();
+    fn call(
+        &mut self,
+        index: Option<u64>,
+        id: &str,
+        function: &FunctionDelta<'_>,
+    ) -> Result<(), ProviderError> {
+        let arguments = function.arguments.map(text_of).transpose()?.unwrap_or_default();
         let name = function.name.as_deref().unwrap_or_default();
         let piece = Piece { id, index, name, arguments: &arguments };
         self.calls.take(piece, &mut self.collector)

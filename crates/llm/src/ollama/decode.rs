@@ -13,36 +13,45 @@ use crate::decode::{Decode, truncated};
 use crate::error::ProviderError;
 use crate::event::{FinishReason, Usage};
 use crate::failure::Said;
-use crate::frame::Frame;
+use crate::frame::{Frame, Text};
 
 #[derive(Debug, Deserialize)]
-struct Line {
-    message: Option<Message>,
+struct Line<'f> {
+    #[serde(borrow)]
+    message: Option<Message<'f>>,
     done: Option<bool>,
-    done_reason: Option<String>,
+    #[serde(borrow)]
+    done_reason: Option<Text<'f>>,
     prompt_eval_count: Option<u64>,
     eval_count: Option<u64>,
     error: Option<Value>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Message {
-    content: Option<String>,
-    thinking: Option<String>,
-    tool_calls: Option<Vec<ToolCall>>,
+struct Message<'f> {
+    #[serde(borrow)]
+    content: Option<Text<'f>>,
+    #[serde(borrow)]
+    thinking: Option<Text<'f>>,
+    #[serde(borrow)]
+    tool_calls: Option<Vec<ToolCall<'f>>>,
 }
 
 #[derive(Debug, Deserialize)]
-struct ToolCall {
+struct ToolCall<'f> {
     /// Older servers send none.
-    id: Option<String>,
-    function: Function,
+    #[serde(borrow)]
+    id: Option<Text<'f>>,
+    #[serde(borrow)]
+    function: Function<'f>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Function {
-    name: String,
-    arguments: Option<Box<RawValue>>,
+struct Function<'f> {
+    #[serde(borrow)]
+    name: Text<'f>,
+    #[serde(borrow)]
+    arguments: Option<&'f RawValue>,
 }
 
 /// The state of one step.
@@ -55,11 +64,11 @@ impl OllamaDecoder {
         Self { collector }
     }
 
-    fn message(&mut self, message: Message) -> Result<(), ProviderError> {
+    fn message(&mut self, message: Message<'_>) -> Result<(), ProviderError> {
         self.collector.think(message.thinking.as_deref().unwrap_or_default())?;
         self.collector.say(message.content.as_deref().unwrap_or_default())?;
         for ToolCall { id, function } in message.tool_calls.into_iter().flatten() {
-            let arguments = function.arguments.as_deref().map(text_of).transpose()?.unwrap_or_default();
+            let arguments = function.arguments.map(text_of).transpose()?.unwrap_or_default();
             let call = self.collector.begin_call(id.as_deref().unwrap_or_default(), &function.name)?;
             self.collector.push_arguments(call, &arguments)?;
             self.collector.end_call(call)?;
@@ -67,9 +76,9 @@ impl OllamaDecoder {
         Ok(())
     }
 
-    fn finish(&mut self, reason: Option<String>) -> Result<(), ProviderError> {
+    fn finish(&mut self, reason: Option<&str>) -> Result<(), ProviderError> {
         let has_calls = self.collector.has_calls();
-        let reason = match reason.as_deref() {
+        let reason = match reason {
             Some("stop") if has_calls => FinishReason::ToolCalls,
             Some("stop") => FinishReason::Stop,
             Some("length") => FinishReason::Length,
@@ -83,7 +92,7 @@ impl OllamaDecoder {
 
 impl Decode for OllamaDecoder {
     fn frame(&mut self, frame: Frame<'_>) -> Result<(), ProviderError> {
-        let line: Line = frame.read()?;
+        let line: Line<'_> = frame.read()?;
         if line.error.is_some_and(|error| !error.is_null()) {
             return Err(Said::read_bytes(frame.data).in_stream());
         }
@@ -97,7 +106,7 @@ impl Decode for OllamaDecoder {
                 cached_tokens: 0,
             });
         }
-        if line.done == Some(true) { self.finish(line.done_reason) } else { Ok(()) }
+        if line.done == Some(true) { self.finish(line.done_reason.as_deref()) } else { Ok(()) }
     }
 
     fn collector(&mut self) -> &mut Collector {

@@ -51,8 +51,8 @@ fn trained_context(answer: &Value) -> Option<u64> {
 
 /// How much whoever made the model set, in lines such as `num_ctx 65536`.
 fn set_context(answer: &Value) -> Option<u64> {
-    let lines = answer.get("parameters")?.as_str()?.lines();
-    let value = lines.filter_map(|line| line.trim().strip_prefix("num_ctx")?.trim().parse().ok()).last();
+    let mut lines = answer.get("parameters")?.as_str()?.lines().rev();
+    let value = lines.find_map(|line| line.trim().strip_prefix("num_ctx")?.trim().parse().ok());
     value.filter(|tokens| *tokens > 0)
 }
 

@@ -118,7 +118,7 @@ fn made(decoded: &Decoded) -> Vec<ModelCall> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(20000))]
+    #![proptest_config(ProptestConfig::with_cases(512))]
 
     /// Whatever a server's habit, what comes out is what the model meant, in its order, each with an id of its own.
     #[test]
