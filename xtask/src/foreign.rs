@@ -1,4 +1,5 @@
-//! Other people's programs against the gate: the official Python client, the Inspector, the conformance suite, and servers behind the bridge.
+//! Other people's programs against the gate: the official Python client, the Inspector, the conformance suite, servers behind the bridge, and the
+//! official clients of models against a scripted one.
 //!
 //! Everything they need is installed below the target folder, in the versions that `tests/foreign` pins, by the ordinary package managers. Where the
 //! target folder lies in one of which every command has its own, such as `/tmp`, no server could be shown it: then it is the user's cache.

@@ -160,7 +160,9 @@ impl Reader {
         match self.open.get_mut(tool).filter(|open| **open > 0) {
             Some(open) => *open -= 1,
             None => {
-                return Err(Refusal::bad(format!("message {at} is a result of {tool}, which was not called")));
+                return Err(Refusal::bad(format!(
+                    "message {at} is a result of {tool}, which was not called"
+                )));
             }
         }
         self.conversation.result(Outcome { tool: tool.to_owned(), text: text.to_owned() });

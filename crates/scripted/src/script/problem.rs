@@ -70,14 +70,13 @@ impl<'f> Report<'f> {
     pub(super) fn unread(mut self, error: &serde_saphyr::Error) -> Problems {
         let at = error.location().unwrap_or(Location::UNKNOWN);
         let text = error.without_snippet().to_string();
-        let text = text.lines().next().unwrap_or_default();
-        // The place is told by us.
-        let message = text.split(" at line ").next().unwrap_or(text).trim_start_matches("error: ");
-        self.push(at, message.to_owned(), None);
+        let (message, help) = reworded(text.lines().next().unwrap_or_default());
+        self.push(at, message, help);
         Problems(self.problems)
     }
 
-    pub(super) fn finish(self) -> Result<(), Problems> {
+    pub(super) fn finish(mut self) -> Result<(), Problems> {
+        self.problems.sort_by_key(|problem| (problem.line, problem.column));
         if self.problems.is_empty() { Ok(()) } else { Err(Problems(self.problems)) }
     }
 
@@ -85,4 +84,16 @@ impl<'f> Report<'f> {
         let (line, column) = (at.line(), at.column());
         self.problems.push(Problem { file: self.file.to_owned(), line, column, message, help });
     }
+}
+
+/// The words of the YAML reader in ours, and what to do.
+fn reworded(text: &str) -> (String, Option<String>) {
+    // The place is told apart, and the settings of the reader are nobody's concern.
+    let text = text.split(" at line ").next().unwrap_or(text).split(", set ").next().unwrap_or(text);
+    let (message, expected) = text.split_once(", expected ").unwrap_or((text, ""));
+    let message = message.replace("unknown field", "unknown key").replace("unknown variant", "unknown word");
+    let message = message.replace("missing field", "missing key");
+    let known = expected.strip_prefix("one of ").unwrap_or(expected);
+    let help = (!known.is_empty()).then(|| format!("use {known}"));
+    (message, help)
 }

@@ -1,0 +1,17 @@
+//! Scripts from text to problems, and from requests to the bytes of four wires.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a panic is how a test fails"
+)]
+
+mod client;
+
+mod crowd;
+mod faults;
+mod problems;
+mod refused;
+mod wires;
