@@ -22,6 +22,7 @@ mod browse;
 mod change;
 mod target;
 mod dress;
+mod saving;
 mod stage;
 mod swap;
 mod transaction;

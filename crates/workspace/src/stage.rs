@@ -7,6 +7,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::sync::Arc;
 
 use rustix::fs::{AtFlags, CWD, MemfdFlags, Mode, OFlags, Stat};
 use rustix::io::Errno;
@@ -16,17 +17,18 @@ use toolgate_types::digest::Sha256Hasher;
 use crate::change::After;
 use crate::dress::Dress;
 use crate::error::WorkspaceError;
+use crate::saving::Saving;
 use crate::swap::{rename_to_free_name, unfinished_name};
 use crate::target::Target;
 use crate::view::View;
 
 /// What a file will hold.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(crate) enum Content<'a> {
     /// These bytes.
     Bytes(&'a [u8]),
-    /// These bytes, whose digest is known.
-    Known(&'a [u8], Sha256),
+    /// These bytes, with their digest.
+    Digested(&'a [u8], &'a dyn Fn() -> Sha256),
     /// What a file holds now, then these bytes.
     Appended(&'a File, &'a [u8]),
     /// What another file holds.
@@ -36,13 +38,14 @@ pub(crate) enum Content<'a> {
 /// Content that waits for its name.
 #[derive(Debug)]
 pub(crate) struct Staged {
-    file: File,
+    file: Arc<File>,
     in_memory: bool,
     dress: Dress,
+    saving: Option<Saving>,
     pub(crate) after: After,
 }
 
-/// Writes content beside its target, unnamed and not yet saved. Unless told otherwise, it is dressed like the file that it replaces.
+/// Writes content beside its target, unnamed, and begins to save it. Unless told otherwise, it is dressed like the file that it replaces.
 pub(crate) fn stage(
     view: &View<'_>,
     target: &Target<'_>,
@@ -51,14 +54,22 @@ pub(crate) fn stage(
 ) -> Result<Staged, WorkspaceError> {
     let failed = |error: io::Error| WorkspaceError::io("writing", &target.shown, error);
     let (file, in_memory) = unnamed_file(&target.directory).map_err(failed)?;
-    let after = fill(view, &file, content, target)?;
+    let file = Arc::new(file);
+    let copied = write(view, &file, content, target)?;
     let replaced = || target.existing.as_ref().map(|existing| Dress::of(&existing.file, &existing.stat));
     let dress = dress.or_else(replaced).unwrap_or_else(Dress::of_new_file);
-    let staged = Staged { file, in_memory, dress, after };
+    let mut saving = None;
     if !in_memory {
-        staged.dress.put_on(&staged.file).map_err(failed)?;
+        dress.put_on(&file).map_err(failed)?;
+        saving = Some(Saving::begin(&file));
     }
-    Ok(staged)
+    // Hashing takes longer than writing, but not longer than the disk.
+    let after = match content {
+        Content::Bytes(bytes) => After { sha256: Sha256::of(bytes), bytes: bytes.len() as u64 },
+        Content::Digested(bytes, sha256) => After { sha256: sha256(), bytes: bytes.len() as u64 },
+        Content::Appended(..) | Content::CopyOf(_) => copied,
+    };
+    Ok(Staged { file, in_memory, dress, saving, after })
 }
 
 fn unnamed_file(directory: &File) -> io::Result<(File, bool)> {
@@ -73,20 +84,16 @@ fn unnamed_file(directory: &File) -> io::Result<(File, bool)> {
     }
 }
 
-fn fill(
+/// Writes content, and says what was copied from other files.
+fn write(
     view: &View<'_>,
     file: &File,
     content: Content<'_>,
     target: &Target<'_>,
 ) -> Result<After, WorkspaceError> {
     let mut writer = HashingWriter { file, hasher: Sha256Hasher::new(), bytes: 0 };
-    let mut known = None;
     let written = match content {
-        Content::Bytes(bytes) => writer.write_all(bytes),
-        Content::Known(bytes, sha256) => {
-            known = Some(After { sha256, bytes: bytes.len() as u64 });
-            (&*file).write_all(bytes)
-        }
+        Content::Bytes(bytes) | Content::Digested(bytes, _) => (&*file).write_all(bytes),
         Content::Appended(existing, bytes) => {
             // The file may be growing while it is copied; what is copied is bounded all the same.
             let room = view.limits.max_write_bytes.saturating_sub(bytes.len() as u64);
@@ -98,7 +105,7 @@ fn fill(
         Some(reason) => WorkspaceError::Stopped(reason),
         None => WorkspaceError::io("writing", &target.shown, error),
     })?;
-    Ok(known.unwrap_or_else(|| After { sha256: writer.hasher.finish(), bytes: writer.bytes }))
+    Ok(After { sha256: writer.hasher.finish(), bytes: writer.bytes })
 }
 
 struct HashingWriter<'a> {
@@ -139,8 +146,8 @@ impl Staged {
     }
 
     /// Waits until the content lies on the disk, so that no name ever leads to less. What waits in memory is saved when it gets its name.
-    pub(crate) fn save(&self) -> io::Result<()> {
-        if self.in_memory { Ok(()) } else { self.file.sync_all() }
+    pub(crate) fn save(&mut self) -> io::Result<()> {
+        self.saving.take().map_or(Ok(()), Saving::finish)
     }
 
     /// Gives the content a name in a directory, and says which file that is; fails if the name is taken.
@@ -171,8 +178,8 @@ impl Staged {
     }
 
     fn copy_into(&self, named: &File) -> io::Result<()> {
-        (&self.file).rewind()?;
-        io::copy(&mut &self.file, &mut &*named)?;
+        (&*self.file).rewind()?;
+        io::copy(&mut &*self.file, &mut &*named)?;
         self.dress.put_on(named)?;
         named.sync_all()
     }

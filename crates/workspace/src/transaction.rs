@@ -73,36 +73,14 @@ pub(crate) fn carry_out_within(
     let names: Vec<OsString> = steps.iter().map(|step| temporary_name(&step.place().name)).collect();
     let planned: Vec<PlannedChange<'_>> =
         steps.iter().zip(&names).map(|(step, name)| step.plan(name)).collect();
-    record_and_save(view, &steps, &planned, recorder)?;
+    recorder.record(&planned, view.stop).map_err(|error| not_recorded(view, error))?;
     drop(planned);
+    // The disk had time for it while the changes were recorded.
+    let saved = steps.iter_mut().try_for_each(Step::save);
+    saved.inspect_err(|_| recorder.settle(Settled::RolledBack))?;
     let Ending { settled, answer } = make_folders_and_swap(view, &mut steps, &names, patience);
     recorder.settle(settled);
     answer
-}
-
-/// Has the changes recorded and the new contents saved, both before anything can be seen of them. Each waits for the disk and neither for the other, so
-/// they are done at the same time.
-fn record_and_save(
-    view: &View<'_>,
-    steps: &[Step<'_>],
-    planned: &[PlannedChange<'_>],
-    recorder: &dyn Recorder,
-) -> Result<(), WorkspaceError> {
-    let save_all = || steps.iter().try_for_each(Step::save);
-    let record = || recorder.record(planned, view.stop).map_err(|error| not_recorded(view, error));
-    let (recorded, saved) = if steps.iter().any(|step| matches!(step, Step::Put(..))) {
-        std::thread::scope(|scope| {
-            let saving = std::thread::Builder::new().spawn_scoped(scope, save_all);
-            let recorded = record();
-            // Where there is no second thread, this one does it.
-            let saved = saving.ok().and_then(|saving| saving.join().ok());
-            (recorded, saved.unwrap_or_else(save_all))
-        })
-    } else {
-        (record(), Ok(()))
-    };
-    recorded?;
-    saved.inspect_err(|_| recorder.settle(Settled::RolledBack))
 }
 
 fn not_recorded(view: &View<'_>, error: NotKept) -> WorkspaceError {
@@ -240,7 +218,7 @@ impl<'a> Step<'a> {
     }
 
     /// Waits until the new content, if there is one, lies on the disk.
-    fn save(&self) -> Result<(), WorkspaceError> {
+    fn save(&mut self) -> Result<(), WorkspaceError> {
         match self {
             Self::Put(target, staged) => {
                 staged.save().map_err(|error| WorkspaceError::io("writing", &target.shown, error))

@@ -1,5 +1,7 @@
 //! Writing, appending, and changing a text in place: each replaces a whole file in one step.
 
+use std::cell::LazyCell;
+
 use toolgate_text::ends::same_beginning;
 use toolgate_types::digest::Sha256Hasher;
 use toolgate_types::{Failure, Sha256};
@@ -131,14 +133,21 @@ impl View<'_> {
             self.check_write_size(after.len() as u64, &requested.shown)?;
             let path = self.show(target.mount, &target.location);
             let bytes = after.len() as u64;
-            let (sha256_before, sha256_after) = digests(before.as_bytes(), after.as_bytes());
-            let written =
-                Written { path, created: false, sha256_before: Some(sha256_before), sha256_after, bytes };
+            let digests = LazyCell::new(|| digests(before.as_bytes(), after.as_bytes()));
+            let written = |(sha256_before, sha256_after)| Written {
+                path,
+                created: false,
+                sha256_before: Some(sha256_before),
+                sha256_after,
+                bytes,
+            };
             if rehearsal == Rehearsal::Yes {
+                let written = written(*digests);
                 return Ok(Transformed { before, after, written });
             }
-            let content = Content::Known(after.as_bytes(), sha256_after);
-            let staged = stage(self, &target, content, None)?;
+            let sha256 = || digests.1;
+            let staged = stage(self, &target, Content::Digested(after.as_bytes(), &sha256), None)?;
+            let written = written(*digests);
             if carry_out(self, vec![Step::Put(target, staged)], recorder)? == Attempt::Done {
                 return Ok(Transformed { before, after, written });
             }
