@@ -1,5 +1,7 @@
 //! The command line.
 
+mod sessions;
+
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -9,6 +11,8 @@ use crate::clients::{Client, Scope};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use toolgate_manifest::ServeAuth;
 use toolgate_types::{AgentName, CallId, Decision, RunId, SessionId, Sha256, ToolName, Trust};
+
+pub(crate) use self::sessions::{ExportFormat, SessionsCommand};
 
 /// The gate between an LLM agent and the machine.
 #[derive(Debug, Parser)]
@@ -184,6 +188,9 @@ pub(crate) enum Command {
     /// Look at the record of calls
     #[command(subcommand)]
     Audit(AuditCommand),
+    /// Look at conversations that are kept, and go on with them
+    #[command(subcommand)]
+    Sessions(SessionsCommand),
     /// List what calls changed
     #[command(after_help = "Examples:
   toolgate changes

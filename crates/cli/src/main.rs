@@ -73,6 +73,7 @@ fn run(arguments: Arguments) -> Result<u8, Failed> {
             commands::token::mint(&common, &subject, permissions, lifetime, audience)
         }
         Command::Audit(command) => commands::audit::run(&common, command),
+        Command::Sessions(command) => commands::sessions::run(&common, command),
         Command::Changes { session, all } => commands::changes::list(&common, session.as_ref(), all),
         Command::Undo { call, session, force } => {
             commands::changes::undo(&common, call, session.as_ref(), force)

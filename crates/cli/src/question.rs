@@ -47,10 +47,15 @@ impl Screen {
         rows.into_iter().enumerate().map(paint_row).collect()
     }
 
-    /// A text of the model: every row of it behind the edge.
+    /// A text of the model: its size, and every row of it behind the edge.
     fn body(self, text: &str, code: impl Fn(&str) -> &'static str) -> String {
         let text = text.strip_suffix('\n').unwrap_or(text);
-        let mut shown = format!("{}:\n", size(text));
+        format!("{}:\n{}", size(text), self.behind_edge(text, code))
+    }
+
+    /// Words of a stranger, every row of them behind the edge.
+    pub(crate) fn behind_edge(self, text: &str, code: impl Fn(&str) -> &'static str) -> String {
+        let mut shown = String::new();
         for line in text.split('\n') {
             let code = code(line);
             for row in rows(&reveal(line), self.columns, Break::Anywhere) {

@@ -88,6 +88,21 @@ pub(crate) fn reveal_line(text: &str) -> String {
     reveal(text).replace('\n', "\\n").replace('\t', "\\t")
 }
 
+/// JSON with every hidden character as an escape. It has such characters in texts alone, and means the same.
+pub(crate) fn spelt_out(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    for character in json.chars() {
+        match is_hidden(character) {
+            true => {
+                let escaped = |unit: &mut u16| format!("\\u{unit:04x}");
+                text.extend(character.encode_utf16(&mut [0; 2]).iter_mut().map(escaped));
+            }
+            false => text.push(character),
+        }
+    }
+    text
+}
+
 /// Asks on the controlling terminal, whatever the standard streams are.
 pub(crate) struct Terminal {
     pub(crate) interrupt: Interrupt,
@@ -110,7 +125,10 @@ impl Approver for Terminal {
             match ask_on(&terminal, &question, Asker::Person, &stop) {
                 Ok(Some(reply)) => reply,
                 // The time is up, or the call is at its end, and saying so is the gate's: silence is not the same as a no.
-                Ok(None) => std::future::pending().await,
+                Ok(None) => {
+                    let _ = writeln!(&terminal);
+                    std::future::pending().await
+                }
                 Err(error) => Reply::Nobody(Nobody::quietly(format!("the terminal failed: {error}"))),
             }
         })
@@ -170,7 +188,7 @@ fn speaks_unicode() -> bool {
     locale.contains("utf-8") || locale.contains("utf8")
 }
 
-/// The answer, or nothing when the time is up or nobody wants it any more.
+/// The answer, or nothing when the time is up or nobody wants it any more; the cursor then stands behind the choices.
 pub(crate) fn ask_on(
     mut terminal: &File,
     question: &Question,
@@ -182,10 +200,7 @@ pub(crate) fn ask_on(
     // What was typed before the question was seen is not an answer to it; what is typed once the choices are seen is.
     let _ = tcflush(terminal, QueueSelector::IFlush);
     terminal.write_all(prompt(question, screen).as_bytes())?;
-    let Some(answer) = read_line(terminal, question.patience, stop)? else {
-        writeln!(terminal)?;
-        return Ok(None);
-    };
+    let Some(answer) = read_line(terminal, question.patience, stop)? else { return Ok(None) };
     Ok(Some(match answer.trim() {
         "y" | "Y" | "yes" => Reply::Once,
         "s" | "S" if question.may_last => Reply::ForSession,
@@ -222,5 +237,20 @@ fn read_line(mut terminal: &File, patience: Duration, stop: &dyn Fn() -> bool) -
         if count == 0 || line.ends_with(b"\n") || line.len() > 4096 {
             return Ok(Some(String::from_utf8_lossy(&line).into_owned()));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn json_shows_what_is_hidden_and_means_the_same() {
+        let value = json!({"a\u{202e}": "x\u{200b}y\u{e0041}\u{7f}\u{9b}\nä"});
+        let text = spelt_out(&format!("{value}\n"));
+        assert_eq!(text, "{\"a\\u202e\":\"x\\u200by\\udb40\\udc41\\u007f\\u009b\\nä\"}\n");
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), value);
     }
 }

@@ -51,17 +51,22 @@ impl Store {
         Ok(Self { database, holds: Holds::Memory(Arc::new(Mutex::new(BTreeSet::new()))) })
     }
 
-    /// A name that no session has: short, for people, and by chance, so that its beginning tells it from others.
+    /// A name that no session has: short, for people, and by chance, so that its beginning tells it from others. It is neither a word nor a number.
     ///
     /// # Errors
     /// The system has no random numbers.
     pub fn fresh_id() -> Result<SessionId, SessionError> {
         let failed = || SessionError::Io { action: "read", path: "/dev/urandom".into(), cause: Errno::IO };
-        let mut bytes = [0; 10];
-        getrandom::fill(&mut bytes).map_err(|_| failed())?;
         let letter = |byte: &u8| LETTERS.get(usize::from(byte % 32)).copied().map(char::from);
-        let text: String = bytes.iter().filter_map(letter).collect();
-        text.parse().map_err(|_| failed())
+        loop {
+            let mut bytes = [0; 10];
+            getrandom::fill(&mut bytes).map_err(|_| failed())?;
+            let text: String = bytes.iter().filter_map(letter).collect();
+            let digits = text.bytes().filter(u8::is_ascii_digit).count();
+            if (1..text.len()).contains(&digits) {
+                return text.parse().map_err(|_| failed());
+            }
+        }
     }
 
     /// Begins a conversation, and holds it.
@@ -170,6 +175,14 @@ impl Store {
     pub async fn last(&self, workspace: &Path) -> Result<Option<SessionId>, SessionError> {
         let filter = ListFilter { workspace: Some(workspace.to_owned()), limit: Some(1) };
         Ok(self.list(&filter).await?.pop().map(|summary| summary.id))
+    }
+
+    /// What a conversation is, whether or not somebody holds it and what it holds can be read.
+    ///
+    /// # Errors
+    /// There is none of this name.
+    pub async fn summary(&self, id: &SessionId) -> Result<Summary, SessionError> {
+        Ok(self.look_up(id).await?.1)
     }
 
     /// Everything that was said in a conversation, whether or not somebody holds it.

@@ -5,7 +5,6 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 use toolgate_connect::{HealthState, PinState, ServerHealth};
 use toolgate_manifest::ServerConfig;
-use toolgate_tools::is_hidden;
 use toolgate_types::{ToolClass, Trust};
 
 use super::{close, named_servers, print, serving_runtime};
@@ -13,7 +12,7 @@ use crate::arguments::Common;
 use crate::exit::{DONE, Failed};
 use crate::servers::Servers;
 use crate::settings::settle;
-use crate::terminal::{complain, reveal_line};
+use crate::terminal::{complain, reveal_line, spelt_out};
 
 pub(crate) fn run(common: &Common, server: Option<&str>) -> Result<u8, Failed> {
     let settings = settle(common, Trust::Guided)?;
@@ -115,22 +114,6 @@ impl Row {
     }
 }
 
-/// JSON with every hidden character as an escape. It has such characters in texts alone, and means the same.
-fn spelt_out(json: &str) -> String {
-    let mut text = String::with_capacity(json.len());
-    for character in json.chars() {
-        match is_hidden(character) {
-            true => {
-                for unit in character.encode_utf16(&mut [0; 2]) {
-                    let _ = write!(text, "\\u{unit:04x}");
-                }
-            }
-            false => text.push(character),
-        }
-    }
-    text
-}
-
 /// What there is to say about a server beside its state.
 fn detail(health: &ServerHealth) -> String {
     if let (Some(error), false) = (&health.last_error, health.state == HealthState::Ready) {
@@ -161,17 +144,4 @@ fn tools(config: &ServerConfig, servers: &Servers) -> Result<Vec<ToolRow>, Strin
         }
     };
     Ok(pins.tools().map(row).collect())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn json_shows_what_is_hidden_and_means_the_same() {
-        let value = json!({"a\u{202e}": "x\u{200b}y\u{e0041}\u{7f}\u{9b}\nä"});
-        let text = spelt_out(&format!("{value}\n"));
-        assert_eq!(text, "{\"a\\u202e\":\"x\\u200by\\udb40\\udc41\\u007f\\u009b\\nä\"}\n");
-        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), value);
-    }
 }

@@ -15,6 +15,7 @@ pub(crate) mod mcp_list;
 pub(crate) mod mcp_approve;
 pub(crate) mod serve;
 pub(crate) mod audit;
+pub(crate) mod sessions;
 pub(crate) mod changes;
 pub(crate) mod doctor;
 pub(crate) mod completions;

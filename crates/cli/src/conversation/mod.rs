@@ -32,7 +32,7 @@ use crate::servers::{Servers, Which};
 use crate::settings::{Settings, settle};
 
 /// The database of conversations, in its folder.
-const DATABASE: &str = "sessions.db";
+pub(crate) const DATABASE: &str = "sessions.db";
 
 /// A title is cut here.
 const LONGEST_TITLE: usize = 60;

@@ -55,6 +55,8 @@ fn kind(word: &str) -> Option<&'static str> {
         Some("id")
     } else if matches!(word.len(), 64 | 128) && is_hex(word) {
         Some("hex")
+    } else if is_session(word) {
+        Some("session")
     } else if begins_with_a_day(word) {
         Some("time")
     } else if parts.len() == 2 && parts[0] == "default" && parts[1].len() == 12 && is_hex(parts[1]) {
@@ -64,6 +66,14 @@ fn kind(word: &str) -> Option<&'static str> {
     } else {
         None
     }
+}
+
+/// Names of conversations are neither words nor numbers.
+fn is_session(word: &str) -> bool {
+    let digits = word.bytes().filter(u8::is_ascii_digit).count();
+    let is_letter =
+        |byte: u8| byte.is_ascii_digit() || (byte.is_ascii_lowercase() && !b"ilou".contains(&byte));
+    word.len() == 10 && (1..10).contains(&digits) && word.bytes().all(is_letter)
 }
 
 /// `2026-11-15`, with or without a time behind it.

@@ -23,3 +23,4 @@ mod bridged;
 mod clients;
 mod examples;
 mod served;
+mod sessions;

@@ -92,5 +92,8 @@ fn a_name_may_be_cut_as_long_as_one_begins_like_it() {
 fn fresh_names_differ() {
     let names: std::collections::BTreeSet<_> = (0..1000).map(|_| Store::fresh_id().unwrap()).collect();
     assert_eq!(names.len(), 1000);
-    assert!(names.iter().all(|name| name.as_str().len() == 10));
+    for name in names {
+        let digits = name.as_str().bytes().filter(u8::is_ascii_digit).count();
+        assert!(name.as_str().len() == 10 && (1..10).contains(&digits), "{name}");
+    }
 }

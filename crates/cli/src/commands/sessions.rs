@@ -1,0 +1,192 @@
+//! `toolgate sessions`: conversations that are kept.
+
+mod readable;
+mod markdown;
+
+use std::fmt::Write as _;
+use std::io::{self, IsTerminal as _};
+
+use serde_json::{Value, json};
+use toolgate_session::{ListFilter, SessionError, Store, Summary, Transcript};
+use toolgate_types::time::rfc3339_millis;
+use toolgate_types::{SessionId, Trust};
+
+use super::{print, runtime};
+use crate::ambient::exists;
+use crate::arguments::{Common, ConversationArguments, ExportFormat, SessionsCommand};
+use crate::build::sessions_folder;
+use crate::chat::cut;
+use crate::conversation::{DATABASE, unkept};
+use crate::exit::{DENIED, DONE, Failed};
+use crate::load::Tokens;
+use crate::question::Screen;
+use crate::settings::{Settings, settle};
+use crate::terminal::{PAPER, complain, confirm, reveal_line, screen, spelt_out};
+
+pub(crate) fn run(common: &Common, command: SessionsCommand) -> Result<u8, Failed> {
+    let settings = settle(common, Trust::Guided)?;
+    let runtime = runtime(Tokens::Never)?;
+    match command {
+        SessionsCommand::List { all } => {
+            let sessions = runtime.block_on(listed(&settings, all))?;
+            print(&list(common, &sessions, all)?)?;
+        }
+        SessionsCommand::Show { id, full } => {
+            let transcript = runtime.block_on(transcript(&settings, &id))?;
+            print(&match common.json {
+                true => json_line(&json!({"session": transcript.summary, "entries": transcript.entries})),
+                false => readable::transcript(&transcript, full, here()),
+            })?;
+        }
+        SessionsCommand::Export { id, format } => {
+            let transcript = runtime.block_on(transcript(&settings, &id))?;
+            print(&match format {
+                ExportFormat::Jsonl => spelt_out(&transcript.jsonl().map_err(unwritable)?),
+                ExportFormat::Markdown => markdown::transcript(&transcript),
+            })?;
+        }
+        SessionsCommand::Delete { ids, yes } => {
+            let wanted = runtime.block_on(wanted(&settings, &ids))?;
+            agree(&wanted, yes)?;
+            runtime.block_on(delete(common, &settings, &wanted))?;
+        }
+        SessionsCommand::Resume { id } => {
+            let Summary { id, workspace, profile, agent, .. } = runtime.block_on(summary(&settings, &id))?;
+            drop(runtime);
+            let mut common = common.clone();
+            common.workspace.get_or_insert(workspace);
+            common.profile.get_or_insert(profile);
+            common.agent = common.agent.or(agent);
+            let session = Some(id.to_string());
+            return super::chat::run(&common, &ConversationArguments { session, ..Default::default() });
+        }
+    }
+    Ok(DONE)
+}
+
+/// What standard output can show.
+fn here() -> Screen {
+    let stdout = io::stdout();
+    if stdout.is_terminal() { screen(&stdout) } else { PAPER }
+}
+
+/// The store, where anything was ever kept. Looking makes no files.
+async fn store(settings: &Settings) -> Result<Option<Store>, Failed> {
+    let file = sessions_folder(settings).join(DATABASE);
+    match exists(&file) {
+        true => Store::open(&file).await.map(Some).map_err(unkept),
+        false => Ok(None),
+    }
+}
+
+/// The conversation that somebody means.
+async fn named(settings: &Settings, name: &str) -> Result<(Store, SessionId), Failed> {
+    let unknown = || SessionError::Unknown { name: name.to_owned() };
+    let store = store(settings).await?.ok_or_else(|| unkept(unknown()))?;
+    let id = match name {
+        "last" => store.last(&settings.workspace).await.and_then(|last| last.ok_or_else(unknown)),
+        name => store.find(name).await,
+    };
+    Ok((store, id.map_err(unkept)?))
+}
+
+async fn transcript(settings: &Settings, name: &str) -> Result<Transcript, Failed> {
+    let (store, id) = named(settings, name).await?;
+    store.transcript(&id).await.map_err(unkept)
+}
+
+async fn summary(settings: &Settings, name: &str) -> Result<Summary, Failed> {
+    let (store, id) = named(settings, name).await?;
+    store.summary(&id).await.map_err(unkept)
+}
+
+async fn listed(settings: &Settings, all: bool) -> Result<Vec<Summary>, Failed> {
+    let Some(store) = store(settings).await? else { return Ok(Vec::new()) };
+    let workspace = (!all).then(|| settings.workspace.clone());
+    store.list(&ListFilter { workspace, limit: None }).await.map_err(unkept)
+}
+
+fn list(common: &Common, sessions: &[Summary], all: bool) -> Result<String, Failed> {
+    if common.json {
+        let rows: Result<Vec<Value>, _> = sessions.iter().map(serde_json::to_value).collect();
+        return Ok(json_line(&Value::Array(rows.map_err(unwritable)?)));
+    }
+    let mut text = String::new();
+    for session in sessions {
+        text.push_str(&row(session, here()));
+        if all {
+            let place = reveal_line(&session.workspace.display().to_string());
+            let _ = writeln!(text, "    in {place}");
+        }
+    }
+    if sessions.is_empty() {
+        text.push_str(match all {
+            true => "no conversations\n",
+            false => "no conversations in this workspace\n",
+        });
+    }
+    Ok(text)
+}
+
+/// A conversation on one row.
+fn row(session: &Summary, screen: Screen) -> String {
+    let Summary { id, title, model, changed_at, messages, .. } = session;
+    let changed = rfc3339_millis(*changed_at);
+    let row = format!("{id}  {changed}  {messages:>4} messages  {model}  {title}");
+    format!("{}\n", cut(&reveal_line(&row), screen.columns.saturating_sub(1)))
+}
+
+async fn wanted(settings: &Settings, names: &[String]) -> Result<Vec<Summary>, Failed> {
+    let mut wanted: Vec<Summary> = Vec::new();
+    for name in names {
+        let found = summary(settings, name).await?;
+        if wanted.iter().all(|other| other.id != found.id) {
+            wanted.push(found);
+        }
+    }
+    Ok(wanted)
+}
+
+/// Asks before anything is deleted.
+fn agree(wanted: &[Summary], yes: bool) -> Result<(), Failed> {
+    if yes {
+        return Ok(());
+    }
+    let show = |screen: Screen| wanted.iter().map(|session| row(session, screen)).collect();
+    let question = match wanted.len() {
+        1 => "Delete this conversation?".to_owned(),
+        count => format!("Delete these {count} conversations?"),
+    };
+    let refused = |message: &str| Failed { code: DENIED, ..Failed::error(message) };
+    match confirm(show, &question) {
+        Some(true) => Ok(()),
+        Some(false) => Err(refused("nothing was deleted")),
+        None => Err(refused("there is no terminal to ask on, so nothing was deleted").help("pass --yes")),
+    }
+}
+
+async fn delete(common: &Common, settings: &Settings, wanted: &[Summary]) -> Result<(), Failed> {
+    let Some(store) = store(settings).await? else { return Ok(()) };
+    let mut deleted = Vec::new();
+    for Summary { id, .. } in wanted {
+        if let Err(error) = store.delete(id).await {
+            complain(&format!("{} of {} were deleted before this", deleted.len(), wanted.len()));
+            return Err(unkept(error));
+        }
+        deleted.push(id);
+    }
+    let told = |id: &&SessionId| format!("deleted {id}\n");
+    print(&match common.json {
+        true => json_line(&json!({"deleted": deleted})),
+        false => deleted.iter().map(told).collect(),
+    })?;
+    Ok(())
+}
+
+fn json_line(value: &Value) -> String {
+    spelt_out(&format!("{value}\n"))
+}
+
+fn unwritable(error: serde_json::Error) -> Failed {
+    Failed::error(format!("the conversation cannot be written as JSON: {error}"))
+}

@@ -1,0 +1,100 @@
+//! A conversation as a page. Whatever somebody said stands in a block of its own, exactly as it was said: a page that shows pictures would fetch
+//! them from wherever a model likes, and tell there what it was told here.
+
+use std::fmt::Write as _;
+
+use toolgate_llm::{AssistantMessage, CallResult, Message, Part};
+use toolgate_session::{Entry, Summary, Transcript};
+use toolgate_types::time::rfc3339_millis;
+
+use super::readable::results_at;
+use crate::terminal::{reveal, reveal_line};
+
+pub(super) fn transcript(transcript: &Transcript) -> String {
+    let Summary { id, title, agent, model, profile, workspace, created_at, changed_at, usage, .. } =
+        &transcript.summary;
+    let mut page = format!("# Conversation {id}\n\n");
+    let facts = [
+        ("title", title.clone()),
+        ("model", model.to_string()),
+        ("profile", profile.clone()),
+        ("agent", agent.as_ref().map(ToString::to_string).unwrap_or_default()),
+        ("workspace", workspace.display().to_string()),
+        ("began", rfc3339_millis(*created_at)),
+        ("last used", rfc3339_millis(*changed_at)),
+        ("tokens", format!("{} in, {} out", usage.input_tokens, usage.output_tokens)),
+    ];
+    for (name, value) in facts.iter().filter(|(_, value)| !value.is_empty()) {
+        let _ = writeln!(page, "- {name}: {}", code(value));
+    }
+    for entry in &transcript.entries {
+        add(&mut page, entry, &transcript.entries);
+    }
+    page
+}
+
+fn add(page: &mut String, entry: &Entry, all: &[Entry]) {
+    let at = rfc3339_millis(entry.at());
+    match entry {
+        Entry::Message { message: Message::User { text }, .. } => {
+            let _ = write!(page, "\n## You, {at}\n\n{}", fenced(text, "markdown"));
+        }
+        Entry::Message { message: Message::Assistant(said), position, .. } => {
+            let model = said.model.as_ref().map_or("model".to_owned(), ToString::to_string);
+            let _ = writeln!(page, "\n## {}, {at}", code(&model));
+            add_said(page, said, results_at(all, position + 1));
+        }
+        // Each stands beside its call.
+        Entry::Message { message: Message::Results { .. }, .. } | Entry::PartialResults { .. } => {}
+        Entry::Front { replaced, message, .. } => {
+            let _ = writeln!(page, "\n## Shown from here on in place of the first {replaced} messages, {at}");
+            match message {
+                Message::User { text } => {
+                    let _ = write!(page, "\n{}", fenced(text, "markdown"));
+                }
+                Message::Assistant(said) => add_said(page, said, &[]),
+                Message::Results { .. } => {}
+            }
+        }
+    }
+}
+
+fn add_said(page: &mut String, said: &AssistantMessage, results: &[CallResult]) {
+    for part in &said.parts {
+        let _ = match part {
+            Part::Text { text } => write!(page, "\n{}", fenced(text, "markdown")),
+            Part::Thinking { text, .. } if text.is_empty() => Ok(()),
+            Part::Thinking { text, .. } => write!(page, "\nThinking:\n\n{}", fenced(text, "markdown")),
+            Part::Call(call) => {
+                let result = results.iter().find(|result| result.call == call.id);
+                let outcome = match result {
+                    Some(result) if result.is_error => format!("Error:\n\n{}", fenced(&result.text, "text")),
+                    Some(result) => format!("Result:\n\n{}", fenced(&result.text, "text")),
+                    None => "No result.\n".to_owned(),
+                };
+                let call = format!("\nCalls {}:\n\n{}", code(&call.name), fenced(&call.arguments, "json"));
+                write!(page, "{call}\n{outcome}")
+            }
+        };
+    }
+}
+
+/// A few words that nothing in them can end.
+fn code(text: &str) -> String {
+    let text = reveal_line(text);
+    let tick = "`".repeat(longest_ticks(&text) + 1);
+    // A space keeps ticks of the text apart from ours, and is not shown.
+    let space = if text.starts_with('`') || text.ends_with('`') { " " } else { "" };
+    format!("{tick}{space}{text}{space}{tick}")
+}
+
+/// A block that nothing in it can end.
+fn fenced(text: &str, language: &str) -> String {
+    let text = reveal(text);
+    let fence = "`".repeat(longest_ticks(&text).max(2) + 1);
+    format!("{fence}{language}\n{}\n{fence}\n", text.trim_end_matches('\n'))
+}
+
+fn longest_ticks(text: &str) -> usize {
+    text.split(|character| character != '`').map(str::len).max().unwrap_or(0)
+}

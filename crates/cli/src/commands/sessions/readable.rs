@@ -1,0 +1,154 @@
+//! A conversation for people at a terminal. Words of a model or a tool never begin in the first column: what stands there is ours.
+
+use std::fmt::Write as _;
+
+use toolgate_llm::{AssistantMessage, CallResult, Message, ModelCall, Part};
+use toolgate_session::{Entry, Summary, Transcript};
+use toolgate_types::time::rfc3339_millis;
+
+use crate::chat::cut;
+use crate::question::Screen;
+use crate::terminal::{paint, reveal_line};
+
+/// More rows of a result than this are not shown unless everything is wanted.
+const FEW_LINES: usize = 6;
+
+/// A row of a result is cut here unless everything is wanted.
+const LONG_LINE: usize = 400;
+
+pub(super) fn transcript(transcript: &Transcript, full: bool, screen: Screen) -> String {
+    let mut page = Page { text: heading(&transcript.summary, screen), full, screen };
+    for entry in &transcript.entries {
+        page.entry(entry, &transcript.entries);
+    }
+    page.text
+}
+
+fn heading(summary: &Summary, screen: Screen) -> String {
+    let Summary { id, title, agent, model, profile, workspace, created_at, changed_at, messages, usage } =
+        summary;
+    let mut text = screen.line(&format!("{id}  {title}"), "1");
+    let agent = agent.as_ref().map(|agent| format!(", agent {agent}")).unwrap_or_default();
+    let place = format!("model {model}, profile {profile}{agent}, workspace {}", workspace.display());
+    text.push_str(&screen.line(&place, ""));
+    let (began, changed) = (rfc3339_millis(*created_at), rfc3339_millis(*changed_at));
+    let (input, output) = (usage.input_tokens, usage.output_tokens);
+    let _ = writeln!(
+        text,
+        "began {began}, last used {changed}, {messages} messages, {input} tokens in, {output} out"
+    );
+    text
+}
+
+struct Page {
+    text: String,
+    full: bool,
+    screen: Screen,
+}
+
+impl Page {
+    fn entry(&mut self, entry: &Entry, all: &[Entry]) {
+        let at = rfc3339_millis(entry.at());
+        match entry {
+            Entry::Message { message: Message::User { text }, .. } => {
+                self.speaker("you", &at);
+                self.quote(text);
+            }
+            Entry::Message { message: Message::Assistant(said), position, .. } => {
+                let model = said.model.as_ref().map_or("model".to_owned(), ToString::to_string);
+                self.speaker(&model, &at);
+                self.said(said, results_at(all, position + 1));
+            }
+            // Each stands beside its call.
+            Entry::Message { message: Message::Results { .. }, .. } | Entry::PartialResults { .. } => {}
+            Entry::Front { replaced, message, .. } => {
+                self.speaker(&format!("shown from here on in place of the first {replaced} messages"), &at);
+                match message {
+                    Message::User { text } => self.quote(text),
+                    Message::Assistant(said) => self.said(said, &[]),
+                    Message::Results { .. } => {}
+                }
+            }
+        }
+    }
+
+    fn speaker(&mut self, who: &str, at: &str) {
+        let _ = writeln!(self.text, "\n{}  {at}", paint(&reveal_line(who), "1", self.screen.colour));
+    }
+
+    fn quote(&mut self, text: &str) {
+        if !text.trim_end().is_empty() {
+            self.text.push_str(&self.screen.behind_edge(text.trim_end(), |_| ""));
+        }
+    }
+
+    fn said(&mut self, said: &AssistantMessage, results: &[CallResult]) {
+        for part in &said.parts {
+            match part {
+                Part::Text { text } => self.quote(text),
+                Part::Thinking { text, .. } if self.full && !text.is_empty() => {
+                    self.text.push_str("thinking\n");
+                    self.quote(text);
+                }
+                Part::Thinking { .. } => {}
+                Part::Call(call) => {
+                    self.call(call, results.iter().find(|result| result.call == call.id));
+                }
+            }
+        }
+    }
+
+    fn call(&mut self, call: &ModelCall, result: Option<&CallResult>) {
+        let bullet = if self.screen.unicode { "●" } else { "*" };
+        let outcome = match result {
+            Some(result) if result.is_error => paint("  error", "31", self.screen.colour),
+            Some(_) => String::new(),
+            None => paint("  no result", "33", self.screen.colour),
+        };
+        let name = reveal_line(&call.name);
+        let line = match self.full {
+            true => name,
+            false => cut(
+                &format!("{name} {}", reveal_line(&call.arguments)),
+                self.screen.columns.saturating_sub(14),
+            ),
+        };
+        let _ = writeln!(self.text, "{bullet} {line}{outcome}");
+        if self.full {
+            self.quote(&call.arguments);
+        }
+        match result {
+            Some(result) if self.full => {
+                self.text.push_str("result\n");
+                self.quote(&result.text);
+            }
+            Some(result) => self.few_lines(&result.text),
+            None => {}
+        }
+    }
+
+    fn few_lines(&mut self, text: &str) {
+        let count = text.lines().count();
+        let shorten = |line: &str| match line.char_indices().nth(LONG_LINE) {
+            Some((end, _)) => format!("{}...", line.get(..end).unwrap_or_default()),
+            None => line.to_owned(),
+        };
+        let few: Vec<String> = text.lines().take(FEW_LINES).map(shorten).collect();
+        self.quote(&few.join("\n"));
+        if count > FEW_LINES {
+            let _ = writeln!(self.text, "  {} more lines; --full shows them", count - FEW_LINES);
+        }
+    }
+}
+
+/// The results that stand at a position, whole or not.
+pub(super) fn results_at(entries: &[Entry], wanted: u64) -> &[CallResult] {
+    let found = entries.iter().find_map(|entry| match entry {
+        Entry::Message { position, message: Message::Results { results }, .. } if *position == wanted => {
+            Some(results.as_slice())
+        }
+        Entry::PartialResults { position, results, .. } if *position == wanted => Some(results.as_slice()),
+        _ => None,
+    });
+    found.unwrap_or_default()
+}
