@@ -180,13 +180,10 @@ impl Stage {
 }
 
 fn status_fault(fault: StatusFault) -> Refusal {
-    let usual = || {
-        StatusCode::from_u16(fault.status)
-            .ok()
-            .and_then(|status| status.canonical_reason())
-            .unwrap_or("failed")
-    };
-    let mut refusal = Refusal::new(fault.status, fault.message.clone().unwrap_or_else(|| usual().to_owned()));
+    let reason = StatusCode::from_u16(fault.status).ok().and_then(|status| status.canonical_reason());
+    // The one that is in no list is a vendor's own.
+    let usual = || reason.unwrap_or("Overloaded").to_owned();
+    let mut refusal = Refusal::new(fault.status, fault.message.clone().unwrap_or_else(usual));
     refusal.kind = fault.kind;
     refusal.code = fault.code;
     let seconds = fault.retry_after.map(|time| ("retry-after", time.as_secs_f64().to_string()));

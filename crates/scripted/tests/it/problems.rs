@@ -60,6 +60,10 @@ fn what_is_right_is_read() {
         "steps: [{fault: idle}]",
         "steps: [{when: {tools: off, offered: a, prompt: b, system: c, result: d, contains: e, lacks: f}, say: hi}]",
         DEMO,
+        include_str!("../../../../examples/scripts/reader.yaml"),
+        include_str!("../../../../examples/scripts/stubborn.yaml"),
+        include_str!("../../../../examples/scripts/hostile.yaml"),
+        include_str!("../../../../examples/scripts/unreliable.yaml"),
     ] {
         Script::parse("script.yaml", script).unwrap_or_else(|problems| panic!("{script}\n{problems}"));
     }
