@@ -10,14 +10,17 @@ use std::time::Duration;
 use toolgate_types::{AgentName, Limits, ToolName, Trust};
 
 use crate::callers::CallersConfig;
+use crate::conversation::ConversationConfig;
 use crate::decode::{Word, any_of, nearest_or_all};
 use crate::globs::Globs;
+use crate::models::ModelServerConfig;
 use crate::path::DeclaredPath;
 use crate::problem::{Located, Problem, Problems, Source, Warning, not_text, shown};
 use crate::rates::{BreakerConfig, RateLimitConfig};
 use crate::sandbox::SandboxConfig;
 use crate::serve::ServeConfig;
 use crate::servers::ServerConfig;
+use crate::web_search::WebSearchConfig;
 use crate::words::words;
 
 /// A fully commented configuration file that uses every key.
@@ -64,7 +67,13 @@ pub struct Config {
     pub mcp_servers: Vec<ServerConfig>,
     /// `serve`: the door for callers that come over HTTP.
     pub serve: ServeConfig,
-    /// `agents`: who may do what, in the order of the file.
+    /// `model`: whom conversations are held with, as `PROVIDER/NAME`; and `conversation`: how.
+    pub conversation: ConversationConfig,
+    /// `models`: servers of models besides the well-known ones.
+    pub models: Vec<ModelServerConfig>,
+    /// `web_search`: who is asked when a model searches the web.
+    pub web_search: Option<WebSearchConfig>,
+    /// `agents` and `workflows`: who may do what, in the order of the file.
     pub agents: Vec<AgentConfig>,
     pub(crate) source: Source,
 }
@@ -122,6 +131,8 @@ pub struct AgentConfig {
     pub permissions: Vec<Located<String>>,
     /// `tool_permissions`: exactly the tools that this agent may use. Absent means those that only read.
     pub tool_permissions: Option<Vec<ToolPermission>>,
+    /// `model`, `system` and the other keys of `conversation`: how conversations of this agent are held.
+    pub conversation: ConversationConfig,
 }
 
 /// `tool_permissions`, one entry: whether and how an agent may use one tool.

@@ -19,11 +19,13 @@
 
 mod callers;
 mod config;
+mod conversation;
 mod decode;
 mod globs;
 mod import;
 mod json;
 mod jsonc;
+mod models;
 mod path;
 mod problem;
 mod quantity;
@@ -38,6 +40,7 @@ mod tree;
 mod url;
 mod validator;
 mod variables;
+mod web_search;
 mod words;
 
 pub use callers::{CallerKey, CallersConfig, ClaimNames, KeySource, TokenAlgorithm};
@@ -45,9 +48,11 @@ pub use config::{
     Access, AgentConfig, ApprovalConfig, AuditConfig, Config, EXAMPLE, LimitOverrides, MountConfig,
     OnAuditFailure, OnViolation, ProfileName, ToolPermission,
 };
+pub use conversation::ConversationConfig;
 pub use globs::{BadGlob, Globs};
 pub use import::{CannotInsert, ImportError, Imported, ImportedServer, import_servers, insert_servers};
 pub use jsonc::{CannotEdit, parse_jsonc, set_member};
+pub use models::{ModelKey, ModelServerConfig, ModelWire};
 pub use path::DeclaredPath;
 pub use problem::{Located, Problem, Problems, Warning};
 pub use rates::{BreakerConfig, NameGlob, RateLimitConfig};
@@ -64,3 +69,4 @@ pub use tool::{
 };
 pub use validator::{LARGEST_PATTERN, schema_problem, validator, validator_within};
 pub use variables::{MissingVariable, VariableText};
+pub use web_search::{SearchBackend, WebSearchConfig};

@@ -7,11 +7,13 @@ use crate::callers::callers;
 use crate::config::{
     Access, AgentConfig, ApprovalConfig, AuditConfig, Config, LimitOverrides, MountConfig, ToolPermission,
 };
+use crate::conversation::{ConversationConfig, conversation, model_name, of_section};
 use crate::decode::{
     Field, Key, Section, count, duration, flag, globs, key, list, located_text, named, parsed, path, size,
     text, word,
 };
 use crate::globs::Globs;
+use crate::models::models;
 use crate::path::DeclaredPath;
 use crate::problem::{Located, Problems, Source, shown};
 use crate::rates::{breaker, rate_limits};
@@ -20,6 +22,7 @@ use crate::sandbox::sandbox;
 use crate::serve::serve;
 use crate::servers::servers;
 use crate::tree;
+use crate::web_search::web_search;
 
 const TOP: &[Key] = &[
     key("profile", "profile: native"),
@@ -41,7 +44,12 @@ const TOP: &[Key] = &[
     key("breaker", "breaker: {failures: 5, within: 1m, rest: 30s}"),
     key("mcp_servers", "mcp_servers: {files: {command: mcp-server-filesystem, args: [\"/mnt/project\"]}}"),
     key("serve", "serve: {listen: \"127.0.0.1:8420\"}"),
+    key("model", "model: anthropic/claude-sonnet-4-5"),
+    key("conversation", "conversation: {max_tool_iterations: 20}"),
+    key("models", "models: {local: {wire: openai-chat, base_url: \"http://127.0.0.1:8000/v1\"}}"),
+    key("web_search", "web_search: {backend: searxng, url: https://search.example.com}"),
     key("agents", "agents: {reviewer: {trust: supervised}}"),
+    key("workflows", "workflows: {release: {trust: supervised}}"),
 ];
 
 const MOUNT: &[Key] = &[
@@ -79,6 +87,14 @@ const AGENT: &[Key] = &[
     key("tools", "tools: {fs: {maxReadBytes: 20000}}"),
     key("permissions", "permissions: [git:read]"),
     key("tool_permissions", "tool_permissions: {read_file: {allowed: true}}"),
+    key("model", "model: anthropic/claude-sonnet-4-5"),
+    key("system", "system: You review changes."),
+    key("system_file", "system_file: prompts/reviewer.md"),
+    key("max_tool_iterations", "max_tool_iterations: 20"),
+    key("time_limit", "time_limit: 30m"),
+    key("context", "context: {reserve_tokens: 8192, warn_at: 75%}"),
+    key("parallel_reads", "parallel_reads: true"),
+    key("repair_calls", "repair_calls: false"),
 ];
 
 const AGENT_TOOLS: &[Key] = &[key("fs", "fs: {maxReadBytes: 20000, maxWriteBytes: 5000}")];
@@ -130,7 +146,13 @@ fn top(file: &Field, report: &mut Report<'_>) -> Option<Config> {
         breaker: section.get("breaker", report, breaker),
         mcp_servers: section.get("mcp_servers", report, servers).unwrap_or_default(),
         serve: section.get("serve", report, serve).unwrap_or_default(),
-        agents: section.get("agents", report, agents).unwrap_or_default(),
+        conversation: ConversationConfig {
+            model: section.get("model", report, model_name),
+            ..section.get("conversation", report, conversation).unwrap_or_default()
+        },
+        models: section.get("models", report, models).unwrap_or_default(),
+        web_search: section.get("web_search", report, web_search),
+        agents: everybody(&section, report),
         source: Source::default(),
     })
 }
@@ -238,8 +260,23 @@ fn approval(field: &Field, report: &mut Report<'_>) -> Option<ApprovalConfig> {
     Some(ApprovalConfig { timeout: section.get("timeout", report, duration) })
 }
 
-fn agents(field: &Field, report: &mut Report<'_>) -> Option<Vec<AgentConfig>> {
-    let entries = named(field, "agent", report)?;
+/// Agents and workflows. Both are chosen by name, so a name is one or the other.
+fn everybody(section: &Section, report: &mut Report<'_>) -> Vec<AgentConfig> {
+    let mut known =
+        section.get("agents", report, |field, report| agents(field, "agent", report)).unwrap_or_default();
+    let workflows = section.get("workflows", report, |field, report| agents(field, "workflow", report));
+    for workflow in workflows.unwrap_or_default() {
+        if known.iter().any(|agent: &AgentConfig| agent.name.value == workflow.name.value) {
+            let message = format!("`{}` is an agent already", workflow.name.value);
+            report.located(&workflow.name, message, Some("choose another name".to_owned()));
+        }
+        known.push(workflow);
+    }
+    known
+}
+
+fn agents(field: &Field, what: &str, report: &mut Report<'_>) -> Option<Vec<AgentConfig>> {
+    let entries = named(field, what, report)?;
     Some(entries.into_iter().filter_map(|(name, entry)| agent(&name, &entry, report)).collect())
 }
 
@@ -252,6 +289,10 @@ fn agent(name: &Located<String>, field: &Field, report: &mut Report<'_>) -> Opti
         limits: agent_limits(&section, report),
         permissions: section.get("permissions", report, permissions).unwrap_or_default(),
         tool_permissions: section.get("tool_permissions", report, tool_permissions),
+        conversation: ConversationConfig {
+            model: section.get("model", report, model_name),
+            ..of_section(&section, report)
+        },
         name: name?,
     })
 }

@@ -8,6 +8,9 @@ use crate::variables::{VariableText, variable_text};
 /// Names of this machine.
 const LOOPBACK: &[&str] = &["localhost", "127.0.0.1", "[::1]"];
 
+/// Why plain HTTP elsewhere is refused.
+const ON_THE_WAY: &str = "could be answered by anyone on the way";
+
 /// Why an address is refused.
 enum Refused {
     /// For a reason that can be said beside it.
@@ -35,6 +38,20 @@ pub(crate) fn variable_url(field: &Field, report: &mut Report<'_>) -> Option<Loc
     is_good(&text.value, url.value.beginning(), field, report).then_some(url)
 }
 
+/// A URL of the web on whatever network: for servers that an operator runs next door.
+pub(crate) fn model_url(field: &Field, report: &mut Report<'_>) -> Option<Located<String>> {
+    let url = located_text(field, report)?;
+    match judge(&url.value, &url.value) {
+        Err(Refused::Because(ON_THE_WAY)) => Some(url),
+        _ => is_good(&url.value, &url.value, field, report).then_some(url),
+    }
+}
+
+/// Whether nobody on the way can read what goes there.
+pub(crate) fn is_private(url: &str) -> bool {
+    judge(url, url).is_ok()
+}
+
 fn is_good(whole: &str, beginning: &str, field: &Field, report: &mut Report<'_>) -> bool {
     let Err(refused) = judge(whole, beginning) else { return true };
     let help = Some(format!("write for example `{}`", field.example));
@@ -59,7 +76,7 @@ fn judge(whole: &str, beginning: &str) -> Result<(), Refused> {
     match scheme {
         "https" => Ok(()),
         "http" if is_loopback(authority) => Ok(()),
-        "http" => Err(Refused::Because("could be answered by anyone on the way")),
+        "http" => Err(Refused::Because(ON_THE_WAY)),
         _ => Err(Refused::Because("is not a URL of the web")),
     }
 }

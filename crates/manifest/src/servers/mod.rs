@@ -14,6 +14,7 @@ use std::time::Duration;
 use toolgate_types::ToolClass;
 
 pub(crate) use read::servers;
+pub(crate) use remote::headers;
 pub use remote::is_reserved_header;
 pub(crate) use warnings::warnings;
 

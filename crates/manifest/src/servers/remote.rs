@@ -49,9 +49,9 @@ pub(super) fn remote(field: &Field, section: &Section, report: &mut Report<'_>) 
     Some(ServerRemote { url: url?, headers, oauth })
 }
 
-type Headers = Vec<(Located<String>, Located<VariableText>)>;
+pub(crate) type Headers = Vec<(Located<String>, Located<VariableText>)>;
 
-fn headers(field: &Field, report: &mut Report<'_>) -> Option<Headers> {
+pub(crate) fn headers(field: &Field, report: &mut Report<'_>) -> Option<Headers> {
     let entries = named(field, "header", report)?;
     let mut headers: Headers = Vec::new();
     for (name, value) in entries {

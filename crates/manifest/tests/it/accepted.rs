@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use toolgate_manifest::{
     Access, BreakerConfig, ClaimNames, Config, DeclaredPath, EXAMPLE, KeySource, LimitOverrides, Located,
-    OnAuditFailure, OnViolation, PinMode, ProfileName, SandboxLayer, ServeAuth, ServerTransport,
-    TokenAlgorithm, VariableText,
+    ModelKey, ModelWire, OnAuditFailure, OnViolation, PinMode, ProfileName, SandboxLayer, SearchBackend,
+    ServeAuth, ServerTransport, TokenAlgorithm, VariableText,
 };
 use toolgate_types::{Limits, ToolClass, Trust};
 
@@ -130,6 +130,50 @@ fn the_example_declares_callers_and_rates() {
 
 fn in_no_environment(text: &VariableText) -> String {
     text.expand(|_| None).unwrap()
+}
+
+#[test]
+fn the_example_says_how_conversations_are_held() {
+    let config = parse(EXAMPLE);
+    let general = &config.conversation;
+    assert_eq!(general.model.as_ref().unwrap().value, "anthropic/claude-sonnet-4-5");
+    assert_eq!(general.system.as_deref(), Some("You help with this project."));
+    assert_eq!(
+        (general.reserve_tokens, general.warn_at, general.window),
+        (Some(8192), Some(0.75), Some(200_000))
+    );
+    let sm = config.agent("sm").unwrap().conversation.clone().over(general);
+    assert_eq!(sm.model.unwrap().value, "local/qwen3-coder");
+    // A file of its own replaces the words for everybody; what it does not say stays as it is.
+    assert_eq!((sm.system, sm.system_file.unwrap().value.as_str()), (None, "prompts/sm.md"));
+    assert_eq!((sm.max_tool_iterations, sm.time_limit), (Some(40), Some(Duration::from_secs(600))));
+    assert_eq!((sm.reserve_tokens, sm.warn_at), (Some(4096), Some(0.75)));
+    assert_eq!((sm.parallel_reads, sm.repair_calls), (Some(false), Some(true)));
+    let release = config.agent("release").unwrap().conversation.clone().over(general);
+    assert_eq!(
+        (release.system.as_deref(), release.max_tool_iterations),
+        (Some("You prepare releases."), Some(20))
+    );
+}
+
+#[test]
+fn the_example_declares_servers_of_models_and_a_search_engine() {
+    let config = parse(EXAMPLE);
+    let [local, office] = &config.models[..] else { panic!("two servers") };
+    assert_eq!((local.name.value.as_str(), local.wire.value), ("local", ModelWire::OpenaiChat));
+    assert_eq!(local.base_url.as_ref().unwrap().value, "http://127.0.0.1:8000/v1");
+    assert!(matches!(&local.key, Some(ModelKey::Variable(name)) if name.value == "LOCAL_MODEL_KEY"));
+    assert_eq!(
+        (local.supports_tools, local.context_window, local.max_output_tokens),
+        (Some(true), Some(32768), Some(4096))
+    );
+    assert_eq!(local.headers.len(), 1);
+    assert!(
+        matches!(&office.key, Some(ModelKey::File(path)) if path.value.as_str() == "~/.config/toolgate/office.key")
+    );
+    let search = config.web_search.unwrap();
+    assert_eq!((search.backend.value, search.max_results), (SearchBackend::Brave, Some(5)));
+    assert_eq!(search.key_env.unwrap().value, "BRAVE_API_KEY");
 }
 
 #[test]

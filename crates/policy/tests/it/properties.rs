@@ -47,6 +47,7 @@ fn agent(entries: Option<&[Entry]>, trust: Option<Trust>) -> AgentConfig {
         limits: LimitOverrides::default(),
         permissions: Vec::new(),
         tool_permissions: entries.map(|entries| entries.iter().map(permission).collect()),
+        conversation: Default::default(),
     }
 }
 

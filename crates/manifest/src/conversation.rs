@@ -1,0 +1,130 @@
+//! `conversation`: how conversations with models are held; for everybody, or for one agent.
+
+use std::time::Duration;
+
+use crate::decode::{Field, Key, Section, count, duration, flag, key, located_text, path, text};
+use crate::path::DeclaredPath;
+use crate::problem::{Located, shown};
+use crate::report::Report;
+
+/// What stands under `conversation`; an agent has the same keys among its own. The model is named beside them.
+const CONVERSATION: &[Key] = &[
+    key("system", "system: You review changes."),
+    key("system_file", "system_file: prompts/reviewer.md"),
+    key("max_tool_iterations", "max_tool_iterations: 20"),
+    key("time_limit", "time_limit: 30m"),
+    key("context", "context: {reserve_tokens: 8192, warn_at: 75%}"),
+    key("parallel_reads", "parallel_reads: true"),
+    key("repair_calls", "repair_calls: false"),
+];
+
+const CONTEXT: &[Key] = &[
+    key("reserve_tokens", "reserve_tokens: 8192"),
+    key("warn_at", "warn_at: 75%"),
+    key("window", "window: 128000"),
+];
+
+/// `conversation`, or the same keys of an agent. What is absent is decided by the profile.
+#[derive(Clone, Debug, Default)]
+pub struct ConversationConfig {
+    /// `model`: whom to speak with, as `PROVIDER/NAME`.
+    pub model: Option<Located<String>>,
+    /// `system`: what stands before the conversation.
+    pub system: Option<String>,
+    /// `system_file`: the same, in a file beside the configuration.
+    pub system_file: Option<Located<DeclaredPath>>,
+    /// `max_tool_iterations`: how many steps of a turn may have calls.
+    pub max_tool_iterations: Option<u32>,
+    /// `time_limit`: how long a turn may take.
+    pub time_limit: Option<Duration>,
+    /// `context.reserve_tokens`: how much of the context is kept free.
+    pub reserve_tokens: Option<u64>,
+    /// `context.warn_at`: the part of the context from which on the person is warned, between nought and one.
+    pub warn_at: Option<f64>,
+    /// `context.window`: how much the model can look at, in place of what its server says.
+    pub window: Option<u64>,
+    /// `parallel_reads`: whether calls of one step that only read are made together.
+    pub parallel_reads: Option<bool>,
+    /// `repair_calls`: whether arguments that are nearly JSON are read as what they were meant to be.
+    pub repair_calls: Option<bool>,
+}
+
+impl ConversationConfig {
+    /// What is said here, and for the rest what `general` says.
+    #[must_use]
+    pub fn over(self, general: &Self) -> Self {
+        let own_words = self.system.is_some() || self.system_file.is_some();
+        let general = general.clone();
+        Self {
+            model: self.model.or(general.model),
+            // One of the two ways to say it replaces the other.
+            system: if own_words { self.system } else { general.system },
+            system_file: if own_words { self.system_file } else { general.system_file },
+            max_tool_iterations: self.max_tool_iterations.or(general.max_tool_iterations),
+            time_limit: self.time_limit.or(general.time_limit),
+            reserve_tokens: self.reserve_tokens.or(general.reserve_tokens),
+            warn_at: self.warn_at.or(general.warn_at),
+            window: self.window.or(general.window),
+            parallel_reads: self.parallel_reads.or(general.parallel_reads),
+            repair_calls: self.repair_calls.or(general.repair_calls),
+        }
+    }
+}
+
+pub(crate) fn conversation(field: &Field, report: &mut Report<'_>) -> Option<ConversationConfig> {
+    let section = Section::read(field, CONVERSATION, report)?;
+    Some(of_section(&section, report))
+}
+
+/// The same keys where they stand among others.
+pub(crate) fn of_section(section: &Section, report: &mut Report<'_>) -> ConversationConfig {
+    if let (Some(_), Some(file)) = (section.field("system"), section.field("system_file")) {
+        let help = "keep one of them".to_owned();
+        report.node(&file.node, "`system_file` says again what `system` says", Some(help));
+    }
+    let context = section.get("context", report, |field, report| Section::read(field, CONTEXT, report));
+    let context = context.as_ref();
+    ConversationConfig {
+        model: None,
+        system: section.get("system", report, text),
+        system_file: section.get("system_file", report, path),
+        max_tool_iterations: section.get("max_tool_iterations", report, iterations),
+        time_limit: section.get("time_limit", report, duration),
+        reserve_tokens: context.and_then(|context| context.get("reserve_tokens", report, count)),
+        warn_at: context.and_then(|context| context.get("warn_at", report, part)),
+        window: context.and_then(|context| context.get("window", report, count)),
+        parallel_reads: section.get("parallel_reads", report, flag),
+        repair_calls: section.get("repair_calls", report, flag),
+    }
+}
+
+fn iterations(field: &Field, report: &mut Report<'_>) -> Option<u32> {
+    count(field, report).map(|count| u32::try_from(count).unwrap_or(u32::MAX))
+}
+
+/// `PROVIDER/NAME`. Whether there is such a provider is known when all are declared.
+pub(crate) fn model_name(field: &Field, report: &mut Report<'_>) -> Option<Located<String>> {
+    let name = located_text(field, report)?;
+    let parts = name.value.split_once('/');
+    let odd = |character: char| character.is_whitespace() || character.is_control();
+    if parts.is_none_or(|(provider, model)| provider.is_empty() || model.is_empty())
+        || name.value.contains(odd)
+    {
+        let help = format!("write a provider and a name, as in `{}`", field.example);
+        report.located(&name, format!("`{}` does not name a model", shown(&name.value)), Some(help));
+        return None;
+    }
+    Some(name)
+}
+
+/// `75%`.
+fn part(field: &Field, report: &mut Report<'_>) -> Option<f64> {
+    let text = field.scalar("a part", report)?;
+    let percent = text.strip_suffix('%').and_then(|number| number.trim().parse::<u8>().ok());
+    let percent = percent.filter(|percent| (1..=100).contains(percent));
+    if percent.is_none() {
+        let help = "write a whole number of per cent from 1% to 100%, such as `75%`".to_owned();
+        report.node(&field.node, format!("`{}` is not a part of the context", shown(text)), Some(help));
+    }
+    percent.map(|percent| f64::from(percent) / 100.0)
+}

@@ -1,0 +1,131 @@
+//! `models`: servers of models besides the well-known ones.
+
+use crate::decode::{Field, Key, Section, count, flag, key, located_text, named, path, word};
+use crate::path::DeclaredPath;
+use crate::problem::{Located, shown};
+use crate::report::Report;
+use crate::servers::headers;
+use crate::url::{is_private, model_url};
+use crate::variables::VariableText;
+use crate::words::words;
+
+const MODELS: &[Key] = &[
+    key("wire", "wire: openai-chat"),
+    key("base_url", "base_url: https://models.example.com/v1"),
+    key("key_env", "key_env: EXAMPLE_API_KEY"),
+    key("key_file", "key_file: ~/.config/example.key"),
+    key("headers", "headers: {X-Team: tools}"),
+    key("supports_tools", "supports_tools: true"),
+    key("context_window", "context_window: 128000"),
+    key("max_output_tokens", "max_output_tokens: 8192"),
+];
+
+/// `models`, one entry: a server that models are reached at, as `NAME/MODEL`.
+#[derive(Clone, Debug)]
+pub struct ModelServerConfig {
+    /// What stands before the slash.
+    pub name: Located<String>,
+    /// `wire`: what it speaks.
+    pub wire: Located<ModelWire>,
+    /// `base_url`: where it is; absent means where the wire's own vendor is.
+    pub base_url: Option<Located<String>>,
+    /// `key_env` or `key_file`: where the key is kept.
+    pub key: Option<ModelKey>,
+    /// `headers`: sent with every request.
+    pub headers: Vec<(Located<String>, Located<VariableText>)>,
+    /// `supports_tools`: in place of what the server says.
+    pub supports_tools: Option<bool>,
+    /// `context_window`: in place of what the server says.
+    pub context_window: Option<u64>,
+    /// `max_output_tokens`: in place of what the server says.
+    pub max_output_tokens: Option<u64>,
+}
+
+/// Where a key is kept. The key itself never stands in the configuration.
+#[derive(Clone, Debug)]
+pub enum ModelKey {
+    /// In this variable.
+    Variable(Located<String>),
+    /// In this file, which nobody else may read.
+    File(Located<DeclaredPath>),
+}
+
+words! {
+    /// What a server of models speaks.
+    ModelWire, "a wire" {
+        /// Anthropic Messages.
+        Anthropic = "anthropic",
+        /// OpenAI Responses.
+        Openai = "openai",
+        /// OpenAI Chat Completions.
+        OpenaiChat = "openai-chat",
+        /// Ollama's own.
+        Ollama = "ollama",
+    }
+}
+
+pub(crate) fn models(field: &Field, report: &mut Report<'_>) -> Option<Vec<ModelServerConfig>> {
+    let entries = named(field, "model server", report)?;
+    Some(entries.into_iter().filter_map(|(name, entry)| server(name, &entry, report)).collect())
+}
+
+fn server(name: Located<String>, field: &Field, report: &mut Report<'_>) -> Option<ModelServerConfig> {
+    let odd = |byte: u8| !(byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_'));
+    if name.value.is_empty() || name.value.bytes().any(odd) || name.value == "scripted" {
+        let help = "write lower-case letters, digits, `-` or `_`; `scripted` is taken".to_owned();
+        report.located(&name, format!("`{}` cannot name a server of models", shown(&name.value)), Some(help));
+    }
+    let section = Section::read(field, MODELS, report)?;
+    if section.lacks("wire") {
+        let help = "say what it speaks, such as `wire: openai-chat`".to_owned();
+        report.located(&name, format!("{} has no `wire`", field.name), Some(help));
+    }
+    let wire = section.get("wire", report, word::<ModelWire>);
+    let base_url = section.get("base_url", report, model_url);
+    let key = model_key(&section, report);
+    // Whoever listens on the way would have the key.
+    if let Some(url) = base_url.as_ref().filter(|url| key.is_some() && !is_private(&url.value)) {
+        let help = "use https, or leave the key out".to_owned();
+        report.located(url, "a key would go over the network for all to read", Some(help));
+    }
+    Some(ModelServerConfig {
+        wire: wire?,
+        base_url,
+        key,
+        headers: section.get("headers", report, headers).unwrap_or_default(),
+        supports_tools: section.get("supports_tools", report, flag),
+        context_window: section.get("context_window", report, count),
+        max_output_tokens: section.get("max_output_tokens", report, count),
+        name,
+    })
+}
+
+fn model_key(section: &Section, report: &mut Report<'_>) -> Option<ModelKey> {
+    if let (Some(_), Some(file)) = (section.field("key_env"), section.field("key_file")) {
+        // What stands on the same line may be a key by mistake.
+        report.secret(
+            &file.node,
+            "`key_file` says again what `key_env` says".to_owned(),
+            Some("keep one of them".to_owned()),
+        );
+    }
+    let variable = section.get("key_env", report, variable_name).map(ModelKey::Variable);
+    variable.or_else(|| section.get("key_file", report, path).map(ModelKey::File))
+}
+
+/// The name of a variable, and never what is in it.
+pub(crate) fn variable_name(field: &Field, report: &mut Report<'_>) -> Option<Located<String>> {
+    let name = located_text(field, report)?;
+    let first = |byte: &u8| byte.is_ascii_alphabetic() || *byte == b'_';
+    let good = name.value.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    if !good || !name.value.as_bytes().first().is_some_and(first) {
+        let help = format!(
+            "write the name of a variable, such as in `{}`; the key itself does not belong here",
+            field.example
+        );
+        // It may be the key itself, so it is not repeated.
+        report.secret(&field.node, format!("{} is not the name of a variable", field.name), Some(help));
+        return None;
+    }
+    Some(name)
+}
