@@ -5,7 +5,7 @@ use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -170,6 +170,15 @@ const BRIEF: Duration = Duration::from_millis(2);
 /// Work that says beforehand that it is about more than this is not begun where others might wait.
 const BRIEF_BYTES: u64 = 256 * 1024;
 
+/// The same as long as that goes well: on most machines so much is done in half the time that others wait.
+const MOST_BRIEF_BYTES: u64 = 5 * BRIEF_BYTES;
+
+/// After work that took too long, so many times what is not brief for certain is not tried: the disk is slow, or the machine is.
+const SPARED: u32 = 16;
+
+/// How it goes with what is not brief for certain.
+static LENIENCE: Lenience = Lenience { spared: AtomicU32::new(0) };
+
 /// The same where others do wait.
 const BRIEF_BYTES_AMONG_OTHERS: u64 = 16 * 1024;
 
@@ -186,7 +195,7 @@ impl Blocking {
     /// How many bytes harmless work may be about to be begun where it is asked for, if it may be at all.
     fn brief_bytes(self) -> Option<u64> {
         match self {
-            Self::Briefly => Some(BRIEF_BYTES),
+            Self::Briefly => Some(LENIENCE.most()),
             Self::AmongOthers => Some(BRIEF_BYTES_AMONG_OTHERS),
             Self::Here | Self::Pool => None,
         }
@@ -227,14 +236,37 @@ impl Blocking {
     }
 }
 
+/// How many bytes work may be about to be begun where others might wait: more, as long as it is done in time.
+struct Lenience {
+    /// How many times more than what is certainly brief is not tried.
+    spared: AtomicU32,
+}
+
+impl Lenience {
+    fn most(&self) -> u64 {
+        if self.spared.load(Ordering::Relaxed) == 0 { MOST_BRIEF_BYTES } else { BRIEF_BYTES }
+    }
+
+    /// Work was not done in time.
+    fn end(&self) {
+        self.spared.store(SPARED, Ordering::Relaxed);
+    }
+
+    /// Work was about too much to be tried.
+    fn spare(&self) {
+        let fewer = |spared: u32| spared.checked_sub(1);
+        let _ = self.spared.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fewer);
+    }
+}
+
 /// Does the work, unless it asks whether to go on when it has taken too long for those who wait. Whatever it answers then is not used.
 fn briefly<Output>(
     stop: &Stop,
     most: u64,
     work: &impl Fn(&Stop) -> Result<Output, Failure>,
 ) -> Option<Result<Output, Failure>> {
-    let ran_out = Arc::new(AtomicBool::new(false));
-    let (outer, told, foretold) = (stop.clone(), Arc::clone(&ran_out), Arc::clone(&ran_out));
+    let (ran_out, is_long) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (outer, told, foretold) = (stop.clone(), Arc::clone(&ran_out), Arc::clone(&is_long));
     let until = Instant::now() + BRIEF;
     let brief = Stop::new(stop.deadline(), move || match outer.reason() {
         Some(reason) => reason == StopReason::Cancelled,
@@ -245,13 +277,18 @@ fn briefly<Output>(
         }
     });
     let brief = brief.unless(move |bytes| {
-        let is_long = bytes > most;
-        foretold.fetch_or(is_long, Ordering::Relaxed);
-        is_long
+        let is_too_much = bytes > most;
+        foretold.fetch_or(is_too_much, Ordering::Relaxed);
+        is_too_much
     });
     let done =
         std::panic::catch_unwind(AssertUnwindSafe(|| work(&brief))).unwrap_or_else(|_| Err(panicked()));
-    (!ran_out.load(Ordering::Relaxed)).then_some(done)
+    match (is_long.load(Ordering::Relaxed), ran_out.load(Ordering::Relaxed)) {
+        (false, false) => return Some(done),
+        (true, _) => LENIENCE.spare(),
+        (false, true) => LENIENCE.end(),
+    }
+    None
 }
 
 fn panicked() -> Failure {
@@ -320,7 +357,7 @@ mod tests {
         assert_eq!(run(Blocking::Briefly.run_harmless(&Stop::never(), counting.long())), Ok(42));
         assert_eq!(counting.told(), (2, vec![true, false]));
         // Nor is what is known to be long.
-        let large = move |stop: &Stop| match stop.begin(BRIEF_BYTES + 1) {
+        let large = move |stop: &Stop| match stop.begin(MOST_BRIEF_BYTES + 1) {
             Ok(()) => Ok(thread::current().id() == me),
             Err(_) => Ok(true),
         };
@@ -336,6 +373,20 @@ mod tests {
         assert!(run(among_others.run_harmless(&Stop::never(), short(me))).unwrap());
         // What has an effect is never begun here.
         assert!(!run(Blocking::Briefly.run(move || Ok(thread::current().id() == me))).unwrap());
+    }
+
+    #[test]
+    fn what_may_not_be_brief_is_tried_again_after_a_while() {
+        let lenience = Lenience { spared: AtomicU32::new(0) };
+        assert_eq!(lenience.most(), MOST_BRIEF_BYTES);
+        lenience.end();
+        for _ in 0..SPARED {
+            assert_eq!(lenience.most(), BRIEF_BYTES);
+            lenience.spare();
+        }
+        assert_eq!(lenience.most(), MOST_BRIEF_BYTES);
+        lenience.spare();
+        assert_eq!(lenience.most(), MOST_BRIEF_BYTES);
     }
 
     #[test]

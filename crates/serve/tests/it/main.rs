@@ -21,4 +21,5 @@ mod stdio_world;
 mod framing;
 mod serving;
 mod approvals;
+mod at_once;
 mod resources;
