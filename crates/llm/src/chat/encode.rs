@@ -128,3 +128,62 @@ fn call(made: &ModelCall, names: &WireNames) -> Value {
 fn result(result: &CallResult) -> Value {
     json!({ "role": "tool", "tool_call_id": result.call, "content": result.text })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::message::Seal;
+
+    #[test]
+    fn openai_is_told_not_to_think_where_it_would_refuse_tools() {
+        let tool =
+            ToolDefinition { name: "read".into(), description: String::new(), input_schema: Arc::default() };
+        for (flavour, name, has_tools, expected) in [
+            (Flavour::Openai, "gpt-6.1-sol", true, Some("none")),
+            (Flavour::Openai, "gpt-5.6-luna", true, Some("none")),
+            (Flavour::Openai, "gpt-6.1-sol", false, None),
+            (Flavour::Openai, "gpt-5.4", true, None),
+            (Flavour::Openai, "gpt-4o", true, None),
+            (Flavour::Compatible, "gpt-6.1-sol", true, None),
+        ] {
+            let tools = if has_tools { std::slice::from_ref(&tool) } else { &[] };
+            let request = Request {
+                system: None,
+                messages: &[],
+                tools,
+                tool_choice: ToolChoice::Auto,
+                max_output_tokens: Some(5),
+                thinking: Thinking::On,
+            };
+            let model = ModelName { provider: "openai-chat".into(), name: name.into() };
+            let body = encode(&request, &model, &WireNames::of(&request), flavour);
+            assert_eq!(body.get("reasoning_effort").and_then(Value::as_str), expected, "{name}");
+            let most = if flavour == Flavour::Openai { "max_completion_tokens" } else { "max_tokens" };
+            assert_eq!(body[most], 5, "{name}");
+        }
+    }
+
+    #[test]
+    fn details_go_back_to_the_model_that_sent_them_and_to_no_other() {
+        let model = ModelName { provider: "openrouter".into(), name: "a/m".into() };
+        let details = json!([{"type": "reasoning.text", "text": "Hm.", "signature": "s", "index": 0}]);
+        let seal = Seal { wire: Wire::OpenaiChat, value: json!({ "reasoning_details": details }) };
+        let foreign = Seal { wire: Wire::Anthropic, value: json!({ "reasoning_details": "another wire's" }) };
+        let said = |seal: &Seal, model: &ModelName| AssistantMessage {
+            parts: vec![Part::Thinking { text: "Hm.".into(), seal: Some(seal.clone()) }],
+            model: Some(model.clone()),
+        };
+        let other = ModelName { provider: "openrouter".into(), name: "a/other".into() };
+        for (said, expected) in [
+            (said(&seal, &model), Some(&details)),
+            (said(&seal, &other), None),
+            (said(&foreign, &model), None),
+        ] {
+            // Also of earlier turns.
+            let message = assistant(&said, &model, &WireNames::default(), false);
+            assert_eq!(message.get("reasoning_details"), expected, "{message}");
+        }
+    }
+}

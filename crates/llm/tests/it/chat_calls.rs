@@ -3,7 +3,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
-use toolgate_llm::{FinishReason, ModelCall, Wire};
+use toolgate_llm::{ErrorKind, FinishReason, MAX_ARGUMENT_BYTES, MAX_CALLS, ModelCall, Wire};
 
 use crate::stream::{Decoded, decode};
 
@@ -115,6 +115,28 @@ fn made(decoded: &Decoded) -> Vec<ModelCall> {
         Some((FinishReason::ToolCalls, message)) => message.calls().cloned().collect(),
         _ => Vec::new(),
     }
+}
+
+#[test]
+fn floods_are_cut_off() {
+    let named =
+        |number: usize| json!({"index": number, "id": format!("c{number}"), "function": {"name": "read"}});
+    let unnamed = |number: usize| json!({"index": number, "function": {"arguments": ""}});
+    let long = "x".repeat(64 << 10);
+    let piece = |number: usize| {
+        let name = if number == 0 { "read" } else { "" };
+        json!({"index": 0, "function": {"name": name, "arguments": long}})
+    };
+    let repeated = |_| json!({"index": 0, "function": {"name": "read", "arguments": long}});
+    for (what, decoded, kind) in [
+        ("too many calls", stream((0..=MAX_CALLS).map(named)), ErrorKind::TooLarge),
+        ("calls without names", stream((0..3).map(unnamed)), ErrorKind::Garbled),
+        ("long arguments", stream((0..=MAX_ARGUMENT_BYTES >> 16).map(piece)), ErrorKind::TooLarge),
+        ("long arguments, named", stream((0..=MAX_ARGUMENT_BYTES >> 16).map(repeated)), ErrorKind::TooLarge),
+    ] {
+        assert_eq!(decoded.failed.map(|failed| failed.kind), Some(kind), "{what}");
+    }
+    assert_eq!(made(&stream((0..MAX_CALLS).map(named))).len(), MAX_CALLS);
 }
 
 proptest! {

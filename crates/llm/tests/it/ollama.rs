@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 use toolgate_llm::{
-    Endpoint, ErrorKind, Event, FinishReason, OllamaProvider, Provider, Request, Stated, Thinking,
-    ToolChoice, Wire, installed_models,
+    Endpoint, ErrorKind, Event, FinishReason, MAX_ARGUMENT_BYTES, MAX_CALLS, OllamaProvider, Provider,
+    Request, Stated, Thinking, ToolChoice, Wire, installed_models,
 };
 
 use crate::asking::{conversation, model, request, step, tools};
 use crate::server::{Answer, Asked, Server};
-use crate::stream::{any_chunking, cut_anywhere, fixtures, snapshots};
+use crate::stream::{any_chunking, cut_anywhere, decode, fixtures, snapshots};
 
 const FOLDER: &str = "ollama";
 
@@ -25,6 +25,18 @@ fn streams_may_come_in_any_pieces() {
 #[test]
 fn streams_that_break_off_make_no_calls() {
     cut_anywhere(Wire::Ollama, FOLDER);
+}
+
+#[test]
+fn floods_are_cut_off() {
+    let calls = |count: usize, argument: &str| {
+        let call = json!({"function": {"name": "read", "arguments": {"path": argument}}});
+        let line = json!({"message": {"content": "", "tool_calls": vec![call; count]}, "done": true, "done_reason": "stop"});
+        decode(Wire::Ollama, [format!("{line}\n").as_bytes()]).failed.map(|failed| failed.kind)
+    };
+    assert_eq!(calls(MAX_CALLS, "a"), None);
+    assert_eq!(calls(MAX_CALLS + 1, "a"), Some(ErrorKind::TooLarge));
+    assert_eq!(calls(1, &"x".repeat(MAX_ARGUMENT_BYTES)), Some(ErrorKind::TooLarge));
 }
 
 /// An Ollama with one model.
