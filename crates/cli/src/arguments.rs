@@ -152,11 +152,11 @@ pub(crate) enum Command {
     /// Speak with a model at the terminal, and watch and decide what it does
     #[command(after_help = "Examples:
   toolgate chat
-  toolgate chat --model anthropic/claude-sonnet-5 --trust supervised
+  toolgate chat --model openrouter/auto --trust supervised
   toolgate chat --continue
   toolgate chat --model scripted/demo    without a key, by a script that came along")]
     Chat(ConversationArguments),
-    /// Serve a scripted model in the wires of real ones, on this machine; for tests of other clients
+    /// Serve a scripted model in the wires of real ones
     #[command(after_help = "Example:
   toolgate scripted script.yaml --listen 127.0.0.1:9000")]
     Scripted {

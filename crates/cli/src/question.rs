@@ -102,10 +102,17 @@ pub(crate) fn asked(question: &Question, asker: Asker, screen: Screen) -> String
     text + &screen.line(&repeated, "1")
 }
 
-/// The choices, right before the answer is typed.
+/// The choices, right before the answer is typed. What a yes for longer would grant stands on rows of its own.
 pub(crate) fn prompt(question: &Question, screen: Screen) -> String {
     let dash = if screen.unicode { '—' } else { '-' };
-    format!("{}  {dash} {}s: ", choices(question), question.patience.as_secs())
+    let lasting = match question.may_last {
+        true => {
+            let (tool, session) = (&question.tool, &question.caller.session);
+            screen.line(&format!("[s] yes, and to every later call of {tool} in session {session}"), "")
+        }
+        false => String::new(),
+    };
+    format!("{lasting}[y] once  [n] no, or n and why  {dash} {}s: ", question.patience.as_secs())
 }
 
 /// The summary once more, on one line.
@@ -122,18 +129,6 @@ fn repeated(summary: &[String]) -> String {
 fn size(text: &str) -> String {
     let count = |number: usize, one: &str| format!("{number} {one}{}", if number == 1 { "" } else { "s" });
     format!("{}, {}", count(text.split('\n').count(), "line"), count(text.len(), "byte"))
-}
-
-fn choices(question: &Question) -> String {
-    let session = match question.may_last {
-        true => format!(
-            "  [s] for this session (every later call of {} in session {})",
-            reveal_line(&question.tool),
-            question.caller.session
-        ),
-        false => String::new(),
-    };
-    format!("[y] once{session}  [n] no, or n and why")
 }
 
 /// The usual colours of a diff.

@@ -6,7 +6,7 @@ use serde_json::Value;
 use toolgate_agent::{ResultMetadata, ToolStatus};
 use toolgate_types::CallId;
 
-use super::prose::cut;
+use super::prose::{cut, width};
 use crate::question::{Screen, quoted};
 use crate::terminal::{paint, reveal_line};
 
@@ -79,22 +79,26 @@ impl Shown {
         self.number
     }
 
-    /// The call on one row: what is called, about what, and how it went.
+    /// The call on one row, however narrow: what is called, about what, and how it went.
     pub(crate) fn line(&self, screen: Screen) -> String {
         let dot = if screen.unicode { "●" } else { "*" };
-        let (tool, about) = (reveal_line(&self.tool), reveal_line(&self.about()));
         let (word, code) = self.outcome();
         let number = format!("#{}", self.number);
-        let fixed = dot.len() + word.len() + number.len() + 8;
-        let room = screen.columns.saturating_sub(fixed).max(20);
-        let tool = cut(&tool, room);
-        let about = cut(&about, room.saturating_sub(tool.chars().count() + 1).max(8));
-        let mut line = format!("{} {}", paint(dot, code, screen.colour), paint(&tool, "1", screen.colour));
-        [about, word].iter().filter(|part| !part.is_empty()).for_each(|part| {
-            let _ = write!(line, " {part}");
-        });
-        let _ = write!(line, " {}", paint(&number, "2", screen.colour));
-        line
+        let mut room = screen.columns.saturating_sub(1 + width('●') + 1 + number.len());
+        let mut fit = |text: &str| {
+            let fitting = cut(text, room.saturating_sub(1));
+            room = room.saturating_sub(fitting.chars().map(width).sum::<usize>() + 1);
+            fitting
+        };
+        let tool = paint(&fit(&reveal_line(&self.tool)), "1", screen.colour);
+        let word = fit(&word);
+        let about = fit(&reveal_line(&self.about()));
+        let (dot, number) = (paint(dot, code, screen.colour), paint(&number, "2", screen.colour));
+        [dot, tool, about, word, number]
+            .into_iter()
+            .filter(|part| !part.is_empty())
+            .collect::<Vec<_>>()
+            .join(" ")
     }
 
     /// How it went, behind output that was shown meanwhile.
@@ -169,5 +173,51 @@ fn time(milliseconds: u64) -> String {
         0..1000 => format!("{milliseconds} ms"),
         1000..60_000 => format!("{}.{} s", milliseconds / 1000, milliseconds % 1000 / 100),
         _ => format!("{} min {} s", milliseconds / 60_000, milliseconds % 60_000 / 1000),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn call(tool: &str, input: Value) -> Calls {
+        let mut calls = Calls::default();
+        calls.begin(CallId::fresh(), tool.to_owned(), input, None);
+        calls
+    }
+
+    #[test]
+    fn a_call_is_one_row_on_every_screen() {
+        let long = "x\n● fake\u{1b}[2J".repeat(20);
+        let inputs = [
+            json!({"path": long}),
+            json!({"from": "a", "to": "b"}),
+            json!({}),
+            json!({"漢": "字".repeat(80)}),
+        ];
+        for columns in 0..100 {
+            for input in &inputs {
+                for tool in ["read_file", long.as_str()] {
+                    let screen = Screen { columns, unicode: true, colour: false };
+                    let calls = call(tool, input.clone());
+                    let line = calls.numbered(1).unwrap().line(screen);
+                    assert!(!line.contains(['\n', '\u{1b}']), "{line:?}");
+                    let used: usize = line.chars().map(width).sum();
+                    assert!(columns < 10 || used < columns, "{used} of {columns}: {line}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_row_says_what_the_call_is_about() {
+        let screen = Screen { columns: 40, unicode: true, colour: false };
+        let line = |tool: &str, input: Value| call(tool, input).numbered(1).unwrap().line(screen);
+        assert_eq!(line("read_file", json!({"path": "README.md"})), "● read_file README.md #1");
+        assert_eq!(line("move_file", json!({"from": "a", "to": "b"})), "● move_file a -> b #1");
+        assert_eq!(line("list_directory", json!({})), "● list_directory #1");
+        assert_eq!(line("count", json!({"n": 3})), "● count {\"n\":3} #1");
     }
 }

@@ -42,27 +42,26 @@ pub(crate) struct PromptText {
     pub(crate) styled: String,
 }
 
+/// Somebody who waits for a line, and the prompt that it is asked for with.
+type Wanted = (PromptText, oneshot::Sender<io::Result<Line>>);
+
 /// Where lines come from.
-pub(crate) struct Lines(mpsc::Sender<(PromptText, oneshot::Sender<io::Result<Line>>)>);
+pub(crate) struct Lines(mpsc::Sender<Wanted>);
 
 impl Lines {
     /// Begins to wait for lines: from the terminal where there is one, else one after the other from standard input.
     pub(crate) fn begin(history: PathBuf, mounts: Vec<(String, PathBuf)>) -> Result<Self, Failed> {
-        let (sender, mut wanted) = mpsc::channel::<(PromptText, oneshot::Sender<io::Result<Line>>)>(1);
+        let (sender, mut wanted) = mpsc::channel::<Wanted>(1);
         let work = move || {
-            let mut read: Box<dyn FnMut(&PromptText) -> io::Result<Line>> = match io::stdin().is_terminal() {
-                true => match Typing::new(history, mounts) {
-                    Ok(mut typing) => Box::new(move |prompt| typing.line(prompt)),
-                    Err(error) => {
-                        let kind = error.kind();
-                        Box::new(move |_| Err(io::Error::new(kind, "the terminal cannot be used")))
-                    }
-                },
-                false => Box::new(|_| read_plain()),
-            };
+            let mut typing = io::stdin().is_terminal().then(|| Typing::new(history, mounts)).transpose();
             while let Some((prompt, answer)) = wanted.blocking_recv() {
+                let line = match &mut typing {
+                    Ok(Some(typing)) => typing.line(&prompt),
+                    Ok(None) => read_plain(),
+                    Err(error) => Err(io::Error::new(error.kind(), error.to_string())),
+                };
                 // Nobody waits any more when the program is about to end.
-                let _ = answer.send(read(&prompt));
+                let _ = answer.send(line);
             }
         };
         std::thread::Builder::new()

@@ -13,6 +13,12 @@ pub(crate) const INDENT: &str = "  ";
 /// A row narrower than this is not worth breaking.
 const NARROWEST: usize = 20;
 
+/// What stands where a text was cut.
+const DOTS: &str = "...";
+
+/// Of a text that is cut to this, nothing could be understood.
+const SHORTEST: usize = 4;
+
 /// What a tab is shown as.
 const TAB: &str = "    ";
 
@@ -140,19 +146,21 @@ pub(crate) fn width(character: char) -> usize {
     }
 }
 
-/// A text that must stay on one row, cut where it does not fit.
+/// A text that must stay on one row, cut where it does not fit; nothing of it where there is no room for a few letters.
 pub(crate) fn cut(text: &str, columns: usize) -> String {
     let whole: usize = text.chars().map(width).sum();
-    if whole <= columns {
-        return text.to_owned();
+    match columns {
+        _ if whole <= columns => return text.to_owned(),
+        ..=SHORTEST => return String::new(),
+        _ => {}
     }
-    let mut used = 0;
+    let mut used = DOTS.len();
     let fits = |character: &char| {
         used += width(*character);
-        used + 3 <= columns
+        used <= columns
     };
     let kept: String = text.chars().take_while(fits).collect();
-    kept + "..."
+    kept + DOTS
 }
 
 #[cfg(test)]
@@ -163,15 +171,12 @@ mod tests {
 
     /// What a terminal of 30 columns shows of a text that comes in pieces of so many characters.
     fn shown(text: &str, piece: usize) -> String {
-        let mut terminal = vt100::Parser::new(40, 30, 0);
         let mut prose = Prose::new(30, true, "");
         let characters: Vec<char> = text.chars().collect();
-        for piece in characters.chunks(piece) {
-            let piece: String = piece.iter().collect();
-            terminal.process(prose.push(&piece).replace('\n', "\r\n").as_bytes());
-        }
-        terminal.process(prose.end().replace('\n', "\r\n").as_bytes());
-        terminal.screen().contents()
+        let pieces = characters.chunks(piece).map(|piece| piece.iter().collect::<String>());
+        let mut written: Vec<String> = pieces.map(|piece| prose.push(&piece)).collect();
+        written.push(prose.end().to_owned());
+        super::super::seen(written)
     }
 
     #[test]
@@ -227,5 +232,6 @@ mod tests {
         assert_eq!(cut("short", 5), "short");
         assert_eq!(cut("longer", 5), "lo...");
         assert_eq!(cut("漢字漢字", 7), "漢字...");
+        assert_eq!(cut("longer", 4), "");
     }
 }

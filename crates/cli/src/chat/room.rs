@@ -59,15 +59,17 @@ impl Room {
         let mounts = sitting.workspace.mounts().iter();
         let mounts =
             mounts.map(|mount| (mount.alias().to_owned(), mount.host_root().to_path_buf())).collect();
+        let person = Person::default();
         let view = View::new(Look {
             answer: Some(Box::new(io::stdout())),
             aside: Some(Box::new(io::stdout())),
             screen: Box::new(here),
             can_erase: can_erase(io::stdout().is_terminal()),
             can_open: true,
+            person: person.clone(),
         });
         let lines = Lines::begin(history, mounts)?;
-        let (view, person) = (Arc::new(view), Person::default());
+        let view = Arc::new(view);
         Ok(Self { sitting, talk, view, lines, person, signals, aside: None, on_terminal })
     }
 

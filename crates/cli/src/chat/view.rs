@@ -3,12 +3,13 @@
 use std::io::{self, Write};
 use std::sync::{Mutex, PoisonError};
 
-use toolgate_agent::{ChatEvent, EndReason};
+use toolgate_agent::{ChatEvent, EndReason, MessageId};
 use toolgate_types::CallId;
 
 use super::calls::Calls;
 use super::prose::Prose;
 use super::window::Window;
+use crate::conversation::Person;
 use crate::question::{Screen, quoted};
 use crate::terminal::paint;
 
@@ -27,6 +28,8 @@ pub(crate) struct Look {
     pub(crate) can_erase: bool,
     /// Whether calls can be opened later, so that it is worth saying how.
     pub(crate) can_open: bool,
+    /// Who is asked about calls, on the same screen.
+    pub(crate) person: Person,
 }
 
 /// Shows a conversation.
@@ -43,8 +46,8 @@ struct State {
     status_drawn: bool,
     /// The question about this call showed what it would change.
     asked_about: Option<CallId>,
-    /// What was said since the last message began.
-    said: String,
+    /// What was said in this turn, by message.
+    said: Vec<(MessageId, String)>,
 }
 
 /// Where the cursor is.
@@ -78,7 +81,7 @@ impl View {
             waiting: Vec::new(),
             status_drawn: false,
             asked_about: None,
-            said: String::new(),
+            said: Vec::new(),
         };
         Self(Mutex::new(state))
     }
@@ -108,11 +111,16 @@ impl View {
 impl State {
     fn show(&mut self, event: ChatEvent) -> io::Result<()> {
         match event {
-            ChatEvent::TextDelta { text, .. } => self.text(&text),
+            ChatEvent::TextDelta { message_id, text } => {
+                match self.said.last_mut().filter(|(id, _)| *id == message_id) {
+                    Some((_, said)) => said.push_str(&text),
+                    None => self.said.push((message_id, text.clone())),
+                }
+                self.text(&text)
+            }
             ChatEvent::ThinkingDelta { text, .. } => self.thinking(&text),
             ChatEvent::ToolStart { tool_id, tool_name, input, input_text, .. } => {
                 self.leave()?;
-                self.said.clear();
                 self.calls.begin(tool_id, tool_name, input, input_text);
                 self.waiting.push(tool_id);
                 self.draw_status()
@@ -138,6 +146,7 @@ impl State {
             }
             ChatEvent::Notice { text } => self.note(&text),
             ChatEvent::Error { code, message, attempt, wait_ms, voided, .. } => {
+                self.said.retain(|(id, _)| Some(id) != voided.as_ref());
                 self.trouble(code, &message, attempt, wait_ms, voided.is_some())
             }
             ChatEvent::StreamEnd { reason, text, .. } => self.end(reason, &text),
@@ -149,7 +158,6 @@ impl State {
     }
 
     fn text(&mut self, text: &str) -> io::Result<()> {
-        self.said.push_str(text);
         if self.look.answer.is_none() {
             return Ok(());
         }
@@ -254,7 +262,6 @@ impl State {
             }
             _ => String::new(),
         };
-        self.said.clear();
         let line = screen.line(&format!("model: {code}: {message}{void}{again}"), "31");
         self.write_aside(&line)
     }
@@ -268,8 +275,9 @@ impl State {
     }
 
     fn end(&mut self, reason: EndReason, text: &str) -> io::Result<()> {
-        // What was said in our words was not heard yet.
-        if !text.is_empty() && self.said.trim_end() != text.trim_end() {
+        // What is said in words that are not the model's was not heard yet.
+        let was_heard = self.said.iter().any(|(_, said)| said.trim() == text.trim());
+        if !text.is_empty() && !was_heard {
             self.leave()?;
             self.text(text)?;
         }
@@ -288,6 +296,9 @@ impl State {
 
     /// Goes to the beginning of a row.
     fn leave(&mut self) -> io::Result<()> {
+        if self.look.person.takes_open_row() {
+            self.write_aside("\n")?;
+        }
         match std::mem::replace(&mut self.at, At::Nothing) {
             At::Nothing => Ok(()),
             At::Text(mut prose) => write(&mut self.look.answer, prose.end()),

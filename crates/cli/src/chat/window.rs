@@ -128,13 +128,10 @@ mod tests {
     const SCREEN: Screen = Screen { columns: 30, unicode: true, colour: false };
 
     fn shown(chunks: &[&str], can_redraw: bool) -> String {
-        let mut terminal = vt100::Parser::new(20, 30, 0);
         let mut window = Window::new(SCREEN, can_redraw);
-        for chunk in chunks {
-            terminal.process(window.push(chunk).replace('\n', "\r\n").as_bytes());
-        }
-        terminal.process(window.end("/open 3").replace('\n', "\r\n").as_bytes());
-        terminal.screen().contents()
+        let mut written: Vec<String> = chunks.iter().map(|chunk| window.push(chunk)).collect();
+        written.push(window.end("/open 3"));
+        super::super::seen(written)
     }
 
     #[test]
@@ -176,7 +173,7 @@ mod tests {
             insta::allow_duplicates!(insta::assert_snapshot!(whole, @r"
               │ one
               │
-              │ two \u{1b}[2Jof them ...
+              │ two \u{1b}[2Jof them  ...
               │ last
             "));
         }

@@ -31,8 +31,9 @@ pub(crate) fn run(common: &Common, arguments: &RunArguments) -> Result<u8, Faile
     let ended = runtime.block_on(async {
         let _watching = interrupt.watch()?;
         let keeping_up = tokio::spawn(keep_up(reloader));
-        let events = shown.events(common, interrupt.token());
-        let with = With { person: Person::default(), cancelled: interrupt.token(), events };
+        let person = Person::default();
+        let events = shown.events(common, person.clone(), interrupt.token());
+        let with = With { person, cancelled: interrupt.token(), events };
         let ended = match sitting.talk().await {
             Ok(mut talk) => sitting.turn(&mut talk, &prompt, with).await,
             Err(failed) => Err(failed),
@@ -65,7 +66,7 @@ impl Shown {
         }
     }
 
-    fn events(self, common: &Common, stop: CancellationToken) -> EventSink {
+    fn events(self, common: &Common, person: Person, stop: CancellationToken) -> EventSink {
         if self == Self::Events {
             // Whoever stops reading has lost interest in the rest.
             return numbered(move |event| match print_event(&event) {
@@ -80,6 +81,7 @@ impl Shown {
             screen: Box::new(|| screen(io::stderr())),
             can_erase: can_erase(on_terminal),
             can_open: false,
+            person,
         });
         Arc::new(move |event| view.show(event))
     }

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio_util::sync::CancellationToken;
@@ -12,7 +13,11 @@ use crate::terminal::{ask_on, open_terminal};
 
 /// Who sits at the terminal. There is one, so questions come one after the other.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Person(Arc<Mutex<()>>);
+pub(crate) struct Person {
+    alone: Arc<Mutex<()>>,
+    /// The cursor stands behind a question that nobody answered.
+    row_is_open: Arc<AtomicBool>,
+}
 
 impl Person {
     /// The person, asked about calls of one turn.
@@ -20,11 +25,16 @@ impl Person {
         Arc::new(Asking { person: self.clone(), turn })
     }
 
+    /// Whether the cursor stands behind a question; whoever asks takes care of it.
+    pub(crate) fn takes_open_row(&self) -> bool {
+        self.row_is_open.swap(false, Ordering::SeqCst)
+    }
+
     /// Waits until no question reads from the terminal any more: what is typed next is not an answer to it.
     pub(crate) async fn is_free(&self) {
         let person = self.clone();
         let waited = tokio::task::spawn_blocking(move || {
-            drop(person.0.lock().unwrap_or_else(PoisonError::into_inner));
+            drop(person.alone.lock().unwrap_or_else(PoisonError::into_inner));
         });
         let _ = waited.await;
     }
@@ -55,7 +65,7 @@ impl Approver for Asking {
 
 impl Person {
     fn ask(&self, question: &Question, unwanted: &CancellationToken) -> Option<Reply> {
-        let _alone = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = self.alone.lock().unwrap_or_else(PoisonError::into_inner);
         if unwanted.is_cancelled() {
             return None;
         }
@@ -63,8 +73,14 @@ impl Person {
             let remedy = "run it in a terminal, or pass --trust autonomous if its calls need no question";
             return Some(Reply::Nobody(Nobody::quietly(remedy)));
         };
+        self.row_is_open.store(true, Ordering::SeqCst);
         match ask_on(&terminal, question, Asker::Model, &|| unwanted.is_cancelled()) {
-            Ok(reply) => reply,
+            Ok(Some(reply)) => {
+                // The answer ended with the row.
+                self.row_is_open.store(false, Ordering::SeqCst);
+                Some(reply)
+            }
+            Ok(None) => None,
             Err(error) => Some(Reply::Nobody(Nobody::quietly(format!("the terminal failed: {error}")))),
         }
     }

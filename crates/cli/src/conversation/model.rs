@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use toolgate_llm::{ModelName, Stated, Wire};
+use toolgate_llm::{ModelName, Stated, Wire, default_model};
 
 use crate::exit::Failed;
 
@@ -71,7 +71,7 @@ struct Usual {
     base_variable: &'static str,
     key_variable: Option<&'static str>,
     /// The model that is taken when only its key speaks for it.
-    suggested: Option<&'static str>,
+    suggested: fn() -> Option<&'static str>,
 }
 
 const USUAL: [Usual; 5] = [
@@ -81,7 +81,7 @@ const USUAL: [Usual; 5] = [
         base_url: "https://api.anthropic.com",
         base_variable: "ANTHROPIC_BASE_URL",
         key_variable: Some("ANTHROPIC_API_KEY"),
-        suggested: Some("claude-sonnet-5"),
+        suggested: || default_model(Wire::Anthropic),
     },
     Usual {
         name: "openai",
@@ -89,7 +89,7 @@ const USUAL: [Usual; 5] = [
         base_url: "https://api.openai.com/v1",
         base_variable: "OPENAI_BASE_URL",
         key_variable: Some("OPENAI_API_KEY"),
-        suggested: Some("gpt-5.4"),
+        suggested: || default_model(Wire::Openai),
     },
     Usual {
         name: "openai-chat",
@@ -97,7 +97,7 @@ const USUAL: [Usual; 5] = [
         base_url: "https://api.openai.com/v1",
         base_variable: "OPENAI_BASE_URL",
         key_variable: Some("OPENAI_API_KEY"),
-        suggested: None,
+        suggested: || None,
     },
     Usual {
         name: "openrouter",
@@ -105,7 +105,7 @@ const USUAL: [Usual; 5] = [
         base_url: "https://openrouter.ai/api/v1",
         base_variable: "OPENROUTER_BASE_URL",
         key_variable: Some("OPENROUTER_API_KEY"),
-        suggested: Some("openrouter/auto"),
+        suggested: || Some("openrouter/auto"),
     },
     Usual {
         name: "ollama",
@@ -113,7 +113,7 @@ const USUAL: [Usual; 5] = [
         base_url: "http://127.0.0.1:11434",
         base_variable: "OLLAMA_HOST",
         key_variable: None,
-        suggested: None,
+        suggested: || None,
     },
 ];
 
@@ -163,7 +163,8 @@ impl Offer<'_> {
     /// What the environment suggests: the first provider whose key is set.
     pub(crate) fn suggested(&self) -> Option<String> {
         let has_key = |usual: &&Usual| usual.key_variable.is_some_and(|key| (self.variable)(key).is_some());
-        let mut suggested = USUAL.iter().filter(has_key).filter_map(|usual| Some((usual, usual.suggested?)));
+        let mut suggested =
+            USUAL.iter().filter(has_key).filter_map(|usual| Some((usual, (usual.suggested)()?)));
         suggested.next().map(|(usual, name)| format!("{}/{name}", usual.name))
     }
 

@@ -11,6 +11,9 @@ const COMMANDS: &[&str] = &[
     "tools",
     "tools new",
     "check",
+    "run",
+    "chat",
+    "scripted",
     "mcp",
     "mcp install",
     "mcp import",
@@ -99,5 +102,19 @@ fn every_key_is_on_the_page_of_the_configuration() {
             mentioned.iter().any(|text| page.contains(text)),
             "docs/configuration.md does not mention `{key}`"
         );
+    }
+}
+
+#[test]
+fn every_command_of_the_prompt_is_on_the_page_of_conversations() {
+    let page = Page::read("docs/chat.md").text();
+    let output = Scratch::new().run("echo /help | toolgate chat --model scripted/demo");
+    let help = String::from_utf8(output.stdout).unwrap();
+    let commands =
+        help.lines().filter_map(|line| line.split_whitespace().next()).filter(|word| word.starts_with('/'));
+    let commands: Vec<&str> = commands.collect();
+    assert!(commands.len() > 5, "{help}");
+    for command in commands {
+        assert!(page.contains(&format!("`{command}")), "docs/chat.md does not mention `{command}`");
     }
 }

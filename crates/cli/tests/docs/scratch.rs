@@ -41,6 +41,8 @@ impl Scratch {
             .env("HOME", self.root.join("home/alice"))
             .env("USER", "alice")
             .env("LANG", "C.UTF-8")
+            // An Ollama that runs on this machine is not asked.
+            .env("OLLAMA_HOST", "127.0.0.1:9")
             .stdin(std::process::Stdio::null())
             .output()
             .unwrap()

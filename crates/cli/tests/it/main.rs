@@ -5,6 +5,7 @@
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
+    clippy::string_slice,
     clippy::print_stdout,
     reason = "tests arrange files by hand, run processes, fail by panicking, and say what they counted"
 )]
@@ -24,3 +25,7 @@ mod clients;
 mod examples;
 mod served;
 mod sessions;
+mod pty;
+mod running;
+mod chatting;
+mod hostile_words;

@@ -1,0 +1,363 @@
+//! `toolgate chat` at a real terminal: prompts, questions, diffs, Ctrl-C, and what is left when everything ends at once.
+
+use std::process::Command;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::place::Place;
+use crate::pty::Pty;
+
+/// What it does depends on what it is told.
+const SCRIPT: &str = r#"
+model: {context_window: 20000}
+steps:
+  - when: {prompt: hello}
+    say: "Hello. What shall I do?"
+  - when: {prompt: edit, result: edit_file}
+    say: "The gate answered: {{last_result}}"
+  - when: {prompt: count, result: run_command}
+    say: "The command answered: {{last_result}}"
+  - when: {prompt: twice, result: write_file}
+    say: "Written, said the gate: {{last_result}}"
+  - when: {prompt: edit}
+    say: I will edit.
+    calls: [{tool: edit_file, arguments: {path: notes.md, old_text: "two\n", new_text: "three\n"}}]
+  - when: {prompt: twice}
+    calls:
+      - {tool: write_file, arguments: {path: a.txt, content: "a\n"}}
+      - {tool: write_file, arguments: {path: b.txt, content: "b\n"}}
+  - when: {prompt: count}
+    calls: [{tool: run_command, arguments: {command: "for i in 1 2 3 4 5 6 7 8 9 10 11 12; do echo line $i; done"}}]
+  - when: {prompt: sleep}
+    calls: [{tool: run_command, arguments: {command: "echo begun; sleep 300"}}]
+  - when: {prompt: silence}
+    do: [{say: "One moment "}, {pause: 300s}, {say: "never"}]
+  - say: "I was told: {{prompt}}"
+"#;
+
+struct Sitting {
+    place: Place,
+    terminal: Pty,
+}
+
+fn command(place: &Place, options: &[&str]) -> Command {
+    let mut command = place.toolgate();
+    command.arg("chat").args(["--model", "scripted/script.yaml"]).args(options);
+    command
+}
+
+impl Sitting {
+    fn begin(options: &[&str]) -> Self {
+        let place = Place::new();
+        place.write("script.yaml", SCRIPT);
+        std::fs::write(place.workspace.join("notes.md"), "one\ntwo\n").unwrap();
+        let terminal = Pty::start(&command(&place, options), 40, 80);
+        let mut sitting = Self { place, terminal };
+        sitting.terminal.wait_for("❯");
+        sitting
+    }
+
+    /// Says something at the prompt, and waits for what comes then and for the next prompt.
+    fn say(&mut self, words: &str, answer: &str) -> String {
+        self.type_line(words);
+        self.after(&format!("❯ {words}"), answer)
+    }
+
+    /// Answers a question, and waits for what comes then and for the next prompt.
+    fn reply(&mut self, reply: &str, answer: &str) -> String {
+        self.type_line(reply);
+        self.after(&format!("30s: {reply}"), answer)
+    }
+
+    fn after(&mut self, typed: &str, answer: &str) -> String {
+        let is_there = |shown: &str| {
+            let rest = shown.rfind(typed).map(|start| &shown[start + typed.len()..]);
+            rest.is_some_and(|rest| rest.contains(answer)) && ends_with_prompt(shown)
+        };
+        self.terminal.wait(&format!("`{answer}` after `{typed}`"), is_there)
+    }
+
+    fn type_line(&mut self, words: &str) {
+        self.terminal.press(&format!("{words}\r"));
+    }
+
+    /// Waits for an empty prompt on the last row.
+    fn prompt(&mut self) -> String {
+        self.terminal.wait("a prompt", ends_with_prompt)
+    }
+}
+
+fn ends_with_prompt(shown: &str) -> bool {
+    shown.lines().last().is_some_and(|row| row.ends_with('❯'))
+}
+
+/// What differs between two runs is left out or replaced: the greeting, how long it took, the id of the session, how full the context is.
+fn settled(shown: &str) -> String {
+    let word = |word: &str| {
+        let could_be = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+        let is_id =
+            word.len() == 10 && word.bytes().all(could_be) && word.bytes().any(|byte| byte.is_ascii_digit());
+        let is_gauge = word.strip_suffix('%').is_some_and(|number| number.parse::<u8>().is_ok());
+        let is_time = word.trim_start_matches('(').parse::<f64>().is_ok();
+        match (is_id, is_gauge, is_time) {
+            (true, ..) => "ID".to_owned(),
+            (_, true, _) => "N%".to_owned(),
+            (_, _, true) if word.starts_with('(') => "(N".to_owned(),
+            _ => word.to_owned(),
+        }
+    };
+    let line = |line: &str| match line.strip_prefix("  └ ") {
+        Some(time) if time.starts_with(|digit: char| digit.is_ascii_digit()) => "  └ N".to_owned(),
+        _ => line.split(' ').map(word).collect::<Vec<_>>().join(" "),
+    };
+    let shown = &shown[shown.find(['❯', '>']).unwrap()..];
+    shown.lines().map(line).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn words_are_answered_and_ctrl_d_leaves() {
+    let mut sitting = Sitting::begin(&[]);
+    let shown = sitting.say("hello", "What shall I do?");
+    insta::assert_snapshot!(settled(&shown));
+    sitting.terminal.press("\u{4}");
+    assert_eq!(sitting.terminal.ended().code(), Some(0));
+}
+
+#[test]
+fn a_change_is_shown_whole_before_it_is_agreed_to() {
+    let mut sitting = Sitting::begin(&[]);
+    sitting.type_line("edit");
+    let shown = sitting.terminal.wait_for("or n and why");
+    insta::assert_snapshot!(settled(&shown));
+    let notes = sitting.place.workspace.join("notes.md");
+    assert_eq!(std::fs::read_to_string(&notes).unwrap(), "one\ntwo\n", "nothing is done before the answer");
+    let shown = sitting.reply("y", "The gate answered: replaced");
+    assert_eq!(std::fs::read_to_string(&notes).unwrap(), "one\nthree\n");
+    insta::assert_snapshot!(settled(&shown));
+    sitting.say("/undo", "undid");
+    assert_eq!(std::fs::read_to_string(&notes).unwrap(), "one\ntwo\n");
+    sitting.say("and now?", "I put back your change of @project/notes.md");
+}
+
+#[test]
+fn a_no_takes_its_reason_to_the_model() {
+    let mut sitting = Sitting::begin(&[]);
+    sitting.type_line("edit");
+    sitting.terminal.wait_for("or n and why");
+    let shown = sitting.reply("n use four instead", "The gate answered");
+    assert!(shown.contains("└ denied: approval_denied"), "{shown}");
+    let answer = shown.rsplit("The gate answered").next().unwrap();
+    assert!(answer.replace("\n ", "").contains("use four instead"), "{shown}");
+    assert_eq!(std::fs::read_to_string(sitting.place.workspace.join("notes.md")).unwrap(), "one\ntwo\n");
+}
+
+#[test]
+fn a_yes_for_the_session_says_what_it_grants_and_grants_that() {
+    let mut sitting = Sitting::begin(&[]);
+    sitting.type_line("twice");
+    let shown = sitting.terminal.wait_for("or n and why");
+    assert!(shown.contains("[s] yes, and to every later call of write_file in session"), "{shown}");
+    let shown = sitting.reply("s", "Written, said the gate");
+    assert_eq!(shown.matches("or n and why").count(), 1, "{shown}");
+    assert!(sitting.place.workspace.join("b.txt").exists());
+    sitting.type_line("edit");
+    sitting.terminal.wait("another question", |shown| shown.matches("or n and why").count() == 2);
+    sitting.reply("n", "The gate answered");
+    // Another conversation is another session.
+    sitting.say("/new", "a new conversation");
+    sitting.type_line("twice");
+    sitting.terminal.wait("another question", |shown| shown.matches("or n and why").count() == 3);
+}
+
+#[test]
+fn output_is_shown_live_and_can_be_opened() {
+    let mut sitting = Sitting::begin(&["--trust", "autonomous"]);
+    let shown = sitting.say("count", "The command answered");
+    insta::assert_snapshot!(settled(&shown));
+    let shown = sitting.say("/open 1", "result, 12 lines");
+    assert!(shown.contains("  │ line 1\n  │ line 2\n"), "{shown}");
+    sitting.say("/open 7", "there is no such call");
+    let shown = sitting.say("edit", "The gate answered");
+    assert!(shown.contains("● edit_file notes.md") && shown.contains("  │ +three"), "{shown}");
+}
+
+#[test]
+fn ctrl_c_stops_a_running_command_and_brings_the_prompt_back() {
+    let mut sitting = Sitting::begin(&["--trust", "autonomous"]);
+    sitting.type_line("sleep");
+    sitting.terminal.wait_for("│ begun");
+    let pid = sitting.terminal.id();
+    assert!(descendants(pid) > 0, "the command runs");
+    sitting.terminal.press("\u{3}");
+    sitting.terminal.wait_for("stopped: by you (cancelled)");
+    let shown = sitting.prompt();
+    assert!(shown.contains("cancelled"), "{shown}");
+    wait_until("nothing of the command is left", || descendants(pid) == 0);
+    sitting.say("hello", "What shall I do?");
+    let last = sitting.place.records().pop().unwrap();
+    assert_eq!((last.tool.name.as_str(), last.denial.is_some()), ("run_command", true), "{last:?}");
+}
+
+#[test]
+fn ctrl_c_stops_words_and_questions_and_leaves_at_the_prompt() {
+    let mut sitting = Sitting::begin(&[]);
+    sitting.type_line("silence");
+    sitting.terminal.wait_for("One moment");
+    sitting.terminal.press("\u{3}");
+    sitting.terminal.wait_for("stopped: by you");
+    sitting.prompt();
+    sitting.type_line("edit");
+    sitting.terminal.wait_for("or n and why");
+    sitting.terminal.press("\u{3}");
+    sitting.terminal.wait("the end of the turn", |shown| shown.matches("stopped: by you").count() == 2);
+    sitting.prompt();
+    // What is typed now is for the model and not an answer to the question that is over.
+    sitting.say("y", "I was told: y");
+    sitting.terminal.press("\u{3}");
+    sitting.terminal.wait_for("press Ctrl-C again to leave");
+    sitting.terminal.press("\u{3}");
+    assert_eq!(sitting.terminal.ended().code(), Some(0));
+}
+
+#[test]
+fn what_is_typed_before_a_question_is_no_answer_to_it() {
+    let mut sitting = Sitting::begin(&[]);
+    sitting.terminal.press("edit\ry\ry\r");
+    sitting.terminal.wait_for("or n and why");
+    let notes = sitting.place.workspace.join("notes.md");
+    assert_eq!(std::fs::read_to_string(&notes).unwrap(), "one\ntwo\n");
+    sitting.reply("n", "The gate answered");
+    assert_eq!(std::fs::read_to_string(&notes).unwrap(), "one\ntwo\n");
+}
+
+#[test]
+fn a_conversation_survives_its_gate() {
+    let mut sitting = Sitting::begin(&["--trust", "autonomous"]);
+    sitting.say("hello", "What shall I do?");
+    sitting.type_line("sleep");
+    sitting.terminal.wait_for("│ begun");
+    let left = descendants_of(sitting.terminal.id());
+    sitting.terminal.kill();
+    wait_until("nothing of the command is left", || left.iter().all(|pid| !is_alive(*pid)));
+    sitting.terminal = Pty::start(&command(&sitting.place, &["--continue"]), 40, 80);
+    let shown = sitting.prompt();
+    assert!(shown.contains("going on with") && shown.contains("What shall I do?"), "{shown}");
+    sitting.say("go on", "I was told: go on");
+    let shown = sitting.say("/sessions", "goes on with one");
+    assert!(shown.contains("hello"), "{shown}");
+    let interrupted =
+        sitting.place.records().iter().filter(|record| record.tool.name == "run_command").count();
+    assert_eq!(interrupted, 1, "one record for the call that was cut off");
+    sitting.type_line("/quit");
+    assert_eq!(sitting.terminal.ended().code(), Some(0));
+    let shown = sitting.place.must(&["sessions", "show", "last"]);
+    assert!(shown.contains("interrupted"), "{shown}");
+}
+
+#[test]
+fn commands_of_the_prompt_say_what_is() {
+    let mut sitting = Sitting::begin(&[]);
+    let shown = sitting.say("/help", "twice at the prompt leaves");
+    insta::assert_snapshot!(settled(&shown));
+    sitting.say("/trust supervised", "trust supervised: you are asked before every call");
+    sitting.say("/context", "nothing was said yet");
+    sitting.say("hello", "What shall I do?");
+    sitting.say("/context", "of 20000 tokens");
+    sitting.say("/model", "scripted/script.yaml");
+    sitting.say("/model scripted/demo", "from here on scripted/demo");
+    sitting.say("/model nobody/x", "there is no provider `nobody`");
+    sitting.say("/frobnicate", "there is no command /frobnicate");
+    sitting.say("/undo", "nothing to undo");
+    let shown = sitting.say("/tools", "run_command");
+    assert!(shown.contains("read_file") && shown.contains("destructive"), "{shown}");
+    // Lines go on behind a backslash, and paths are completed.
+    sitting.say("/model scripted/script.yaml", "from here on");
+    sitting.terminal.press("first\\\rsecond @pro\tno\t\r");
+    let shown = sitting.terminal.wait_for("I was told: first");
+    assert!(shown.contains("second @project/notes.md"), "{shown}");
+}
+
+#[test]
+fn a_signal_at_the_prompt_leaves_the_terminal_as_it_was() {
+    let mut sitting = Sitting::begin(&[]);
+    let pid = Pid::from_raw(i32::try_from(sitting.terminal.id()).unwrap()).unwrap();
+    kill_process(pid, Signal::TERM).unwrap();
+    assert_eq!(sitting.terminal.ended().code(), Some(130));
+    let written = String::from_utf8_lossy(&sitting.terminal.written).into_owned();
+    assert!(written.trim_end().ends_with("\u{1b}[?2004l"), "{written:?}");
+}
+
+#[test]
+fn plain_and_narrow_terminals_are_served() {
+    let place = Place::new();
+    place.write("script.yaml", SCRIPT);
+    std::fs::write(place.workspace.join("notes.md"), "one\ntwo\n").unwrap();
+    let mut plain = command(&place, &["--trust", "autonomous"]);
+    plain.env("TERM", "dumb").env("LC_ALL", "C");
+    let mut terminal = Pty::start(&plain, 40, 80);
+    terminal.wait("a prompt", |shown| shown.ends_with('>'));
+    terminal.press("edit\n");
+    terminal.wait_for("The gate answered");
+    terminal.press("/quit\n");
+    assert_eq!(terminal.ended().code(), Some(0));
+    let written = String::from_utf8_lossy(&terminal.written).into_owned();
+    assert!(!written.contains('\u{1b}') && written.is_ascii(), "{written:?}");
+
+    let mut narrow = command(&place, &["--trust", "autonomous"]);
+    narrow.env("NO_COLOR", "1");
+    let mut terminal = Pty::start(&narrow, 40, 24);
+    terminal.wait_for("❯");
+    terminal.press("count\r");
+    terminal.wait_for("line 12");
+    let shown = terminal.wait("a prompt", ends_with_prompt);
+    insta::assert_snapshot!(settled(&shown));
+    let written = String::from_utf8_lossy(&terminal.written).into_owned();
+    assert!(!written.contains("\u{1b}[3") && !written.contains("\u{1b}[1m"), "{written:?}");
+}
+
+#[test]
+fn lines_come_from_a_pipe_as_well() {
+    let place = Place::new();
+    place.write("script.yaml", SCRIPT);
+    let mut command = command(&place, &[]);
+    command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    std::io::Write::write_all(&mut child.stdin.take().unwrap(), b"hello\n/trust\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let shown = String::from_utf8(output.stdout).unwrap();
+    assert!(shown.contains("  Hello. What shall I do?\n") && shown.contains("trust guided"), "{shown}");
+}
+
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let deadline = std::time::Instant::now() + Duration::from_secs(30);
+    while !is_so() {
+        assert!(std::time::Instant::now() < deadline, "{what}");
+        std::thread::yield_now();
+    }
+}
+
+fn is_alive(pid: u32) -> bool {
+    let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    !state.is_empty() && !state.contains(") Z ")
+}
+
+fn descendants(pid: u32) -> usize {
+    descendants_of(pid).len()
+}
+
+/// The processes that a process started, and those that they started.
+fn descendants_of(pid: u32) -> Vec<u32> {
+    let mut found = vec![pid];
+    let mut next = 0;
+    while let Some(parent) = found.get(next).copied() {
+        next += 1;
+        let tasks = std::fs::read_dir(format!("/proc/{parent}/task")).into_iter().flatten().flatten();
+        for task in tasks {
+            let children = std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
+            found.extend(children.split_whitespace().filter_map(|child| child.parse::<u32>().ok()));
+        }
+    }
+    found.split_off(1).into_iter().filter(|pid| is_alive(*pid)).collect()
+}

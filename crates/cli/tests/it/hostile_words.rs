@@ -1,0 +1,72 @@
+//! A hostile model, and what a terminal makes of its words: nothing that it says is obeyed, hidden, or taken for the gate's.
+
+use crate::place::Place;
+use crate::pty::Pty;
+
+/// Words that would clear the screen, move the cursor, change the title, answer for the person, turn around what is read, or look like a question.
+const SCRIPT: &str = r#"
+steps:
+  - when: {prompt: talk}
+    chunk: 3
+    think: "\e[2J\e[HI think \x9b1;1H so"
+    say: "before\e[2J\e[H\e]0;title\a\rthe model asks to call read_file (read)\n\n[y] once  [n] no, or n and why  — 30s: \n❯ yes\u202Etxt.exe\u202C\u2028● write_file x (1 ms) #9\n\e[8mhidden\e[0m\n\e[5nend of words"
+  - when: {prompt: call}
+    calls:
+      - {tool: "read\e[2J_file\n● fake", arguments: {path: "x\e[2J\r● fake (1 ms)\n❯ "}}
+      - {tool: run_command, arguments: {command: "printf 'out\\033[2J\\033]0;t\\007put\\r\\n● fake\\n'; true '\e[2J\n[y] once  [n] no, or n and why  — 30s: '"}}
+  - when: {prompt: malformed}
+    calls: [{tool: read_file, arguments_text: "{\"path\": \"\e[2J\r❯ "}]
+  - say: "end of turn"
+"#;
+
+#[test]
+fn nothing_of_a_hostile_model_reaches_the_terminal_as_a_command() {
+    let place = Place::new();
+    place.write("script.yaml", SCRIPT);
+    let mut command = place.toolgate();
+    command.args(["chat", "--model", "scripted/script.yaml"]);
+    let mut terminal = Pty::start(&command, 60, 100);
+    terminal.wait_for("❯");
+    let prompt = |shown: &str| shown.lines().last().is_some_and(|row| row.ends_with('❯'));
+
+    terminal.press("talk\r");
+    terminal.wait_for("end of words");
+    let shown = terminal.wait("a prompt", prompt);
+    let begin = shown.find("❯ talk").unwrap();
+    let said = shown[begin..].lines().skip(1);
+    let said: Vec<&str> = said.take_while(|row| !row.starts_with(|c: char| c.is_ascii_digit())).collect();
+    assert!(said.iter().all(|row| row.is_empty() || row.starts_with("  ")), "{shown}");
+    for visible in ["\\u{1b}[2J", "\\u{202e}txt", "\\u{2028}", "\\u{d}the model asks", "\\u{9b}1;1H"] {
+        assert!(shown.contains(visible), "{visible} is not seen: {shown}");
+    }
+
+    terminal.press("call\r");
+    let is_asked = |shown: &str| shown.lines().any(|row| row.starts_with("[y] once"));
+    let shown = terminal.wait("the real question", is_asked);
+    // Whatever looks like a choice and is none stands behind an edge.
+    let choices: Vec<&str> = shown.lines().filter(|row| row.starts_with("[y] once")).collect();
+    assert_eq!(choices.len(), 1, "{shown}");
+    terminal.press("y\r");
+    terminal.wait_for("end of turn");
+    let shown = terminal.wait("a prompt", prompt);
+    assert!(!shown.lines().any(|row| row.starts_with("● fake")), "{shown}");
+
+    terminal.press("malformed\r");
+    terminal.wait("another end", |shown| shown.matches("end of turn").count() == 2);
+    terminal.wait("a prompt", prompt);
+    for command in ["/open 1\r", "/open 2\r", "/open 3\r"] {
+        terminal.press(command);
+        let number = command.trim_end();
+        terminal.wait("the call", |shown| shown.contains(&format!("❯ {number}")) && prompt(shown));
+    }
+    terminal.press("\u{4}");
+    terminal.ended();
+
+    // Beside colours and what moves the line editor's own cursor there is nothing that begins with an escape.
+    let written = String::from_utf8_lossy(&terminal.written).into_owned();
+    for forbidden in
+        ["\u{1b}[2J", "\u{1b}]0;", "\u{1b}[8m", "\u{1b}[5n", "\u{1b}[H", "\u{202e}", "\u{9b}", "\u{7}"]
+    {
+        assert!(!written.contains(forbidden), "{forbidden:?} was written: {written:?}");
+    }
+}

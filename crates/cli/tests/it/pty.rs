@@ -1,0 +1,133 @@
+//! A person at a terminal: what is typed goes in, and what the screen shows comes out.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
+
+/// Whatever does not come within this time will not come.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(crate) struct Pty {
+    child: Child,
+    keyboard: File,
+    output: Receiver<Vec<u8>>,
+    screen: vt100::Parser,
+    /// Everything that was written, for what scrolled away.
+    pub(crate) written: Vec<u8>,
+}
+
+impl Pty {
+    /// Starts a program at a terminal of its own.
+    pub(crate) fn start(command: &Command, rows: u16, columns: u16) -> Self {
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+        grantpt(&master).unwrap();
+        unlockpt(&master).unwrap();
+        let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&master, size).unwrap();
+        let name = PathBuf::from(ptsname(&master, Vec::new()).unwrap().into_string().unwrap());
+        let no_terminal = i32::try_from(rustix::fs::OFlags::NOCTTY.bits()).unwrap();
+        let slave = OpenOptions::new().read(true).write(true).custom_flags(no_terminal).open(name).unwrap();
+        // It becomes the program that it starts, so its id is the program's.
+        let mut starter = Command::new("setsid");
+        starter.arg("--ctty").arg(command.get_program()).args(command.get_args());
+        starter.env("TERM", "xterm-256color").env("LC_ALL", "C.UTF-8").env_remove("NO_COLOR");
+        for (name, value) in command.get_envs() {
+            match value {
+                Some(value) => starter.env(name, value),
+                None => starter.env_remove(name),
+            };
+        }
+        if let Some(folder) = command.get_current_dir() {
+            starter.current_dir(folder);
+        }
+        starter.stdin(slave.try_clone().unwrap()).stdout(slave.try_clone().unwrap()).stderr(slave);
+        let child = starter.spawn().unwrap();
+        let keyboard = File::from(master);
+        let mut reader = keyboard.try_clone().unwrap();
+        let (sender, output) = channel();
+        std::thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            // Reading fails when nobody has the terminal open any more.
+            while let Ok(count @ 1..) = reader.read(&mut buffer) {
+                if sender.send(buffer[..count].to_vec()).is_err() {
+                    return;
+                }
+            }
+        });
+        let positive = |count: u16| std::num::NonZero::new(count).unwrap();
+        let screen = vt100::Parser::new(positive(rows), positive(columns), 0);
+        Self { child, keyboard, output, screen, written: Vec::new() }
+    }
+
+    /// Types something, as it would be typed: Enter is `\r`, Ctrl-C is `\x03`.
+    pub(crate) fn press(&mut self, keys: &str) {
+        self.keyboard.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// What the screen shows.
+    pub(crate) fn shown(&self) -> String {
+        let contents = self.screen.screen().contents();
+        contents.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
+    }
+
+    /// Waits until the screen shows a text, and answers with everything that it shows then.
+    pub(crate) fn wait_for(&mut self, text: &str) -> String {
+        self.wait(&format!("`{text}`"), |shown| shown.contains(text))
+    }
+
+    /// Waits until the screen is as somebody wants it.
+    pub(crate) fn wait(&mut self, what: &str, is_there: impl Fn(&str) -> bool) -> String {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let shown = self.shown();
+            if is_there(&shown) {
+                return shown;
+            }
+            match self.output.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(bytes) => self.take(&bytes),
+                Err(RecvTimeoutError::Timeout) => panic!("{what} does not come:\n{shown}"),
+                Err(RecvTimeoutError::Disconnected) => panic!("it ended before {what} came:\n{shown}"),
+            }
+        }
+    }
+
+    fn take(&mut self, bytes: &[u8]) {
+        self.screen.process(bytes);
+        self.written.extend_from_slice(bytes);
+    }
+
+    /// Waits for the end of the program.
+    pub(crate) fn ended(&mut self) -> ExitStatus {
+        let deadline = Instant::now() + PATIENCE;
+        while let Ok(bytes) = self.output.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            self.take(&bytes);
+        }
+        assert!(Instant::now() < deadline, "it does not end:\n{}", self.shown());
+        self.child.wait().unwrap()
+    }
+
+    /// The id of the program.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Ends the program without asking.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Pty {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

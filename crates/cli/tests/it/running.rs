@@ -1,0 +1,232 @@
+//! `toolgate run`: one task, its events, its answer and its exit code.
+
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+use crate::place::Place;
+
+/// A conversation with thinking, calls that are allowed and refused, and an answer.
+const TASK: &str = r#"
+steps:
+  - think: First I look.
+    say: I will look.
+    calls:
+      - {tool: list_directory, arguments: {path: .}}
+      - {tool: read_file, arguments: {path: ../outside}}
+  - when: {result: read_file}
+    calls: [{tool: write_file, arguments: {path: made.txt, content: "made\n"}}]
+  - when: {result: write_file}
+    say: "It is made."
+  - say: "unexpected: {{last_result}}"
+"#;
+
+impl Place {
+    /// A task for a scripted model, without a terminal.
+    fn task(&self, script: &str, options: &[&str]) -> Output {
+        self.write("script.yaml", script);
+        let mut command = Command::new("setsid");
+        command.arg("--wait").arg(env!("CARGO_BIN_EXE_toolgate"));
+        let mut command = self.beneath(command);
+        command.args(["run", "do it"]).args(options);
+        if !options.contains(&"--model") {
+            command.args(["--model", "scripted/script.yaml"]);
+        }
+        command.stdin(Stdio::null()).output().unwrap()
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// The events of a run.
+pub(crate) fn events(output: &Output) -> Vec<Value> {
+    text(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Ids become `<id>`, times and numbers of tokens `<n>`, pieces of one text are put together.
+fn settled(events: &[Value]) -> String {
+    let mut lines: Vec<(String, Value)> = Vec::new();
+    for event in events {
+        let name = event["event"].as_str().unwrap().to_owned();
+        let mut data = event["data"].clone();
+        settle(&mut data);
+        match lines.last_mut() {
+            Some((last, before))
+                if *last == name && name.ends_with("-delta") && name != "chat:tool-delta" =>
+            {
+                let joined =
+                    format!("{}{}", before["text"].as_str().unwrap(), data["text"].as_str().unwrap());
+                before["text"] = joined.into();
+            }
+            _ => lines.push((name, data)),
+        }
+    }
+    lines.iter().map(|(name, data)| format!("{name} {data}\n")).collect()
+}
+
+fn settle(value: &mut Value) {
+    let Value::Object(fields) = value else { return };
+    for (name, value) in fields {
+        match name.as_str() {
+            "messageId" | "toolId" | "callId" | "sessionId" => *value = "<id>".into(),
+            "durationMs" | "usedTokens" | "fraction" | "inputTokens" | "outputTokens" | "cachedTokens"
+            | "contextWindow" => *value = "<n>".into(),
+            _ => settle(value),
+        }
+    }
+}
+
+#[test]
+fn events_are_the_same_over_every_wire() {
+    let over = |wire: &str| {
+        let place = Place::new();
+        let model = format!("scripted/script.yaml?wire={wire}");
+        let output = place.task(TASK, &["--json", "--trust", "autonomous", "--model", &model]);
+        assert_eq!(output.status.code(), Some(0), "{wire}: {output:?}");
+        let events = events(&output);
+        let numbers: Vec<u64> = events.iter().map(|event| event["seq"].as_u64().unwrap()).collect();
+        assert!(numbers.iter().copied().eq(1..=events.len() as u64), "{numbers:?}");
+        assert_eq!(std::fs::read_to_string(place.workspace.join("made.txt")).unwrap(), "made\n");
+        settled(&events)
+    };
+    let first = over("anthropic");
+    insta::assert_snapshot!(first);
+    // Not every wire shows what a model thinks; everything else is the same.
+    let without_thoughts = |events: &str| {
+        events.lines().filter(|line| !line.starts_with("chat:thinking-delta")).collect::<Vec<_>>().join("\n")
+    };
+    for wire in ["openai", "openai-chat", "ollama"] {
+        assert_eq!(without_thoughts(&over(wire)), without_thoughts(&first), "{wire}");
+    }
+}
+
+#[test]
+fn the_answer_is_on_standard_output_alone() {
+    let place = Place::new();
+    let output = place.task(TASK, &["--trust", "autonomous"]);
+    assert_eq!((text(&output.stdout), text(&output.stderr)), ("It is made.\n".to_owned(), String::new()));
+}
+
+#[test]
+fn where_nobody_can_be_asked_the_call_is_refused_and_the_task_goes_on() {
+    let place = Place::new();
+    let output = place.task(TASK, &[]);
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(text(&output.stdout), "It is made.\n");
+    assert!(!place.workspace.join("made.txt").exists());
+    let last = place.records().pop().unwrap();
+    assert!(last.denial.as_ref().unwrap().reason.contains("--trust autonomous"), "{last:?}");
+}
+
+#[test]
+fn exit_codes_say_how_it_ended() {
+    let again = r#"{tool: list_directory, arguments: {path: .}}"#;
+    let table: [(&str, String, &[&str], i32, &str); 7] = [
+        ("done", "steps: [{say: Hello.}]".to_owned(), &[], 0, "done"),
+        (
+            "iteration limit",
+            format!(
+                "steps: [{{calls: [{{tool: find_files, arguments: {{glob: '*'}}}}]}}, {{calls: [{again}]}}, {{say: x}}]"
+            ),
+            &["--max-iterations", "1"],
+            4,
+            "iteration_limit",
+        ),
+        ("loop", format!("steps: [{{repeat: true, calls: [{again}]}}]"), &[], 4, "loop"),
+        (
+            "violation",
+            "steps: [{calls: [{tool: file_read, arguments: {path: ../../etc/passwd}}]}, {say: x}]".to_owned(),
+            &["--profile", "studio"],
+            3,
+            "violation",
+        ),
+        ("provider", "steps: [{fault: {status: 401}}]".to_owned(), &[], 5, "provider_error"),
+        ("usage", "steps: nonsense".to_owned(), &[], 2, ""),
+        ("no such model", "steps: [{say: x}]".to_owned(), &["--model", "nobody/x"], 2, ""),
+    ];
+    for (name, script, options, code, reason) in table {
+        let place = Place::new();
+        let options: Vec<&str> = options.iter().copied().chain(["--json"]).collect();
+        let output = place.task(&script, &options);
+        assert_eq!(output.status.code(), Some(code), "{name}: {output:?}");
+        let last = events(&output).pop();
+        let ended = last.as_ref().and_then(|event| event["data"]["reason"].as_str()).unwrap_or_default();
+        assert_eq!(ended, reason, "{name}: {output:?}");
+    }
+}
+
+#[test]
+fn a_conversation_goes_on() {
+    let place = Place::new();
+    let script = "steps: [{say: 'I was told: {{prompt}}'}]";
+    place.task(script, &[]);
+    let ended =
+        |output: &Output| events(output).pop().unwrap()["data"]["sessionId"].as_str().unwrap().to_owned();
+    let first = place.task(script, &["--json", "--continue"]);
+    let second = place.task(script, &["--json", "--session", "last"]);
+    assert_eq!(ended(&first), ended(&second));
+    let beginning: String = ended(&first).chars().take(6).collect();
+    assert_eq!(ended(&place.task(script, &["--json", "--session", &beginning])), ended(&first));
+    assert_ne!(ended(&place.task(script, &["--json"])), ended(&first), "a new one is begun by default");
+    assert_ne!(ended(&place.task(script, &["--json", "--ephemeral"])), ended(&first));
+    let refusals = [
+        (place.task(script, &["--session", "nosuchone"]), "there is no session `nosuchone`"),
+        (place.task(script, &["--session", &beginning, "--profile", "studio"]), "pass --profile native"),
+        (Place::new().task(script, &["--continue"]), "there is no conversation of this workspace"),
+    ];
+    for (output, expected) in refusals {
+        assert!(text(&output.stderr).contains(expected), "{output:?}");
+        assert_ne!(output.status.code(), Some(0));
+    }
+}
+
+#[test]
+fn keys_are_sent_and_never_kept() {
+    const KEY: &str = "sk-never-to-be-seen-0123456789";
+    let place = Place::new();
+    place.write("script.yaml", "steps: [{say: Hello.}, {fault: {status: 401}}]");
+    let mut server = place.toolgate();
+    server.args(["--json", "scripted", "script.yaml"]).stdout(Stdio::piped());
+    let mut server = server.spawn().unwrap();
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(server.stdout.take().unwrap()), &mut line)
+        .unwrap();
+    let addresses: Value = serde_json::from_str(&line).unwrap();
+    let asked = |provider: &str, variables: &[(&str, &str)]| {
+        let mut command = place.toolgate();
+        command.args(["run", "hi", "--verbose", "--record", &format!("{provider}.jsonl")]);
+        command.arg("--model").arg(format!("{provider}/x")).stdin(Stdio::null());
+        command.envs(variables.iter().copied()).output().unwrap()
+    };
+    let address = |wire: &str| addresses[wire].as_str().unwrap().to_owned();
+    let outputs = [
+        asked("anthropic", &[("ANTHROPIC_BASE_URL", &address("anthropic")), ("ANTHROPIC_API_KEY", KEY)]),
+        asked("openai", &[("OPENAI_BASE_URL", &address("openai")), ("OPENAI_API_KEY", KEY)]),
+        asked("openrouter", &[("OPENROUTER_BASE_URL", &address("openai-chat")), ("OPENROUTER_API_KEY", KEY)]),
+        asked("ollama", &[("OLLAMA_HOST", address("ollama").trim_start_matches("http://"))]),
+    ];
+    server.kill().unwrap();
+    server.wait().unwrap();
+    for output in &outputs {
+        assert_eq!(
+            (output.status.code(), text(&output.stdout)),
+            (Some(0), "Hello.\n".to_owned()),
+            "{output:?}"
+        );
+        assert!(!text(&output.stderr).contains(KEY));
+    }
+    let missing = asked("anthropic2", &[]);
+    assert_eq!(missing.status.code(), Some(2));
+    let mut files = vec![place.scratch.path().to_path_buf()];
+    while let Some(path) = files.pop() {
+        match path.is_dir() {
+            true => files.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path())),
+            false => {
+                let content = std::fs::read(&path).unwrap_or_default();
+                assert!(!content.windows(KEY.len()).any(|part| part == KEY.as_bytes()), "{}", path.display());
+            }
+        }
+    }
+}
