@@ -251,3 +251,82 @@ pub(crate) fn garbled(message: impl Into<String>) -> ProviderError {
 fn too_large(message: String) -> ProviderError {
     ProviderError::new(ErrorKind::TooLarge, message).help("ask for less in one step")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn collector() -> Collector {
+        let model = ModelName { provider: "test".to_owned(), name: "m".to_owned() };
+        let names = WireNames::new(["fs.read"].into_iter());
+        Collector::new(Wire::OpenaiChat, model, names)
+    }
+
+    fn drained(collector: &mut Collector) -> Vec<Event> {
+        std::iter::from_fn(|| collector.next_event()).collect()
+    }
+
+    #[test]
+    fn calls_come_back_by_the_names_they_were_offered_under_and_with_ids_of_their_own() {
+        let mut collector = collector();
+        for (id, name) in [("call_1", "fs_read"), ("", "fs_read"), ("", "unheard")] {
+            let part = collector.begin_call(id, name).unwrap();
+            collector.end_call(part).unwrap();
+        }
+        assert_eq!(collector.begin_call("call_1", "fs_read").unwrap_err().kind, ErrorKind::Garbled);
+        collector.finish(FinishReason::ToolCalls).unwrap();
+        let Some(Event::Finish { message, .. }) = drained(&mut collector).pop() else { panic!("no finish") };
+        let calls: Vec<_> = message
+            .calls()
+            .map(|call| (call.id.as_str(), call.name.as_str(), call.arguments.as_str()))
+            .collect();
+        assert_eq!(
+            calls,
+            [("call_1", "fs.read", "{}"), ("call_2", "fs.read", "{}"), ("call_3", "unheard", "{}")]
+        );
+    }
+
+    #[test]
+    fn an_open_call_is_made_by_no_finish() {
+        for (reason, fine) in [
+            (FinishReason::ToolCalls, false),
+            (FinishReason::Stop, false),
+            (FinishReason::Length, true),
+            (FinishReason::Refusal, true),
+            (FinishReason::Other("x".to_owned()), true),
+        ] {
+            let mut collector = collector();
+            let part = collector.begin_call("a", "t").unwrap();
+            collector.push_arguments(part, "{\"a").unwrap();
+            assert_eq!(collector.finish(reason.clone()).is_ok(), fine, "{reason:?}");
+            assert_eq!(collector.is_finished(), fine);
+            let events = drained(&mut collector);
+            assert!(!events.iter().any(|event| matches!(event, Event::CallEnd { .. })));
+            assert_eq!(events.iter().any(|event| matches!(event, Event::Finish { .. })), fine);
+        }
+    }
+
+    #[test]
+    fn more_than_is_taken_is_too_large() {
+        let mut many = collector();
+        let failed =
+            (0..=MAX_CALLS).find_map(|number| many.begin_call(&number.to_string(), "t").err()).unwrap();
+        assert_eq!(failed.kind, ErrorKind::TooLarge);
+        assert_eq!(usize::try_from(many.calls).unwrap(), MAX_CALLS);
+        let mut long = collector();
+        let (part, piece) = (long.begin_call("a", "t").unwrap(), "x".repeat(MAX_ARGUMENT_BYTES / 8));
+        let failed = (0..9).find_map(|_| long.push_arguments(part, &piece).err()).unwrap();
+        assert_eq!(failed.kind, ErrorKind::TooLarge);
+        assert_eq!(long.arguments(part).unwrap().len(), MAX_ARGUMENT_BYTES);
+    }
+
+    #[test]
+    fn parts_hold_what_they_can() {
+        let mut collector = collector();
+        let (text, call) = (collector.begin_text(), collector.begin_call("a", "t").unwrap());
+        assert!(collector.push(call, "x").is_err() && collector.push_arguments(text, "x").is_err());
+        assert!(collector.seal(text, Value::Null).is_err() && collector.end_call(text).is_err());
+        assert!(collector.end_call(call).is_ok() && collector.end_call(call).is_err());
+        assert!(collector.push_arguments(call, "x").is_err() && collector.push(PartKey(9), "x").is_err());
+    }
+}

@@ -117,11 +117,14 @@ impl StepDecoder {
         self.state == State::Finished
     }
 
+    /// What is not readable after the finish is nobody's, wherever a piece happens to end.
     fn note(&mut self, result: Result<(), ProviderError>) -> Result<(), ProviderError> {
+        if self.wire.collector().is_finished() {
+            self.state = State::Finished;
+            return Ok(());
+        }
         if result.is_err() {
             self.state = State::Failed;
-        } else if self.wire.collector().is_finished() {
-            self.state = State::Finished;
         }
         result
     }

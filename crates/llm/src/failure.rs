@@ -123,9 +123,6 @@ impl Said {
         if named(&["not_found_error"]) && message.starts_with("model:") {
             return ErrorKind::UnknownModel;
         }
-        if named(&["invalid_request_error", "invalid_prompt"]) {
-            return ErrorKind::BadRequest;
-        }
         match status {
             401 | 403 => ErrorKind::Unauthorized,
             402 => ErrorKind::SpendLimit,
@@ -133,6 +130,8 @@ impl Said {
             408 | 409 => ErrorKind::ServerError,
             413 => ErrorKind::ContextExceeded,
             429 => ErrorKind::RateLimited,
+            // The broadest name of all: it stands beside wrong keys, too.
+            _ if named(&["invalid_request_error", "invalid_prompt"]) => ErrorKind::BadRequest,
             503 | 529 => ErrorKind::Overloaded,
             500.. => ErrorKind::ServerError,
             _ => ErrorKind::BadRequest,
@@ -287,6 +286,22 @@ mod tests {
                 ErrorKind::ContextExceeded,
             ),
             (422, json!({"detail": "x"}), ErrorKind::BadRequest),
+            (
+                401,
+                json!({"error": {"code": "invalid_api_key", "type": "invalid_request_error", "message": "x"}}),
+                ErrorKind::Unauthorized,
+            ),
+            (
+                401,
+                json!({"error": {"type": "invalid_request_error", "message": "x"}}),
+                ErrorKind::Unauthorized,
+            ),
+            (
+                429,
+                json!({"error": {"type": "invalid_request_error", "message": "x"}}),
+                ErrorKind::RateLimited,
+            ),
+            (500, json!({"error": {"type": "invalid_request_error", "message": "x"}}), ErrorKind::BadRequest),
             (502, json!(null), ErrorKind::ServerError),
             (503, json!("x"), ErrorKind::Overloaded),
             (409, json!({}), ErrorKind::ServerError),
