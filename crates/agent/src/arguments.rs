@@ -24,8 +24,17 @@ pub(crate) fn read(call: &ModelCall, tool: &ToolDefinition, repair: bool) -> Res
         .map_err(|problem| Failure::new(ErrorCode::InvalidArguments, problem).help(what_fits(tool)))
 }
 
+/// Any JSON that can be borne.
+pub(crate) fn any(text: &str) -> Option<Value> {
+    if is_too_much(text) { None } else { serde_json::from_str(text).ok() }
+}
+
+fn is_too_much(text: &str) -> bool {
+    text.len() > MOST_VALUES && weigh(text.as_bytes()).values > MOST_VALUES
+}
+
 fn parse(text: &str) -> Result<Map<String, Value>, String> {
-    if text.len() > MOST_VALUES && weigh(text.as_bytes()).values > MOST_VALUES {
+    if is_too_much(text) {
         return Err(format!("the arguments hold more than {MOST_VALUES} values"));
     }
     match serde_json::from_str(text) {

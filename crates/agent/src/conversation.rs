@@ -69,7 +69,10 @@ impl<'a> Conversation<'a> {
         turn: Turn,
         prompt: &'a str,
     ) -> Result<Ended, AgentError> {
-        session.interrupt(words::INTERRUPTED).await?;
+        let left_open = session.interrupt(words::INTERRUPTED).await?;
+        if !left_open.is_empty() {
+            (turn.events)(ChatEvent::Notice { text: words::left_open(left_open.len()) });
+        }
         let gate = agent.front.gate();
         let settings = &agent.settings;
         let offer = Offer::of(gate, &turn.credential, &agent.schemas).await.map_err(AgentError::Caller)?;

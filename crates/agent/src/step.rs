@@ -70,14 +70,17 @@ impl Asker<'_> {
                 Tried::Failed(error) => error,
             };
             let wait = self.wait_before_next(&error, attempt, patience);
-            (self.events)(ChatEvent::Error {
-                code: error.kind.as_str(),
-                message: in_words(&error),
-                retryable: wait.is_some(),
-                attempt: Some(attempt),
-                wait_ms: wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)),
-                voided: was_shown.then_some(id),
-            });
+            // A conversation that is too long is made shorter by whoever asked, and only then is it known whether that helps.
+            if error.kind != ErrorKind::ContextExceeded || was_shown {
+                (self.events)(ChatEvent::Error {
+                    code: error.kind.as_str(),
+                    message: in_words(&error),
+                    retryable: wait.is_some(),
+                    attempt: Some(attempt),
+                    wait_ms: wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)),
+                    voided: was_shown.then_some(id),
+                });
+            }
             let Some(wait) = wait else { return (Stepped::Failed(error), usage) };
             if let Err(stopped) = patience.wait(tokio::time::sleep(wait)).await {
                 return (Stepped::Stopped { stopped, text: String::new() }, usage);

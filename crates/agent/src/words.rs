@@ -12,6 +12,14 @@ use crate::patience::Stopped;
 pub(crate) const INTERRUPTED: &str =
     "this call was interrupted; whether it took effect is not known: check before doing it again";
 
+/// What the person is told of such calls when they go on.
+pub(crate) fn left_open(calls: usize) -> String {
+    let were = if calls == 1 { "call was" } else { "calls were" };
+    format!(
+        "{calls} {were} interrupted when this conversation was last held; whether they took effect is not known"
+    )
+}
+
 /// What a result says besides, when the model does the same again and again.
 pub(crate) const REPEATED: &str = "\n\n[You have made the same call with the same result several times. It will not change: do something else, or answer with what you know.]";
 
@@ -52,7 +60,8 @@ pub(crate) fn last_words(reason: EndReason) -> String {
 pub(crate) fn instead_of_an_answer(reason: EndReason, iterations: u32, time: Duration) -> String {
     match reason {
         EndReason::IterationLimit => {
-            format!("Stopped after {iterations} rounds of tool calls, without a final answer.")
+            let rounds = if iterations == 1 { "round" } else { "rounds" };
+            format!("Stopped after {iterations} {rounds} of tool calls, without a final answer.")
         }
         EndReason::ContextLimit => {
             "Stopped: the conversation no longer fits the model's context. Begin a new one, or use a model with a larger context.".to_owned()

@@ -1,0 +1,218 @@
+//! At each bound there is one last step without tools, and the person gets an answer.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use toolgate_agent::{ChatEvent, EndReason};
+use toolgate_llm::ToolChoice;
+use toolgate_tools::Profile;
+
+use crate::played::{Played, Step, StepEnd, call, calls, say};
+use crate::story;
+use crate::world::{How, World};
+
+/// Reads a file that was not read before.
+fn another(number: usize) -> Step {
+    call("read_file", &format!(r#"{{"path": "{number}.txt"}}"#))
+}
+
+/// A model that never has enough, and answers only when it has no tools.
+fn insatiable() -> Arc<Played> {
+    Played::by(|number, asked| match asked.tool_choice {
+        ToolChoice::Auto => another(number),
+        ToolChoice::None => say("That is what I have."),
+    })
+}
+
+#[test]
+fn after_the_last_round_there_is_an_answer() {
+    let world = World::new();
+    let model = insatiable();
+    let how = world.how().settings(|settings| settings.max_tool_iterations = 2);
+    let held = world.turn_as(model.clone(), "Find it.", how);
+    insta::assert_snapshot!(held.story());
+    let asked = model.asked();
+    assert_eq!(asked.len(), 3);
+    // The definitions go along: some servers cannot read earlier calls without them.
+    assert!(asked.iter().all(|one| one.tools == asked[0].tools && !one.tools.is_empty()));
+}
+
+#[test]
+fn profiles_have_their_own_bounds() {
+    for (profile, rounds) in [(Profile::Native, 20), (Profile::Claw, 20), (Profile::Studio, 200)] {
+        let world = World::of(profile, |options| options);
+        let tool = if profile == Profile::Studio { "file_read" } else { "read_file" };
+        let model = Played::by(move |number, asked| match asked.tool_choice {
+            ToolChoice::Auto => call(tool, &format!(r#"{{"path": "{number}.txt"}}"#)),
+            ToolChoice::None => say("Enough."),
+        });
+        let held = world.turn(model.clone(), "Find it.");
+        assert_eq!((held.ended.reason, held.ended.iterations), (EndReason::IterationLimit, rounds));
+        assert_eq!(model.asked().len(), rounds as usize + 1);
+    }
+}
+
+/// A model that calls tools although they are switched off, and says nothing.
+#[test]
+fn tools_that_are_switched_off_stay_off() {
+    let world = World::new();
+    let model =
+        Played::by(|number, _| call("write_file", &format!(r#"{{"path": "{number}.txt", "content": ""}}"#)));
+    let how = world.how().settings(|settings| settings.max_tool_iterations = 1);
+    let held = world.turn_as(model, "Write.", how);
+    insta::assert_snapshot!(held.story());
+    assert!(world.workspace.join("0.txt").exists() && !world.workspace.join("1.txt").exists());
+}
+
+#[test]
+fn the_same_again_and_again_is_pointed_out_and_then_ended() {
+    let world = World::new();
+    let model = Played::by(|_, asked| match asked.tool_choice {
+        ToolChoice::Auto => calls(&[("read_file", r#"{"path": "a.txt"}"#), ("list_directory", "{}")]),
+        ToolChoice::None => say("I went round in circles."),
+    });
+    let held = world.turn(model, "Find it.");
+    insta::assert_snapshot!(held.story());
+}
+
+/// The same question is none where the answer differs.
+#[test]
+fn waiting_for_something_is_no_repetition() {
+    let world = World::new();
+    let file = world.workspace.join("log.txt");
+    let model = Played::by(move |number, _| {
+        std::fs::write(&file, format!("{number}\n")).unwrap();
+        if number < 12 { call("read_file", r#"{"path": "log.txt"}"#) } else { say("It is ready.") }
+    });
+    let held = world.turn(model, "Wait for it.");
+    assert_eq!((held.ended.reason, held.ended.iterations), (EndReason::Done, 12));
+    assert!(!story::kept(&held.messages).contains("several times"));
+}
+
+fn in_time(how: How, time: u64) -> How {
+    how.settings(|settings| {
+        settings.time_limit = Some(Duration::from_millis(time));
+        settings.grace = Duration::from_secs(30);
+    })
+}
+
+#[test]
+fn when_the_time_is_up_in_a_stream_there_is_an_answer() {
+    let world = World::new();
+    let model = Played::by(|_, asked| match asked.tool_choice {
+        ToolChoice::Auto => say("It is a long story").ends(StepEnd::Hang),
+        ToolChoice::None => say("In short: yes."),
+    });
+    let held = world.turn_as(model, "Is it?", in_time(world.how(), 200));
+    insta::assert_snapshot!(held.story());
+}
+
+/// Nobody says anything any more.
+#[test]
+fn when_the_last_step_takes_too_long_the_person_is_told() {
+    let world = World::new();
+    let model = Played::steps(vec![say("Hm").ends(StepEnd::Hang)]);
+    let how = in_time(world.how(), 50).settings(|settings| settings.grace = Duration::from_millis(50));
+    let held = world.turn_as(model, "Is it?", how);
+    assert_eq!((held.ended.reason, held.ended.text.as_str()), (EndReason::Timeout, "Hm"));
+    let model = Played::steps(vec![Step { parts: Vec::new(), ..say("").ends(StepEnd::Hang) }]);
+    let how = in_time(world.how(), 50).settings(|settings| settings.grace = Duration::from_millis(50));
+    let held = World::new().turn_as(model, "Is it?", how);
+    assert_eq!(held.ended.text, "Stopped after 0.05 s, the time for one turn, without a final answer.");
+}
+
+#[test]
+fn cancelling_ends_the_stream_and_keeps_what_was_said() {
+    let world = World::new();
+    let model = Played::steps(vec![say("It is a long story").ends(StepEnd::Hang)]);
+    // Both pieces, so that the same is kept every time.
+    let how = world
+        .how()
+        .cancel_when(|event| matches!(event, ChatEvent::TextDelta { text, .. } if text.ends_with("story")));
+    let held = world.turn_as(model.clone(), "Is it?", how);
+    insta::assert_snapshot!(held.story());
+    assert_eq!(model.asked().len(), 1, "a model was asked after the person had enough");
+}
+
+/// The processes of this machine whose command line holds a word.
+fn processes(word: &str) -> usize {
+    let folders = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    let lines = folders.filter_map(|folder| std::fs::read(folder.path().join("cmdline")).ok());
+    lines.filter(|line| String::from_utf8_lossy(line).contains(word)).count()
+}
+
+/// A command that says so once it runs, and then goes on for ever, and calls that would come after it.
+fn endless(mark: &str) -> Step {
+    let command = format!("echo running; sleep {mark} & sleep {mark}; true");
+    calls(&[
+        ("run_command", &serde_json::json!({"command": command}).to_string()),
+        ("write_file", r#"{"path": "c.txt", "content": "no"}"#),
+        ("read_file", r#"{"path": "a.txt"}"#),
+    ])
+}
+
+fn is_running(event: &ChatEvent) -> bool {
+    matches!(event, ChatEvent::ToolDelta { chunk, .. } if chunk.contains("running"))
+}
+
+#[test]
+fn cancelling_ends_a_running_command_and_answers_every_call() {
+    let world = World::of(Profile::Native, |options| options.commands());
+    let model = Played::steps(vec![endless("86411"), say("Never said.")]);
+    let held = world.turn_as(model.clone(), "Run it.", world.how().cancel_when(is_running));
+    assert_eq!(processes("86411"), 0, "a process is left");
+    insta::assert_snapshot!(held.story());
+    assert!(!world.workspace.join("c.txt").exists());
+    assert_eq!(model.asked().len(), 1);
+}
+
+#[test]
+fn when_the_time_is_up_in_a_command_it_is_ended_and_there_is_an_answer() {
+    let world = World::of(Profile::Native, |options| options.commands());
+    let ran = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&ran);
+    let model = Played::by(|_, asked| match asked.tool_choice {
+        ToolChoice::Auto => endless("86412"),
+        ToolChoice::None => say("It did not end."),
+    });
+    let mut how = in_time(world.how(), 3000);
+    how.watch = Arc::new(move |event| {
+        seen.fetch_or(is_running(&event), Ordering::Relaxed);
+    });
+    let held = world.turn_as(model, "Run it.", how);
+    assert!(ran.load(Ordering::Relaxed), "the command never ran");
+    assert_eq!(processes("86412"), 0, "a process is left");
+    insta::assert_snapshot!(held.story());
+}
+
+/// Whoever drops the turn ends what runs in it, and the next turn answers what was left open, once.
+#[test]
+fn a_turn_that_is_dropped_leaves_nothing_running() {
+    let world = World::of(Profile::Native, |options| options.commands());
+    let model = Played::steps(vec![endless("86413"), say("So it was.")]);
+    world.runtime.block_on(async {
+        let mut session = world.session("talk").await;
+        let (running, mut how) = (CancellationToken::new(), world.how());
+        let told = running.clone();
+        how.watch = Arc::new(move |event| {
+            if is_running(&event) {
+                told.cancel()
+            }
+        });
+        tokio::select! {
+            biased;
+            () = running.cancelled() => {}
+            _ = world.hold(model.clone(), &mut session, "Run it.", how) => panic!("it ended"),
+        }
+        assert_eq!(session.unanswered().len(), 3);
+        // The gate ends the command by itself, and says so in the record.
+        while world.bench.records().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(processes("86413"), 0, "a process is left");
+        let held = world.hold(model, &mut session, "Well?", world.how()).await;
+        insta::assert_snapshot!(held.story());
+    });
+}

@@ -1,0 +1,231 @@
+//! What happens when a conversation fills the model's context.
+
+use std::sync::Arc;
+
+use toolgate_agent::{ChatEvent, EndReason};
+use toolgate_llm::{Capabilities, ErrorKind, Message, ToolChoice};
+
+use crate::played::{Asked, CAPABLE, Played, Step, call, fail, say};
+use crate::story;
+use crate::world::{Held, How, World};
+
+/// What every large file holds.
+const LINE: &str = "0123456789 0123456789 0123456789 0123456789 0123456789 0123456789\n";
+
+/// A workspace of files of about 2,500 tokens each.
+fn library() -> World {
+    let world = World::new();
+    for number in 0..40 {
+        let text = format!("file {number}\n{}", LINE.repeat(150));
+        std::fs::write(world.workspace.join(format!("{number}.txt")), text).unwrap();
+    }
+    world
+}
+
+fn small() -> Capabilities {
+    Capabilities { context_window: Some(20_000), ..CAPABLE }
+}
+
+fn read(number: usize) -> Step {
+    call("read_file", &format!(r#"{{"path": "{number}.txt"}}"#))
+}
+
+/// What a server would count.
+fn tokens(asked: &Asked) -> u64 {
+    let messages: usize =
+        asked.messages.iter().map(|message| serde_json::to_string(message).unwrap().len()).sum();
+    ((messages + asked.system.len()) / 4) as u64 + 3000
+}
+
+fn wants_summary(asked: &Asked) -> bool {
+    matches!(asked.messages.last(), Some(Message::User { text }) if text.contains("summary that you write now"))
+}
+
+/// A model that reads file after file, says a summary when it is asked to, and has a server that counts.
+fn reader(files: usize, summary: &'static str) -> Arc<Played> {
+    Played::able(small(), move |_, asked| {
+        let used = tokens(asked);
+        assert!(used <= 20_000, "more than the model can look at: {used}");
+        let done = asked.messages.iter().map(|message| match message {
+            Message::User { text } => text.matches("I have read file").count(),
+            Message::Results { results } => results.len(),
+            Message::Assistant(_) => 0,
+        });
+        let done: usize = done.sum();
+        let step = if wants_summary(asked) {
+            say(&summary.replace("{}", &"I have read file.".repeat(done)))
+        } else if asked.tool_choice == ToolChoice::None {
+            say("The context is full.")
+        } else if done < files {
+            read(done)
+        } else {
+            say("I have read them all.")
+        };
+        step.uses(used, 20)
+    })
+}
+
+fn notices(held: &Held) -> Vec<&str> {
+    let notices = held.events.iter().filter_map(|event| match event {
+        ChatEvent::Notice { text } => Some(text.as_str()),
+        _ => None,
+    });
+    notices.collect()
+}
+
+#[test]
+fn old_output_is_left_out_first_and_kept_all_the_same() {
+    let world = library();
+    let model = reader(8, "unused");
+    let held = world.turn(model.clone(), "Read them.");
+    assert_eq!((held.ended.reason, held.ended.text.as_str()), (EndReason::Done, "I have read them all."));
+    assert_eq!(
+        notices(&held)[0],
+        "older tool output is left out from here on, to save room in the model's context"
+    );
+    assert!(notices(&held).iter().all(|notice| notice.starts_with("older")), "{:?}", notices(&held));
+    // The model is shown the newest, and what was there of the rest; the conversation keeps everything.
+    let shown = story::kept(&model.asked().last().unwrap().messages);
+    assert!(
+        shown.contains(
+            "results: [output of read_file, 9 KiB, left out to save room; call it again if you need it]\n"
+        ),
+        "{shown}"
+    );
+    assert!(shown.contains("results: file 7⏎0123") && !shown.contains("results: file 0⏎0123"), "{shown}");
+    let kept = story::kept(&held.messages);
+    assert!((0..8).all(|number| kept.contains(&format!("results: file {number}⏎0123"))), "{kept}");
+    let warned = held.events.iter().any(|event| matches!(event, ChatEvent::Context { warning: true, .. }));
+    assert!(warned, "nobody was warned");
+}
+
+/// Nothing is left out as long as there is room, and nobody is warned.
+#[test]
+fn with_room_nothing_is_left_out() {
+    let world = library();
+    let model = reader(3, "unused");
+    let held = world.turn(model.clone(), "Read them.");
+    assert!(notices(&held).is_empty());
+    let asked = model.asked();
+    let last = asked.last().unwrap();
+    assert_eq!(last.messages, held.messages[..last.messages.len()]);
+}
+
+/// Calls are long here, so that leaving output out does not help.
+#[test]
+fn then_a_summary_takes_the_place_of_what_came_first() {
+    let world = library();
+    let long = "x".repeat(6000);
+    let model = Played::able(small(), move |_, asked| {
+        let used = tokens(asked);
+        assert!(used <= 20_000, "more than the model can look at: {used}");
+        let summarised = asked.messages.first().is_some_and(
+            |message| matches!(message, Message::User { text } if text.contains("They were all written")),
+        );
+        let step = if wants_summary(asked) {
+            say("They were all written.")
+        } else if summarised && asked.messages.len() > 4 {
+            say("Everything is written.")
+        } else {
+            let arguments =
+                serde_json::json!({"path": format!("new{}.txt", asked.messages.len()), "content": long});
+            call("write_file", &arguments.to_string())
+        };
+        step.uses(used, 1550)
+    });
+    let held = world.turn(model.clone(), "Write them.");
+    assert_eq!((held.ended.reason, held.ended.text.as_str()), (EndReason::Done, "Everything is written."));
+    insta::assert_snapshot!(held.story());
+    // A summary is asked for without tools, and is not shown as an answer.
+    let asked = model.asked();
+    assert!(
+        asked.iter().filter(|asked| wants_summary(asked)).all(|asked| asked.tool_choice == ToolChoice::None)
+    );
+    // The transcript keeps what it stands for.
+    let transcript = world.runtime.block_on(world.store.transcript(&"talk".parse().unwrap())).unwrap();
+    assert!(transcript.jsonl().unwrap().contains("new1.txt"));
+}
+
+/// A summary that is as long as what it stands for is not used, and not asked for again.
+#[test]
+fn a_summary_that_saves_nothing_ends_in_an_answer() {
+    let world = library();
+    let long = "x".repeat(6000);
+    let model = Played::able(small(), move |_, asked| {
+        let step = if wants_summary(asked) {
+            say(&"It was long. ".repeat(4000))
+        } else if asked.tool_choice == ToolChoice::None {
+            say("The context is full.")
+        } else {
+            let arguments =
+                serde_json::json!({"path": format!("new{}.txt", asked.messages.len()), "content": long});
+            call("write_file", &arguments.to_string())
+        };
+        step.uses(tokens(asked), 20)
+    });
+    let held = world.turn(model.clone(), "Write them.");
+    assert_eq!(
+        (held.ended.reason, held.ended.text.as_str()),
+        (EndReason::ContextLimit, "The context is full.")
+    );
+    assert_eq!(model.asked().iter().filter(|asked| wants_summary(asked)).count(), 1);
+    assert!(!story::kept(&held.messages).contains("It was long"));
+}
+
+/// A server that counts nothing, and refuses what is too long.
+fn refusing(most: usize, summary: &'static str) -> Arc<Played> {
+    let able = Capabilities { context_window: None, ..CAPABLE };
+    Played::able(able, move |_, asked| {
+        let length: usize =
+            asked.messages.iter().map(|message| serde_json::to_string(message).unwrap().len()).sum();
+        let read_so_far =
+            asked.messages.iter().filter(|message| matches!(message, Message::Results { .. })).count();
+        if length > most {
+            fail(ErrorKind::ContextExceeded, "the prompt is too long")
+        } else if wants_summary(asked) {
+            say(summary)
+        } else if asked.tool_choice == ToolChoice::None {
+            say("It is too long.")
+        } else if read_so_far < 7 {
+            read(read_so_far)
+        } else {
+            say("Done.")
+        }
+    })
+}
+
+#[test]
+fn a_server_that_refuses_is_shown_less() {
+    for (most, reason, text) in [
+        // Everything fits; leaving out helps; only the last step fits.
+        (500_000, EndReason::Done, "Done."),
+        (60_000, EndReason::Done, "Done."),
+        (25_000, EndReason::ContextLimit, "It is too long."),
+    ] {
+        let world = library();
+        let held = world.turn(refusing(most, "short"), "Read them.");
+        assert_eq!((held.ended.reason, held.ended.text.as_str()), (reason, text), "{most}: {}", held.story());
+    }
+}
+
+#[test]
+fn where_nothing_helps_the_person_is_told() {
+    let world = World::new();
+    let model = Played::steps(vec![fail(ErrorKind::ContextExceeded, "the prompt is too long")]);
+    let held = world.turn(model.clone(), "Read this.");
+    insta::assert_snapshot!(held.story());
+}
+
+#[test]
+fn before_a_server_has_counted_the_tools_count_too() {
+    let world = World::new();
+    let how: How = world.how();
+    let model = Played::by(|_, _| say("Yes."));
+    let held = world.turn_as(model, "Is it?", how);
+    let used = held.events.iter().find_map(|event| match event {
+        ChatEvent::Context { used_tokens, .. } => Some(*used_tokens),
+        _ => None,
+    });
+    // A dozen tools with their schemas are more than a thousand tokens.
+    assert!(used.is_some_and(|used| used > 1000), "{used:?}");
+}

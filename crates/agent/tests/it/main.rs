@@ -1,0 +1,23 @@
+//! Whole turns: a model, real or played, in front of a real gate.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "tests arrange files by hand and fail by panicking"
+)]
+
+// What tests are made of.
+mod played;
+mod story;
+mod world;
+
+// What they show.
+mod turns;
+mod bounds;
+mod retries;
+mod context;
+mod violations;
+mod wires;
+mod together;

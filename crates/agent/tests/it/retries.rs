@@ -1,0 +1,105 @@
+//! A step that fails is tried again where that may help; what was said in it is void.
+
+use std::time::Duration;
+
+use toolgate_agent::{ChatEvent, EndReason};
+use toolgate_llm::{ErrorKind, ProviderError};
+
+use crate::played::{Played, StepEnd, call, fail, say};
+use crate::story;
+use crate::world::World;
+
+fn failing(kind: ErrorKind) -> StepEnd {
+    StepEnd::Fail(ProviderError::new(kind, "it went wrong").help("wait a while"))
+}
+
+#[test]
+fn a_step_is_tried_again_and_what_was_said_is_void() {
+    let world = World::new();
+    let model = Played::steps(vec![
+        fail(ErrorKind::Overloaded, "too much to do"),
+        say("Half an ans").ends(failing(ErrorKind::Truncated)),
+        // A call that was not finished is no call.
+        call("write_file", r#"{"path": "c.txt", "content": "no"}"#).after("I wri").ends(StepEnd::Break),
+        say("A whole answer."),
+    ]);
+    let held = world.turn(model, "Go.");
+    insta::assert_snapshot!(held.story());
+    assert!(!world.workspace.join("c.txt").exists());
+}
+
+#[test]
+fn nothing_is_tried_for_ever() {
+    let world = World::new();
+    let model = Played::steps(vec![fail(ErrorKind::Overloaded, "too much to do")]);
+    let held = world.turn(model.clone(), "Go.");
+    insta::assert_snapshot!(held.story());
+    assert_eq!(model.asked().len(), 4);
+}
+
+#[test]
+fn what_does_not_pass_by_itself_is_not_tried_again() {
+    for kind in ErrorKind::ALL.iter().copied().filter(|kind| !kind.is_retryable()) {
+        if kind == ErrorKind::ContextExceeded {
+            continue;
+        }
+        let world = World::new();
+        let model = Played::steps(vec![say("Half").ends(failing(kind))]);
+        let held = world.turn(model.clone(), "Go.");
+        assert_eq!(held.ended.reason, EndReason::ProviderError);
+        assert_eq!(held.ended.text, "it went wrong; wait a while");
+        assert_eq!(model.asked().len(), 1, "{}", kind.as_str());
+        assert_eq!(story::kept(&held.messages), "user: Go.\n");
+    }
+}
+
+/// A server that wants to be left alone for longer than the turn lasts.
+#[test]
+fn nobody_waits_longer_than_there_is_time() {
+    let world = World::new();
+    let mut error = ProviderError::new(ErrorKind::RateLimited, "too often");
+    error.retry_after = Some(Duration::from_secs(100));
+    let model = Played::steps(vec![say("").ends(StepEnd::Fail(error))]);
+    let how = world.how().settings(|settings| settings.time_limit = Some(Duration::from_secs(90)));
+    let held = world.turn_as(model.clone(), "Go.", how);
+    assert_eq!((held.ended.reason, model.asked().len()), (EndReason::ProviderError, 1));
+}
+
+#[test]
+fn waiting_for_another_try_can_be_cancelled() {
+    let world = World::new();
+    let mut error = ProviderError::new(ErrorKind::RateLimited, "too often");
+    error.retry_after = Some(Duration::from_secs(100));
+    let model = Played::steps(vec![say("").ends(StepEnd::Fail(error))]);
+    let how = world.how().cancel_when(|event| matches!(event, ChatEvent::Error { .. }));
+    let held = world.turn_as(model.clone(), "Go.", how);
+    assert_eq!((held.ended.reason, model.asked().len()), (EndReason::Cancelled, 1));
+    let waits: Vec<_> = held
+        .events
+        .iter()
+        .filter_map(|event| match event {
+            ChatEvent::Error { wait_ms, .. } => Some(wait_ms.unwrap() >= 100_000),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(waits, [true]);
+}
+
+/// Whatever a turn ended with, the next one works.
+#[test]
+fn after_a_failure_the_conversation_goes_on() {
+    let world = World::new();
+    let model = Played::steps(vec![
+        call("read_file", r#"{"path": "a.txt"}"#),
+        fail(ErrorKind::Unauthorized, "the key is not good"),
+        say("It says hello."),
+    ]);
+    world.runtime.block_on(async {
+        let mut session = world.session("talk").await;
+        let first = world.hold(model.clone(), &mut session, "What does it say?", world.how()).await;
+        assert_eq!(first.ended.reason, EndReason::ProviderError);
+        let second = world.hold(model, &mut session, "Again, please.", world.how()).await;
+        insta::assert_snapshot!(second.story());
+        assert_eq!(session.summary().usage, Default::default());
+    });
+}

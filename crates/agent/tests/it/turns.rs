@@ -1,0 +1,300 @@
+//! What a turn is made of.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+
+use serde_json::json;
+use toolgate_agent::{ChatEvent, EndReason, MountFact, Surroundings, numbered};
+use toolgate_gate::{ApprovedCall, Approver, CallContext, Question, Reply, Tool, ToolFuture, ToolSpec};
+use toolgate_llm::{FinishReason, Part, ToolChoice};
+use toolgate_tools::Profile;
+use toolgate_types::{Category, ToolClass, Trust};
+
+use crate::played::{CAPABLE, Played, call, calls, say};
+use crate::story;
+use crate::world::World;
+
+#[test]
+fn an_answer_without_calls() {
+    let world = World::new();
+    let mut step = say("Hello to you.");
+    step.parts.insert(0, Part::Thinking { text: "somebody greets me".to_owned(), seal: None });
+    let held = world.turn(Played::steps(vec![step]), "Hello?");
+    insta::assert_snapshot!(held.story());
+}
+
+#[test]
+fn calls_are_made_in_their_order_and_answered() {
+    let world = World::new();
+    let model = Played::steps(vec![
+        calls(&[
+            ("read_file", r#"{"path": "a.txt"}"#),
+            ("write_file", r#"{"path": "c.txt", "content": "new\n"}"#),
+        ])
+        .after("I will look."),
+        call("read_file", r#"{"path": "c.txt"}"#),
+        say("Both say something."),
+    ]);
+    let held = world.turn(model.clone(), "What do they say?");
+    insta::assert_snapshot!(held.story());
+    let asked = model.asked();
+    assert_eq!(asked.len(), 3);
+    assert!(asked.iter().all(|asked| asked.tool_choice == ToolChoice::Auto));
+    // Each step is shown everything before it.
+    assert_eq!(story::kept(&asked[2].messages).lines().count(), 5);
+}
+
+/// What a model writes, and what it is told.
+#[test]
+fn calls_that_cannot_be_made_say_what_would_fit() {
+    let world = World::new();
+    let model = Played::steps(vec![
+        calls(&[
+            ("read_file", r#"{"path": "a.txt""#),
+            ("read_file", r#"["a.txt"]"#),
+            ("read_file", ""),
+            ("read_file", r#"{"file": "a.txt"}"#),
+            ("read_fil", r#"{"path": "a.txt"}"#),
+            ("read_fil", r#"{"path": "#),
+            ("list_directory", "{}"),
+        ]),
+        say("I give up."),
+    ]);
+    let held = world.turn(model, "Try.");
+    insta::assert_snapshot!(held.story());
+}
+
+#[test]
+fn nearly_json_is_read_only_where_that_is_wanted() {
+    let steps = || {
+        vec![
+            calls(&[
+                ("read_file", r#""{\"path\": \"a.txt\"}""#),
+                ("read_file", "```json\n{\"path\": \"b.txt\"}\n```"),
+            ]),
+            say("Done."),
+        ]
+    };
+    for (repair, wanted) in [(false, ["error", "error"]), (true, ["success", "success"])] {
+        let world = World::new();
+        let how = world.how().settings(|settings| settings.repair = repair);
+        let held = world.turn_as(Played::steps(steps()), "Read.", how);
+        let statuses: Vec<String> = held
+            .events
+            .iter()
+            .filter_map(|event| match event {
+                ChatEvent::ToolResult { status, .. } => Some(json!(status).as_str().unwrap().to_owned()),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(statuses, wanted, "repair: {repair}");
+    }
+}
+
+/// Only a message that ended in order to have its calls made has them made.
+#[test]
+fn calls_of_messages_that_ended_otherwise_are_not_made() {
+    for reason in [
+        FinishReason::Length,
+        FinishReason::Stop,
+        FinishReason::Refusal,
+        FinishReason::Pause,
+        FinishReason::Other("content_filter".to_owned()),
+    ] {
+        let world = World::new();
+        let write = call("write_file", r#"{"path": "c.txt", "content": "no"}"#);
+        let model = Played::steps(vec![write.finishes(reason.clone()), say("I was cut off.")]);
+        let held = world.turn(model, "Write.");
+        assert!(!world.workspace.join("c.txt").exists(), "{reason:?}");
+        assert_eq!((held.ended.reason, held.ended.iterations), (EndReason::Done, 1), "{reason:?}");
+        assert!(story::kept(&held.messages).contains("not made: "), "{reason:?}");
+    }
+}
+
+#[test]
+fn odd_ends_are_told() {
+    for (reason, notice) in [
+        (FinishReason::Length, Some("the answer was cut off at the model's output limit")),
+        (FinishReason::Refusal, Some("the model declined to go on")),
+        (FinishReason::Other("odd\u{1b}".to_owned()), Some(r#"the model stopped: "odd\u{1b}""#)),
+        (FinishReason::ToolCalls, None),
+        (FinishReason::Stop, None),
+    ] {
+        let world = World::new();
+        let held = world.turn(Played::steps(vec![say("Well").finishes(reason.clone())]), "Go.");
+        let told = held.events.iter().find_map(|event| match event {
+            ChatEvent::Notice { text } => Some(text.as_str()),
+            _ => None,
+        });
+        assert_eq!((told, held.ended.text.as_str()), (notice, "Well"), "{reason:?}");
+    }
+}
+
+/// A server that pauses gets its own message back, and goes on.
+#[test]
+fn a_pause_is_no_end() {
+    let world = World::new();
+    let model = Played::steps(vec![say("One moment.").finishes(FinishReason::Pause), say("Here it is.")]);
+    let held = world.turn(model, "Go.");
+    insta::assert_snapshot!(held.story());
+}
+
+/// Somebody who says the same to every question.
+struct Says(Reply);
+
+impl Approver for Says {
+    fn ask(&self, _: Question) -> Pin<Box<dyn Future<Output = Reply> + Send + '_>> {
+        let reply = self.0.clone();
+        Box::pin(async { reply })
+    }
+}
+
+#[test]
+fn whoever_is_asked_decides() {
+    let steps = || {
+        let write = r#"{"path": "a.txt", "content": "changed\n"}"#;
+        vec![calls(&[("read_file", r#"{"path": "a.txt"}"#), ("write_file", write)]), say("So it is.")]
+    };
+    let world = World::new();
+    let how = world.how().trust(Trust::Guided).asking(Says(Reply::No(Some("not that file".to_owned()))));
+    insta::assert_snapshot!("refused", world.turn_as(Played::steps(steps()), "Change it.", how).story());
+    assert_eq!(std::fs::read_to_string(world.workspace.join("a.txt")).unwrap(), "hello\n");
+    let world = World::new();
+    let how = world.how().trust(Trust::Guided).asking(Says(Reply::Once));
+    let held = world.turn_as(Played::steps(steps()), "Change it.", how);
+    insta::assert_snapshot!("allowed", held.story());
+    assert_eq!(std::fs::read_to_string(world.workspace.join("a.txt")).unwrap(), "changed\n");
+    // The question shows the whole change, and names the call that the result is of.
+    let confirm = held.events.iter().find_map(|event| match event {
+        ChatEvent::ToolConfirm(confirm) => Some(confirm),
+        _ => None,
+    });
+    let confirm = confirm.unwrap();
+    assert!(confirm.diff.as_ref().is_some_and(|diff| diff.contains("-hello\n+changed")), "{confirm:?}");
+    assert!(
+        held.events.iter().any(
+            |event| matches!(event, ChatEvent::ToolStart { tool_id, .. } if *tool_id == confirm.tool_id)
+        )
+    );
+    // Where there is nobody, the model is told.
+    let world = World::new();
+    let held = world.turn_as(Played::steps(steps()), "Change it.", world.how().trust(Trust::Guided));
+    assert!(story::told(&held.events).contains("denied DENIED approval_unavailable"));
+}
+
+/// A tool that falls over.
+struct Falls(ToolSpec);
+
+impl Falls {
+    fn tool() -> Arc<dyn Tool> {
+        let any = json!({"type": "object"});
+        Arc::new(Self(ToolSpec {
+            name: "falls".parse().unwrap(),
+            title: String::new(),
+            description: String::new(),
+            class: ToolClass::Read,
+            category: Category::Search,
+            input_schema: any.clone(),
+            output_schema: any,
+            requirements: None,
+            output_policy: None,
+            timeout: None,
+            suspended: None,
+        }))
+    }
+}
+
+impl Tool for Falls {
+    fn spec(&self) -> &ToolSpec {
+        &self.0
+    }
+
+    fn run(self: Arc<Self>, _: ApprovedCall, _: CallContext) -> ToolFuture {
+        Box::pin(async { panic!("on purpose") })
+    }
+}
+
+#[test]
+fn a_tool_that_falls_over_costs_its_own_call() {
+    let world = World::of(Profile::Native, |options| options.tool(Falls::tool()));
+    let model =
+        Played::steps(vec![calls(&[("falls", "{}"), ("read_file", r#"{"path": "a.txt"}"#)]), say("Oh.")]);
+    insta::assert_snapshot!(world.turn(model, "Go.").story());
+}
+
+#[test]
+fn a_model_without_tools_talks_without_them() {
+    let world = World::new();
+    let unable = toolgate_llm::Capabilities { supports_tools: false, ..CAPABLE };
+    // It asks for a call all the same.
+    let model = Played::able(unable, |number, _| match number {
+        0 => call("write_file", r#"{"path": "c.txt", "content": "no"}"#),
+        _ => say("I have no tools."),
+    });
+    let held = world.turn(model.clone(), "Write.");
+    insta::assert_snapshot!(held.story());
+    assert!(model.asked().iter().all(|asked| asked.tools.is_empty()));
+    assert!(!world.workspace.join("c.txt").exists());
+}
+
+#[test]
+fn the_model_is_told_where_it_is_and_sees_only_its_own_tools() {
+    let yaml = "agents:\n  reader:\n    description: reads\n";
+    let world = World::of(Profile::Native, |options| options.config(yaml));
+    let mut how = world.how().settings(|settings| {
+        settings.system = Some("You review.".to_owned());
+        settings.surroundings = Surroundings {
+            date: Some("2026-11-15".to_owned()),
+            mounts: vec![MountFact { alias: "@project".to_owned(), writable: true }],
+        };
+    });
+    how.caller.agent = Some("reader".parse().unwrap());
+    let write = call("write_file", r#"{"path": "c.txt", "content": "no"}"#);
+    let model = Played::steps(vec![write, say("I may not.")]);
+    let held = world.turn_as(model.clone(), "Write.", how);
+    let asked = &model.asked()[0];
+    assert_eq!(asked.system, "You review.\n\nToday is 2026-11-15.\n\nMounts: @project (read and write).");
+    assert!(asked.tools.contains(&"read_file".to_owned()) && !asked.tools.contains(&"write_file".to_owned()));
+    insta::assert_snapshot!(story::told(&held.events));
+}
+
+#[test]
+fn events_as_programs_read_them() {
+    let world = World::new();
+    let model = Played::steps(vec![
+        call("read_file", r#"{"path": "a.txt"}"#).uses(1000, 20),
+        say("It says hello.").uses(1100, 10),
+    ]);
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let all = Arc::clone(&lines);
+    let mut how = world.how();
+    how.watch = numbered(move |event| all.lock().unwrap().push(serde_json::to_string(&event).unwrap()));
+    world.turn_as(model, "Read.", how);
+    let text = lines.lock().unwrap().join("\n");
+    insta::assert_snapshot!(same_every_time(&text));
+}
+
+/// Ids and times, replaced.
+fn same_every_time(text: &str) -> String {
+    let mut ids: Vec<String> = Vec::new();
+    let mut same = String::new();
+    for piece in text.split_inclusive('"') {
+        let word = piece.trim_end_matches('"');
+        if word.len() == 36 && word.matches('-').count() == 4 {
+            let place = ids.iter().position(|id| id == word).unwrap_or_else(|| {
+                ids.push(word.to_owned());
+                ids.len() - 1
+            });
+            same.push_str(&format!("id-{place}\""));
+        } else {
+            same.push_str(piece);
+        }
+    }
+    let duration = "\"durationMs\":";
+    let rest = same.split(duration).collect::<Vec<_>>();
+    let cut = |(number, part): (usize, &&str)| match number {
+        0 => (*part).to_owned(),
+        _ => format!("{duration}0{}", part.trim_start_matches(|character: char| character.is_ascii_digit())),
+    };
+    rest.iter().enumerate().map(cut).collect()
+}

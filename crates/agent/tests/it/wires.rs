@@ -1,0 +1,164 @@
+//! Whole turns over the four real wires, against a server that speaks them as the vendors do.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use toolgate_agent::{ChatEvent, EndReason};
+use toolgate_llm::{Endpoint, Key, ModelName, Provider, Wire, provider};
+use toolgate_scripted::{Script, ScriptServer, ServerOptions};
+use toolgate_tools::Profile;
+
+use crate::world::{Held, How, World};
+
+const WIRES: [Wire; 4] = [Wire::Anthropic, Wire::Openai, Wire::OpenaiChat, Wire::Ollama];
+
+/// The word for a wire.
+fn name(wire: Wire) -> &'static str {
+    match wire {
+        Wire::Anthropic => "anthropic",
+        Wire::Openai => "openai",
+        Wire::OpenaiChat => "openai-chat",
+        Wire::Ollama => "ollama",
+    }
+}
+
+/// A script that is served, and a model that is asked over one wire.
+struct Scripted {
+    server: ScriptServer,
+}
+
+impl Scripted {
+    async fn start(yaml: &str) -> Self {
+        let script = Script::parse("script.yaml", yaml).unwrap_or_else(|problems| panic!("{problems}"));
+        Self { server: ScriptServer::start(script, ServerOptions::default()).await.unwrap() }
+    }
+
+    fn model(&self, wire: Wire) -> Arc<dyn Provider> {
+        let spoken = match wire {
+            Wire::Anthropic => toolgate_scripted::Wire::Anthropic,
+            Wire::Openai => toolgate_scripted::Wire::Openai,
+            Wire::OpenaiChat => toolgate_scripted::Wire::OpenaiChat,
+            Wire::Ollama => toolgate_scripted::Wire::Ollama,
+        };
+        let mut endpoint = Endpoint::new(self.server.base_url(spoken)).key(Some(Key::new("key")));
+        endpoint.timeouts.idle = Duration::from_millis(300);
+        let model = ModelName { provider: name(wire).to_owned(), name: "scripted".to_owned() };
+        provider(wire, endpoint, model)
+    }
+}
+
+fn hold(world: &World, yaml: &str, wire: Wire, how: How) -> Held {
+    world.runtime.block_on(async {
+        let scripted = Scripted::start(yaml).await;
+        let mut session = world.session("talk").await;
+        let mut held = world.hold(scripted.model(wire), &mut session, "Go on.", how).await;
+        held.address = Some(scripted.server.address().to_string());
+        world.check_records(&held.events);
+        // Only Ollama says beforehand that a model cannot use tools.
+        let may_refuse = yaml.contains("status:") || yaml.contains("tools: false");
+        let refused = scripted.server.requests().into_iter().find(|asked| asked.status == 400);
+        assert!(may_refuse || refused.is_none(), "{}: {}", name(wire), refused.unwrap().body["messages"]);
+        held
+    })
+}
+
+fn scripts() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scripts");
+    let mut files: Vec<PathBuf> =
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    assert!(files.len() >= 20, "the scripts are gone");
+    files
+}
+
+/// What the loop does with each script over each wire. Wires that come to the same are told together.
+#[test]
+fn every_script_over_every_wire() {
+    for file in scripts() {
+        let yaml = std::fs::read_to_string(&file).unwrap();
+        let mut stories: Vec<(Vec<&str>, String)> = Vec::new();
+        for wire in WIRES {
+            let world = World::new();
+            let story = hold(&world, &yaml, wire, world.how()).story();
+            match stories.iter_mut().find(|(_, same)| *same == story) {
+                Some((wires, _)) => wires.push(name(wire)),
+                None => stories.push((vec![name(wire)], story)),
+            }
+        }
+        let told: Vec<String> =
+            stories.iter().map(|(wires, story)| format!("== {}\n{story}", wires.join(", "))).collect();
+        let about = yaml.lines().next().unwrap();
+        let script = file.file_stem().unwrap().to_string_lossy().into_owned();
+        insta::with_settings!({description => about, omit_expression => true}, {
+            insta::assert_snapshot!(format!("wire_{script}"), told.join("\n"));
+        });
+    }
+}
+
+/// A turn whose first stream is cut after so many bytes. Says whether it came to a call.
+fn is_called_when_cut(wire: Wire, bytes: usize) -> bool {
+    // One tool, because some servers send all of them back.
+    let yaml = "agents:\n  writer:\n    tool_permissions:\n      write_file: {allowed: true}\n";
+    let world = World::of(Profile::Native, |options| options.config(yaml));
+    let yaml = format!(
+        "steps:\n  - do:\n      - fault: {{kind: truncate, after_bytes: {bytes}}}\n      \
+         - call: {{tool: write_file, arguments: {{path: c.txt, content: whole}}}}\n  - say: Written.\n"
+    );
+    let mut how = world.how().settings(|settings| settings.tries = 1);
+    how.caller.agent = Some("writer".parse().unwrap());
+    let held = hold(&world, &yaml, wire, how);
+    let is_called = held.events.iter().any(|event| matches!(event, ChatEvent::ToolStart { .. }));
+    let wanted = if is_called { EndReason::Done } else { EndReason::ProviderError };
+    assert_eq!(held.ended.reason, wanted, "{} cut after {bytes}: {}", name(wire), held.story());
+    assert_eq!(world.workspace.join("c.txt").exists(), is_called);
+    is_called
+}
+
+/// However little of it is missing, a call that did not come whole, with the wire's own end behind it, is not made. (That no byte of a stream can be
+/// missing anywhere is shown where streams are read; here it is the file that counts.)
+#[test]
+fn a_stream_that_is_cut_is_never_a_call() {
+    const STRIDE: usize = 61;
+    for wire in WIRES {
+        let enough = (1..500).map(|strides| strides * STRIDE).find(|bytes| is_called_when_cut(wire, *bytes));
+        let enough = enough.expect("a stream that ends");
+        let whole = (enough - STRIDE + 1..=enough).find(|bytes| is_called_when_cut(wire, *bytes)).unwrap();
+        assert!(whole > 150, "{}: {whole} bytes are no stream", name(wire));
+    }
+}
+
+/// The bound on rounds, over real wires: the last request allows no tools, and the person gets an answer.
+#[test]
+fn the_last_step_is_without_tools_on_every_wire() {
+    let yaml = "steps:\n  - when: {tools: on}\n    repeat: true\n    calls: [{tool: list_directory, arguments: {}}]\n  \
+                - when: {tools: off}\n    say: That is all.\n";
+    for wire in WIRES {
+        let world = World::new();
+        let how = world.how().settings(|settings| settings.max_tool_iterations = 2);
+        let held = hold(&world, yaml, wire, how);
+        assert_eq!(
+            (held.ended.reason, held.ended.text.as_str()),
+            (EndReason::IterationLimit, "That is all."),
+            "{}: {}",
+            name(wire),
+            held.story()
+        );
+    }
+}
+
+/// One conversation that wanders from wire to wire: what one model said, another can be told.
+#[test]
+fn a_conversation_can_change_its_model() {
+    let yaml = "model: {thinking: true}\nsteps:\n  - think: Hm.\n    say: I will look.\n    \
+                calls: [{tool: read_file, arguments: {path: a.txt}}]\n  - think: So.\n    say: It says hello.\n";
+    let world = World::new();
+    world.runtime.block_on(async {
+        let mut session = world.session("talk").await;
+        for wire in WIRES.into_iter().chain(WIRES.into_iter().rev()) {
+            let scripted = Scripted::start(yaml).await;
+            let held = world.hold(scripted.model(wire), &mut session, "Read it.", world.how()).await;
+            assert_eq!(held.ended.text, "It says hello.", "{}: {}", name(wire), held.story());
+        }
+    });
+}
