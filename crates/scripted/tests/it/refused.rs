@@ -86,3 +86,32 @@ async fn a_key_that_is_set_must_be_sent() {
         assert_eq!(post(&server, Wire::Ollama, &request(Wire::Ollama, "go", false)).await.status, 200);
     }
 }
+
+#[tokio::test]
+async fn calls_and_results_belong_together_on_every_wire() {
+    let server = serve("steps: [{calls: [{tool: read_file}]}, {say: done}]").await;
+    let mut table = String::new();
+    for wire in Wire::ALL {
+        let list = if wire == Wire::Openai { "input" } else { "messages" };
+        let asked = request(wire, "go", false);
+        let answer = post(&server, wire, &asked).await.json();
+        let good = continued(wire, &asked, &answer, "x");
+        let changed = |change: fn(&mut Vec<Value>)| {
+            let mut request = good.clone();
+            change(request[list].as_array_mut().unwrap());
+            request
+        };
+        for (name, body) in [
+            ("as it should be", good.clone()),
+            ("no result", changed(|messages| messages[2] = json!({"role": "user", "content": "and?"}))),
+            ("no result at the end", changed(|messages| drop(messages.pop()))),
+            ("no call", changed(|messages| drop(messages.remove(1)))),
+            ("another result", changed(|messages| messages.push(messages[2].clone()))),
+        ] {
+            let heard = post(&server, wire, &body).await;
+            let said = if heard.status == 200 { "…".to_owned() } else { heard.text() };
+            let _ = writeln!(table, "{:<12} {name:<20} {} {said}", wire.as_str(), heard.status);
+        }
+    }
+    insta::assert_snapshot!(table);
+}
