@@ -117,7 +117,8 @@ fn own_files(settings: &Settings, folders: &[PathBuf]) -> Vec<PathBuf> {
 
 /// The files of the operator that decide what the gate does.
 fn named_files(settings: &Settings) -> impl Iterator<Item = &PathBuf> {
-    settings.loaded.file.iter().chain(declarations(settings)).chain(&settings.key_files)
+    let beside = settings.key_files.iter().chain(&settings.system_files);
+    settings.loaded.file.iter().chain(declarations(settings)).chain(beside)
 }
 
 /// What says which tools there are and what may be done with them.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use toolgate_gate::Credential;
 use toolgate_manifest::{
-    Access, AgentConfig, Config, DeclaredPath, KeySource, Located, MountConfig, OnAuditFailure,
+    Access, AgentConfig, Config, DeclaredPath, KeySource, Located, ModelKey, MountConfig, OnAuditFailure,
 };
 use toolgate_tools::Profile;
 use toolgate_types::{Caller, Limits, RunId, SessionId, Sha256, Trust};
@@ -40,10 +40,11 @@ pub(crate) struct Settings {
     pub(crate) approval_patience: std::time::Duration,
     pub(crate) run: RunId,
     pub(crate) caller: Caller,
-    /// Manifests, policies and keys: files of the operator that tools must not reach.
+    /// Manifests, policies, keys, and what models are told first: files of the operator that tools must not reach.
     pub(crate) tools: Vec<Named>,
     pub(crate) policies: Vec<Named>,
     pub(crate) key_files: Vec<PathBuf>,
+    pub(crate) system_files: Vec<PathBuf>,
     pub(crate) loaded: Loaded,
     pub(crate) surroundings: Surroundings,
 }
@@ -161,6 +162,7 @@ pub(crate) fn settle(common: &Common, default_trust: Trust) -> Result<Settings, 
         tools: named(&config.tools)?,
         policies: named(&config.policies)?,
         key_files: key_files(config, |path| loaded.resolve(path, &surroundings))?,
+        system_files: system_files(config, |path| loaded.resolve(path, &surroundings))?,
         workspace,
         state_dir,
         audit_dir,
@@ -218,7 +220,7 @@ impl Settings {
     }
 }
 
-/// The files that tokens are checked with.
+/// The files that tokens are checked with, and those of keys of models.
 fn key_files(
     config: &Config,
     resolve: impl Fn(&DeclaredPath) -> Result<PathBuf, Failed>,
@@ -228,6 +230,21 @@ fn key_files(
         KeySource::PublicKey(at) | KeySource::Secret(at) | KeySource::KeySetFile(at) => Some(at),
         KeySource::KeySetUrl(_) => None,
     });
+    let of_models = config.models.iter().filter_map(|server| match &server.key {
+        Some(ModelKey::File(at)) => Some(at),
+        _ => None,
+    });
+    files.chain(of_models).map(|at| resolve(&at.value)).collect()
+}
+
+/// The files with what stands before conversations. A model that could write there would speak to the next one as the operator does.
+fn system_files(
+    config: &Config,
+    resolve: impl Fn(&DeclaredPath) -> Result<PathBuf, Failed>,
+) -> Result<Vec<PathBuf>, Failed> {
+    let agents = config.agents.iter().map(|agent| &agent.conversation);
+    let files =
+        agents.chain([&config.conversation]).filter_map(|conversation| conversation.system_file.as_ref());
     files.map(|at| resolve(&at.value)).collect()
 }
 

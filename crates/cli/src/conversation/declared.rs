@@ -2,22 +2,61 @@
 
 use jiff::Timestamp;
 use toolgate_agent::{AgentSettings, MountFact, Surroundings};
+use toolgate_llm::{Stated, Wire};
+use toolgate_manifest::{ConversationConfig, ModelKey, ModelServerConfig, ModelWire};
 
-use super::model::Declared;
+use super::model::{Declared, KeyPlace};
 use super::speaker::Speaker;
 use crate::ambient::read_file;
 use crate::arguments::ConversationArguments;
 use crate::exit::Failed;
+use crate::files::unreadable;
+use crate::load::Fault;
 use crate::settings::Settings;
 
 /// The providers that the configuration names.
-pub(crate) fn providers(_settings: &Settings) -> Vec<Declared> {
-    Vec::new()
+pub(crate) fn providers(settings: &Settings) -> Result<Vec<Declared>, Failed> {
+    settings.loaded.config.models.iter().map(|server| provider(server, settings)).collect()
+}
+
+fn provider(server: &ModelServerConfig, settings: &Settings) -> Result<Declared, Failed> {
+    let key = match &server.key {
+        Some(ModelKey::Variable(name)) => Some(KeyPlace::Variable(name.value.clone())),
+        Some(ModelKey::File(path)) => Some(KeyPlace::File(settings.resolve(&path.value)?)),
+        None => None,
+    };
+    Ok(Declared {
+        name: server.name.value.clone(),
+        wire: match server.wire.value {
+            ModelWire::Anthropic => Wire::Anthropic,
+            ModelWire::Openai => Wire::Openai,
+            ModelWire::OpenaiChat => Wire::OpenaiChat,
+            ModelWire::Ollama => Wire::Ollama,
+        },
+        base_url: server.base_url.as_ref().map(|url| url.value.clone()),
+        key,
+        headers: server.headers.iter().map(|(name, text)| (name.value.clone(), text.value.clone())).collect(),
+        stated: Stated {
+            supports_tools: server.supports_tools,
+            context_window: server.context_window,
+            max_output_tokens: server.max_output_tokens,
+        },
+    })
 }
 
 /// The model that the configuration names, for this agent or for everybody.
-pub(crate) fn model(_settings: &Settings) -> Option<String> {
-    None
+pub(crate) fn model(settings: &Settings) -> Option<String> {
+    declared(settings).model.map(|model| model.value)
+}
+
+/// What is declared for the agent that is acted as, else for everybody.
+fn declared(settings: &Settings) -> ConversationConfig {
+    let config = &settings.loaded.config;
+    let agent = settings.caller.agent.as_ref().and_then(|name| config.agent(name.as_str()));
+    agent.map_or_else(
+        || config.conversation.clone(),
+        |agent| agent.conversation.clone().over(&config.conversation),
+    )
 }
 
 /// How conversations are held; the command line wins.
@@ -26,18 +65,37 @@ pub(crate) fn settings(
     arguments: &ConversationArguments,
     speaker: &Speaker,
 ) -> Result<AgentSettings, Failed> {
+    let declared = declared(settings);
     let mut agent = AgentSettings::of(settings.profile);
     agent.surroundings = surroundings(settings);
     agent.max_output_tokens = speaker.max_output_tokens;
-    if let Some(system) = &arguments.system {
-        agent.system = Some(system_text(system, settings)?);
-    }
-    if let Some(most) = arguments.max_iterations {
-        agent.max_tool_iterations = most;
-    }
-    agent.time_limit = arguments.time_limit.or(agent.time_limit);
-    agent.parallel_reads |= arguments.parallel_reads;
+    agent.system = match &arguments.system {
+        Some(system) => Some(system_text(system, settings)?),
+        None => declared_system(&declared, settings)?,
+    };
+    let most = arguments.max_iterations.or(declared.max_tool_iterations);
+    agent.max_tool_iterations = most.unwrap_or(agent.max_tool_iterations);
+    agent.time_limit = arguments.time_limit.or(declared.time_limit);
+    agent.parallel_reads =
+        arguments.parallel_reads || declared.parallel_reads.unwrap_or(agent.parallel_reads);
+    agent.repair = declared.repair_calls.unwrap_or(agent.repair);
+    agent.context.window = declared.window;
+    agent.context.reserve_tokens = declared.reserve_tokens;
+    agent.context.warn_at = declared.warn_at.unwrap_or(agent.context.warn_at);
+    let violation = settings.loaded.config.on_violation.as_ref().map(|what| what.value);
+    agent.on_violation = violation.unwrap_or(agent.on_violation);
     Ok(agent)
+}
+
+/// The words that are declared to stand before the conversation, or those of the file that is named.
+fn declared_system(declared: &ConversationConfig, settings: &Settings) -> Result<Option<String>, Failed> {
+    let Some(file) = &declared.system_file else { return Ok(declared.system.clone()) };
+    let not_text = |_| std::io::Error::other("it is not UTF-8 text");
+    let read = read_file(&settings.resolve(&file.value)?);
+    let text = read.and_then(|bytes| String::from_utf8(bytes).map_err(not_text));
+    let failed =
+        |error: std::io::Error| Fault::from(vec![unreadable(&settings.loaded.config, file, &error)]).into();
+    text.map(Some).map_err(failed)
 }
 
 /// What the model is told of its place: the day, and the mounts by the names that it can use.

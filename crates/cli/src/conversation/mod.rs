@@ -158,7 +158,7 @@ impl Sitting {
 
     /// Somebody who holds conversations with a model: the named one, else the one that is configured or suggested.
     async fn agent(&self, name: Option<&str>) -> Result<(Agent, Speaker), Failed> {
-        let declared = declared::providers(&self.settings);
+        let declared = declared::providers(&self.settings)?;
         let offer = Offer { declared: &declared, variable: &speaker::set };
         let named = name.map(str::to_owned).or_else(|| declared::model(&self.settings));
         let chosen = match named.or_else(|| offer.suggested()) {

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use toolgate_llm::{ModelName, Stated, Wire, default_model};
+use toolgate_manifest::VariableText;
 
 use crate::exit::Failed;
 
@@ -59,7 +60,7 @@ pub(crate) struct Declared {
     pub(crate) wire: Wire,
     pub(crate) base_url: Option<String>,
     pub(crate) key: Option<KeyPlace>,
-    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) headers: Vec<(String, VariableText)>,
     pub(crate) stated: Stated,
 }
 
@@ -148,7 +149,7 @@ impl Offer<'_> {
         let declared = self.declared.iter().find(|declared| declared.name == provider);
         let usual = USUAL.iter().find(|usual| usual.name == provider);
         let route = match (declared, usual) {
-            (Some(declared), usual) => self.declared_route(model, declared, usual),
+            (Some(declared), usual) => self.declared_route(model, declared, usual)?,
             (None, Some(usual)) => self.usual_route(model, usual),
             (None, None) => {
                 return Err(Failed::usage(format!("there is no provider `{provider}`")).help(format!(
@@ -185,14 +186,26 @@ impl Offer<'_> {
     }
 
     /// What is declared goes before what is usual, and a usual name may be declared to add to it.
-    fn declared_route(&self, model: ModelName, declared: &Declared, usual: Option<&Usual>) -> Route {
+    fn declared_route(
+        &self,
+        model: ModelName,
+        declared: &Declared,
+        usual: Option<&Usual>,
+    ) -> Result<Route, Failed> {
         let usual = usual.filter(|usual| usual.wire == declared.wire && declared.base_url.is_none());
         let otherwise = usual.map(|usual| self.usual_route(model.clone(), usual));
         let base_url = declared.base_url.clone().or(otherwise.as_ref().map(|route| route.base_url.clone()));
         let base_url = base_url.unwrap_or_else(|| usual_address(declared.wire).to_owned());
         let key = declared.key.clone().or(otherwise.map(|route| route.key)).unwrap_or(KeyPlace::Nowhere);
-        let (wire, headers, stated) = (declared.wire, declared.headers.clone(), declared.stated);
-        Route { model, wire, base_url, key, headers, stated }
+        let header = |(name, text): &(String, VariableText)| {
+            let value = text.expand(self.variable).map_err(|missing| {
+                Failed::usage(format!("{missing}, which a header of `{}` needs", declared.name))
+                    .help(format!("set {}, or leave the header out", missing.0))
+            });
+            Ok((name.clone(), value?))
+        };
+        let headers = declared.headers.iter().map(header).collect::<Result<_, Failed>>()?;
+        Ok(Route { model, wire: declared.wire, base_url, key, headers, stated: declared.stated })
     }
 
     fn providers(&self) -> String {
@@ -277,7 +290,7 @@ mod tests {
                 wire: Wire::OpenaiChat,
                 base_url: Some("http://10.0.0.5:8000/v1".to_owned()),
                 key: Some(KeyPlace::File("/keys/office".into())),
-                headers: vec![("x-team".to_owned(), "tools".to_owned())],
+                headers: Vec::new(),
                 stated: Stated { context_window: Some(32_768), ..Stated::default() },
             },
             Declared {

@@ -182,33 +182,113 @@ fn a_conversation_goes_on() {
     }
 }
 
+/// A scripted model that other programs can reach.
+struct Served {
+    process: std::process::Child,
+    addresses: Value,
+}
+
+impl Served {
+    fn begin(place: &Place, script: &str) -> Self {
+        place.write("served.yaml", script);
+        let mut command = place.toolgate();
+        command.args(["--json", "scripted", "served.yaml"]).stdout(Stdio::piped());
+        let mut process = command.spawn().unwrap();
+        let mut line = String::new();
+        let mut output = std::io::BufReader::new(process.stdout.take().unwrap());
+        std::io::BufRead::read_line(&mut output, &mut line).unwrap();
+        Self { process, addresses: serde_json::from_str(&line).unwrap() }
+    }
+
+    fn address(&self, wire: &str) -> &str {
+        self.addresses[wire].as_str().unwrap()
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn conversations_are_held_as_they_are_declared() {
+    let place = Place::new();
+    let script = r#"
+steps:
+  - when: {system: "You review changes."}
+    say: A reviewer.
+  - when: {system: "Words of a file."}
+    calls:
+      - {tool: read_file, arguments: {path: key}}
+      - {tool: read_file, arguments: {path: system.md}}
+      - {tool: write_file, arguments: {path: system.md, content: "Obey."}}
+  - when: {result: write_file}
+    say: "{{last_result}}"
+  - repeat: true
+    calls: [{tool: find_files, arguments: {glob: "*"}}]
+"#;
+    let served = Served::begin(&place, script);
+    let address = served.address("openai-chat");
+    let config = format!(
+        "workspace: w\ntrust: autonomous\nmodel: office/x\nconversation: {{system_file: w/system.md}}\n\
+         models:\n  office: {{wire: openai-chat, base_url: '{address}', key_file: w/key, headers: {{X-Team: '${{TEAM}}'}}}}\n\
+         agents:\n  reviewer: {{system: You review changes.}}\n  \
+         hasty: {{system: Hurry., max_tool_iterations: 1}}\n"
+    );
+    place.write("toolgate.yaml", &config);
+    place.write("w/system.md", "Words of a file.\n");
+    place.write("w/key", "sk-of-the-office\n");
+    let run = |options: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_toolgate"));
+        command.current_dir(place.scratch.path()).arg("--state-dir").arg(&place.state).env("TEAM", "tools");
+        command.args(["run", "hi", "--quiet"]).args(options).stdin(Stdio::null()).output().unwrap()
+    };
+    let open = run(&[]);
+    assert!(text(&open.stderr).contains("others may read or change the secret"), "{open:?}");
+    assert_eq!(open.status.code(), Some(2));
+    let only_mine = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(place.workspace.join("key"), only_mine).unwrap();
+
+    let reviewed = run(&["--agent", "reviewer"]);
+    assert_eq!((reviewed.status.code(), text(&reviewed.stdout)), (Some(0), "A reviewer.\n".to_owned()));
+    // What the operator says to models, and the keys of those, are in no tool's reach.
+    let refused = run(&["--json"]);
+    let results = events(&refused).into_iter().filter(|event| event["event"] == "chat:tool-result");
+    let codes: Vec<Value> = results.map(|event| event["data"]["metadata"]["code"].clone()).collect();
+    assert_eq!(codes, ["denied_path", "denied_path", "denied_path"], "{refused:?}");
+    let hurried = run(&["--agent", "hasty", "--json"]);
+    assert_eq!(events(&hurried).pop().unwrap()["data"]["reason"], "iteration_limit", "{hurried:?}");
+    // The command line wins.
+    let words = run(&["--system", "You review changes."]);
+    assert_eq!(text(&words.stdout), "A reviewer.\n", "{words:?}");
+}
+
 #[test]
 fn keys_are_sent_and_never_kept() {
     const KEY: &str = "sk-never-to-be-seen-0123456789";
     let place = Place::new();
-    place.write("script.yaml", "steps: [{say: Hello.}, {fault: {status: 401}}]");
-    let mut server = place.toolgate();
-    server.args(["--json", "scripted", "script.yaml"]).stdout(Stdio::piped());
-    let mut server = server.spawn().unwrap();
-    let mut line = String::new();
-    std::io::BufRead::read_line(&mut std::io::BufReader::new(server.stdout.take().unwrap()), &mut line)
-        .unwrap();
-    let addresses: Value = serde_json::from_str(&line).unwrap();
+    let served = Served::begin(&place, "steps: [{say: Hello.}]");
     let asked = |provider: &str, variables: &[(&str, &str)]| {
         let mut command = place.toolgate();
         command.args(["run", "hi", "--verbose", "--record", &format!("{provider}.jsonl")]);
         command.arg("--model").arg(format!("{provider}/x")).stdin(Stdio::null());
         command.envs(variables.iter().copied()).output().unwrap()
     };
-    let address = |wire: &str| addresses[wire].as_str().unwrap().to_owned();
     let outputs = [
-        asked("anthropic", &[("ANTHROPIC_BASE_URL", &address("anthropic")), ("ANTHROPIC_API_KEY", KEY)]),
-        asked("openai", &[("OPENAI_BASE_URL", &address("openai")), ("OPENAI_API_KEY", KEY)]),
-        asked("openrouter", &[("OPENROUTER_BASE_URL", &address("openai-chat")), ("OPENROUTER_API_KEY", KEY)]),
-        asked("ollama", &[("OLLAMA_HOST", address("ollama").trim_start_matches("http://"))]),
+        asked(
+            "anthropic",
+            &[("ANTHROPIC_BASE_URL", served.address("anthropic")), ("ANTHROPIC_API_KEY", KEY)],
+        ),
+        asked("openai", &[("OPENAI_BASE_URL", served.address("openai")), ("OPENAI_API_KEY", KEY)]),
+        asked(
+            "openrouter",
+            &[("OPENROUTER_BASE_URL", served.address("openai-chat")), ("OPENROUTER_API_KEY", KEY)],
+        ),
+        asked("ollama", &[("OLLAMA_HOST", served.address("ollama").trim_start_matches("http://"))]),
     ];
-    server.kill().unwrap();
-    server.wait().unwrap();
+    drop(served);
     for output in &outputs {
         assert_eq!(
             (output.status.code(), text(&output.stdout)),
