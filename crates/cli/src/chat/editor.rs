@@ -23,9 +23,6 @@ use crate::terminal::{complain, reveal_line};
 /// Lines that are remembered.
 const MOST_REMEMBERED: usize = 1000;
 
-/// More than this in one line is no longer typed.
-const LONGEST_LINE: usize = 1024 * 1024;
-
 /// What came from the person.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Line {
@@ -50,7 +47,8 @@ pub(crate) struct Lines(mpsc::Sender<Wanted>);
 
 impl Lines {
     /// Begins to wait for lines: from the terminal where there is one, else one after the other from standard input.
-    pub(crate) fn begin(history: PathBuf, mounts: Vec<(String, PathBuf)>) -> Result<Self, Failed> {
+    /// What is typed is remembered in a file, if one is named.
+    pub(crate) fn begin(history: Option<PathBuf>, mounts: Vec<(String, PathBuf)>) -> Result<Self, Failed> {
         let (sender, mut wanted) = mpsc::channel::<Wanted>(1);
         let work = move || {
             let mut typing = io::stdin().is_terminal().then(|| Typing::new(history, mounts)).transpose();
@@ -91,11 +89,11 @@ fn read_plain() -> io::Result<Line> {
 /// A terminal that is typed at.
 struct Typing {
     editor: Editor<Assistant, DefaultHistory>,
-    history: PathBuf,
+    history: Option<PathBuf>,
 }
 
 impl Typing {
-    fn new(history: PathBuf, mounts: Vec<(String, PathBuf)>) -> io::Result<Self> {
+    fn new(history: Option<PathBuf>, mounts: Vec<(String, PathBuf)>) -> io::Result<Self> {
         let config = Config::builder()
             .max_history_size(MOST_REMEMBERED)
             .and_then(|config| config.history_ignore_dups(true))
@@ -106,13 +104,15 @@ impl Typing {
             .build();
         let mut editor = Editor::with_config(config).map_err(other)?;
         editor.set_helper(Some(Assistant { mounts }));
-        // Made here with its mode, so that nobody else can read it for a moment.
-        match write_new_file(&history, b"", 0o600) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                complain(&format!("lines will not be remembered: {error}"));
-            }
-            _ => {
-                let _ = editor.load_history(&history);
+        if let Some(history) = &history {
+            // Made here with its mode, so that nobody else can read it for a moment.
+            match write_new_file(history, b"", 0o600) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                    complain(&format!("lines will not be remembered: {error}"));
+                }
+                _ => {
+                    let _ = editor.load_history(history);
+                }
             }
         }
         Ok(Self { editor, history })
@@ -121,10 +121,10 @@ impl Typing {
     fn line(&mut self, prompt: &PromptText) -> io::Result<Line> {
         let read = self.editor.readline(&(prompt.plain.as_str(), prompt.styled.as_str()));
         match read {
-            Ok(line) if line.len() > LONGEST_LINE => Err(io::Error::other("the line is too long")),
             Ok(line) => {
-                if self.editor.add_history_entry(&line).is_ok_and(|is_new| is_new) {
-                    let _ = self.editor.append_history(&self.history);
+                let is_new = self.editor.add_history_entry(&line).is_ok_and(|is_new| is_new);
+                if let Some(history) = self.history.as_ref().filter(|_| is_new) {
+                    let _ = self.editor.append_history(history);
                 }
                 Ok(Line::Text(line))
             }

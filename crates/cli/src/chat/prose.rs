@@ -56,6 +56,10 @@ impl Prose {
                 '\t' => TAB.chars().for_each(|space| self.space(space, &mut written)),
                 ' ' => self.space(' ', &mut written),
                 '\u{fe0e}' | '\u{fe0f}' | '\u{200d}' if self.may_be_dressed => self.may_be_dressed = false,
+                plain @ '!'..='~' => {
+                    self.may_be_dressed = true;
+                    self.put(plain, &mut written);
+                }
                 other => {
                     self.may_be_dressed = !is_hidden(other);
                     reveal(other.encode_utf8(&mut [0; 4]))

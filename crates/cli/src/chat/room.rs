@@ -55,7 +55,7 @@ impl Room {
     pub(crate) async fn enter(sitting: Sitting, signals: Signals) -> Result<Self, Failed> {
         let talk = sitting.talk().await?;
         let on_terminal = io::stdin().is_terminal() && io::stdout().is_terminal();
-        let history = sessions_folder(&sitting.settings).join("history");
+        let history = sitting.is_kept().then(|| sessions_folder(&sitting.settings).join("history"));
         let mounts = sitting.workspace.mounts().iter();
         let mounts =
             mounts.map(|mount| (mount.alias().to_owned(), mount.host_root().to_path_buf())).collect();

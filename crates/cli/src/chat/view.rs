@@ -275,9 +275,9 @@ impl State {
     }
 
     fn end(&mut self, reason: EndReason, text: &str) -> io::Result<()> {
-        // What is said in words that are not the model's was not heard yet.
+        // What is said in words that are not the model's was not heard yet; why it could not be asked was.
         let was_heard = self.said.iter().any(|(_, said)| said.trim() == text.trim());
-        if !text.is_empty() && !was_heard {
+        if !text.is_empty() && !was_heard && reason != EndReason::ProviderError {
             self.leave()?;
             self.text(text)?;
         }

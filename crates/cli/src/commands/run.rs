@@ -11,7 +11,7 @@ use super::{Reader, close, print, serving_runtime};
 use crate::arguments::{Common, RunArguments};
 use crate::chat::{Look, View};
 use crate::conversation::{Person, Sitting, Wait, With, exit_code};
-use crate::exit::{Failed, PROVIDER};
+use crate::exit::Failed;
 use crate::interrupt::Interrupt;
 use crate::reload::keep_up;
 use crate::terminal::{can_erase, complain, reveal, screen};
@@ -32,7 +32,7 @@ pub(crate) fn run(common: &Common, arguments: &RunArguments) -> Result<u8, Faile
         let _watching = interrupt.watch()?;
         let keeping_up = tokio::spawn(keep_up(reloader));
         let person = Person::default();
-        let events = shown.events(common, person.clone(), interrupt.token());
+        let events = shown.events(person.clone(), interrupt.token());
         let with = With { person, cancelled: interrupt.token(), events };
         let ended = match sitting.talk().await {
             Ok(mut talk) => sitting.turn(&mut talk, &prompt, with).await,
@@ -48,38 +48,47 @@ pub(crate) fn run(common: &Common, arguments: &RunArguments) -> Result<u8, Faile
 
 /// Where what becomes of the task is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Shown {
-    /// Every event on standard output, for programs.
-    Events,
-    /// Words as they come, on the terminal.
+struct Shown {
+    answer: AnswerGoes,
+    /// Whether somebody watches standard error.
+    is_watched: bool,
+}
+
+/// How the answer comes to standard output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AnswerGoes {
+    /// Among all events, for programs.
+    AsEvents,
+    /// Word by word, on the terminal.
     Live,
-    /// The answer on standard output, once it is there.
-    Answer,
+    /// Once it is there.
+    Whole,
 }
 
 impl Shown {
     fn of(common: &Common) -> Self {
-        match (common.json, io::stdout().is_terminal()) {
-            (true, _) => Self::Events,
-            (false, true) => Self::Live,
-            (false, false) => Self::Answer,
-        }
+        let answer = match (common.json, io::stdout().is_terminal()) {
+            (true, _) => AnswerGoes::AsEvents,
+            (false, true) => AnswerGoes::Live,
+            (false, false) => AnswerGoes::Whole,
+        };
+        Self { answer, is_watched: !common.quiet && io::stderr().is_terminal() }
     }
 
-    fn events(self, common: &Common, person: Person, stop: CancellationToken) -> EventSink {
-        if self == Self::Events {
+    fn events(self, person: Person, stop: CancellationToken) -> EventSink {
+        if self.answer == AnswerGoes::AsEvents {
             // Whoever stops reading has lost interest in the rest.
             return numbered(move |event| match print_event(&event) {
                 Ok(Reader::There) => {}
                 Ok(Reader::Gone) | Err(_) => stop.cancel(),
             });
         }
-        let on_terminal = !common.quiet && io::stderr().is_terminal();
+        let is_live = self.answer == AnswerGoes::Live;
         let view = View::new(Look {
-            answer: (self == Self::Live).then(|| Box::new(io::stdout()) as _),
-            aside: on_terminal.then(|| Box::new(io::stderr()) as _),
-            screen: Box::new(|| screen(io::stderr())),
-            can_erase: can_erase(on_terminal),
+            answer: is_live.then(|| Box::new(io::stdout()) as _),
+            aside: self.is_watched.then(|| Box::new(io::stderr()) as _),
+            screen: Box::new(move || if is_live { screen(io::stdout()) } else { screen(io::stderr()) }),
+            can_erase: can_erase(is_live || self.is_watched),
             can_open: false,
             person,
         });
@@ -89,15 +98,16 @@ impl Shown {
     /// What is left to say at the end. The answer is results; why there is none is not.
     fn tell(self, ended: &Ended) -> Result<u8, Failed> {
         let code = exit_code(ended.reason);
-        if self == Self::Events {
-            return Ok(code);
-        }
+        let Self { answer, is_watched } = self;
         match ended.reason {
-            EndReason::ProviderError => return Err(Failed { code: PROVIDER, ..Failed::error(&ended.text) }),
+            _ if answer == AnswerGoes::AsEvents => return Ok(code),
+            EndReason::ProviderError if is_watched => return Ok(code),
+            EndReason::ProviderError => return Err(Failed { code, ..Failed::error(&ended.text) }),
             EndReason::Done => {}
-            reason => complain(&format!("stopped: {reason}")),
+            reason if !is_watched => complain(&format!("stopped: {reason}")),
+            _ => {}
         }
-        if self == Self::Answer && !ended.text.is_empty() {
+        if answer == AnswerGoes::Whole && !ended.text.is_empty() {
             print(&format!("{}\n", reveal(ended.text.trim_end())))?;
         }
         Ok(code)

@@ -107,6 +107,11 @@ impl Sitting {
         Ok((sitting, reloader))
     }
 
+    /// Whether anything of it stays on disk.
+    pub(crate) fn is_kept(&self) -> bool {
+        !self.arguments.ephemeral
+    }
+
     /// The conversation that was asked for: a kept one, or a new one.
     pub(crate) async fn talk(&self) -> Result<Talk, Failed> {
         let session = match self.asked_for().await? {

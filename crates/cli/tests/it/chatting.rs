@@ -361,3 +361,30 @@ fn descendants_of(pid: u32) -> Vec<u32> {
     }
     found.split_off(1).into_iter().filter(|pid| is_alive(*pid)).collect()
 }
+
+#[test]
+fn what_is_said_in_passing_leaves_nothing_on_disk() {
+    let mut sitting = Sitting::begin(&["--ephemeral"]);
+    sitting.say("a secret of hello", "What shall I do?");
+    sitting.type_line("/quit");
+    assert_eq!(sitting.terminal.ended().code(), Some(0));
+    assert!(!contains(&sitting.place.state, "a secret of hello"));
+
+    let mut sitting = Sitting::begin(&[]);
+    sitting.say("a secret of hello", "What shall I do?");
+    sitting.type_line("/quit");
+    sitting.terminal.ended();
+    assert!(contains(&sitting.place.state, "a secret of hello"));
+    let history = std::fs::metadata(sitting.place.state.join("sessions.toolgate/history")).unwrap();
+    assert_eq!(std::os::unix::fs::PermissionsExt::mode(&history.permissions()) & 0o777, 0o600);
+}
+
+/// Whether a file beneath a folder holds a text.
+fn contains(folder: &std::path::Path, text: &str) -> bool {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let holds = |path: &std::path::Path| {
+        let content = std::fs::read(path).unwrap_or_default();
+        content.windows(text.len()).any(|part| part == text.as_bytes())
+    };
+    entries.into_iter().any(|path| if path.is_dir() { contains(&path, text) } else { holds(&path) })
+}

@@ -310,3 +310,50 @@ fn keys_are_sent_and_never_kept() {
         }
     }
 }
+
+#[test]
+fn a_task_at_a_terminal_is_watched_and_says_things_once() {
+    let table = [
+        ("steps: [{say: One answer.}]", "One answer.", 0),
+        ("steps: [{fault: {status: 401, message: no such key}}]", "no such key", 5),
+        ("steps: [{repeat: true, calls: [{tool: list_directory, arguments: {path: .}}]}]", "stopped:", 4),
+        ("steps: [{do: [{say: Void.}, {fault: {kind: reset, times: 1}}]}, {say: Never.}]", "trying again", 0),
+    ];
+    for (script, once, code) in table {
+        let place = Place::new();
+        place.write("script.yaml", script);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_toolgate"));
+        command.current_dir(place.scratch.path()).arg("--state-dir").arg(&place.state);
+        command.arg("--workspace").arg(&place.workspace);
+        command.args(["run", "do it", "--model", "scripted/script.yaml"]);
+        let mut terminal = crate::pty::Pty::start(&command, 40, 100);
+        let ended = terminal.ended();
+        let shown = terminal.shown();
+        assert_eq!(ended.code(), Some(code), "{shown}");
+        assert_eq!(shown.matches(once).count(), 1, "{shown}");
+    }
+}
+
+#[test]
+fn a_signal_or_a_reader_that_goes_away_ends_the_task() {
+    let waiting = "steps: [{do: [{say: begun}, {pause: 300s}]}]";
+    let talking = format!("steps: [{{chunk: 1, slow: 10ms, say: {}}}]", "word ".repeat(6000));
+    for (script, is_signalled) in [(waiting, true), (talking.as_str(), false)] {
+        let place = Place::new();
+        place.write("script.yaml", script);
+        let mut command = place.toolgate();
+        command.args(["run", "do it", "--json", "--model", "scripted/script.yaml"]).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut line = String::new();
+        let mut output = std::io::BufReader::new(child.stdout.take().unwrap());
+        std::io::BufRead::read_line(&mut output, &mut line).unwrap();
+        if is_signalled {
+            let pid = rustix::process::Pid::from_child(&child);
+            rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+            let rest = std::io::read_to_string(&mut output).unwrap();
+            assert!(rest.contains("\"reason\":\"cancelled\""), "{rest}");
+        }
+        drop(output);
+        assert_eq!(child.wait().unwrap().code(), Some(130), "{line}");
+    }
+}
