@@ -20,6 +20,8 @@ steps:
     say: "The command answered: {{last_result}}"
   - when: {prompt: twice, result: write_file}
     say: "Written, said the gate: {{last_result}}"
+  - when: {prompt: edit later}
+    do: [{say: "One moment "}, {pause: 1s}, {call: {tool: edit_file, arguments: {path: notes.md, old_text: two, new_text: six}}}]
   - when: {prompt: edit}
     say: I will edit.
     calls: [{tool: edit_file, arguments: {path: notes.md, old_text: "two\n", new_text: "three\n"}}]
@@ -223,12 +225,13 @@ fn ctrl_c_stops_words_and_questions_and_leaves_at_the_prompt() {
 #[test]
 fn what_is_typed_before_a_question_is_no_answer_to_it() {
     let mut sitting = Sitting::begin(&[]);
-    sitting.terminal.press("edit\ry\ry\r");
+    sitting.type_line("edit later");
+    sitting.terminal.wait_for("One moment");
+    sitting.terminal.press("y\ny\n");
     sitting.terminal.wait_for("or n and why");
-    let notes = sitting.place.workspace.join("notes.md");
-    assert_eq!(std::fs::read_to_string(&notes).unwrap(), "one\ntwo\n");
-    sitting.reply("n", "The gate answered");
-    assert_eq!(std::fs::read_to_string(&notes).unwrap(), "one\ntwo\n");
+    let shown = sitting.reply("n", "The gate answered");
+    assert!(shown.contains("└ denied: approval_denied"), "{shown}");
+    assert_eq!(std::fs::read_to_string(sitting.place.workspace.join("notes.md")).unwrap(), "one\ntwo\n");
 }
 
 #[test]
