@@ -153,8 +153,8 @@ fn tool_call(call: &ModelCall, arguments: Value) -> ToolCall {
     ToolCall { client_id: Some(call.id.clone()), ..ToolCall::new(call.name.clone(), arguments) }
 }
 
-/// The arguments for the record, whatever they are.
-fn as_written(call: &ModelCall) -> Value {
+/// The arguments, whatever they are.
+pub(crate) fn as_written(call: &ModelCall) -> Value {
     arguments::any(&call.arguments).unwrap_or_else(|| Value::String(call.arguments.clone()))
 }
 

@@ -9,7 +9,7 @@ use toolgate_session::Session;
 use toolgate_types::Failure;
 
 use crate::agent::{Agent, Turn};
-use crate::call::{Answered, Calls};
+use crate::call::{Answered, Calls, as_written};
 use crate::ended::{AgentError, EndReason, Ended};
 use crate::event::{ChatEvent, MessageId};
 use crate::offer::Offer;
@@ -76,31 +76,22 @@ impl<'a> Conversation<'a> {
         let gate = agent.front.gate();
         let settings = &agent.settings;
         let offer = Offer::of(gate, &turn.credential, &agent.schemas).await.map_err(AgentError::Caller)?;
-        let time = settings.time(!offer.definitions.is_empty());
-        let patience = Patience::new(turn.cancelled.clone(), time);
-        let Capabilities { supports_tools, context_window, .. } =
-            match patience.wait(agent.provider.capabilities()).await {
-                Ok(Ok(capabilities)) => capabilities,
-                // Whoever cannot be asked that cannot be asked for a step either, and says there what is wrong.
-                Ok(Err(_)) | Err(_) => {
-                    Capabilities { supports_tools: true, context_window: None, max_output_tokens: None }
-                }
-            };
-        let is_first = session.messages().is_empty();
-        if !supports_tools && is_first && !offer.definitions.is_empty() {
+        let Capabilities { supports_tools, context_window, .. } = capabilities(agent, &turn).await;
+        if !supports_tools && session.messages().is_empty() && !offer.definitions.is_empty() {
             let text = format!("{} cannot use tools; this conversation goes on without them", agent.model());
             (turn.events)(ChatEvent::Notice { text });
         }
         let offer = if supports_tools { offer } else { Offer::nothing() };
+        let has_tools = !offer.definitions.is_empty();
         session.append(Message::User { text: prompt.to_owned() }).await?;
         let mut conversation = Self {
-            system: system_text(settings, !offer.definitions.is_empty()),
+            system: system_text(settings, has_tools),
+            patience: Patience::new(turn.cancelled.clone(), settings.time(has_tools)),
             room: Room::new(settings.context, context_window),
             agent,
             session,
             turn,
             prompt,
-            patience,
             supports_tools,
             offer,
             may_summarise: true,
@@ -133,7 +124,7 @@ impl<'a> Conversation<'a> {
             };
             let calls: Vec<ModelCall> = message.calls().cloned().collect();
             if calls.is_empty() && reason != FinishReason::Pause {
-                self.tell_odd_end(&reason);
+                self.tell_odd_end(&reason, &message);
                 return Ok((EndReason::Done, message.text()));
             }
             self.iterations += 1;
@@ -286,7 +277,8 @@ impl<'a> Conversation<'a> {
             let started: Vec<_> = batch.iter().map(|call| maker.start(call)).collect();
             for (call, started) in batch.iter().zip(started) {
                 let mut answered = maker.finish(started, patience).await;
-                let repetition = repeats.add(&call.name, &call.arguments, &answered.result.text);
+                let repetition =
+                    repeats.add(&call.name, &as_written(call).to_string(), &answered.result.text);
                 if repetition == Repetition::Noticed {
                     answered.result.text.push_str(words::REPEATED);
                 }
@@ -356,15 +348,23 @@ impl<'a> Conversation<'a> {
     }
 
     /// Tells the person of an end that the words alone do not show.
-    fn tell_odd_end(&self, reason: &FinishReason) {
+    fn tell_odd_end(&self, reason: &FinishReason, message: &AssistantMessage) {
         let text = match reason {
             FinishReason::Length => "the answer was cut off at the model's output limit".to_owned(),
             FinishReason::Refusal => "the model declined to go on".to_owned(),
             FinishReason::Other(word) => format!("the model stopped: {word:?}"),
+            _ if message.text().trim().is_empty() => "the model said nothing".to_owned(),
             FinishReason::Stop | FinishReason::ToolCalls | FinishReason::Pause => return,
         };
         (self.turn.events)(ChatEvent::Notice { text });
     }
+}
+
+/// What the model can do. Whoever cannot be asked that cannot be asked for a step either, and says there what is wrong.
+async fn capabilities(agent: &Agent, turn: &Turn) -> Capabilities {
+    let asked = turn.cancelled.run_until_cancelled(agent.provider.capabilities()).await;
+    let unknown = Capabilities { supports_tools: true, context_window: None, max_output_tokens: None };
+    asked.and_then(Result::ok).unwrap_or(unknown)
 }
 
 /// Keeps what became of a call, and only then tells it.

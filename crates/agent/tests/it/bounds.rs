@@ -69,8 +69,12 @@ fn tools_that_are_switched_off_stay_off() {
 #[test]
 fn the_same_again_and_again_is_pointed_out_and_then_ended() {
     let world = World::new();
-    let model = Played::by(|_, asked| match asked.tool_choice {
-        ToolChoice::Auto => calls(&[("read_file", r#"{"path": "a.txt"}"#), ("list_directory", "{}")]),
+    let model = Played::by(|number, asked| match asked.tool_choice {
+        // However it is written, it is the same.
+        ToolChoice::Auto if number % 2 == 0 => {
+            calls(&[("read_file", r#"{"path": "a.txt"}"#), ("list_directory", "{}")])
+        }
+        ToolChoice::Auto => calls(&[("read_file", r#"{ "path" : "a.txt" }"#), ("list_directory", "{ }")]),
         ToolChoice::None => say("I went round in circles."),
     });
     let held = world.turn(model, "Find it.");

@@ -10,7 +10,7 @@ use toolgate_llm::{FinishReason, Part, ToolChoice};
 use toolgate_tools::Profile;
 use toolgate_types::{Category, ToolClass, Trust};
 
-use crate::played::{CAPABLE, Played, call, calls, say};
+use crate::played::{CAPABLE, Played, Step, call, calls, say};
 use crate::story;
 use crate::world::World;
 
@@ -128,6 +128,14 @@ fn odd_ends_are_told() {
         });
         assert_eq!((told, held.ended.text.as_str()), (notice, "Well"), "{reason:?}");
     }
+}
+
+#[test]
+fn silence_is_told() {
+    let world = World::new();
+    let nothing = Step { parts: Vec::new(), ..say("") };
+    let held = world.turn(Played::steps(vec![nothing]), "Go.");
+    insta::assert_snapshot!(held.story());
 }
 
 /// A server that pauses gets its own message back, and goes on.

@@ -41,7 +41,7 @@ impl Scripted {
             Wire::OpenaiChat => toolgate_scripted::Wire::OpenaiChat,
             Wire::Ollama => toolgate_scripted::Wire::Ollama,
         };
-        let mut endpoint = Endpoint::new(self.server.base_url(spoken)).key(Some(Key::new("key")));
+        let mut endpoint = Endpoint::new(self.server.base_url(spoken)).key(Some(Key::new("sk-test-4711")));
         endpoint.timeouts.idle = Duration::from_millis(300);
         let model = ModelName { provider: name(wire).to_owned(), name: "scripted".to_owned() };
         provider(wire, endpoint, model)
@@ -93,6 +93,22 @@ fn every_script_over_every_wire() {
         insta::with_settings!({description => about, omit_expression => true}, {
             insta::assert_snapshot!(format!("wire_{script}"), told.join("\n"));
         });
+    }
+}
+
+/// A connection that is reset in the middle of a call, once. How much of the stream arrives before that is the network's to say, so only the end is told here.
+#[test]
+fn a_connection_that_breaks_is_tried_again() {
+    let yaml = "steps:\n  - do:\n      - say: Writing.\n      \
+                - call: {tool: append_file, arguments: {path: c.txt, content: once}}\n      \
+                - fault: {kind: reset, times: 1}\n  - say: Written.\n";
+    for wire in WIRES {
+        let world = World::new();
+        let held = hold(&world, yaml, wire, world.how());
+        assert_eq!(held.ended.text, "Written.", "{}: {}", name(wire), held.story());
+        assert_eq!(std::fs::read_to_string(world.workspace.join("c.txt")).unwrap(), "once");
+        let tried_again = |event: &ChatEvent| matches!(event, ChatEvent::Error { retryable: true, .. });
+        assert_eq!(held.events.iter().filter(|event| tried_again(event)).count(), 1, "{}", name(wire));
     }
 }
 
