@@ -15,6 +15,7 @@ use rustix::termios::{
 };
 use toolgate_gate::{Approver, Nobody, Question, Reply};
 use toolgate_tools::is_hidden;
+use unicode_width::UnicodeWidthChar as _;
 
 use crate::interrupt::Interrupt;
 use crate::question::{Asker, Screen, asked, prompt};
@@ -70,17 +71,32 @@ pub(crate) fn paint(text: &str, code: &str, colour: bool) -> String {
     if colour { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
 }
 
+/// More marks than this on one letter are no writing: they would cover the rows above it.
+const MOST_MARKS: usize = 4;
+
+/// Shows a text that may come in pieces: what would command the terminal, hide or cover something is spelt out.
+#[derive(Debug, Default)]
+pub(crate) struct Revealer {
+    /// How many marks stand on the last letter.
+    marks: usize,
+}
+
+impl Revealer {
+    /// What is shown for a character: itself, or how it is written.
+    pub(crate) fn shown(&mut self, character: char) -> impl Iterator<Item = char> + use<> {
+        let is_mark = !character.is_ascii() && character.width() == Some(0);
+        self.marks = if is_mark { self.marks + 1 } else { 0 };
+        let hides = is_hidden(character) || matches!(character, '\u{2028}' | '\u{2029}');
+        let is_spelt_out = hides || self.marks > MOST_MARKS;
+        let plain = (!is_spelt_out).then_some(character);
+        plain.into_iter().chain(is_spelt_out.then(|| character.escape_unicode()).into_iter().flatten())
+    }
+}
+
 /// Text of a model, made safe to look at: control characters and bidirectional tricks are shown, not obeyed.
 pub(crate) fn reveal(text: &str) -> String {
-    let hidden = |character: char| is_hidden(character) || matches!(character, '\u{2028}' | '\u{2029}');
-    let mut shown = String::with_capacity(text.len());
-    for character in text.chars() {
-        match hidden(character) {
-            true => shown.extend(character.escape_unicode()),
-            false => shown.push(character),
-        }
-    }
-    shown
+    let mut revealer = Revealer::default();
+    text.chars().flat_map(|character| revealer.shown(character)).collect()
 }
 
 /// The same for what must stay on one line, such as a path.

@@ -5,7 +5,7 @@
 
 use unicode_width::UnicodeWidthChar as _;
 
-use crate::terminal::{paint, reveal};
+use crate::terminal::{Revealer, paint};
 
 /// How far everything that a model says is moved in.
 pub(crate) const INDENT: &str = "  ";
@@ -36,6 +36,7 @@ pub(crate) struct Prose {
     /// The word that is being written, as far as it stands in this row.
     word: String,
     word_width: usize,
+    revealer: Revealer,
     /// The last character was shown, and may carry a mark that only says how.
     may_be_dressed: bool,
 }
@@ -44,7 +45,16 @@ impl Prose {
     /// For a terminal of so many columns. The last of them stays empty: terminals differ about what comes after it.
     pub(crate) fn new(columns: usize, can_erase: bool, colour: &'static str) -> Self {
         let room = columns.saturating_sub(INDENT.len() + 1).max(NARROWEST);
-        Self { room, can_erase, colour, used: 0, word: String::new(), word_width: 0, may_be_dressed: false }
+        Self {
+            room,
+            can_erase,
+            colour,
+            used: 0,
+            word: String::new(),
+            word_width: 0,
+            revealer: Revealer::default(),
+            may_be_dressed: false,
+        }
     }
 
     /// What to write for more of the text.
@@ -56,15 +66,14 @@ impl Prose {
                 '\t' => TAB.chars().for_each(|space| self.space(space, &mut written)),
                 ' ' => self.space(' ', &mut written),
                 '\u{fe0e}' | '\u{fe0f}' | '\u{200d}' if self.may_be_dressed => self.may_be_dressed = false,
-                plain @ '!'..='~' => {
-                    self.may_be_dressed = true;
-                    self.put(plain, &mut written);
-                }
                 other => {
-                    self.may_be_dressed = !is_hidden(other);
-                    reveal(other.encode_utf8(&mut [0; 4]))
-                        .chars()
-                        .for_each(|shown| self.put(shown, &mut written));
+                    let shown = self.revealer.shown(other);
+                    self.may_be_dressed = true;
+                    for shown in shown {
+                        // What is spelt out carries nothing.
+                        self.may_be_dressed &= shown == other;
+                        self.put(shown, &mut written);
+                    }
                 }
             }
         }
@@ -132,12 +141,6 @@ impl Prose {
         self.word.clear();
         self.word_width = 0;
     }
-}
-
-fn is_hidden(character: char) -> bool {
-    let mut shown = [0; 4];
-    let text: &str = character.encode_utf8(&mut shown);
-    reveal(text) != text
 }
 
 /// How many columns a character takes at most. About letters terminals agree; of whatever else is not ASCII, each is taken for wide.
@@ -208,6 +211,7 @@ mod tests {
             &long,
             &"漢字".repeat(40),
             &"e\u{301}".repeat(80),
+            &"\u{301}".repeat(200),
             &"⚠\u{fe0f}\u{fe0f}".repeat(30),
             "\u{1b}]0;title\u{7}",
         ];
@@ -229,6 +233,12 @@ mod tests {
         assert_eq!(shown("⚠\u{fe0f} ok", 1), "  ⚠ ok");
         assert_eq!(shown("a\u{fe0f}\u{fe0f}b\u{200d}", 100), "  a\\u{fe0f}b");
         assert_eq!(shown("\u{200d}a", 100), "  \\u{200d}a");
+        for piece in [1, 100] {
+            assert_eq!(
+                shown("e\u{301}\u{302}\u{303}\u{304}\u{305}", piece),
+                "  e\u{301}\u{302}\u{303}\u{304}\\u{305}"
+            );
+        }
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::conversation::{Person, Sitting, Wait, With, exit_code};
 use crate::exit::Failed;
 use crate::interrupt::Interrupt;
 use crate::reload::keep_up;
-use crate::terminal::{can_erase, complain, reveal, screen};
+use crate::terminal::{can_erase, complain, reveal, screen, spelt_out};
 
 /// A task longer than this is none.
 const MOST_WORDS: u64 = 4 * 1024 * 1024;
@@ -116,7 +116,7 @@ impl Shown {
 
 fn print_event(event: &Numbered) -> Result<Reader, Failed> {
     let line = serde_json::to_string(event).map_err(|error| Failed::error(error.to_string()))?;
-    print(&format!("{line}\n"))
+    print(&format!("{}\n", spelt_out(&line)))
 }
 
 fn prompt(text: &str) -> Result<String, Failed> {

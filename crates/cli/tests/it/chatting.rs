@@ -29,6 +29,13 @@ steps:
     calls:
       - {tool: write_file, arguments: {path: a.txt, content: "a\n"}}
       - {tool: write_file, arguments: {path: b.txt, content: "b\n"}}
+  - when: {prompt: three, result: read_file}
+    say: "Read."
+  - when: {prompt: three}
+    calls:
+      - {tool: read_file, arguments: {path: notes.md}}
+      - {tool: list_directory, arguments: {path: .}}
+      - {tool: read_file, arguments: {path: nothing.md}}
   - when: {prompt: count}
     calls: [{tool: run_command, arguments: {command: "for i in 1 2 3 4 5 6 7 8 9 10 11 12; do echo line $i; done"}}]
   - when: {prompt: sleep}
@@ -182,6 +189,17 @@ fn output_is_shown_live_and_can_be_opened() {
     sitting.say("/open 7", "there is no such call");
     let shown = sitting.say("edit", "The gate answered");
     assert!(shown.contains("● edit_file notes.md") && shown.contains("  │ +three"), "{shown}");
+}
+
+#[test]
+fn calls_that_are_made_together_have_a_row_each() {
+    let mut sitting = Sitting::begin(&["--parallel-reads"]);
+    let shown = sitting.say("three", "Read.");
+    let mut rows: Vec<&str> = shown.lines().filter(|row| row.starts_with('●')).collect();
+    rows.sort_unstable();
+    let begins =
+        ["● list_directory . (", "● read_file notes.md (", "● read_file nothing.md (failed: not_found"];
+    assert!(rows.len() == 3 && rows.iter().zip(begins).all(|(row, begin)| row.starts_with(begin)), "{shown}");
 }
 
 #[test]
