@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use toolgate_llm::{
     Backoff, Endpoint, ErrorKind, Event, Key, ProviderError, Recorder, Timeouts, Wire, provider, replay,
 };
@@ -315,36 +315,55 @@ async fn nobody_there_and_nowhere_to_go() {
     assert_eq!(fails(stray).await.kind, ErrorKind::Unusable);
 }
 
+/// Where a wire may end without a terminator, it ends in order or not at all.
+#[tokio::test]
+async fn a_connection_that_breaks_is_no_end_of_a_stream() {
+    let bytes = fixture("openai-chat", "one_call");
+    let bytes = bytes.strip_suffix(b"data: [DONE]\n\n").unwrap();
+    for (end, fine) in [(chunk(b""), true), (Do::Close, false)] {
+        let (address, _told) = raw(vec![head(), chunk(bytes), end, Do::Close]).await;
+        let asked = provider(Wire::OpenaiChat, endpoint(&address, patient()), model("openai-chat", "m"));
+        let failed = step(asked.as_ref(), request(&[], &tools())).await.err().map(|failed| failed.kind);
+        assert_eq!(failed, (!fine).then_some(ErrorKind::Truncated));
+    }
+}
+
 #[tokio::test]
 async fn one_connection_serves_step_after_step() {
-    let connections = Arc::new(Mutex::new(0));
+    const STEPS: usize = 20;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
-    let counted = connections.clone();
+    let (connections, go_on) = (Arc::new(Mutex::new(0)), Arc::new(Notify::new()));
+    let (counted, gone_on) = (connections.clone(), go_on.clone());
     tokio::spawn(async move {
         while let Ok((mut connection, _)) = listener.accept().await {
             *counted.lock().unwrap() += 1;
+            let go_on = gone_on.clone();
             tokio::spawn(async move {
                 let mut buffer = vec![0; 64 << 10];
                 while connection.read(&mut buffer).await.is_ok_and(|count| count > 0) {
-                    for doing in [head(), chunk(&fixture("anthropic", "text")), chunk(b"")] {
+                    for doing in [head(), chunk(&fixture("anthropic", "text"))] {
                         let Do::Send(bytes) = doing else { return };
                         connection.write_all(&bytes).await.unwrap();
                     }
+                    // The answer ends when the step is long over.
+                    go_on.notified().await;
+                    let _ = connection.write_all(b"0\r\n\r\n").await;
                 }
             });
         }
     });
     let provider = provider(Wire::Anthropic, endpoint(&address, patient()), model("anthropic", "m"));
     let tools = tools();
-    for _ in 0..20 {
+    for _ in 0..STEPS {
         step(provider.as_ref(), request(&[], &tools)).await.unwrap();
+        go_on.notify_one();
         // What comes after the finish is read by a task of its own, and so is the way back of the connection.
-        for _ in 0..20 {
+        for _ in 0..100 {
             tokio::task::yield_now().await;
         }
     }
-    assert!(*connections.lock().unwrap() < 20);
+    assert!(*connections.lock().unwrap() < STEPS);
 }
 
 /// Something to write to that can be read again.
