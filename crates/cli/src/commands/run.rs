@@ -1,6 +1,6 @@
 //! `toolgate run`: one task for a model.
 
-use std::io::{self, IsTerminal as _, Read as _};
+use std::io::{self, IsTerminal as _};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use toolgate_agent::{EndReason, Ended, EventSink, Numbered, numbered};
 
 use super::{Reader, close, print, serving_runtime};
+use crate::ambient::read_bounded;
 use crate::arguments::{Common, RunArguments};
 use crate::chat::{Look, View};
 use crate::conversation::{Person, Sitting, Wait, With, exit_code};
@@ -15,9 +16,6 @@ use crate::exit::Failed;
 use crate::interrupt::Interrupt;
 use crate::reload::keep_up;
 use crate::terminal::{can_erase, complain, reveal, screen, spelt_out};
-
-/// A task longer than this is none.
-const MOST_WORDS: u64 = 4 * 1024 * 1024;
 
 /// How long work that blocks may take to notice that everything is over.
 const LAST_MOMENT: Duration = Duration::from_secs(1);
@@ -120,13 +118,12 @@ fn print_event(event: &Numbered) -> Result<Reader, Failed> {
 }
 
 fn prompt(text: &str) -> Result<String, Failed> {
+    let unreadable =
+        |reason: String| Failed::usage(format!("the task cannot be read from standard input: {reason}"));
     let text = match text {
         "-" => {
-            let mut read = String::new();
-            io::stdin().take(MOST_WORDS).read_to_string(&mut read).map_err(|error| {
-                Failed::usage(format!("the task cannot be read from standard input: {error}"))
-            })?;
-            read
+            let bytes = read_bounded(io::stdin()).map_err(|error| unreadable(error.to_string()))?;
+            String::from_utf8(bytes).map_err(|_| unreadable("it is not UTF-8 text".to_owned()))?
         }
         given => given.to_owned(),
     };

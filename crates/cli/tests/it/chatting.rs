@@ -21,7 +21,7 @@ steps:
   - when: {prompt: twice, result: write_file}
     say: "Written, said the gate: {{last_result}}"
   - when: {prompt: edit later}
-    do: [{say: "One moment "}, {pause: 1s}, {call: {tool: edit_file, arguments: {path: notes.md, old_text: two, new_text: six}}}]
+    do: [{say: "One moment "}, {pause: 3s}, {call: {tool: edit_file, arguments: {path: notes.md, old_text: two, new_text: six}}}]
   - when: {prompt: edit}
     say: I will edit.
     calls: [{tool: edit_file, arguments: {path: notes.md, old_text: "two\n", new_text: "three\n"}}]
