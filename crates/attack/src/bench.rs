@@ -229,7 +229,7 @@ impl BenchOptions {
             }
             None => Vec::new(),
         };
-        let parts = Parts { workspace: Arc::clone(workspace), commands, declared };
+        let parts = Parts { declared, commands, ..Parts::files(workspace) };
         let mut registry = self.profile.registry(&parts).unwrap();
         for tool in &self.extra_tools {
             registry.register(Arc::clone(tool)).unwrap();

@@ -15,6 +15,7 @@ use crate::exit::Failed;
 use crate::files::{Content, MANIFESTS, POLICIES, read_all};
 use crate::servers::{Servers, agreed};
 use crate::settings::Settings;
+use crate::web_search;
 
 /// Why something could not be loaded.
 #[derive(Debug)]
@@ -151,7 +152,8 @@ pub(crate) fn declared_in(settings: &Settings, files: &[Content]) -> Result<Load
     let allowed = settings.loaded.config.allowed_commands.as_ref();
     let allowed: Option<Vec<&str>> =
         allowed.map(|allowed| allowed.iter().map(|program| program.value.as_str()).collect());
-    let taken = settings.profile.tool_names();
+    let mut taken: Vec<&str> = settings.profile.tool_names();
+    taken.extend(web_search::names(settings));
     let surroundings = Surroundings { mounts: &mounts, allowed_commands: allowed.as_deref(), taken: &taken };
     load_manifests(&named, &surroundings)
 }
@@ -163,8 +165,12 @@ pub(crate) fn registry(
     declared: &LoadedTools,
     runner: Arc<CommandRunner>,
 ) -> Result<Registry, Fault> {
-    let parts =
-        Parts { workspace: Arc::clone(workspace), declared: declared.tools(&runner), commands: Some(runner) };
+    let parts = Parts {
+        workspace: Arc::clone(workspace),
+        declared: declared.tools(&runner),
+        commands: Some(runner),
+        web_search: web_search::tool(settings)?,
+    };
     Ok(settings.profile.registry(&parts).map_err(|error| Failed::usage(error.to_string()))?)
 }
 

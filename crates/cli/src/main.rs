@@ -11,6 +11,7 @@ mod files;
 mod secrets;
 mod callers;
 mod confined;
+mod web_search;
 mod servers;
 mod load;
 mod build;

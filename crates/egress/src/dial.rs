@@ -12,8 +12,9 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::bounds::Bounds;
+use crate::host::Host;
 use crate::reason::Reason;
-use crate::rules::{Admitted, Destination};
+use crate::rules::{Admitted, Destination, Rules};
 
 /// More addresses of one name than this are not tried.
 const MAX_TRIED: usize = 8;
@@ -55,28 +56,52 @@ impl Dial for Direct {
     }
 }
 
+/// Where a request of the gate's own may go: the host is admitted, resolved once, and its addresses are judged. For clients that make their
+/// connections themselves, to these addresses and to no others.
+///
+/// # Errors
+/// Why it may go nowhere, and the address that was the reason.
+pub async fn locate(
+    rules: &Rules,
+    host: Host,
+    port: u16,
+    resolver: Arc<dyn Resolve>,
+    patience: Duration,
+) -> Result<Destination, (Reason, Option<IpAddr>)> {
+    let admitted = rules.admit(host, port).map_err(|reason| (reason, None))?;
+    judged(&admitted, resolver, patience).await
+}
+
 /// A connection to a host that was admitted, or why there is none and which address was the reason.
 pub(crate) async fn reach(
     admitted: &Admitted<'_>,
     dialer: &Arc<dyn Dial>,
     bounds: &Bounds,
 ) -> Result<TcpStream, (Reason, Option<IpAddr>)> {
-    let resolved = match admitted.name_to_resolve() {
-        Some(name) => resolve(name, dialer, bounds.connect).await?,
-        None => Vec::new(),
-    };
-    let destination = admitted.judge(&resolved)?;
+    let destination = judged(admitted, Arc::clone(dialer) as Arc<dyn Resolve>, bounds.connect).await?;
     let dialled = timeout(bounds.connect, dial_any(&destination, dialer, bounds.connect)).await;
     dialled.ok().flatten().ok_or((Reason::Unreachable, None))
 }
 
+async fn judged(
+    admitted: &Admitted<'_>,
+    resolver: Arc<dyn Resolve>,
+    limit: Duration,
+) -> Result<Destination, (Reason, Option<IpAddr>)> {
+    let resolved = match admitted.name_to_resolve() {
+        Some(name) => resolve(name, resolver, limit).await?,
+        None => Vec::new(),
+    };
+    admitted.judge(&resolved)
+}
+
 async fn resolve(
     name: &str,
-    dialer: &Arc<dyn Dial>,
+    resolver: Arc<dyn Resolve>,
     limit: Duration,
 ) -> Result<Vec<IpAddr>, (Reason, Option<IpAddr>)> {
-    let (dialer, name) = (Arc::clone(dialer), name.to_owned());
-    let answer = tokio::task::spawn_blocking(move || dialer.resolve(&name));
+    let name = name.to_owned();
+    let answer = tokio::task::spawn_blocking(move || resolver.resolve(&name));
     match timeout(limit, answer).await {
         Ok(Ok(Ok(addresses))) => Ok(addresses),
         _ => Err((Reason::Unresolved, None)),

@@ -10,6 +10,8 @@
 //! [`Admitted::judge`] makes the [`Destination`] that may be dialled, and nothing else is ever dialled. A
 //! name is resolved once, so that a second answer cannot lead elsewhere than the first, which was judged.
 //!
+//! A request that the gate makes itself goes by the same rules: [`locate`] says where to.
+//!
 //! What this crate refuses to know: namespaces and processes (it is handed a socket), tools and callers (it
 //! is handed rules), and what goes through a tunnel, but for the server name at the beginning of TLS. It
 //! reads no files, keeps no log, and decides nothing by a `Host` header.
@@ -57,7 +59,7 @@ mod environment;
 
 pub use address::AddressClass;
 pub use bounds::Bounds;
-pub use dial::{Dial, Dialing, Direct, Resolve};
+pub use dial::{Dial, Dialing, Direct, Resolve, locate};
 pub use environment::environment;
 pub use host::{Host, HostError};
 pub use ledger::{Counted, Event, Observer, Refusal, Report, Visit};

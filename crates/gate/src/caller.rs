@@ -195,6 +195,7 @@ impl<'s> Proved<'s> {
     fn built_in(&self, spec: &ToolSpec) -> Verdict {
         let needed: &[&str] = match (spec.category, spec.class) {
             (Category::Exec, _) => &["commands:run", ALLOW_DESTRUCTIVE],
+            (Category::Web, _) => &["web:search"],
             (_, ToolClass::Read) => &["files:read"],
             (_, ToolClass::Write) => &["files:write"],
             (_, ToolClass::Destructive) => &["files:write", ALLOW_DESTRUCTIVE],

@@ -49,9 +49,10 @@ pub struct ToolSpec {
 }
 
 impl ToolSpec {
-    /// Whether an intent is on disk before a call begins: whatever leaves something behind, and every command, whatever its class says.
+    /// Whether an intent is on disk before a call begins: whatever leaves something behind, and every command and every question to the web, whatever
+    /// its class says. What was told to others cannot be taken back.
     pub(crate) fn is_announced(&self) -> bool {
-        self.class.has_effect() || self.category == Category::Exec
+        self.class.has_effect() || matches!(self.category, Category::Exec | Category::Web)
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! There is one core: the operations of `toolgate-workspace` and commands in `toolgate-sandbox`, behind the gate. A profile fixes names, schemas,
 //! limits and wording; it never decides whether something is allowed. [`Front`] puts a profile in front of a gate and answers with exactly what a
-//! model is given. Nothing here starts a process outside the sandbox, and no host path is ever in an answer.
+//! model is given. Nothing here starts a process outside the sandbox, nothing but `web_search` asks
+//! anybody on the network, and no host path is ever in an answer.
 
 mod file_tool;
 mod preview;
@@ -10,6 +11,7 @@ mod output;
 mod arguments;
 mod edit;
 mod command;
+mod web_search;
 mod declared;
 mod profile;
 mod native;
@@ -28,3 +30,6 @@ pub use crew::{RunError, initialise_run};
 pub use declared::{LoadedTools, SHIPPED, Surroundings, load_manifests};
 pub use front::{Answer, Called, Front};
 pub use profile::{FileTools, Parts, Profile, ToolFormat};
+pub use web_search::{
+    SearchKey, WEB_SEARCH, WebSearch, WebSearchError, WebSearchOptions, usual_key_variable,
+};

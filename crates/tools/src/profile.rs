@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use toolgate_gate::{GateError, Registry, Tool, ToolSpec};
-use toolgate_types::{Limits, Outcome, ToolClass};
+use toolgate_types::{Category, Limits, Outcome, ToolClass};
 use toolgate_workspace::{PathStyle, Workspace};
 
 use crate::command::{CommandRunner, Shell, ShellDress};
 use crate::declared::SHIPPED;
 use crate::file_tool::Declaration;
 use crate::front::Answer;
+use crate::web_search::WebSearch;
 use crate::{claw, crew, native, proxy, sidecar, studio};
 
 /// What tools are made of.
@@ -23,6 +24,8 @@ pub struct Parts {
     pub workspace: Arc<Workspace>,
     /// What runs commands; without it there is no `run_command` and no `bash`.
     pub commands: Option<Arc<CommandRunner>>,
+    /// What searches the web; without it there is no `web_search`.
+    pub web_search: Option<Arc<WebSearch>>,
     /// The tools that manifests declare.
     pub declared: Vec<Arc<dyn Tool>>,
 }
@@ -31,7 +34,7 @@ impl Parts {
     /// Files alone.
     #[must_use]
     pub fn files(workspace: &Arc<Workspace>) -> Self {
-        Self { workspace: Arc::clone(workspace), commands: None, declared: Vec::new() }
+        Self { workspace: Arc::clone(workspace), commands: None, web_search: None, declared: Vec::new() }
     }
 }
 
@@ -139,7 +142,13 @@ impl Profile {
         }
     }
 
-    /// The names of its own tools, in their order; those of manifests come on top.
+    /// Whether it has `web_search`, where an operator says who is asked.
+    #[must_use]
+    pub fn searches_web(self) -> bool {
+        matches!(self, Self::Native | Self::Studio)
+    }
+
+    /// The names of its own tools, in their order; `web_search` and those of manifests come on top.
     #[must_use]
     pub fn tool_names(self) -> Vec<&'static str> {
         let files = self.declarations().into_iter().map(|declaration| declaration.name);
@@ -162,7 +171,9 @@ impl Profile {
         let files = files.filter_map(|declaration| declaration.over(&parts.workspace, self.path_style()));
         let shell = parts.commands.as_ref().zip(self.shell());
         let shell = shell.and_then(|(runner, dress)| Shell::over(runner, dress));
-        for tool in files.chain(shell).chain(parts.declared.iter().cloned()) {
+        let web_search = parts.web_search.iter().filter(|_| self.searches_web());
+        let web_search = web_search.map(|tool| Arc::clone(tool) as Arc<dyn Tool>);
+        for tool in files.chain(shell).chain(web_search).chain(parts.declared.iter().cloned()) {
             registry.register(tool)?;
         }
         Ok(registry)
@@ -256,7 +267,7 @@ impl ToolFormat {
                     "readOnlyHint": spec.class == ToolClass::Read,
                     "destructiveHint": spec.class == ToolClass::Destructive,
                     "idempotentHint": spec.class == ToolClass::Read,
-                    "openWorldHint": false,
+                    "openWorldHint": spec.category == Category::Web,
                 },
             }),
         }

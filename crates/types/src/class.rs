@@ -44,4 +44,6 @@ pub enum Category {
     Search,
     /// A tool of another MCP server.
     Mcp,
+    /// Asking somebody on the web.
+    Web,
 }

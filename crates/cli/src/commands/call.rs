@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use toolgate_gate::{CallOptions, Progress};
-use toolgate_tools::{Called, Profile};
+use toolgate_tools::{Called, Profile, WEB_SEARCH};
 use toolgate_types::{ErrorCode, Failure, Stage, ToolCall, Trust};
 
 use super::{Reader, close, print, runtime, serving_runtime, tokens};
@@ -27,7 +27,8 @@ pub(crate) fn run(common: &Common, tool: String, arguments: &str) -> Result<u8, 
     let credential = settings.credential(common)?;
     let interrupt = Interrupt::listen();
     let which = Which::of_tool(&tool).filter(|_| !settings.loaded.config.mcp_servers.is_empty());
-    let runtime = if which.is_some() { serving_runtime()? } else { runtime(tokens(common))? };
+    let needs_network = which.is_some() || tool == WEB_SEARCH;
+    let runtime = if needs_network { serving_runtime()? } else { runtime(tokens(common))? };
     let approver = Arc::new(Terminal { interrupt: interrupt.clone() });
     let servers = which.map(|which| (which, &runtime));
     let built = build::gate(&settings, How { servers, wait: true, ..How::alone(approver, tokens(common)) })?;

@@ -22,6 +22,7 @@ use crate::files::{Content, POLICIES, ends_with};
 use crate::load::{self, Fault};
 use crate::servers;
 use crate::settings::{Settings, reserved, settle};
+use crate::web_search;
 
 /// What was found so far.
 #[derive(Default)]
@@ -108,6 +109,8 @@ impl Report {
         self.servers(&settings)?;
         self.warnings.extend(missing_places(&settings)?);
         self.warnings.extend(callers::warnings(&settings)?);
+        self.keep(web_search::tool(&settings))?;
+        self.warnings.extend(web_search::warnings(&settings));
         if config.callers.is_some() {
             self.keep(callers::verifier(&settings))?;
         }
@@ -118,8 +121,9 @@ impl Report {
         self.files.extend(named(&manifests).filter(|_| !config.tools.is_empty()));
         self.files.extend(named(&policies));
         let Some(declared) = self.manifests(&settings, &manifests)? else { return Ok(()) };
-        let names = settings.profile.tool_names().into_iter();
-        let known: Vec<&str> = names.chain(declared.specs().map(|spec| spec.name.as_str())).collect();
+        let mut known: Vec<&str> = settings.profile.tool_names();
+        known.extend(web_search::names(&settings));
+        known.extend(declared.specs().map(|spec| spec.name.as_str()));
         self.problems.extend(config.check_tools(&known));
         self.policies(&settings, &declared, &policies)
     }

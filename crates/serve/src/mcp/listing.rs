@@ -85,7 +85,7 @@ fn annotations(spec: &ToolSpec) -> ToolAnnotations {
         .read_only(is_read)
         .destructive(spec.class == ToolClass::Destructive)
         .idempotent(is_read)
-        .open_world(spec.category == Category::Mcp)
+        .open_world(matches!(spec.category, Category::Mcp | Category::Web))
 }
 
 fn is_object(schema: &Value) -> bool {

@@ -16,3 +16,4 @@ mod page;
 mod profiles;
 mod reads;
 mod setting;
+mod web_search;

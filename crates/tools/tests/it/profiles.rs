@@ -18,7 +18,8 @@ fn the_page_lists_every_tool_with_its_class_and_arguments() {
         let surroundings = Surroundings { mounts: &project, ..Surroundings::default() };
         let shipped = load_manifests(profile.shipped(), &surroundings).unwrap();
         let (commands, declared) = (Some(Arc::clone(&runner)), shipped.tools(&runner));
-        let parts = Parts { workspace: Arc::clone(&workspace), commands, declared };
+        let web_search = Some(crate::web_search::nowhere());
+        let parts = Parts { commands, declared, web_search, ..Parts::files(&workspace) };
         let registry = profile.registry(&parts).unwrap();
         let own: Vec<&str> = registry.names().take(profile.tool_names().len()).collect();
         assert_eq!(own, profile.tool_names(), "{profile} declares a tool that cannot be registered");
@@ -33,11 +34,12 @@ fn the_page_lists_every_tool_with_its_class_and_arguments() {
 }
 
 #[test]
-fn without_commands_there_is_no_shell() {
+fn without_commands_and_engines_there_is_no_shell_and_no_web() {
     let (_scratch, workspace, _) = crate::setting::setting();
     for profile in Profile::ALL {
         let registry = profile.registry(&Parts::files(&workspace)).unwrap();
-        assert!(!registry.names().any(|name| matches!(name, "run_command" | "bash")), "{profile}");
+        let is_more = |name| matches!(name, "run_command" | "bash" | "web_search");
+        assert!(!registry.names().any(is_more), "{profile}");
     }
 }
 

@@ -1,0 +1,76 @@
+//! `web_search`: who is asked, with which key.
+
+use std::sync::Arc;
+
+use toolgate_egress::Direct;
+use toolgate_manifest::{Problem, Warning, WebSearchConfig};
+use toolgate_tools::{
+    SearchKey, WEB_SEARCH, WebSearch, WebSearchError, WebSearchOptions, usual_key_variable,
+};
+
+use crate::ambient::variable;
+use crate::settings::Settings;
+use crate::terminal::remark;
+
+/// The tool, where the configuration says who is asked. Without its key it is there for the operator to wonder about, and for nobody to use.
+pub(crate) fn tool(settings: &Settings) -> Result<Option<Arc<WebSearch>>, Vec<Problem>> {
+    let Some(declared) = declared(settings) else { return Ok(None) };
+    let suspended = missing_key(declared);
+    if let Some(reason) = &suspended {
+        remark(|| format!("`{WEB_SEARCH}` is offered to nobody: {reason}"));
+    }
+    let made = WebSearch::new(WebSearchOptions {
+        backend: declared.backend.value,
+        url: declared.url.as_ref().map(|url| url.value.clone()),
+        key: key_variable(declared).and_then(key).map(|key| SearchKey::new(&key)),
+        max_results: declared.max_results,
+        suspended,
+        resolver: Arc::new(Direct),
+    });
+    made.map(Some).map_err(|error| vec![problem(settings, declared, &error)])
+}
+
+/// The names of tools that there are because of it.
+pub(crate) fn names(settings: &Settings) -> impl Iterator<Item = &str> {
+    declared(settings).map(|_| WEB_SEARCH).into_iter()
+}
+
+/// What keeps it from being used.
+pub(crate) fn warnings(settings: &Settings) -> impl Iterator<Item = Warning> {
+    let missing = declared(settings).and_then(|declared| Some((declared, missing_key(declared)?)));
+    let warning = missing.map(|(declared, reason)| {
+        let help =
+            Some("set the variable for whoever runs the gate, or name another one with `key_env`".to_owned());
+        settings.loaded.config.problem_at(&declared.backend, reason, help)
+    });
+    warning.map(Warning::from).into_iter()
+}
+
+fn declared(settings: &Settings) -> Option<&WebSearchConfig> {
+    settings.loaded.config.web_search.as_ref().filter(|_| settings.profile.searches_web())
+}
+
+/// The variable that holds the key, if there has to be one.
+fn key_variable(declared: &WebSearchConfig) -> Option<&str> {
+    let named = declared.key_env.as_ref().map(|name| name.value.as_str());
+    named.or(usual_key_variable(declared.backend.value))
+}
+
+fn key(name: &str) -> Option<String> {
+    variable(name).filter(|key| !key.trim().is_empty())
+}
+
+fn missing_key(declared: &WebSearchConfig) -> Option<String> {
+    let name = key_variable(declared).filter(|name| key(name).is_none())?;
+    let backend = declared.backend.value.as_str();
+    Some(format!("the variable `{name}` is not set, so there is no key for `{backend}`"))
+}
+
+fn problem(settings: &Settings, declared: &WebSearchConfig, error: &WebSearchError) -> Problem {
+    let config = &settings.loaded.config;
+    let (message, help) = (error.to_string(), Some(error.help().to_owned()));
+    match (&declared.url, error) {
+        (Some(url), WebSearchError::Address(_)) => config.problem_at(url, message, help),
+        _ => config.problem_at(&declared.backend, message, help),
+    }
+}

@@ -1,0 +1,349 @@
+//! The way to a search engine and back: one question, and its answer.
+
+use std::fmt;
+use std::future::Future;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use reqwest::dns::{Addrs, Name, Resolving};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use reqwest::{Client, Response, StatusCode, Url, redirect};
+use tokio::sync::OnceCell;
+use toolgate_egress::{Host, Reason, Resolve, Rules, locate};
+use toolgate_gate::CallContext;
+use toolgate_manifest::SearchBackend;
+use toolgate_types::{ErrorCode, Failure, StopReason};
+
+use super::WebSearchError;
+use super::engine::{Question, key_header, path, question, results, usual_address};
+use super::key::SearchKey;
+use super::result::Found;
+use crate::command::spelt_out;
+
+/// More than this is no list of results.
+const LONGEST_ANSWER: usize = 1 << 20;
+
+/// How long looking up a name and connecting may take, each.
+const CONNECTING: Duration = Duration::from_secs(10);
+
+/// How long a question may take altogether, if the call itself may take longer.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+
+/// How often the call is asked whether to go on.
+const ASKING: Duration = Duration::from_millis(50);
+
+/// What a model is told that cannot do anything about it.
+const GO_ON: &str = "go on without searching the web; the operator is told more";
+
+/// The way to one engine.
+pub(super) struct SearchClient {
+    backend: SearchBackend,
+    /// Where questions go.
+    endpoint: Url,
+    /// The engine, as failures name it.
+    host: String,
+    key: Option<(SearchKey, HeaderValue)>,
+    rules: Arc<Rules>,
+    resolver: Arc<dyn Resolve>,
+    /// Made when it is first needed: it reads the certificates of the system.
+    client: OnceCell<Client>,
+}
+
+impl SearchClient {
+    pub(super) fn new(
+        backend: SearchBackend,
+        address: Option<&str>,
+        key: Option<SearchKey>,
+        resolver: Arc<dyn Resolve>,
+    ) -> Result<Self, WebSearchError> {
+        let address = address.or(usual_address(backend)).ok_or(WebSearchError::NoAddress)?;
+        let endpoint = endpoint(backend, address)?;
+        let (host, port) = destination(&endpoint)?;
+        let shown = format!("{host}:{port}");
+        let refused = |reason: String| WebSearchError::Address(reason);
+        let rules = Rules::parse(&[&shown]).map_err(|error| refused(error.to_string()))?;
+        // An address that is written out is not looked up any more, so it is judged here.
+        rules.admit(host, port).map_err(|reason| refused(reason.to_string()))?;
+        let key = key.map(|key| Ok((key.clone(), header(backend, &key).ok_or(WebSearchError::Key)?)));
+        Ok(Self {
+            backend,
+            endpoint,
+            host: shown,
+            key: key.transpose()?,
+            rules: Arc::new(rules),
+            resolver,
+            client: OnceCell::new(),
+        })
+    }
+
+    pub(super) fn backend(&self) -> SearchBackend {
+        self.backend
+    }
+
+    pub(super) fn host(&self) -> &str {
+        &self.host
+    }
+
+    pub(super) fn address(&self) -> &str {
+        self.endpoint.as_str()
+    }
+
+    /// Asks for `most` results.
+    pub(super) async fn search(
+        &self,
+        query: &str,
+        most: u64,
+        context: &CallContext,
+    ) -> Result<Vec<Found>, Failure> {
+        let question = question(self.backend, &self.endpoint, query, most);
+        let answer = self.until(context, self.ask(question)).await??;
+        let Some(found) = results(self.backend, &answer) else {
+            return Err(self.failed(ErrorCode::OutputInvalid, "answers with something that are no results"));
+        };
+        Ok(found)
+    }
+
+    /// A text without the key: some servers repeat what they were sent.
+    pub(super) fn hide_key(&self, text: String) -> String {
+        match &self.key {
+            Some((key, _)) => key.hide_in(text),
+            None => text,
+        }
+    }
+
+    async fn ask(&self, question: Question) -> Result<Vec<u8>, Failure> {
+        let client = self.client.get_or_try_init(|| self.connect()).await?;
+        let Question { method, address, body } = question;
+        let mut request = client.request(method, address).header(ACCEPT, "application/json");
+        if let Some((_, value)) = &self.key {
+            request = request.header(key_header(self.backend).name, value.clone());
+        }
+        if let Some(body) = body {
+            request = request.header(CONTENT_TYPE, "application/json").body(body);
+        }
+        let response = request.send().await.map_err(|error| self.unreachable(&error))?;
+        match response.status() {
+            StatusCode::OK => self.body(response).await,
+            status => Err(self.refused(status, &response)),
+        }
+    }
+
+    /// Reads the system's certificates, so it happens where it may block.
+    async fn connect(&self) -> Result<Client, Failure> {
+        let is_plain = self.endpoint.scheme() == "http";
+        let judge = Judge {
+            rules: Arc::clone(&self.rules),
+            resolver: Arc::clone(&self.resolver),
+            port: self.endpoint.port_or_known_default().unwrap_or_default(),
+        };
+        let build = move || {
+            let builder = Client::builder()
+                .redirect(redirect::Policy::none())
+                .no_proxy()
+                .referer(false)
+                .user_agent(concat!("toolgate/", env!("CARGO_PKG_VERSION")))
+                .connect_timeout(CONNECTING)
+                // Whoever is asked again is judged again.
+                .pool_max_idle_per_host(0)
+                .dns_resolver(judge);
+            // Plain http needs no certificates, and some machines have none.
+            if is_plain { builder.tls_certs_only([]).build() } else { builder.https_only(true).build() }
+        };
+        let built = tokio::task::spawn_blocking(build).await.ok().and_then(Result::ok);
+        built.ok_or_else(|| {
+            self.failed(ErrorCode::IoError, "cannot be asked over https").operator_note(
+                "no client for https can be made on this machine: install the system's CA certificates (package `ca-certificates`), or set \
+                 SSL_CERT_FILE",
+            )
+        })
+    }
+
+    async fn body(&self, mut response: Response) -> Result<Vec<u8>, Failure> {
+        let mut body = Vec::new();
+        loop {
+            let piece = response.chunk().await;
+            let piece = piece.map_err(|_| self.failed(ErrorCode::IoError, "broke off its answer"))?;
+            let Some(piece) = piece else { return Ok(body) };
+            if body.len() + piece.len() > LONGEST_ANSWER {
+                return Err(self.failed(ErrorCode::OutputInvalid, "answers with more than a megabyte"));
+            }
+            body.extend_from_slice(&piece);
+        }
+    }
+
+    /// What an answer that is no success stands for. Its own words are not repeated: they may quote the key.
+    fn refused(&self, status: StatusCode, response: &Response) -> Failure {
+        let number = status.as_u16();
+        let note = |text: &str| format!("`{}` answers with status {number}: {text}", self.host);
+        let failed = |what: &str| self.failed(ErrorCode::IoError, what).detail("status", number);
+        match number {
+            300..=399 => failed("sends the question elsewhere").operator_note(note(
+                "redirects are not followed; set `url` under `web_search` to where the engine really is",
+            )),
+            401 | 403 if self.backend == SearchBackend::Searxng => failed(
+                "does not answer questions of programs",
+            )
+            .operator_note(note("add `json` to `search.formats` in its settings.yml, and check its limiter")),
+            401 | 403 => failed("does not take the key")
+                .operator_note(note("check the key in the variable that `key_env` names")),
+            402 | 429 | 432 | 433 => {
+                let wait = response
+                    .headers()
+                    .get(RETRY_AFTER)
+                    .and_then(|value| value.to_str().ok()?.parse::<u32>().ok());
+                let help = match wait {
+                    Some(seconds) => format!("search again after {seconds} seconds, or go on without"),
+                    None => "search again later, or go on without".to_owned(),
+                };
+                failed("was asked too often")
+                    .help(help)
+                    .operator_note(note("the rate or the quota of the key is used up"))
+            }
+            400 | 422 => failed("does not understand the question").help("put it in fewer and simpler words"),
+            500..=599 => failed("is out of order").help("search again later, or go on without"),
+            _ => failed("refuses the question")
+                .operator_note(note("check `backend` and `url` under `web_search`")),
+        }
+    }
+
+    fn unreachable(&self, error: &reqwest::Error) -> Failure {
+        if let Some(Refused(reason, address)) = refusal(error).filter(|refused| !refused.0.is_failure()) {
+            let address = address.map(|address| format!(" ({address})")).unwrap_or_default();
+            return self.failed(ErrorCode::NotPermitted, "may not be asked").operator_note(format!(
+                "`{}`: {reason}{address}; a name opens public addresses alone, so write the address itself into `url`",
+                self.host
+            ));
+        }
+        let reason = match error.is_timeout() {
+            true => "it takes too long to connect".to_owned(),
+            false => innermost(error),
+        };
+        self.failed(ErrorCode::IoError, "cannot be reached")
+            .operator_note(format!("`{}`: {reason}", self.host))
+    }
+
+    fn failed(&self, code: ErrorCode, what: &str) -> Failure {
+        Failure::new(code, format!("the search engine {what}")).help(GO_ON)
+    }
+
+    /// Waits for something for as long as the call may take. Whatever was under way ends with it.
+    async fn until<T>(
+        &self,
+        context: &CallContext,
+        something: impl Future<Output = T>,
+    ) -> Result<T, Failure> {
+        let latest = Instant::now() + LONGEST_WAIT;
+        let late = || {
+            Failure::new(ErrorCode::Timeout, "the search engine did not answer in time")
+                .help("search again later, or go on without")
+        };
+        let mut something = std::pin::pin!(something);
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut something => return Ok(done),
+                () = context.cancelled.cancelled() => return Err(cancelled()),
+                () = tokio::time::sleep(ASKING) => match context.stop.reason() {
+                    Some(StopReason::Cancelled) => return Err(cancelled()),
+                    Some(StopReason::Deadline) => return Err(late()),
+                    None if Instant::now() >= latest => return Err(late()),
+                    None => {}
+                },
+            }
+        }
+    }
+}
+
+fn cancelled() -> Failure {
+    Failure::new(ErrorCode::Cancelled, "the search was cancelled")
+}
+
+/// Where questions go: what was configured, and the engine's own path.
+fn endpoint(backend: SearchBackend, address: &str) -> Result<Url, WebSearchError> {
+    let unusable = |reason: &str| WebSearchError::Address(reason.to_owned());
+    let mut url = Url::parse(address.trim()).map_err(|_| unusable("it is not an address of the web"))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(unusable("it is neither https nor http"));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(unusable("it has a password in it"));
+    }
+    if url.query().is_some() || url.fragment().is_some() {
+        return Err(unusable("it goes on after its path"));
+    }
+    let whole = format!("{}{}", url.path().trim_end_matches('/'), path(backend));
+    url.set_path(&whole);
+    Ok(url)
+}
+
+fn destination(endpoint: &Url) -> Result<(Host, u16), WebSearchError> {
+    let unusable = |reason: String| WebSearchError::Address(reason);
+    let host = Host::parse(endpoint.host_str().unwrap_or_default());
+    let host = host.map_err(|error| unusable(error.to_string()))?;
+    let port = endpoint.port_or_known_default().ok_or_else(|| unusable("it has no port".to_owned()))?;
+    Ok((host, port))
+}
+
+/// The key as it is sent, never to be printed.
+fn header(backend: SearchBackend, key: &SearchKey) -> Option<HeaderValue> {
+    let text = format!("{}{}", key_header(backend).before, key.expose());
+    let mut value = HeaderValue::try_from(text).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}
+
+/// Looks up the engine's name once for a connection, and lets through what may be dialled.
+struct Judge {
+    rules: Arc<Rules>,
+    resolver: Arc<dyn Resolve>,
+    port: u16,
+}
+
+/// Why nothing may be dialled, and the address that was the reason.
+#[derive(Debug)]
+struct Refused(Reason, Option<IpAddr>);
+
+impl fmt::Display for Refused {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(formatter)
+    }
+}
+
+impl std::error::Error for Refused {}
+
+impl reqwest::dns::Resolve for Judge {
+    fn resolve(&self, name: Name) -> Resolving {
+        let (rules, resolver, port) = (Arc::clone(&self.rules), Arc::clone(&self.resolver), self.port);
+        Box::pin(async move {
+            let host = Host::parse(name.as_str()).map_err(|error| Refused(error.into(), None))?;
+            let found = locate(&rules, host, port, resolver, CONNECTING).await;
+            let destination = found.map_err(|(reason, address)| Refused(reason, address))?;
+            let addresses: Vec<_> = destination.addresses().collect();
+            Ok(Box::new(addresses.into_iter()) as Addrs)
+        })
+    }
+}
+
+/// Whether the rules were the reason of a failure.
+fn refusal(error: &reqwest::Error) -> Option<&Refused> {
+    let mut reason: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = reason {
+        if let Some(refused) = error.downcast_ref() {
+            return Some(refused);
+        }
+        reason = error.source();
+    }
+    None
+}
+
+/// Why a connection failed, without the address: the question stands in it.
+fn innermost(error: &reqwest::Error) -> String {
+    let Some(mut reason) = std::error::Error::source(error) else {
+        return "the connection failed".to_owned();
+    };
+    while let Some(source) = reason.source() {
+        reason = source;
+    }
+    spelt_out(&reason.to_string())
+}

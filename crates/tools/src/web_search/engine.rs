@@ -1,0 +1,175 @@
+//! What the search engines speak: a question in, results out. Nothing here touches the network.
+
+use reqwest::header::{AUTHORIZATION, HeaderName};
+use reqwest::{Method, Url};
+use serde::Deserialize;
+use serde_json::json;
+use toolgate_manifest::SearchBackend;
+
+use super::result::Found;
+
+/// A question, as it is sent.
+#[derive(Debug)]
+pub(super) struct Question {
+    pub(super) method: Method,
+    pub(super) address: Url,
+    pub(super) body: Option<String>,
+}
+
+/// How a key is sent.
+pub(super) struct KeyHeader {
+    pub(super) name: HeaderName,
+    pub(super) before: &'static str,
+}
+
+/// Where an engine is when nobody says.
+pub(super) fn usual_address(backend: SearchBackend) -> Option<&'static str> {
+    match backend {
+        SearchBackend::Searxng => None,
+        SearchBackend::Brave => Some("https://api.search.brave.com"),
+        SearchBackend::Tavily => Some("https://api.tavily.com"),
+    }
+}
+
+/// The variable that holds the key of an engine when nobody says; none where there is mostly no key.
+#[must_use]
+pub fn usual_key_variable(backend: SearchBackend) -> Option<&'static str> {
+    match backend {
+        SearchBackend::Searxng => None,
+        SearchBackend::Brave => Some("BRAVE_API_KEY"),
+        SearchBackend::Tavily => Some("TAVILY_API_KEY"),
+    }
+}
+
+pub(super) fn key_header(backend: SearchBackend) -> KeyHeader {
+    match backend {
+        // Itself it knows no keys; those who put it behind something that does mostly mean this.
+        SearchBackend::Searxng | SearchBackend::Tavily => {
+            KeyHeader { name: AUTHORIZATION, before: "Bearer " }
+        }
+        SearchBackend::Brave => {
+            KeyHeader { name: HeaderName::from_static("x-subscription-token"), before: "" }
+        }
+    }
+}
+
+/// Where questions go, beneath the address of the engine.
+pub(super) fn path(backend: SearchBackend) -> &'static str {
+    match backend {
+        SearchBackend::Searxng | SearchBackend::Tavily => "/search",
+        SearchBackend::Brave => "/res/v1/web/search",
+    }
+}
+
+/// A question for `most` results.
+pub(super) fn question(backend: SearchBackend, endpoint: &Url, query: &str, most: u64) -> Question {
+    let mut address = endpoint.clone();
+    match backend {
+        SearchBackend::Searxng => {
+            address.query_pairs_mut().append_pair("q", query).append_pair("format", "json");
+            Question { method: Method::GET, address, body: None }
+        }
+        SearchBackend::Brave => {
+            let count = most.to_string();
+            let pairs = [("q", query), ("count", &count), ("text_decorations", "false")];
+            address.query_pairs_mut().extend_pairs(pairs);
+            Question { method: Method::GET, address, body: None }
+        }
+        SearchBackend::Tavily => {
+            let body = json!({"query": query, "max_results": most, "search_depth": "basic"});
+            Question { method: Method::POST, address, body: Some(body.to_string()) }
+        }
+    }
+}
+
+/// The answer of SearXNG and of Tavily.
+#[derive(Deserialize)]
+struct Flat {
+    results: Vec<Item>,
+}
+
+/// The answer of Brave, which leaves out what it has nothing of.
+#[derive(Deserialize)]
+struct Nested {
+    #[serde(rename = "type")]
+    kind: String,
+    web: Option<Flat>,
+}
+
+#[derive(Deserialize)]
+struct Item {
+    url: String,
+    title: Option<String>,
+    #[serde(alias = "description")]
+    content: Option<String>,
+}
+
+impl From<Item> for Found {
+    fn from(item: Item) -> Self {
+        Self { title: item.title.unwrap_or_default(), url: item.url, words: item.content.unwrap_or_default() }
+    }
+}
+
+/// The results in an answer; `None` if it is not one of this engine.
+pub(super) fn results(backend: SearchBackend, answer: &[u8]) -> Option<Vec<Found>> {
+    let items = match backend {
+        SearchBackend::Searxng | SearchBackend::Tavily => {
+            serde_json::from_slice::<Flat>(answer).ok()?.results
+        }
+        SearchBackend::Brave => {
+            let nested =
+                serde_json::from_slice::<Nested>(answer).ok().filter(|nested| nested.kind == "search")?;
+            nested.web.map(|web| web.results).unwrap_or_default()
+        }
+    };
+    Some(items.into_iter().map(Found::from).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_read_strictly() {
+        use SearchBackend::{Brave, Searxng, Tavily};
+        let found = |title: &str, words: &str| {
+            Some(vec![Found {
+                title: title.to_owned(),
+                url: "https://a.example/".to_owned(),
+                words: words.to_owned(),
+            }])
+        };
+        for (backend, answer, read) in [
+            (
+                Searxng,
+                r#"{"query": "x", "results": [{"url": "https://a.example/", "title": "A", "content": "words", "engine": "e"}]}"#,
+                found("A", "words"),
+            ),
+            (Searxng, r#"{"results": [{"url": "https://a.example/", "title": null}]}"#, found("", "")),
+            (
+                Tavily,
+                r#"{"results": [{"url": "https://a.example/", "title": "A", "content": "w", "score": 0.5}]}"#,
+                found("A", "w"),
+            ),
+            (
+                Brave,
+                r#"{"type": "search", "web": {"type": "search", "results": [{"url": "https://a.example/", "title": "A", "description": "w"}]}}"#,
+                found("A", "w"),
+            ),
+            (Brave, r#"{"type": "search", "query": {}}"#, Some(Vec::new())),
+            (Searxng, r#"{"results": []}"#, Some(Vec::new())),
+            (Searxng, "{}", None),
+            (Searxng, r#"{"results": [{"title": "without an address"}]}"#, None),
+            (Searxng, r#"{"results": [{"url": 7}]}"#, None),
+            (Searxng, r#"{"results": []} and more"#, None),
+            (Searxng, "<html>", None),
+            (Searxng, "", None),
+            (Tavily, r#"{"results": null}"#, None),
+            (Brave, r#"{"type": "ErrorResponse", "error": {}}"#, None),
+            (Brave, r#"{"web": {"results": []}}"#, None),
+            (Brave, "[]", None),
+        ] {
+            assert_eq!(results(backend, answer.as_bytes()), read, "{backend:?}: {answer}");
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! The key of a search engine.
+
+use std::fmt;
+
+/// What the engine knows its customer by. It is sent to the engine, and shown to nobody.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SearchKey(String);
+
+impl SearchKey {
+    /// A key, without the line end that variables and files have.
+    #[must_use]
+    pub fn new(key: &str) -> Self {
+        Self(key.trim().to_owned())
+    }
+
+    pub(super) fn expose(&self) -> &str {
+        &self.0
+    }
+
+    /// A text without the key: some servers repeat what they were sent.
+    pub(super) fn hide_in(&self, text: String) -> String {
+        if self.0.is_empty() || !text.contains(&self.0) { text } else { text.replace(&self.0, "…") }
+    }
+}
+
+impl fmt::Debug for SearchKey {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("…")
+    }
+}
