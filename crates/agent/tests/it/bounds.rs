@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use toolgate_agent::{ChatEvent, EndReason};
 use toolgate_llm::ToolChoice;
 use toolgate_tools::Profile;
+use toolgate_types::ErrorCode;
 
 use crate::played::{Played, Step, StepEnd, call, calls, say};
 use crate::story;
@@ -211,10 +212,14 @@ fn a_turn_that_is_dropped_leaves_nothing_running() {
             _ = world.hold(model.clone(), &mut session, "Run it.", how) => panic!("it ended"),
         }
         assert_eq!(session.unanswered().len(), 3);
-        // The gate ends the command by itself, and says so in the record.
-        while world.bench.records().is_empty() {
-            tokio::task::yield_now().await;
-        }
+        // The command is ended now, and not by its own bound, and the record says so.
+        let recorded = loop {
+            match world.bench.records().into_values().flatten().next() {
+                Some(record) => break record.denial.map(|denial| denial.code),
+                None => tokio::task::yield_now().await,
+            }
+        };
+        assert_eq!(recorded, Some(ErrorCode::Cancelled));
         assert_eq!(processes("86413"), 0, "a process is left");
         let held = world.hold(model, &mut session, "Well?", world.how()).await;
         insta::assert_snapshot!(held.story());
