@@ -89,10 +89,19 @@ fn shown(page: &str) -> Vec<Shown> {
 
 #[test]
 fn the_gateway_answers_as_its_page_shows() {
+    answers_as_its_page_shows("gateway", 10);
+}
+
+#[test]
+fn the_studio_answers_as_its_page_shows() {
+    answers_as_its_page_shows("studio", 6);
+}
+
+fn answers_as_its_page_shows(example: &str, least: usize) {
     let scratch = Scratch::new();
-    let folder = copied(&scratch, "gateway");
+    let folder = copied(&scratch, example);
     let page = shown(&std::fs::read_to_string(folder.join("README.md")).unwrap());
-    assert!(page.len() > 10, "the page was not understood");
+    assert!(page.len() >= least, "the page was not understood");
     for Shown { command, output, code } in page {
         let real = run(&scratch, &folder, &command);
         assert_eq!(

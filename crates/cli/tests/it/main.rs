@@ -27,5 +27,7 @@ mod served;
 mod sessions;
 mod pty;
 mod running;
+mod studio;
+mod searching;
 mod chatting;
 mod hostile_words;
