@@ -84,26 +84,40 @@ fn greet(gate: &mut Lines) {
 }
 
 fn request(method: &str, params: &Value) -> String {
-    format!("{}\n", json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}))
+    numbered(1, method, params)
+}
+
+fn numbered(id: usize, method: &str, params: &Value) -> String {
+    format!("{}\n", json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
 }
 
 fn call(tool: &str, arguments: &Value) -> String {
-    request("tools/call", &json!({"name": tool, "arguments": arguments}))
+    calls(tool, arguments, 1)
+}
+
+/// So many calls at once. An id stands for one of them.
+fn calls(tool: &str, arguments: &Value, at_once: usize) -> String {
+    let params = json!({"name": tool, "arguments": arguments});
+    (1..=at_once).map(|id| numbered(id, "tools/call", &params)).collect()
 }
 
 /// The same conversation with the gate and with `cat`, which is given what the gate answers.
-fn compare(name: &str, rounds: usize, gate: &mut Lines, asked: &str, at_once: usize, bound: f64) {
+fn compare(name: &str, rounds: usize, gate: &mut Lines, asked: &str, bound: f64) {
     let mut echo = Lines::start(&mut Command::new("cat"));
+    let at_once = asked.lines().count();
     gate.say(asked);
-    let answer = gate.hear().to_owned();
-    assert!(!answer.contains("\"isError\":true") && answer.contains("\"result\""), "{answer:.300}");
-    let (asked, answer) = (asked.repeat(at_once), answer.repeat(at_once));
+    let mut answer = String::new();
+    for _ in 0..at_once {
+        let one = gate.hear();
+        assert!(!one.contains("\"isError\":true") && one.contains("\"result\""), "{one:.300}");
+        answer.push_str(one);
+    }
     // What is said at once fits into the pipes and the buffer of `cat`.
     let conversation = |with: &mut Lines, said: &str| {
         with.say(said);
         (0..at_once).for_each(|_| assert!(!with.hear().is_empty()));
     };
-    let (ours, floor) = in_turns(rounds, || conversation(gate, &asked), || conversation(&mut echo, &answer));
+    let (ours, floor) = in_turns(rounds, || conversation(gate, asked), || conversation(&mut echo, &answer));
     report(name, ours, floor, "cat", bound);
 }
 
@@ -126,9 +140,9 @@ fn main() {
 
     let mut served = gate(&binary, &folder, "state");
     let small = json!({"path": "small.txt"});
-    compare("mcp/read-1KiB", 4001, &mut served, &call("read_file", &small), 1, 4.0);
-    compare("mcp/read-1KiB-64-in-flight", 401, &mut served, &call("read_file", &small), 64, 20.0);
-    compare("mcp/list-1000", 401, &mut served, &call("list_directory", &json!({"path": "many"})), 1, 20.0);
+    compare("mcp/read-1KiB", 4001, &mut served, &call("read_file", &small), 4.0);
+    compare("mcp/read-1KiB-64-in-flight", 401, &mut served, &calls("read_file", &small, 64), 20.0);
+    compare("mcp/list-1000", 401, &mut served, &call("list_directory", &json!({"path": "many"})), 20.0);
     first_list(&binary, &folder);
     bridge(&mut served);
 }
