@@ -3,15 +3,17 @@
 //! A conversation may have begun on another wire, whose ids repeat from step to step or are spelt in ways that this one does not take. The same
 //! conversation always gets the same ids, so that what a server remembers of it stays good.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
-/// The longest id that wires take.
-const LONGEST: usize = 64;
+use crate::spelling::{Taken, plain};
+
+/// What a call without an id is called.
+const NAMELESS: &str = "call";
 
 /// The ids of one request, given out in the order of its messages.
 #[derive(Debug, Default)]
 pub(crate) struct CallIds {
-    taken: HashSet<String>,
+    taken: Taken,
     /// Those of the newest message with calls.
     newest: HashMap<String, String>,
 }
@@ -24,36 +26,26 @@ impl CallIds {
 
     /// The id that a call of this message goes by.
     pub(crate) fn call(&mut self, id: &str) -> String {
-        let plain = plain(id);
-        let numbered = (2_u64..).map(|number| cut(&plain, &format!("_{number}")));
-        let free = std::iter::once(plain.clone()).chain(numbered).find(|other| !self.taken.contains(other));
-        let free = free.unwrap_or_default();
-        self.taken.insert(free.clone());
+        let free = self.taken.claim(id, NAMELESS);
         self.newest.insert(id.to_owned(), free.clone());
         free
     }
 
     /// The id of the call that a result belongs to.
     pub(crate) fn result(&self, id: &str) -> String {
-        self.newest.get(id).cloned().unwrap_or_else(|| plain(id))
+        let unknown = || plain(if id.is_empty() { NAMELESS } else { id });
+        self.newest.get(id).cloned().unwrap_or_else(unknown)
     }
-}
-
-fn plain(id: &str) -> String {
-    let is_taken = |letter: char| letter.is_ascii_alphanumeric() || letter == '_' || letter == '-';
-    let plain: String = id.chars().map(|letter| if is_taken(letter) { letter } else { '_' }).collect();
-    if plain.is_empty() { "call".to_owned() } else { cut(&plain, "") }
-}
-
-fn cut(plain: &str, ending: &str) -> String {
-    plain.chars().take(LONGEST.saturating_sub(ending.len())).collect::<String>() + ending
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use proptest::prelude::*;
 
     use super::*;
+    use crate::spelling::LONGEST;
 
     #[test]
     fn ids_that_are_fine_stay() {

@@ -27,6 +27,7 @@ mod bounds;
 mod frame;
 mod sse;
 mod ndjson;
+mod spelling;
 mod names;
 mod ids;
 mod collect;

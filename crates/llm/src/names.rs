@@ -4,13 +4,11 @@
 //! from the calls that the conversation already holds, always in that order: so the same conversation gets the same names, a tool whose name is fine keeps it,
 //! and no two tools ever share one.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use crate::message::{Message, Part};
 use crate::request::Request;
-
-/// The longest name that wires take.
-const LONGEST: usize = 64;
+use crate::spelling::{Taken, is_fine};
 
 /// Which name stands for which tool in one request. Of nothing, every name stands for itself.
 #[derive(Clone, Debug, Default)]
@@ -31,15 +29,14 @@ impl WireNames {
     /// Names for these tools. Who comes first is asked first; who can keep its name keeps it.
     pub(crate) fn new<'n>(tools: impl Iterator<Item = &'n str>) -> Self {
         let all: Vec<&str> = tools.collect();
-        let mut taken: HashSet<String> =
-            all.iter().filter(|name| is_fine(name)).map(|name| (*name).to_owned()).collect();
+        let mut taken = Taken::default();
+        all.iter().filter(|name| is_fine(name)).for_each(|name| taken.keep(name));
         let mut names = Self::default();
         for name in all.into_iter().filter(|name| !is_fine(name)) {
             if names.sent.contains_key(name) {
                 continue;
             }
-            let other = free(name, &taken);
-            taken.insert(other.clone());
+            let other = taken.claim(name, "_");
             names.meant.insert(other.clone(), name.to_owned());
             names.sent.insert(name.to_owned(), other);
         }
@@ -85,30 +82,6 @@ fn mentioned(message: &Message) -> Vec<&str> {
         }
         Message::Results { results } => results.iter().map(|result| result.name.as_str()).collect(),
     }
-}
-
-/// Whether every wire takes a name as it is.
-fn is_fine(name: &str) -> bool {
-    (1..=LONGEST).contains(&name.len()) && name.chars().all(is_taken)
-}
-
-/// Whether wires take this in a name.
-fn is_taken(letter: char) -> bool {
-    letter.is_ascii_alphanumeric() || letter == '_' || letter == '-'
-}
-
-/// A name like this one that wires take and nobody has.
-fn free(name: &str, taken: &HashSet<String>) -> String {
-    let plain: String = name.chars().map(|letter| if is_taken(letter) { letter } else { '_' }).collect();
-    let plain = if plain.is_empty() { "_".to_owned() } else { plain };
-    let numbered = (2_u64..).map(|number| cut(&plain, &format!("_{number}")));
-    std::iter::once(cut(&plain, "")).chain(numbered).find(|other| !taken.contains(other)).unwrap_or_default()
-}
-
-/// As much of a name as leaves room for its ending, and the ending.
-fn cut(plain: &str, ending: &str) -> String {
-    let front: String = plain.chars().take(LONGEST.saturating_sub(ending.len())).collect();
-    front + ending
 }
 
 #[cfg(test)]
