@@ -3,13 +3,16 @@
 //! Every wire's decoder says what it saw here, and in no other way: this is where events are made, where names of tools are turned back, and where
 //! sizes are bounded. A message leaves it once, at the finish, and only with calls whose ends were seen.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 
 use serde_json::Value;
 
-use crate::bounds::{MAX_ARGUMENT_BYTES, MAX_CALLS};
+use crate::bounds::{
+    MAX_ARGUMENT_BYTES, MAX_CALLS, MAX_ID_BYTES, MAX_NAME_BYTES, MAX_SEAL_DEPTH, MAX_VALUES, depth, values,
+};
 use crate::error::{ErrorKind, ProviderError};
 use crate::event::{CallKey, Event, FinishReason, Usage};
+use crate::failure::clean;
 use crate::message::{AssistantMessage, ModelCall, Part, Seal};
 use crate::names::WireNames;
 use crate::provider::{ModelName, Wire};
@@ -26,6 +29,10 @@ pub(crate) struct Collector {
     names: WireNames,
     parts: Vec<Growing>,
     calls: u32,
+    /// The ids of the calls.
+    ids: HashSet<String>,
+    /// The values of all seals.
+    sealed: usize,
     events: VecDeque<Event>,
     is_finished: bool,
 }
@@ -39,7 +46,17 @@ struct Growing {
 
 impl Collector {
     pub(crate) fn new(wire: Wire, model: ModelName, names: WireNames) -> Self {
-        Self { wire, model, names, parts: Vec::new(), calls: 0, events: VecDeque::new(), is_finished: false }
+        Self {
+            wire,
+            model,
+            names,
+            parts: Vec::new(),
+            calls: 0,
+            ids: HashSet::new(),
+            sealed: 0,
+            events: VecDeque::new(),
+            is_finished: false,
+        }
     }
 
     /// Begins a part for the person.
@@ -54,7 +71,13 @@ impl Collector {
 
     /// Begins a call, by the wire's name of the tool. Where the wire has no id for it, it gets one.
     pub(crate) fn begin_call(&mut self, id: &str, wire_name: &str) -> Result<PartKey, ProviderError> {
-        if self.parts.iter().any(|growing| matches!(&growing.part, Part::Call(call) if call.id == id)) {
+        if wire_name.len() > MAX_NAME_BYTES {
+            return Err(garbled(format!("the name of a tool has more than {MAX_NAME_BYTES} bytes")));
+        }
+        if id.len() > MAX_ID_BYTES {
+            return Err(garbled(format!("the id of a call has more than {MAX_ID_BYTES} bytes")));
+        }
+        if self.ids.contains(id) {
             return Err(garbled("two calls of one message have the same id"));
         }
         if usize::try_from(self.calls).unwrap_or(usize::MAX) >= MAX_CALLS {
@@ -63,6 +86,7 @@ impl Collector {
         let key = CallKey(self.calls);
         self.calls += 1;
         let id = if id.is_empty() { self.made_id() } else { id.to_owned() };
+        self.ids.insert(id.clone());
         let name = self.names.from_wire(wire_name).to_owned();
         self.events.push_back(Event::CallStart { call: key, id: id.clone(), name: name.clone() });
         let call = ModelCall { id, name, arguments: String::new() };
@@ -137,6 +161,13 @@ impl Collector {
 
     /// What the wire wants to see again with a part of the model's thinking.
     pub(crate) fn seal(&mut self, key: PartKey, value: Value) -> Result<(), ProviderError> {
+        self.sealed += values(&value);
+        if self.sealed > MAX_VALUES {
+            return Err(too_large(format!("the model's reasoning holds more than {MAX_VALUES} values")));
+        }
+        if depth(&value) > MAX_SEAL_DEPTH {
+            return Err(garbled(format!("the model's reasoning has more than {MAX_SEAL_DEPTH} levels")));
+        }
         let wire = self.wire;
         match self.part(key)? {
             Part::Thinking { seal, .. } => {
@@ -164,6 +195,10 @@ impl Collector {
         if matches!(reason, FinishReason::Stop | FinishReason::ToolCalls) && self.parts.iter().any(is_open) {
             return Err(garbled("the step is over before one of its calls"));
         }
+        let reason = match reason {
+            FinishReason::Other(word) => FinishReason::Other(clean(&word)),
+            known => known,
+        };
         self.is_finished = true;
         let mut said = std::mem::take(&mut self.parts);
         for growing in &mut said {
@@ -220,11 +255,8 @@ impl Collector {
     }
 
     fn made_id(&self) -> String {
-        let taken = |id: &str| {
-            self.parts.iter().any(|growing| matches!(&growing.part, Part::Call(call) if call.id == id))
-        };
         let numbered = (self.calls..).map(|number| format!("call_{number}"));
-        numbered.into_iter().find(|id| !taken(id)).unwrap_or_default()
+        numbered.into_iter().find(|id| !self.ids.contains(id)).unwrap_or_default()
     }
 }
 
@@ -248,7 +280,8 @@ pub(crate) fn garbled(message: impl Into<String>) -> ProviderError {
     ProviderError::new(ErrorKind::Garbled, message)
 }
 
-fn too_large(message: String) -> ProviderError {
+/// More came than is taken.
+pub(crate) fn too_large(message: String) -> ProviderError {
     ProviderError::new(ErrorKind::TooLarge, message).help("ask for less in one step")
 }
 

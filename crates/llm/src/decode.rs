@@ -1,7 +1,7 @@
 //! From bytes to events, without any network: what comes of a stream is the same wherever it comes from, and however it is cut.
 
 use crate::anthropic::AnthropicDecoder;
-use crate::bounds::MAX_STEP_BYTES;
+use crate::bounds::{MAX_STEP_BYTES, MAX_VALUES, is_too_much};
 use crate::chat::ChatDecoder;
 use crate::collect::Collector;
 use crate::error::{ErrorKind, ProviderError};
@@ -136,9 +136,18 @@ impl std::fmt::Debug for StepDecoder {
     }
 }
 
-/// Frames after the finish are nobody's.
+/// Frames after the finish are nobody's. Those that would take far more room than they came in are not read.
 fn each(wire: &mut dyn Decode) -> impl FnMut(Frame<'_>) -> Result<(), ProviderError> {
-    |frame| if wire.collector().is_finished() { Ok(()) } else { wire.frame(frame) }
+    |frame| {
+        if wire.collector().is_finished() {
+            return Ok(());
+        }
+        if is_too_much(frame.data) {
+            let message = format!("a piece of the stream holds more than {MAX_VALUES} values");
+            return Err(ProviderError::new(ErrorKind::TooLarge, message));
+        }
+        wire.frame(frame)
+    }
 }
 
 /// The stream ended before the wire's terminator.

@@ -7,10 +7,14 @@ use jiff::fmt::rfc2822;
 use reqwest::header::HeaderMap;
 use serde_json::Value;
 
+use crate::bounds::is_too_much;
 use crate::error::{ErrorKind, ProviderError};
 
 /// How much of a server's words is shown.
-const LONGEST_WORDS: usize = 400;
+pub(crate) const LONGEST_WORDS: usize = 400;
+
+/// What stands where words were cut.
+pub(crate) const CUT: &str = "…";
 
 /// The longest that a server is believed to mean.
 const LONGEST_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
@@ -45,6 +49,9 @@ impl Said {
 
     /// From a body that may be anything.
     pub(crate) fn read_bytes(body: &[u8]) -> Self {
+        if is_too_much(body) {
+            return Self::default();
+        }
         serde_json::from_slice(body).map_or_else(|_| Self::default(), |value| Self::read(&value))
     }
 
@@ -152,14 +159,18 @@ const TOO_LONG: &[&str] = &[
 
 /// Words of a server as they may be shown.
 pub(crate) fn clean(words: &str) -> String {
-    let mut shown: String = words
+    cleaned(words, LONGEST_WORDS)
+}
+
+/// The same, no longer than this.
+pub(crate) fn cleaned(words: &str, longest: usize) -> String {
+    let mut visible = words
         .chars()
         .map(|character| if character.is_control() { ' ' } else { character })
-        .filter(|character| !is_invisible(*character))
-        .take(LONGEST_WORDS)
-        .collect();
-    if words.chars().nth(LONGEST_WORDS).is_some() {
-        shown.push('…');
+        .filter(|character| !is_invisible(*character));
+    let mut shown: String = visible.by_ref().take(longest).collect();
+    if visible.next().is_some() {
+        shown.push_str(CUT);
     }
     shown.trim().to_owned()
 }

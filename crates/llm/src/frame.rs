@@ -8,6 +8,10 @@ use serde::Deserialize;
 use crate::collect::garbled;
 use crate::decode::truncated;
 use crate::error::ProviderError;
+use crate::failure::cleaned;
+
+/// How much is shown of an event's name.
+const LONGEST_EVENT: usize = 60;
 
 /// What a wire's decoder is given: an event of a stream, or a line.
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +32,7 @@ impl<'f> Frame<'f> {
                 return truncated();
             }
             let what = if error.is_data() { "does not have the shape it should" } else { "is not JSON" };
-            let event: String = self.event.escape_debug().take(60).collect();
+            let event = cleaned(self.event, LONGEST_EVENT);
             garbled(if event.is_empty() {
                 format!("a piece of the stream {what}")
             } else {

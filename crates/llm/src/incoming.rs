@@ -2,7 +2,7 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use futures_core::Stream;
@@ -12,7 +12,7 @@ use crate::decode::{StepDecoder, truncated};
 use crate::endpoint::Key;
 use crate::error::ProviderError;
 use crate::event::Event;
-use crate::record::{HowEnded, StepRecorder};
+use crate::record::{Came, StepRecorder, Writing};
 use crate::transport::{hide, silent};
 
 /// How long, and for how much, the end of an answer is waited for after the finish, so that its connection can serve the next step.
@@ -20,11 +20,13 @@ const TRAILING_TIME: Duration = Duration::from_secs(2);
 const TRAILING_BYTES: usize = 64 << 10;
 
 /// Bytes on their way to events.
-pub(crate) struct Incoming<S> {
+pub(crate) struct Incoming<S, Piece> {
     /// Until the step is over.
     bytes: Option<Pin<Box<S>>>,
     decoder: StepDecoder,
     recording: Option<StepRecorder>,
+    /// What is written down before anything is made of it.
+    writing: Option<Writing<Came<Piece>>>,
     /// Told after the events that came before it.
     failed: Option<ProviderError>,
     idle: Duration,
@@ -32,7 +34,11 @@ pub(crate) struct Incoming<S> {
     secrets: Vec<Key>,
 }
 
-impl<S> Incoming<S> {
+impl<S, Piece> Incoming<S, Piece>
+where
+    S: Stream<Item = reqwest::Result<Piece>> + Send + 'static,
+    Piece: AsRef<[u8]> + Send + 'static,
+{
     pub(crate) fn new(
         bytes: S,
         decoder: StepDecoder,
@@ -41,51 +47,41 @@ impl<S> Incoming<S> {
         secrets: Vec<Key>,
     ) -> Self {
         let (bytes, patience) = (Some(Box::pin(bytes)), Box::pin(sleep(idle)));
-        Self { bytes, decoder, recording, failed: None, idle, patience, secrets }
+        Self { bytes, decoder, recording, writing: None, failed: None, idle, patience, secrets }
     }
 
-    /// Takes a piece, or the end where there is none.
-    fn take(&mut self, piece: Option<&[u8]>) -> Result<(), ProviderError> {
-        if let Some(recording) = &self.recording {
-            match piece {
-                Some(piece) => recording.bytes(piece)?,
-                None => recording.ended(HowEnded::Ended)?,
-            }
-        }
-        match piece {
-            Some(piece) => self.decoder.feed(piece),
-            None => self.decoder.end(),
+    /// Makes something of what came.
+    fn take(&mut self, came: Came<Piece>) -> Result<(), ProviderError> {
+        // Only a server can make somebody wait here.
+        self.patience.as_mut().reset(Instant::now() + self.idle);
+        match came {
+            Came::Piece(piece) => self.decoder.feed(piece.as_ref()),
+            Came::End => self.decoder.end(),
+            Came::Break(error) => Err(error),
         }
     }
 
-    /// The bytes broke off, or stopped coming.
-    fn broke(&mut self, error: ProviderError) -> Result<(), ProviderError> {
-        if let Some(recording) = &self.recording {
-            recording.ended(HowEnded::Broke)?;
-        }
-        Err(error)
-    }
-}
-
-impl<S, Piece> Incoming<S>
-where
-    S: Stream<Item = reqwest::Result<Piece>> + Send + 'static,
-    Piece: AsRef<[u8]> + Send + 'static,
-{
     fn poll_bytes(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ProviderError>> {
         let Some(bytes) = &mut self.bytes else { return Poll::Ready(Ok(())) };
-        Poll::Ready(match bytes.as_mut().poll_next(context) {
-            Poll::Ready(Some(Ok(piece))) => {
-                self.patience.as_mut().reset(Instant::now() + self.idle);
-                self.take(Some(piece.as_ref()))
+        if self.writing.is_none() {
+            let came = match bytes.as_mut().poll_next(context) {
+                Poll::Ready(Some(Ok(piece))) => Came::Piece(piece),
+                Poll::Ready(Some(Err(_))) => Came::Break(truncated()),
+                Poll::Ready(None) => Came::End,
+                Poll::Pending => {
+                    ready!(self.patience.as_mut().poll(context));
+                    Came::Break(silent(self.idle))
+                }
+            };
+            match &self.recording {
+                Some(recording) => self.writing = Some(recording.write(came)),
+                None => return Poll::Ready(self.take(came)),
             }
-            Poll::Ready(Some(Err(_))) => self.broke(truncated()),
-            Poll::Ready(None) => self.take(None),
-            Poll::Pending => match self.patience.as_mut().poll(context) {
-                Poll::Ready(()) => self.broke(silent(self.idle)),
-                Poll::Pending => return Poll::Pending,
-            },
-        })
+        }
+        let Some(writing) = &mut self.writing else { return Poll::Ready(Ok(())) };
+        let came = ready!(Pin::new(writing).poll(context));
+        self.writing = None;
+        Poll::Ready(came.and_then(|came| self.take(came)))
     }
 
     /// The step is over: nothing that still comes can change it.
@@ -95,7 +91,7 @@ where
     }
 }
 
-impl<S, Piece> Stream for Incoming<S>
+impl<S, Piece> Stream for Incoming<S, Piece>
 where
     S: Stream<Item = reqwest::Result<Piece>> + Send + 'static,
     Piece: AsRef<[u8]> + Send + 'static,

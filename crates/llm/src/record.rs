@@ -1,15 +1,22 @@
 //! What came back, written down byte for byte, and read again.
 //!
-//! A recording holds the bytes of every step and nothing that was sent: no key, no header, no question. One line of JSON says that a step begins, one
-//! for each piece what came, one how it ended.
+//! A recording holds the bytes of every step and nothing that was sent: no header, no question, and a key only where the server itself says it again. That
+//! one is left as it came, because it may come in any pieces and spellings, and because what is replayed must be what happened. One line of JSON says that a
+//! step begins, one for each piece what came, one how it ended.
+//!
+//! Disks may be slow, so lines are written where waiting holds up nobody else.
 
 use std::fmt;
+use std::future::Future;
 use std::io::Write;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
+use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::decode::{StepDecoder, truncated};
 use crate::error::{ErrorKind, ProviderError};
@@ -33,20 +40,23 @@ impl Recorder {
     }
 
     /// A step begins.
-    pub(crate) fn step(
+    pub(crate) async fn step(
         &self,
         wire: Wire,
         model: &ModelName,
         names: &WireNames,
     ) -> Result<StepRecorder, ProviderError> {
-        let mut tape = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        tape.steps += 1;
-        let step = tape.steps;
-        tape.write(&Line {
-            step,
-            what: What::Begins { wire, model: model.clone(), names: names.renamed() },
-        })?;
-        Ok(StepRecorder { recorder: self.clone(), step })
+        let what = What::Begins { wire, model: model.clone(), names: names.renamed() };
+        let recorder = self.clone();
+        let begun = spawn_blocking(move || {
+            let mut tape = recorder.0.lock().unwrap_or_else(PoisonError::into_inner);
+            tape.steps += 1;
+            let step = tape.steps;
+            tape.write(&Line { step, what })?;
+            drop(tape);
+            Ok(StepRecorder { recorder, step })
+        });
+        begun.await.unwrap_or_else(|_| Err(unwritten("nobody is left to do it")))
     }
 }
 
@@ -63,36 +73,58 @@ impl Tape {
             self.writer.write_all(&text)?;
             self.writer.flush()
         });
-        written.map_err(|error| {
-            ProviderError::new(ErrorKind::Unusable, format!("the recording cannot be written: {error}"))
-                .help("make room for it, or leave it out")
-        })
+        written.map_err(unwritten)
+    }
+}
+
+fn unwritten(reason: impl fmt::Display) -> ProviderError {
+    ProviderError::new(ErrorKind::Unusable, format!("the recording cannot be written: {reason}"))
+        .help("make room for it, or leave it out")
+}
+
+/// Something that is being written down, and is handed back then.
+pub(crate) struct Writing<T>(JoinHandle<Result<T, ProviderError>>);
+
+impl<T> Future for Writing<T> {
+    type Output = Result<T, ProviderError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let written = ready!(Pin::new(&mut self.0).poll(context));
+        Poll::Ready(written.unwrap_or_else(|_| Err(unwritten("nobody is left to do it"))))
     }
 }
 
 /// Writes down one step.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct StepRecorder {
     recorder: Recorder,
     step: u64,
 }
 
 impl StepRecorder {
-    pub(crate) fn bytes(&self, bytes: &[u8]) -> Result<(), ProviderError> {
-        self.write(match str::from_utf8(bytes) {
-            Ok(text) => What::Text(text.to_owned()),
-            Err(_) => What::Base64(STANDARD.encode(bytes)),
-        })
+    /// Writes down what came.
+    pub(crate) fn write<P: AsRef<[u8]> + Send + 'static>(&self, came: Came<P>) -> Writing<Came<P>> {
+        let StepRecorder { recorder, step } = self.clone();
+        Writing(spawn_blocking(move || {
+            let what = match &came {
+                Came::Piece(bytes) => What::of_bytes(bytes.as_ref()),
+                Came::End => What::Ended(HowEnded::Ended),
+                Came::Break(_) => What::Ended(HowEnded::Broke),
+            };
+            let mut tape = recorder.0.lock().unwrap_or_else(PoisonError::into_inner);
+            tape.write(&Line { step, what }).map(|()| came)
+        }))
     }
+}
 
-    pub(crate) fn ended(&self, how: HowEnded) -> Result<(), ProviderError> {
-        self.write(What::Ended(how))
-    }
-
-    fn write(&self, what: What) -> Result<(), ProviderError> {
-        let mut tape = self.recorder.0.lock().unwrap_or_else(PoisonError::into_inner);
-        tape.write(&Line { step: self.step, what })
-    }
+/// What comes next of a step's bytes.
+pub(crate) enum Came<P> {
+    /// A piece.
+    Piece(P),
+    /// Their end, in order.
+    End,
+    /// Nothing more: the connection broke, or went silent.
+    Break(ProviderError),
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -116,10 +148,19 @@ enum What {
     Ended(HowEnded),
 }
 
+impl What {
+    fn of_bytes(bytes: &[u8]) -> Self {
+        match str::from_utf8(bytes) {
+            Ok(text) => Self::Text(text.to_owned()),
+            Err(_) => Self::Base64(STANDARD.encode(bytes)),
+        }
+    }
+}
+
 /// How the bytes of a step ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum HowEnded {
+enum HowEnded {
     /// In order, or nobody needed more.
     Ended,
     /// The connection broke, or went silent.

@@ -4,6 +4,7 @@
 //! events of a step closes its connection.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use reqwest::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
@@ -13,14 +14,17 @@ use serde_json::Value;
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
-use crate::bounds::MAX_ANSWER_BYTES;
+use crate::bounds::{MAX_ANSWER_BYTES, MAX_VALUES, is_too_much};
 use crate::decode::StepDecoder;
 use crate::endpoint::{Endpoint, Key, Timeouts};
 use crate::error::{ErrorKind, ProviderError};
-use crate::failure::{Said, clean, with_hints};
+use crate::failure::{CUT, Said, clean, with_hints};
 use crate::incoming::Incoming;
 use crate::names::WireNames;
 use crate::provider::{Events, ModelName, Wire};
+
+/// How long is waited at most for what is known at once: no model has to be loaded for it, or to think.
+const LONGEST_ASKED: Duration = Duration::from_secs(30);
 
 /// What a wire wants with every request.
 #[derive(Clone, Copy, Debug)]
@@ -73,7 +77,7 @@ impl Transport {
         names: WireNames,
     ) -> Result<Events, ProviderError> {
         let recording = match &self.endpoint.recorder {
-            Some(recorder) => Some(recorder.step(self.dialect.wire, model, &names)?),
+            Some(recorder) => Some(recorder.step(self.dialect.wire, model, &names).await?),
             None => None,
         };
         let response = self.send(Method::POST, path, Some(written(body)?)).await?;
@@ -89,7 +93,7 @@ impl Transport {
         )))
     }
 
-    /// Asks for something that is known at once, such as what a model can do.
+    /// Asks for something that is known at once, such as what a model can do: the whole answer is there in time, however steadily it comes.
     pub(crate) async fn ask(
         &self,
         method: Method,
@@ -97,8 +101,20 @@ impl Transport {
         body: Option<&Value>,
     ) -> Result<Value, ProviderError> {
         let body = body.map(written).transpose()?;
-        let response = self.send(method, path, body).await?;
-        let answer = bounded_body(response, self.endpoint.timeouts).await?;
+        let answer = async {
+            let response = self.send(method, path, body).await?;
+            bounded_body(response, self.endpoint.timeouts).await
+        };
+        let patience = LONGEST_ASKED.min(self.endpoint.timeouts.first_byte);
+        let Ok(answer) = timeout(patience, answer).await else {
+            let message = format!("the server did not answer within {patience:?}");
+            return Err(ProviderError::new(ErrorKind::Silent, message));
+        };
+        let answer = answer?;
+        if is_too_much(&answer) {
+            let message = format!("the answer holds more than {MAX_VALUES} values");
+            return Err(ProviderError::new(ErrorKind::TooLarge, message));
+        }
         serde_json::from_slice(&answer).map_err(|_| {
             ProviderError::new(ErrorKind::Garbled, "the server answers with something that is not JSON")
         })
@@ -297,14 +313,27 @@ fn secret(text: &str) -> Option<HeaderValue> {
 pub(crate) fn hide(mut failed: ProviderError, secrets: &[Key]) -> ProviderError {
     for secret in secrets.iter().map(Key::expose).filter(|secret| !secret.is_empty()) {
         if failed.message.contains(secret) {
-            failed.message = failed.message.replace(secret, "…");
+            failed.message = failed.message.replace(secret, CUT);
+        }
+        // Where words were cut, what stands there may be the beginning of a key.
+        let pieces: Vec<&str> = failed.message.split(CUT).collect();
+        if let Some((last, cut)) = pieces.split_last().filter(|(_, cut)| !cut.is_empty()) {
+            let mut cut: Vec<&str> = cut.iter().map(|piece| without_beginning(piece, secret)).collect();
+            cut.push(last);
+            failed.message = cut.join(CUT);
         }
     }
     failed
 }
 
+/// A text without the beginning of a secret that it ends with.
+fn without_beginning<'t>(text: &'t str, secret: &str) -> &'t str {
+    let beginnings = secret.char_indices().rev().filter_map(|(end, _)| secret.get(..end));
+    beginnings.filter_map(|beginning| text.strip_suffix(beginning)).next().unwrap_or(text)
+}
+
 /// Nothing came for too long.
-pub(crate) fn silent(waited: std::time::Duration) -> ProviderError {
+pub(crate) fn silent(waited: Duration) -> ProviderError {
     ProviderError::new(ErrorKind::Silent, format!("nothing came from the server for {waited:?}"))
 }
 
@@ -340,6 +369,7 @@ fn unusable(message: &str) -> ProviderError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::failure::LONGEST_WORDS;
 
     #[test]
     fn keys_leave_this_machine_only_over_tls() {
@@ -367,5 +397,18 @@ mod tests {
         let failed = ProviderError::new(ErrorKind::Unauthorized, "no such key: sk-123, sk-123!");
         let hidden = hide(failed, &[Key::new("sk-123\n"), Key::new("")]);
         assert_eq!(hidden.message, "no such key: …, …!");
+    }
+
+    #[test]
+    fn keys_that_were_cut_with_the_words_around_them_are_hidden() {
+        let key = Key::new("sk-test-SECRETKEY");
+        for shown in 0..key.expose().len() {
+            // One that was echoed whole, and another where the words end.
+            let words =
+                format!("sk-test-SECRETKEY {}", "x".repeat(LONGEST_WORDS - 18 - shown)) + key.expose();
+            let failed = hide(Said::read(&words.into()).in_stream(), std::slice::from_ref(&key));
+            let expected = format!("the server broke off: … {}…", "x".repeat(LONGEST_WORDS - 18 - shown));
+            assert_eq!(failed.message, expected, "{shown}");
+        }
     }
 }

@@ -4,6 +4,8 @@
 //! piece, repeat the name or cut it in two. So a piece is known by its id, then by its index, then it belongs to the call that was spoken of last; and where
 //! that leaves a doubt, nothing comes of it that could be made: two calls are never mixed into one that parses, and one call is never made two.
 
+use std::collections::HashMap;
+
 use crate::collect::{Collector, PartKey, garbled};
 use crate::error::ProviderError;
 
@@ -22,6 +24,9 @@ pub(super) struct Calls {
     calls: Vec<Call>,
     /// The one that was spoken of last.
     current: usize,
+    /// The one of an id, and the last one of an index: looking through all of them for every piece would take ever longer.
+    by_id: HashMap<String, usize>,
+    by_index: HashMap<u64, usize>,
 }
 
 #[derive(Debug, Default)]
@@ -55,10 +60,15 @@ impl Calls {
             }
         };
         let Some(call) = self.calls.get_mut(self.current) else { return Ok(()) };
-        if call.id.is_empty() {
+        if call.id.is_empty() && !piece.id.is_empty() {
             piece.id.clone_into(&mut call.id);
+            self.by_id.insert(piece.id.to_owned(), self.current);
         }
-        call.index = call.index.or(piece.index);
+        if let (None, Some(index)) = (call.index, piece.index) {
+            call.index = Some(index);
+            let last = self.by_index.entry(index).or_default();
+            *last = self.current.max(*last);
+        }
         call.add_name(piece.name)?;
         if !piece.arguments.is_empty() {
             let part = call.begin(collector)?;
@@ -89,14 +99,10 @@ impl Calls {
     }
 
     fn place(&self, piece: Piece<'_>, collector: &Collector) -> Result<Place, ProviderError> {
-        let of_id = |call: &Call| !piece.id.is_empty() && call.id == piece.id;
-        if let Some(place) = self.calls.iter().rposition(of_id) {
-            return Ok(Place::At(place));
+        if let Some(place) = self.by_id.get(piece.id) {
+            return Ok(Place::At(*place));
         }
-        let place = match piece.index {
-            Some(_) => self.calls.iter().rposition(|call| call.index == piece.index),
-            None => None,
-        };
+        let place = piece.index.and_then(|index| self.by_index.get(&index).copied());
         // The current call may be the one of an index that was left out before.
         let may_be = |call: &Call| piece.index.is_none() || call.index.is_none();
         let place =

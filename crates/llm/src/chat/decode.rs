@@ -4,10 +4,11 @@
 //! a message can come after its `finish_reason`, so a stream that is cut there has lost nothing but the count of tokens. One that was cut earlier is truncated,
 //! also where `[DONE]` comes.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::calls::{Calls, Piece};
 use super::chunk::{CallDelta, Choice, Chunk, Content, ContentPart, Delta, FunctionDelta};
+use super::details::{Details, words};
 use crate::arguments::text_of;
 use crate::collect::{Collector, PartKey, garbled};
 use crate::decode::{Decode, truncated};
@@ -25,7 +26,7 @@ pub(crate) struct ChatDecoder {
     calls: Calls,
     thinking: Option<PartKey>,
     reasoning_content: String,
-    reasoning_details: Vec<Map<String, Value>>,
+    reasoning_details: Details,
     has_refused: bool,
     finish_reason: Option<String>,
 }
@@ -37,7 +38,7 @@ impl ChatDecoder {
             calls: Calls::default(),
             thinking: None,
             reasoning_content: String::new(),
-            reasoning_details: Vec::new(),
+            reasoning_details: Details::default(),
             has_refused: false,
             finish_reason: None,
         }
@@ -56,8 +57,12 @@ impl Decode for ChatDecoder {
         if chunk.is_failure() {
             return Err(Said::read_bytes(frame.data).in_stream());
         }
-        for choice in chunk.choices.into_iter().flatten() {
+        let mut choices = chunk.choices.into_iter().flatten();
+        if let Some(choice) = choices.next() {
             self.choice(choice)?;
+        }
+        if choices.next().is_some() {
+            return Err(second_answer());
         }
         if let Some(usage) = chunk.usage.as_ref().and_then(usage) {
             self.collector.usage(usage);
@@ -80,7 +85,7 @@ impl ChatDecoder {
             return Err(Said::read(&error).in_stream());
         }
         if choice.index.is_some_and(|index| index != 0) {
-            return Err(garbled("the server sends a second answer that nobody asked for"));
+            return Err(second_answer());
         }
         if let Some(delta) = choice.delta {
             let says_something = self.delta(delta)?;
@@ -107,8 +112,8 @@ impl ChatDecoder {
     }
 
     /// Takes what a delta says, and tells whether it says anything.
-    fn delta(&mut self, delta: Delta<'_>) -> Result<bool, ProviderError> {
-        let mut says_something = self.reasoning(&delta)?;
+    fn delta(&mut self, mut delta: Delta<'_>) -> Result<bool, ProviderError> {
+        let mut says_something = self.reasoning(&mut delta)?;
         says_something |= match delta.content {
             Some(Content::Text(text)) => self.say(&text)?,
             Some(Content::Parts(parts)) => self.parts(&parts)?,
@@ -160,20 +165,19 @@ impl ChatDecoder {
     }
 
     /// Servers say the same under several names at once: one of them is shown, and what must come back is kept.
-    fn reasoning(&mut self, delta: &Delta<'_>) -> Result<bool, ProviderError> {
+    fn reasoning(&mut self, delta: &mut Delta<'_>) -> Result<bool, ProviderError> {
         let content = delta.reasoning_content.as_deref().unwrap_or_default();
         let plain = delta.reasoning.as_deref().unwrap_or_default();
-        let details = delta.reasoning_details.as_deref().unwrap_or_default();
+        let details = delta.reasoning_details.take().unwrap_or_default();
         self.reasoning_content.push_str(content);
-        for detail in details {
-            add_detail(&mut self.reasoning_details, detail);
-        }
         let shown: String = match (content, plain) {
             ("", "") => details.iter().filter_map(words).collect(),
             ("", plain) => plain.to_owned(),
             (content, _) => content.to_owned(),
         };
-        Ok(self.think(&shown)? || !details.is_empty())
+        let has_details = !details.is_empty();
+        details.into_iter().try_for_each(|detail| self.reasoning_details.add(detail))?;
+        Ok(self.think(&shown)? || has_details)
     }
 
     fn call(
@@ -208,7 +212,7 @@ impl ChatDecoder {
 
     /// What the server wants to see again: its details where it sends some, else its text, under the name that it came by.
     fn seal(&mut self) -> Option<Value> {
-        let details = std::mem::take(&mut self.reasoning_details);
+        let details = self.reasoning_details.take();
         let content = std::mem::take(&mut self.reasoning_content);
         if !details.is_empty() {
             Some(json!({ "reasoning_details": details }))
@@ -220,40 +224,13 @@ impl ChatDecoder {
     }
 }
 
+fn second_answer() -> ProviderError {
+    garbled("the server sends a second answer that nobody asked for")
+}
+
 /// Whether the model itself came to an end.
 fn is_end(reason: &str) -> bool {
     matches!(reason, "stop" | "tool_calls" | "function_call")
-}
-
-/// Puts the pieces of a detail together: those that follow each other with the same kind and number.
-fn add_detail(details: &mut Vec<Map<String, Value>>, piece: &Map<String, Value>) {
-    let is_same = |last: &&mut Map<String, Value>| {
-        last.contains_key("index") && ["index", "type"].iter().all(|key| last.get(*key) == piece.get(*key))
-    };
-    let Some(last) = details.last_mut().filter(is_same) else {
-        details.push(piece.clone());
-        return;
-    };
-    for (key, value) in piece {
-        match (last.get_mut(key), value) {
-            (Some(Value::String(text)), Value::String(more)) if is_gathered(key) => text.push_str(more),
-            (Some(known), _) if !value.is_null() => *known = value.clone(),
-            (Some(_), _) => {}
-            (None, _) => {
-                last.insert(key.clone(), value.clone());
-            }
-        }
-    }
-}
-
-/// Whether a field of a detail comes in pieces.
-fn is_gathered(key: &str) -> bool {
-    matches!(key, "text" | "summary" | "data")
-}
-
-/// What may be shown of a detail.
-fn words(detail: &Map<String, Value>) -> Option<&str> {
-    detail.get("text").or_else(|| detail.get("summary"))?.as_str()
 }
 
 fn usage(value: &Value) -> Option<Usage> {

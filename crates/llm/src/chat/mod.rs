@@ -3,6 +3,7 @@
 mod chunk;
 mod calls;
 mod decode;
+mod details;
 mod encode;
 mod listing;
 

@@ -97,7 +97,7 @@ impl ResponsesDecoder {
                     return Err(garbled("a call begins without an id or without a name"));
                 };
                 let part = self.collector.begin_call(call_id, name)?;
-                self.collector.push_arguments(part, item.arguments())?;
+                self.collector.push_arguments(part, &item.arguments()?)?;
                 Kind::Call { part, call_id: call_id.to_owned(), name: name.to_owned() }
             }
             _ => Kind::Foreign,
@@ -165,13 +165,13 @@ impl ResponsesDecoder {
                     self.collector.seal(*part, sealed)?;
                 }
             }
-            // A call that was cut stays open: the response says why, and it is left out.
+            // A call that was cut stays open: the response says why, and it stays as far as it came.
             (Kind::Call { .. }, "function_call") if is_cut => return Ok(()),
             (Kind::Call { part, call_id, name }, "function_call") => {
                 if !is_same(item, call_id, name) {
                     return Err(garbled("a call ends as another one"));
                 }
-                agree(&mut self.collector, *part, item.arguments())?;
+                agree(&mut self.collector, *part, &item.arguments()?)?;
                 self.collector.end_call(*part)?;
             }
             (Kind::Foreign, _) => {}
@@ -219,10 +219,12 @@ impl ResponsesDecoder {
         });
         let mut said = response.output.iter().filter(|item| item.kind == "function_call");
         for (part, call_id, name) in seen {
-            let is_said = said.next().is_some_and(|item| {
-                is_same(item, call_id, name)
-                    && is_equal(self.collector.arguments(part).unwrap_or_default(), item.arguments())
-            });
+            let is_said = match said.next() {
+                Some(item) if is_same(item, call_id, name) => {
+                    is_equal(self.collector.arguments(part).unwrap_or_default(), &item.arguments()?)
+                }
+                _ => false,
+            };
             if !is_said {
                 return Err(garbled("the response ends with other calls than it made"));
             }

@@ -3,8 +3,11 @@
 use std::borrow::Cow;
 
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use crate::arguments::text_of;
+use crate::error::ProviderError;
 use crate::event::Usage;
 use crate::frame::Text;
 
@@ -73,8 +76,8 @@ pub(super) struct Item<'f> {
     pub(super) call_id: Option<Text<'f>>,
     #[serde(borrow, default)]
     pub(super) name: Option<Text<'f>>,
-    #[serde(default)]
-    pub(super) arguments: Option<Value>,
+    #[serde(borrow, default)]
+    pub(super) arguments: Option<&'f RawValue>,
     #[serde(borrow, default)]
     pub(super) status: Option<Text<'f>>,
     #[serde(borrow, default)]
@@ -89,8 +92,8 @@ pub(super) struct Item<'f> {
 
 impl Item<'_> {
     /// The arguments of a call; other items have other things under that name.
-    pub(super) fn arguments(&self) -> &str {
-        self.arguments.as_ref().and_then(Value::as_str).unwrap_or_default()
+    pub(super) fn arguments(&self) -> Result<Cow<'_, str>, ProviderError> {
+        Ok(self.arguments.map(text_of).transpose()?.unwrap_or_default())
     }
 
     /// The words of a message, by the number of their part, and whether they are a refusal.

@@ -13,6 +13,8 @@ mod stream;
 mod server;
 mod asking;
 mod transport;
+mod recording;
+mod floods;
 mod anthropic;
 mod responses;
 mod chat;
