@@ -26,7 +26,7 @@ use toolgate_workspace::{Access, Mount, Rules, Workspace};
 
 /// A gate of the native profile over a folder, with its state beside it.
 pub struct Bench {
-    front: Front,
+    front: Arc<Front>,
     runtime: tokio::runtime::Runtime,
     caller: Caller,
 }
@@ -69,7 +69,19 @@ impl Bench {
             trust: Trust::Autonomous,
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        Self { front: Front::new(Profile::Native, Arc::new(gate)), runtime, caller }
+        Self { front: Arc::new(Front::new(Profile::Native, Arc::new(gate))), runtime, caller }
+    }
+
+    /// The gate, as the profile dresses it.
+    #[must_use]
+    pub fn front(&self) -> &Arc<Front> {
+        &self.front
+    }
+
+    /// Who calls.
+    #[must_use]
+    pub fn caller(&self) -> &Caller {
+        &self.caller
     }
 
     /// One call, which must be answered as expected.

@@ -1,0 +1,358 @@
+//! What a conversation costs beside what the model says: processor time per token through adapter and loop, how soon a word is shown after its bytes
+//! are there, and how much memory five hundred conversations take that are under way at once.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "a benchmark arranges files by hand, prints what it measures, and may stop at the first surprise"
+)]
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+use tokio_util::sync::CancellationToken;
+use toolgate_agent::{Agent, AgentSettings, ChatEvent, EndReason, EventSink, Turn, numbered};
+use toolgate_benches::{Bench, report_extra};
+use toolgate_gate::NobodyToAsk;
+use toolgate_llm::{
+    AssistantMessage, CallResult, Endpoint, Key, Message, ModelCall, ModelName, Part, Wire, provider,
+};
+use toolgate_session::{NewSession, Session, Store};
+use toolgate_tools::Profile;
+use toolgate_types::Caller;
+
+fn main() {
+    tokens();
+    first_word();
+    many();
+}
+
+/// Tokens of one step.
+const TOKENS: u32 = 2_000;
+
+/// Turns of each kind.
+const TURNS: usize = 41;
+
+/// Processor time of this thread, on which everything but the database and the server runs.
+fn tokens() {
+    for (wire, word) in [(Wire::Anthropic, "anthropic"), (Wire::OpenaiChat, "chat")] {
+        let frames = frames(wire, TOKENS);
+        let server = Server::start(move |stream, _| write_all(stream, &frames));
+        let world = World::new(wire, server.address);
+        let mut times: Vec<Duration> = (0..TURNS)
+            .map(|number| {
+                let told = Arc::new(Mutex::new(0_usize));
+                let count = Arc::clone(&told);
+                // As `toolgate run --json` tells them.
+                let events = numbered(move |event| {
+                    *count.lock().unwrap() += serde_json::to_string(&event).unwrap().len();
+                });
+                let mut session = world.session(&format!("s{number}"));
+                let begun = processor_time();
+                world.turn(&mut session, events);
+                let spent = processor_time() - begun;
+                assert!(*told.lock().unwrap() > TOKENS as usize * 100);
+                spent
+            })
+            .collect();
+        times.sort();
+        let each = times[TURNS / 2] / TOKENS;
+        let name = format!("agent/token-{word}");
+        report_extra(&name, each, Duration::ZERO, "nothing", Duration::from_micros(5));
+    }
+}
+
+/// From the moment a server writes a word to the moment that somebody is told of it.
+fn first_word() {
+    let (written, moments) = mpsc::channel();
+    let server = Server::start(move |stream, _| {
+        for (number, frame) in frames(Wire::Anthropic, 3).iter().enumerate() {
+            // The third frame holds the first word.
+            if number == 2 {
+                written.send(Instant::now()).unwrap();
+            }
+            stream.write_all(&chunk(frame)).unwrap();
+        }
+        stream.write_all(b"0\r\n\r\n").unwrap();
+    });
+    let world = World::new(Wire::Anthropic, server.address);
+    let mut times: Vec<Duration> = (0..TURNS)
+        .map(|number| {
+            let shown = Arc::new(Mutex::new(None));
+            let first = Arc::clone(&shown);
+            let events: EventSink = Arc::new(move |event| {
+                if matches!(event, ChatEvent::TextDelta { .. }) {
+                    first.lock().unwrap().get_or_insert_with(Instant::now);
+                }
+            });
+            world.turn(&mut world.session(&format!("s{number}")), events);
+            shown.lock().unwrap().unwrap().saturating_duration_since(moments.recv().unwrap())
+        })
+        .collect();
+    times.sort();
+    report_extra("agent/first-word", times[TURNS / 2], Duration::ZERO, "at_once", Duration::from_millis(5));
+}
+
+/// Conversations at once.
+const MANY: usize = 500;
+
+/// What one of them may take.
+const BYTES_EACH: u64 = 256 * 1024;
+
+/// Each has a history of some length and is in the middle of an answer.
+fn many() {
+    let held = Arc::new(Mutex::new(Vec::new()));
+    let streams = Arc::clone(&held);
+    let frames = frames(Wire::Anthropic, 20);
+    let server = Server::start(move |stream, again| {
+        streams.lock().unwrap().push(stream.try_clone().unwrap());
+        for frame in &frames[..12] {
+            stream.write_all(&chunk(frame)).unwrap();
+        }
+        *again = false;
+    });
+    let world = Arc::new(World::new(Wire::Anthropic, server.address));
+    world.turn_with_history("warm", &held);
+    let before = resident();
+    let mut talks = Vec::new();
+    for number in 0..MANY {
+        talks.push(world.turn_with_history(&format!("s{number}"), &held));
+    }
+    let each = (resident() - before) / MANY as u64;
+    println!("{MANY} conversations under way: {} KiB each", each / 1024);
+    let share = each as f64 / BYTES_EACH as f64;
+    println!(
+        "RATIO agent/memory-of-one-of-{MANY} ours={}KiB peer={}KiB(allowance) ratio={share:.3} bound=1",
+        each / 1024,
+        BYTES_EACH / 1024
+    );
+}
+
+/// A gate, an agent and a store.
+struct World {
+    agent: Arc<Agent>,
+    store: Store,
+    runtime: Runtime,
+    caller: Caller,
+    _bench: Bench,
+    folder: TempDir,
+}
+
+impl World {
+    fn new(wire: Wire, address: SocketAddr) -> Self {
+        let folder = TempDir::new().unwrap();
+        let (workspace, state) = (folder.path().join("w"), folder.path().join("s"));
+        std::fs::create_dir_all(&workspace).unwrap();
+        std::fs::create_dir_all(&state).unwrap();
+        let bench = Bench::over(&workspace, &state);
+        let base = match wire {
+            Wire::Anthropic => format!("http://{address}"),
+            _ => format!("http://{address}/v1"),
+        };
+        let mut endpoint = Endpoint::new(base).key(Some(Key::new("no-key")));
+        // Nothing is asked about the model.
+        endpoint.stated.supports_tools = Some(true);
+        endpoint.stated.context_window = Some(200_000);
+        endpoint.stated.max_output_tokens = Some(32_000);
+        let model = ModelName { provider: "bench".to_owned(), name: "claude-bench".to_owned() };
+        let agent = Agent::new(
+            Arc::clone(bench.front()),
+            provider(wire, endpoint, model),
+            AgentSettings::of(Profile::Native),
+        );
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let store = runtime.block_on(Store::open(&folder.path().join("sessions/sessions.db"))).unwrap();
+        let caller = bench.caller().clone();
+        Self { agent: Arc::new(agent), store, runtime, caller, _bench: bench, folder }
+    }
+
+    fn session(&self, name: &str) -> Session {
+        let new = NewSession {
+            id: name.parse().unwrap(),
+            title: name.to_owned(),
+            agent: None,
+            model: self.agent.model().clone(),
+            profile: "native".to_owned(),
+            workspace: self.folder.path().to_path_buf(),
+        };
+        self.runtime.block_on(self.store.create(new)).unwrap()
+    }
+
+    fn how(&self, events: EventSink) -> Turn {
+        Turn {
+            credential: self.caller.clone().into(),
+            approver: Arc::new(NobodyToAsk { remedy: String::new() }),
+            cancelled: CancellationToken::new(),
+            events,
+        }
+    }
+
+    fn turn(&self, session: &mut Session, events: EventSink) {
+        let turn = self.how(events);
+        let ended = self.runtime.block_on(self.agent.converse(session, "Say something.", turn)).unwrap();
+        assert_eq!(ended.reason, EndReason::Done, "{}", ended.text);
+    }
+
+    /// A conversation of a few messages that is in the middle of an answer when this returns.
+    fn turn_with_history(
+        self: &Arc<Self>,
+        name: &str,
+        held: &Mutex<Vec<TcpStream>>,
+    ) -> tokio::task::JoinHandle<()> {
+        let mut session = self.session(name);
+        for message in history() {
+            self.runtime.block_on(session.append(message)).unwrap();
+        }
+        let before = held.lock().unwrap().len();
+        let words = Arc::new(Mutex::new(0));
+        let count = Arc::clone(&words);
+        let events: EventSink = Arc::new(move |event| {
+            if matches!(event, ChatEvent::TextDelta { .. }) {
+                *count.lock().unwrap() += 1;
+            }
+        });
+        let (agent, turn) = (Arc::clone(&self.agent), self.how(events));
+        let talk = self.runtime.spawn(async move {
+            drop(agent.converse(&mut session, "Say something.", turn).await);
+        });
+        self.runtime.block_on(async {
+            while *words.lock().unwrap() < 10 {
+                tokio::time::sleep(Duration::from_micros(100)).await;
+            }
+        });
+        assert_eq!(held.lock().unwrap().len(), before + 1);
+        talk
+    }
+}
+
+/// Nine messages, of some kilobytes together.
+fn history() -> Vec<Message> {
+    let mut messages = Vec::new();
+    for number in 0..3 {
+        let call = ModelCall {
+            id: format!("call_{number}"),
+            name: "read_file".to_owned(),
+            arguments: json!({"path": format!("{number}.txt")}).to_string(),
+        };
+        messages.push(Message::User { text: "What does it say? ".repeat(10) });
+        let parts = vec![Part::Text { text: "I will look. ".repeat(20) }, Part::Call(call.clone())];
+        messages.push(Message::Assistant(AssistantMessage { parts, model: None }));
+        let text = "A line of a file.\n".repeat(100);
+        messages.push(Message::Results {
+            results: vec![CallResult { call: call.id, name: call.name, text, is_error: false }],
+        });
+    }
+    messages
+}
+
+/// A server on a thread of its own, one connection after the other, that answers every request with the same bytes.
+struct Server {
+    address: SocketAddr,
+}
+
+impl Server {
+    /// `answer` writes the chunks of a response; it may say that the connection is done with.
+    fn start(mut answer: impl FnMut(&mut TcpStream, &mut bool) + Send + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        std::thread::spawn(move || {
+            while let Ok((mut stream, _)) = listener.accept() {
+                stream.set_nodelay(true).unwrap();
+                let mut reader = BufReader::new(stream.try_clone().unwrap());
+                let mut again = true;
+                while again && take_request(&mut reader) {
+                    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+                    stream.write_all(head.as_bytes()).unwrap();
+                    answer(&mut stream, &mut again);
+                }
+            }
+        });
+        Self { address }
+    }
+}
+
+/// Reads a request and forgets it; says whether there was one.
+fn take_request(reader: &mut BufReader<TcpStream>) -> bool {
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line).unwrap_or(0) == 0 {
+            return false;
+        }
+        if let Some(("content-length", value)) = line.to_ascii_lowercase().trim_end().split_once(": ") {
+            length = value.parse().unwrap();
+        }
+        if line == "\r\n" {
+            reader.read_exact(&mut vec![0; length]).unwrap();
+            return true;
+        }
+    }
+}
+
+/// Each frame by itself, as they come from a model.
+fn write_all(stream: &mut TcpStream, frames: &[Vec<u8>]) {
+    for frame in frames {
+        stream.write_all(&chunk(frame)).unwrap();
+    }
+    stream.write_all(b"0\r\n\r\n").unwrap();
+}
+
+fn chunk(frame: &[u8]) -> Vec<u8> {
+    let mut chunk = format!("{:x}\r\n", frame.len()).into_bytes();
+    chunk.extend_from_slice(frame);
+    chunk.extend_from_slice(b"\r\n");
+    chunk
+}
+
+/// An answer of so many words, over Anthropic Messages or Chat Completions.
+fn frames(wire: Wire, words: u32) -> Vec<Vec<u8>> {
+    let words = (0..words).map(|_| " word");
+    let event =
+        |frame: serde_json::Value| format!("event: {}\ndata: {frame}\n\n", frame["type"].as_str().unwrap());
+    let lines: Vec<String> = match wire {
+        Wire::Anthropic => {
+            let begin = [
+                json!({"type": "message_start", "message": {"id": "msg_1", "type": "message", "role": "assistant", "content": [], "model": "m", "stop_reason": null, "usage": {"input_tokens": 100, "output_tokens": 1}}}),
+                json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}),
+            ];
+            let deltas = words.map(|word| json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": word}}));
+            let end = [
+                json!({"type": "content_block_stop", "index": 0}),
+                json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 2000}}),
+                json!({"type": "message_stop"}),
+            ];
+            begin.into_iter().chain(deltas).chain(end).map(event).collect()
+        }
+        _ => {
+            let line = |delta: serde_json::Value, reason: Option<&str>| {
+                format!(
+                    "data: {}\n\n",
+                    json!({"id": "c", "object": "chat.completion.chunk", "choices": [{"index": 0, "delta": delta, "finish_reason": reason}]})
+                )
+            };
+            let deltas = words.map(|word| line(json!({"content": word}), None));
+            deltas.chain([line(json!({}), Some("stop")), "data: [DONE]\n\n".to_owned()]).collect()
+        }
+    };
+    lines.into_iter().map(String::into_bytes).collect()
+}
+
+/// What this thread has used so far.
+fn processor_time() -> Duration {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    Duration::from_nanos(text.split(' ').next().unwrap().parse().unwrap())
+}
+
+/// Bytes of memory that this process has.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+}
