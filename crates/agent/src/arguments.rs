@@ -1,7 +1,10 @@
-//! The arguments of a call, read strictly: they are JSON, one object, and nothing besides.
+//! The arguments of a call, read strictly: they are JSON, one object, and nothing besides; and nothing in it is said twice.
 
-use std::fmt::Write as _;
+use std::collections::HashSet;
+use std::fmt::{self, Write as _};
 
+use serde::de::{self, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 use toolgate_llm::{ModelCall, ToolDefinition};
 use toolgate_text::weight::weigh;
@@ -9,6 +12,9 @@ use toolgate_types::{ErrorCode, Failure};
 
 /// More values than this are not read: a short text of them takes a hundred times its room.
 const MOST_VALUES: usize = 100_000;
+
+/// How much is told of a name that is there twice.
+const LONGEST_NAME: usize = 60;
 
 /// How many properties of a tool are told to a model that got them wrong.
 const MOST_TOLD: usize = 20;
@@ -38,9 +44,71 @@ fn parse(text: &str) -> Result<Map<String, Value>, String> {
         return Err(format!("the arguments hold more than {MOST_VALUES} values"));
     }
     match serde_json::from_str(text) {
-        Ok(Value::Object(arguments)) => Ok(arguments),
+        Ok(Value::Object(arguments)) => match serde_json::from_str(text) {
+            Ok(SaidOnce) => Ok(arguments),
+            Err(error) => Err(format!("the arguments are ambiguous: {error}")),
+        },
         Ok(other) => Err(format!("the arguments are {}, not an object", kind(&other))),
         Err(error) => Err(format!("the arguments are not JSON: {error}")),
+    }
+}
+
+/// Finds a name that an object has twice: of the two values, every reader may believe another.
+struct SaidOnce;
+
+impl<'de> Deserialize<'de> for SaidOnce {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Self)
+    }
+}
+
+impl<'de> Visitor<'de> for SaidOnce {
+    type Value = Self;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("JSON")
+    }
+
+    fn visit_unit<E>(self) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Self, E> {
+        Ok(self)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self, A::Error> {
+        while items.next_element::<Self>()?.is_some() {}
+        Ok(self)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Self, A::Error> {
+        let mut names = HashSet::new();
+        while let Some(name) = fields.next_key::<String>()? {
+            if names.contains(&name) {
+                let shown: String = name.chars().take(LONGEST_NAME).collect();
+                return Err(de::Error::custom(format_args!("`{shown}` is there twice")));
+            }
+            names.insert(name);
+            fields.next_value::<Self>()?;
+        }
+        Ok(self)
     }
 }
 
@@ -145,6 +213,26 @@ mod tests {
                 "```json\n{\"path\": \"a\"}\n```",
                 "the arguments are not JSON: expected value at line 1 column 1",
                 r#"{"path":"a"}"#,
+            ),
+            (
+                r#"{"path": "a", "path": "b"}"#,
+                "the arguments are ambiguous: `path` is there twice at line 1 column 20",
+                "-",
+            ),
+            (
+                r#"{"path": "a", "p\u0061th": "b"}"#,
+                "the arguments are ambiguous: `path` is there twice at line 1 column 25",
+                "-",
+            ),
+            (
+                r#"{"path": [null, -1, 0.5, true, {"x": 1, "y": {"x": 1}, "x": 1}]}"#,
+                "the arguments are ambiguous: `x` is there twice at line 1 column 58",
+                "-",
+            ),
+            (
+                r#"{"path": [null, -1, 0.5, true, {"x": {"x": 1}}, {"x": 1}]}"#,
+                r#"{"path":[null,-1,0.5,true,{"x":{"x":1}},{"x":1}]}"#,
+                "-",
             ),
             (&many, "the arguments hold more than 100000 values", "-"),
         ] {
