@@ -52,7 +52,7 @@ where
 
     /// Makes something of what came.
     fn take(&mut self, came: Came<Piece>) -> Result<(), ProviderError> {
-        // Only a server can make somebody wait here.
+        // A disk that was slow meanwhile says nothing of the server.
         self.patience.as_mut().reset(Instant::now() + self.idle);
         match came {
             Came::Piece(piece) => self.decoder.feed(piece.as_ref()),
