@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
@@ -102,15 +102,27 @@ impl Folder {
                 Err(cause) => return Err(failed(cause)),
             }
             // Whoever had it before may have removed it between the two steps above; then this is a lock on nothing.
-            let locked = rustix::fs::fstat(&file).map_err(failed)?;
-            match self.stat(name) {
-                Ok(named) if (named.st_dev, named.st_ino) == (locked.st_dev, locked.st_ino) => {
-                    return Ok(Some(file));
-                }
-                Ok(_) | Err(Errno::NOENT) => {}
-                Err(cause) => return Err(failed(cause)),
+            if self.is_named(&file, name).map_err(failed)? {
+                return Ok(Some(file));
             }
         }
+    }
+
+    /// Removes a file that nobody has locked. Whoever locks it meanwhile is told that somebody else has it.
+    pub(crate) fn remove_unlocked(&self, name: &str) {
+        let Ok(file) = self.open_file(name, OFlags::RDWR | OFlags::NONBLOCK) else { return };
+        let is_unlocked = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
+        // It may have been removed between the two steps above, and the name may be another file's by now.
+        if is_unlocked && self.is_named(&file, name).unwrap_or(false) {
+            self.remove(name);
+        }
+    }
+
+    /// The files whose names begin like this.
+    pub(crate) fn names(&self, beginning: &str) -> Vec<String> {
+        let Ok(entries) = Dir::read_from(&self.handle) else { return Vec::new() };
+        let names = entries.flatten().filter_map(|entry| entry.file_name().to_str().ok().map(str::to_owned));
+        names.filter(|name| name.starts_with(beginning)).collect()
     }
 
     /// What a small file begins with.
@@ -130,6 +142,16 @@ impl Folder {
     fn open_file(&self, name: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         rustix::fs::openat(&self.handle, name, flags, PRIVATE_FILE)
+    }
+
+    /// Whether this name is still the name of this file.
+    fn is_named(&self, file: &OwnedFd, name: &str) -> Result<bool, Errno> {
+        let opened = rustix::fs::fstat(file)?;
+        match self.stat(name) {
+            Ok(named) => Ok((named.st_dev, named.st_ino) == (opened.st_dev, opened.st_ino)),
+            Err(Errno::NOENT) => Ok(false),
+            Err(cause) => Err(cause),
+        }
     }
 
     fn stat(&self, name: &str) -> Result<Stat, Errno> {

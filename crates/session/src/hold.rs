@@ -6,10 +6,18 @@ use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 use toolgate_types::SessionId;
 
 use crate::error::SessionError;
 use crate::folder::Folder;
+
+/// What the names of locked files begin with.
+const PREFIX: &str = "held-";
+
+/// How often a lock is tried whose holder is gone.
+const TRIES: u32 = 100;
 
 /// Where holds are taken.
 #[derive(Clone, Debug)]
@@ -32,18 +40,7 @@ pub(crate) struct Hold {
 impl Holds {
     pub(crate) fn take(&self, id: &SessionId) -> Result<Hold, SessionError> {
         let lock = match self {
-            Self::Folder(folder) => match folder.lock(&file_name(id))? {
-                Some(lock) => {
-                    // Only for the message that others get.
-                    let _ = rustix::fs::ftruncate(&lock, 0);
-                    let _ = rustix::io::write(&lock, std::process::id().to_string().as_bytes());
-                    Some(lock)
-                }
-                None => {
-                    let holder = folder.glance(&file_name(id)).and_then(|text| text.trim().parse().ok());
-                    return Err(SessionError::InUse { id: id.clone(), process: holder });
-                }
-            },
+            Self::Folder(folder) => Some(lock(folder, id)?),
             Self::Memory(held) => {
                 if !held.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone()) {
                     return Err(SessionError::InUse { id: id.clone(), process: Some(std::process::id()) });
@@ -53,6 +50,48 @@ impl Holds {
         };
         Ok(Hold { holds: self.clone(), id: id.clone(), _lock: lock })
     }
+
+    /// Clears away what is left of holders that were killed.
+    pub(crate) fn sweep(&self) {
+        let Self::Folder(folder) = self else { return };
+        for name in folder.names(PREFIX) {
+            // One that nobody is written into is just being taken. Whether the holder is really gone is for the lock to say: it may live where its number
+            // means nothing here.
+            if holder(folder, &name).is_some_and(|process| !is_alive(process)) {
+                folder.remove_unlocked(&name);
+            }
+        }
+    }
+}
+
+fn lock(folder: &Folder, id: &SessionId) -> Result<OwnedFd, SessionError> {
+    let name = file_name(id);
+    let mut tries = 0;
+    loop {
+        if let Some(lock) = folder.lock(&name)? {
+            // For the message that others get, and for whoever sweeps.
+            let _ = rustix::fs::ftruncate(&lock, 0);
+            let _ = rustix::io::write(&lock, std::process::id().to_string().as_bytes());
+            return Ok(lock);
+        }
+        let process = holder(folder, &name);
+        tries += 1;
+        if tries == TRIES || process.is_some_and(is_alive) {
+            return Err(SessionError::InUse { id: id.clone(), process });
+        }
+        // The holder is gone, and somebody is sweeping after it; that is soon done.
+        std::thread::yield_now();
+    }
+}
+
+/// Who holds a conversation, or did.
+fn holder(folder: &Folder, name: &str) -> Option<u32> {
+    folder.glance(name).and_then(|text| text.trim().parse().ok())
+}
+
+fn is_alive(process: u32) -> bool {
+    let process = i32::try_from(process).ok().and_then(Pid::from_raw);
+    process.is_some_and(|process| test_kill_process(process) != Err(Errno::SRCH))
 }
 
 impl Drop for Hold {
@@ -68,5 +107,5 @@ impl Drop for Hold {
 }
 
 fn file_name(id: &SessionId) -> String {
-    format!("held-{id}")
+    format!("{PREFIX}{id}")
 }

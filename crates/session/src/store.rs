@@ -39,7 +39,9 @@ impl Store {
         let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
         let folder = Arc::new(Folder::open_or_make(parent)?);
         let database = Arc::new(Database::open(&folder, name).await?);
-        Ok(Self { database, holds: Holds::Folder(folder) })
+        let holds = Holds::Folder(folder);
+        holds.sweep();
+        Ok(Self { database, holds })
     }
 
     /// One that is gone with its last clone.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use toolgate_session::{SessionError, Store};
 
+use crate::child::{sayings, start};
 use crate::support::{Place, id, new, user, wait};
 
 async fn is_held(store: &Store) -> bool {
@@ -32,9 +33,43 @@ fn a_session_is_held_by_one_whichever_store_they_come_through() {
         drop(session);
         assert!(matches!(one.create(new("s")).await, Err(SessionError::Exists { .. })));
         assert!(!is_held(&one).await && !is_held(&other).await);
-        let left = std::fs::read_dir(place.folder()).unwrap().map(|entry| entry.unwrap().file_name());
-        let left: Vec<_> = left.filter(|name| name.as_encoded_bytes().starts_with(b"held-")).collect();
-        assert!(left.is_empty(), "{left:?}");
+        assert_eq!(held(&place), [""; 0]);
+    });
+}
+
+/// The files that stand for holders.
+fn held(place: &Place) -> Vec<String> {
+    let files = std::fs::read_dir(place.folder()).unwrap();
+    let names = files.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> = names.filter(|name| name.starts_with("held-")).collect();
+    names.sort();
+    names
+}
+
+/// What a process that was killed leaves behind is cleared away by the next one. A lock counts, whoever is said to have it; and one that is being
+/// taken, or whose holder is alive, is left alone.
+#[test]
+fn what_is_left_of_the_dead_is_swept() {
+    let place = Place::new();
+    let mut killed = start("work", &place.file(), 0);
+    let mut said = sayings(&mut killed);
+    assert!(said.next().is_some());
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    assert_eq!(held(&place), ["held-s"]);
+    let dead = killed.id().to_string();
+    let alive = std::process::id().to_string();
+    for (name, process) in [("held-alive", alive.as_str()), ("held-new", ""), ("held-elsewhere", &dead)] {
+        std::fs::write(place.folder().join(name), process).unwrap();
+    }
+    let elsewhere = std::fs::File::open(place.folder().join("held-elsewhere")).unwrap();
+    elsewhere.lock().unwrap();
+    wait(async {
+        let store = place.open().await;
+        assert_eq!(held(&place), ["held-alive", "held-elsewhere", "held-new"]);
+        drop(store.open_session(&id("s")).await.unwrap());
+        let taken = store.create(new("elsewhere")).await;
+        assert!(matches!(taken, Err(SessionError::InUse { process, .. }) if process == Some(killed.id())));
     });
 }
 
