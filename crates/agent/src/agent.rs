@@ -10,7 +10,7 @@ use toolgate_tools::Front;
 
 use crate::conversation::Conversation;
 use crate::ended::{AgentError, Ended};
-use crate::event::{ChatEvent, EventSink};
+use crate::event::EventSink;
 use crate::offer::Schemas;
 use crate::settings::AgentSettings;
 
@@ -53,25 +53,13 @@ impl Agent {
     /// turn answers what was left open.
     ///
     /// # Errors
-    /// The conversation cannot be kept, or nobody knows who is asking. Whoever looks on is told so too; there is no [`ChatEvent::StreamEnd`] then.
+    /// The conversation cannot be kept, or nobody knows who is asking. Whoever looks on is told so too, and of the end as [`EndReason::Failed`](crate::EndReason::Failed).
     pub async fn converse(
         &self,
         session: &mut Session,
         prompt: &str,
         turn: Turn,
     ) -> Result<Ended, AgentError> {
-        let events = Arc::clone(&turn.events);
-        let ended = Conversation::hold(self, session, turn, prompt).await;
-        if let Err(error) = &ended {
-            events(ChatEvent::Error {
-                code: error.code(),
-                message: error.to_string(),
-                retryable: false,
-                attempt: None,
-                wait_ms: None,
-                voided: None,
-            });
-        }
-        ended
+        Conversation::hold(self, session, turn, prompt).await
     }
 }

@@ -16,7 +16,7 @@ use crate::offer::Offer;
 use crate::patience::{Patience, Stopped};
 use crate::repeat::{Repeats, Repetition};
 use crate::room::Room;
-use crate::step::{Asker, Stepped, in_words};
+use crate::step::{Asker, Stepped, in_words, sum};
 use crate::system::system_text;
 use crate::words;
 
@@ -36,9 +36,15 @@ pub(crate) struct Conversation<'a> {
     pub(crate) room: Room,
     /// Whether a summary may still be tried: one that saved nothing is not tried again.
     pub(crate) may_summarise: bool,
+    spent: &'a mut Spent,
+    repeats: Repeats,
+}
+
+/// What a turn took so far.
+#[derive(Clone, Copy, Debug, Default)]
+struct Spent {
     usage: Usage,
     iterations: u32,
-    repeats: Repeats,
 }
 
 /// The end of a turn, and what the person is told.
@@ -63,30 +69,54 @@ enum Went {
 }
 
 impl<'a> Conversation<'a> {
+    /// Holds a turn, and tells its end, whatever that is.
     pub(crate) async fn hold(
+        agent: &Agent,
+        session: &mut Session,
+        turn: Turn,
+        prompt: &str,
+    ) -> Result<Ended, AgentError> {
+        let (events, session_id) = (turn.events.clone(), session.id().clone());
+        let mut spent = Spent::default();
+        let held = Conversation::hold_within(agent, session, turn, prompt, &mut spent).await;
+        let (reason, text) = match &held {
+            Ok(end) => end.clone(),
+            Err(error) => {
+                events(cannot_be_held(error));
+                (EndReason::Failed, error.to_string())
+            }
+        };
+        let Spent { usage, iterations } = spent;
+        events(ChatEvent::StreamEnd { reason, text, usage, iterations, session_id });
+        held.map(|(reason, text)| Ended { reason, text, usage, iterations })
+    }
+
+    async fn hold_within(
         agent: &'a Agent,
         session: &'a mut Session,
         turn: Turn,
         prompt: &'a str,
-    ) -> Result<Ended, AgentError> {
+        spent: &'a mut Spent,
+    ) -> Result<End, AgentError> {
+        let settings = &agent.settings;
+        // From here on the person waits, whatever for.
+        let patience = Patience::new(turn.cancelled.clone(), settings.time(true));
         let left_open = session.interrupt(words::INTERRUPTED).await?;
         if !left_open.is_empty() {
             (turn.events)(ChatEvent::Notice { text: words::left_open(left_open.len()) });
         }
         let gate = agent.front.gate();
-        let settings = &agent.settings;
         let offer = Offer::of(gate, &turn.credential, &agent.schemas).await.map_err(AgentError::Caller)?;
-        let Capabilities { supports_tools, context_window, .. } = capabilities(agent, &turn).await;
+        let Capabilities { supports_tools, context_window, .. } = capabilities(agent, &patience).await;
         if !supports_tools && session.messages().is_empty() && !offer.definitions.is_empty() {
             let text = format!("{} cannot use tools; this conversation goes on without them", agent.model());
             (turn.events)(ChatEvent::Notice { text });
         }
         let offer = if supports_tools { offer } else { Offer::nothing() };
         let has_tools = !offer.definitions.is_empty();
-        session.append(Message::User { text: prompt.to_owned() }).await?;
         let mut conversation = Self {
             system: system_text(settings, has_tools),
-            patience: Patience::new(turn.cancelled.clone(), settings.time(has_tools)),
+            patience: patience.lasting(settings.time(has_tools)),
             room: Room::new(settings.context, context_window),
             agent,
             session,
@@ -95,21 +125,26 @@ impl<'a> Conversation<'a> {
             supports_tools,
             offer,
             may_summarise: true,
-            usage: Usage::default(),
-            iterations: 0,
+            spent,
             repeats: Repeats::default(),
         };
-        let (reason, text) = conversation.go_on().await?;
-        conversation.end(reason, text).await
+        let prompt = Message::User { text: prompt.to_owned() };
+        if let Some(text) = conversation.too_long(&prompt) {
+            return Ok((EndReason::ContextLimit, text));
+        }
+        conversation.session.append(prompt).await?;
+        let end = conversation.go_on().await?;
+        let total = sum(conversation.session.summary().usage, conversation.spent.usage);
+        conversation.session.set_usage(total).await?;
+        Ok(end)
     }
 
-    async fn end(self, reason: EndReason, text: String) -> Result<Ended, AgentError> {
-        let Self { session, turn, usage, iterations, .. } = self;
-        let total = sum(session.summary().usage, usage);
-        session.set_usage(total).await?;
-        let session_id = session.id().clone();
-        (turn.events)(ChatEvent::StreamEnd { reason, text: text.clone(), usage, iterations, session_id });
-        Ok(Ended { reason, text, usage, iterations })
+    /// Why the prompt is not even kept, where it leaves no room for an answer: every later turn would have to carry it along.
+    fn too_long(&self, prompt: &Message) -> Option<String> {
+        let prompt = std::slice::from_ref(prompt);
+        let fits = |messages: &[Message]| self.room.has_room(self.room.estimate(messages, self.beside()), 1);
+        // Where not even the tools fit, a shorter prompt would not help.
+        (fits(&[]) && !fits(prompt)).then(|| words::too_long(self.room.estimate(prompt, 0)))
     }
 
     async fn go_on(&mut self) -> Result<End, AgentError> {
@@ -127,9 +162,9 @@ impl<'a> Conversation<'a> {
                 self.tell_odd_end(&reason, &message);
                 return Ok((EndReason::Done, message.text()));
             }
-            self.iterations += 1;
+            self.spent.iterations += 1;
             match self.make(&calls, &id, words::not_made_after(&reason)).await? {
-                Went::On if self.iterations < self.agent.settings.max_tool_iterations => {}
+                Went::On if self.spent.iterations < self.agent.settings.max_tool_iterations => {}
                 Went::On => return self.last_step(EndReason::IterationLimit).await,
                 Went::Round => return self.last_step(EndReason::Loop).await,
                 Went::Stopped(Stopped::TimedOut) => return self.last_step(EndReason::Timeout).await,
@@ -152,14 +187,14 @@ impl<'a> Conversation<'a> {
     /// One step with tools, and with less of the conversation where the server says that it is too long.
     async fn ask(&mut self) -> Result<Said, AgentError> {
         loop {
-            let (stepped, usage) = self.step().await;
+            let (stepped, used) = self.step().await;
+            self.used(used);
             match stepped {
-                Stepped::Finished { id, reason, message } => {
+                Stepped::Finished { id, reason, message, usage } => {
                     self.keep(&message, usage).await?;
                     return Ok(Said::Message { id, reason, message });
                 }
                 Stepped::Stopped { stopped, text } => {
-                    self.usage = sum(self.usage, usage);
                     return self.stopped(stopped, text).await.map(Said::End);
                 }
                 Stepped::Failed(error) if error.kind == ErrorKind::ContextExceeded => {
@@ -198,7 +233,6 @@ impl<'a> Conversation<'a> {
 
     /// Keeps a whole message, and tells how much room is left.
     async fn keep(&mut self, message: &AssistantMessage, usage: Usage) -> Result<(), AgentError> {
-        self.used(usage);
         // Servers do not take a message back that says nothing.
         if !message.parts.is_empty() {
             self.session.append(Message::Assistant(message.clone())).await?;
@@ -210,7 +244,7 @@ impl<'a> Conversation<'a> {
     }
 
     pub(crate) fn used(&mut self, usage: Usage) {
-        self.usage = sum(self.usage, usage);
+        self.spent.usage = sum(self.spent.usage, usage);
     }
 
     /// About how many tokens the model is shown.
@@ -259,7 +293,8 @@ impl<'a> Conversation<'a> {
             repair: settings.repair,
             message_id,
         };
-        let together = settings.parallel_reads && calls.iter().all(|call| maker.offer.only_reads(&call.name));
+        let together =
+            settings.parallel_reads && calls.iter().all(|call| offer.can_be_made_together(&call.name));
         let mut went = Went::On;
         for batch in calls.chunks(if together { MOST_TOGETHER } else { 1 }) {
             if matches!(went, Went::On)
@@ -328,7 +363,7 @@ impl<'a> Conversation<'a> {
             return Ok((reason, text));
         }
         let time = self.agent.settings.time(!self.offer.definitions.is_empty());
-        Ok((reason, words::instead_of_an_answer(reason, self.iterations, time)))
+        Ok((reason, words::instead_of_an_answer(reason, self.spent.iterations, time)))
     }
 
     async fn step_without_tools(
@@ -336,13 +371,14 @@ impl<'a> Conversation<'a> {
         reason: EndReason,
         patience: &Patience,
     ) -> Result<Stepped, AgentError> {
+        self.fit();
         let mut messages = self.room.view(self.session.messages()).into_owned();
         messages.push(Message::User { text: words::last_words(reason) });
         let request = self.request(&messages, ToolChoice::None);
-        let (stepped, usage) = self.asker(true).step(request, patience).await;
-        match &stepped {
-            Stepped::Finished { message, .. } => self.keep(message, usage).await?,
-            Stepped::Stopped { .. } | Stepped::Failed(_) => self.used(usage),
+        let (stepped, used) = self.asker(true).step(request, patience).await;
+        self.used(used);
+        if let Stepped::Finished { message, usage, .. } = &stepped {
+            self.keep(message, *usage).await?;
         }
         Ok(stepped)
     }
@@ -361,8 +397,8 @@ impl<'a> Conversation<'a> {
 }
 
 /// What the model can do. Whoever cannot be asked that cannot be asked for a step either, and says there what is wrong.
-async fn capabilities(agent: &Agent, turn: &Turn) -> Capabilities {
-    let asked = turn.cancelled.run_until_cancelled(agent.provider.capabilities()).await;
+async fn capabilities(agent: &Agent, patience: &Patience) -> Capabilities {
+    let asked = patience.wait(agent.provider.capabilities()).await.ok();
     let unknown = Capabilities { supports_tools: true, context_window: None, max_output_tokens: None };
     asked.and_then(Result::ok).unwrap_or(unknown)
 }
@@ -374,10 +410,13 @@ async fn settle(session: &mut Session, maker: &Calls<'_>, answered: Answered) ->
     Ok(())
 }
 
-fn sum(one: Usage, other: Usage) -> Usage {
-    Usage {
-        input_tokens: one.input_tokens.saturating_add(other.input_tokens),
-        output_tokens: one.output_tokens.saturating_add(other.output_tokens),
-        cached_tokens: one.cached_tokens.saturating_add(other.cached_tokens),
+fn cannot_be_held(error: &AgentError) -> ChatEvent {
+    ChatEvent::Error {
+        code: error.code(),
+        message: error.to_string(),
+        retryable: false,
+        attempt: None,
+        wait_ms: None,
+        voided: None,
     }
 }

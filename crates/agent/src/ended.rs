@@ -45,6 +45,8 @@ reasons! {
     Loop = "loop";
     /// The model could not be asked.
     ProviderError = "provider_error";
+    /// It could not be held at all: see [`AgentError`].
+    Failed = "failed";
 }
 
 impl fmt::Display for EndReason {

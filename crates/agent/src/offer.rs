@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
-use toolgate_gate::{Credential, Gate, Tool};
+use toolgate_gate::{Credential, Gate, Tool, needs_question};
 use toolgate_llm::ToolDefinition;
 use toolgate_types::{Failure, ToolClass};
 
@@ -13,6 +13,8 @@ pub(crate) struct Offer {
     generation: u64,
     pub(crate) definitions: Vec<ToolDefinition>,
     classes: HashMap<String, ToolClass>,
+    /// Whether a person is asked before a call that only reads.
+    asks_before_reading: bool,
     /// About how many bytes the model is told about them.
     pub(crate) bytes: u64,
 }
@@ -20,7 +22,13 @@ pub(crate) struct Offer {
 impl Offer {
     /// None.
     pub(crate) fn nothing() -> Self {
-        Self { generation: 0, definitions: Vec::new(), classes: HashMap::new(), bytes: 0 }
+        Self {
+            generation: 0,
+            definitions: Vec::new(),
+            classes: HashMap::new(),
+            asks_before_reading: true,
+            bytes: 0,
+        }
     }
 
     /// What a caller may use.
@@ -31,8 +39,10 @@ impl Offer {
         // The number first: what is replaced meanwhile is then seen to be newer.
         let generation = gate.generation();
         let tools = gate.tools_for(credential.clone()).await?;
+        let caller = gate.identify(credential.clone()).await?;
         let shared = schemas.share(generation, &tools);
-        let mut offer = Self { generation, ..Self::nothing() };
+        let asks_before_reading = needs_question(caller.trust, ToolClass::Read);
+        let mut offer = Self { generation, asks_before_reading, ..Self::nothing() };
         for (tool, schema) in tools.iter().zip(shared) {
             let spec = tool.spec();
             let name = spec.name.to_string();
@@ -53,9 +63,10 @@ impl Offer {
         self.definitions.iter().find(|tool| tool.name == name)
     }
 
-    /// Whether a tool only reads, for all that was declared.
-    pub(crate) fn only_reads(&self, name: &str) -> bool {
-        self.classes.get(name) == Some(&ToolClass::Read)
+    /// Whether calls of this tool can be made beside others: it only reads, for all that was declared, and nobody is asked first. Questions come one at
+    /// a time, each with the whole time for an answer, and an answer may make the next question needless.
+    pub(crate) fn can_be_made_together(&self, name: &str) -> bool {
+        !self.asks_before_reading && self.classes.get(name) == Some(&ToolClass::Read)
     }
 }
 

@@ -19,17 +19,24 @@ pub(crate) enum Stopped {
 #[derive(Clone, Debug)]
 pub(crate) struct Patience {
     cancelled: CancellationToken,
+    began: Instant,
     deadline: Instant,
 }
 
 impl Patience {
     pub(crate) fn new(cancelled: CancellationToken, time: Duration) -> Self {
-        Self { cancelled, deadline: later(time) }
+        let began = Instant::now();
+        Self { cancelled, began, deadline: after(began, time) }
+    }
+
+    /// With so much time from its beginning on.
+    pub(crate) fn lasting(self, time: Duration) -> Self {
+        Self { deadline: after(self.began, time), ..self }
     }
 
     /// With at least so much time from now on.
     pub(crate) fn at_least(&self, time: Duration) -> Self {
-        Self { cancelled: self.cancelled.clone(), deadline: self.deadline.max(later(time)) }
+        Self { deadline: self.deadline.max(after(Instant::now(), time)), ..self.clone() }
     }
 
     /// How much time is left.
@@ -67,8 +74,7 @@ impl Patience {
 }
 
 /// A time that no clock reaches is as good as none.
-fn later(time: Duration) -> Instant {
+fn after(began: Instant, time: Duration) -> Instant {
     const FAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
-    let now = Instant::now();
-    now.checked_add(time.min(FAR)).unwrap_or(now)
+    began.checked_add(time.min(FAR)).unwrap_or(began)
 }

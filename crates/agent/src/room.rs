@@ -16,6 +16,9 @@ const BYTES_AROUND: u64 = 16;
 /// A result that is not longer than this is not left out.
 const WORTH_LEAVING_OUT: usize = 256;
 
+/// One result takes at most one part in so many of the window: what a tool may answer is bounded without knowing how little a model can look at.
+const RESULTS_IN_A_WINDOW: u64 = 4;
+
 /// How much room there is.
 #[derive(Clone, Debug)]
 pub(crate) struct Room {
@@ -64,16 +67,17 @@ impl Room {
 
     /// About how many tokens the model is shown, with so many bytes beside the messages.
     pub(crate) fn estimate(&self, messages: &[Message], beside: u64) -> u64 {
-        let (left_out, whole) = messages.split_at_checked(self.left_out).unwrap_or((messages, &[]));
-        let shown = |message: &Message| match message {
-            Message::Results { results } => {
-                let words: usize = results.iter().map(|result| bytes_of_result(result, true)).sum();
-                words as u64 + BYTES_AROUND
-            }
-            other => bytes_of(other),
-        };
-        let left_out: u64 = left_out.iter().map(shown).sum();
-        Self::tokens(left_out + whole.iter().map(bytes_of).sum::<u64>(), beside)
+        let shown = |(place, message)| bytes_of(message, self.most_of_a_result(place));
+        Self::tokens(messages.iter().enumerate().map(shown).sum(), beside)
+    }
+
+    /// How many bytes of each result of the message at this place are shown.
+    fn most_of_a_result(&self, place: usize) -> usize {
+        if place < self.left_out {
+            return WORTH_LEAVING_OUT;
+        }
+        let share = self.window.map(|window| (window / RESULTS_IN_A_WINDOW).saturating_mul(BYTES_PER_TOKEN));
+        share.map_or(usize::MAX, |share| usize::try_from(share).unwrap_or(usize::MAX).max(WORTH_LEAVING_OUT))
     }
 
     fn tokens(bytes: u64, beside: u64) -> u64 {
@@ -107,12 +111,22 @@ impl Room {
 
     /// What the model is shown.
     pub(crate) fn view<'m>(&self, messages: &'m [Message]) -> Cow<'m, [Message]> {
-        if self.left_out == 0 {
+        let is_whole = |(place, message): (usize, &Message)| match message {
+            Message::Results { results } => {
+                results.iter().all(|result| result.text.len() <= self.most_of_a_result(place))
+            }
+            _ => true,
+        };
+        if messages.iter().enumerate().all(is_whole) {
             return Cow::Borrowed(messages);
         }
         let show = |(place, message): (usize, &Message)| match message {
             Message::Results { results } if place < self.left_out => {
                 Message::Results { results: results.iter().map(shortened).collect() }
+            }
+            Message::Results { results } => {
+                let most = self.most_of_a_result(place);
+                Message::Results { results: results.iter().map(|result| cut(result, most)).collect() }
             }
             other => other.clone(),
         };
@@ -122,7 +136,7 @@ impl Room {
 
 /// About how many tokens messages are, with so many bytes beside them.
 pub(crate) fn estimate(messages: &[Message], beside: u64) -> u64 {
-    Room::tokens(messages.iter().map(bytes_of).sum(), beside)
+    Room::tokens(messages.iter().map(|message| bytes_of(message, usize::MAX)).sum(), beside)
 }
 
 fn is_shortened(message: &Message) -> bool {
@@ -141,6 +155,19 @@ fn shortened(result: &CallResult) -> CallResult {
     CallResult { text, ..result.clone() }
 }
 
+/// The beginning of a result that would fill the context by itself.
+fn cut(result: &CallResult, most: usize) -> CallResult {
+    if result.text.len() <= most {
+        return result.clone();
+    }
+    let beginning = result.text.get(..result.text.floor_char_boundary(most)).unwrap_or_default();
+    let rest = size(result.text.len().saturating_sub(beginning.len()));
+    let text = format!(
+        "{beginning}\n[{rest} more of this output do not fit your context; ask for a smaller part of it]"
+    );
+    CallResult { text, ..result.clone() }
+}
+
 fn size(bytes: usize) -> String {
     match bytes / 1024 {
         0 => format!("{bytes} bytes"),
@@ -148,11 +175,14 @@ fn size(bytes: usize) -> String {
     }
 }
 
-fn bytes_of(message: &Message) -> u64 {
+/// The bytes of a message of which so much of each result is shown.
+fn bytes_of(message: &Message, most_of_a_result: usize) -> u64 {
     let words = match message {
         Message::User { text } => text.len(),
         Message::Assistant(AssistantMessage { parts, .. }) => parts.iter().map(bytes_of_part).sum(),
-        Message::Results { results } => results.iter().map(|result| bytes_of_result(result, false)).sum(),
+        Message::Results { results } => {
+            results.iter().map(|result| result.text.len().min(most_of_a_result) + result.name.len()).sum()
+        }
     };
     words as u64 + BYTES_AROUND
 }
@@ -162,9 +192,4 @@ fn bytes_of_part(part: &Part) -> usize {
         Part::Text { text } | Part::Thinking { text, .. } => text.len(),
         Part::Call(call) => call.name.len() + call.arguments.len(),
     }
-}
-
-fn bytes_of_result(result: &CallResult, is_left_out: bool) -> usize {
-    let most = if is_left_out { WORTH_LEAVING_OUT } else { usize::MAX };
-    result.text.len().min(most) + result.name.len()
 }

@@ -21,26 +21,46 @@ impl Conversation<'_> {
             return Ok(true);
         }
         // Twice the reserve, or the next step would have to do it again.
-        if self.leave_out() && self.room.has_room(self.estimate(), 2) {
+        if self.leave_out(self.agent.settings.context.whole_results) && self.room.has_room(self.estimate(), 2)
+        {
             return Ok(true);
         }
-        self.summarise().await?;
+        // What just came may be too much all together, also for a summary: the model can ask for it again, one at a time.
+        if !self.room.has_room(self.estimate(), 0)
+            && self.leave_out(0)
+            && self.room.has_room(self.estimate(), 1)
+        {
+            return Ok(true);
+        }
+        if self.summarise().await? && self.room.has_room(self.estimate(), 1) {
+            return Ok(true);
+        }
+        self.leave_out(0);
         Ok(self.room.has_room(self.estimate(), 1))
     }
 
     /// Makes the conversation shorter because the server says so, whatever we count. Says whether it is.
     pub(crate) async fn shrink(&mut self) -> Result<bool, AgentError> {
-        if self.leave_out() {
+        if self.leave_out(self.agent.settings.context.whole_results) || self.summarise().await? {
             return Ok(true);
         }
-        self.summarise().await
+        Ok(self.leave_out(0))
     }
 
-    fn leave_out(&mut self) -> bool {
-        let whole = self.agent.settings.context.whole_results;
+    /// Leaves out as much output as has to be, so that what is said last can be said at all.
+    pub(crate) fn fit(&mut self) {
+        for whole in [self.agent.settings.context.whole_results, 0] {
+            if !self.room.has_room(self.estimate(), 1) {
+                self.leave_out(whole);
+            }
+        }
+    }
+
+    /// Shows the model of all results but the newest few only that there were some.
+    fn leave_out(&mut self, whole: usize) -> bool {
         let is_new = self.room.leave_out(self.session.messages(), whole);
         if is_new {
-            self.notice("older tool output is left out from here on, to save room in the model's context");
+            self.notice("tool output is left out from here on, to save room in the model's context");
         }
         is_new
     }

@@ -23,7 +23,7 @@ pub struct AgentSettings {
     pub grace: Duration,
     /// How much of the context is kept free, and when that is warned about.
     pub context: ContextSettings,
-    /// Whether calls of one step that only read are made together.
+    /// Whether calls of one step that only read are made together, where nobody is asked about them.
     pub parallel_reads: bool,
     /// Whether arguments that are nearly JSON are read as what they were meant to be.
     pub repair: bool,

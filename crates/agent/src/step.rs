@@ -14,8 +14,8 @@ use crate::patience::{Patience, Stopped};
 
 /// How a step ended.
 pub(crate) enum Stepped {
-    /// With a whole message. Only such a one holds calls.
-    Finished { id: MessageId, reason: FinishReason, message: AssistantMessage },
+    /// With a whole message, and what the try used that it came of. Only such a one holds calls.
+    Finished { id: MessageId, reason: FinishReason, message: AssistantMessage, usage: Usage },
     /// Somebody had enough; what was said until then.
     Stopped { stopped: Stopped, text: String },
     /// Not at all.
@@ -49,9 +49,10 @@ enum Tried {
 }
 
 impl Asker<'_> {
-    /// One step. Says also what it used.
+    /// One step. Says also what all its tries used together: those that came to nothing are paid for too.
     pub(crate) async fn step(&self, request: Request<'_>, patience: &Patience) -> (Stepped, Usage) {
         let mut attempt = 1;
+        let mut all = Usage::default();
         loop {
             let mut this = Try {
                 asker: self,
@@ -62,11 +63,12 @@ impl Asker<'_> {
             };
             let tried = this.run(request, patience).await;
             let Try { id, text, was_shown, usage, .. } = this;
+            all = sum(all, usage);
             let error = match tried {
                 Tried::Finished { reason, message } => {
-                    return (Stepped::Finished { id, reason, message }, usage);
+                    return (Stepped::Finished { id, reason, message, usage }, all);
                 }
-                Tried::Stopped(stopped) => return (Stepped::Stopped { stopped, text }, usage),
+                Tried::Stopped(stopped) => return (Stepped::Stopped { stopped, text }, all),
                 Tried::Failed(error) => error,
             };
             let wait = self.wait_before_next(&error, attempt, patience);
@@ -81,9 +83,9 @@ impl Asker<'_> {
                     voided: was_shown.then_some(id),
                 });
             }
-            let Some(wait) = wait else { return (Stepped::Failed(error), usage) };
+            let Some(wait) = wait else { return (Stepped::Failed(error), all) };
             if let Err(stopped) = patience.wait(tokio::time::sleep(wait)).await {
-                return (Stepped::Stopped { stopped, text: String::new() }, usage);
+                return (Stepped::Stopped { stopped, text: String::new() }, all);
             }
             attempt += 1;
         }
@@ -100,6 +102,10 @@ impl Asker<'_> {
 
 impl Try<'_> {
     async fn run(&mut self, request: Request<'_>, patience: &Patience) -> Tried {
+        // What nobody waits for any more is not begun.
+        if let Some(stopped) = patience.check() {
+            return Tried::Stopped(stopped);
+        }
         // One timer for the whole step: a stream has thousands of events.
         let mut over = pin!(patience.over());
         let events = tokio::select! {
@@ -165,6 +171,14 @@ fn finished(reason: FinishReason, message: AssistantMessage) -> Tried {
         return Tried::Finished { reason, message };
     }
     Tried::Failed(ProviderError::new(ErrorKind::Garbled, "two calls of one message have the same id"))
+}
+
+pub(crate) fn sum(one: Usage, other: Usage) -> Usage {
+    Usage {
+        input_tokens: one.input_tokens.saturating_add(other.input_tokens),
+        output_tokens: one.output_tokens.saturating_add(other.output_tokens),
+        cached_tokens: one.cached_tokens.saturating_add(other.cached_tokens),
+    }
 }
 
 /// What is wrong, and what would help.

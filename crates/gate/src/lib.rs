@@ -44,3 +44,5 @@ pub use registry::Registry;
 pub use snapshot::Loaded;
 pub use stages::ApprovedCall;
 pub use tool::{Blocking, CallContext, Preview, PreviewBody, Progress, Tool, ToolFuture, ToolSpec};
+/// What doors go by that make several calls at once.
+pub use toolgate_policy::needs_question;

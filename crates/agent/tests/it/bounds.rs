@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 use toolgate_agent::{ChatEvent, EndReason};
-use toolgate_llm::ToolChoice;
+use toolgate_llm::{Capabilities, ToolChoice};
 use toolgate_tools::Profile;
 use toolgate_types::ErrorCode;
 
-use crate::played::{Played, Step, StepEnd, call, calls, say};
+use crate::played::{CAPABLE, Played, Step, StepEnd, call, calls, say};
 use crate::story;
 use crate::world::{How, World};
 
@@ -112,6 +112,47 @@ fn when_the_time_is_up_in_a_stream_there_is_an_answer() {
     });
     let held = world.turn_as(model, "Is it?", in_time(world.how(), 200));
     insta::assert_snapshot!(held.story());
+}
+
+/// The time begins with the turn, and not with the model's first word.
+#[test]
+fn a_server_that_does_not_say_what_it_can_do_takes_no_longer_than_the_turn() {
+    let world = World::new();
+    let model = Played::unknown(|_, asked| match asked.tool_choice {
+        ToolChoice::Auto => panic!("there is no time for this"),
+        ToolChoice::None => say("In short: yes."),
+    });
+    let held = world.turn_as(model, "Is it?", in_time(world.how(), 50));
+    assert_eq!((held.ended.reason, held.ended.text.as_str()), (EndReason::Timeout, "In short: yes."));
+    let world = World::new();
+    let model = Played::unknown(|_, _| panic!("nobody wants to know any more"));
+    let how = world.how();
+    how.cancelled.cancel();
+    assert_eq!(world.turn_as(model, "Is it?", how).ended.reason, EndReason::Cancelled);
+}
+
+/// A prompt that fills the context would be in the way of everything after it.
+#[test]
+fn a_prompt_that_fills_the_context_is_refused_and_not_kept() {
+    let world = World::new();
+    let small = Capabilities { context_window: Some(20_000), ..CAPABLE };
+    let model = Played::able(small, |_, _| say("Hello."));
+    world.runtime.block_on(async {
+        let mut session = world.session("talk").await;
+        let long = "word ".repeat(20_000);
+        let held = world.hold(model.clone(), &mut session, &long, world.how()).await;
+        insta::assert_snapshot!(held.story());
+        assert!(model.asked().is_empty() && session.messages().is_empty());
+        let held = world.hold(model.clone(), &mut session, "Hello?", world.how()).await;
+        assert_eq!((held.ended.reason, held.ended.text.as_str()), (EndReason::Done, "Hello."));
+        // One that fits is taken, however long.
+        let held = world.hold(model.clone(), &mut session, &"word ".repeat(2_000), world.how()).await;
+        assert_eq!(held.ended.reason, EndReason::Done);
+    });
+    // Where the tools alone do not fit, it is not for the prompt, and there is an answer all the same.
+    let tiny = Capabilities { context_window: Some(500), ..CAPABLE };
+    let held = World::new().turn(Played::able(tiny, |_, _| say("Hello.")), "Hello?");
+    assert_eq!((held.ended.reason, held.ended.text.as_str()), (EndReason::ContextLimit, "Hello."));
 }
 
 /// Nobody says anything any more.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use toolgate_agent::{ChatEvent, EndReason};
 use toolgate_llm::{Capabilities, ErrorKind, Message, ToolChoice};
 
-use crate::played::{Asked, CAPABLE, Played, Step, call, fail, say};
+use crate::played::{Asked, CAPABLE, Played, Step, call, calls, fail, say};
 use crate::story;
 use crate::world::{Held, How, World};
 
@@ -81,9 +81,9 @@ fn old_output_is_left_out_first_and_kept_all_the_same() {
     assert_eq!((held.ended.reason, held.ended.text.as_str()), (EndReason::Done, "I have read them all."));
     assert_eq!(
         notices(&held)[0],
-        "older tool output is left out from here on, to save room in the model's context"
+        "tool output is left out from here on, to save room in the model's context"
     );
-    assert!(notices(&held).iter().all(|notice| notice.starts_with("older")), "{:?}", notices(&held));
+    assert!(notices(&held).iter().all(|notice| notice.starts_with("tool output")), "{:?}", notices(&held));
     // The model is shown the newest, and what was there of the rest; the conversation keeps everything.
     let shown = story::kept(&model.asked().last().unwrap().messages);
     assert!(
@@ -97,6 +97,55 @@ fn old_output_is_left_out_first_and_kept_all_the_same() {
     assert!((0..8).all(|number| kept.contains(&format!("results: file {number}⏎0123"))), "{kept}");
     let warned = held.events.iter().any(|event| matches!(event, ChatEvent::Context { warning: true, .. }));
     assert!(warned, "nobody was warned");
+}
+
+/// What fits no context is shown in part, whatever it takes in one call or in many, and tools stay there.
+#[test]
+fn output_that_fills_the_context_by_itself_costs_nobody_the_tools() {
+    let world = library();
+    for name in ["a", "b", "c", "d"] {
+        let text = format!("large {name}\n{}", LINE.repeat(3000));
+        std::fs::write(world.workspace.join(format!("{name}.txt")), text).unwrap();
+    }
+    let has_read = |asked: &Asked, words: &str| {
+        asked.messages.iter().any(|message| match message {
+            Message::Results { results } => results.iter().any(|result| result.text.starts_with(words)),
+            _ => false,
+        })
+    };
+    let model = Played::able(small(), move |number, asked| {
+        let used = tokens(asked);
+        assert!(used <= 20_000, "more than the model can look at: {used}");
+        let large = |name: &str| ("read_file", format!(r#"{{"path": "{name}.txt"}}"#));
+        let read_all = |names: &[&'static str]| {
+            let all: Vec<_> = names.iter().map(|name| large(name)).collect();
+            let all: Vec<_> = all.iter().map(|(tool, arguments)| (*tool, arguments.as_str())).collect();
+            calls(&all)
+        };
+        let step = match (wants_summary(asked), asked.tool_choice, number) {
+            (true, ..) => say("Large files were read."),
+            (_, ToolChoice::None, _) => say("The context is full."),
+            (_, _, 0) => read_all(&["a"]),
+            (_, _, 1) => read_all(&["a", "b", "c", "d"]),
+            _ if has_read(asked, "file 1") => say("I have them."),
+            _ => read(1),
+        };
+        step.uses(used, 20)
+    });
+    let held = world.turn(model.clone(), "Read the large file.");
+    assert_eq!((held.ended.reason, held.ended.text.as_str()), (EndReason::Done, "I have them."));
+    let asked = model.asked();
+    let shown = serde_json::to_string(&asked[1].messages).unwrap();
+    assert!(
+        shown.contains("more of this output do not fit your context; ask for a smaller part of it]"),
+        "{shown}"
+    );
+    // The conversation keeps what the model was not shown.
+    let kept = held.messages.iter().find_map(|message| match message {
+        Message::Results { results } => results.first().map(|result| result.text.len()),
+        _ => None,
+    });
+    assert!(kept.unwrap() > 90_000, "{kept:?}");
 }
 
 /// Nothing is left out as long as there is room, and nobody is warned.
@@ -172,6 +221,9 @@ fn a_summary_that_saves_nothing_ends_in_an_answer() {
     assert!(!story::kept(&held.messages).contains("It was long"));
 }
 
+/// What the person is told where not even the last step fits.
+const TOO_LONG: &str = "Stopped: the conversation no longer fits the model's context. Begin a new one, or use a model with a larger context.";
+
 /// A server that counts nothing, and refuses what is too long.
 fn refusing(most: usize, summary: &'static str) -> Arc<Played> {
     let able = Capabilities { context_window: None, ..CAPABLE };
@@ -197,10 +249,11 @@ fn refusing(most: usize, summary: &'static str) -> Arc<Played> {
 #[test]
 fn a_server_that_refuses_is_shown_less() {
     for (most, reason, text) in [
-        // Everything fits; leaving out helps; only the last step fits.
+        // Everything fits; leaving out helps; leaving out even the newest helps; nothing does.
         (500_000, EndReason::Done, "Done."),
         (60_000, EndReason::Done, "Done."),
-        (25_000, EndReason::ContextLimit, "It is too long."),
+        (25_000, EndReason::Done, "Done."),
+        (1_000, EndReason::ContextLimit, TOO_LONG),
     ] {
         let world = library();
         let held = world.turn(refusing(most, "short"), "Read them.");

@@ -134,7 +134,8 @@ type Act = dyn Fn(usize, &Asked) -> Step + Send + Sync;
 /// The model.
 pub(crate) struct Played {
     model: ModelName,
-    capabilities: Capabilities,
+    /// Absent: its server does not say.
+    capabilities: Option<Capabilities>,
     act: Box<Act>,
     asked: Mutex<Vec<Asked>>,
 }
@@ -142,12 +143,24 @@ pub(crate) struct Played {
 impl Played {
     /// One that answers by what it is asked, and how often it was asked before.
     pub(crate) fn by(act: impl Fn(usize, &Asked) -> Step + Send + Sync + 'static) -> Arc<Self> {
-        Self::able(CAPABLE, act)
+        Self::with(Some(CAPABLE), act)
     }
 
     /// The same with other abilities.
     pub(crate) fn able(
         capabilities: Capabilities,
+        act: impl Fn(usize, &Asked) -> Step + Send + Sync + 'static,
+    ) -> Arc<Self> {
+        Self::with(Some(capabilities), act)
+    }
+
+    /// One whose server never answers what the model can do.
+    pub(crate) fn unknown(act: impl Fn(usize, &Asked) -> Step + Send + Sync + 'static) -> Arc<Self> {
+        Self::with(None, act)
+    }
+
+    fn with(
+        capabilities: Option<Capabilities>,
         act: impl Fn(usize, &Asked) -> Step + Send + Sync + 'static,
     ) -> Arc<Self> {
         let model = ModelName { provider: "played".to_owned(), name: "model".to_owned() };
@@ -193,6 +206,11 @@ impl Provider for Played {
     }
 
     fn capabilities(&self) -> Pin<Box<dyn Future<Output = Result<Capabilities, ProviderError>> + Send + '_>> {
-        Box::pin(async { Ok(self.capabilities) })
+        Box::pin(async {
+            match self.capabilities {
+                Some(capabilities) => Ok(capabilities),
+                None => std::future::pending().await,
+            }
+        })
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use toolgate_agent::{ChatEvent, EndReason};
-use toolgate_llm::{ErrorKind, ProviderError};
+use toolgate_llm::{ErrorKind, ProviderError, Usage};
 
 use crate::played::{Played, StepEnd, call, fail, say};
 use crate::story;
@@ -26,6 +26,23 @@ fn a_step_is_tried_again_and_what_was_said_is_void() {
     let held = world.turn(model, "Go.");
     insta::assert_snapshot!(held.story());
     assert!(!world.workspace.join("c.txt").exists());
+}
+
+/// What came to nothing is paid for too; the context holds what came of it.
+#[test]
+fn tries_that_failed_are_counted() {
+    let usage = |input_tokens, output_tokens| Usage { input_tokens, output_tokens, ..Usage::default() };
+    let world = World::new();
+    let broken = || say("Half an ans").ends(StepEnd::Break).uses(1000, 500);
+    let held = world.turn(Played::steps(vec![broken(), say("A whole answer.").uses(1000, 7)]), "Go.");
+    assert_eq!(held.ended.usage, usage(2000, 507));
+    let used = held.events.iter().find_map(|event| match event {
+        ChatEvent::Context { used_tokens, .. } => Some(*used_tokens),
+        _ => None,
+    });
+    assert_eq!(used, Some(1007));
+    let held = World::new().turn(Played::steps(vec![broken()]), "Go.");
+    assert_eq!((held.ended.reason, held.ended.usage), (EndReason::ProviderError, usage(4000, 2000)));
 }
 
 #[test]

@@ -7,13 +7,15 @@ use std::sync::{Arc, Mutex};
 use proptest::prelude::*;
 use serde_json::json;
 use tokio::sync::Barrier;
-use toolgate_agent::EndReason;
+use toolgate_agent::{ChatEvent, EndReason, ToolStatus};
 use toolgate_attack::person;
-use toolgate_gate::{ApprovedCall, CallContext, Loaded, Tool, ToolFuture, ToolSpec};
+use toolgate_gate::{
+    ApprovedCall, Approver, CallContext, Loaded, Question, Reply, Tool, ToolFuture, ToolSpec,
+};
 use toolgate_llm::Message;
 use toolgate_manifest::Config;
 use toolgate_tools::Profile;
-use toolgate_types::{Category, ToolClass, ToolOutput};
+use toolgate_types::{Category, ToolClass, ToolOutput, Trust};
 
 use crate::played::{Asked, Played, call, calls, say};
 use crate::story;
@@ -108,6 +110,46 @@ fn one_that_writes_makes_all_wait() {
     let held = world.turn_as(Played::steps(steps), "Go.", how);
     assert_eq!(meets.most.lock().unwrap().1, 1);
     assert_eq!(held.ended.reason, EndReason::Done);
+}
+
+/// Somebody who says yes to every question, and counts them.
+struct Agrees(Reply, Arc<Mutex<usize>>);
+
+impl Approver for Agrees {
+    fn ask(&self, _: Question) -> Pin<Box<dyn Future<Output = Reply> + Send + '_>> {
+        *self.1.lock().unwrap() += 1;
+        let reply = self.0.clone();
+        Box::pin(async { reply })
+    }
+}
+
+/// Where somebody is asked first, they are asked one thing at a time: no question waits behind another while its time runs, and an answer for the
+/// whole session is an answer to the rest.
+#[test]
+fn questions_come_one_after_the_other() {
+    for (reply, wanted) in [(Reply::Once, 3), (Reply::ForSession, 1)] {
+        let world = World::new();
+        let asked = Arc::new(Mutex::new(0));
+        let how = world.how().trust(Trust::Supervised).asking(Agrees(reply, Arc::clone(&asked)));
+        let how = how.settings(|settings| settings.parallel_reads = true);
+        let read = r#"{"path": "a.txt"}"#;
+        let steps = vec![calls(&[("read_file", read); 3]), say("Done.")];
+        let held = world.turn_as(Played::steps(steps), "Go.", how);
+        assert_eq!(*asked.lock().unwrap(), wanted, "{}", held.story());
+        let (mut open, mut done) = (0, 0);
+        for event in &held.events {
+            match event {
+                ChatEvent::ToolStart { .. } => open += 1,
+                ChatEvent::ToolResult { status, .. } => {
+                    assert_eq!(*status, ToolStatus::Success);
+                    (open, done) = (open - 1, done + 1);
+                }
+                _ => {}
+            }
+            assert!(open <= 1, "{}", held.story());
+        }
+        assert_eq!(done, 3);
+    }
 }
 
 /// The words that belong to one conversation.

@@ -4,15 +4,16 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
 use serde_json::json;
-use toolgate_agent::{ChatEvent, EndReason, MountFact, Surroundings, numbered};
+use toolgate_agent::{Agent, ChatEvent, EndReason, MountFact, Surroundings, Turn, numbered};
+use toolgate_attack::person;
 use toolgate_gate::{ApprovedCall, Approver, CallContext, Question, Reply, Tool, ToolFuture, ToolSpec};
-use toolgate_llm::{FinishReason, Part, ToolChoice};
+use toolgate_llm::{FinishReason, Part, Seal, ToolChoice, Wire};
 use toolgate_tools::Profile;
 use toolgate_types::{Category, ToolClass, Trust};
 
 use crate::played::{CAPABLE, Played, Step, call, calls, say};
 use crate::story;
-use crate::world::World;
+use crate::world::{How, World, gather};
 
 #[test]
 fn an_answer_without_calls() {
@@ -145,6 +146,38 @@ fn a_pause_is_no_end() {
     let model = Played::steps(vec![say("One moment.").finishes(FinishReason::Pause), say("Here it is.")]);
     let held = world.turn(model, "Go.");
     insta::assert_snapshot!(held.story());
+}
+
+/// Whatever a turn comes to, its end is told, with what was used until then.
+#[test]
+fn a_turn_that_cannot_be_held_has_an_end_too() {
+    let deep = (0..200).fold(json!(0), |value, _| json!([value]));
+    let seal = Some(Seal { wire: Wire::OpenaiChat, value: deep });
+    let mut unkeepable = say("Hello.").uses(100, 10);
+    unkeepable.parts.push(Part::Thinking { text: "Hm.".to_owned(), seal });
+    let world = World::new();
+    let (known, mut unknown) = (person("talk"), person("talk"));
+    unknown.agent = Some("nobody".parse().unwrap());
+    for (caller, code, input_tokens) in [(known, "session", 100), (unknown, "unauthenticated", 0)] {
+        world.runtime.block_on(async {
+            let mut session = world.session(code).await;
+            let (events, sink) = gather(Arc::new(|_| {}));
+            let model = Played::steps(vec![unkeepable.clone()]);
+            let agent = Agent::new(Arc::clone(world.bench.front()), model, world.how().settings);
+            let How { approver, cancelled, .. } = world.how();
+            let turn = Turn { credential: caller.into(), approver, cancelled, events: sink };
+            let error = agent.converse(&mut session, "Hello?", turn).await.unwrap_err();
+            assert_eq!(error.code(), code);
+            let events = events.lock().unwrap();
+            let [.., ChatEvent::Error { code: told, .. }, ChatEvent::StreamEnd { reason, text, usage, .. }] =
+                &events[..]
+            else {
+                panic!("{events:?}");
+            };
+            assert_eq!((*told, *reason, text), (code, EndReason::Failed, &error.to_string()));
+            assert_eq!(usage.input_tokens, input_tokens);
+        });
+    }
 }
 
 /// Somebody who says the same to every question.

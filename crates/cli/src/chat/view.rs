@@ -277,7 +277,8 @@ impl State {
     fn end(&mut self, reason: EndReason, text: &str) -> io::Result<()> {
         // What is said in words that are not the model's was not heard yet; why it could not be asked was.
         let was_heard = self.said.iter().any(|(_, said)| said.trim() == text.trim());
-        if !text.is_empty() && !was_heard && reason != EndReason::ProviderError {
+        let is_error = matches!(reason, EndReason::ProviderError | EndReason::Failed);
+        if !text.is_empty() && !was_heard && !is_error {
             self.leave()?;
             self.text(text)?;
         }
@@ -357,6 +358,7 @@ fn why(reason: EndReason) -> Option<&'static str> {
         EndReason::Violation => Some("a call tried to leave its bounds (violation)"),
         EndReason::Loop => Some("the model did the same again and again (loop)"),
         EndReason::ProviderError => Some("the model could not be asked (provider_error)"),
+        EndReason::Failed => Some("the turn could not be held (failed)"),
     }
 }
 

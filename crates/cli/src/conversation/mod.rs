@@ -26,7 +26,7 @@ use crate::ambient::create_own_file;
 use crate::arguments::{Common, ConversationArguments};
 use crate::build::{self, Built, How};
 use crate::commands::{nobody, tokens};
-use crate::exit::{DENIED, DONE, Failed, INTERRUPTED, LIMIT, PROVIDER};
+use crate::exit::{DENIED, DONE, Failed, INTERRUPTED, LIMIT, PROVIDER, TOOL_ERROR};
 use crate::reload::{Reloader, stamps};
 use crate::servers::{Servers, Which};
 use crate::settings::{Settings, settle};
@@ -273,5 +273,6 @@ pub(crate) fn exit_code(reason: EndReason) -> u8 {
         EndReason::Violation => DENIED,
         EndReason::ProviderError => PROVIDER,
         EndReason::Cancelled => INTERRUPTED,
+        EndReason::Failed => TOOL_ERROR,
     }
 }
