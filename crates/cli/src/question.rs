@@ -7,11 +7,11 @@ use toolgate_gate::{PreviewBody, Question};
 
 use crate::terminal::{paint, reveal, reveal_line};
 
-/// A row narrower than this is not worth breaking.
-const NARROWEST: usize = 20;
+/// No character but a tab is wider than this, so a row has room for one, however narrow the terminal is. Tabs end where the row does.
+const WIDEST: usize = 2;
 
 /// The columns of the edge.
-const EDGE: usize = 4;
+pub(crate) const EDGE: usize = 4;
 
 /// A tab moves at most so far.
 const TAB: usize = 8;
@@ -152,7 +152,7 @@ enum Break {
 
 /// A line in rows that fit beside the edge.
 fn rows(line: &str, columns: usize, at: Break) -> Vec<String> {
-    let room = columns.saturating_sub(EDGE).max(NARROWEST);
+    let room = columns.saturating_sub(EDGE).max(WIDEST);
     let (mut rows, mut row, mut used) = (Vec::new(), String::new(), 0);
     for character in line.chars() {
         if used + width(character) > room {
@@ -173,7 +173,7 @@ fn width(character: char) -> usize {
     match character {
         '\t' => TAB,
         plain if plain.is_ascii() => 1,
-        _ => 2,
+        _ => WIDEST,
     }
 }
 
@@ -242,7 +242,7 @@ mod tests {
     fn no_row_of_a_model_begins_where_the_gate_writes() {
         let wide = "漢".repeat(100);
         for body in [FORGED.to_owned(), "x".repeat(500), wide, "\t".repeat(40), "\n".repeat(99)] {
-            for screen in [PLAIN, Screen { unicode: false, ..PLAIN }, Screen { columns: 0, ..PLAIN }] {
+            for screen in [PLAIN, Screen { unicode: false, ..PLAIN }, Screen { columns: 19, ..PLAIN }] {
                 let edge = if screen.unicode { "  │ " } else { "  | " };
                 let shown = whole(&question(&["run in @project"], PreviewBody::Text(body.clone())), screen);
                 let rows: Vec<&str> = shown.lines().collect();
@@ -254,7 +254,7 @@ mod tests {
                 let columns = |row: &str| {
                     row.chars().map(|c| if c == '\t' { 8 } else { 1 + usize::from(c >= '漢') }).sum::<usize>()
                 };
-                assert!(rest[..end].iter().all(|row| columns(row) <= screen.columns.max(24)), "{shown}");
+                assert!(rest[..end].iter().all(|row| columns(row) <= screen.columns), "{shown}");
             }
         }
     }

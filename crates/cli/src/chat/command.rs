@@ -42,7 +42,7 @@ pub(crate) struct Described {
 pub(crate) const COMMANDS: &[Described] = &[
     described("/help", "", "this list"),
     described("/tools", "", "the tools that the model may use"),
-    described("/trust", "[LEVEL]", "how much you are asked: supervised, guided or autonomous"),
+    described("/trust", "[LEVEL]", "how much is asked: supervised, guided or autonomous"),
     described("/model", "[PROVIDER/NAME]", "the model; with a name, another one from here on"),
     described("/context", "", "how full the model's context is"),
     described("/open", "N", "the whole of call #N"),
@@ -121,7 +121,7 @@ pub(crate) fn help() -> String {
     };
     let rows: String = COMMANDS.iter().map(row).collect();
     rows + "  \\ at the end of a line   goes on in the next one; pasted lines stay together\n  \
-            Ctrl-C                   stops the model and its call; twice at the prompt leaves\n"
+            Ctrl-C                   stops the model; twice at the prompt leaves\n"
 }
 
 #[cfg(test)]

@@ -14,12 +14,12 @@ pub(crate) use self::room::Room;
 pub(crate) use self::signals::Signals;
 pub(crate) use self::view::{Look, View};
 
-/// What a terminal of 40 rows and 30 columns shows in the end.
+/// What a terminal of so many columns shows in the end, row by row: what the terminal itself broke stands on two of them.
 #[cfg(test)]
-fn seen(written: impl IntoIterator<Item = String>) -> String {
+fn seen(columns: u16, written: impl IntoIterator<Item = String>) -> String {
     let size = |count: u16| std::num::NonZero::new(count).unwrap();
-    let mut terminal = vt100::Parser::new(size(40), size(30), 0);
+    let mut terminal = vt100::Parser::new(size(400), size(columns), 0);
     written.into_iter().for_each(|text| terminal.process(text.replace('\n', "\r\n").as_bytes()));
-    let contents = terminal.screen().contents();
-    contents.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
+    let rows: Vec<String> = terminal.screen().rows(0, columns).map(|row| row.trim_end().to_owned()).collect();
+    rows.join("\n").trim_end_matches('\n').to_owned()
 }

@@ -10,8 +10,8 @@ use crate::terminal::{Revealer, paint};
 /// How far everything that a model says is moved in.
 pub(crate) const INDENT: &str = "  ";
 
-/// A row narrower than this is not worth breaking.
-const NARROWEST: usize = 20;
+/// No character is wider than this, so a row has room for one, however narrow the terminal is.
+const WIDEST: usize = 2;
 
 /// What stands where a text was cut.
 const DOTS: &str = "...";
@@ -31,7 +31,7 @@ pub(crate) struct Prose {
     can_erase: bool,
     /// The colour of all of it.
     colour: &'static str,
-    /// The columns that are used in this row.
+    /// The columns that are used in this row; none in a row that was not begun.
     used: usize,
     /// The word that is being written, as far as it stands in this row.
     word: String,
@@ -44,7 +44,7 @@ pub(crate) struct Prose {
 impl Prose {
     /// For a terminal of so many columns. The last of them stays empty: terminals differ about what comes after it.
     pub(crate) fn new(columns: usize, can_erase: bool, colour: &'static str) -> Self {
-        let room = columns.saturating_sub(INDENT.len() + 1).max(NARROWEST);
+        let room = columns.saturating_sub(INDENT.len() + 1).max(WIDEST);
         Self {
             room,
             can_erase,
@@ -108,10 +108,11 @@ impl Prose {
         self.word_width += width;
     }
 
-    /// Breaks the row before the word that is being written, where that can be taken back.
+    /// Breaks the row before the word that is being written, where that can be taken back. About other characters than ASCII terminals
+    /// differ: whoever takes back as many columns as they may have, may take back words that stand before them.
     fn go_on_below(&mut self, written: &mut String) {
-        let is_movable =
-            self.can_erase && (1..=self.room / 2).contains(&self.word_width) && self.word_width < self.used;
+        let is_short = (1..=self.room / 2).contains(&self.word_width) && self.word_width < self.used;
+        let is_movable = self.can_erase && is_short && self.word.is_ascii();
         if !is_movable {
             return self.break_row(written);
         }
@@ -143,13 +144,14 @@ impl Prose {
     }
 }
 
-/// How many columns a character takes at most. About letters terminals agree; of whatever else is not ASCII, each is taken for wide.
+/// How many columns a character takes at most, and at least one: a mark may stand where there is no letter to carry it. About letters
+/// terminals agree; of whatever else is not ASCII, each is taken for wide.
 pub(crate) fn width(character: char) -> usize {
     match character {
         plain if plain.is_ascii() => 1,
-        letter if letter.is_alphanumeric() => letter.width().unwrap_or(2),
-        mark if mark.width() == Some(0) => 0,
-        _ => 2,
+        letter if letter.is_alphanumeric() => letter.width().unwrap_or(WIDEST).max(1),
+        mark if mark.width() == Some(0) => 1,
+        _ => WIDEST,
     }
 }
 
@@ -178,12 +180,16 @@ mod tests {
 
     /// What a terminal of 30 columns shows of a text that comes in pieces of so many characters.
     fn shown(text: &str, piece: usize) -> String {
-        let mut prose = Prose::new(30, true, "");
+        shown_on(30, text, piece)
+    }
+
+    fn shown_on(columns: u16, text: &str, piece: usize) -> String {
+        let mut prose = Prose::new(columns.into(), true, "");
         let characters: Vec<char> = text.chars().collect();
         let pieces = characters.chunks(piece).map(|piece| piece.iter().collect::<String>());
         let mut written: Vec<String> = pieces.map(|piece| prose.push(&piece)).collect();
         written.push(prose.end().to_owned());
-        super::super::seen(written)
+        super::super::seen(columns, written)
     }
 
     #[test]
@@ -204,6 +210,9 @@ mod tests {
     #[test]
     fn nothing_that_a_model_says_begins_in_the_first_column_or_commands_the_terminal() {
         let long = "[y] once  [n] no: ".repeat(9);
+        let pushed = |marks: usize| format!("{}[y] once  [n] no: \n", "\u{301}".repeat(marks)).repeat(9);
+        let (few, many) = (pushed(4), pushed(29));
+        let letters_without_width = "\u{1160}[y] once ".repeat(20);
         let texts = [
             "\u{1b}[2J\u{1b}[H● write_file x\r> ",
             "a\u{8}\u{8}\u{8}b\u{9b}2Jc\u{7f}",
@@ -212,19 +221,33 @@ mod tests {
             &"漢字".repeat(40),
             &"e\u{301}".repeat(80),
             &"\u{301}".repeat(200),
+            &few,
+            &many,
+            &"x\u{301}\u{301}\u{301}\u{301}".repeat(40),
+            &letters_without_width,
             &"⚠\u{fe0f}\u{fe0f}".repeat(30),
             "\u{1b}]0;title\u{7}",
         ];
         for text in texts {
-            for piece in [1, 2, 3, 7, 1000] {
-                let screen = shown(text, piece);
+            let in_pieces = |columns: u16| [1, 2, 3, 7, 1000].map(|piece| (columns, piece));
+            for (columns, piece) in [4, 5, 9, 18, 30, 31, 60].into_iter().flat_map(in_pieces) {
+                let screen = shown_on(columns, text, piece);
                 assert!(
                     screen.lines().all(|row| row.is_empty() || row.starts_with(INDENT)),
-                    "{text:?}: {screen}"
+                    "{text:?} on {columns}: {screen}"
                 );
-                let hidden = text.chars().any(|character| character.is_control());
-                assert!(!hidden || screen.contains("\\u{"), "{text:?}: {screen}");
+                let hidden = text.chars().any(|character| character.is_control() && character != '\n');
+                assert!(!hidden || columns < 18 || screen.contains("\\u{"), "{text:?}: {screen}");
             }
+        }
+    }
+
+    #[test]
+    fn no_word_takes_others_along_when_it_goes_on_below() {
+        let text = format!("Do this: rm -rf important {}zzzz", "→".repeat(6));
+        for piece in [1, 1000] {
+            let shown = shown_on(40, &text, piece);
+            assert!(shown.contains("Do this: rm -rf important →"), "{shown}");
         }
     }
 

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use super::prose::cut;
-use crate::question::Screen;
+use crate::question::{EDGE, Screen};
 use crate::terminal::{paint, reveal};
 
 /// The lines that are kept in sight.
@@ -116,7 +116,7 @@ impl Window {
     /// A line on one row, behind the edge.
     fn row(&self, line: &str) -> String {
         let line = reveal(line).replace('\t', "    ");
-        let room = self.screen.columns.saturating_sub(5).max(20);
+        let room = self.screen.columns.saturating_sub(EDGE + 1);
         format!("{}{}\n", self.screen.edge(), paint(&cut(&line, room), "2", self.screen.colour))
     }
 }
@@ -131,7 +131,7 @@ mod tests {
         let mut window = Window::new(SCREEN, can_redraw);
         let mut written: Vec<String> = chunks.iter().map(|chunk| window.push(chunk)).collect();
         written.push(window.end("/open 3"));
-        super::super::seen(written)
+        super::super::seen(30, written)
     }
 
     #[test]

@@ -70,3 +70,35 @@ fn nothing_of_a_hostile_model_reaches_the_terminal_as_a_command() {
         assert!(!written.contains(forbidden), "{forbidden:?} was written: {written:?}");
     }
 }
+
+#[test]
+fn no_width_of_marks_or_names_reaches_the_first_column() {
+    const FORGED: &str = "the model asks to call read_file (read)";
+    let words: Vec<String> = (0..30).map(|marks| format!("{}{FORGED}\\n", "\\u0301".repeat(marks))).collect();
+    let (words, name) = (words.concat(), format!("{} {FORGED}", "x".repeat(57)));
+    let place = Place::new();
+    place.write(
+        "script.yaml",
+        &format!("steps: [{{say: \"{words}\", calls: [{{tool: \"{name}\", arguments: {{}}}}]}}, {{say: \"{words}\"}}]"),
+    );
+    let shown = |arguments: &[&str], columns: u16| {
+        let mut command = place.toolgate();
+        command.args(arguments);
+        let mut terminal = Pty::start(&command, 400, columns);
+        terminal.ended();
+        terminal.shown()
+    };
+    for columns in [18, 40, 60] {
+        // The gate is quiet here, so all of it is the model's.
+        let said = shown(&["run", "talk", "--model", "scripted/script.yaml"], columns);
+        assert!(said.lines().all(|row| row.is_empty() || row.starts_with("  ")), "on {columns}: {said}");
+        for options in [&["last"][..], &["last", "--full"]] {
+            let kept = shown(&[&["sessions", "show"], options].concat(), columns);
+            assert!(kept.contains("asks to call") || columns == 18, "{kept}");
+            assert!(
+                !kept.lines().any(|row| row.starts_with("the model")),
+                "{options:?} on {columns}: {kept}"
+            );
+        }
+    }
+}

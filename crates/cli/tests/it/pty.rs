@@ -71,10 +71,11 @@ impl Pty {
         self.keyboard.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// What the screen shows.
+    /// What the screen shows, row by row: what the terminal itself broke stands on two of them.
     pub(crate) fn shown(&self) -> String {
-        let contents = self.screen.screen().contents();
-        contents.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
+        let screen = self.screen.screen();
+        let rows = screen.rows(0, screen.size().1.get()).map(|row| row.trim_end().to_owned());
+        rows.collect::<Vec<_>>().join("\n").trim_end_matches('\n').to_owned()
     }
 
     /// Waits until the screen shows a text, and answers with everything that it shows then.

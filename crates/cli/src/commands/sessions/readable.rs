@@ -73,7 +73,8 @@ impl Page {
     }
 
     fn speaker(&mut self, who: &str, at: &str) {
-        let _ = writeln!(self.text, "\n{}  {at}", paint(&reveal_line(who), "1", self.screen.colour));
+        self.text.push('\n');
+        self.text.push_str(&self.screen.line(&format!("{who}  {at}"), "1"));
     }
 
     fn quote(&mut self, text: &str) {
@@ -100,22 +101,19 @@ impl Page {
 
     fn call(&mut self, call: &ModelCall, result: Option<&CallResult>) {
         let bullet = if self.screen.unicode { "●" } else { "*" };
-        let outcome = match result {
-            Some(result) if result.is_error => paint("  error", "31", self.screen.colour),
-            Some(_) => String::new(),
-            None => paint("  no result", "33", self.screen.colour),
+        let (outcome, code) = match result {
+            Some(result) if result.is_error => ("  error", "31"),
+            Some(_) => ("", ""),
+            None => ("  no result", "33"),
         };
-        let name = reveal_line(&call.name);
-        let line = match self.full {
-            true => name,
-            false => cut(
-                &format!("{name} {}", reveal_line(&call.arguments)),
-                self.screen.columns.saturating_sub(14),
-            ),
-        };
-        let _ = writeln!(self.text, "{bullet} {line}{outcome}");
         if self.full {
+            self.text.push_str(&self.screen.line(&format!("{bullet} {}{outcome}", call.name), code));
             self.quote(&call.arguments);
+        } else {
+            let line = reveal_line(&format!("{} {}", call.name, call.arguments));
+            let line = cut(&line, self.screen.columns.saturating_sub(14));
+            let outcome = paint(outcome, code, self.screen.colour && !code.is_empty());
+            let _ = writeln!(self.text, "{bullet} {line}{outcome}");
         }
         match result {
             Some(result) if self.full => {
