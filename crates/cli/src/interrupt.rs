@@ -50,6 +50,10 @@ impl Interrupt {
         here.set_nonblocking(true).map_err(unable)?;
         let here = tokio::net::UnixStream::from_std(here).map_err(unable)?;
         let token = self.token();
+        // It may have come before anybody watched.
+        if self.was_asked() {
+            token.cancel();
+        }
         Ok(Watching(tokio::spawn(async move {
             if here.readable().await.is_ok() {
                 token.cancel();

@@ -1,5 +1,6 @@
 //! The calls of a sitting: each one line on the screen, and the whole of it for whoever wants to look.
 
+use std::collections::VecDeque;
 use std::fmt::Write as _;
 
 use serde_json::Value;
@@ -12,6 +13,9 @@ use crate::terminal::{paint, reveal_line};
 
 /// More output of a running call than this is not kept for looking at; the result is.
 const MOST_OUTPUT: usize = 1024 * 1024;
+
+/// When the calls of a sitting take more memory than this, the oldest are forgotten; the conversation still has them.
+const MOST_KEPT: usize = 32 * 1024 * 1024;
 
 /// Arguments that say what a call is about, best first.
 const TELLING: [&str; 10] =
@@ -27,6 +31,8 @@ pub(crate) struct Shown {
     input_text: Option<String>,
     output: String,
     ended: Option<Ended>,
+    /// About how many bytes it keeps, once it has ended.
+    weight: usize,
 }
 
 #[derive(Debug)]
@@ -36,18 +42,35 @@ struct Ended {
     metadata: ResultMetadata,
 }
 
-/// All of them, oldest first.
+/// Those that are remembered, oldest first.
 #[derive(Debug, Default)]
-pub(crate) struct Calls(Vec<Shown>);
+pub(crate) struct Calls {
+    kept: VecDeque<Shown>,
+    /// How many there were before these.
+    forgotten: usize,
+    /// The weight of those that have ended.
+    weight: usize,
+}
+
+/// A call that somebody asks for by its number.
+#[derive(Debug)]
+pub(crate) enum Found<'c> {
+    Kept(&'c Shown),
+    /// It was made, and is forgotten here.
+    Forgotten,
+    /// There was none.
+    Never,
+}
 
 impl Calls {
     pub(crate) fn begin(&mut self, id: CallId, tool: String, input: Value, input_text: Option<String>) {
-        let number = self.0.len() + 1;
-        self.0.push(Shown { id, number, tool, input, input_text, output: String::new(), ended: None });
+        let number = self.count() + 1;
+        let output = String::new();
+        self.kept.push_back(Shown { id, number, tool, input, input_text, output, ended: None, weight: 0 });
     }
 
     pub(crate) fn output(&mut self, id: CallId, chunk: &str) {
-        if let Some(call) = self.0.iter_mut().rev().find(|call| call.id == id)
+        if let Some(call) = self.kept.iter_mut().rev().find(|call| call.id == id)
             && call.output.len() < MOST_OUTPUT
         {
             call.output.push_str(chunk);
@@ -55,28 +78,55 @@ impl Calls {
     }
 
     pub(crate) fn end(&mut self, id: CallId, status: ToolStatus, result: String, metadata: ResultMetadata) {
-        if let Some(call) = self.0.iter_mut().rev().find(|call| call.id == id) {
+        if let Some(call) = self.kept.iter_mut().rev().find(|call| call.id == id) {
             call.ended = Some(Ended { status, result, metadata });
+            call.weight = call.weigh();
+            self.weight += call.weight;
+        }
+        self.forget_oldest();
+    }
+
+    /// Forgets what takes too much room. A call that is under way and the newest one stay, and so do all after them.
+    fn forget_oldest(&mut self) {
+        while self.weight > MOST_KEPT
+            && self.kept.len() > 1
+            && let Some(oldest) = self.kept.pop_front_if(|oldest| oldest.ended.is_some())
+        {
+            self.weight -= oldest.weight;
+            self.forgotten += 1;
         }
     }
 
     pub(crate) fn of(&self, id: CallId) -> Option<&Shown> {
-        self.0.iter().rev().find(|call| call.id == id)
+        self.kept.iter().rev().find(|call| call.id == id)
     }
 
     /// The call with this number, as lines say it.
-    pub(crate) fn numbered(&self, number: usize) -> Option<&Shown> {
-        self.0.get(number.checked_sub(1)?)
+    pub(crate) fn numbered(&self, number: usize) -> Found<'_> {
+        let Some(before) = number.checked_sub(1) else { return Found::Never };
+        let Some(place) = before.checked_sub(self.forgotten) else { return Found::Forgotten };
+        self.kept.get(place).map_or(Found::Never, Found::Kept)
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
+    /// How many there were.
+    pub(crate) fn count(&self) -> usize {
+        self.forgotten + self.kept.len()
     }
 }
 
 impl Shown {
     pub(crate) fn number(&self) -> usize {
         self.number
+    }
+
+    /// About how many bytes it keeps.
+    fn weigh(&self) -> usize {
+        let input = self.input_text.as_ref().map_or_else(|| self.input.to_string().len(), String::len);
+        let ended = self.ended.as_ref().map_or(0, |Ended { result, metadata, .. }| {
+            let structured = metadata.structured.as_ref().map_or(0, |value| value.to_string().len());
+            result.len() + structured + metadata.whole.as_ref().map_or(0, String::len)
+        });
+        self.tool.len() + input + self.output.len() + ended
     }
 
     /// The call on one row, however narrow: what is called, about what, and how it went.
@@ -188,6 +238,46 @@ mod tests {
         calls
     }
 
+    fn first(calls: &Calls) -> &Shown {
+        let Found::Kept(call) = calls.numbered(1) else { panic!("{calls:?}") };
+        call
+    }
+
+    #[test]
+    fn the_oldest_calls_are_forgotten_and_numbers_stay() {
+        let mut calls = call("first", json!({}));
+        let metadata = ResultMetadata {
+            call_id: CallId::fresh(),
+            duration_ms: 0,
+            decision: "ALLOWED",
+            stage: None,
+            code: None,
+            structured: None,
+            whole: None,
+            operator_note: None,
+        };
+        let make = |calls: &mut Calls, bytes: usize| {
+            let id = CallId::fresh();
+            calls.begin(id, "read_file".to_owned(), json!({}), None);
+            calls.end(id, ToolStatus::Success, "x".repeat(bytes), metadata.clone());
+        };
+        for _ in 0..40 {
+            make(&mut calls, MOST_KEPT / 16);
+        }
+        assert_eq!(first(&calls).tool, "first", "a call that is under way is not forgotten");
+        calls.end(first(&calls).id, ToolStatus::Success, String::new(), metadata.clone());
+        assert!(matches!(calls.numbered(0), Found::Never) && matches!(calls.numbered(42), Found::Never));
+        assert!(
+            matches!(calls.numbered(1), Found::Forgotten) && matches!(calls.numbered(20), Found::Forgotten)
+        );
+        let Found::Kept(newest) = calls.numbered(41) else { panic!() };
+        assert_eq!((newest.number(), calls.count()), (41, 41));
+        let kept: usize = calls.kept.iter().map(Shown::weigh).sum();
+        assert!(kept <= MOST_KEPT && calls.kept.len() > 10, "{kept}");
+        make(&mut calls, 2 * MOST_KEPT);
+        assert!(matches!(calls.numbered(42), Found::Kept(_)), "the newest one stays, however long it is");
+    }
+
     #[test]
     fn a_call_is_one_row_on_every_screen() {
         let long = "x\n● fake\u{1b}[2J".repeat(20);
@@ -202,7 +292,7 @@ mod tests {
                 for tool in ["read_file", long.as_str()] {
                     let screen = Screen { columns, unicode: true, colour: false };
                     let calls = call(tool, input.clone());
-                    let line = calls.numbered(1).unwrap().line(screen);
+                    let line = first(&calls).line(screen);
                     assert!(!line.contains(['\n', '\u{1b}']), "{line:?}");
                     let used: usize = line.chars().map(width).sum();
                     assert!(columns < 10 || used < columns, "{used} of {columns}: {line}");
@@ -214,7 +304,7 @@ mod tests {
     #[test]
     fn a_row_says_what_the_call_is_about() {
         let screen = Screen { columns: 40, unicode: true, colour: false };
-        let line = |tool: &str, input: Value| call(tool, input).numbered(1).unwrap().line(screen);
+        let line = |tool: &str, input: Value| first(&call(tool, input)).line(screen);
         assert_eq!(line("read_file", json!({"path": "README.md"})), "● read_file README.md #1");
         assert_eq!(line("move_file", json!({"from": "a", "to": "b"})), "● move_file a -> b #1");
         assert_eq!(line("list_directory", json!({})), "● list_directory #1");

@@ -11,6 +11,7 @@ use toolgate_llm::Message;
 use toolgate_session::{ListFilter, Session, Summary};
 use toolgate_types::Trust;
 
+use super::calls::Found;
 use super::command::{SlashCommand, Typed, help, understand};
 use super::editor::{Line, Lines, PromptText};
 use super::prose::{Prose, cut};
@@ -53,7 +54,9 @@ enum Next {
 
 impl Room {
     pub(crate) async fn enter(sitting: Sitting, signals: Signals) -> Result<Self, Failed> {
-        let talk = sitting.talk().await?;
+        let talk = sitting.talk(&signals.begin_turn()).await;
+        signals.end_turn();
+        let talk = talk?;
         let on_terminal = io::stdin().is_terminal() && io::stdout().is_terminal();
         let history = sitting.is_kept().then(|| sessions_folder(&sitting.settings).join("history"));
         let mounts = sitting.workspace.mounts().iter();
@@ -156,7 +159,8 @@ impl Room {
         let ended = self.sitting.turn(&mut self.talk, &words, with).await;
         self.signals.end_turn();
         tell("\n");
-        ended.map(|ended| exit_code(ended.reason))
+        let asked = self.person.takes_asked();
+        ended.map(|ended| exit_code(ended.reason, asked))
     }
 
     /// What is in use, said once.
@@ -202,7 +206,7 @@ impl Room {
             }
             SlashCommand::Context => self.tell_context(),
             SlashCommand::Open(number) => self.open(number),
-            SlashCommand::Last => self.open(self.view.calls(|calls, _| calls.len())),
+            SlashCommand::Last => self.open(self.view.calls(|calls, _| calls.count())),
             SlashCommand::Undo => self.undo().await?,
             SlashCommand::Sessions => self.list_sessions().await?,
             SlashCommand::New => {
@@ -256,8 +260,13 @@ impl Room {
     }
 
     fn open(&self, number: usize) {
-        let shown = self.view.calls(|calls, screen| calls.numbered(number).map(|call| call.whole(screen)));
-        tell(&shown.unwrap_or_else(|| "there is no such call in this sitting\n".to_owned()));
+        tell(&self.view.calls(|calls, screen| match calls.numbered(number) {
+            Found::Kept(call) => call.whole(screen),
+            Found::Forgotten => {
+                "this call is too long ago; `toolgate sessions show last --full` has it\n".to_owned()
+            }
+            Found::Never => "there is no such call in this sitting\n".to_owned(),
+        }));
     }
 
     /// Puts back the newest change of this conversation, and tells the model with the next words.

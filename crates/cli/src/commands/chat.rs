@@ -1,16 +1,11 @@
 //! `toolgate chat`: a conversation at the terminal.
 
-use std::time::Duration;
-
-use super::{close, serving_runtime};
+use super::{LAST_MOMENT, close, serving_runtime};
 use crate::arguments::{Common, ConversationArguments};
 use crate::chat::{Room, Signals};
 use crate::conversation::{Sitting, Wait};
 use crate::exit::Failed;
 use crate::reload::keep_up;
-
-/// How long work that blocks may take to notice that everything is over.
-const LAST_MOMENT: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(common: &Common, arguments: &ConversationArguments) -> Result<u8, Failed> {
     if common.json {

@@ -33,6 +33,9 @@ use crate::load::Tokens;
 use crate::servers::{Servers, Which};
 use crate::settings::Settings;
 
+/// How long work that blocks may take to notice that everything is over.
+pub(crate) const LAST_MOMENT: Duration = Duration::from_secs(1);
+
 /// Whether somebody still reads the results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reader {

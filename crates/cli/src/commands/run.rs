@@ -1,24 +1,23 @@
 //! `toolgate run`: one task for a model.
 
+mod events;
+
 use std::io::{self, IsTerminal as _};
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
-use toolgate_agent::{EndReason, Ended, EventSink, Numbered, numbered};
+use toolgate_agent::{EndReason, Ended, EventSink};
 
-use super::{Reader, close, print, serving_runtime};
+use self::events::Printer;
+use super::{LAST_MOMENT, close, print, serving_runtime};
 use crate::ambient::read_bounded;
 use crate::arguments::{Common, RunArguments};
 use crate::chat::{Look, View};
-use crate::conversation::{Person, Sitting, Wait, With, exit_code};
+use crate::conversation::{Asked, HOW_TO_ALLOW, Person, Sitting, Wait, With, exit_code};
 use crate::exit::Failed;
 use crate::interrupt::Interrupt;
 use crate::reload::keep_up;
-use crate::terminal::{can_erase, complain, reveal, screen, spelt_out};
-
-/// How long work that blocks may take to notice that everything is over.
-const LAST_MOMENT: Duration = Duration::from_secs(1);
+use crate::terminal::{can_erase, complain, reveal, screen};
 
 pub(crate) fn run(common: &Common, arguments: &RunArguments) -> Result<u8, Failed> {
     let prompt = prompt(&arguments.prompt)?;
@@ -26,22 +25,26 @@ pub(crate) fn run(common: &Common, arguments: &RunArguments) -> Result<u8, Faile
     let runtime = serving_runtime()?;
     let (sitting, reloader) = Sitting::begin(common, &arguments.conversation, &runtime, Wait::Yes)?;
     let shown = Shown::of(common);
+    let person = Person::default();
     let ended = runtime.block_on(async {
         let _watching = interrupt.watch()?;
         let keeping_up = tokio::spawn(keep_up(reloader));
-        let person = Person::default();
-        let events = shown.events(person.clone(), interrupt.token());
-        let with = With { person, cancelled: interrupt.token(), events };
-        let ended = match sitting.talk().await {
+        let stop = interrupt.token();
+        let (events, printer) = shown.events(person.clone(), &stop)?;
+        let with = With { person: person.clone(), cancelled: stop.clone(), events };
+        let ended = match sitting.talk(&stop).await {
             Ok(mut talk) => sitting.turn(&mut talk, &prompt, with).await,
             Err(failed) => Err(failed),
         };
         keeping_up.abort();
         close(sitting.servers.as_deref()).await;
+        if let Some(printer) = printer {
+            printer.end(&stop).await;
+        }
         ended
     });
     runtime.shutdown_timeout(LAST_MOMENT);
-    shown.tell(&ended?)
+    shown.tell(&ended?, person.takes_asked())
 }
 
 /// Where what becomes of the task is shown.
@@ -73,13 +76,15 @@ impl Shown {
         Self { answer, is_watched: !common.quiet && io::stderr().is_terminal() }
     }
 
-    fn events(self, person: Person, stop: CancellationToken) -> EventSink {
+    /// Whoever is told of everything, and who prints it, where that is another one.
+    fn events(
+        self,
+        person: Person,
+        stop: &CancellationToken,
+    ) -> Result<(EventSink, Option<Printer>), Failed> {
         if self.answer == AnswerGoes::AsEvents {
-            // Whoever stops reading has lost interest in the rest.
-            return numbered(move |event| match print_event(&event) {
-                Ok(Reader::There) => {}
-                Ok(Reader::Gone) | Err(_) => stop.cancel(),
-            });
+            let printer = Printer::begin(stop)?;
+            return Ok((printer.sink(stop.clone()), Some(printer)));
         }
         let is_live = self.answer == AnswerGoes::Live;
         let view = View::new(Look {
@@ -90,13 +95,16 @@ impl Shown {
             can_open: false,
             person,
         });
-        Arc::new(move |event| view.show(event))
+        Ok((Arc::new(move |event| view.show(event)), None))
     }
 
     /// What is left to say at the end. The answer is results; why there is none is not.
-    fn tell(self, ended: &Ended) -> Result<u8, Failed> {
-        let code = exit_code(ended.reason);
+    fn tell(self, ended: &Ended, asked: Asked) -> Result<u8, Failed> {
+        let code = exit_code(ended.reason, asked);
         let Self { answer, is_watched } = self;
+        if asked == Asked::Nobody {
+            complain(&format!("a call needed approval, and there was nobody to ask: {HOW_TO_ALLOW}"));
+        }
         match ended.reason {
             _ if answer == AnswerGoes::AsEvents => return Ok(code),
             EndReason::ProviderError if is_watched => return Ok(code),
@@ -110,11 +118,6 @@ impl Shown {
         }
         Ok(code)
     }
-}
-
-fn print_event(event: &Numbered) -> Result<Reader, Failed> {
-    let line = serde_json::to_string(event).map_err(|error| Failed::error(error.to_string()))?;
-    print(&format!("{}\n", spelt_out(&line)))
 }
 
 fn prompt(text: &str) -> Result<String, Failed> {

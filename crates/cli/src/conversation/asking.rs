@@ -11,12 +11,25 @@ use toolgate_gate::{Approver, Nobody, Question, Reply};
 use crate::question::Asker;
 use crate::terminal::{ask_on, open_terminal};
 
+/// What helps where there is nobody to ask.
+pub(crate) const HOW_TO_ALLOW: &str =
+    "run it in a terminal, or pass --trust autonomous if its calls need no question";
+
+/// Whether there was somebody to ask, whenever a call needed it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    Somebody,
+    Nobody,
+}
+
 /// Who sits at the terminal. There is one, so questions come one after the other.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Person {
     alone: Arc<Mutex<()>>,
     /// The cursor stands behind a question that nobody answered.
     row_is_open: Arc<AtomicBool>,
+    /// A call was refused because nobody is here.
+    was_missed: Arc<AtomicBool>,
 }
 
 impl Person {
@@ -28,6 +41,14 @@ impl Person {
     /// Whether the cursor stands behind a question; whoever asks takes care of it.
     pub(crate) fn takes_open_row(&self) -> bool {
         self.row_is_open.swap(false, Ordering::SeqCst)
+    }
+
+    /// Whether there was somebody to ask, since this was last looked at.
+    pub(crate) fn takes_asked(&self) -> Asked {
+        match self.was_missed.swap(false, Ordering::SeqCst) {
+            true => Asked::Nobody,
+            false => Asked::Somebody,
+        }
     }
 
     /// Waits until no question reads from the terminal any more: what is typed next is not an answer to it.
@@ -70,8 +91,8 @@ impl Person {
             return None;
         }
         let Ok(terminal) = open_terminal() else {
-            let remedy = "run it in a terminal, or pass --trust autonomous if its calls need no question";
-            return Some(Reply::Nobody(Nobody::quietly(remedy)));
+            self.was_missed.store(true, Ordering::SeqCst);
+            return Some(Reply::Nobody(Nobody::quietly(HOW_TO_ALLOW)));
         };
         self.row_is_open.store(true, Ordering::SeqCst);
         match ask_on(&terminal, question, Asker::Model, &|| unwanted.is_cancelled()) {

@@ -18,7 +18,7 @@ use toolgate_tools::Front;
 use toolgate_types::{SessionId, Trust};
 use toolgate_workspace::Workspace;
 
-pub(crate) use self::asking::Person;
+pub(crate) use self::asking::{Asked, HOW_TO_ALLOW, Person};
 use self::model::{Chosen, Offer, no_model};
 use self::speaker::Speaker;
 pub(crate) use self::speaker::{script, serve};
@@ -112,8 +112,17 @@ impl Sitting {
         !self.arguments.ephemeral
     }
 
-    /// The conversation that was asked for: a kept one, or a new one.
-    pub(crate) async fn talk(&self) -> Result<Talk, Failed> {
+    /// The conversation that was asked for: a kept one, or a new one. Finding a model may take a while, and can be stopped.
+    pub(crate) async fn talk(&self, stop: &CancellationToken) -> Result<Talk, Failed> {
+        tokio::select! {
+            talk = self.find_talk() => talk,
+            () = stop.cancelled() => {
+                Err(Failed { code: INTERRUPTED, ..Failed::error("stopped before the conversation began") })
+            }
+        }
+    }
+
+    async fn find_talk(&self) -> Result<Talk, Failed> {
         let session = match self.asked_for().await? {
             Some(id) => Some(self.open(&id).await?),
             None => None,
@@ -259,15 +268,34 @@ fn title(prompt: &str) -> String {
     }
 }
 
-/// A conversation cannot be kept.
+/// A conversation cannot be kept: somebody asks for one that cannot be had, or something fails.
 pub(crate) fn unkept(error: SessionError) -> Failed {
-    let help = error.help();
-    Failed::error(error.to_string()).help(help)
+    let (message, help) = (error.to_string(), error.help());
+    let failed = match error {
+        SessionError::Unknown { .. }
+        | SessionError::Ambiguous { .. }
+        | SessionError::Exists { .. }
+        | SessionError::InUse { .. }
+        | SessionError::Foreign { .. }
+        | SessionError::Newer { .. }
+        | SessionError::Untrusted { .. } => Failed::usage(message),
+        SessionError::Misplaced { .. }
+        | SessionError::NotKeepable { .. }
+        | SessionError::Conflict { .. }
+        | SessionError::Damaged { .. }
+        | SessionError::Corrupt { .. }
+        | SessionError::Full { .. }
+        | SessionError::Busy { .. }
+        | SessionError::Io { .. }
+        | SessionError::Database { .. } => Failed::error(message),
+    };
+    failed.help(help)
 }
 
-/// The code that a turn ends with, for scripts.
-pub(crate) fn exit_code(reason: EndReason) -> u8 {
+/// The code that a turn ends with, for scripts. Whoever was done without a call that nobody could be asked about was not allowed everything.
+pub(crate) fn exit_code(reason: EndReason, asked: Asked) -> u8 {
     match reason {
+        EndReason::Done if asked == Asked::Nobody => DENIED,
         EndReason::Done => DONE,
         EndReason::IterationLimit | EndReason::ContextLimit | EndReason::Timeout | EndReason::Loop => LIMIT,
         EndReason::Violation => DENIED,

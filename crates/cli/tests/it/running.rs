@@ -1,7 +1,11 @@
 //! `toolgate run`: one task, its events, its answer and its exit code.
 
-use std::process::{Command, Output, Stdio};
+use std::io::Write as _;
+use std::net::TcpListener;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::place::Place;
@@ -113,8 +117,22 @@ fn the_answer_is_on_standard_output_alone() {
 fn where_nobody_can_be_asked_the_call_is_refused_and_the_task_goes_on() {
     let place = Place::new();
     let output = place.task(TASK, &[]);
-    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(
+        output.status.code(),
+        Some(3),
+        "the model is done, and was not allowed everything: {output:?}"
+    );
     assert_eq!(text(&output.stdout), "It is made.\n");
+    assert!(output.stderr.is_empty(), "--quiet is quiet: {output:?}");
+    let mut loud = Command::new("setsid");
+    loud.arg("--wait").arg(env!("CARGO_BIN_EXE_toolgate")).current_dir(place.scratch.path());
+    loud.arg("--state-dir").arg(&place.state).arg("--workspace").arg(&place.workspace);
+    let loud =
+        loud.args(["run", "do it", "--model", "scripted/script.yaml"]).stdin(Stdio::null()).output().unwrap();
+    let told = text(&loud.stderr);
+    assert!(told.contains("nobody to ask: run it in a terminal, or pass --trust autonomous"), "{told}");
+    let ended = events(&place.task(TASK, &["--json"])).pop().unwrap();
+    assert_eq!((&ended["event"], &ended["data"]["reason"]), (&"chat:stream-end".into(), &"done".into()));
     assert!(!place.workspace.join("made.txt").exists());
     let last = place.records().pop().unwrap();
     assert!(last.denial.as_ref().unwrap().reason.contains("--trust autonomous"), "{last:?}");
@@ -123,7 +141,7 @@ fn where_nobody_can_be_asked_the_call_is_refused_and_the_task_goes_on() {
 #[test]
 fn exit_codes_say_how_it_ended() {
     let again = r#"{tool: list_directory, arguments: {path: .}}"#;
-    let table: [(&str, String, &[&str], i32, &str); 7] = [
+    let table: [(&str, String, &[&str], i32, &str); 9] = [
         ("done", "steps: [{say: Hello.}]".to_owned(), &[], 0, "done"),
         (
             "iteration limit",
@@ -141,6 +159,23 @@ fn exit_codes_say_how_it_ended() {
             &["--profile", "studio"],
             3,
             "violation",
+        ),
+        (
+            "timeout",
+            "steps: [{when: {tools: off}, say: In short.}, {do: [{say: begun}, {pause: 300s}]}]".to_owned(),
+            &["--time-limit", "1s"],
+            4,
+            "timeout",
+        ),
+        (
+            "context limit",
+            format!(
+                "{{model: {{context_window: 20000}}, steps: [{{repeat: true, say: {}, calls: [{again}]}}]}}",
+                "word ".repeat(20_000)
+            ),
+            &[],
+            4,
+            "context_limit",
         ),
         ("provider", "steps: [{fault: {status: 401}}]".to_owned(), &[], 5, "provider_error"),
         ("usage", "steps: nonsense".to_owned(), &[], 2, ""),
@@ -178,13 +213,60 @@ fn a_conversation_goes_on() {
     ];
     for (output, expected) in refusals {
         assert!(text(&output.stderr).contains(expected), "{output:?}");
-        assert_ne!(output.status.code(), Some(0));
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
     }
+}
+
+/// A command that finds no model configured and looks for an Ollama, which somebody else plays.
+fn looking_for_ollama(place: &Place, subcommand: &[&str], played: &TcpListener) -> Child {
+    let mut command = place.toolgate();
+    command.args(subcommand).env("OLLAMA_HOST", played.local_addr().unwrap().to_string());
+    for key in ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OPENROUTER_API_KEY"] {
+        command.env_remove(key);
+    }
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+}
+
+#[test]
+fn what_has_not_begun_can_be_stopped() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let table: [(&[&str], Signal); 3] =
+        [(&["run", "do it"], Signal::INT), (&["chat"], Signal::INT), (&["chat"], Signal::TERM)];
+    for (subcommand, signal) in table {
+        let place = Place::new();
+        // It looks for a moment only, and on a busy machine a signal may come after that.
+        let is_stopped = (0..5).any(|_| {
+            let mut child = looking_for_ollama(&place, subcommand, &silent);
+            // Once it asks, it listens to signals.
+            let _asked = silent.accept().unwrap();
+            kill_process(Pid::from_child(&child), signal).unwrap();
+            child.wait().unwrap().code() == Some(130)
+        });
+        assert!(is_stopped, "{subcommand:?} {signal:?}");
+    }
+}
+
+#[test]
+fn a_server_that_drips_is_not_waited_for_where_nobody_asked_for_it() {
+    let dripping = TcpListener::bind("127.0.0.1:0").unwrap();
+    let place = Place::new();
+    let mut child = looking_for_ollama(&place, &["run", "do it"], &dripping);
+    let (mut connection, _) = dripping.accept().unwrap();
+    let mut drip = |bytes: &[u8]| connection.write_all(bytes).is_ok();
+    drip(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n{\"models\": [");
+    let mut drops = std::iter::repeat_with(|| {
+        std::thread::sleep(Duration::from_millis(50));
+        drip(b" ")
+    });
+    let is_given_up = drops.by_ref().take(1200).any(|is_heard| !is_heard);
+    let _ = child.kill();
+    assert!(is_given_up);
+    child.wait().unwrap();
 }
 
 /// A scripted model that other programs can reach.
 struct Served {
-    process: std::process::Child,
+    process: Child,
     addresses: Value,
 }
 
@@ -335,6 +417,43 @@ fn a_task_at_a_terminal_is_watched_and_says_things_once() {
 }
 
 #[test]
+fn a_reader_that_sleeps_stops_neither_the_clock_nor_a_signal() {
+    // Far more than a pipe holds.
+    let words = "word ".repeat(100_000);
+    let script = format!(
+        "steps: [{{when: {{tools: off}}, say: x}}, {{chunk: 4000, do: [{{say: '{words}'}}, {{pause: 300s}}]}}]"
+    );
+    let place = Place::new();
+    place.write("script.yaml", &script);
+    // A task of which nothing is read, once nothing more can be written.
+    let stuck = |options: &[&str]| {
+        let mut command = place.toolgate();
+        command.args(["run", "do it", "--json", "--model", "scripted/script.yaml"]).args(options);
+        let child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let is_full = |_| {
+            std::thread::sleep(Duration::from_millis(50));
+            rustix::io::ioctl_fionread(child.stdout.as_ref().unwrap()).unwrap() > 40_000
+        };
+        assert!((0..1200).any(is_full), "nothing comes");
+        child
+    };
+    let mut asleep = stuck(&[]);
+    kill_process(Pid::from_child(&asleep), Signal::INT).unwrap();
+    let is_ended = |_| {
+        std::thread::sleep(Duration::from_millis(50));
+        asleep.try_wait().unwrap()
+    };
+    let ended = (0..1200).find_map(is_ended);
+    let _ = asleep.kill();
+    assert_eq!(ended.and_then(|status| status.code()), Some(130));
+
+    let late = stuck(&["--time-limit", "2s"]).wait_with_output().unwrap();
+    let events = events(&late);
+    assert!(events.iter().zip(1..).all(|(event, number)| event["seq"] == number), "something is missing");
+    assert_eq!((late.status.code(), &events.last().unwrap()["data"]["reason"]), (Some(4), &"timeout".into()));
+}
+
+#[test]
 fn a_signal_or_a_reader_that_goes_away_ends_the_task() {
     let waiting = "steps: [{do: [{say: begun}, {pause: 300s}]}]";
     let talking = format!("steps: [{{chunk: 1, slow: 10ms, say: {}}}]", "word ".repeat(6000));
@@ -348,8 +467,7 @@ fn a_signal_or_a_reader_that_goes_away_ends_the_task() {
         let mut output = std::io::BufReader::new(child.stdout.take().unwrap());
         std::io::BufRead::read_line(&mut output, &mut line).unwrap();
         if is_signalled {
-            let pid = rustix::process::Pid::from_child(&child);
-            rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+            kill_process(Pid::from_child(&child), Signal::INT).unwrap();
             let rest = std::io::read_to_string(&mut output).unwrap();
             assert!(rest.contains("\"reason\":\"cancelled\""), "{rest}");
         }

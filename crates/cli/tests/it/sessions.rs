@@ -179,7 +179,7 @@ fn looking_where_nothing_was_kept_makes_nothing() {
     assert_eq!(place.must(&["sessions", "list"]), "no conversations in this workspace\n");
     assert_eq!(place.must(&["sessions", "list", "--all", "--json"]), "[]\n");
     for words in [["sessions", "show", "last"], ["sessions", "delete", "x"], ["sessions", "resume", "x"]] {
-        assert_eq!(place.run(&words).status.code(), Some(1), "{words:?}");
+        assert_eq!(place.run(&words).status.code(), Some(2), "{words:?}");
     }
     assert_eq!(std::fs::read_dir(&place.state).unwrap().count(), 0);
 }
@@ -225,7 +225,8 @@ fn a_conversation_goes_on_where_it_was_held() {
         toolgate.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(b"And now?\n").unwrap();
     let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    // The demonstration wants to write, and nobody can be asked where there is no terminal.
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{output:?}");
     let shown = place.must(&["sessions", "show", "k3"]);
     assert!(shown.contains("  │ And now?\n"), "{shown}");
     assert!(shown.contains("list_directory"), "the demonstration begins by looking around: {shown}");
