@@ -99,6 +99,9 @@ fn every_key_is_on_the_page_of_the_configuration() {
         "Team",
         "TEAM",
         "project",
+        "local",
+        "office",
+        "release",
     ];
     for key in
         keys.filter(|key| !key.is_empty() && !tools.contains(key) && !chosen_by_the_operator.contains(key))
