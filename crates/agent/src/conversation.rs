@@ -1,5 +1,7 @@
 //! One turn of a conversation: the person speaks, the model answers or calls, and so on until one of them has enough.
 
+use std::time::Duration;
+
 use toolgate_llm::{
     AssistantMessage, Capabilities, ErrorKind, FinishReason, Message, ModelCall, Part, ProviderError,
     Request, ToolChoice, Usage,
@@ -107,7 +109,16 @@ impl<'a> Conversation<'a> {
         }
         let gate = agent.front.gate();
         let offer = Offer::of(gate, &turn.credential, &agent.schemas).await.map_err(AgentError::Caller)?;
-        let Capabilities { supports_tools, context_window, .. } = capabilities(agent, &patience).await;
+        let prompt_message = Message::User { text: prompt.to_owned() };
+        let asked = capabilities(agent, &patience).await;
+        let Capabilities { supports_tools, context_window, .. } = match asked {
+            Ok(capabilities) => capabilities,
+            // Nothing was done that a last step could tell of, and whoever does not answer this would not answer that.
+            Err(stopped) => {
+                session.append(prompt_message).await?;
+                return Ok(ended_before_it_began(stopped, settings.time(true)));
+            }
+        };
         if !supports_tools && session.messages().is_empty() && !offer.definitions.is_empty() {
             let text = format!("{} cannot use tools; this conversation goes on without them", agent.model());
             (turn.events)(ChatEvent::Notice { text });
@@ -128,11 +139,10 @@ impl<'a> Conversation<'a> {
             spent,
             repeats: Repeats::default(),
         };
-        let prompt = Message::User { text: prompt.to_owned() };
-        if let Some(text) = conversation.too_long(&prompt) {
+        if let Some(text) = conversation.too_long(&prompt_message) {
             return Ok((EndReason::ContextLimit, text));
         }
-        conversation.session.append(prompt).await?;
+        conversation.session.append(prompt_message).await?;
         let end = conversation.go_on().await?;
         let total = sum(conversation.session.summary().usage, conversation.spent.usage);
         conversation.session.set_usage(total).await?;
@@ -397,10 +407,17 @@ impl<'a> Conversation<'a> {
 }
 
 /// What the model can do. Whoever cannot be asked that cannot be asked for a step either, and says there what is wrong.
-async fn capabilities(agent: &Agent, patience: &Patience) -> Capabilities {
-    let asked = patience.wait(agent.provider.capabilities()).await.ok();
+async fn capabilities(agent: &Agent, patience: &Patience) -> Result<Capabilities, Stopped> {
+    let asked = patience.wait(agent.provider.capabilities()).await?;
     let unknown = Capabilities { supports_tools: true, context_window: None, max_output_tokens: None };
-    asked.and_then(Result::ok).unwrap_or(unknown)
+    Ok(asked.unwrap_or(unknown))
+}
+
+fn ended_before_it_began(stopped: Stopped, time: Duration) -> End {
+    match stopped {
+        Stopped::Cancelled => (EndReason::Cancelled, String::new()),
+        Stopped::TimedOut => (EndReason::Timeout, words::instead_of_an_answer(EndReason::Timeout, 0, time)),
+    }
 }
 
 /// Keeps what became of a call, and only then tells it.

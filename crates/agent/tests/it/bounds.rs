@@ -118,17 +118,15 @@ fn when_the_time_is_up_in_a_stream_there_is_an_answer() {
 #[test]
 fn a_server_that_does_not_say_what_it_can_do_takes_no_longer_than_the_turn() {
     let world = World::new();
-    let model = Played::unknown(|_, asked| match asked.tool_choice {
-        ToolChoice::Auto => panic!("there is no time for this"),
-        ToolChoice::None => say("In short: yes."),
-    });
-    let held = world.turn_as(model, "Is it?", in_time(world.how(), 50));
-    assert_eq!((held.ended.reason, held.ended.text.as_str()), (EndReason::Timeout, "In short: yes."));
+    let silent = || Played::unknown(|_, _| panic!("nobody waits for this any more"));
+    let held = world.turn_as(silent(), "Is it?", in_time(world.how(), 50));
+    assert_eq!(held.ended.reason, EndReason::Timeout);
+    assert_eq!(held.ended.text, "Stopped after 0.05 s, the time for one turn, without a final answer.");
+    assert_eq!(story::kept(&held.messages), "user: Is it?\n");
     let world = World::new();
-    let model = Played::unknown(|_, _| panic!("nobody wants to know any more"));
     let how = world.how();
     how.cancelled.cancel();
-    assert_eq!(world.turn_as(model, "Is it?", how).ended.reason, EndReason::Cancelled);
+    assert_eq!(world.turn_as(silent(), "Is it?", how).ended.reason, EndReason::Cancelled);
 }
 
 /// A prompt that fills the context would be in the way of everything after it.
