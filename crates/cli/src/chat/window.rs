@@ -163,6 +163,16 @@ mod tests {
     }
 
     #[test]
+    fn no_line_goes_past_its_row_however_narrow_that_is() {
+        for columns in [8, 12, 24, 30] {
+            let mut window = Window::new(Screen { columns: columns.into(), ..SCREEN }, true);
+            let written = [window.push("a line that is too long for most rows\nend"), window.end("")];
+            let shown = super::super::seen(columns, written);
+            assert_eq!(shown.lines().count(), 2, "{shown}");
+        }
+    }
+
+    #[test]
     fn lines_are_the_same_however_they_come() {
         let text = "one\n\ntwo \u{1b}[2Jof them\tand a line that is much too long for its row\nlast";
         for can_redraw in [true, false] {
