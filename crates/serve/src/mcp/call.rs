@@ -192,6 +192,7 @@ impl McpHandler {
             progress: relay.as_ref().map(Relay::ear),
             cancelled: cancelled.clone(),
             approver: Some(approver),
+            among_others: is_quick && self.connection.is_shared(),
             ..CallOptions::default()
         };
         let class = tool.as_ref().map(|tool| tool.spec().class);

@@ -52,6 +52,11 @@ impl Connection {
         Arc::clone(&self.room).try_acquire_owned().ok()
     }
 
+    /// Whether others have room besides whoever has just taken it.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.room.available_permits() + 1 < ANSWERS_AT_ONCE
+    }
+
     /// Keeps the room of an answer that is on its way to the wire.
     pub(crate) fn keep(&self, id: &RequestId, room: &Room) {
         let permit = room.lock().take();
@@ -105,5 +110,21 @@ impl Room {
 
     fn lock(&self) -> MutexGuard<'_, Option<OwnedSemaphorePermit>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_is_shared_while_others_have_some() {
+        let connection = Connection::with_wire();
+        let first = connection.try_room();
+        assert!(first.is_some() && !connection.is_shared());
+        let second = connection.try_room();
+        assert!(second.is_some() && connection.is_shared());
+        drop(first);
+        assert!(!connection.is_shared());
     }
 }
