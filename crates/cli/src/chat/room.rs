@@ -83,10 +83,10 @@ impl Room {
         let mut pressed: Option<Instant> = None;
         loop {
             self.person.is_free().await;
-            let Some(line) = self.line().await? else { return Ok(INTERRUPTED) };
+            let Some(line) = self.line(pressed).await? else { return Ok(INTERRUPTED) };
             let text = match line {
                 Line::End => return Ok(code),
-                Line::Interrupted if pressed.is_some_and(|at| at.elapsed() < TWICE) => return Ok(code),
+                Line::Interrupted if is_twice(pressed) => return Ok(code),
                 Line::Interrupted => {
                     pressed = Some(Instant::now());
                     tell("press Ctrl-C again to leave, or Ctrl-D\n");
@@ -116,7 +116,7 @@ impl Room {
     }
 
     /// The next line; nothing when this process was asked to end.
-    async fn line(&self) -> Result<Option<Line>, Failed> {
+    async fn line(&self, pressed: Option<Instant>) -> Result<Option<Line>, Failed> {
         let reading = self.lines.next(self.prompt());
         let mut reading = std::pin::pin!(reading);
         let ended = self.signals.ended();
@@ -129,8 +129,15 @@ impl Room {
                     restore_terminal();
                     return Ok(None);
                 }
-                // A terminal that is too plain for the line editor: the line begins anew by itself.
-                () = self.signals.pressed() => tell("\n"),
+                // The second of two quick ones, before the line editor was there to see it.
+                () = self.signals.pressed() => {
+                    if is_twice(pressed) {
+                        restore_terminal();
+                        return Ok(Some(Line::Interrupted));
+                    }
+                    // A terminal that is too plain for the line editor: the line begins anew by itself.
+                    tell("\n");
+                }
             }
         }
     }
@@ -307,6 +314,11 @@ impl Room {
         }
         Ok(())
     }
+}
+
+/// Whether Ctrl-C now would be the second of two.
+fn is_twice(pressed: Option<Instant>) -> bool {
+    pressed.is_some_and(|at| at.elapsed() < TWICE)
 }
 
 fn age(minutes: i64) -> String {

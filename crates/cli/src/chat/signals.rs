@@ -77,7 +77,8 @@ impl Signals {
         let mut turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         match &turn.running {
             Some(running) => running.cancel(),
-            None => return turn.idle.notify_waiters(),
+            // Kept for whoever waits next: nobody may be waiting just now.
+            None => return turn.idle.notify_one(),
         }
         turn.pressed += 1;
         if turn.pressed >= PATIENCE {
