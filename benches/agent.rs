@@ -40,10 +40,12 @@ const TOKENS: u32 = 2_000;
 /// Turns of each kind.
 const TURNS: usize = 41;
 
-/// Processor time of this thread, on which everything but the database and the server runs.
+/// Processor time of this thread, on which everything but the database and the server runs, beside that of reading the same bytes from the same kind of
+/// server and doing nothing with them.
 fn tokens() {
     for (wire, word) in [(Wire::Anthropic, "anthropic"), (Wire::OpenaiChat, "chat")] {
         let frames = frames(wire, TOKENS);
+        let floor = plain_reading(frames.clone());
         let server = Server::start(move |stream, _| write_all(stream, &frames));
         let world = World::new(wire, server.address);
         let mut times: Vec<Duration> = (0..TURNS)
@@ -65,8 +67,29 @@ fn tokens() {
         times.sort();
         let each = times[TURNS / 2] / TOKENS;
         let name = format!("agent/token-{word}");
-        report_extra(&name, each, Duration::ZERO, "nothing", Duration::from_micros(5));
+        report_extra(&name, each, floor / TOKENS, "plain_read", Duration::from_micros(5));
     }
+}
+
+/// What it takes to read an answer from the network alone.
+fn plain_reading(frames: Vec<Vec<u8>>) -> Duration {
+    let server = Server::start(move |stream, _| write_all(stream, &frames));
+    let mut stream = TcpStream::connect(server.address).unwrap();
+    let mut times: Vec<Duration> = (0..TURNS)
+        .map(|_| {
+            let begun = processor_time();
+            stream.write_all(b"POST / HTTP/1.1\r\ncontent-length: 0\r\n\r\n").unwrap();
+            let (mut bytes, mut last) = ([0; 16 * 1024], Vec::new());
+            while !last.ends_with(b"\r\n0\r\n\r\n") {
+                let count = stream.read(&mut bytes).unwrap();
+                last.extend_from_slice(&bytes[..count]);
+                last.drain(..last.len().saturating_sub(16));
+            }
+            processor_time() - begun
+        })
+        .collect();
+    times.sort();
+    times[TURNS / 2]
 }
 
 /// From the moment a server writes a word to the moment that somebody is told of it.

@@ -66,7 +66,7 @@ fn opening(runtime: &Runtime, database: &Path, lines: &Path, messages: &[Message
         assert_eq!(session.messages().len(), messages.len());
     };
     let (ours, floor) = in_turns(41, warm, from_lines);
-    report("session/open-2000-in-an-open-store", ours, floor, "parse_jsonl", 3.0);
+    report("session/open-2000-in-an-open-store", ours, floor, "parse_jsonl", 4.0);
 }
 
 fn appending(runtime: &Runtime, database: &Path, file: &Path) {
