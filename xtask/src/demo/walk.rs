@@ -115,6 +115,18 @@ pub(super) const WALK: &[Step] = &[
         exit: DONE,
     },
     Step {
+        title: "A model that works here",
+        explanation: "A script plays the model over the wire of a real one; `toolgate chat` is the same with somebody to ask.",
+        arguments: &["run", "--model", "scripted/demo", "--trust", "autonomous", "Show me what you do"],
+        exit: DONE,
+    },
+    Step {
+        title: "What was said",
+        explanation: "Conversations are kept, and can go on.",
+        arguments: &["sessions", "show", "last"],
+        exit: DONE,
+    },
+    Step {
         title: "The record",
         explanation: "One line per call, also for the refused ones; arguments only as a digest.",
         arguments: &["audit", "show"],
