@@ -1,4 +1,4 @@
-//! A conversation in the profile `studio`: two zones, permissions of an agent, and a trespass that ends it.
+//! A conversation in the profile `studio`: two zones, permissions of an agent, and a trespass that ends it. In `proxy` a trespass is answered.
 
 use std::process::{Command, Output, Stdio};
 
@@ -165,4 +165,25 @@ fn no_call_extends_the_time_that_a_permission_gives_to_commands() {
         "- calls: [{tool: bash, arguments: {command: 'sleep 600', timeout_ms: 600000}}]\n- say: I see.\n";
     let output = studio.task("dev", steps, &[]);
     assert_eq!(told(&output), ["bash error timeout", "done"], "{output:?}");
+}
+
+/// The tools of `proxy` are commands; what they are pointed at is judged before they run.
+#[test]
+fn in_proxy_a_trespass_is_answered_unless_the_operator_says_otherwise() {
+    for (on_violation, wanted, code) in [
+        ("", vec!["read_file denied denied_path", "done"], 0),
+        ("on_violation: stop\n", vec!["read_file denied denied_path", "violation"], 3),
+    ] {
+        let studio = Studio(Place::new());
+        let reader =
+            "agents: {reader: {permissions: ['files:read'], tool_permissions: {read_file: {allowed: true}}}}";
+        studio.0.write("toolgate.yaml", &format!("profile: proxy\n{on_violation}{reader}\n"));
+        studio.0.write(".env", "KEY=secret");
+        let steps = "- calls: [{tool: read_file, arguments: {path: .env}}]\n- say: I may not.\n";
+        let output = studio.task("reader", steps, &[]);
+        assert_eq!(told(&output), wanted, "{output:?}");
+        assert_eq!(output.status.code(), Some(code));
+        assert!(!String::from_utf8_lossy(&output.stdout).contains("KEY=secret"));
+        assert!(!events(&output).last().unwrap()["data"]["text"].as_str().unwrap().is_empty());
+    }
 }
