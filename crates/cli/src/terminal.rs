@@ -14,7 +14,7 @@ use rustix::termios::{
     InputModes, LocalModes, OptionalActions, QueueSelector, tcflush, tcgetattr, tcgetwinsize, tcsetattr,
 };
 use toolgate_gate::{Approver, Nobody, Question, Reply};
-use toolgate_tools::is_hidden;
+use toolgate_text::is_hidden;
 use unicode_width::UnicodeWidthChar as _;
 
 use crate::interrupt::Interrupt;

@@ -177,7 +177,7 @@ pub(crate) fn usable(schema: &Value, must_be_object: bool, room: &mut Room) -> R
 /// Without hidden characters. Names of fields are what arguments are called, so these must have none.
 fn cleaned(schema: &Value) -> Result<Value, String> {
     if !names(schema)
-        .all(|name| name.chars().all(|character| !toolgate_tools::is_hidden(character) && character != '\n'))
+        .all(|name| name.chars().all(|character| !toolgate_text::is_hidden(character) && character != '\n'))
     {
         return Err("the name of a field has hidden characters".to_owned());
     }

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use jiff::fmt::rfc2822;
 use reqwest::header::HeaderMap;
 use serde_json::Value;
+use toolgate_text::is_hidden;
 
 use crate::bounds::is_too_much;
 use crate::error::{ErrorKind, ProviderError};
@@ -167,17 +168,12 @@ pub(crate) fn cleaned(words: &str, longest: usize) -> String {
     let mut visible = words
         .chars()
         .map(|character| if character.is_control() { ' ' } else { character })
-        .filter(|character| !is_invisible(*character));
+        .filter(|character| !is_hidden(*character));
     let mut shown: String = visible.by_ref().take(longest).collect();
     if visible.next().is_some() {
         shown.push_str(CUT);
     }
     shown.trim().to_owned()
-}
-
-/// Characters that change how others are shown.
-fn is_invisible(character: char) -> bool {
-    matches!(character, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
 /// Adds what the headers say of trying again. An account without money is not tried again, whatever they say.
@@ -214,6 +210,11 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn words_of_a_server_hide_nothing() {
+        assert_eq!(clean("a\u{202e}b\u{e0041}c\u{1b}[2Jd\u{fe0f}\n"), "abc [2Jd");
+    }
 
     #[test]
     fn failures_are_told_apart() {

@@ -8,6 +8,7 @@
 
 pub mod nearest;
 pub mod weight;
+mod hidden;
 mod place;
 pub mod window;
 
@@ -19,4 +20,5 @@ pub mod patch;
 
 pub mod frontmatter;
 
+pub use hidden::is_hidden;
 pub use place::{Difference, Mismatch, Place};

@@ -24,7 +24,7 @@ mod front;
 
 pub use command::{
     CommandOptions, CommandRunner, ConfinedProcess, Confinement, Identity, LastingProcess, ProcessEnd,
-    Started, clean, clean_value, is_hidden, spelt_out,
+    Started, clean, clean_value, spelt_out,
 };
 pub use crew::{RunError, initialise_run};
 pub use declared::{LoadedTools, SHIPPED, Surroundings, load_manifests};

@@ -38,7 +38,7 @@ use capture::Capture;
 use held::Held;
 use network::{Proxy, denials};
 
-pub use clean::{clean, clean_value, is_hidden, spelt_out};
+pub use clean::{clean, clean_value, spelt_out};
 pub use confinement::Confinement;
 pub use identity::Identity;
 pub use lasting::{ConfinedProcess, LastingProcess, ProcessEnd, Started};

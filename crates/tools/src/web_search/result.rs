@@ -201,7 +201,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::command::is_hidden;
+    use toolgate_text::is_hidden;
 
     #[test]
     fn words_are_as_a_person_sees_them() {
