@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use toolgate_connect::{Definition, PinFile};
-use toolgate_tools::is_hidden;
+use toolgate_text::is_hidden;
 
 fn judge(definition: &Definition) {
     assert!(!definition.revealed().chars().any(is_hidden));
