@@ -132,7 +132,7 @@ fn swap_all(view: &View<'_>, steps: &[Step<'_>], names: &[OsString], patience: D
         }
     }
     made.iter().for_each(|(step, name, _)| step.clear_away(name));
-    Ending { settled: Settled::Done, answer: save(&folders).map(|()| Attempt::Done) }
+    Ending { settled: Settled::Done, answer: folders.save().map(|()| Attempt::Done) }
 }
 
 /// Takes back what was made before a step failed, newest first. Whatever cannot be taken back stays in the journal for the next start.
@@ -144,13 +144,6 @@ fn take_back(made: &[Made<'_, '_>], answer: Result<Attempt, WorkspaceError>) -> 
         }
     }
     ending
-}
-
-/// The changes are made and visible by now; only their survival of a power cut is in doubt, and that is worth an error.
-fn save(folders: &[(&File, &str)]) -> Result<(), WorkspaceError> {
-    folders.iter().try_for_each(|(folder, shown)| {
-        folder.sync_all().map_err(|error| WorkspaceError::io("saving the folder of", shown, error))
-    })
 }
 
 /// `.name.tmp.<id>`, cut so that it fits into a name. Never inside a character: the journal must be able to write it down.
@@ -169,12 +162,35 @@ pub(crate) fn is_temporary(name: &OsStr) -> bool {
     id.is_some_and(|id| id.trim_end_matches('~').parse::<toolgate_types::CallId>().is_ok())
 }
 
+/// Folders that no other gate changes meanwhile, and how they are called.
+///
+/// Closing a handle would not unlock it at once: a process that another thread is just starting has all handles, until it becomes another program.
+struct LockedFolders<'s>(Vec<(&'s File, &'s str)>);
+
+impl LockedFolders<'_> {
+    /// The changes are made and visible by now; only their survival of a power cut is in doubt, and that is worth an error.
+    fn save(&self) -> Result<(), WorkspaceError> {
+        self.0.iter().try_for_each(|(folder, shown)| {
+            folder.sync_all().map_err(|error| WorkspaceError::io("saving the folder of", shown, error))
+        })
+    }
+}
+
+impl Drop for LockedFolders<'_> {
+    fn drop(&mut self) {
+        for (folder, _) in &self.0 {
+            // Where there are no locks there is nothing to unlock.
+            let _ = rustix::fs::flock(folder, FlockOperation::Unlock);
+        }
+    }
+}
+
 /// Locks every folder once, in one order for all gates, so that none waits for another in a circle.
 fn lock_folders<'s>(
     view: &View<'_>,
     steps: &'s [Step<'_>],
     patience: Duration,
-) -> Result<Vec<(&'s File, &'s str)>, WorkspaceError> {
+) -> Result<LockedFolders<'s>, WorkspaceError> {
     let mut folders = Vec::new();
     for place in steps.iter().flat_map(Step::places) {
         let stat = rustix::fs::fstat(&place.directory)
@@ -183,13 +199,15 @@ fn lock_folders<'s>(
     }
     folders.sort_by_key(|(identity, _, _)| *identity);
     folders.dedup_by_key(|(identity, _, _)| *identity);
-    for (_, folder, shown) in &folders {
+    let mut locked = LockedFolders(Vec::with_capacity(folders.len()));
+    for (_, folder, shown) in folders {
         lock(view, folder, shown, patience)?;
+        locked.0.push((folder, shown));
     }
-    Ok(folders.into_iter().map(|(_, folder, shown)| (folder, shown)).collect())
+    Ok(locked)
 }
 
-/// Waits for the lock as long as the call may take: whoever holds it for good must not hold us. Closing the handle unlocks.
+/// Waits for the lock as long as the call may take: whoever holds it for good must not hold us.
 fn lock(view: &View<'_>, folder: &File, shown: &str, patience: Duration) -> Result<(), WorkspaceError> {
     let begun = Instant::now();
     loop {

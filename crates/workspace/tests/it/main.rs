@@ -9,6 +9,7 @@
 )]
 
 mod resolution;
+mod restoring;
 mod reading;
 mod trees;
 mod confine;
