@@ -18,6 +18,17 @@ pub(crate) fn check(steps: &mut Steps) {
     steps.take("Clippy", || {
         succeed(cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])?)
     });
+    // They stand outside the workspace, where nothing else would see them break.
+    steps.take("Fuzz targets", || {
+        succeed(cargo(&[
+            "check",
+            "--locked",
+            "--manifest-path",
+            "fuzz/Cargo.toml",
+            "--target-dir",
+            "target",
+        ])?)
+    });
 }
 
 /// Licences, sources and bans need no network; advisories do, and are asked for by name.
