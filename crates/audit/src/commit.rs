@@ -188,6 +188,11 @@ impl Commit {
         self.synced.load(Ordering::Acquire) >= number && !self.any_rejected.load(Ordering::Acquire)
     }
 
+    /// Why nothing more can be settled, if that is so.
+    pub(crate) fn failure(&self) -> Option<AuditError> {
+        lock(&self.state).failure.clone()
+    }
+
     /// What became of a number, if that is known.
     pub(crate) fn settled(&self, number: u64) -> Option<Result<(), AuditError>> {
         lock(&self.state).settled(number)

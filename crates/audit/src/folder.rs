@@ -93,7 +93,7 @@ impl Folder {
 
     /// Makes a file that must not be there yet.
     pub(crate) fn create_new(&self, name: &str) -> Result<Handle, AuditError> {
-        self.open_file(name, OFlags::RDWR | OFlags::APPEND | OFlags::CREATE | OFlags::EXCL).map(Arc::new)
+        self.open_file(name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL).map(Arc::new)
     }
 
     /// Opens a file that may be missing.
@@ -207,6 +207,19 @@ pub(crate) fn write_all(file: impl AsFd, mut bytes: &[u8]) -> Result<(), Errno> 
             return Err(Errno::IO);
         }
         bytes = bytes.get(written..).unwrap_or_default();
+    }
+    Ok(())
+}
+
+/// Writes everything, from this offset on.
+pub(crate) fn write_at(file: impl AsFd, mut bytes: &[u8], mut offset: u64) -> Result<(), Errno> {
+    while !bytes.is_empty() {
+        let written = rustix::io::retry_on_intr(|| rustix::io::pwrite(&file, bytes, offset))?;
+        if written == 0 {
+            return Err(Errno::IO);
+        }
+        bytes = bytes.get(written..).unwrap_or_default();
+        offset += written as u64;
     }
     Ok(())
 }

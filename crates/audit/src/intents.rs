@@ -3,16 +3,21 @@
 //! Each process has a file of its own, which it holds locked for as long as it lives: a file that is not
 //! locked belonged to a process that died. The file is made while the directory's lock is held, so that
 //! nobody can find it in the moment between its making and its locking.
+//!
+//! Every change waits for its line to be on the disk. So lines are written over zeroes that were put there before: then
+//! the disk has only the line to write, and need not be told each time that the file has grown. What follows the last
+//! line end is no line.
 
 use std::collections::HashSet;
 use std::sync::Mutex;
 
 use rustix::fs::FlockOperation;
+use rustix::io::Errno;
 use toolgate_types::CallId;
 use uuid::Uuid;
 
 use crate::commit::Commit;
-use crate::folder::{Folder, Handle, state_of_open, write_all};
+use crate::folder::{Folder, Handle, state_of_open, write_at};
 use crate::unsynced::Unsynced;
 use crate::writer::Writer;
 use crate::{AuditError, lock};
@@ -23,17 +28,36 @@ pub(crate) const FOLDER_NAME: &str = "intents";
 pub(crate) const SUFFIX: &str = ".jsonl";
 /// A file that has grown past this is followed by a new one, and goes when all its calls have ended.
 const FILE_BYTES: u64 = 1024 * 1024;
+/// Put into a file at once, to be written over.
+const ZEROES: [u8; 64 * 1024] = [0; 64 * 1024];
 
 /// One file of intents.
 struct Generation {
     name: String,
     file: Handle,
     inode: u64,
+    /// Where the next line goes.
     length: u64,
+    /// How far there are zeroes.
+    prepared: u64,
     /// Calls that have not ended.
     open: HashSet<CallId>,
     /// The number of the last outcome; until that is settled the file must stay.
     last_outcome: u64,
+}
+
+impl Generation {
+    fn write(&mut self, line: &[u8]) -> Result<(), Errno> {
+        let end = self.length + line.len() as u64;
+        while self.prepared < end {
+            // Where there is no room for so much there may be room for the line.
+            let _ = write_at(&self.file, &ZEROES, self.prepared);
+            self.prepared += ZEROES.len() as u64;
+        }
+        write_at(&self.file, line, self.length)?;
+        self.length = end;
+        Ok(())
+    }
 }
 
 /// This process's intents.
@@ -51,38 +75,38 @@ impl Intents {
         Self { audit_folder, folder: None, generations: Vec::new(), accepting: false }
     }
 
-    /// Adds a line, and returns its number.
+    /// Adds a line, and returns its number among the announcements.
     pub(crate) fn add(
         &mut self,
         call: CallId,
         line: &[u8],
         writer: &Mutex<Writer>,
-        commit: &Commit,
+        records: &Commit,
+        announcements: &Commit,
     ) -> Result<u64, AuditError> {
         let mut unsynced = Vec::new();
         if !self.accepting {
             // Tidying must not keep a call from being announced; what stays is looked at by the next start.
-            let _ = self.remove_ended(|number| matches!(commit.settled(number), Some(Ok(()))));
+            let _ = self.remove_ended(|number| matches!(records.settled(number), Some(Ok(()))));
             unsynced = self.begin_file(writer)?;
         }
         let (Some(folder), Some(generation)) = (&self.folder, self.generations.last_mut()) else {
-            return Err(self.audit_folder.error("open", FOLDER_NAME, rustix::io::Errno::NOENT));
+            return Err(self.audit_folder.error("open", FOLDER_NAME, Errno::NOENT));
         };
         if folder.state(&generation.name)?.is_none_or(|state| state.inode != generation.inode) {
             // Somebody took the file away, and would take the announcement with it.
             self.accepting = false;
-            return Err(folder.error("find", &generation.name, rustix::io::Errno::NOENT));
+            return Err(folder.error("find", &generation.name, Errno::NOENT));
         }
-        if let Err(cause) = write_all(&generation.file, line) {
+        if let Err(cause) = generation.write(line) {
             // Part of a line may be there. Nothing may follow it, or the two would become one.
             self.accepting = false;
             return Err(folder.error("write", &generation.name, cause));
         }
-        generation.length += line.len() as u64;
         generation.open.insert(call);
         self.accepting = generation.length < FILE_BYTES;
         unsynced.push(Unsynced::File(generation.file.clone()));
-        Ok(commit.issue(unsynced))
+        Ok(announcements.issue(unsynced))
     }
 
     /// Notes that a call has its record, added under this number.
@@ -139,7 +163,8 @@ impl Intents {
         });
         self.folder = Some(folder);
         let (file, inode) = created?;
-        let generation = Generation { name, file, inode, length: 0, open: HashSet::new(), last_outcome: 0 };
+        let (length, prepared, open, last_outcome) = (0, 0, HashSet::new(), 0);
+        let generation = Generation { name, file, inode, length, prepared, open, last_outcome };
         self.generations.push(generation);
         Ok(unsynced)
     }

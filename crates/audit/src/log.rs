@@ -14,7 +14,7 @@ use crate::intents::Intents;
 use crate::line::to_json;
 use crate::record::{Body, RecordedIntent};
 use crate::recovery::{Recovered, recover};
-use crate::ticket::Ticket;
+use crate::ticket::{Kind, Ticket};
 use crate::unsynced::Unsynced;
 use crate::writer::{Appended, Mark, Writer};
 use crate::{AuditError, Warning, lock};
@@ -98,7 +98,10 @@ fn default_key(directory: &Path) -> PathBuf {
 pub(crate) struct Shared {
     pub(crate) folder: Folder,
     pub(crate) writer: Mutex<Writer>,
+    /// Of records.
     pub(crate) commit: Commit,
+    /// Of intents. Whoever waits for one need not wait for records of others, which nobody may be waiting for.
+    announcements: Commit,
     intents: Mutex<Intents>,
     checkpoints: Mutex<Checkpoints>,
     checkpoint_every: u64,
@@ -115,6 +118,7 @@ impl Shared {
             folder,
             writer: Mutex::new(writer),
             commit: Commit::default(),
+            announcements: Commit::default(),
             checkpoints: Mutex::new(Checkpoints::new(options.checkpoints_path(), options.key_path())),
             checkpoint_every: options.checkpoint_every.max(1),
             clock: options.clock.clone(),
@@ -130,7 +134,7 @@ impl Shared {
         let number = self.commit.issue(unsynced);
         lock(&self.intents).ended(call, number);
         for mark in due {
-            self.ensure_worker();
+            self.ensure_worker(Kind::Record);
             self.commit.vouch_later(number, mark);
         }
         Ok(number)
@@ -155,11 +159,19 @@ impl Shared {
         })
     }
 
-    pub(crate) fn ensure_worker(self: &Arc<Self>) {
-        self.commit.ensure_worker(&**self, || {
+    /// Where things of this kind are waited for.
+    pub(crate) fn commit_of(&self, kind: Kind) -> &Commit {
+        match kind {
+            Kind::Record => &self.commit,
+            Kind::Intent => &self.announcements,
+        }
+    }
+
+    pub(crate) fn ensure_worker(self: &Arc<Self>, kind: Kind) {
+        self.commit_of(kind).ensure_worker(&**self, || {
             let shared = Arc::clone(self);
             let builder = std::thread::Builder::new().name("audit-sync".to_owned());
-            builder.spawn(move || shared.commit.work(&*shared))
+            builder.spawn(move || shared.commit_of(kind).work(&*shared))
         });
     }
 
@@ -168,6 +180,7 @@ impl Shared {
     }
 
     fn close(&self) -> Result<(), AuditError> {
+        self.announcements.close();
         self.commit.close();
         let own_last = lock(&self.writer).own_last();
         let signed = own_last.map_or(Ok(()), |mark| self.sign(mark));
@@ -229,7 +242,7 @@ impl AuditLog {
     /// When the line could not be written; then no part of it is left.
     pub fn append(&self, entry: &Entry<'_>) -> Result<Ticket, AuditError> {
         let number = self.shared.append_body(Body::from(entry))?;
-        Ok(Ticket::new(Arc::clone(&self.shared), number))
+        Ok(Ticket::new(Arc::clone(&self.shared), Kind::Record, number))
     }
 
     /// Adds the record of a call together with those of others: the next round of the group commit writes and
@@ -243,9 +256,9 @@ impl AuditLog {
         let body = to_json(&Body::from(entry))?;
         let (number, has_worker) = self.shared.commit.enqueue(entry.call, body);
         if !has_worker {
-            self.shared.ensure_worker();
+            self.shared.ensure_worker(Kind::Record);
         }
-        Ok(Ticket::new(Arc::clone(&self.shared), number))
+        Ok(Ticket::new(Arc::clone(&self.shared), Kind::Record, number))
     }
 
     /// Announces a call that is going to change something. The effect must not begin before the ticket is
@@ -257,11 +270,13 @@ impl AuditLog {
         let shared = &self.shared;
         let now = (shared.clock)();
         // A call whose record could not follow must not begin.
+        shared.commit.failure().map_or(Ok(()), Err)?;
         let since = lock(&shared.writer).check(now)?.map(|day| day.to_string());
         let mut line = to_json(&RecordedIntent::new(intent, now, since))?;
         line.push(b'\n');
-        let number = lock(&shared.intents).add(intent.call, &line, &shared.writer, &shared.commit)?;
-        Ok(Ticket::new(Arc::clone(shared), number))
+        let (records, announcements) = (&shared.commit, &shared.announcements);
+        let number = lock(&shared.intents).add(intent.call, &line, &shared.writer, records, announcements)?;
+        Ok(Ticket::new(Arc::clone(shared), Kind::Intent, number))
     }
 
     /// Signs a last checkpoint over what this log added, and removes its intents if all their calls have
@@ -291,5 +306,32 @@ impl fmt::Debug for AuditLog {
             .debug_struct("AuditLog")
             .field("directory", &self.shared.folder.path_of(""))
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use toolgate_types::{CallId, Caller, Sha256, ToolClass};
+
+    use super::*;
+
+    #[test]
+    fn nothing_is_announced_once_records_do_not_last() {
+        let folder = tempfile::tempdir().unwrap();
+        let (log, _) = AuditLog::open(LogOptions::new(folder.path().join("audit"))).unwrap();
+        let (subject, session) = ("alice".to_owned(), "s1".parse().unwrap());
+        let trust = toolgate_types::Trust::Guided;
+        let caller = Caller { subject, permissions: [].into(), agent: None, session, run: None, trust };
+        let announced = || {
+            let (call, args_hash) = (CallId::fresh(), Sha256::of(b"{}"));
+            let (tool, class) = ("write_file", ToolClass::Write);
+            log.intent(&Intent { call, client_call_id: None, caller: &caller, tool, class, args_hash })
+        };
+        announced().unwrap().wait().unwrap();
+        // A pipe cannot be synced.
+        let (reader, _) = std::io::pipe().unwrap();
+        let number = log.shared.commit.issue([Unsynced::File(Arc::new(reader.into()))]);
+        assert!(log.shared.commit.wait(number, &*log.shared).is_err());
+        assert!(matches!(announced(), Err(AuditError::NotDurable { .. })));
     }
 }

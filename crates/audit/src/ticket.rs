@@ -5,20 +5,32 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use crate::AuditError;
-use crate::commit::Enlisted;
+use crate::commit::{Commit, Enlisted};
 use crate::log::Shared;
+
+/// What a ticket was given out for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Record,
+    Intent,
+}
 
 /// Settled when what was written is on the disk. A thread waits with [`Ticket::wait`], a task by awaiting it;
 /// whoever needs neither drops it, and the record is kept all the same.
 pub struct Ticket {
     shared: Arc<Shared>,
+    kind: Kind,
     number: u64,
     enlisted: bool,
 }
 
 impl Ticket {
-    pub(crate) fn new(shared: Arc<Shared>, number: u64) -> Self {
-        Self { shared, number, enlisted: false }
+    pub(crate) fn new(shared: Arc<Shared>, kind: Kind, number: u64) -> Self {
+        Self { shared, kind, number, enlisted: false }
+    }
+
+    fn commit(&self) -> &Commit {
+        self.shared.commit_of(self.kind)
     }
 
     /// Blocks until it is on the disk.
@@ -26,13 +38,13 @@ impl Ticket {
     /// # Errors
     /// When the disk did not confirm it.
     pub fn wait(self) -> Result<(), AuditError> {
-        self.shared.commit.wait(self.number, &*self.shared)
+        self.commit().wait(self.number, &*self.shared)
     }
 
     /// Whether it is on the disk already.
     #[must_use]
     pub fn is_durable(&self) -> bool {
-        matches!(self.shared.commit.settled(self.number), Some(Ok(())))
+        matches!(self.commit().settled(self.number), Some(Ok(())))
     }
 }
 
@@ -41,11 +53,11 @@ impl Future for Ticket {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let again = std::mem::replace(&mut self.enlisted, true);
-        match self.shared.commit.enlist(self.number, context.waker(), again) {
+        match self.commit().enlist(self.number, context.waker(), again) {
             Enlisted::Settled(result) => Poll::Ready(result),
             Enlisted::Waiting => Poll::Pending,
             Enlisted::NobodyWorks => {
-                self.shared.ensure_worker();
+                self.shared.ensure_worker(self.kind);
                 Poll::Pending
             }
         }
@@ -54,7 +66,7 @@ impl Future for Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        self.shared.commit.forget(self.number);
+        self.commit().forget(self.number);
     }
 }
 
