@@ -29,7 +29,7 @@ pub(crate) const SUFFIX: &str = ".jsonl";
 /// A file that has grown past this is followed by a new one, and goes when all its calls have ended.
 const FILE_BYTES: u64 = 1024 * 1024;
 /// Put into a file at once, to be written over.
-const ZEROES: [u8; 64 * 1024] = [0; 64 * 1024];
+static ZEROES: [u8; 64 * 1024] = [0; 64 * 1024];
 
 /// One file of intents.
 struct Generation {

@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use cap_std::fs::{OpenOptions, OpenOptionsExt as _};
-use rustix::fs::{FileType, OFlags, Stat};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat};
 
 use crate::error::WorkspaceError;
 use crate::location::real_location;
@@ -51,6 +51,9 @@ pub(crate) fn open_existing(view: &View<'_>, requested: &Requested) -> Result<Op
     let named = requested.relative();
     // What is denied by name is not even opened: somebody could give it another name before it is asked where it is.
     check_name(mount, requested, &named, true)?;
+    if let Some(opened) = open_without_links(view, mount, requested, &named) {
+        return Ok(opened);
+    }
     for _ in 0..ATTEMPTS {
         let file = open_beneath(mount, requested, &named)?;
         let opened = match identify(mount, file, &requested.shown) {
@@ -72,6 +75,27 @@ pub(crate) fn open_existing(view: &View<'_>, requested: &Requested) -> Result<Op
         return Ok(opened);
     }
     Err(keeps_changing(&requested.shown))
+}
+
+/// The usual case: a file or folder, no link on the way to it, and no rule against it. Where the kernel has followed no link, the names that were asked for
+/// are the real location, and nobody need ask for it. Everything else is left to whoever looks more closely, and knows what to say about it.
+fn open_without_links(view: &View<'_>, mount: &Mount, requested: &Requested, named: &Path) -> Option<Opened> {
+    if named.components().next().is_none() || requested.names.iter().any(|name| name == "..") {
+        return None;
+    }
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_SYMLINKS;
+    let file = rustix::fs::openat2(mount.directory(), named, flags, Mode::empty(), resolve).ok()?;
+    let stat = rustix::fs::fstat(&file).ok()?;
+    let is_directory = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => false,
+        FileType::Directory => true,
+        _ => return None,
+    };
+    let is_reachable = matches!(view.verdict(mount, named, is_directory), Verdict::Reachable);
+    let is_wanted = is_directory || !requested.wants_directory;
+    let opened = Opened { file: File::from(file), stat, location: named.to_path_buf() };
+    (is_reachable && is_wanted && opened.stat.st_nlink > 0).then_some(opened)
 }
 
 /// Asks about the name alone, as that of a folder or of anything else.

@@ -18,7 +18,7 @@ use toolgate_gate::{CallOptions, Tool};
 
 use crate::mcp::answer::answered;
 use crate::mcp::call::named;
-use crate::mcp::connection::Room;
+use crate::mcp::connection::{Room, Size};
 use crate::mcp::running::{Calling, Running};
 use crate::mcp::{McpHandler, Visitor};
 use crate::stdio::PlainCall;
@@ -86,7 +86,7 @@ impl McpHandler {
         let visitor = self.fixed_visitor()?;
         let tool = self.service.front().gate().quiet_tool(name, &visitor.credential)?;
         let is_over = self.connection.gone.is_cancelled() || self.service.ending().is_cancelled();
-        let room = self.connection.try_room().filter(|_| !is_over)?;
+        let room = self.connection.try_room(Size::Large).filter(|_| !is_over)?;
         Some((visitor, tool, room))
     }
 }

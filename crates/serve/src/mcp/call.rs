@@ -18,7 +18,7 @@ use crate::mcp::answer::{Kept, answered};
 use crate::mcp::approval::{
     Asked, Bond, CannotAsk, Found, Live, Parked, Parking, can_ask, input_required, reply_to,
 };
-use crate::mcp::connection::Room;
+use crate::mcp::connection::{Room, Size};
 use crate::mcp::progress::Relay;
 use crate::mcp::running::{Calling, Running};
 use crate::mcp::{McpHandler, Visitor, unguessable};
@@ -175,8 +175,10 @@ impl McpHandler {
         let is_quick = tool
             .as_ref()
             .is_none_or(|tool| matches!(tool.spec().category, Category::File | Category::Search));
+        let is_change = tool.as_ref().is_some_and(|tool| tool.spec().class != ToolClass::Read);
+        let size = if is_change { Size::Small } else { Size::Large };
         let room = match is_quick {
-            true => Room::among(&self.connection, self.given_up(context)).await,
+            true => Room::among(&self.connection, size, self.given_up(context)).await,
             false => Room::unlimited(),
         };
         let (approver, questions) = self.approver(way, context, visitor, &room);
@@ -192,7 +194,7 @@ impl McpHandler {
             progress: relay.as_ref().map(Relay::ear),
             cancelled: cancelled.clone(),
             approver: Some(approver),
-            among_others: is_quick && self.connection.is_shared(),
+            among_others: is_quick && self.connection.is_shared(size),
             ..CallOptions::default()
         };
         let class = tool.as_ref().map(|tool| tool.spec().class);

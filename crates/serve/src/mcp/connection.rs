@@ -8,8 +8,26 @@ use rmcp::model::RequestId;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
-/// How many calls may have their answers in memory at once.
-const ANSWERS_AT_ONCE: usize = 4;
+/// What calls with their answers in memory may take together.
+const ROOM: usize = 8;
+
+/// How much room a call takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Size {
+    /// A change: it answers with little, and mostly waits for the disk.
+    Small,
+    /// What is read may be long.
+    Large,
+}
+
+impl Size {
+    const fn permits(self) -> u32 {
+        match self {
+            Self::Small => 1,
+            Self::Large => 2,
+        }
+    }
+}
 
 /// One connection, as both of its ends see it.
 #[derive(Debug)]
@@ -37,7 +55,7 @@ impl Connection {
     }
 
     fn new(taken: Option<Mutex<HashMap<RequestId, OwnedSemaphorePermit>>>) -> Self {
-        let room = Arc::new(Semaphore::new(ANSWERS_AT_ONCE));
+        let room = Arc::new(Semaphore::new(ROOM));
         let (closing, gone) = (CancellationToken::new(), CancellationToken::new());
         Self { closing, gone, is_ready: AtomicBool::new(false), room, taken }
     }
@@ -48,13 +66,13 @@ impl Connection {
     }
 
     /// Room for one more answer, if there is some and nobody waits for it.
-    pub(crate) fn try_room(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.room).try_acquire_owned().ok()
+    pub(crate) fn try_room(&self, size: Size) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.room).try_acquire_many_owned(size.permits()).ok()
     }
 
-    /// Whether others have room besides whoever has just taken it.
-    pub(crate) fn is_shared(&self) -> bool {
-        self.room.available_permits() + 1 < ANSWERS_AT_ONCE
+    /// Whether others have room besides whoever has just taken so much.
+    pub(crate) fn is_shared(&self, size: Size) -> bool {
+        self.room.available_permits() + (size.permits() as usize) < ROOM
     }
 
     /// Keeps the room of an answer that is on its way to the wire.
@@ -85,9 +103,13 @@ pub(crate) struct Room {
 
 impl Room {
     /// Room among the answers of a connection, once there is some. Whoever is given up meanwhile goes on without, to its end.
-    pub(crate) async fn among(connection: &Connection, given_up: impl Future<Output = ()>) -> Arc<Self> {
+    pub(crate) async fn among(
+        connection: &Connection,
+        size: Size,
+        given_up: impl Future<Output = ()>,
+    ) -> Arc<Self> {
         let permit = tokio::select! {
-            permit = Arc::clone(&connection.room).acquire_owned() => permit.ok(),
+            permit = Arc::clone(&connection.room).acquire_many_owned(size.permits()) => permit.ok(),
             () = given_up => None,
         };
         Arc::new(Self { held: Mutex::new(permit) })
@@ -120,11 +142,20 @@ mod tests {
     #[test]
     fn room_is_shared_while_others_have_some() {
         let connection = Connection::with_wire();
-        let first = connection.try_room();
-        assert!(first.is_some() && !connection.is_shared());
-        let second = connection.try_room();
-        assert!(second.is_some() && connection.is_shared());
+        let first = connection.try_room(Size::Large);
+        assert!(first.is_some() && !connection.is_shared(Size::Large));
+        let second = connection.try_room(Size::Small);
+        assert!(second.is_some() && connection.is_shared(Size::Small));
         drop(first);
-        assert!(!connection.is_shared());
+        assert!(!connection.is_shared(Size::Small));
+    }
+
+    #[test]
+    fn there_is_room_for_eight_changes_or_four_reads() {
+        for (size, most) in [(Size::Small, 8), (Size::Large, 4)] {
+            let connection = Connection::with_wire();
+            let taken: Vec<_> = std::iter::from_fn(|| connection.try_room(size)).collect();
+            assert_eq!(taken.len(), most, "{size:?}");
+        }
     }
 }

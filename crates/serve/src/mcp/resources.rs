@@ -15,7 +15,7 @@ use toolgate_tools::{Called, FileTools};
 use toolgate_types::ErrorCode;
 
 use crate::mcp::call::{Step, Wanted};
-use crate::mcp::connection::Room;
+use crate::mcp::connection::{Room, Size};
 use crate::mcp::handler::freshness;
 use crate::mcp::outputs::OUTPUTS;
 use crate::mcp::{McpHandler, Visitor};
@@ -129,7 +129,7 @@ impl McpHandler {
         context: &RequestContext<RoleServer>,
         visitor: &Visitor,
     ) -> Option<String> {
-        let room = Room::among(&self.connection, self.given_up(context)).await;
+        let room = Room::among(&self.connection, Size::Large, self.given_up(context)).await;
         let (service, owner, uri) = (Arc::clone(&self.service), visitor.binding, uri.to_owned());
         let read = tokio::task::spawn_blocking(move || service.outputs.read(owner, &uri)).await;
         self.leave_with_answer(context, &room);
