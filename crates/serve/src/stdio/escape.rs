@@ -1,22 +1,33 @@
-//! Texts as JSON strings, faster than byte by byte.
+//! Texts as JSON strings, many bytes at a time.
 
-/// Looked at together.
-const BLOCK: usize = 16;
+use wide::u8x16;
+
+/// Compared by one instruction.
+const LANES: usize = 16;
+
+/// Looked at together where there is much to look at.
+const BLOCK: usize = 4 * LANES;
 
 /// Appends a text as it stands between the quotes of a JSON string.
+///
+/// Copies have a length that the compiler knows, and what of them does not belong there is taken back: that is much faster than asking for the right one.
 pub(super) fn escape(text: &[u8], json: &mut Vec<u8>) {
-    json.reserve(text.len() + text.len() / BLOCK);
+    json.reserve(text.len() + text.len() / LANES + BLOCK);
     let mut rest = text;
-    while let Some((block, after)) = rest.split_first_chunk::<BLOCK>() {
-        json.extend_from_slice(block);
-        let marks = specials(block);
+    // Behind a block there is another, so that as much can be copied from any place in it.
+    while let Some(blocks) = rest.first_chunk::<{ 2 * BLOCK }>() {
+        put_first_block(blocks, json);
+        rest = rest.get(BLOCK..).unwrap_or_default();
+    }
+    while let Some((lanes, after)) = rest.split_first_chunk::<LANES>() {
+        json.extend_from_slice(lanes);
+        let marks = specials(lanes);
         if marks == 0 {
             rest = after;
             continue;
         }
-        // Copied before it was looked at, because nearly every block holds something that stands as it is; the rest is taken back.
-        let plain = marks.trailing_zeros() as usize / 8;
-        json.truncate(json.len() - BLOCK + plain);
+        let plain = marks.trailing_zeros() as usize;
+        json.truncate(json.len() - LANES + plain);
         let Some((byte, after)) = rest.get(plain..).and_then(<[u8]>::split_first) else { return };
         put_special(*byte, json);
         rest = after;
@@ -29,26 +40,60 @@ pub(super) fn escape(text: &[u8], json: &mut Vec<u8>) {
     }
 }
 
-/// A byte that is not zero for every one that cannot stand as it is, the first lowest. Compilers make a handful of instructions of it.
-fn specials(block: &[u8; BLOCK]) -> u128 {
-    u128::from_le_bytes(block.map(|byte| if is_special(byte) { 0xff } else { 0 }))
+/// Appends the first of two blocks.
+#[inline]
+fn put_first_block(blocks: &[u8; 2 * BLOCK], json: &mut Vec<u8>) {
+    let Some((block, _)) = blocks.split_first_chunk::<BLOCK>() else { return };
+    let mut marks = marks_of(block);
+    let mut begin = json.len();
+    let mut done = 0;
+    json.extend_from_slice(block);
+    while marks != 0 {
+        let place = marks.trailing_zeros() as usize;
+        let Some(special) = block.get(place) else { return };
+        json.truncate(begin + place - done);
+        put_special(*special, json);
+        begin = json.len();
+        done = place + 1;
+        let Some(following) = blocks.get(done..done + BLOCK) else { return };
+        json.extend_from_slice(following);
+        marks &= marks - 1;
+    }
+    json.truncate(begin + BLOCK - done);
+}
+
+/// A bit for every byte that cannot stand as it is, the first lowest.
+#[inline]
+fn marks_of(block: &[u8; BLOCK]) -> u64 {
+    let (parts, _) = block.as_chunks::<LANES>();
+    parts.iter().rev().fold(0, |marks, lanes| marks << LANES | u64::from(specials(lanes)))
+}
+
+/// The same as [`is_special`], of all at once.
+#[inline]
+fn specials(lanes: &[u8; LANES]) -> u32 {
+    let lanes = u8x16::new(*lanes);
+    // With this bit turned over, the quote follows the control characters, and nothing else does: one comparison less.
+    let controls_and_quotes = (lanes ^ u8x16::splat(b'"' ^ b' ')).simd_le(u8x16::splat(b' '));
+    (controls_and_quotes | lanes.simd_eq(u8x16::splat(b'\\'))).to_bitmask()
 }
 
 fn is_special(byte: u8) -> bool {
     byte < 0x20 || byte == b'"' || byte == b'\\'
 }
 
+#[inline]
 fn put_special(byte: u8, json: &mut Vec<u8>) {
-    match byte {
-        b'"' => json.extend_from_slice(b"\\\""),
-        b'\\' => json.extend_from_slice(b"\\\\"),
-        b'\n' => json.extend_from_slice(b"\\n"),
-        b'\r' => json.extend_from_slice(b"\\r"),
-        b'\t' => json.extend_from_slice(b"\\t"),
-        0x08 => json.extend_from_slice(b"\\b"),
-        0x0c => json.extend_from_slice(b"\\f"),
-        other => json.extend_from_slice(format!("\\u{other:04x}").as_bytes()),
-    }
+    let letter = match byte {
+        b'\n' => b'n',
+        b'"' | b'\\' => byte,
+        b'\r' => b'r',
+        b'\t' => b't',
+        0x08 => b'b',
+        0x0c => b'f',
+        other => return json.extend_from_slice(format!("\\u{other:04x}").as_bytes()),
+    };
+    json.extend_from_slice(&[b'\\', letter]);
 }
 
 #[cfg(test)]
@@ -67,8 +112,9 @@ mod tests {
     #[test]
     fn every_character_is_written_as_others_write_it() {
         for byte in 0..=255u8 {
-            for place in 0..35 {
-                let text = "x".repeat(place) + &char::from(byte).to_string() + "yé\u{1F600}z";
+            for place in 0..150 {
+                let text =
+                    "x".repeat(place) + &char::from(byte).to_string() + "yé\u{1F600}z" + &"\"n".repeat(place);
                 assert_eq!(escaped(&text), serde_json::to_string(&text).unwrap());
             }
         }
@@ -76,7 +122,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_text_is_written_as_others_write_it(text in "([\\PC\n\t\"\\\\\u{0}-\u{1f}\u{7f}\u{80}-\u{ff}]){0,200}") {
+        fn every_text_is_written_as_others_write_it(text in "([\\PC\n\t\"\\\\\u{0}-\u{1f}\u{7f}\u{80}-\u{ff}]){0,600}") {
             prop_assert_eq!(escaped(&text), serde_json::to_string(&text).unwrap());
         }
     }
