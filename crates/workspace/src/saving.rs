@@ -4,36 +4,42 @@
 
 use std::fs::File;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread::{self, JoinHandle};
+use std::sync::mpsc::{Receiver, SendError, Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 
 /// How many contents of this process are to be saved.
 static UNDER_WAY: AtomicUsize = AtomicUsize::new(0);
+
+/// The way to whoever waits for the disk, once somebody had to: a thread costs about as much as a small file.
+static SAVER: Mutex<Option<Sender<Content>>> = Mutex::new(None);
+
+/// What is to be saved, and who wants to know.
+struct Content {
+    file: Arc<File>,
+    saved: SyncSender<io::Result<()>>,
+}
 
 /// Content that is to be saved.
 #[derive(Debug)]
 pub(crate) struct Saving {
     file: Arc<File>,
-    /// Whoever waits for the disk meanwhile. When several contents are to be saved, others have enough to do while one waits, and a thread costs more
-    /// than it gains.
-    meanwhile: Option<JoinHandle<io::Result<()>>>,
+    /// What comes of it, where somebody else waits for the disk meanwhile. When several contents are to be saved, others have enough to do while one waits.
+    meanwhile: Option<Receiver<io::Result<()>>>,
 }
 
 impl Saving {
     /// Begins to save what a file holds.
     pub(crate) fn begin(file: &Arc<File>) -> Self {
         let is_alone = UNDER_WAY.fetch_add(1, Ordering::Relaxed) == 0;
-        let save = || {
-            let file = Arc::clone(file);
-            thread::Builder::new().name("saving".to_owned()).spawn(move || file.sync_all()).ok()
-        };
-        Self { file: Arc::clone(file), meanwhile: is_alone.then(save).flatten() }
+        let meanwhile = is_alone.then(|| hand_over(Arc::clone(file))).flatten();
+        Self { file: Arc::clone(file), meanwhile }
     }
 
     /// Waits until it is saved.
     pub(crate) fn finish(mut self) -> io::Result<()> {
-        let saved = self.meanwhile.take().and_then(|thread| thread.join().ok());
+        let saved = self.meanwhile.take().and_then(|saved| saved.recv().ok());
         saved.unwrap_or_else(|| self.file.sync_all())
     }
 }
@@ -42,6 +48,32 @@ impl Drop for Saving {
     fn drop(&mut self) {
         UNDER_WAY.fetch_sub(1, Ordering::Relaxed);
     }
+}
+
+/// Has a file saved by the thread that is there for it, which is started if it is not.
+fn hand_over(file: Arc<File>) -> Option<Receiver<io::Result<()>>> {
+    let (saved, result) = sync_channel(1);
+    let mut content = Content { file, saved };
+    let mut saver = SAVER.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(sender) = &*saver {
+        match sender.send(content) {
+            Ok(()) => return Some(result),
+            Err(SendError(back)) => content = back,
+        }
+    }
+    let (sender, contents) = channel::<Content>();
+    let save = move || {
+        for Content { file, saved } in contents {
+            let done = file.sync_all();
+            drop(file);
+            // Whoever gave up does not want to know.
+            let _ = saved.send(done);
+        }
+    };
+    thread::Builder::new().name("saving".to_owned()).spawn(save).ok()?;
+    sender.send(content).ok()?;
+    *saver = Some(sender);
+    Some(result)
 }
 
 #[cfg(test)]
@@ -62,5 +94,8 @@ mod tests {
         assert!(second.meanwhile.is_none() && third.meanwhile.is_none(), "others are under way");
         assert!(first.finish().is_err() && second.finish().is_err());
         third.finish().unwrap();
+        let again = Saving::begin(&saveable);
+        assert!(again.meanwhile.is_some(), "nobody else is under way");
+        again.finish().unwrap();
     }
 }
