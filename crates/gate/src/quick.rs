@@ -20,7 +20,7 @@ pub(crate) fn proves(schema: &Value, value: &Value) -> bool {
 fn holds(keyword: &str, rule: &Value, keywords: &Map<String, Value>, value: &Value) -> bool {
     match (keyword, value) {
         ("title" | "description", _) => true,
-        ("type", _) => rule.as_str().is_some_and(|kind| has_type(kind, value)),
+        ("type", _) => rule.as_str().and_then(type_check).is_some_and(|has_type| has_type(value)),
         ("enum", _) => rule.as_array().is_some_and(|allowed| allowed.contains(value)),
         ("const", _) => rule == value,
         ("properties", Value::Object(fields)) => rule.as_object().is_some_and(|rules| {
@@ -35,7 +35,10 @@ fn holds(keyword: &str, rule: &Value, keywords: &Map<String, Value>, value: &Val
                 known.is_some_and(|known| find(known, name).is_some()) || proves(rule, field)
             })
         }
-        ("items", Value::Array(items)) => items.iter().all(|item| proves(rule, item)),
+        ("items", Value::Array(items)) => match only_type(rule).and_then(type_check) {
+            Some(has_type) => items.iter().all(has_type),
+            None => items.iter().all(|item| proves(rule, item)),
+        },
         ("minItems", Value::Array(items)) => rule.as_u64().is_some_and(|least| items.len() as u64 >= least),
         ("maxItems", Value::Array(items)) => rule.as_u64().is_some_and(|most| items.len() as u64 <= most),
         ("minLength", Value::String(text)) => {
@@ -69,17 +72,24 @@ fn find<'m>(fields: &'m Map<String, Value>, name: &str) -> Option<&'m Value> {
     }
 }
 
-fn has_type(kind: &str, value: &Value) -> bool {
+/// The type that a schema asks for, if it asks for nothing else.
+fn only_type(schema: &Value) -> Option<&str> {
+    let keywords = schema.as_object().filter(|keywords| keywords.len() == 1)?;
+    keywords.get("type")?.as_str()
+}
+
+/// What tells whether a value is certainly of this type. A type that is not known here has no values.
+fn type_check(kind: &str) -> Option<fn(&Value) -> bool> {
     match kind {
-        "object" => value.is_object(),
-        "array" => value.is_array(),
-        "string" => value.is_string(),
-        "boolean" => value.is_boolean(),
-        "null" => value.is_null(),
+        "object" => Some(Value::is_object),
+        "array" => Some(Value::is_array),
+        "string" => Some(Value::is_string),
+        "boolean" => Some(Value::is_boolean),
+        "null" => Some(Value::is_null),
         // `1.0` is an integer too; the full validator knows.
-        "integer" => value.is_i64() || value.is_u64(),
-        "number" => value.is_number(),
-        _ => false,
+        "integer" => Some(|value| value.is_i64() || value.is_u64()),
+        "number" => Some(Value::is_number),
+        _ => None,
     }
 }
 

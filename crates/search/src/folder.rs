@@ -6,6 +6,7 @@
 use std::cmp::Ordering;
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, Stat, fstat, openat, statat};
@@ -108,8 +109,9 @@ pub(crate) struct Names {
     spans: Vec<Span>,
 }
 
+/// Where a name stands among all of them.
 #[derive(Clone, Copy)]
-struct Span {
+pub(crate) struct Span {
     start: usize,
     end: usize,
     kind: Option<EntryKind>,
@@ -118,24 +120,37 @@ struct Span {
 }
 
 impl Span {
+    pub(crate) fn kind(&self) -> Option<EntryKind> {
+        self.kind
+    }
+
+    /// Without the NUL.
+    pub(crate) fn place(&self) -> Range<usize> {
+        self.start..self.end.saturating_sub(1)
+    }
+
+    pub(crate) fn name<'a>(&self, all: &'a [u8]) -> Option<Name<'a>> {
+        CStr::from_bytes_with_nul(self.bytes(all)).ok().map(|text| Name { text, kind: self.kind })
+    }
+
+    /// With the NUL.
     fn bytes<'a>(&self, all: &'a [u8]) -> &'a [u8] {
         all.get(self.start..self.end).unwrap_or_default()
     }
 
     /// The bytes that follow so many, as a number: fewer than there is room for are followed by nothing, which is less than any byte of a name.
     fn rank_after(&self, skipped: usize, all: &[u8]) -> u64 {
-        let mut rank = [0; size_of::<u64>()];
         let rest = self.bytes(all).get(skipped..).unwrap_or_default();
-        rank.iter_mut().zip(rest).for_each(|(place, byte)| *place = *byte);
-        u64::from_be_bytes(rank)
+        let whole = rest.first_chunk().copied();
+        u64::from_be_bytes(whole.unwrap_or_else(|| {
+            let mut padded = [0; size_of::<u64>()];
+            padded.iter_mut().zip(rest).for_each(|(place, byte)| *place = *byte);
+            padded
+        }))
     }
 
     fn compare(&self, other: &Self, all: &[u8]) -> Ordering {
         self.rank.cmp(&other.rank).then_with(|| self.bytes(all).cmp(other.bytes(all)))
-    }
-
-    fn name<'a>(&self, all: &'a [u8]) -> Option<Name<'a>> {
-        CStr::from_bytes_with_nul(self.bytes(all)).ok().map(|text| Name { text, kind: self.kind })
     }
 }
 
@@ -186,18 +201,27 @@ impl Names {
             spans.select_nth_unstable_by(limit, |one, other| one.compare(other, bytes));
             spans.truncate(limit);
         }
-        spans.sort_unstable_by(|one, other| one.compare(other, bytes));
+        spans.sort_unstable_by_key(|span| span.rank);
+        for alike in spans.chunk_by_mut(|one, other| one.rank == other.rank) {
+            alike.sort_unstable_by(|one, other| one.bytes(bytes).cmp(other.bytes(bytes)));
+        }
     }
 
     /// Notes of each name what makes most of them differ: the bytes that follow what all begin with. To compare numbers is much faster than to compare names.
     fn rank(&mut self) {
         let Self { bytes, spans } = self;
         let Some(first) = spans.first().map(|first| first.bytes(bytes)) else { return };
-        let same = spans.iter().fold(first.len(), |same, span| {
-            let pairs = first.iter().zip(span.bytes(bytes)).take(same);
-            pairs.take_while(|(one, other)| one == other).count()
+        let same = spans.iter().fold(first, |same, span| {
+            let name = span.bytes(bytes);
+            if name.starts_with(same) { same } else { what_both_begin_with(same, name) }
         });
+        let same = same.len();
         spans.iter_mut().for_each(|span| span.rank = span.rank_after(same, bytes));
+    }
+
+    /// All bytes, and where the names stand among them, in their order.
+    pub(crate) fn into_parts(self) -> (Vec<u8>, Vec<Span>) {
+        (self.bytes, self.spans)
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -218,6 +242,11 @@ impl Names {
         let index = self.spans.binary_search_by(|span| span.bytes(&self.bytes).cmp(wanted)).ok()?;
         self.get(index)
     }
+}
+
+fn what_both_begin_with<'a>(one: &'a [u8], other: &[u8]) -> &'a [u8] {
+    let same = one.iter().zip(other).take_while(|(one, other)| one == other).count();
+    one.get(..same).unwrap_or_default()
 }
 
 #[cfg(test)]

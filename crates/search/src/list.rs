@@ -1,12 +1,13 @@
 //! Listing one directory.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 
 use toolgate_types::{Stop, StopReason};
 
-use crate::folder::{Name, Names, Scratch, kind_by_stat, reopen, stat_child};
+use crate::folder::{Name, Names, Scratch, Span, kind_by_stat, reopen, stat_child};
 use crate::place::Place;
 use crate::{Error, Start, Visible};
 
@@ -26,8 +27,8 @@ pub enum EntryKind {
 /// One entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The name, which need not be UTF-8.
-    pub name: OsString,
+    /// Where its name stands among the names of the listing.
+    pub name: Range<usize>,
     /// What it is.
     pub kind: EntryKind,
     /// The size of a regular file, when sizes were asked for and it is still there.
@@ -50,6 +51,9 @@ pub struct ListOptions {
 /// The entries of a directory, sorted by the bytes of their names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listing {
+    /// The names of the entries and maybe others that may be seen, in any order; they need not be UTF-8. Each is followed by a NUL, so that no two
+    /// of them make a character together.
+    pub names: Vec<u8>,
     /// The entries.
     pub entries: Vec<Entry>,
     /// How many there are in all that may be seen.
@@ -58,6 +62,14 @@ pub struct Listing {
     pub truncated: bool,
     /// Why reading ended before the end of the directory; the entries are then only some of them.
     pub stopped: Option<StopReason>,
+}
+
+impl Listing {
+    /// The name of an entry, which need not be UTF-8.
+    #[must_use]
+    pub fn name(&self, entry: &Entry) -> &OsStr {
+        OsStr::from_bytes(self.names.get(entry.name.clone()).unwrap_or_default())
+    }
 }
 
 /// Lists a directory.
@@ -77,8 +89,10 @@ pub fn list(
         Names::read(directory.as_fd(), &mut Scratch::new(), stop, |name| chosen.wants(name))?;
     let total = names.len();
     names.sort_and_keep(options.max_entries);
-    let entries = names.iter().filter_map(|name| chosen.entry(name)).collect();
-    Ok(Listing { entries, total, truncated: total > options.max_entries, stopped })
+    let (names, spans) = names.into_parts();
+    let mut entries = Vec::with_capacity(spans.len());
+    entries.extend(spans.iter().filter_map(|span| chosen.entry(span, &names)));
+    Ok(Listing { names, entries, total, truncated: total > options.max_entries, stopped })
 }
 
 struct Chosen<'a> {
@@ -105,10 +119,15 @@ impl Chosen<'_> {
         name.kind.or_else(|| kind_by_stat(self.directory, name.text).ok())
     }
 
-    fn entry(&self, name: Name<'_>) -> Option<Entry> {
-        let kind = self.kind(name)?;
-        let size = if self.options.with_size && kind == EntryKind::File { self.size(name) } else { None };
-        Some(Entry { name: OsStr::from_bytes(name.bytes()).to_owned(), kind, size })
+    fn entry(&self, span: &Span, all: &[u8]) -> Option<Entry> {
+        // Most directories say what an entry is, and its name is not looked at again.
+        let kind = match span.kind() {
+            Some(kind) => kind,
+            None => self.kind(span.name(all)?)?,
+        };
+        let is_measured = self.options.with_size && kind == EntryKind::File;
+        let size = if is_measured { span.name(all).and_then(|name| self.size(name)) } else { None };
+        Some(Entry { name: span.place(), kind, size })
     }
 
     fn size(&self, name: Name<'_>) -> Option<u64> {

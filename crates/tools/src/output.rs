@@ -46,6 +46,11 @@ pub(crate) fn written(text: &str) -> usize {
     text.len() + text.bytes().map(added_by_escaping).sum::<usize>()
 }
 
+/// Whether any byte of a text is such a one. All are looked at, many at once: that is faster than to end at the first, and there is seldom one.
+pub(crate) fn has_byte(text: &str, is_such: impl Fn(u8) -> bool) -> bool {
+    text.bytes().fold(false, |found, byte| found | is_such(byte))
+}
+
 /// Only single bytes are escaped: no part of a longer character looks like one.
 fn added_by_escaping(byte: u8) -> usize {
     match byte {
@@ -66,10 +71,13 @@ pub(crate) struct EntryCost {
 
 /// Shortens a listing.
 pub(crate) fn bound_listing(view: &View<'_>, listed: &mut Listed, cost: EntryCost) {
-    let costs = listed
-        .entries
-        .iter()
-        .map(|entry| written(&entry.name).saturating_mul(cost.names).saturating_add(cost.around));
+    // What stands between names is a NUL, and in none.
+    let is_escaped = has_byte(&listed.names, |byte| byte != 0 && added_by_escaping(byte) > 0);
+    let named = |name| if is_escaped { written(name) } else { name.len() };
+    let costs = listed.entries.iter().map(|entry| {
+        let name = named(listed.name(entry));
+        name.saturating_mul(cost.names).saturating_add(cost.around)
+    });
     let fit = fitting(view, costs);
     listed.truncated |= fit < listed.entries.len();
     listed.entries.truncate(fit);

@@ -123,7 +123,7 @@ fn list_directory(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result
                 EntryKind::Symlink => "symlink",
                 EntryKind::Other => "other",
             };
-            json!({"name": entry.name, "type": kind, "size": entry.size})
+            json!({"name": listed.name(entry), "type": kind, "size": entry.size})
         })
         .collect();
     observed(

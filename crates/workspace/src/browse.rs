@@ -3,7 +3,7 @@
 use std::os::fd::AsFd as _;
 use std::path::Path;
 
-use toolgate_search::{EntryKind, FindOptions, ListOptions, Match, SearchOptions, Start, Target};
+use toolgate_search::{Entry, FindOptions, ListOptions, Match, SearchOptions, Start, Target};
 use toolgate_types::StopReason;
 
 use crate::error::WorkspaceError;
@@ -17,6 +17,8 @@ use crate::view::View;
 pub struct Listed {
     /// The directory as answers show it.
     pub path: String,
+    /// The names of the entries as answers show them, and maybe others that may be reached, with nothing or a NUL after each.
+    pub names: String,
     /// In the order of their names; entries that may not be reached are left out.
     pub entries: Vec<Entry>,
     /// How many there are.
@@ -25,23 +27,27 @@ pub struct Listed {
     pub truncated: bool,
 }
 
-/// One entry of a directory.
-#[derive(Debug)]
-pub struct Entry {
-    /// The name as answers show it.
-    pub name: String,
-    /// What it is.
-    pub kind: EntryKind,
-    /// The size of a regular file, when sizes were asked for and it is still there.
-    pub size: Option<u64>,
+impl Listed {
+    /// The name of an entry as answers show it.
+    #[must_use]
+    pub fn name(&self, entry: &Entry) -> &str {
+        self.names.get(entry.name.clone()).unwrap_or_default()
+    }
 }
 
-impl From<toolgate_search::Entry> for Entry {
-    fn from(entry: toolgate_search::Entry) -> Self {
-        // Nearly every name is text as it is.
-        let name = entry.name.into_string().unwrap_or_else(|name| name.to_string_lossy().into_owned());
-        Self { name, kind: entry.kind, size: entry.size }
-    }
+/// The names of a listing as answers show them. Nearly always all are text as they are.
+fn shown(names: Vec<u8>, entries: &mut [Entry]) -> String {
+    String::from_utf8(names).unwrap_or_else(|error| {
+        let names = error.as_bytes();
+        let mut shown = String::with_capacity(names.len());
+        for entry in entries {
+            let name = names.get(entry.name.clone()).unwrap_or_default();
+            let start = shown.len();
+            shown.push_str(&String::from_utf8_lossy(name));
+            entry.name = start..shown.len();
+        }
+        shown
+    })
 }
 
 /// Files that match a glob.
@@ -77,20 +83,26 @@ impl View<'_> {
         let requested = self.request(path)?;
         let mount = self.mount(requested.mount)?;
         let opened = open_existing(self, &requested)?;
-        let shown = self.show(mount, &opened.location);
+        let path = self.show(mount, &opened.location);
         if !opened.is_directory() {
-            return Err(WorkspaceError::NotADirectory { path: shown });
+            return Err(WorkspaceError::NotADirectory { path });
         }
         // What a folder takes on the disk says well enough how long it takes to list it.
         self.stop.begin(opened.size())?;
         let start = start(mount, &opened);
-        let listing = toolgate_search::list(start, &self.visible(mount), options, self.stop)
+        let mut listing = toolgate_search::list(start, &self.visible(mount), options, self.stop)
             .map_err(WorkspaceError::other)?;
         if let Some(reason) = listing.stopped {
             return Err(WorkspaceError::Stopped(reason));
         }
-        let entries = listing.entries.into_iter().map(Entry::from).collect();
-        Ok(Listed { path: shown, entries, total: listing.total, truncated: listing.truncated })
+        let names = shown(listing.names, &mut listing.entries);
+        Ok(Listed {
+            path,
+            names,
+            entries: listing.entries,
+            total: listing.total,
+            truncated: listing.truncated,
+        })
     }
 
     /// Finds files by glob beneath a directory.

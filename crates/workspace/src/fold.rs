@@ -29,9 +29,32 @@ pub(crate) fn fold(path: &Path) -> Cow<'_, str> {
 
 /// Whether folding changes nothing but the case.
 pub(crate) fn is_plain(bytes: &[u8]) -> bool {
-    let plain = |byte: &u8| matches!(byte, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b'_' | b'-' | b'/' | b'+' | b'@' | b' ');
-    bytes.iter().all(plain) && !has_trailing_dot(bytes)
+    bytes.iter().all(|byte| *byte == b'/' || is_plain_in_names(*byte)) && !has_trailing_dot(bytes)
 }
+
+/// What follows the last slash, if folding changes nothing of it but the case: asked about every name of a tree.
+pub(crate) fn plain_name(place: &[u8]) -> Option<&[u8]> {
+    let name = match place.iter().rposition(|byte| !is_plain_in_names(*byte)) {
+        None => place,
+        Some(before) => place.get(before..)?.strip_prefix(b"/")?,
+    };
+    (!name.last().is_some_and(is_dropped_at_the_end)).then_some(name)
+}
+
+fn is_plain_in_names(byte: u8) -> bool {
+    PLAIN_IN_NAMES.get(usize::from(byte)) == Some(&true)
+}
+
+#[expect(clippy::indexing_slicing, reason = "a mistake here does not compile")]
+const PLAIN_IN_NAMES: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut plain: &[u8] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-+@ ";
+    while let [first, rest @ ..] = plain {
+        table[*first as usize] = true;
+        plain = rest;
+    }
+    table
+};
 
 /// Whether the name may be that of a copy; see [`without_backup_marks`].
 pub(crate) fn may_be_backup(name: &[u8]) -> bool {
@@ -50,9 +73,12 @@ pub(crate) fn may_be_backup(name: &[u8]) -> bool {
 
 /// Names that end in a dot or a space.
 fn has_trailing_dot(bytes: &[u8]) -> bool {
-    let dropped = |byte: u8| byte == b'.' || byte == b' ';
-    bytes.last().is_some_and(|last| dropped(*last))
-        || bytes.windows(2).any(|pair| matches!(pair, [before, b'/'] if dropped(*before)))
+    bytes.last().is_some_and(is_dropped_at_the_end)
+        || bytes.windows(2).any(|pair| matches!(pair, [before, b'/'] if is_dropped_at_the_end(before)))
+}
+
+fn is_dropped_at_the_end(byte: &u8) -> bool {
+    matches!(byte, b'.' | b' ')
 }
 
 fn fold_component(component: &str) -> String {

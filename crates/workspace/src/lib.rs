@@ -34,7 +34,7 @@ mod git_config;
 mod confine;
 mod error;
 
-pub use browse::{Entry, FoundFiles, FoundLines, Listed};
+pub use browse::{FoundFiles, FoundLines, Listed};
 pub use change::{After, ChangeKind, Forgetful, NotKept, PlannedChange, Recorder, Settled};
 pub use confine::{Confined, ConfinedMount, Quarantine, Quarantined, Stray, StrayKind, Strays};
 pub use deny_list::DEFAULT_DENY;
@@ -47,6 +47,6 @@ pub use relocate::{Deleted, Moved, Overwrite};
 pub use request::PathStyle;
 pub use restore::{Expect, Patience, Restoration};
 pub use rules::{InvalidGlob, PathGrant, Rules};
-pub use toolgate_search::{EntryKind, FindOptions, Line, ListOptions, Match, SearchOptions};
+pub use toolgate_search::{Entry, EntryKind, FindOptions, Line, ListOptions, Match, SearchOptions};
 pub use view::{View, Workspace};
 pub use write::{Rehearsal, Transformed, Written};

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
 use crate::deny_list::{default_rule, may_end_a_rule, rule_ending_at};
-use crate::fold::{fold, is_plain, may_be_backup, without_backup_marks};
+use crate::fold::{fold, may_be_backup, plain_name, without_backup_marks};
 
 /// A glob that does not parse.
 #[derive(Debug, thiserror::Error)]
@@ -187,10 +187,11 @@ impl Rules {
 
 /// Whether the built-in list denies this place by its own name; what lies below such a place is not asked about.
 pub(crate) fn is_denied_by_name(place: &Path, is_directory: bool) -> bool {
-    // What follows the last slash, which is all that is needed to be done with most places.
-    let bytes = place.as_os_str().as_bytes();
-    let name = bytes.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-    if is_plain(name) && !may_end_a_rule(name) && !may_be_backup(name) {
+    // The name alone is all that is needed to be done with most places.
+    if let Some(name) = plain_name(place.as_os_str().as_bytes())
+        && !may_end_a_rule(name)
+        && !may_be_backup(name)
+    {
         return false;
     }
     let folded = fold(place);

@@ -17,7 +17,7 @@ fn listed(tree: &Tree, options: &ListOptions) -> Listing {
 }
 
 fn names(listing: &Listing) -> Vec<&OsStr> {
-    listing.entries.iter().map(|entry| entry.name.as_os_str()).collect()
+    listing.entries.iter().map(|entry| listing.name(entry)).collect()
 }
 
 #[test]
@@ -28,7 +28,7 @@ fn every_kind_is_named_sorted_by_bytes_and_measured() {
     let _socket = UnixListener::bind(tree.path().join("socket")).unwrap();
     let listing = listed(&tree, &ALL);
     let seen: Vec<(&OsStr, EntryKind, Option<u64>)> =
-        listing.entries.iter().map(|entry| (entry.name.as_os_str(), entry.kind, entry.size)).collect();
+        listing.entries.iter().map(|entry| (listing.name(entry), entry.kind, entry.size)).collect();
     let expected = [
         (OsStr::new(".hidden"), EntryKind::File, Some(1)),
         (OsStr::new("B.txt"), EntryKind::File, Some(0)),

@@ -141,7 +141,7 @@ proptest! {
         expected.sort();
         prop_assert_eq!((listed.total, listed.truncated), (expected.len(), expected.len() > limit));
         expected.truncate(limit);
-        let listed: Vec<_> = listed.entries.into_iter().map(|entry| (entry.name, entry.size)).collect();
+        let listed: Vec<_> = listed.entries.iter().map(|entry| (listed.name(entry).to_owned(), entry.size)).collect();
         prop_assert_eq!(listed, expected);
     }
 }

@@ -128,7 +128,7 @@ fn list(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutpu
         .entries
         .iter()
         .map(|entry| {
-            let name = &entry.name;
+            let name = listed.name(entry);
             let kind = if entry.kind == EntryKind::Directory { "directory" } else { "file" };
             json!({"name": name, "type": kind, "path": format!("{}/{name}", listed.path), "bytes": entry.size})
         })

@@ -6,13 +6,13 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use toolgate_types::{Failure, ToolClass, ToolOutput};
 use toolgate_workspace::{
-    Entry, EntryKind, FileContent, FileRead, FindOptions, FoundLines, Listed, Match, ReadRequest, Recorder,
+    EntryKind, FileContent, FileRead, FindOptions, FoundLines, Listed, Match, ReadRequest, Recorder,
     TextWindow, View,
 };
 
 use crate::arguments::{ListArguments, ReadArguments, SearchArguments, every_entry};
 use crate::file_tool::{Declaration, decode, object};
-use crate::output::{EntryCost, bound_listing, bound_matches, bound_paths};
+use crate::output::{EntryCost, bound_listing, bound_matches, bound_paths, has_byte};
 
 /// More matches or results than this are never answered at once, whatever the call says.
 const MOST_RESULTS: usize = 1000;
@@ -178,32 +178,35 @@ fn list_directory(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result
     let mut listed = view.list(arguments.path(), &every_entry(view, false))?;
     bound_listing(view, &mut listed, EntryCost { names: 1, around: "\"\",".len() });
     let text = list_text(&listed);
-    let Listed { path, entries, total, truncated } = listed;
-    let [mut directories, mut files, mut symlinks, mut other] = [const { Vec::new() }; 4];
-    for Entry { name, kind, .. } in entries {
-        let kind = match kind {
-            EntryKind::Directory => &mut directories,
-            EntryKind::File => &mut files,
-            EntryKind::Symlink => &mut symlinks,
-            EntryKind::Other => &mut other,
-        };
-        kind.push(Value::String(name));
-    }
-    let named = [("directories", directories), ("files", files), ("symlinks", symlinks), ("other", other)];
-    let named = named.map(|(kind, names)| (kind, Value::Array(names))).into_iter();
-    let counted = [("total", json!(total)), ("truncated", json!(truncated))];
-    let fields = std::iter::once(("path", json!(path))).chain(named).chain(counted);
+    let kinds = [
+        ("directories", EntryKind::Directory),
+        ("files", EntryKind::File),
+        ("symlinks", EntryKind::Symlink),
+        ("other", EntryKind::Other),
+    ];
+    let named = kinds.map(|(field, kind)| (field, names_of(&listed, kind))).into_iter();
+    let counted = [("total", json!(listed.total)), ("truncated", json!(listed.truncated))];
+    let fields = std::iter::once(("path", json!(listed.path))).chain(named).chain(counted);
     let structured = fields.map(|(name, value)| (name.to_owned(), value)).collect();
     Ok(ToolOutput::new(text, structured))
+}
+
+fn names_of(listed: &Listed, kind: EntryKind) -> Value {
+    let of_kind = || listed.entries.iter().filter(|entry| entry.kind == kind);
+    let mut names = Vec::with_capacity(of_kind().count());
+    names.extend(of_kind().map(|entry| Value::from(listed.name(entry))));
+    Value::Array(names)
 }
 
 /// One line per entry: directories end in a slash, links in an at sign, files carry their size where it is known.
 pub(crate) fn list_text(listed: &Listed) -> String {
     let mut text = String::with_capacity(listed.entries.iter().map(|entry| entry.name.len() + 2).sum());
+    let has_line_ends = has_byte(&listed.names, |byte| matches!(byte, b'\n' | b'\r'));
     for entry in &listed.entries {
-        match entry.name.bytes().any(|byte| matches!(byte, b'\n' | b'\r')) {
-            true => text.push_str(&entry.name.replace(['\n', '\r'], "\u{fffd}")),
-            false => text.push_str(&entry.name),
+        let name = listed.name(entry);
+        match has_line_ends {
+            true => text.push_str(&name.replace(['\n', '\r'], "\u{fffd}")),
+            false => text.push_str(name),
         }
         match (entry.kind, entry.size) {
             (EntryKind::Directory, _) => text.push('/'),
