@@ -18,6 +18,8 @@ mod view;
 mod open;
 mod read;
 mod whole;
+mod large;
+mod again;
 mod browse;
 mod change;
 mod target;

@@ -1,7 +1,7 @@
 //! Reading: one pass that hashes, counts, tells text from binary, and keeps only the lines and bytes asked for.
 
 use std::fs::File;
-use std::io::{ErrorKind, Read};
+use std::io::{ErrorKind, Read, Seek as _};
 
 use toolgate_types::Sha256;
 use toolgate_types::digest::Sha256Hasher;
@@ -90,25 +90,27 @@ impl View<'_> {
         if window.is_whole() && expected <= limit.min(MOST_EXPECTED) {
             return self.read_kept(&opened, expected, shown);
         }
-        self.read_on(&opened, Scan::new(window, self.limits.max_read_bytes, expected), expected, shown)
+        self.read_through(&opened, Scan::new(window, self.limits.max_read_bytes, expected), expected, shown)
     }
 
     /// A file that is wanted whole and expected to be no longer than may be kept.
     fn read_kept(&self, opened: &Opened, expected: usize, shown: String) -> Result<FileRead, WorkspaceError> {
-        let whole = self.read_whole(opened, expected, &shown)?;
-        if whole.ended {
+        if let Some(whole) = self.read_whole(opened, expected, &shown)? {
             return Ok(whole_file(whole, shown));
         }
-        let mut scan = Scan::new(Window::WHOLE, self.limits.max_read_bytes, 0);
-        scan.hasher = whole.hasher;
-        scan.look(&whole.bytes);
-        scan.newlines = whole.newlines;
-        scan.keep(&whole.bytes);
-        self.read_on(opened, scan, 0, shown)
+        // It has grown meanwhile, perhaps beyond what may be kept, and is read anew.
+        let mut file = &opened.file;
+        file.rewind().map_err(|error| WorkspaceError::io("reading", &shown, error))?;
+        self.read_through(
+            opened,
+            Scan::new(Window::WHOLE, self.limits.max_read_bytes, expected),
+            expected,
+            shown,
+        )
     }
 
-    /// What follows what was read, however much that is.
-    fn read_on(
+    /// A file, however long it is.
+    fn read_through(
         &self,
         opened: &Opened,
         mut scan: Scan,
@@ -297,21 +299,18 @@ impl Scan {
 
 /// What is to be said about a file that was kept whole.
 fn whole_file(whole: Whole, path: String) -> FileRead {
-    let Whole { bytes: kept, hasher, newlines, .. } = whole;
-    let (bytes, sha256) = (kept.len() as u64, hasher.finish());
-    let ends_within_line = kept.last().is_some_and(|last| *last != b'\n');
-    let total_lines = newlines + u64::from(ends_within_line);
-    let has_nul = memchr::memchr(0, &kept).is_some();
-    let content = match String::from_utf8(kept) {
-        Ok(text) if !has_nul => FileContent::Text(TextWindow {
+    let Whole { text, bytes, newlines, sha256 } = whole;
+    let content = text.map_or(FileContent::Binary, |text| {
+        let ends_within_line = !text.is_empty() && !text.ends_with('\n');
+        let total_lines = newlines + u64::from(ends_within_line);
+        FileContent::Text(TextWindow {
             text,
             truncated: false,
             total_lines,
             first_line: 1,
             last_line: total_lines,
-        }),
-        _ => FileContent::Binary,
-    };
+        })
+    });
     FileRead { path, bytes, sha256, content }
 }
 
@@ -371,8 +370,63 @@ impl Utf8Check {
 }
 
 #[cfg(test)]
+#[allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "tests arrange files by hand and fail by panicking"
+)]
 mod tests {
+    use std::time::Duration;
+
+    use toolgate_types::{Limits, Stop};
+
     use super::*;
+    use crate::{Access, Mount, PathStyle, Rules, Workspace};
+
+    /// It may have grown or shrunk between being opened and being read.
+    #[test]
+    fn a_file_is_read_whole_however_long_it_was_expected_to_be() {
+        let scratch = tempfile::tempdir().unwrap();
+        let root = File::open(scratch.path()).unwrap();
+        let mount = Mount::new("@w", root, scratch.path(), Access::ReadOnly, Rules::new()).unwrap();
+        let workspace = Workspace::new(vec![mount.as_default()]).unwrap();
+        let limits = Limits {
+            max_read_bytes: 1 << 20,
+            max_write_bytes: 0,
+            max_entries: 0,
+            max_matches: 0,
+            max_output_bytes: 0,
+            timeout: Duration::from_secs(60),
+        };
+        let (workspace, limits, stop) = (&workspace, &limits, &Stop::never());
+        let view = View { workspace, style: PathStyle::Free, limits, grant: None, stop, unlocked: None };
+        let text = "aé漢🦀 and more\n".repeat(60_000);
+        let large = 5 * CHUNK;
+        let mut before = 0;
+        for length in [0, 1, 5000, large + 100, large, text.len()] {
+            let text = text.get(..text.floor_char_boundary(length)).unwrap();
+            std::fs::write(scratch.path().join("f"), text).unwrap();
+            // What was read before is remembered, and this may be its beginning.
+            let expected = [before, text.len().saturating_sub(1), text.len(), text.len() + 1];
+            let expected = expected.into_iter().chain([0, 10, large - CHUNK, large, large + 1, 8 * CHUNK]);
+            before = text.len();
+            for expected in expected.filter(|expected| *expected <= 8 * CHUNK) {
+                let opened = open_existing(&view, &view.request("f").unwrap()).unwrap();
+                let read = view.read_kept(&opened, expected, "f".to_owned()).unwrap();
+                let about = format!("{} bytes instead of {expected}", text.len());
+                assert_eq!(
+                    (read.bytes, read.sha256),
+                    (text.len() as u64, Sha256::of(text.as_bytes())),
+                    "{about}"
+                );
+                let FileContent::Text(window) = read.content else { panic!("{about}: binary") };
+                let kept = text.get(..text.floor_char_boundary(1 << 20)).unwrap();
+                assert!(window.text == kept && window.truncated == (kept.len() < text.len()), "{about}");
+                assert_eq!(window.total_lines, text.split_inclusive('\n').count() as u64, "{about}");
+            }
+        }
+    }
 
     #[test]
     fn utf8_is_checked_across_chunks() {

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use toolgate_types::{Limits, Stop};
 
+use crate::again::LastLarge;
 use crate::confine::is_target;
 use crate::error::WorkspaceError;
 use crate::fold::fold;
@@ -18,6 +19,7 @@ use crate::target::find_target;
 #[derive(Debug)]
 pub struct Workspace {
     mounts: Vec<Mount>,
+    pub(crate) last_large: LastLarge,
 }
 
 impl Workspace {
@@ -31,7 +33,7 @@ impl Workspace {
                 return Err(crate::MountError::Duplicate(mount.alias().to_owned()));
             }
         }
-        Ok(Self { mounts })
+        Ok(Self { mounts, last_large: LastLarge::default() })
     }
 
     /// The mounts, in the order they were given.

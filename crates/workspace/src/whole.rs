@@ -2,49 +2,45 @@
 
 use std::fs::File;
 use std::io::{ErrorKind, Read as _};
-use std::sync::mpsc;
-use std::thread;
 
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
-use toolgate_types::digest::Sha256Hasher;
+use toolgate_types::Sha256;
 
 use crate::error::WorkspaceError;
+use crate::large::LARGE;
 use crate::open::Opened;
 use crate::read::CHUNK;
 use crate::view::View;
 
-/// From here on a second thread pays.
-const LARGE: usize = 4 * CHUNK;
-
-/// What a file held when it was read, as far as it is known how much that should be.
+/// What a file held when it was read.
 pub(crate) struct Whole {
-    pub(crate) bytes: Vec<u8>,
-    /// Has seen all of it.
-    pub(crate) hasher: Sha256Hasher,
+    /// UTF-8 without NUL, or nothing if it is not.
+    pub(crate) text: Option<String>,
+    pub(crate) bytes: u64,
     pub(crate) newlines: u64,
-    /// Whether the file ended there. It may have grown meanwhile.
-    pub(crate) ended: bool,
+    pub(crate) sha256: Sha256,
 }
 
 impl View<'_> {
-    /// Takes in as much as a file is expected to have, and a little more, so that its end is seen when it comes.
+    /// Takes in a file that is expected to have so many bytes; nothing, if it has become longer than that.
     pub(crate) fn read_whole(
         &self,
         opened: &Opened,
         expected: usize,
         shown: &str,
-    ) -> Result<Whole, WorkspaceError> {
+    ) -> Result<Option<Whole>, WorkspaceError> {
         match expected >= LARGE {
             true => self.read_large(&opened.file, expected, shown),
             false => self.read_small(&opened.file, expected, shown),
         }
     }
 
-    fn read_small(&self, file: &File, expected: usize, shown: &str) -> Result<Whole, WorkspaceError> {
+    fn read_small(&self, file: &File, expected: usize, shown: &str) -> Result<Option<Whole>, WorkspaceError> {
+        // One byte more than there should be: that it does not come is the end.
         let mut bytes = Vec::with_capacity(expected.saturating_add(1));
         let mut ended = false;
-        while !ended && bytes.len() <= expected {
+        while !ended {
             self.stop.check()?;
             let room = bytes.capacity() - bytes.len();
             match rustix::io::read(file, spare_capacity(&mut bytes)) {
@@ -52,45 +48,14 @@ impl View<'_> {
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(WorkspaceError::io("reading", shown, error.into())),
             }
+            if bytes.len() > expected {
+                return Ok(None);
+            }
         }
-        let mut hasher = Sha256Hasher::new();
-        hasher.update(&bytes);
-        let newlines = count_newlines(&bytes);
-        Ok(Whole { bytes, hasher, newlines, ended })
-    }
-
-    /// Hashing takes longer than everything else, so a second thread does it meanwhile.
-    fn read_large(&self, file: &File, expected: usize, shown: &str) -> Result<Whole, WorkspaceError> {
-        let mut bytes = vec![0; expected.saturating_add(1)];
-        let (chunks, to_hash) = mpsc::channel::<&[u8]>();
-        let (read, hasher, newlines) = thread::scope(|scope| {
-            let mut own = Sha256Hasher::new();
-            let hashing = thread::Builder::new().spawn_scoped(scope, move || {
-                let mut hasher = Sha256Hasher::new();
-                to_hash.iter().for_each(|chunk| hasher.update(chunk));
-                hasher
-            });
-            let mut newlines = 0;
-            let read = self.fill(file, &mut bytes, expected, shown, |chunk| {
-                match &hashing {
-                    // Whoever hashes listens to the end.
-                    Ok(_) => drop(chunks.send(chunk)),
-                    // Where no thread can be had, this one does it.
-                    Err(_) => own.update(chunk),
-                }
-                newlines += count_newlines(chunk);
-            });
-            drop(chunks);
-            let ended_early = |_| WorkspaceError::io("hashing", shown, ErrorKind::Other.into());
-            let hasher = match hashing {
-                Ok(hashing) => hashing.join().map_err(ended_early)?,
-                Err(_) => own,
-            };
-            Ok::<_, WorkspaceError>((read?, hasher, newlines))
-        })?;
-        let ended = read < bytes.len();
-        bytes.truncate(read);
-        Ok(Whole { bytes, hasher, newlines, ended })
+        let (sha256, newlines) = (Sha256::of(&bytes), count_newlines(&bytes));
+        let (length, has_nul) = (bytes.len() as u64, memchr::memchr(0, &bytes).is_some());
+        let text = String::from_utf8(bytes).ok().filter(|_| !has_nul);
+        Ok(Some(Whole { text, bytes: length, newlines, sha256 }))
     }
 
     /// All bytes of a file that is to be changed and is expected to have so many. It may have grown, or go on growing; one byte more than may be is enough
@@ -108,7 +73,7 @@ impl View<'_> {
         loop {
             let rest = bytes.get_mut(read..).unwrap_or_default();
             let left = rest.len().saturating_sub(1);
-            read += self.fill(file, rest, left, shown, |_| {})?;
+            read += self.fill(file, rest, left, shown)?;
             if read < bytes.len() {
                 bytes.truncate(read);
                 return Ok(bytes);
@@ -123,13 +88,12 @@ impl View<'_> {
 
     /// Reads until a place is full or the file ends; tells how far it came. A file that gave all that was expected of it, and then less than it was asked
     /// for, has come to its end.
-    fn fill<'k>(
+    fn fill(
         &self,
         mut file: &File,
-        place: &'k mut [u8],
+        place: &mut [u8],
         expected: usize,
         shown: &str,
-        mut seen: impl FnMut(&'k [u8]),
     ) -> Result<usize, WorkspaceError> {
         let mut rest = place;
         let mut read = 0;
@@ -140,9 +104,7 @@ impl View<'_> {
             match file.read(rest.get_mut(..next).unwrap_or_default()) {
                 Ok(0) => break,
                 Ok(count) => {
-                    let (chunk, after) = rest.split_at_mut_checked(count).unwrap_or_default();
-                    seen(chunk);
-                    rest = after;
+                    rest = rest.get_mut(count..).unwrap_or_default();
                     read += count;
                     if count < next && read >= expected {
                         break;

@@ -43,6 +43,84 @@ proptest! {
     }
 }
 
+/// Something to do with a large file before it is read again.
+#[derive(Clone, Debug)]
+enum Step {
+    Same,
+    /// Another text of about this length.
+    Write(usize),
+    /// Bytes somewhere in it are these.
+    Overwrite(prop::sample::Index, &'static [u8]),
+    Append(&'static [u8]),
+    Shorten(prop::sample::Index),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let bytes = prop::sample::select(vec![
+        &b"x"[..],
+        b"\n",
+        b"\0",
+        b"\xff",
+        b"\xc3",
+        "é".as_bytes(),
+        "🦀".as_bytes(),
+        b"xyz\n",
+    ]);
+    let step = prop_oneof![
+        2 => Just(Step::Same),
+        1 => (4 * 128 * 1024usize - 2..4 * 128 * 1024 + 300_000).prop_map(Step::Write),
+        3 => (any::<prop::sample::Index>(), bytes.clone()).prop_map(|(place, bytes)| Step::Overwrite(place, bytes)),
+        1 => bytes.prop_map(Step::Append),
+        1 => any::<prop::sample::Index>().prop_map(Step::Shorten),
+    ];
+    prop::collection::vec(step, 1..8)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+    /// What was read before is remembered; nobody can tell from the answer.
+    #[test]
+    fn whatever_was_read_before_the_answer_is_that_of_the_bytes_that_are_there(
+        line in "[a-zé漢🦀]{0,60}\n",
+        length in 4 * 128 * 1024usize - 2..4 * 128 * 1024 + 300_000,
+        steps in steps(),
+    ) {
+        let scratch = tempfile::tempdir().unwrap();
+        let root = File::open(scratch.path()).unwrap();
+        let mount = Mount::new("@project", root, scratch.path(), Access::ReadOnly, Rules::new()).unwrap();
+        let workspace = Workspace::new(vec![mount.as_default()]).unwrap();
+        let (limits, stop) = (Limits { max_read_bytes: 1 << 30, ..LIMITS }, Stop::never());
+        let view = View { workspace: &workspace, style: PathStyle::Free, limits: &limits, grant: None, stop: &stop, unlocked: None };
+        let text_of = |length: usize| line.repeat(length.div_ceil(line.len())).into_bytes();
+        let mut bytes = text_of(length);
+        for step in std::iter::once(Step::Same).chain(steps) {
+            match step {
+                Step::Same => {}
+                Step::Write(length) => bytes = text_of(length),
+                Step::Overwrite(place, with) => {
+                    let begin = place.index(bytes.len() - with.len());
+                    bytes[begin..begin + with.len()].copy_from_slice(with);
+                }
+                Step::Append(more) => bytes.extend_from_slice(more),
+                Step::Shorten(by) => bytes.truncate(bytes.len() - by.index(5)),
+            }
+            fs::write(scratch.path().join("f"), &bytes).unwrap();
+            let read = view.read("f", &ReadRequest::default()).unwrap();
+            prop_assert_eq!((read.bytes, read.sha256), (bytes.len() as u64, Sha256::of(&bytes)));
+            match (read.content, std::str::from_utf8(&bytes).ok().filter(|text| !text.contains('\0'))) {
+                (FileContent::Text(window), Some(text)) => {
+                    prop_assert!(window.text == text && !window.truncated);
+                    let lines = text.split_inclusive('\n').count() as u64;
+                    prop_assert_eq!((window.first_line, window.last_line, window.total_lines), (1, lines, lines));
+                }
+                (FileContent::Binary, None) => {}
+                (FileContent::Text(_), None) => prop_assert!(false, "taken for text"),
+                (FileContent::Binary, Some(_)) => prop_assert!(false, "text was taken for binary"),
+            }
+        }
+    }
+}
+
 /// Large files are read in another way; nobody can tell from the answer.
 #[test]
 fn a_large_file_is_read_as_a_small_one_is() {
