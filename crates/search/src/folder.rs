@@ -3,7 +3,6 @@
 //! This module is the reason why a walk cannot leave: a child is a single name beneath an open handle, and a
 //! symbolic link is never followed. Everything that opens anything in this crate does it here.
 
-use std::cmp::Ordering;
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -115,8 +114,6 @@ pub(crate) struct Span {
     start: usize,
     end: usize,
     kind: Option<EntryKind>,
-    /// Where this differs from that of another name, the names are in the same order.
-    rank: u64,
 }
 
 impl Span {
@@ -147,10 +144,6 @@ impl Span {
             padded.iter_mut().zip(rest).for_each(|(place, byte)| *place = *byte);
             padded
         }))
-    }
-
-    fn compare(&self, other: &Self, all: &[u8]) -> Ordering {
-        self.rank.cmp(&other.rank).then_with(|| self.bytes(all).cmp(other.bytes(all)))
     }
 }
 
@@ -185,7 +178,7 @@ impl Names {
     fn push(&mut self, name: Name<'_>) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(name.text.to_bytes_with_nul());
-        self.spans.push(Span { start, end: self.bytes.len(), kind: name.kind, rank: 0 });
+        self.spans.push(Span { start, end: self.bytes.len(), kind: name.kind });
     }
 
     /// Sorts by the bytes of the names.
@@ -195,28 +188,30 @@ impl Names {
 
     /// Sorts, and keeps the first `limit`.
     pub(crate) fn sort_and_keep(&mut self, limit: usize) {
-        self.rank();
         let Self { bytes, spans } = self;
-        if limit < spans.len() {
-            spans.select_nth_unstable_by(limit, |one, other| one.compare(other, bytes));
-            spans.truncate(limit);
+        // To sort numbers is much faster than to sort names. The number of a name is what makes most of them differ, as much of it as there is room
+        // for, and below that the index of the name.
+        let index_mask = spans.len().next_power_of_two() as u64 - 1;
+        let rank = |number: u64| number & !index_mask;
+        let span = |number: u64| spans.get((number & index_mask) as usize);
+        let name = |number: u64| span(number).map(|span| span.bytes(bytes));
+        let same = what_all_begin_with(spans.iter().map(|span| span.bytes(bytes)));
+        let ranks = spans.iter().map(|span| rank(span.rank_after(same, bytes)));
+        let mut numbers: Vec<u64> = ranks.zip(0..).map(|(rank, index)| rank | index).collect();
+        if limit < numbers.len() {
+            let by_name = |one: &u64, other: &u64| {
+                rank(*one).cmp(&rank(*other)).then_with(|| name(*one).cmp(&name(*other)))
+            };
+            numbers.select_nth_unstable_by(limit, by_name);
+            numbers.truncate(limit);
         }
-        spans.sort_unstable_by_key(|span| span.rank);
-        for alike in spans.chunk_by_mut(|one, other| one.rank == other.rank) {
-            alike.sort_unstable_by(|one, other| one.bytes(bytes).cmp(other.bytes(bytes)));
+        numbers.sort_unstable();
+        for alike in numbers.chunk_by_mut(|one, other| rank(*one) == rank(*other)) {
+            alike.sort_unstable_by(|one, other| name(*one).cmp(&name(*other)));
         }
-    }
-
-    /// Notes of each name what makes most of them differ: the bytes that follow what all begin with. To compare numbers is much faster than to compare names.
-    fn rank(&mut self) {
-        let Self { bytes, spans } = self;
-        let Some(first) = spans.first().map(|first| first.bytes(bytes)) else { return };
-        let same = spans.iter().fold(first, |same, span| {
-            let name = span.bytes(bytes);
-            if name.starts_with(same) { same } else { what_both_begin_with(same, name) }
-        });
-        let same = same.len();
-        spans.iter_mut().for_each(|span| span.rank = span.rank_after(same, bytes));
+        let mut sorted = Vec::with_capacity(numbers.len());
+        sorted.extend(numbers.iter().filter_map(|number| span(*number)));
+        *spans = sorted;
     }
 
     /// All bytes, and where the names stand among them, in their order.
@@ -244,9 +239,17 @@ impl Names {
     }
 }
 
-fn what_both_begin_with<'a>(one: &'a [u8], other: &[u8]) -> &'a [u8] {
-    let same = one.iter().zip(other).take_while(|(one, other)| one == other).count();
-    one.get(..same).unwrap_or_default()
+/// How many bytes all names have in common from the first on.
+fn what_all_begin_with<'a>(mut names: impl Iterator<Item = &'a [u8]>) -> usize {
+    let first = names.next().unwrap_or_default();
+    let same = names.fold(first, |same, name| match name.starts_with(same) {
+        true => same,
+        false => {
+            let pairs = same.iter().zip(name).take_while(|(one, other)| one == other);
+            same.get(..pairs.count()).unwrap_or_default()
+        }
+    });
+    same.len()
 }
 
 #[cfg(test)]

@@ -73,9 +73,8 @@ pub(crate) struct EntryCost {
 pub(crate) fn bound_listing(view: &View<'_>, listed: &mut Listed, cost: EntryCost) {
     // What stands between names is a NUL, and in none.
     let is_escaped = has_byte(&listed.names, |byte| byte != 0 && added_by_escaping(byte) > 0);
-    let named = |name| if is_escaped { written(name) } else { name.len() };
     let costs = listed.entries.iter().map(|entry| {
-        let name = named(listed.name(entry));
+        let name = if is_escaped { written(listed.name(entry)) } else { entry.name.len() };
         name.saturating_mul(cost.names).saturating_add(cost.around)
     });
     let fit = fitting(view, costs);

@@ -138,7 +138,26 @@ pub(crate) fn without_backup_marks(folded: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4000))]
+        #[test]
+        fn of_a_plain_name_nothing_but_the_case_is_folded(
+            folder in "([a-zA. \u{e9}]{1,3}/){0,2}",
+            name in "[a-cA-C0-9._+@ -]{0,8}|[ -.0-~]{0,3}|[\\PC&&[^/]]{0,3}",
+        ) {
+            let place = format!("{folder}{name}");
+            let plain = plain_name(place.as_bytes());
+            prop_assert_eq!(plain.is_some(), is_plain(name.as_bytes()));
+            if let Some(plain) = plain {
+                prop_assert_eq!(plain, name.as_bytes());
+                prop_assert_eq!(fold_component(&name), name.to_ascii_lowercase());
+            }
+        }
+    }
 
     #[test]
     fn twins_fold_to_the_plain_name() {

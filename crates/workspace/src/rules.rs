@@ -165,6 +165,7 @@ impl Rules {
     }
 
     /// Whether a file is among what the mount and the call are limited to.
+    #[inline]
     pub(crate) fn is_in_scope(&self, location: &Path, grant: Option<&dyn PathGrant>) -> bool {
         self.scope.as_ref().is_none_or(|globs| globs.is_match(location))
             && grant.is_none_or(|grant| grant.covers(location))
@@ -194,6 +195,10 @@ pub(crate) fn is_denied_by_name(place: &Path, is_directory: bool) -> bool {
     {
         return false;
     }
+    is_denied_when_folded(place, is_directory)
+}
+
+fn is_denied_when_folded(place: &Path, is_directory: bool) -> bool {
     let folded = fold(place);
     let is_denied = |name: &str| rule_ending_at(name, is_directory).is_some();
     is_denied(&folded) || without_backup_marks(&folded).iter().any(|name| is_denied(name))
@@ -350,6 +355,24 @@ mod tests {
                     break;
                 }
             }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4000))]
+        #[test]
+        fn what_is_done_with_at_a_glance_is_not_denied(
+            folder in prop::sample::select(vec!["", "a/", ".git/", "certifi/", "A b./", "\u{e9}/"]),
+            before in "[#.x]{0,2}",
+            rule in prop::sample::select(crate::deny_list::DEFAULT_DENY),
+            within in "[a-z\u{200b}]{0,1}",
+            after in "(~|#|\\.bak|\\.OLD|\\.swp|\\.| |:x|\u{200b}|\u{ff0e}|[a-z./]){0,2}",
+            (shout, is_directory) in any::<(bool, bool)>(),
+        ) {
+            let rule = rule.replace("**", "x").replace('*', &within);
+            let rule = if shout { rule.to_ascii_uppercase() } else { rule };
+            let place = PathBuf::from(format!("{folder}{before}{rule}{after}"));
+            prop_assert_eq!(is_denied_by_name(&place, is_directory), is_denied_when_folded(&place, is_directory), "{:?}", place);
         }
     }
 

@@ -178,24 +178,22 @@ fn list_directory(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result
     let mut listed = view.list(arguments.path(), &every_entry(view, false))?;
     bound_listing(view, &mut listed, EntryCost { names: 1, around: "\"\",".len() });
     let text = list_text(&listed);
-    let kinds = [
-        ("directories", EntryKind::Directory),
-        ("files", EntryKind::File),
-        ("symlinks", EntryKind::Symlink),
-        ("other", EntryKind::Other),
-    ];
-    let named = kinds.map(|(field, kind)| (field, names_of(&listed, kind))).into_iter();
+    let [mut directories, mut files, mut symlinks, mut other] = [const { Vec::new() }; 4];
+    for entry in &listed.entries {
+        let kind = match entry.kind {
+            EntryKind::Directory => &mut directories,
+            EntryKind::File => &mut files,
+            EntryKind::Symlink => &mut symlinks,
+            EntryKind::Other => &mut other,
+        };
+        kind.push(Value::from(listed.name(entry)));
+    }
+    let named = [("directories", directories), ("files", files), ("symlinks", symlinks), ("other", other)];
+    let named = named.map(|(kind, names)| (kind, Value::Array(names))).into_iter();
     let counted = [("total", json!(listed.total)), ("truncated", json!(listed.truncated))];
     let fields = std::iter::once(("path", json!(listed.path))).chain(named).chain(counted);
     let structured = fields.map(|(name, value)| (name.to_owned(), value)).collect();
     Ok(ToolOutput::new(text, structured))
-}
-
-fn names_of(listed: &Listed, kind: EntryKind) -> Value {
-    let of_kind = || listed.entries.iter().filter(|entry| entry.kind == kind);
-    let mut names = Vec::with_capacity(of_kind().count());
-    names.extend(of_kind().map(|entry| Value::from(listed.name(entry))));
-    Value::Array(names)
 }
 
 /// One line per entry: directories end in a slash, links in an at sign, files carry their size where it is known.
