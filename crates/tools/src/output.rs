@@ -1,6 +1,6 @@
 //! How much one answer may hold, whatever it is made of. File contents have a limit of their own.
 
-use toolgate_workspace::{FoundFiles, FoundLines, Listed, View};
+use toolgate_workspace::{Entry, FoundFiles, FoundLines, Listed, View};
 
 /// What an answer keeps free for the words around a list or a diff, as far as it can.
 const AROUND: usize = 1024;
@@ -71,15 +71,18 @@ pub(crate) struct EntryCost {
 
 /// Shortens a listing.
 pub(crate) fn bound_listing(view: &View<'_>, listed: &mut Listed, cost: EntryCost) {
-    // What stands between names is a NUL, and in none.
-    let is_escaped = has_byte(&listed.names, |byte| byte != 0 && added_by_escaping(byte) > 0);
-    let costs = listed.entries.iter().map(|entry| {
-        let name = if is_escaped { written(listed.name(entry)) } else { entry.name.len() };
-        name.saturating_mul(cost.names).saturating_add(cost.around)
-    });
+    let costs = written_names(listed).map(|name| name.saturating_mul(cost.names).saturating_add(cost.around));
     let fit = fitting(view, costs);
     listed.truncated |= fit < listed.entries.len();
     listed.entries.truncate(fit);
+}
+
+/// The bytes that the name of each entry takes in JSON.
+fn written_names(listed: &Listed) -> impl Iterator<Item = usize> {
+    // What stands between names is a NUL, and in none.
+    let is_escaped = has_byte(&listed.names, |byte| byte != 0 && added_by_escaping(byte) > 0);
+    let name = move |entry: &Entry| if is_escaped { written(listed.name(entry)) } else { entry.name.len() };
+    listed.entries.iter().map(name)
 }
 
 /// Shortens a list of paths.
@@ -102,5 +105,37 @@ pub(crate) fn bound_matches(view: &View<'_>, found: &mut FoundLines) {
     if let (0, Some((_, first))) = (fit, found.matches.first_mut()) {
         first.before.clear();
         first.after.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use toolgate_workspace::EntryKind;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn names_take_what_serde_makes_of_them(
+            names in prop::collection::vec("[a-c]{1,9}|[\u{1}-\u{1f}\"\\\\\u{7f}a\u{e9}]{1,3}", 0..4),
+        ) {
+            let mut listed =
+                Listed { path: String::new(), names: String::new(), entries: Vec::new(), total: 0, truncated: false };
+            for name in &names {
+                let start = listed.names.len();
+                listed.names.push_str(name);
+                let name = start..listed.names.len();
+                listed.entries.push(Entry { name, kind: EntryKind::File, size: None });
+                listed.names.push('\0');
+            }
+            for (counted, name) in written_names(&listed).zip(&names) {
+                let spelt = serde_json::to_string(name).unwrap().len() - "\"\"".len();
+                // Short escapes of two control characters are counted as long ones.
+                let short = name.matches(['\u{8}', '\u{c}']).count() * ("\\u0008".len() - "\\b".len());
+                prop_assert_eq!(counted, spelt + short);
+            }
+            prop_assert_eq!(written_names(&listed).count(), names.len());
+        }
     }
 }

@@ -174,3 +174,41 @@ fn partial(stopped: Option<StopReason>) -> Result<bool, WorkspaceError> {
         Some(StopReason::Cancelled) => Err(WorkspaceError::Stopped(StopReason::Cancelled)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use toolgate_search::EntryKind;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn every_name_is_shown_as_it_would_be_by_itself(
+            names in prop::collection::vec(
+                prop::collection::vec(prop_oneof![Just(b'a'), Just(0xc3), Just(0xa9), 1..=255u8], 1..4),
+                0..5,
+            ),
+            are_text in any::<bool>(),
+        ) {
+            let lossy = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
+            let names: Vec<Vec<u8>> = match are_text {
+                true => names.iter().map(|name| lossy(name).into_bytes()).collect(),
+                false => names,
+            };
+            let (mut all, mut entries) = (Vec::new(), Vec::new());
+            for name in &names {
+                entries.push(Entry { name: all.len()..all.len() + name.len(), kind: EntryKind::File, size: None });
+                all.extend_from_slice(name);
+                all.push(0);
+            }
+            // Names stand in the order of the directory, entries in their own.
+            entries.reverse();
+            let names_shown = shown(all, &mut entries);
+            let listed =
+                Listed { path: String::new(), names: names_shown, entries, total: names.len(), truncated: false };
+            let seen: Vec<&str> = listed.entries.iter().map(|entry| listed.name(entry)).collect();
+            prop_assert_eq!(seen, names.iter().rev().map(|name| lossy(name)).collect::<Vec<_>>());
+        }
+    }
+}
