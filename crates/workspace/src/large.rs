@@ -21,8 +21,8 @@ pub(crate) const LARGE: usize = 4 * CHUNK;
 /// Handed over to be hashed: little, because the hash is what is waited for in the end, and begins with the first of these.
 const PIECE: usize = CHUNK / 4;
 
-/// So many pieces wait to be hashed: enough that nobody waits for the next one, and little beside the text itself.
-const WAITING: usize = LARGE / PIECE;
+/// So many pieces wait to be hashed before nothing more is read: as much as is usual, because to be woken takes long where there is much to do.
+const WAITING: usize = (2 << 20) / PIECE;
 
 impl View<'_> {
     /// A file that is expected to be large; nothing, if it has become longer than that.
