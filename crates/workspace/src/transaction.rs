@@ -132,7 +132,7 @@ fn swap_all(view: &View<'_>, steps: &[Step<'_>], names: &[OsString], patience: D
         }
     }
     made.iter().for_each(|(step, name, _)| step.clear_away(name));
-    Ending { settled: Settled::Done, answer: folders.save().map(|()| Attempt::Done) }
+    Ending { settled: Settled::Done, answer: save(&folders.unlock()).map(|()| Attempt::Done) }
 }
 
 /// Takes back what was made before a step failed, newest first. Whatever cannot be taken back stays in the journal for the next start.
@@ -167,22 +167,33 @@ pub(crate) fn is_temporary(name: &OsStr) -> bool {
 /// Closing a handle would not unlock it at once: a process that another thread is just starting has all handles, until it becomes another program.
 struct LockedFolders<'s>(Vec<(&'s File, &'s str)>);
 
-impl LockedFolders<'_> {
-    /// The changes are made and visible by now; only their survival of a power cut is in doubt, and that is worth an error.
-    fn save(&self) -> Result<(), WorkspaceError> {
-        self.0.iter().try_for_each(|(folder, shown)| {
-            folder.sync_all().map_err(|error| WorkspaceError::io("saving the folder of", shown, error))
-        })
+impl<'s> LockedFolders<'s> {
+    /// Lets others in.
+    fn unlock(mut self) -> Vec<(&'s File, &'s str)> {
+        self.release();
+        std::mem::take(&mut self.0)
     }
-}
 
-impl Drop for LockedFolders<'_> {
-    fn drop(&mut self) {
+    fn release(&self) {
         for (folder, _) in &self.0 {
             // Where there are no locks there is nothing to unlock.
             let _ = rustix::fs::flock(folder, FlockOperation::Unlock);
         }
     }
+}
+
+impl Drop for LockedFolders<'_> {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
+/// The changes are made and visible by now; only their survival of a power cut is in doubt, and that is worth an error. Others need not wait for it: their
+/// own changes are saved with these.
+fn save(folders: &[(&File, &str)]) -> Result<(), WorkspaceError> {
+    folders.iter().try_for_each(|(folder, shown)| {
+        folder.sync_all().map_err(|error| WorkspaceError::io("saving the folder of", shown, error))
+    })
 }
 
 /// Locks every folder once, in one order for all gates, so that none waits for another in a circle.
