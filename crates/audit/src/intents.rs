@@ -115,7 +115,8 @@ impl Intents {
             self.generations.iter_mut().find(|generation| generation.open.contains(&call))
         {
             generation.open.remove(&call);
-            generation.last_outcome = number;
+            // Outcomes of several threads may be noted in another order than they were written in.
+            generation.last_outcome = generation.last_outcome.max(number);
         }
     }
 

@@ -90,10 +90,16 @@ fn read_intents(
     let content = read_at(file, length, 0).map_err(failed)?;
     let lines = content.split_inclusive(|byte| *byte == b'\n').filter_map(|line| line.strip_suffix(b"\n"));
     let mut intents = Vec::new();
-    let mut damaged = false;
+    let (mut damaged, mut torn) = (false, false);
     for line in lines {
         match serde_json::from_slice(line) {
-            Ok(intent) => intents.push(intent),
+            Ok(intent) => {
+                // What follows was whole on the disk, so what is before it should be.
+                damaged |= torn;
+                intents.push(intent);
+            }
+            // The zeroes that it was being written over: in a power failure its end may come to the disk before its beginning.
+            Err(_) if line.contains(&0) => torn = true,
             Err(_) => damaged = true,
         }
     }

@@ -90,6 +90,8 @@ fn fold_component(component: &str) -> String {
         .map(straighten)
         .nfkc()
         .collect();
+    // Two letters to whoever compares without case.
+    let folded = folded.replace('ß', "ss");
     // NTFS opens `name::$DATA` and `name.` as `name`.
     let stem = folded.split(':').next().unwrap_or_default();
     stem.trim_end_matches(['.', ' ']).to_owned()
@@ -182,6 +184,8 @@ mod tests {
         assert_eq!(fold(Path::new("A/.G\u{130}T/Config")), "a/.git/config");
         assert_eq!(fold(Path::new("A/.GI\u{307}T/Config")), "a/.git/config");
         assert_eq!(fold(Path::new(".ſsh/x")), ".ssh/x");
+        assert_eq!(fold(Path::new(".ßh/x")), ".ssh/x");
+        assert_eq!(fold(Path::new(".ẞH/x")), ".ssh/x");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use cap_std::fs::{OpenOptions, OpenOptionsExt as _};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat};
 
 use crate::error::WorkspaceError;
+use crate::fold;
 use crate::location::real_location;
 use crate::mount::Mount;
 use crate::request::Requested;
@@ -51,9 +52,6 @@ pub(crate) fn open_existing(view: &View<'_>, requested: &Requested) -> Result<Op
     let named = requested.relative();
     // What is denied by name is not even opened: somebody could give it another name before it is asked where it is.
     check_name(mount, requested, &named, true)?;
-    if let Some(opened) = open_without_links(view, mount, requested, &named) {
-        return Ok(opened);
-    }
     for _ in 0..ATTEMPTS {
         let file = open_beneath(mount, requested, &named)?;
         let opened = match identify(mount, file, &requested.shown) {
@@ -77,25 +75,36 @@ pub(crate) fn open_existing(view: &View<'_>, requested: &Requested) -> Result<Op
     Err(keeps_changing(&requested.shown))
 }
 
-/// The usual case: a file or folder, no link on the way to it, and no rule against it. Where the kernel has followed no link, the names that were asked for
-/// are the real location, and nobody need ask for it. Everything else is left to whoever looks more closely, and knows what to say about it.
-fn open_without_links(view: &View<'_>, mount: &Mount, requested: &Requested, named: &Path) -> Option<Opened> {
-    if named.components().next().is_none() || requested.names.iter().any(|name| name == "..") {
-        return None;
+/// Opens what exists at a requested path and is only to be read: without asking where it is, in the usual case.
+///
+/// That is a file with a plain name, no link on the way to it, no rule against it and no other mount near it. Where the kernel has followed no link, the
+/// names that were asked for were its location while it was looked up, but for their case where a filesystem does not care about that; and the rules that
+/// are left do not care about it either. Everything else is left to whoever looks more closely, and knows what to say about it.
+pub(crate) fn open_to_read(view: &View<'_>, requested: &Requested) -> Result<Opened, WorkspaceError> {
+    match open_without_links(view, requested)? {
+        Some(opened) => Ok(opened),
+        None => open_existing(view, requested),
     }
+}
+
+fn open_without_links(view: &View<'_>, requested: &Requested) -> Result<Option<Opened>, WorkspaceError> {
+    let (mount, named) = (view.mount(requested.mount)?, requested.relative());
+    let is_plain = fold::is_plain(named.as_os_str().as_bytes()) && !requested.names.is_empty();
+    if !is_plain || requested.wants_directory || !view.mounts_inside(mount).is_empty() {
+        return Ok(None);
+    }
+    check_name(mount, requested, &named, true)?;
+    Ok(open_file_by_names(view, mount, named))
+}
+
+fn open_file_by_names(view: &View<'_>, mount: &Mount, named: PathBuf) -> Option<Opened> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_SYMLINKS;
-    let file = rustix::fs::openat2(mount.directory(), named, flags, Mode::empty(), resolve).ok()?;
+    let file = rustix::fs::openat2(mount.directory(), &named, flags, Mode::empty(), resolve).ok()?;
     let stat = rustix::fs::fstat(&file).ok()?;
-    let is_directory = match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile => false,
-        FileType::Directory => true,
-        _ => return None,
-    };
-    let is_reachable = matches!(view.verdict(mount, named, is_directory), Verdict::Reachable);
-    let is_wanted = is_directory || !requested.wants_directory;
-    let opened = Opened { file: File::from(file), stat, location: named.to_path_buf() };
-    (is_reachable && is_wanted && opened.stat.st_nlink > 0).then_some(opened)
+    let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && stat.st_nlink > 0;
+    let is_reachable = matches!(view.verdict(mount, &named, false), Verdict::Reachable);
+    (is_file && is_reachable).then(|| Opened { file: File::from(file), stat, location: named })
 }
 
 /// Asks about the name alone, as that of a folder or of anything else.

@@ -7,7 +7,7 @@ use toolgate_types::Sha256;
 use toolgate_types::digest::Sha256Hasher;
 
 use crate::error::WorkspaceError;
-use crate::open::{Opened, open_existing};
+use crate::open::{Opened, open_to_read};
 use crate::view::View;
 use crate::whole::{Whole, count_newlines};
 
@@ -75,7 +75,7 @@ impl View<'_> {
     pub fn read(&self, path: &str, request: &ReadRequest) -> Result<FileRead, WorkspaceError> {
         let requested = self.request(path)?;
         let window = Window::of(request, &requested.shown)?;
-        let opened = open_existing(self, &requested)?;
+        let opened = open_to_read(self, &requested)?;
         if opened.is_directory() {
             return Err(WorkspaceError::NotAFile { path: requested.shown });
         }
@@ -412,7 +412,7 @@ mod tests {
             let expected = expected.into_iter().chain([0, 10, large - CHUNK, large, large + 1, 8 * CHUNK]);
             before = text.len();
             for expected in expected.filter(|expected| *expected <= 8 * CHUNK) {
-                let opened = open_existing(&view, &view.request("f").unwrap()).unwrap();
+                let opened = open_to_read(&view, &view.request("f").unwrap()).unwrap();
                 let read = view.read_kept(&opened, expected, "f".to_owned()).unwrap();
                 let about = format!("{} bytes instead of {expected}", text.len());
                 assert_eq!(

@@ -19,6 +19,17 @@ static SAVER: Mutex<Option<Sender<Content>>> = Mutex::new(None);
 struct Content {
     file: Arc<File>,
     saved: SyncSender<io::Result<()>>,
+    _under_way: UnderWay,
+}
+
+/// One of those that are under way.
+#[derive(Debug)]
+struct UnderWay;
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        UNDER_WAY.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// Content that is to be saved.
@@ -27,14 +38,19 @@ pub(crate) struct Saving {
     file: Arc<File>,
     /// What comes of it, where somebody else waits for the disk meanwhile. When several contents are to be saved, others have enough to do while one waits.
     meanwhile: Option<Receiver<io::Result<()>>>,
+    /// Whoever was handed the content keeps account of it, also when nobody wants to know any more.
+    _under_way: Option<UnderWay>,
 }
 
 impl Saving {
     /// Begins to save what a file holds.
     pub(crate) fn begin(file: &Arc<File>) -> Self {
         let is_alone = UNDER_WAY.fetch_add(1, Ordering::Relaxed) == 0;
-        let meanwhile = is_alone.then(|| hand_over(Arc::clone(file))).flatten();
-        Self { file: Arc::clone(file), meanwhile }
+        let (file, under_way) = (Arc::clone(file), UnderWay);
+        match is_alone {
+            true => Self { meanwhile: hand_over(Arc::clone(&file), under_way), file, _under_way: None },
+            false => Self { file, meanwhile: None, _under_way: Some(under_way) },
+        }
     }
 
     /// Waits until it is saved.
@@ -44,16 +60,10 @@ impl Saving {
     }
 }
 
-impl Drop for Saving {
-    fn drop(&mut self) {
-        UNDER_WAY.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 /// Has a file saved by the thread that is there for it, which is started if it is not.
-fn hand_over(file: Arc<File>) -> Option<Receiver<io::Result<()>>> {
+fn hand_over(file: Arc<File>, under_way: UnderWay) -> Option<Receiver<io::Result<()>>> {
     let (saved, result) = sync_channel(1);
-    let mut content = Content { file, saved };
+    let mut content = Content { file, saved, _under_way: under_way };
     let mut saver = SAVER.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(sender) = &*saver {
         match sender.send(content) {
@@ -63,9 +73,9 @@ fn hand_over(file: Arc<File>) -> Option<Receiver<io::Result<()>>> {
     }
     let (sender, contents) = channel::<Content>();
     let save = move || {
-        for Content { file, saved } in contents {
+        for Content { file, saved, _under_way: under_way } in contents {
             let done = file.sync_all();
-            drop(file);
+            drop((file, under_way));
             // Whoever gave up does not want to know.
             let _ = saved.send(done);
         }

@@ -132,7 +132,13 @@ fn swap_all(view: &View<'_>, steps: &[Step<'_>], names: &[OsString], patience: D
         }
     }
     made.iter().for_each(|(step, name, _)| step.clear_away(name));
-    Ending { settled: Settled::Done, answer: save(&folders.unlock()).map(|()| Attempt::Done) }
+    let saved = match steps.iter().all(|step| matches!(step, Step::Put(..))) {
+        // Others need not wait for the disk: their own changes are saved with these.
+        true => save(&folders.unlock()),
+        // Where a name is free again, somebody else could use it; if this process died now, that would be taken for what was moved or deleted.
+        false => save(&folders.0),
+    };
+    Ending { settled: Settled::Done, answer: saved.map(|()| Attempt::Done) }
 }
 
 /// Takes back what was made before a step failed, newest first. Whatever cannot be taken back stays in the journal for the next start.
@@ -188,8 +194,7 @@ impl Drop for LockedFolders<'_> {
     }
 }
 
-/// The changes are made and visible by now; only their survival of a power cut is in doubt, and that is worth an error. Others need not wait for it: their
-/// own changes are saved with these.
+/// The changes are made and visible by now; only their survival of a power cut is in doubt, and that is worth an error.
 fn save(folders: &[(&File, &str)]) -> Result<(), WorkspaceError> {
     folders.iter().try_for_each(|(folder, shown)| {
         folder.sync_all().map_err(|error| WorkspaceError::io("saving the folder of", shown, error))

@@ -152,23 +152,22 @@ fn an_unfinished_intent_never_began_and_a_damaged_one_is_kept() {
     log.append(&allowed(id(1), &alice())).unwrap();
     log.close().unwrap();
     let other = line.replace(&id(1).to_string(), &id(2).to_string());
-    for (number, after) in
-        [(2, ""), (4, &other[..50]), (5, "\0\0\0\0"), (6, &format!("{}\0\0", &other[..50]))]
-    {
+    let begun = format!("{}\0\0", &other[..50]);
+    let ended = "\0\0\"}\n\0\0";
+    for (number, after) in [(2, ""), (4, &other[..50]), (5, "\0\0\0\0"), (6, &*begun), (7, ended)] {
         let other = line.replace(&id(1).to_string(), &id(number).to_string());
         fs::write(place.file("intents/a.jsonl"), format!("{other}\n{after}")).unwrap();
         let (_, recovered) = AuditLog::open(place.options()).unwrap();
         assert_eq!((recovered.interrupted, recovered.damaged.len()), (vec![id(number)], 0));
     }
-    fs::write(
-        place.file("intents/b.jsonl"),
-        format!("nonsense\n{}\n", line.replace(&id(1).to_string(), &id(3).to_string())),
-    )
-    .unwrap();
-    let (_, recovered) = AuditLog::open(place.options()).unwrap();
-    assert_eq!(recovered.interrupted, [id(3)]);
-    assert_eq!(recovered.damaged, [place.file("intents/b.jsonl.damaged")]);
-    assert_eq!(intent_files(&place), ["b.jsonl.damaged"]);
+    for (number, before) in [(3, "nonsense"), (8, "\0\0\"}")] {
+        let after = line.replace(&id(1).to_string(), &id(number).to_string());
+        fs::write(place.file("intents/b.jsonl"), format!("{before}\n{after}\n")).unwrap();
+        let (_, recovered) = AuditLog::open(place.options()).unwrap();
+        assert_eq!(recovered.interrupted, [id(number)]);
+        assert_eq!(recovered.damaged, [place.file("intents/b.jsonl.damaged")]);
+        assert_eq!(intent_files(&place), ["b.jsonl.damaged"]);
+    }
     let (_, recovered) = AuditLog::open(place.options()).unwrap();
     assert_eq!(recovered, toolgate_audit::Recovered::default());
 }
