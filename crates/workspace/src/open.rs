@@ -282,3 +282,72 @@ fn kind_name(kind: FileType) -> &'static str {
         _ => "special file",
     }
 }
+
+#[cfg(test)]
+#[allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    reason = "tests arrange files by hand and fail by panicking"
+)]
+mod tests {
+    use std::time::Duration;
+
+    use toolgate_types::{Limits, Stop};
+
+    use super::*;
+    use crate::{Access, PathStyle, Rules, Workspace};
+
+    const LIMITS: Limits = Limits {
+        max_read_bytes: 1 << 20,
+        max_write_bytes: 0,
+        max_entries: 0,
+        max_matches: 0,
+        max_output_bytes: 0,
+        timeout: Duration::from_secs(60),
+    };
+
+    #[test]
+    fn only_a_plain_file_far_from_other_mounts_is_not_asked_where_it_is() {
+        let scratch = tempfile::tempdir().unwrap();
+        let root = scratch.path();
+        for folder in ["inner", "src"] {
+            std::fs::create_dir(root.join(folder)).unwrap();
+        }
+        for file in ["src/a.rs", "SRC~1", "src/ß", ".env", "inner/x"] {
+            std::fs::write(root.join(file), "x").unwrap();
+        }
+        std::os::unix::fs::symlink("src", root.join("link")).unwrap();
+        std::os::unix::fs::symlink("a.rs", root.join("src/link.rs")).unwrap();
+        let mount = |alias, place: &Path| {
+            Mount::new(alias, File::open(place).unwrap(), place, Access::ReadOnly, Rules::new()).unwrap()
+        };
+        let stop = Stop::never();
+        let is_quick = |workspace: &Workspace, path: &str| {
+            let style = PathStyle::Free;
+            let view = View { workspace, style, limits: &LIMITS, grant: None, stop: &stop, unlocked: None };
+            let requested = view.request(path).unwrap();
+            open_without_links(&view, &requested).is_ok_and(|opened| opened.is_some())
+        };
+        let alone = Workspace::new(vec![mount("@w", root).as_default()]).unwrap();
+        for (path, quick) in [
+            ("src/a.rs", true),
+            ("src/../src/a.rs", true),
+            ("inner/x", true),
+            ("src", false),
+            ("src/a.rs/", false),
+            ("link/a.rs", false),
+            ("src/link.rs", false),
+            ("SRC~1", false),
+            ("src/ß", false),
+            (".env", false),
+            ("missing", false),
+            (".", false),
+        ] {
+            assert_eq!(is_quick(&alone, path), quick, "{path}");
+        }
+        let nested = vec![mount("@w", root).as_default(), mount("@i", &root.join("inner"))];
+        let nested = Workspace::new(nested).unwrap();
+        assert!(!is_quick(&nested, "src/a.rs") && !is_quick(&nested, "inner/x"));
+        assert!(is_quick(&nested, "@i/x"));
+    }
+}
