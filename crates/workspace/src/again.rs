@@ -72,34 +72,20 @@ impl fmt::Debug for LastLarge {
     reason = "tests arrange files by hand and fail by panicking"
 )]
 mod tests {
-    use std::fs::{self, File};
+    use std::fs;
     use std::path::Path;
-    use std::time::Duration;
 
     use toolgate_types::{Limits, Stop};
 
     use super::*;
-    use crate::{Access, Mount, PathStyle, ReadRequest, Rules, View, Workspace};
-
-    const LIMITS: Limits = Limits {
-        max_read_bytes: 1 << 30,
-        max_write_bytes: 0,
-        max_entries: 0,
-        max_matches: 0,
-        max_output_bytes: 0,
-        timeout: Duration::from_secs(60),
-    };
-
-    fn workspace(root: &Path) -> Workspace {
-        let mount = Mount::new("@w", File::open(root).unwrap(), root, Access::ReadOnly, Rules::new());
-        Workspace::new(vec![mount.unwrap().as_default()]).unwrap()
-    }
+    use crate::testing::{LIMITS, view, workspace};
+    use crate::{ReadRequest, View, Workspace};
 
     /// Reads a file of this content; tells its digest.
     fn read(workspace: &Workspace, root: &Path, content: &str) -> Sha256 {
         fs::write(root.join("f"), content).unwrap();
-        let (style, stop) = (PathStyle::Free, Stop::never());
-        let view = View { workspace, style, limits: &LIMITS, grant: None, stop: &stop, unlocked: None };
+        let (stop, limits) = (Stop::never(), Limits { max_read_bytes: 1 << 30, ..LIMITS });
+        let view = View { limits: &limits, ..view(workspace, &stop) };
         view.read("f", &ReadRequest::default()).unwrap().sha256
     }
 

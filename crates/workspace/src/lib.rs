@@ -35,6 +35,8 @@ mod restore;
 mod git_config;
 mod confine;
 mod error;
+#[cfg(test)]
+mod testing;
 
 pub use browse::{FoundFiles, FoundLines, Listed};
 pub use change::{After, ChangeKind, Forgetful, NotKept, PlannedChange, Recorder, Settled};

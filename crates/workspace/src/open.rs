@@ -78,8 +78,9 @@ pub(crate) fn open_existing(view: &View<'_>, requested: &Requested) -> Result<Op
 /// Opens what exists at a requested path and is only to be read: without asking where it is, in the usual case.
 ///
 /// That is a file with a plain name, no link on the way to it, no rule against it and no other mount near it. Where the kernel has followed no link, the
-/// names that were asked for were its location while it was looked up, but for their case where a filesystem does not care about that; and the rules that
-/// are left do not care about it either. Everything else is left to whoever looks more closely, and knows what to say about it.
+/// names that were asked for were its location while it was looked up, but for their case where a filesystem does not care about that. Denials do not care
+/// about it either, and what a scope names in one case it means there in any. Everything else is left to whoever looks more closely, and knows what to
+/// say about it.
 pub(crate) fn open_to_read(view: &View<'_>, requested: &Requested) -> Result<Opened, WorkspaceError> {
     match open_without_links(view, requested)? {
         Some(opened) => Ok(opened),
@@ -290,21 +291,11 @@ fn kind_name(kind: FileType) -> &'static str {
     reason = "tests arrange files by hand and fail by panicking"
 )]
 mod tests {
-    use std::time::Duration;
-
-    use toolgate_types::{Limits, Stop};
+    use toolgate_types::Stop;
 
     use super::*;
-    use crate::{Access, PathStyle, Rules, Workspace};
-
-    const LIMITS: Limits = Limits {
-        max_read_bytes: 1 << 20,
-        max_write_bytes: 0,
-        max_entries: 0,
-        max_matches: 0,
-        max_output_bytes: 0,
-        timeout: Duration::from_secs(60),
-    };
+    use crate::Workspace;
+    use crate::testing::{mount, view, workspace};
 
     #[test]
     fn only_a_plain_file_far_from_other_mounts_is_not_asked_where_it_is() {
@@ -318,17 +309,13 @@ mod tests {
         }
         std::os::unix::fs::symlink("src", root.join("link")).unwrap();
         std::os::unix::fs::symlink("a.rs", root.join("src/link.rs")).unwrap();
-        let mount = |alias, place: &Path| {
-            Mount::new(alias, File::open(place).unwrap(), place, Access::ReadOnly, Rules::new()).unwrap()
-        };
         let stop = Stop::never();
         let is_quick = |workspace: &Workspace, path: &str| {
-            let style = PathStyle::Free;
-            let view = View { workspace, style, limits: &LIMITS, grant: None, stop: &stop, unlocked: None };
+            let view = view(workspace, &stop);
             let requested = view.request(path).unwrap();
             open_without_links(&view, &requested).is_ok_and(|opened| opened.is_some())
         };
-        let alone = Workspace::new(vec![mount("@w", root).as_default()]).unwrap();
+        let alone = workspace(root);
         for (path, quick) in [
             ("src/a.rs", true),
             ("src/../src/a.rs", true),

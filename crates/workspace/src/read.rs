@@ -377,30 +377,17 @@ impl Utf8Check {
     reason = "tests arrange files by hand and fail by panicking"
 )]
 mod tests {
-    use std::time::Duration;
-
-    use toolgate_types::{Limits, Stop};
+    use toolgate_types::Stop;
 
     use super::*;
-    use crate::{Access, Mount, PathStyle, Rules, Workspace};
+    use crate::testing::{view, workspace};
 
     /// It may have grown or shrunk between being opened and being read.
     #[test]
     fn a_file_is_read_whole_however_long_it_was_expected_to_be() {
         let scratch = tempfile::tempdir().unwrap();
-        let root = File::open(scratch.path()).unwrap();
-        let mount = Mount::new("@w", root, scratch.path(), Access::ReadOnly, Rules::new()).unwrap();
-        let workspace = Workspace::new(vec![mount.as_default()]).unwrap();
-        let limits = Limits {
-            max_read_bytes: 1 << 20,
-            max_write_bytes: 0,
-            max_entries: 0,
-            max_matches: 0,
-            max_output_bytes: 0,
-            timeout: Duration::from_secs(60),
-        };
-        let (workspace, limits, stop) = (&workspace, &limits, &Stop::never());
-        let view = View { workspace, style: PathStyle::Free, limits, grant: None, stop, unlocked: None };
+        let (workspace, stop) = (workspace(scratch.path()), Stop::never());
+        let view = view(&workspace, &stop);
         let text = "aé漢🦀 and more\n".repeat(60_000);
         let large = 5 * CHUNK;
         let mut before = 0;

@@ -334,23 +334,15 @@ pub(crate) fn rename_to_free_name(
 mod tests {
     use std::fs;
     use std::path::Path;
-    use std::time::Duration;
 
-    use toolgate_types::{Limits, Stop};
+    use toolgate_types::Stop;
 
     use super::*;
+    use crate::View;
     use crate::stage::{Content, stage};
-    use crate::{Access, Mount, PathStyle, Rules, View, Workspace};
+    use crate::testing::{view, workspace};
 
     const TEMPORARY: &str = ".a.txt.tmp.x";
-    const LIMITS: Limits = Limits {
-        max_read_bytes: 1000,
-        max_write_bytes: 1000,
-        max_entries: 10,
-        max_matches: 10,
-        max_output_bytes: 1000,
-        timeout: Duration::from_secs(60),
-    };
 
     /// Prepares one step in a folder that holds `a.txt` and `b.txt`, and lets a test make it.
     fn with_step(
@@ -360,18 +352,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let root = fs::canonicalize(folder.path()).unwrap();
         fs::write(root.join("a.txt"), "old").unwrap();
-        let rules = Rules::new();
-        let mount = Mount::new("@w", File::open(&root).unwrap(), &root, Access::ReadWrite, rules).unwrap();
-        let workspace = Workspace::new(vec![mount.as_default()]).unwrap();
-        let stop = Stop::never();
-        let view = View {
-            workspace: &workspace,
-            style: PathStyle::Free,
-            limits: &LIMITS,
-            grant: None,
-            stop: &stop,
-            unlocked: None,
-        };
+        let (workspace, stop) = (workspace(&root), Stop::never());
+        let view = view(&workspace, &stop);
         test(&root, &make(&view));
         let mut found: Vec<_> = fs::read_dir(&root)
             .unwrap()

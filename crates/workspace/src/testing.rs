@@ -1,0 +1,36 @@
+//! What unit tests share: a workspace of one folder.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    reason = "tests arrange files by hand and fail by panicking"
+)]
+
+use std::fs::File;
+use std::path::Path;
+use std::time::Duration;
+
+use toolgate_types::{Limits, Stop};
+
+use crate::{Access, Mount, PathStyle, Rules, View, Workspace};
+
+pub(crate) const LIMITS: Limits = Limits {
+    max_read_bytes: 1 << 20,
+    max_write_bytes: 1 << 20,
+    max_entries: 10,
+    max_matches: 10,
+    max_output_bytes: 1 << 20,
+    timeout: Duration::from_secs(60),
+};
+
+pub(crate) fn mount(alias: &str, root: &Path) -> Mount {
+    Mount::new(alias, File::open(root).unwrap(), root, Access::ReadWrite, Rules::new()).unwrap()
+}
+
+/// A workspace whose only mount is this folder.
+pub(crate) fn workspace(root: &Path) -> Workspace {
+    Workspace::new(vec![mount("@w", root).as_default()]).unwrap()
+}
+
+pub(crate) fn view<'a>(workspace: &'a Workspace, stop: &'a Stop) -> View<'a> {
+    View { workspace, style: PathStyle::Free, limits: &LIMITS, grant: None, stop, unlocked: None }
+}
