@@ -3,12 +3,12 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use sha2::Digest as _;
 
 /// A SHA-256 digest.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(try_from = "String")]
 pub struct Sha256([u8; 32]);
 
 impl Sha256 {
@@ -22,6 +22,18 @@ impl Sha256 {
     #[must_use]
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
+    }
+
+    /// The digest as it is written, for those who put it among other bytes.
+    #[must_use]
+    pub fn digits(&self) -> [u8; 64] {
+        // Without a table and without a branch: the compiler does sixteen bytes at once.
+        let digit = |nibble: u8| nibble + b'0' + u8::from(nibble > 9) * (b'a' - b'0' - 10);
+        let mut digits = [0; 64];
+        for (pair, byte) in digits.as_chunks_mut::<2>().0.iter_mut().zip(self.0) {
+            *pair = [digit(byte >> 4), digit(byte & 15)];
+        }
+        digits
     }
 }
 
@@ -56,14 +68,7 @@ impl Sha256Hasher {
 
 impl fmt::Display for Sha256 {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
-        let mut text = [0u8; 64];
-        for (pair, byte) in text.chunks_exact_mut(2).zip(self.0) {
-            for (digit, nibble) in pair.iter_mut().zip([byte >> 4, byte & 15]) {
-                *digit = DIGITS.get(usize::from(nibble)).copied().unwrap_or(b'0');
-            }
-        }
-        formatter.write_str(std::str::from_utf8(&text).unwrap_or_default())
+        formatter.write_str(std::str::from_utf8(&self.digits()).unwrap_or_default())
     }
 }
 
@@ -118,9 +123,9 @@ impl TryFrom<String> for Sha256 {
     }
 }
 
-impl From<Sha256> for String {
-    fn from(digest: Sha256) -> String {
-        digest.to_string()
+impl Serialize for Sha256 {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(std::str::from_utf8(&self.digits()).unwrap_or_default())
     }
 }
 
@@ -137,6 +142,16 @@ mod tests {
         hasher.update(b"a");
         hasher.update(b"bc");
         assert_eq!(hasher.finish().to_string(), text);
+        assert_eq!(serde_json::to_value(Sha256::of(b"abc")).unwrap(), text);
+    }
+
+    #[test]
+    fn every_byte_has_its_two_digits() {
+        for first in (0..=255u8).step_by(32) {
+            let bytes: [u8; 32] = std::array::from_fn(|place| first + place as u8);
+            let expected: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            assert_eq!(Sha256(bytes).digits(), expected.as_bytes());
+        }
     }
 
     #[test]
