@@ -149,7 +149,7 @@ impl View<'_> {
 
     /// What of a folder and of all below it may be seen, those rules included that mounts inside this one have. The folder itself was judged when it was opened.
     fn visible<'v>(&'v self, mount: &'v Mount) -> impl Fn(&Path, bool) -> bool + Sync + use<'v> {
-        let inner = self.mounts_inside(mount);
+        let inner: Vec<_> = self.workspace.mounts_inside(mount).collect();
         move |location: &Path, is_directory| {
             mount.rules().reaches_entry(location, is_directory, self.grant)
                 && inner.iter().all(|(inner, place)| {

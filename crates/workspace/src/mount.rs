@@ -28,6 +28,16 @@ pub struct Mount {
     access: Access,
     rules: Rules,
     is_default: bool,
+    inside: Vec<MountInside>,
+}
+
+/// A mount that lies inside another one.
+#[derive(Debug)]
+pub(crate) struct MountInside {
+    /// Its index in the workspace.
+    pub(crate) index: usize,
+    /// Where it lies in the outer one.
+    pub(crate) place: PathBuf,
 }
 
 /// Why a directory could not be mounted.
@@ -79,6 +89,7 @@ impl Mount {
             access,
             rules,
             is_default: false,
+            inside: Vec::new(),
         })
     }
 
@@ -121,6 +132,24 @@ impl Mount {
     #[must_use]
     pub fn host_root(&self) -> &Path {
         &self.root
+    }
+
+    /// The mounts of its workspace that lie inside it.
+    pub(crate) fn inside(&self) -> &[MountInside] {
+        &self.inside
+    }
+
+    /// Looks for the mounts that lie inside this one, among all of the workspace in their order.
+    pub(crate) fn find_inside(&self, all: &[Self]) -> Vec<MountInside> {
+        let inside = all.iter().enumerate().filter_map(|(index, inner)| {
+            let place = inner.root.strip_prefix(&self.root).ok()?;
+            (!place.as_os_str().is_empty()).then(|| MountInside { index, place: place.to_path_buf() })
+        });
+        inside.collect()
+    }
+
+    pub(crate) fn keep_inside(&mut self, inside: Vec<MountInside>) {
+        self.inside = inside;
     }
 
     pub(crate) fn rules(&self) -> &Rules {

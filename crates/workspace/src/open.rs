@@ -91,7 +91,7 @@ pub(crate) fn open_to_read(view: &View<'_>, requested: &Requested) -> Result<Ope
 fn open_without_links(view: &View<'_>, requested: &Requested) -> Result<Option<Opened>, WorkspaceError> {
     let (mount, named) = (view.mount(requested.mount)?, requested.relative());
     let is_plain = fold::is_plain(named.as_os_str().as_bytes()) && !requested.names.is_empty();
-    if !is_plain || requested.wants_directory || !view.mounts_inside(mount).is_empty() {
+    if !is_plain || requested.wants_directory || !mount.inside().is_empty() {
         return Ok(None);
     }
     check_name(mount, requested, &named, true)?;

@@ -1,6 +1,6 @@
 //! A workspace as one call sees it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use toolgate_types::{Limits, Stop};
 
@@ -8,7 +8,7 @@ use crate::again::LastLarge;
 use crate::confine::is_target;
 use crate::error::WorkspaceError;
 use crate::fold::fold;
-use crate::mount::{Access, Mount};
+use crate::mount::{Access, Mount, MountInside};
 use crate::obeyed::is_obeyed;
 use crate::repository::is_inside_repository;
 use crate::request::{self, PathStyle, Requested};
@@ -27,11 +27,15 @@ impl Workspace {
     ///
     /// # Errors
     /// Two mounts with one alias.
-    pub fn new(mounts: Vec<Mount>) -> Result<Self, crate::MountError> {
+    pub fn new(mut mounts: Vec<Mount>) -> Result<Self, crate::MountError> {
         for (index, mount) in mounts.iter().enumerate() {
             if mounts.iter().skip(index + 1).any(|other| other.alias() == mount.alias()) {
                 return Err(crate::MountError::Duplicate(mount.alias().to_owned()));
             }
+        }
+        let inside: Vec<_> = mounts.iter().map(|mount| mount.find_inside(&mounts)).collect();
+        for (mount, inside) in mounts.iter_mut().zip(inside) {
+            mount.keep_inside(inside);
         }
         Ok(Self { mounts, last_large: LastLarge::default() })
     }
@@ -46,6 +50,15 @@ impl Workspace {
     #[must_use]
     pub fn mount(&self, alias: &str) -> Option<&Mount> {
         self.mounts.iter().find(|mount| mount.alias() == alias)
+    }
+
+    /// Mounts that lie inside another one, with their places in it.
+    pub(crate) fn mounts_inside<'m>(
+        &'m self,
+        mount: &'m Mount,
+    ) -> impl Iterator<Item = (&'m Mount, &'m Path)> {
+        let inner = |inside: &'m MountInside| Some((self.mounts.get(inside.index)?, inside.place.as_path()));
+        mount.inside().iter().filter_map(inner)
     }
 }
 
@@ -79,7 +92,7 @@ impl<'a> View<'a> {
     pub(crate) fn verdict(&self, mount: &Mount, location: &Path, is_directory: bool) -> Verdict {
         let own = mount.rules().verdict(location, is_directory, self.grant);
         let inner = self.inner_mounts(mount, location);
-        let inner = inner.map(|(inner, rest)| inner.rules().verdict(&rest, is_directory, None));
+        let inner = inner.map(|(inner, rest)| inner.rules().verdict(rest, is_directory, None));
         let mut refusals = std::iter::once(own).chain(inner).filter(|verdict| *verdict != Verdict::Reachable);
         refusals.next().unwrap_or(Verdict::Reachable)
     }
@@ -94,22 +107,20 @@ impl<'a> View<'a> {
                 && !is_obeyed(&fold(location))
                 && !is_target(mount, location)
         };
-        may(mount, location) && self.inner_mounts(mount, location).all(|(inner, rest)| may(inner, &rest))
+        may(mount, location) && self.inner_mounts(mount, location).all(|(inner, rest)| may(inner, rest))
     }
 
     /// Mounts that lie inside another one and hold a location of it, with the rest of the way.
-    fn inner_mounts(&self, mount: &Mount, location: &Path) -> impl Iterator<Item = (&'a Mount, PathBuf)> {
-        let inside = self.mounts_inside(mount).into_iter();
-        inside.filter_map(|(inner, place)| Some((inner, location.strip_prefix(place).ok()?.to_path_buf())))
-    }
-
-    /// Mounts that lie inside another one, with their places in it.
-    pub(crate) fn mounts_inside(&self, mount: &Mount) -> Vec<(&'a Mount, &'a Path)> {
-        let inside = self.workspace.mounts.iter().filter_map(|inner| {
-            let place = inner.host_root().strip_prefix(mount.host_root()).ok()?;
-            (!place.as_os_str().is_empty()).then_some((inner, place))
-        });
-        inside.collect()
+    fn inner_mounts<'l>(
+        &self,
+        mount: &'l Mount,
+        location: &'l Path,
+    ) -> impl Iterator<Item = (&'l Mount, &'l Path)>
+    where
+        'a: 'l,
+    {
+        let inside = self.workspace.mounts_inside(mount);
+        inside.filter_map(move |(inner, place)| Some((inner, location.strip_prefix(place).ok()?)))
     }
 
     /// Where a path really leads, as answers show it: the file that is there, or the place where it would be.

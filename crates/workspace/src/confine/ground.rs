@@ -4,7 +4,7 @@ use std::ffi::CStr;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::fd::BorrowedFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 
@@ -54,7 +54,7 @@ fn signed(number: impl TryInto<i64>) -> i64 {
 #[derive(Debug)]
 pub(super) struct Ground<'a> {
     pub(super) mount: &'a Mount,
-    inner: Vec<(&'a Mount, PathBuf)>,
+    inner: Vec<(&'a Mount, &'a Path)>,
     /// Last names of places that have a meaning of their own.
     names: Vec<String>,
     /// Whether there are globs, so that every single place must be asked about.
@@ -64,9 +64,7 @@ pub(super) struct Ground<'a> {
 
 impl<'a> Ground<'a> {
     pub(super) fn new(workspace: &'a Workspace, mount: &'a Mount) -> Self {
-        let place = |inner: &'a Mount| inner.host_root().strip_prefix(mount.host_root()).ok();
-        let inner = workspace.mounts().iter().filter_map(|inner| Some((inner, place(inner)?.to_path_buf())));
-        let inner: Vec<_> = inner.filter(|(_, place)| !place.as_os_str().is_empty()).collect();
+        let inner: Vec<_> = workspace.mounts_inside(mount).collect();
         let rules = || std::iter::once(mount.rules()).chain(inner.iter().map(|(inner, _)| inner.rules()));
         let last = |folded: &str| folded.rsplit('/').next().unwrap_or(folded).to_owned();
         let own = rules().flat_map(|rules| rules.own_places()).map(|own| last(own));
@@ -137,7 +135,7 @@ impl<'a> Ground<'a> {
 
     /// Whether this is the root of a mount that may not be changed.
     pub(super) fn is_read_only_mount(&self, place: &Path) -> bool {
-        self.inner.iter().any(|(inner, root)| inner.access() == Access::ReadOnly && root == place)
+        self.inner.iter().any(|(inner, root)| inner.access() == Access::ReadOnly && *root == place)
     }
 }
 
