@@ -1,5 +1,7 @@
 //! Keeps what strangers wrote from filling a record: long text is cut, and the cut says so.
 
+use std::borrow::Cow;
+
 /// Characters of a name, an id or a field path.
 const NAME_CHARACTERS: usize = 256;
 /// Characters of a reason, which operators read.
@@ -8,33 +10,30 @@ const REASON_CHARACTERS: usize = 1024;
 const LIST_ENTRIES: usize = 64;
 
 /// A name, an id or a field path.
-pub(crate) fn bounded(text: &str) -> String {
+pub(crate) fn bounded(text: &str) -> Cow<'_, str> {
     cut(text, NAME_CHARACTERS)
 }
 
 /// A reason.
-pub(crate) fn bounded_reason(text: &str) -> String {
+pub(crate) fn bounded_reason(text: &str) -> Cow<'_, str> {
     cut(text, REASON_CHARACTERS)
 }
 
 /// A list of names; the last entry says how many were left out.
 pub(crate) fn bounded_list<'a>(
     entries: impl IntoIterator<Item = &'a String, IntoIter: ExactSizeIterator>,
-) -> Vec<String> {
+) -> impl Iterator<Item = Cow<'a, str>> {
     let entries = entries.into_iter();
     let left_out = entries.len().saturating_sub(LIST_ENTRIES);
     let kept = if left_out == 0 { LIST_ENTRIES } else { LIST_ENTRIES - 1 };
-    let mut list: Vec<String> = entries.take(kept).map(|entry| bounded(entry)).collect();
-    if left_out > 0 {
-        list.push(format!("…[{} more]", left_out + 1));
-    }
-    list
+    let note = (left_out > 0).then(|| Cow::Owned(format!("…[{} more]", left_out + 1)));
+    entries.take(kept).map(|entry| bounded(entry)).chain(note)
 }
 
 /// The marker counts within the limit, so that cutting twice is cutting once.
-fn cut(text: &str, limit: usize) -> String {
+fn cut(text: &str, limit: usize) -> Cow<'_, str> {
     if text.len() <= limit || text.chars().nth(limit).is_none() {
-        return text.to_owned();
+        return Cow::Borrowed(text);
     }
     let marker = format!("…[{} characters]", text.chars().count());
     let kept = limit.saturating_sub(marker.chars().count());
@@ -48,7 +47,8 @@ mod tests {
     #[test]
     fn short_text_is_kept_and_long_text_says_how_long_it_was() {
         assert_eq!(bounded(&"é".repeat(256)), "é".repeat(256));
-        let long = bounded(&"é".repeat(100_000));
+        let whole = "é".repeat(100_000);
+        let long = bounded(&whole);
         assert_eq!(long.chars().count(), 256);
         assert!(long.ends_with("é…[100000 characters]"), "{long}");
         assert_eq!(bounded(&long), long);
@@ -57,8 +57,8 @@ mod tests {
     #[test]
     fn long_lists_say_how_much_is_missing() {
         let names: Vec<String> = (0..100).map(|number| number.to_string()).collect();
-        assert_eq!(bounded_list(&names[..64]), names[..64]);
-        let list = bounded_list(&names);
-        assert_eq!((list.len(), list[62].as_str(), list[63].as_str()), (64, "62", "…[37 more]"));
+        assert_eq!(bounded_list(&names[..64]).collect::<Vec<_>>(), names[..64]);
+        let list: Vec<_> = bounded_list(&names).collect();
+        assert_eq!((list.len(), &*list[62], &*list[63]), (64, "62", "…[37 more]"));
     }
 }

@@ -38,6 +38,7 @@ pub mod error;
 pub mod entry;
 mod bounded;
 pub mod record;
+mod body;
 mod line;
 mod day;
 mod folder;

@@ -11,6 +11,7 @@ use toolgate_types::Sha256;
 use toolgate_types::digest::Sha256Hasher;
 
 use crate::AuditError;
+use crate::body::put_number;
 use crate::record::Link;
 
 /// Keeps these hashes apart from all others.
@@ -42,37 +43,18 @@ pub(crate) fn to_json(value: &impl Serialize) -> Result<Vec<u8>, AuditError> {
 }
 
 /// Adds the whole line, newline and all, to `lines`, and returns its hash. `at` is the time as it is to be
-/// written.
+/// written, `body` the fields between it and the hash.
 pub(crate) fn seal(lines: &mut Vec<u8>, seq: u64, prev: Sha256, at: &str, body: &[u8]) -> Sha256 {
     let start = lines.len();
-    let body = body.strip_prefix(b"{").unwrap_or(body);
-    let body = body.strip_suffix(b"}").unwrap_or(body);
-    let seq = seq.to_string();
-    let prev = hex_digits(prev);
-    let opening: [&[u8]; 8] = [
-        b"{\"seq\":",
-        seq.as_bytes(),
-        b",\"prev\":\"",
-        &prev,
-        b"\",\"timestamp\":\"",
-        at.as_bytes(),
-        b"\",",
-        body,
-    ];
+    lines.extend_from_slice(b"{\"seq\":");
+    put_number(seq, lines);
+    let opening: [&[u8]; 6] =
+        [b",\"prev\":\"", &prev.digits(), b"\",\"timestamp\":\"", at.as_bytes(), b"\",", body];
     opening.iter().for_each(|part| lines.extend_from_slice(part));
     let hash = hash_of(lines.get(start..).unwrap_or_default());
-    let closing: [&[u8]; 4] = [BEFORE_HASH, &hex_digits(hash), AFTER_HASH, b"\n"];
+    let closing: [&[u8]; 4] = [BEFORE_HASH, &hash.digits(), AFTER_HASH, b"\n"];
     closing.iter().for_each(|part| lines.extend_from_slice(part));
     hash
-}
-
-fn hex_digits(hash: Sha256) -> [u8; HASH_DIGITS] {
-    let digit = |nibble: u8| nibble + if nibble < 10 { b'0' } else { b'a' - 10 };
-    let mut digits = [0; HASH_DIGITS];
-    for (pair, byte) in digits.chunks_exact_mut(2).zip(hash.as_bytes()) {
-        pair.copy_from_slice(&[digit(byte >> 4), digit(byte & 15)]);
-    }
-    digits
 }
 
 fn hash_of(content: &[u8]) -> Sha256 {
@@ -96,7 +78,7 @@ pub(crate) fn check(line: &[u8]) -> Result<(Link, Sha256), LineProblem> {
     let (content, stated) =
         split(line).ok_or_else(|| LineProblem::Unparsable("it has no hash at its end".into()))?;
     let hash = hash_of(content);
-    if hex_digits(hash) != stated {
+    if hash.digits() != stated {
         return Err(LineProblem::Changed);
     }
     let link = serde_json::from_slice(line).map_err(|error| LineProblem::Unparsable(error.to_string()))?;
@@ -161,7 +143,7 @@ mod tests {
     #[test]
     fn the_hash_is_compared_as_it_is_written() {
         let mut line = Vec::new();
-        let body = br#"{"traceId":"01931b2c-0000-7000-8000-000000000001"}"#;
+        let body = br#""traceId":"01931b2c-0000-7000-8000-000000000001""#;
         let hash = seal(&mut line, 1, genesis(), "2026-11-15T05:01:02.003Z", body);
         line.pop();
         assert_eq!(check(&line).unwrap().1, hash);

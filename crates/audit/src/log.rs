@@ -5,14 +5,16 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use jiff::Timestamp;
+use toolgate_types::CallId;
 
+use crate::body::Body;
 use crate::checkpoint::Checkpoints;
 use crate::commit::{self, Commit, Flushed, Queued};
 use crate::entry::{Entry, Intent};
 use crate::folder::Folder;
 use crate::intents::Intents;
 use crate::line::to_json;
-use crate::record::{Body, RecordedIntent};
+use crate::record::RecordedIntent;
 use crate::recovery::{Recovered, recover};
 use crate::ticket::{Kind, Ticket};
 use crate::unsynced::Unsynced;
@@ -126,11 +128,9 @@ impl Shared {
         })
     }
 
-    /// Adds a record and returns its number.
-    pub(crate) fn append_body(self: &Arc<Self>, body: Body) -> Result<u64, AuditError> {
-        let call = body.trace_id;
-        let body = to_json(&body)?;
-        let Flushed { unsynced, due, .. } = self.write([body.as_slice()])?;
+    /// Adds the record of a call and returns its number.
+    pub(crate) fn append_body(self: &Arc<Self>, call: CallId, body: &[u8]) -> Result<u64, AuditError> {
+        let Flushed { unsynced, due, .. } = self.write([body])?;
         let number = self.commit.issue(unsynced);
         lock(&self.intents).ended(call, number);
         for mark in due {
@@ -241,7 +241,7 @@ impl AuditLog {
     /// # Errors
     /// When the line could not be written; then no part of it is left.
     pub fn append(&self, entry: &Entry<'_>) -> Result<Ticket, AuditError> {
-        let number = self.shared.append_body(Body::from(entry))?;
+        let number = self.shared.append_body(entry.call, &Body::from(entry).to_bytes()?)?;
         Ok(Ticket::new(Arc::clone(&self.shared), Kind::Record, number))
     }
 
@@ -253,7 +253,7 @@ impl AuditLog {
     /// # Errors
     /// When the record cannot be put into JSON.
     pub fn submit(&self, entry: &Entry<'_>) -> Result<Ticket, AuditError> {
-        let body = to_json(&Body::from(entry))?;
+        let body = Body::from(entry).to_bytes()?;
         let (number, has_worker) = self.shared.commit.enqueue(entry.call, body);
         if !has_worker {
             self.shared.ensure_worker(Kind::Record);
@@ -311,7 +311,7 @@ impl fmt::Debug for AuditLog {
 
 #[cfg(test)]
 mod tests {
-    use toolgate_types::{CallId, Caller, Sha256, ToolClass};
+    use toolgate_types::{Caller, Sha256, ToolClass};
 
     use super::*;
 

@@ -1,11 +1,16 @@
 //! A record as it is written and read: the names and the order of its fields.
 
+use std::borrow::Cow;
+use std::time::Duration;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use toolgate_types::{CallId, Caller, Decision, ErrorCode, Sha256, Stage, ToolClass};
 
-use crate::bounded::{bounded, bounded_list, bounded_reason};
-use crate::entry::{Denial, Entry, Intent, Response};
+use crate::AuditError;
+use crate::body::Body;
+use crate::bounded::{bounded, bounded_list};
+use crate::entry::{Denial, Intent};
 
 /// One line of a day's file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -101,78 +106,16 @@ pub struct RecordedResponse {
     pub output_bytes: u64,
 }
 
-/// The part of a record that is known before its place in the chain is.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Body {
-    pub(crate) trace_id: CallId,
-    pub(crate) caller: RecordedCaller,
-    pub(crate) tool: RecordedTool,
-    pub(crate) request: RecordedRequest,
-    pub(crate) decision: Decision,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) denial: Option<RecordedDenial>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) response: Option<RecordedResponse>,
-    pub(crate) duration: f64,
-}
-
-impl From<&Entry<'_>> for Body {
-    fn from(entry: &Entry<'_>) -> Self {
-        Self {
-            trace_id: entry.call,
-            caller: entry.caller.into(),
-            tool: RecordedTool { name: bounded(entry.tool), classification: entry.class },
-            request: RecordedRequest::new(entry.args_hash, entry.client_call_id),
-            decision: match entry.denial {
-                None => Decision::Allowed,
-                Some(denial) if denial.code.is_denial() => Decision::Denied,
-                Some(_) => Decision::Error,
-            },
-            denial: entry.denial.map(RecordedDenial::from),
-            response: entry.response.map(RecordedResponse::from),
-            duration: milliseconds(entry.duration),
-        }
-    }
-}
-
 impl From<&Caller> for RecordedCaller {
     fn from(caller: &Caller) -> Self {
         Self {
-            sub: bounded(&caller.subject),
-            permissions: bounded_list(&caller.permissions),
+            sub: bounded(&caller.subject).into_owned(),
+            permissions: bounded_list(&caller.permissions).map(Cow::into_owned).collect(),
             agent: caller.agent.as_ref().map(|agent| agent.as_str().to_owned()),
             session: caller.session.as_str().to_owned(),
             run: caller.run.as_ref().map(|run| run.as_str().to_owned()),
         }
     }
-}
-
-impl RecordedRequest {
-    fn new(args_hash: Sha256, client_call_id: Option<&str>) -> Self {
-        Self { args_hash, client_call_id: client_call_id.map(bounded) }
-    }
-}
-
-impl From<Denial<'_>> for RecordedDenial {
-    fn from(denial: Denial<'_>) -> Self {
-        Self { stage: denial.stage, code: denial.code, reason: bounded_reason(denial.reason) }
-    }
-}
-
-impl From<Response<'_>> for RecordedResponse {
-    fn from(response: Response<'_>) -> Self {
-        Self {
-            redacted_fields: bounded_list(response.redacted_fields),
-            output_hash: response.output_hash,
-            output_bytes: response.output_bytes,
-        }
-    }
-}
-
-/// Whole microseconds, written as milliseconds.
-fn milliseconds(duration: std::time::Duration) -> f64 {
-    duration.as_micros() as f64 / 1000.0
 }
 
 /// An intent as it is kept until the call ends.
@@ -193,33 +136,34 @@ pub(crate) struct RecordedIntent {
 
 impl RecordedIntent {
     pub(crate) fn new(intent: &Intent<'_>, at: Timestamp, since: Option<String>) -> Self {
+        let name = bounded(intent.tool).into_owned();
+        let client_call_id = intent.client_call_id.map(|id| bounded(id).into_owned());
         Self {
             call: intent.call,
             at,
             since,
             caller: intent.caller.into(),
-            tool: RecordedTool { name: bounded(intent.tool), classification: Some(intent.class) },
-            request: RecordedRequest::new(intent.args_hash, intent.client_call_id),
+            tool: RecordedTool { name, classification: Some(intent.class) },
+            request: RecordedRequest { args_hash: intent.args_hash, client_call_id },
         }
     }
 
     /// The record of a call whose process ended before the call did.
-    pub(crate) fn interrupted(self) -> Body {
+    pub(crate) fn interrupted(&self) -> Result<Vec<u8>, AuditError> {
         let began = toolgate_types::time::rfc3339_millis(self.at);
-        Body {
-            trace_id: self.call,
-            caller: self.caller,
-            tool: self.tool,
-            request: self.request,
-            decision: Decision::Error,
-            denial: Some(RecordedDenial {
-                stage: Stage::Execution,
-                code: ErrorCode::Interrupted,
-                reason: format!("the process ended before the call that began at {began} did"),
-            }),
+        let reason = format!("the process ended before the call that began at {began} did");
+        let body = Body {
+            call: self.call,
+            client_call_id: self.request.client_call_id.as_deref(),
+            caller: (&self.caller).into(),
+            tool: &self.tool.name,
+            class: self.tool.classification,
+            args_hash: self.request.args_hash,
+            denial: Some(Denial { stage: Stage::Execution, code: ErrorCode::Interrupted, reason: &reason }),
             response: None,
-            duration: 0.0,
-        }
+            duration: Duration::ZERO,
+        };
+        body.to_bytes()
     }
 }
 

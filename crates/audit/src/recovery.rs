@@ -48,7 +48,7 @@ pub(crate) fn recover(shared: &Arc<Shared>) -> Result<Recovered, AuditError> {
     let mut done = recorded_calls(&shared.folder, &orphans)?;
     for intent in orphans.iter().flat_map(|orphans| &orphans.intents) {
         if done.insert(intent.call) {
-            shared.append_body(intent.clone().interrupted())?;
+            shared.append_body(intent.call, &intent.interrupted()?)?;
             recovered.interrupted.push(intent.call);
         }
     }

@@ -1,0 +1,379 @@
+//! The part of a record that is known before its place in the chain is, put straight into bytes.
+//!
+//! One is written for every call, so nothing is allocated but the bytes themselves, and text that needs no
+//! escaping is copied. Which fields there are, and in which order, is what [`crate::Record`] says.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use toolgate_types::{CallId, Caller, Decision, Sha256, ToolClass};
+
+use crate::AuditError;
+use crate::bounded::{bounded, bounded_list, bounded_reason};
+use crate::entry::{Denial, Entry, Response};
+use crate::line::to_json;
+use crate::record::RecordedCaller;
+
+/// Room for the body of a call that is neither refused nor made by somebody with many permissions.
+const USUAL_BYTES: usize = 1024;
+/// Up to here a number of microseconds is, in milliseconds, exactly the decimal fraction that JSON shows: fifteen
+/// digits are never rounded.
+const EXACT_MICROSECONDS: u64 = 1_000_000_000_000_000;
+
+/// What is known of a record before its place in the chain is.
+pub(crate) struct Body<'a> {
+    pub(crate) call: CallId,
+    pub(crate) client_call_id: Option<&'a str>,
+    pub(crate) caller: Who<'a>,
+    pub(crate) tool: &'a str,
+    pub(crate) class: Option<ToolClass>,
+    pub(crate) args_hash: Sha256,
+    pub(crate) denial: Option<Denial<'a>>,
+    pub(crate) response: Option<Response<'a>>,
+    pub(crate) duration: Duration,
+}
+
+/// Who called.
+pub(crate) struct Who<'a> {
+    sub: &'a str,
+    permissions: Permissions<'a>,
+    agent: Option<&'a str>,
+    session: &'a str,
+    run: Option<&'a str>,
+}
+
+enum Permissions<'a> {
+    Granted(&'a BTreeSet<String>),
+    Recorded(&'a [String]),
+}
+
+impl<'a> From<&Entry<'a>> for Body<'a> {
+    fn from(entry: &Entry<'a>) -> Self {
+        let Entry { call, client_call_id, tool, class, args_hash, denial, response, duration, .. } = *entry;
+        let caller = entry.caller.into();
+        Self { call, client_call_id, caller, tool, class, args_hash, denial, response, duration }
+    }
+}
+
+impl<'a> From<&'a Caller> for Who<'a> {
+    fn from(caller: &'a Caller) -> Self {
+        Self {
+            sub: &caller.subject,
+            permissions: Permissions::Granted(&caller.permissions),
+            agent: caller.agent.as_ref().map(|agent| agent.as_str()),
+            session: caller.session.as_str(),
+            run: caller.run.as_ref().map(|run| run.as_str()),
+        }
+    }
+}
+
+impl<'a> From<&'a RecordedCaller> for Who<'a> {
+    fn from(caller: &'a RecordedCaller) -> Self {
+        Self {
+            sub: &caller.sub,
+            permissions: Permissions::Recorded(&caller.permissions),
+            agent: caller.agent.as_deref(),
+            session: &caller.session,
+            run: caller.run.as_deref(),
+        }
+    }
+}
+
+impl Body<'_> {
+    /// The fields of the record from the call's id to the duration, as they stand between others.
+    pub(crate) fn to_bytes(&self) -> Result<Vec<u8>, AuditError> {
+        let mut json = Fields(Vec::with_capacity(USUAL_BYTES));
+        json.put(b"\"traceId\":\"");
+        json.put(&self.call.digits());
+        json.put(b"\",\"caller\":{\"sub\":");
+        self.caller.put_into(&mut json)?;
+        json.put(b"},\"tool\":{\"name\":");
+        json.put_text(&bounded(self.tool))?;
+        if let Some(class) = self.class {
+            json.put(b",\"classification\":");
+            json.put_word(class.as_str());
+        }
+        json.put(b"},\"request\":{\"argsHash\":");
+        json.put_digest(self.args_hash);
+        if let Some(id) = self.client_call_id {
+            json.put(b",\"clientCallId\":");
+            json.put_text(&bounded(id))?;
+        }
+        json.put(b"},\"decision\":");
+        json.put_word(self.decision().as_str());
+        if let Some(Denial { stage, code, reason }) = self.denial {
+            json.put(b",\"denial\":{\"stage\":");
+            json.put_word(stage.as_str());
+            json.put(b",\"code\":");
+            json.put_word(code.as_str());
+            json.put(b",\"reason\":");
+            json.put_text(&bounded_reason(reason))?;
+            json.put(b"}");
+        }
+        if let Some(Response { redacted_fields, output_hash, output_bytes }) = self.response {
+            json.put(b",\"response\":{\"redactedFields\":");
+            json.put_list(redacted_fields)?;
+            json.put(b",\"outputHash\":");
+            json.put_digest(output_hash);
+            json.put(b",\"outputBytes\":");
+            json.put_number(output_bytes);
+            json.put(b"}");
+        }
+        json.put(b",\"duration\":");
+        json.put_milliseconds(self.duration)?;
+        Ok(json.0)
+    }
+
+    fn decision(&self) -> Decision {
+        match self.denial {
+            None => Decision::Allowed,
+            Some(denial) if denial.code.is_denial() => Decision::Denied,
+            Some(_) => Decision::Error,
+        }
+    }
+}
+
+impl Who<'_> {
+    fn put_into(&self, json: &mut Fields) -> Result<(), AuditError> {
+        json.put_text(&bounded(self.sub))?;
+        json.put(b",\"permissions\":");
+        match self.permissions {
+            Permissions::Granted(permissions) => json.put_list(permissions)?,
+            Permissions::Recorded(permissions) => json.put_list(permissions)?,
+        }
+        if let Some(agent) = self.agent {
+            json.put(b",\"agent\":");
+            json.put_text(agent)?;
+        }
+        json.put(b",\"session\":");
+        json.put_text(self.session)?;
+        if let Some(run) = self.run {
+            json.put(b",\"run\":");
+            json.put_text(run)?;
+        }
+        Ok(())
+    }
+}
+
+/// Fields of a JSON object while they are being put together.
+struct Fields(Vec<u8>);
+
+impl Fields {
+    fn put(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+
+    /// A word of ours, which needs no escaping.
+    fn put_word(&mut self, word: &str) {
+        self.put(b"\"");
+        self.put(word.as_bytes());
+        self.put(b"\"");
+    }
+
+    /// The text of a stranger.
+    fn put_text(&mut self, text: &str) -> Result<(), AuditError> {
+        if is_plain(text) {
+            self.put_word(text);
+        } else {
+            self.put(&to_json(&text)?);
+        }
+        Ok(())
+    }
+
+    fn put_list<'a>(
+        &mut self,
+        entries: impl IntoIterator<Item = &'a String, IntoIter: ExactSizeIterator>,
+    ) -> Result<(), AuditError> {
+        let mut before: &[u8] = b"[";
+        for entry in bounded_list(entries) {
+            self.put(before);
+            self.put_text(&entry)?;
+            before = b",";
+        }
+        self.put(if before == b"[" { b"[]" } else { b"]" });
+        Ok(())
+    }
+
+    fn put_digest(&mut self, digest: Sha256) {
+        self.put(b"\"");
+        self.put(&digest.digits());
+        self.put(b"\"");
+    }
+
+    fn put_number(&mut self, number: u64) {
+        put_number(number, &mut self.0);
+    }
+
+    /// Whole microseconds, written as milliseconds.
+    fn put_milliseconds(&mut self, duration: Duration) -> Result<(), AuditError> {
+        let microseconds = duration.as_micros();
+        match u64::try_from(microseconds) {
+            Ok(exact) if exact < EXACT_MICROSECONDS => {
+                self.put_number(exact / 1000);
+                let digit = |number: u64| b'0' + (number % 10) as u8;
+                let fraction = [b'.', digit(exact / 100), digit(exact / 10), digit(exact)];
+                let zeroes = fraction.iter().skip(2).rev().take_while(|digit| **digit == b'0').count();
+                self.put(fraction.get(..fraction.len() - zeroes).unwrap_or_default());
+            }
+            _ => self.put(&to_json(&(microseconds as f64 / 1000.0))?),
+        }
+        Ok(())
+    }
+}
+
+/// Appends the digits of a number.
+pub(crate) fn put_number(mut number: u64, bytes: &mut Vec<u8>) {
+    let mut digits = [0; 20];
+    let mut length = 0;
+    for place in digits.iter_mut().rev() {
+        *place = b'0' + (number % 10) as u8;
+        number /= 10;
+        length += 1;
+        if number == 0 {
+            break;
+        }
+    }
+    bytes.extend_from_slice(digits.get(digits.len() - length..).unwrap_or_default());
+}
+
+/// Whether JSON shows a text as it is, and nothing in it misleads.
+fn is_plain(text: &str) -> bool {
+    let stands = |byte: u8| matches!(byte, b' '..=b'~') & (byte != b'"') & (byte != b'\\');
+    text.bytes().fold(true, |plain, byte| plain & stands(byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::option;
+    use proptest::prelude::*;
+    use proptest::sample::select;
+    use toolgate_types::{ErrorCode, Stage, Trust};
+
+    use super::*;
+    use crate::Record;
+    use crate::line::{genesis, seal};
+
+    const STAGES: [Stage; 7] = [
+        Stage::Registry,
+        Stage::Auth,
+        Stage::Permission,
+        Stage::Validation,
+        Stage::Approval,
+        Stage::Execution,
+        Stage::Output,
+    ];
+
+    /// Plain text, text with one thing in it that is not, and anything.
+    fn text() -> impl Strategy<Value = String> {
+        let special =
+            select(vec!["\"", "\\", "\n", "\0", "\u{1f}", " ", "~", "\u{7f}", "é", "\u{202e}", "\u{e0041}"]);
+        prop_oneof![
+            "[ -~]{0,40}",
+            ("[a-z]{0,20}", special, "[a-z]{0,20}")
+                .prop_map(|(before, special, after)| before + special + &after),
+            ".{0,300}",
+            vec(any::<char>(), 0..40).prop_map(|characters| characters.into_iter().collect::<String>()),
+        ]
+    }
+
+    /// A few texts, or more than are kept.
+    fn texts() -> impl Strategy<Value = Vec<String>> {
+        prop_oneof![9 => vec(text(), 0..4), 1 => vec("[a-z]{1,8}", 62..67)]
+    }
+
+    fn caller() -> impl Strategy<Value = Caller> {
+        let name = "[A-Za-z0-9_-][A-Za-z0-9._-]{0,20}";
+        (text(), texts(), option::of(name), name, option::of(name)).prop_map(
+            |(subject, permissions, agent, session, run)| Caller {
+                subject,
+                permissions: permissions.into_iter().collect(),
+                agent: agent.map(|agent| agent.parse().unwrap()),
+                session: session.parse().unwrap(),
+                run: run.map(|run| run.parse().unwrap()),
+                trust: Trust::Guided,
+            },
+        )
+    }
+
+    fn duration() -> impl Strategy<Value = Duration> {
+        let around = |limit: u64| limit - 3000..limit + 3000;
+        let microseconds = prop_oneof![
+            0..5000u64,
+            any::<u64>(),
+            around(EXACT_MICROSECONDS),
+            (0..1u64 << 40).prop_map(|n| n * 10)
+        ];
+        prop_oneof![
+            microseconds.prop_map(Duration::from_micros),
+            any::<u32>().prop_map(|n| Duration::from_nanos(n.into())),
+            Just(Duration::MAX),
+        ]
+    }
+
+    fn owned(text: &str) -> String {
+        bounded(text).into_owned()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        /// What is written reads as what was handed over, and is what the record writes of itself.
+        #[test]
+        fn bytes_are_those_of_the_record(
+            caller in caller(),
+            (tool, client_call_id) in (text(), option::of(text())),
+            class in option::of(select(vec![ToolClass::Read, ToolClass::Write, ToolClass::Destructive])),
+            denial in option::of((select(STAGES.to_vec()), select(ErrorCode::ALL), text())),
+            response in option::of((texts(), any::<[u8; 32]>(), any::<u64>())),
+            (duration, args_hash) in (duration(), any::<[u8; 32]>()),
+        ) {
+            let (call, args_hash) = (CallId::fresh(), Sha256::from(args_hash));
+            let entry = Entry {
+                call,
+                client_call_id: client_call_id.as_deref(),
+                caller: &caller,
+                tool: &tool,
+                class,
+                args_hash,
+                denial: denial.as_ref().map(|(stage, code, reason)| Denial { stage: *stage, code: *code, reason }),
+                response: response.as_ref().map(|(redacted_fields, output_hash, output_bytes)| Response {
+                    redacted_fields,
+                    output_hash: (*output_hash).into(),
+                    output_bytes: *output_bytes,
+                }),
+                duration,
+            };
+            let mut line = Vec::new();
+            seal(&mut line, 7, genesis(), "2026-11-15T05:01:02.003Z", &Body::from(&entry).to_bytes().unwrap());
+            let mut record: Record = serde_json::from_slice(&line).unwrap();
+            // Reading may round the last digit of a very long time; what was written must be exact.
+            record.duration = duration.as_micros() as f64 / 1000.0;
+            let mut expected = to_json(&record).unwrap();
+            expected.push(b'\n');
+            prop_assert_eq!(String::from_utf8(line).unwrap(), String::from_utf8(expected).unwrap());
+
+            prop_assert_eq!((record.trace_id, record.request.args_hash), (call, args_hash));
+            prop_assert_eq!(record.caller, RecordedCaller::from(&caller));
+            prop_assert_eq!((record.tool.name, record.tool.classification), (owned(&tool), class));
+            prop_assert_eq!(record.request.client_call_id, client_call_id.as_deref().map(owned));
+            let recorded = record.denial.map(|denial| (denial.stage, denial.code, denial.reason));
+            let wanted = denial.map(|(stage, code, reason)| (stage, code, bounded_reason(&reason).into_owned()));
+            prop_assert_eq!(recorded, wanted);
+            let recorded = record.response.map(|of| (of.redacted_fields, of.output_hash, of.output_bytes));
+            let wanted = response.map(|(fields, hash, bytes)| {
+                (bounded_list(&fields).map(|field| field.into_owned()).collect(), Sha256::from(hash), bytes)
+            });
+            prop_assert_eq!(recorded, wanted);
+        }
+    }
+
+    #[test]
+    fn numbers_are_written_in_full() {
+        for number in [0, 9, 10, 99, 100, 1_234_567_890, u64::MAX] {
+            let mut bytes = Vec::new();
+            put_number(number, &mut bytes);
+            assert_eq!(bytes, number.to_string().into_bytes());
+        }
+    }
+}
