@@ -8,6 +8,7 @@
 
 mod fold;
 mod deny_list;
+mod glance;
 mod obeyed;
 mod rules;
 mod location;

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
-use crate::deny_list::{default_rule, may_end_a_rule, rule_ending_at};
-use crate::fold::{fold, may_be_backup, plain_name, without_backup_marks};
+use crate::deny_list::{default_rule, rule_ending_at};
+use crate::fold::{fold, without_backup_marks};
+use crate::glance::{has_only_harmless_names, is_harmless};
 
 /// A glob that does not parse.
 #[derive(Debug, thiserror::Error)]
@@ -117,11 +118,10 @@ impl Rules {
         if let Some(rule) = self.operators_rule(location) {
             return Some(rule);
         }
-        let folded = fold(location);
-        let rule = |name: &str| default_rule(name, is_directory);
-        rule(&folded)
-            .or_else(|| without_backup_marks(&folded).iter().find_map(|name| rule(name)))
-            .map(str::to_owned)
+        if has_only_harmless_names(location.as_os_str().as_bytes()) {
+            return None;
+        }
+        built_in_rule(location, is_directory).map(str::to_owned)
     }
 
     /// The gate's own files, and what the operator denies.
@@ -186,16 +186,18 @@ impl Rules {
     }
 }
 
+/// The rule of the built-in list that denies a location.
+fn built_in_rule(location: &Path, is_directory: bool) -> Option<&'static str> {
+    let folded = fold(location);
+    let rule = |name: &str| default_rule(name, is_directory);
+    rule(&folded).or_else(|| without_backup_marks(&folded).iter().find_map(|name| rule(name)))
+}
+
 /// Whether the built-in list denies this place by its own name; what lies below such a place is not asked about.
 pub(crate) fn is_denied_by_name(place: &Path, is_directory: bool) -> bool {
     // The name alone is all that is needed to be done with most places.
-    if let Some(name) = plain_name(place.as_os_str().as_bytes())
-        && !may_end_a_rule(name)
-        && !may_be_backup(name)
-    {
-        return false;
-    }
-    is_denied_when_folded(place, is_directory)
+    let name = place.as_os_str().as_bytes().rsplit(|byte| *byte == b'/').next();
+    !name.is_some_and(is_harmless) && is_denied_when_folded(place, is_directory)
 }
 
 fn is_denied_when_folded(place: &Path, is_directory: bool) -> bool {
@@ -358,21 +360,54 @@ mod tests {
         }
     }
 
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(4000))]
-        #[test]
-        fn what_is_done_with_at_a_glance_is_not_denied(
-            folder in prop::sample::select(vec!["", "a/", ".git/", "certifi/", "A b./", "\u{e9}/"]),
-            before in "[#.x]{0,2}",
-            rule in prop::sample::select(crate::deny_list::DEFAULT_DENY),
-            within in "[a-z\u{200b}]{0,1}",
-            after in "(~|#|\\.bak|\\.OLD|\\.swp|\\.| |:x|\u{200b}|\u{ff0e}|[a-z./]){0,2}",
-            (shout, is_directory) in any::<(bool, bool)>(),
-        ) {
+    /// One name or several: those of a rule, perhaps cut short, spelt otherwise or made those of a copy, and others.
+    fn names() -> impl Strategy<Value = String> {
+        let rule = (
+            "[#.x]{0,2}",
+            prop::sample::select(crate::deny_list::DEFAULT_DENY),
+            "[a-z\u{200b}]{0,1}",
+            "(~|#|\\.bak|\\.OLD|\\.swp|\\.copy|\\.| |:x|\u{200b}|\u{ff0e}|[a-z./]){0,2}",
+            any::<bool>(),
+        );
+        let spelt = rule.prop_map(|(before, rule, within, after, shout)| {
             let rule = rule.replace("**", "x").replace('*', &within);
             let rule = if shout { rule.to_ascii_uppercase() } else { rule };
-            let place = PathBuf::from(format!("{folder}{before}{rule}{after}"));
+            format!("{before}{rule}{after}")
+        });
+        let others = &[
+            "a",
+            "src",
+            ".git",
+            ".git/modules",
+            ".GIT/worktrees",
+            ".jj",
+            ".config",
+            "certifi",
+            "A b.",
+            "\u{e9}",
+            "x.md",
+            ".env.sample",
+            "cacert.pem",
+            "credentials",
+            "x\u{ff0f}.env",
+            "",
+            "config",
+            "s\u{17f}h",
+        ][..];
+        prop_oneof![2 => spelt, 3 => prop::sample::select(others).prop_map(str::to_owned)]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(6000))]
+        #[test]
+        fn what_is_done_with_at_a_glance_is_not_denied(
+            names in prop::collection::vec(names(), 1..5),
+            is_directory in any::<bool>(),
+        ) {
+            let place = PathBuf::from(names.join("/"));
             prop_assert_eq!(is_denied_by_name(&place, is_directory), is_denied_when_folded(&place, is_directory), "{:?}", place);
+            let rule = built_in_rule(&place, is_directory).map(str::to_owned);
+            prop_assert_eq!(Rules::new().denying_rule(&place, is_directory), rule, "{:?}", place);
         }
     }
 

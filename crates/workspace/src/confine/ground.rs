@@ -11,8 +11,8 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use super::repositories::{Part, has_name};
 use super::stray::obeyed;
 use super::todo::is_todo;
-use crate::deny_list::may_end_a_rule;
-use crate::fold::{fold, is_plain, may_be_backup};
+use crate::fold::fold;
+use crate::glance::is_harmless;
 use crate::mount::{Access, Mount};
 use crate::obeyed::{may_be_obeyed, obeyed_folders};
 use crate::rules::PathGrant;
@@ -88,10 +88,8 @@ impl<'a> Ground<'a> {
 
     /// Whether anything but a glob could have something to say about an entry of this name. Most names of a tree end here.
     pub(super) fn is_remarkable(&self, name: &[u8]) -> bool {
-        !is_plain(name)
-            || may_end_a_rule(name)
+        !is_harmless(name)
             || may_be_obeyed(name)
-            || may_be_backup(name)
             || self.names.iter().any(|other| name.eq_ignore_ascii_case(other.as_bytes()))
     }
 
