@@ -244,6 +244,7 @@ fn is_plain(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
     use proptest::collection::vec;
     use proptest::option;
     use proptest::prelude::*;
@@ -345,7 +346,7 @@ mod tests {
                 duration,
             };
             let mut line = Vec::new();
-            seal(&mut line, 7, genesis(), "2026-11-15T05:01:02.003Z", &Body::from(&entry).to_bytes().unwrap());
+            seal(&mut line, 7, genesis(), Timestamp::UNIX_EPOCH, &Body::from(&entry).to_bytes().unwrap());
             let mut record: Record = serde_json::from_slice(&line).unwrap();
             // Reading may round the last digit of a very long time; what was written must be exact.
             record.duration = duration.as_micros() as f64 / 1000.0;

@@ -3,9 +3,12 @@
 use std::fmt;
 use std::str::FromStr;
 
-use jiff::civil::Date;
+use jiff::civil::{Date, Time};
 use jiff::tz::Offset;
 use jiff::{Timestamp, ToSpan as _};
+
+/// What the names of day files end in.
+pub(crate) const SUFFIX: &str = ".jsonl";
 
 /// A day in UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -24,16 +27,22 @@ impl Day {
         Self(self.0.saturating_add(1.day()))
     }
 
+    /// The first moment of the day after. Where time ends before that, the beginning of time: before neither is it later than
+    /// this day.
+    pub(crate) fn end(self) -> Timestamp {
+        Offset::UTC.to_timestamp(self.next().0.to_datetime(Time::midnight())).unwrap_or(Timestamp::MIN)
+    }
+
     /// The name of the file that holds this day's records.
     #[must_use]
     pub fn file_name(self) -> String {
-        format!("{self}.jsonl")
+        format!("{self}{SUFFIX}")
     }
 
     /// The day whose records a file of this name holds; `None` for any other file.
     #[must_use]
     pub fn from_file_name(name: &str) -> Option<Self> {
-        name.strip_suffix(".jsonl")?.parse().ok()
+        name.strip_suffix(SUFFIX)?.parse().ok()
     }
 }
 
@@ -85,6 +94,17 @@ mod tests {
     fn midnight_belongs_to_the_new_day() {
         let midnight: Timestamp = "2026-11-16T00:00:00Z".parse().unwrap();
         assert_eq!(Day::of(midnight).to_string(), "2026-11-16");
-        assert_eq!(Day::of(midnight - 1.millisecond()).to_string(), "2026-11-15");
+        let eve = Day::of(midnight - 1.millisecond());
+        assert_eq!((eve.to_string().as_str(), eve.end()), ("2026-11-15", midnight));
+    }
+
+    #[test]
+    fn a_day_never_ends_too_late() {
+        for moment in [Timestamp::MIN, Timestamp::UNIX_EPOCH, Timestamp::MAX] {
+            let day = Day::of(moment);
+            assert!(
+                day.end().checked_sub(1.nanosecond()).is_err() || Day::of(day.end() - 1.nanosecond()) == day
+            );
+        }
     }
 }

@@ -224,9 +224,16 @@ pub(crate) fn write_at(file: impl AsFd, mut bytes: &[u8], mut offset: u64) -> Re
     Ok(())
 }
 
-/// Reads what lies at this offset into a buffer, which comes back shorter if the file ends first.
+/// Reads what lies at this offset, which comes back shorter if the file ends first.
 pub(crate) fn read_at(file: impl AsFd, length: usize, offset: u64) -> Result<Vec<u8>, Errno> {
     let mut bytes = vec![0; length];
+    let filled = read_into(file, &mut bytes, offset)?;
+    bytes.truncate(filled);
+    Ok(bytes)
+}
+
+/// Fills the buffer with what lies at this offset, and says how much that was before the file ended.
+pub(crate) fn read_into(file: impl AsFd, bytes: &mut [u8], offset: u64) -> Result<usize, Errno> {
     let mut filled = 0;
     while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
         let at = offset.saturating_add(filled as u64);
@@ -235,6 +242,5 @@ pub(crate) fn read_at(file: impl AsFd, length: usize, offset: u64) -> Result<Vec
             count => filled += count,
         }
     }
-    bytes.truncate(filled);
-    Ok(bytes)
+    Ok(filled)
 }

@@ -5,10 +5,12 @@
 
 use std::io;
 
+use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::ser::Formatter;
 use toolgate_types::Sha256;
 use toolgate_types::digest::Sha256Hasher;
+use toolgate_types::time::put_rfc3339_millis;
 
 use crate::AuditError;
 use crate::body::put_number;
@@ -42,18 +44,23 @@ pub(crate) fn to_json(value: &impl Serialize) -> Result<Vec<u8>, AuditError> {
     Ok(bytes)
 }
 
-/// Adds the whole line, newline and all, to `lines`, and returns its hash. `at` is the time as it is to be
-/// written, `body` the fields between it and the hash.
-pub(crate) fn seal(lines: &mut Vec<u8>, seq: u64, prev: Sha256, at: &str, body: &[u8]) -> Sha256 {
+/// Adds the whole line, newline and all, to `lines`, and returns its hash. `body` are the fields between the
+/// time and the hash.
+pub(crate) fn seal(lines: &mut Vec<u8>, seq: u64, prev: Sha256, at: Timestamp, body: &[u8]) -> Sha256 {
     let start = lines.len();
     lines.extend_from_slice(b"{\"seq\":");
     put_number(seq, lines);
-    let opening: [&[u8]; 6] =
-        [b",\"prev\":\"", &prev.digits(), b"\",\"timestamp\":\"", at.as_bytes(), b"\",", body];
-    opening.iter().for_each(|part| lines.extend_from_slice(part));
+    lines.extend_from_slice(b",\"prev\":\"");
+    lines.extend_from_slice(&prev.digits());
+    lines.extend_from_slice(b"\",\"timestamp\":\"");
+    put_rfc3339_millis(at, lines);
+    lines.extend_from_slice(b"\",");
+    lines.extend_from_slice(body);
     let hash = hash_of(lines.get(start..).unwrap_or_default());
-    let closing: [&[u8]; 4] = [BEFORE_HASH, &hash.digits(), AFTER_HASH, b"\n"];
-    closing.iter().for_each(|part| lines.extend_from_slice(part));
+    lines.extend_from_slice(BEFORE_HASH);
+    lines.extend_from_slice(&hash.digits());
+    lines.extend_from_slice(AFTER_HASH);
+    lines.push(b'\n');
     hash
 }
 
@@ -144,7 +151,7 @@ mod tests {
     fn the_hash_is_compared_as_it_is_written() {
         let mut line = Vec::new();
         let body = br#""traceId":"01931b2c-0000-7000-8000-000000000001""#;
-        let hash = seal(&mut line, 1, genesis(), "2026-11-15T05:01:02.003Z", body);
+        let hash = seal(&mut line, 1, genesis(), "2026-11-15T05:01:02.003Z".parse().unwrap(), body);
         line.pop();
         assert_eq!(check(&line).unwrap().1, hash);
         let text = String::from_utf8(line.clone()).unwrap();

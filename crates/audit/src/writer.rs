@@ -9,10 +9,11 @@ use std::os::fd::OwnedFd;
 use jiff::Timestamp;
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
-use toolgate_types::{Sha256, time};
+use toolgate_types::Sha256;
 
 use crate::backwards::BackwardLines;
-use crate::folder::{FileState, Folder, Handle, read_at, state_of_open, write_all};
+use crate::day::SUFFIX as DAY_SUFFIX;
+use crate::folder::{FileState, Folder, Handle, read_into, state_of_open, write_all};
 use crate::line::{genesis, glance, seal};
 use crate::{AuditError, Day};
 
@@ -43,6 +44,8 @@ pub(crate) struct Appended {
 /// The file that lines go to.
 struct Current {
     day: Day,
+    /// Before this moment it is that day, or an earlier one.
+    until: Timestamp,
     name: String,
     file: Handle,
     state: FileState,
@@ -70,7 +73,7 @@ impl Writer {
         let (current, last, own_last, opened, unfinished) = (None, None, None, false, None);
         let lines = Vec::with_capacity(2048);
         let mut writer = Self { folder, lock, current, last, own_last, opened, unfinished, lines };
-        writer.locked(|writer| writer.refresh(Day::of(now)))?;
+        writer.locked(|writer| writer.refresh(now))?;
         Ok(writer)
     }
 
@@ -82,9 +85,8 @@ impl Writer {
     ) -> Result<Appended, AuditError> {
         self.locked(|writer| {
             let now = clock();
-            let today = Day::of(now);
-            writer.refresh(today)?;
-            let rotated = writer.begin_day(today)?;
+            writer.refresh(now)?;
+            let rotated = writer.begin_day(now)?;
             writer.write_lines(now, bodies, rotated)
         })
     }
@@ -108,7 +110,7 @@ impl Writer {
     /// Fails when the place that the next record belongs to is gone or is something else by now. Says which day it is.
     pub(crate) fn check(&mut self, now: Timestamp) -> Result<Option<Day>, AuditError> {
         self.locked(|writer| {
-            writer.refresh(Day::of(now))?;
+            writer.refresh(now)?;
             Ok(writer.day())
         })
     }
@@ -137,15 +139,19 @@ impl Writer {
     }
 
     /// Brings what this process believes in line with the directory.
-    fn refresh(&mut self, today: Day) -> Result<(), AuditError> {
-        let noted = self.noted_day()?;
+    fn refresh(&mut self, now: Timestamp) -> Result<(), AuditError> {
+        let mut note = [0; DAY_LENGTH];
+        let length = read_into(&self.lock, &mut note, 0)
+            .map_err(|cause| self.folder.error("read", LOCK_NAME, cause))?;
+        let note = note.get(..length).unwrap_or_default();
         if let Some(current) = &self.current
-            && noted == Some(current.day)
+            && current.name.as_bytes().strip_suffix(DAY_SUFFIX.as_bytes()) == Some(note)
             && self.folder.state(&current.name)? == Some(current.state)
         {
             return Ok(());
         }
-        match self.newest_day(noted, today)? {
+        let noted = std::str::from_utf8(note).ok().and_then(|text| text.parse().ok());
+        match self.newest_day(noted, Day::of(now))? {
             Some(day) => self.go_to(day),
             None => {
                 self.current = None;
@@ -183,7 +189,7 @@ impl Writer {
         }
         let found = self.last_mark(&mut lines, day, &name)?;
         self.opened |= self.current.as_ref().is_none_or(|current| current.state.inode != state.inode);
-        self.current = Some(Current { day, name, file, state });
+        self.current = Some(Current { day, until: day.end(), name, file, state });
         // Where the directory knows less than this process wrote, records were taken away. Counting on from
         // what was written leaves a gap that a check will find.
         self.last = self.own_last.into_iter().chain(found).max_by_key(|mark| mark.seq);
@@ -231,7 +237,11 @@ impl Writer {
 
     /// Starts today's file if the newest one is older. A clock that steps back keeps the newer file, so that
     /// the order of files stays the order of records.
-    fn begin_day(&mut self, today: Day) -> Result<Option<Mark>, AuditError> {
+    fn begin_day(&mut self, now: Timestamp) -> Result<Option<Mark>, AuditError> {
+        if self.current.as_ref().is_some_and(|current| now < current.until) {
+            return Ok(None);
+        }
+        let today = Day::of(now);
         if self.day().is_some_and(|day| day >= today) {
             return Ok(None);
         }
@@ -256,11 +266,10 @@ impl Writer {
         };
         let (before, mut hash) = self.last.map_or_else(|| (0, genesis()), |mark| (mark.seq, mark.hash));
         let mut seq = before;
-        let at = time::rfc3339_millis(now);
         self.lines.clear();
         for body in bodies {
             seq = seq.saturating_add(1);
-            hash = seal(&mut self.lines, seq, hash, &at, body);
+            hash = seal(&mut self.lines, seq, hash, now, body);
         }
         if let Err(cause) = write_all(&current.file, &self.lines) {
             let error = self.folder.error("write", &current.name, cause);
@@ -275,12 +284,6 @@ impl Writer {
         self.last = Some(last);
         self.own_last = Some(last);
         Ok(Appended { first: before + 1, last, file, opened: std::mem::take(&mut self.opened), rotated })
-    }
-
-    fn noted_day(&self) -> Result<Option<Day>, AuditError> {
-        let note = read_at(&self.lock, DAY_LENGTH, 0)
-            .map_err(|cause| self.folder.error("read", LOCK_NAME, cause))?;
-        Ok(std::str::from_utf8(&note).ok().and_then(|text| text.parse().ok()))
     }
 
     fn note_day(&self, day: Day) -> Result<(), AuditError> {
