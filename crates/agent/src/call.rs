@@ -177,7 +177,7 @@ fn answered(call: ModelCall, id: CallId, called: Result<Called, JoinError>) -> A
         decision: called.decision.as_str(),
         stage,
         code: code.map(ErrorCode::as_str),
-        structured: called.answer.structured.take().filter(|value| is_short(value, &called.answer.text)),
+        structured: short(&called),
         whole: called.whole.take(),
         operator_note: failure.as_ref().and_then(|failure| failure.operator_note.clone()),
     };
@@ -230,7 +230,10 @@ fn status(decision: Decision, code: Option<ErrorCode>, is_error: bool) -> ToolSt
     }
 }
 
-fn is_short(structured: &Value, text: &str) -> bool {
-    // The one is about as long as the other, and looking at a text costs nothing.
-    text.len() <= 2 * LONGEST_STRUCTURED && structured.to_string().len() <= LONGEST_STRUCTURED
+/// The structured part of an answer, if it is short.
+fn short(called: &Called) -> Option<Value> {
+    // It is about as long as the text, and looking at that costs nothing.
+    let structured =
+        if called.answer.text.len() <= 2 * LONGEST_STRUCTURED { called.structured() } else { None };
+    structured.filter(|structured| structured.to_string().len() <= LONGEST_STRUCTURED)
 }

@@ -29,7 +29,7 @@ impl RawOutput {
             "a tool is wrong about the digest of its answer"
         );
         match output.text.as_bytes() {
-            [] => of(&serde_json::to_vec(&output.structured).unwrap_or_default(), None),
+            [] => of(output.structured.json().as_bytes(), None),
             text => of(text, output.text_sha256),
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use toolgate_gate::{CallOptions, Credential, Gate, Settled};
-use toolgate_types::{Attachment, CallId, Decision, Failure, Outcome, Stage, ToolCall};
+use toolgate_types::{Attachment, CallId, Decision, Failure, Outcome, Stage, Structured, ToolCall};
 
 use crate::crew::RunLog;
 use crate::profile::{FileTools, Profile};
@@ -16,7 +16,7 @@ pub struct Answer {
     /// The text.
     pub text: String,
     /// The same for programs, where the profile has it.
-    pub structured: Option<Value>,
+    pub structured: Option<Structured>,
     /// Whether the call did not do what was asked.
     pub is_error: bool,
 }
@@ -38,7 +38,7 @@ pub struct Called {
     pub attachments: Vec<Attachment>,
     /// The whole text, where the answer had to be cut.
     pub whole: Option<String>,
-    /// The property that the structured answer lacks because the text is its value, and long.
+    /// The property that the structured answer lacks because the text is its value.
     pub text_as: Option<&'static str>,
 }
 
@@ -46,7 +46,7 @@ impl Called {
     /// The structured answer with everything that belongs to it, for those who take it without the text.
     #[must_use]
     pub fn structured(&self) -> Option<Value> {
-        let mut structured = self.answer.structured.clone();
+        let mut structured = self.answer.structured.clone().map(Structured::into_value);
         if let (Some(Value::Object(fields)), Some(name)) = (&mut structured, self.text_as) {
             fields.insert(name.to_owned(), Value::String(self.answer.text.clone()));
         }

@@ -8,7 +8,7 @@ use crate::front::Answer;
 /// The codes are the gate's own.
 pub(crate) fn render(outcome: Outcome) -> Answer {
     let (result, is_error) = match outcome {
-        Outcome::Done(output) => (json!({"ok": true, "data": output.structured}), false),
+        Outcome::Done(output) => (json!({"ok": true, "data": output.structured.into_value()}), false),
         Outcome::Failed { stage, failure } => {
             let mut details = failure.details;
             if let Some(help) = failure.help {
@@ -21,5 +21,5 @@ pub(crate) fn render(outcome: Outcome) -> Answer {
             (json!({"ok": false, "error": error}), true)
         }
     };
-    Answer { text: result.to_string(), structured: Some(result), is_error }
+    Answer { text: result.to_string(), structured: Some(result.into()), is_error }
 }

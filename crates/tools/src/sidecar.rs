@@ -185,12 +185,13 @@ fn code(code: ErrorCode) -> &'static str {
 pub(crate) fn render(tool: &str, outcome: Outcome) -> Answer {
     let (observation, is_error) = match outcome {
         Outcome::Done(output) => {
-            (json!({"success": true, "tool": tool, "output": output.structured, "error": null}), false)
+            let output = output.structured.into_value();
+            (json!({"success": true, "tool": tool, "output": output, "error": null}), false)
         }
         Outcome::Failed { failure, .. } => {
             let error = json!({"code": code(failure.code), "message": failure.to_string() + &output_before(&failure)});
             (json!({"success": false, "tool": tool, "output": null, "error": error}), true)
         }
     };
-    Answer { text: observation.to_string(), structured: Some(observation), is_error }
+    Answer { text: observation.to_string(), structured: Some(observation.into()), is_error }
 }

@@ -78,9 +78,9 @@ pub(crate) fn render(tool: &str, outcome: Outcome) -> Answer {
     let (result, is_error) = match outcome {
         Outcome::Done(output) => {
             // A command that ran and says that it failed is an error for whoever watches the chat.
-            let failed =
-                tool == ShellDress::Studio.name() && output.structured.get("exitCode") != Some(&json!(0));
-            (json!({"output": output.text, "metadata": output.structured, "isError": failed}), failed)
+            let metadata = output.structured.into_value();
+            let failed = tool == ShellDress::Studio.name() && metadata.get("exitCode") != Some(&json!(0));
+            (json!({"output": output.text, "metadata": metadata, "isError": failed}), failed)
         }
         Outcome::Failed { stage, failure } => {
             let mut metadata = json!({
@@ -93,5 +93,5 @@ pub(crate) fn render(tool: &str, outcome: Outcome) -> Answer {
             (json!({"output": text, "metadata": metadata, "isError": true}), true)
         }
     };
-    Answer { text: result.to_string(), structured: Some(result), is_error }
+    Answer { text: result.to_string(), structured: Some(result.into()), is_error }
 }

@@ -1,9 +1,8 @@
 //! How a call ended.
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
-use crate::{Failure, Sha256, Stage};
+use crate::{Failure, Sha256, Stage, Structured};
 
 /// What a tool hands back when it did what was asked.
 #[derive(Clone, Debug, PartialEq)]
@@ -11,24 +10,24 @@ pub struct ToolOutput {
     /// For the model to read.
     pub text: String,
     /// For programs; fits the tool's output schema.
-    pub structured: Value,
+    pub structured: Structured,
     /// What is neither, such as pictures. A tool with an output policy hands out none: nothing in them can be filtered.
     pub attachments: Vec<Attachment>,
     /// The whole text, where `text` had to be cut. Whoever can keep it for a while may offer it beside the answer. Nor does it leave a tool with an output policy.
     pub whole: Option<String>,
     /// The digest of `text`, where whoever made it knows: the record holds it, and nobody computes it twice.
     pub text_sha256: Option<Sha256>,
-    /// The property of `structured` that `text` is the value of, where it was left out: a long text is held once.
+    /// The property of `structured` that `text` is the value of, where it was left out: a text is held once.
     pub text_as: Option<&'static str>,
 }
 
 impl ToolOutput {
     /// An answer of text and structure alone.
     #[must_use]
-    pub fn new(text: impl Into<String>, structured: Value) -> Self {
+    pub fn new(text: impl Into<String>, structured: impl Into<Structured>) -> Self {
         Self {
             text: text.into(),
-            structured,
+            structured: structured.into(),
             attachments: Vec::new(),
             whole: None,
             text_sha256: None,

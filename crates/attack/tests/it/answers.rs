@@ -29,7 +29,7 @@ impl Desk {
 
     fn answer(&self, tool: &str, arguments: Value) -> (String, Value) {
         let answer = self.bench.must(tool, arguments).answer;
-        (answer.text, answer.structured.unwrap())
+        (answer.text, answer.structured.unwrap().into_value())
     }
 }
 
@@ -137,7 +137,7 @@ fn malformed_paths_are_denied_but_no_violation() {
         let called = desk.bench.call("file_read", json!({"path": path}));
         assert_eq!(code_of(&called), Some(code));
         assert!(code.is_denial());
-        assert_eq!(called.answer.structured.unwrap()["metadata"]["violation"], false, "{path}");
+        assert_eq!(called.structured().unwrap()["metadata"]["violation"], false, "{path}");
     }
 }
 

@@ -55,7 +55,7 @@ impl Desk {
 }
 
 fn structured(called: &Called) -> Value {
-    called.answer.structured.clone().unwrap()
+    called.structured().unwrap()
 }
 
 /// What a native answer says, as text and as data.

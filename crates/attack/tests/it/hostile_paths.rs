@@ -235,7 +235,7 @@ impl Siege {
 
 /// All that a model gets to see.
 fn told(called: &Called) -> String {
-    let structured = called.answer.structured.as_ref().map(ToString::to_string).unwrap_or_default();
+    let structured = called.structured().map(|structured| structured.to_string()).unwrap_or_default();
     format!("{}\n{structured}", called.answer.text)
 }
 

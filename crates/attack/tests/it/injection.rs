@@ -113,7 +113,7 @@ fn no_text_in_any_argument_does_more_than_the_tool() {
                     None if name == "echo_message" => {
                         let said: String =
                             payload.chars().filter(|character| *character != '\u{202e}').collect();
-                        assert_eq!(called.answer.structured.unwrap()["data"], format!("{said}\n"), "{shown}");
+                        assert_eq!(called.structured().unwrap()["data"], format!("{said}\n"), "{shown}");
                     }
                     None => {}
                     Some((_, failure)) => assert!(is_expected(failure.code), "{shown}"),

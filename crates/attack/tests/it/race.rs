@@ -114,7 +114,7 @@ type Counts = BTreeMap<&'static str, u32>;
 fn storm(bench: &Bench, calls: &[(&'static str, Value)], count: u32, counts: &mut Counts) {
     for (tool, arguments) in calls.iter().cycle().take(count as usize) {
         let called = bench.call(tool, arguments.clone());
-        let structured = called.answer.structured.as_ref().map(ToString::to_string).unwrap_or_default();
+        let structured = called.structured().map(|structured| structured.to_string()).unwrap_or_default();
         for told in [&called.answer.text, &structured] {
             for secret in [OUTSIDE_SECRET, DENIED_SECRET, ONLY_OUTSIDE] {
                 assert!(!told.contains(secret), "{tool} {arguments} let something out: {told}");

@@ -90,7 +90,9 @@ fn a_call_ends_with_the_tools_and_rules_that_it_began_with() {
             begun.notified().await;
             // The tool is another, and then it is forbidden, and then its caller is nobody.
             assert_eq!(gate.replace(new.clone()), 1);
-            assert!(matches!(call().await.outcome, Outcome::Done(output) if output.structured.is_null()));
+            assert!(
+                matches!(call().await.outcome, Outcome::Done(output) if output.structured == Value::Null)
+            );
             let policies = forbidding_everything(&new);
             assert_eq!(gate.replace(Loaded { policies, ..new.clone() }), 2);
             assert_eq!(failure(call().await.outcome).code, ErrorCode::NotPermitted);

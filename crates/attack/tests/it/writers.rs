@@ -17,7 +17,7 @@ fn bench(scratch: &Scratch, state: &str) -> Bench {
 fn increment(bench: &Bench) -> u32 {
     let mut lost = 0;
     loop {
-        let read = bench.must("read_file", json!({"path": "counter.txt"})).answer.structured.unwrap();
+        let read = bench.must("read_file", json!({"path": "counter.txt"})).structured().unwrap();
         let number: u64 = read["content"].as_str().unwrap().trim().parse().unwrap();
         let arguments = json!({
             "path": "counter.txt", "content": format!("{}\n", number + 1), "if_match_sha256": read["sha256"],
@@ -95,7 +95,7 @@ fn a_reader_beside_writers_always_finds_the_file_under_its_name() {
         });
         let problem = (0..READS).find_map(|_| {
             let read = reader.call_as(caller.clone(), "read_file", json!({"path": "a.txt"}));
-            let structured = read.answer.structured.clone().unwrap_or_default();
+            let structured = read.structured().unwrap_or_default();
             let fine = structured["path"] == "a.txt" && read.answer.text.starts_with("version ");
             (!fine).then(|| format!("{}\n{structured}", read.answer.text))
         });

@@ -3,11 +3,11 @@
 use rmcp::model::{CallToolResult, ContentBlock, Resource, ResourceContents};
 use serde_json::Value;
 use toolgate_gate::ToolSpec;
-use toolgate_tools::Called;
-use toolgate_types::{Attachment, DocumentContent};
+use toolgate_tools::{Answer, Called};
+use toolgate_types::{Attachment, DocumentContent, Spelt, Structured};
 
 /// A text of this length is not sent a second time in the structured part.
-const REPEATED: usize = 32 * 1024;
+pub(crate) const REPEATED: usize = 32 * 1024;
 
 /// The names under which a tool tells where its whole output is kept, if it declares one.
 const FULL_OUTPUT: [&str; 2] = ["full_output", "fullOutput"];
@@ -21,58 +21,107 @@ pub(crate) struct Kept {
     pub(crate) bytes: u64,
 }
 
+/// The answer to one call, as a client is given it.
+#[derive(Debug)]
+pub(crate) struct Answered {
+    /// For the model to read.
+    pub(crate) text: String,
+    /// What follows the text.
+    pub(crate) more: Vec<ContentBlock>,
+    /// For programs.
+    pub(crate) structured: Option<Told>,
+    /// Whether the call did not do what was asked.
+    pub(crate) is_error: bool,
+}
+
+/// What programs are told.
+#[derive(Debug)]
+pub(crate) enum Told {
+    /// All of it.
+    Whole(Structured),
+    /// All but one property, whose value is the text.
+    WithText { rest: Spelt, name: &'static str },
+}
+
 /// The answer to one call. What had to be cut is kept for the caller, and linked.
 ///
 /// Some clients show a model the structured part alone where there is one, and of a failure the text alone; so each of them says everything. Only a long
 /// text is sent once, without a structured part; what is known about it then follows as a second text.
-pub(crate) fn answered(called: Called, tool: Option<&ToolSpec>, kept: Option<Kept>) -> CallToolResult {
-    let Called { answer, attachments, text_as, .. } = called;
-    let mut structured = answer.structured.filter(Value::is_object);
-    if let (Some(structured), Some(Kept { uri, .. }), Some(tool)) = (&mut structured, &kept, tool) {
-        tell_where(structured, uri, &tool.output_schema);
-    }
-    if let Some(structured) = &mut structured {
-        repeat_notice(structured, &answer.text);
-    }
-    let facts = match text_as {
-        Some(_) => structured.take(),
-        None => structured.as_mut().and_then(|structured| facts_alone(structured, &answer.text)),
+pub(crate) fn answered(called: Called, tool: Option<&ToolSpec>, kept: Option<Kept>) -> Answered {
+    let Called { answer: Answer { text, structured, is_error }, attachments, text_as, .. } = called;
+    let structured = structured.filter(Structured::is_object).map(|structured| match (&kept, tool) {
+        (Some(Kept { uri, .. }), Some(tool)) => {
+            structured.with(|value| tell_where(value, uri, &tool.output_schema))
+        }
+        _ => structured,
+    });
+    let structured = structured.map(|structured| repeat_notice(structured, &text));
+    let is_long = text.len() >= REPEATED;
+    let (told, facts) = match (structured, text_as) {
+        (Some(facts), Some(_)) if is_long => (None, Some(facts.json().into_owned())),
+        (Some(rest), Some(name)) => (rest.into_spelt().map(|rest| Told::WithText { rest, name }), None),
+        (Some(structured), None) if is_long => apart(structured.into_value(), &text),
+        (structured, _) => (structured.map(Told::Whole), None),
     };
-    let mut content = vec![ContentBlock::text(answer.text)];
-    if let Some(facts) = facts {
-        structured = None;
-        content.push(ContentBlock::text(facts.to_string()));
+    let facts = facts.map(ContentBlock::text);
+    let more =
+        facts.into_iter().chain(attachments.into_iter().map(attached)).chain(kept.map(linked)).collect();
+    Answered { text, more, structured: told, is_error }
+}
+
+/// For wires that others write on.
+impl From<Answered> for CallToolResult {
+    fn from(answered: Answered) -> Self {
+        let Answered { text, more, structured, is_error } = answered;
+        let structured = structured.map(|told| match told {
+            Told::Whole(structured) => structured.into_value(),
+            Told::WithText { rest, name } => {
+                let mut whole = Structured::Spelt(rest).into_value();
+                add(&mut whole, name, &text);
+                whole
+            }
+        });
+        let content = std::iter::once(ContentBlock::text(text)).chain(more).collect();
+        let mut result = Self::success(content);
+        result.structured_content = structured;
+        result.is_error = Some(is_error);
+        result
     }
-    content.extend(attachments.into_iter().map(attached));
-    content.extend(kept.map(linked));
-    let mut result = CallToolResult::success(content);
-    result.structured_content = structured;
-    result.is_error = Some(answer.is_error);
-    result
 }
 
 /// The name under which a structured answer repeats what the text says about having been cut.
 pub(crate) const NOTICE: &str = "notice";
 
 /// Says in the structured part, too, how to get at what was cut: the last line of the text.
-fn repeat_notice(structured: &mut Value, text: &str) {
-    let Some(fields) = structured.as_object_mut() else { return };
-    let is_cut = fields.get("truncated") == Some(&Value::Bool(true));
-    let last = text.trim_end().lines().next_back().filter(|line| is_cut && line.starts_with('['));
-    if let Some(last) = last {
-        fields.insert(NOTICE.to_owned(), Value::String(last.to_owned()));
+fn repeat_notice(structured: Structured, text: &str) -> Structured {
+    // Most texts end in no notice, and nobody has to look into anything.
+    match text.trim_end().lines().next_back() {
+        Some(last) if last.starts_with('[') => structured.with(|value| {
+            if value.get("truncated") == Some(&Value::Bool(true)) {
+                add(value, NOTICE, last);
+            }
+        }),
+        _ => structured,
     }
 }
 
-/// What is known about a long text, where the structured part would repeat it.
-fn facts_alone(structured: &mut Value, text: &str) -> Option<Value> {
-    let fields = structured.as_object_mut().filter(|_| text.len() >= REPEATED)?;
-    let content = fields.get("content").and_then(Value::as_str)?;
-    if !text.starts_with(content) {
-        return None;
+/// What programs are told about a long text; or what is known about it alone, where that would repeat the text.
+fn apart(mut structured: Value, text: &str) -> (Option<Told>, Option<String>) {
+    let repeats =
+        structured.get("content").and_then(Value::as_str).is_some_and(|content| text.starts_with(content));
+    match (repeats, structured.as_object_mut()) {
+        (true, Some(fields)) => {
+            fields.shift_remove("content");
+            (None, Some(structured.to_string()))
+        }
+        _ => (Some(Told::Whole(structured.into())), None),
     }
-    fields.shift_remove("content");
-    Some(structured.take())
+}
+
+fn add(structured: &mut Value, name: &str, text: &str) {
+    if let Some(fields) = structured.as_object_mut() {
+        fields.insert(name.to_owned(), Value::String(text.to_owned()));
+    }
 }
 
 /// Tells where the whole output is, where the tool has a name for that.

@@ -9,14 +9,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, CallToolResult, ClientJsonRpcMessage, ClientRequest, JsonObject,
-    RequestId,
+    CallToolRequest, CallToolRequestParams, ClientJsonRpcMessage, ClientRequest, JsonObject, RequestId,
 };
 use serde_json::Value;
 use tokio::sync::OwnedSemaphorePermit;
 use toolgate_gate::{CallOptions, Tool};
 
-use crate::mcp::answer::answered;
+use crate::mcp::answer::{Answered, answered};
 use crate::mcp::call::named;
 use crate::mcp::connection::{Room, Size};
 use crate::mcp::running::{Calling, Running};
@@ -42,10 +41,16 @@ impl Begun {
     }
 }
 
+/// A call that was done, with all that it took: whoever waits for the answer need not wait until that is put away.
+pub(crate) struct Done {
+    pub(crate) answer: Answered,
+    _calling: Calling,
+}
+
 /// What became of a call that was to be done at once.
 pub(crate) enum AtOnce {
     /// It was done.
-    Answered { id: RequestId, result: Box<CallToolResult> },
+    Answered { id: RequestId, done: Done },
     /// It goes the usual way, begun or not.
     Message(Box<ClientJsonRpcMessage>),
 }
@@ -64,11 +69,9 @@ impl McpHandler {
         let mut calling = self.calling(call, Some(tool.spec().class), visitor, options);
         let calling: Calling = match calling.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(Some(called)) if called.whole.is_none() => {
-                let mut result = answered(called, Some(tool.spec()), None);
-                // The older era has one kind of result, and no word for it.
-                result.result_type = None;
+                let answer = answered(called, Some(tool.spec()), None);
                 // It needs no room among the answers of tasks: it is on the wire before anything else is begun.
-                return AtOnce::Answered { id, result: Box::new(result) };
+                return AtOnce::Answered { id, done: Done { answer, _calling: calling } };
             }
             Poll::Ready(called) => Box::pin(std::future::ready(called)),
             Poll::Pending => calling,

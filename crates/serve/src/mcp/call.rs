@@ -4,8 +4,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, ErrorData, InputRequiredResult, InputResponses, NumberOrString,
-    ProgressToken, ProtocolVersion, RequestId,
+    CallToolRequestParams, CallToolResponse, CallToolResult, ErrorData, InputRequiredResult, InputResponses,
+    NumberOrString, ProgressToken, ProtocolVersion, RequestId,
 };
 use rmcp::service::{RequestContext, RoleServer};
 use serde_json::Value;
@@ -89,7 +89,13 @@ impl McpHandler {
         match self.advance(wanted, &context, &visitor).await? {
             Step::Ended(mut called, tool) => {
                 let kept = self.kept(called.whole.take(), visitor.binding).await;
-                Ok(answered(*called, tool.as_ref().map(|tool| tool.spec()), kept).into())
+                let answer = answered(*called, tool.as_ref().map(|tool| tool.spec()), kept);
+                Ok(match context.ct.is_cancelled() {
+                    // It never comes to the wire, and nobody would fetch it there.
+                    true => CallToolResult::from(answer),
+                    false => self.connection.hand_over(&context.id, answer),
+                }
+                .into())
             }
             Step::Asks(question) => Ok(CallToolResponse::InputRequired(*question)),
         }

@@ -4,9 +4,11 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rmcp::model::RequestId;
+use rmcp::model::{CallToolResult, RequestId};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
+
+use crate::mcp::answer::Answered;
 
 /// What calls with their answers in memory may take together.
 const ROOM: usize = 8;
@@ -39,8 +41,17 @@ pub(crate) struct Connection {
     /// A client says once that it is ready.
     is_ready: AtomicBool,
     room: Arc<Semaphore>,
-    /// The room that answers take, until the wire has written them.
-    taken: Option<Mutex<HashMap<RequestId, OwnedSemaphorePermit>>>,
+    /// Answers on their way to a wire of ours.
+    leaving: Option<Mutex<HashMap<RequestId, Leaving>>>,
+}
+
+/// An answer on its way to the wire.
+#[derive(Debug, Default)]
+pub(crate) struct Leaving {
+    /// The room it takes until the wire has written it.
+    pub(crate) room: Option<OwnedSemaphorePermit>,
+    /// The answer to a call. It does not go through the service, which would have to take it apart.
+    pub(crate) answer: Option<Answered>,
 }
 
 impl Connection {
@@ -54,10 +65,10 @@ impl Connection {
         Self::new(None)
     }
 
-    fn new(taken: Option<Mutex<HashMap<RequestId, OwnedSemaphorePermit>>>) -> Self {
+    fn new(leaving: Option<Mutex<HashMap<RequestId, Leaving>>>) -> Self {
         let room = Arc::new(Semaphore::new(ROOM));
         let (closing, gone) = (CancellationToken::new(), CancellationToken::new());
-        Self { closing, gone, is_ready: AtomicBool::new(false), room, taken }
+        Self { closing, gone, is_ready: AtomicBool::new(false), room, leaving }
     }
 
     /// Whether this is the first time that the client says that it is ready.
@@ -78,14 +89,29 @@ impl Connection {
     /// Keeps the room of an answer that is on its way to the wire.
     pub(crate) fn keep(&self, id: &RequestId, room: &Room) {
         let permit = room.lock().take();
-        if let (Some(taken), Some(permit)) = (&self.taken, permit) {
-            taken.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone(), permit);
+        if let (Some(mut leaving), Some(permit)) = (self.leaving(), permit) {
+            leaving.entry(id.clone()).or_default().room = Some(permit);
         }
     }
 
-    /// The room of an answer that the wire has now, or that nobody waits for.
-    pub(crate) fn release(&self, id: &RequestId) -> Option<OwnedSemaphorePermit> {
-        self.taken.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner).remove(id)
+    /// Hands an answer to the wire, if that is one of ours. What the service is given then only says whose answer it is.
+    pub(crate) fn hand_over(&self, id: &RequestId, answer: Answered) -> CallToolResult {
+        match self.leaving() {
+            Some(mut leaving) => {
+                leaving.entry(id.clone()).or_default().answer = Some(answer);
+                CallToolResult::success(Vec::new())
+            }
+            None => answer.into(),
+        }
+    }
+
+    /// What goes with an answer that the wire has now, or that nobody waits for.
+    pub(crate) fn release(&self, id: &RequestId) -> Leaving {
+        self.leaving().and_then(|mut leaving| leaving.remove(id)).unwrap_or_default()
+    }
+
+    fn leaving(&self) -> Option<MutexGuard<'_, HashMap<RequestId, Leaving>>> {
+        self.leaving.as_ref().map(|leaving| leaving.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

@@ -12,7 +12,7 @@ use rmcp::model::{
 use rmcp::service::{RequestContext, RoleServer};
 use serde_json::{Value, json};
 use toolgate_tools::{Called, FileTools};
-use toolgate_types::ErrorCode;
+use toolgate_types::{ErrorCode, Structured};
 
 use crate::mcp::call::{Step, Wanted};
 use crate::mcp::connection::{Room, Size};
@@ -117,8 +117,9 @@ impl McpHandler {
         let Step::Ended(called, _) = self.advance(unasked, context, visitor).await? else {
             return Ok(Vec::new());
         };
-        let paths = called.answer.structured.as_ref().and_then(|value| value.get("paths"));
-        let paths = paths.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+        let found = called.answer.structured.map(Structured::into_value).unwrap_or_default();
+        let paths = found.get("paths").and_then(Value::as_array);
+        let paths = paths.into_iter().flatten().filter_map(Value::as_str);
         Ok(paths.filter_map(|path| file_resource(alias, path)).collect())
     }
 
@@ -187,8 +188,8 @@ fn file_contents(called: Called, uri: String) -> Result<Vec<ResourceContents>, E
     if called.text_as.is_some() {
         return Ok(vec![ResourceContents::text(called.answer.text, uri)]);
     }
-    let content = called.answer.structured.as_ref().and_then(|value| value.get("content"));
-    match content.and_then(Value::as_str) {
+    let about = called.answer.structured.map(Structured::into_value).unwrap_or_default();
+    match about.get("content").and_then(Value::as_str) {
         // The text, with what it says about having been cut.
         Some(content) if called.answer.text.starts_with(content) => {
             Ok(vec![ResourceContents::text(called.answer.text, uri)])

@@ -1,13 +1,18 @@
 //! The answer to a call as JSON: what serde would write, and faster, because most of an answer is text that needs no second look.
 
-use rmcp::model::{CallToolResult, ContentBlock, RequestId};
+use std::ops::Range;
+
+use rmcp::model::{CallToolResult, ContentBlock, MetaObject, RequestId, ResultType};
 use serde::Serialize;
 use serde_json::Value;
+use toolgate_types::Structured;
 
+use crate::mcp::{Answered, REPEATED, Told};
 use crate::stdio::escape::escape;
 
 /// Text is put into words in pieces of this size, so that the first can leave while the next is made.
 const PIECE: usize = 64 * 1024;
+const _: () = assert!(PIECE >= REPEATED, "a text that is repeated stays on the paper");
 
 /// Where words are written down.
 pub(super) trait Paper {
@@ -24,30 +29,47 @@ impl Paper for Vec<u8> {
     }
 }
 
+/// What a service says around an answer.
+#[derive(Default)]
+pub(super) struct Frame<'r> {
+    /// The older era has one kind of result, and no word for it.
+    kind: Option<&'r ResultType>,
+    meta: Option<&'r MetaObject>,
+}
+
+impl<'r> Frame<'r> {
+    /// The frame of an answer that is elsewhere.
+    pub(super) fn of(result: &'r CallToolResult) -> Self {
+        Self { kind: result.result_type.as_ref(), meta: result.meta.as_ref() }
+    }
+}
+
 /// Writes the answer to a request, without a line end.
-pub(super) fn answer(paper: &mut impl Paper, id: &RequestId, result: &CallToolResult) {
+pub(super) fn answer(paper: &mut impl Paper, id: &RequestId, frame: &Frame<'_>, answer: &Answered) {
     raw(paper, "{\"jsonrpc\":\"2.0\",\"id\":");
     other(paper, id);
     raw(paper, ",\"result\":{");
-    if let Some(kind) = &result.result_type {
+    if let Some(kind) = frame.kind {
         raw(paper, "\"resultType\":");
         other(paper, kind);
         raw(paper, ",");
     }
-    raw(paper, "\"content\":[");
-    for (number, block) in result.content.iter().enumerate() {
-        raw(paper, if number == 0 { "" } else { "," });
+    raw(paper, "\"content\":[{\"type\":\"text\",\"text\":");
+    let begin = paper.bytes().len();
+    text(paper, &answer.text);
+    let repeated = begin..paper.bytes().len();
+    raw(paper, "}");
+    for block in &answer.more {
+        raw(paper, ",");
         content(paper, block);
     }
     raw(paper, "]");
-    if let Some(structured) = &result.structured_content {
+    if let Some(told) = &answer.structured {
         raw(paper, ",\"structuredContent\":");
-        value(paper, structured);
+        structured(paper, told, repeated);
     }
-    if let Some(is_error) = result.is_error {
-        raw(paper, if is_error { ",\"isError\":true" } else { ",\"isError\":false" });
-    }
-    if let Some(meta) = &result.meta {
+    raw(paper, if answer.is_error { ",\"isError\":true" } else { ",\"isError\":false" });
+    if let Some(meta) = frame.meta {
         raw(paper, ",\"_meta\":");
         other(paper, meta);
     }
@@ -92,11 +114,31 @@ fn value(paper: &mut impl Paper, whole: &Value) {
     }
 }
 
+/// What programs are told. `text` is where the answer's text stands on the paper: what is repeated there needs no second look.
+fn structured(paper: &mut impl Paper, told: &Told, text: Range<usize>) {
+    match told {
+        Told::Whole(Structured::Value(whole)) => value(paper, whole),
+        Told::Whole(Structured::Spelt(whole)) => raw(paper, whole.as_str()),
+        Told::WithText { rest, name } => {
+            raw(paper, "{");
+            raw(paper, rest.fields());
+            raw(paper, if rest.fields().is_empty() { "\"" } else { ",\"" });
+            raw(paper, name);
+            raw(paper, "\":");
+            paper.bytes().extend_from_within(text);
+            raw(paper, "}");
+        }
+    }
+}
+
 fn text(paper: &mut impl Paper, text: &str) {
     raw(paper, "\"");
     for piece in text.as_bytes().chunks(PIECE) {
         escape(piece, paper.bytes());
-        paper.turn();
+        // A short text stays on the paper as long as its answer, which may repeat it.
+        if text.len() > PIECE {
+            paper.turn();
+        }
     }
     raw(paper, "\"");
 }
@@ -114,7 +156,7 @@ fn other(paper: &mut impl Paper, part: &impl Serialize) {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use rmcp::model::{MetaObject, ResultType, ServerJsonRpcMessage, ServerResult};
+    use rmcp::model::{ServerJsonRpcMessage, ServerResult};
     use serde_json::json;
 
     use super::*;
@@ -159,25 +201,42 @@ mod tests {
         ]
     }
 
+    fn told() -> impl Strategy<Value = Option<Told>> {
+        let fields =
+            || prop::collection::btree_map("[a-z]{1,5}", values(), 0..4).prop_map(|fields| json!(fields));
+        prop_oneof![
+            Just(()).prop_map(|()| None),
+            values().prop_map(|whole| Some(Told::Whole(whole.into()))),
+            fields().prop_map(|whole| Some(Told::Whole(Structured::of(&whole)))),
+            fields().prop_map(|rest| {
+                let rest = Structured::from(rest).into_spelt().unwrap();
+                Some(Told::WithText { rest, name: "Text" })
+            }),
+        ]
+    }
+
     proptest! {
         #[test]
         fn an_answer_is_spelt_as_serde_spells_it(
             id in ids(),
-            blocks in prop::collection::vec(blocks(), 0..4),
-            structured in prop::option::of(values()),
-            is_error in prop::option::of(any::<bool>()),
-            (is_typed, has_meta) in any::<(bool, bool)>(),
+            text in "([\\PC\n\t\"\\\\\u{0}-\u{1f}]){0,200}",
+            more in prop::collection::vec(blocks(), 0..4),
+            structured in told(),
+            (is_error, is_typed, has_meta) in any::<(bool, bool, bool)>(),
+            before in 0..3usize,
         ) {
-            let mut result = CallToolResult::success(blocks);
-            result.structured_content = structured;
-            result.is_error = is_error;
-            result.result_type = is_typed.then_some(ResultType::COMPLETE);
+            let kind = ResultType::COMPLETE;
             let meta: MetaObject = serde_json::from_value(json!({"k": ["v"]})).unwrap();
-            result.meta = has_meta.then_some(meta);
-            let mut spelt = Vec::new();
-            answer(&mut spelt, &id, &result);
+            let frame = Frame { kind: is_typed.then_some(&kind), meta: has_meta.then_some(&meta) };
+            let answered = Answered { text, more, structured, is_error };
+            let mut spelt = b"xy".get(..before).unwrap().to_vec();
+            answer(&mut spelt, &id, &frame, &answered);
+            let mut result = CallToolResult::from(answered);
+            result.result_type = is_typed.then_some(kind.clone());
+            result.meta = has_meta.then(|| meta.clone());
             let message = ServerJsonRpcMessage::response(ServerResult::CallToolResult(result), id);
-            prop_assert_eq!(String::from_utf8(spelt).unwrap(), serde_json::to_string(&message).unwrap());
+            let spelt = String::from_utf8(spelt.split_off(before)).unwrap();
+            prop_assert_eq!(spelt, serde_json::to_string(&message).unwrap());
         }
     }
 }

@@ -6,8 +6,8 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use rmcp::model::{
-    CallToolResult, ClientJsonRpcMessage, ClientNotification, ClientRequest, JsonRpcMessage, ProtocolVersion,
-    RequestId, ServerJsonRpcMessage, ServerResult,
+    ClientJsonRpcMessage, ClientNotification, ClientRequest, JsonRpcMessage, ProtocolVersion, RequestId,
+    ServerJsonRpcMessage, ServerResult,
 };
 use rmcp::service::RoleServer;
 use rmcp::transport::Transport;
@@ -17,14 +17,14 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::ServeError;
-use crate::mcp::{AtOnce, McpHandler};
+use crate::mcp::{Answered, AtOnce, Done, Leaving, McpHandler};
 use crate::stdio::account::Account;
 use crate::stdio::descriptor::{Descriptor, Direction};
 use crate::stdio::lines::{Line, Lines};
 use crate::stdio::message::{Decoded, decode, too_long, unserved};
 use crate::stdio::output::{Flushed, Output};
 use crate::stdio::plain::{self, PlainCall};
-use crate::stdio::spell;
+use crate::stdio::spell::{self, Frame};
 
 /// A longer line is no message.
 const LONGEST_LINE: usize = 64 * 1024 * 1024;
@@ -40,6 +40,9 @@ const LAST_PATIENCE: Duration = Duration::from_secs(5);
 
 /// So many lines are taken up before others have their turn, and the client its first answers.
 const AT_ONCE: usize = 32;
+
+/// What a longer text took is put away at once: many of them would take much room together.
+const SMALL: usize = 32 * 1024;
 
 /// What came next.
 enum Next {
@@ -57,6 +60,8 @@ pub(super) struct Wire {
     lines: Lines,
     output: Output,
     requests: Account,
+    /// Calls whose answers are on their way, to be put away when these have left.
+    done: Vec<Done>,
     /// Since when nothing has left, once the end was asked for, and how much had left by then.
     stalled: Option<(Instant, u64)>,
     handler: McpHandler,
@@ -83,6 +88,7 @@ impl Wire {
             lines: Lines::new(LONGEST_LINE),
             output: Output::new(output),
             requests: Account::default(),
+            done: Vec::new(),
             stalled: None,
             handler,
             shutdown,
@@ -133,8 +139,11 @@ impl Wire {
         let among_others = !self.lines.is_empty() || !self.requests.is_settled();
         match self.handler.at_once(call, among_others) {
             AtOnce::Message(message) => Decoded::Message(message),
-            AtOnce::Answered { id, result } => {
-                self.put_answer(&id, &result);
+            AtOnce::Answered { id, done } => {
+                self.put_answer(&id, &Frame::default(), &done.answer);
+                if done.answer.text.len() <= SMALL {
+                    self.done.push(done);
+                }
                 Decoded::Dropped
             }
         }
@@ -176,8 +185,8 @@ impl Wire {
     }
 
     /// Puts the answer to a call on its way.
-    fn put_answer(&mut self, id: &RequestId, result: &CallToolResult) {
-        spell::answer(&mut self.output, id, result);
+    fn put_answer(&mut self, id: &RequestId, frame: &Frame<'_>, answer: &Answered) {
+        spell::answer(&mut self.output, id, frame, answer);
         let _ = io::Write::write_all(&mut self.output, b"\n");
     }
 
@@ -252,28 +261,26 @@ impl Transport<RoleServer> for Wire {
         &mut self,
         message: ServerJsonRpcMessage,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
-        match &message {
-            JsonRpcMessage::Response(response) => match &response.result {
-                ServerResult::CallToolResult(result) => self.put_answer(&response.id, result),
-                ServerResult::InitializeResult(agreed) => {
-                    let newer = ProtocolVersion::V_2026_07_28;
-                    self.is_older = agreed.protocol_version.as_str() < newer.as_str();
-                    self.put(&message);
-                }
-                _ => self.put(&message),
-            },
+        let (id, result) = match &message {
+            JsonRpcMessage::Response(response) => (Some(&response.id), Some(&response.result)),
+            JsonRpcMessage::Error(error) => (error.id.as_ref(), None),
+            _ => (None, None),
+        };
+        let Leaving { room, answer } = id.map(|id| self.handler.connection.release(id)).unwrap_or_default();
+        if let Some(ServerResult::InitializeResult(agreed)) = result {
+            self.is_older = agreed.protocol_version.as_str() < ProtocolVersion::V_2026_07_28.as_str();
+        }
+        match (id, result, answer) {
+            (Some(id), Some(ServerResult::CallToolResult(result)), Some(answer)) => {
+                self.put_answer(id, &Frame::of(result), &answer);
+            }
             _ => self.put(&message),
         }
-        let id = match &message {
-            JsonRpcMessage::Response(response) => Some(&response.id),
-            JsonRpcMessage::Error(error) => error.id.as_ref(),
-            _ => None,
-        };
         if let Some(id) = id {
             self.requests.close(id);
-            if let Some(room) = self.handler.connection.release(id) {
-                self.output.hold(room);
-            }
+        }
+        if let Some(room) = room {
+            self.output.hold(room);
         }
         std::future::ready(Ok(()))
     }
@@ -289,6 +296,7 @@ impl Transport<RoleServer> for Wire {
                 self.is_gone();
                 return None;
             }
+            self.done.clear();
             if let Next::Later = next {
                 tokio::task::yield_now().await;
                 continue;

@@ -36,7 +36,7 @@ fn code(code: ErrorCode) -> &'static str {
 
 pub(crate) fn render(outcome: Outcome) -> Answer {
     let (result, is_error) = match outcome {
-        Outcome::Done(output) => (output.structured, false),
+        Outcome::Done(output) => (output.structured.into_value(), false),
         Outcome::Failed { stage, failure } => {
             let mut details = failure.details;
             details.insert("code".to_owned(), json!(failure.code.as_str()));
@@ -48,5 +48,5 @@ pub(crate) fn render(outcome: Outcome) -> Answer {
             (json!({"ok": false, "error": error}), true)
         }
     };
-    Answer { text: result.to_string(), structured: Some(result), is_error }
+    Answer { text: result.to_string(), structured: Some(result.into()), is_error }
 }

@@ -66,10 +66,10 @@ impl RunLog {
 
     /// Writes the line. The audit trail is the record that must not fail; this log is for the run's own readers.
     pub(crate) fn finish(&self, mut told: Told, answer: &Answer, duration: Duration) {
-        let output = answer
-            .structured
-            .as_ref()
-            .map_or_else(|| text_summary(&answer.text), |structured| bounded(structured, ANSWERED_NAMES));
+        let output = answer.structured.as_ref().map_or_else(
+            || text_summary(&answer.text),
+            |structured| bounded(&structured.value(), ANSWERED_NAMES),
+        );
         told.line.insert("output".to_owned(), output);
         told.line
             .insert("durationMs".to_owned(), json!(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)));

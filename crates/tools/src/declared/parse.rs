@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     fn value(parse: OutputParse, output: &str, most: usize) -> Value {
-        answer(parse, output, most).unwrap().structured
+        answer(parse, output, most).unwrap().structured.into_value()
     }
 
     #[test]

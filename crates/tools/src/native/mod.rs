@@ -26,7 +26,7 @@ pub(crate) fn render(outcome: Outcome) -> Answer {
         }
         Outcome::Failed { stage, failure } => Answer {
             text: failure_text(&failure),
-            structured: Some(json!({"error": failure_json(stage, &failure)})),
+            structured: Some(json!({"error": failure_json(stage, &failure)}).into()),
             is_error: true,
         },
     }

@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
-use toolgate_types::{Failure, ToolClass, ToolOutput};
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::{Value, json};
+use toolgate_types::{Failure, Sha256, Structured, ToolClass, ToolOutput};
 use toolgate_workspace::{
     EntryKind, FileContent, FileRead, FindOptions, FoundLines, Listed, Match, ReadRequest, Recorder,
     TextWindow, View,
@@ -16,9 +16,6 @@ use crate::output::{EntryCost, bound_listing, bound_matches, bound_paths, has_by
 
 /// More matches or results than this are never answered at once, whatever the call says.
 const MOST_RESULTS: usize = 1000;
-
-/// A text of this length is not repeated in the structured answer.
-const LONG: usize = 32 * 1024;
 
 pub(crate) fn tools() -> Vec<Declaration> {
     let path = json!({"type": "string", "description": "Path relative to the workspace, or with a mount alias such as @project/src"});
@@ -121,38 +118,52 @@ pub(crate) fn tools() -> Vec<Declaration> {
     ]
 }
 
+/// What programs are told about a file.
+#[derive(Serialize)]
+struct ReadAnswer<'a> {
+    path: &'a str,
+    bytes: u64,
+    sha256: Sha256,
+    binary: bool,
+    #[serde(flatten)]
+    window: Option<ReadWindow<'a>>,
+}
+
+/// What of its text was read.
+#[derive(Serialize)]
+struct ReadWindow<'a> {
+    truncated: bool,
+    start_line: u64,
+    end_line: u64,
+    total_lines: u64,
+    /// Left out where it is the text that the model reads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content: Option<&'a str>,
+}
+
 fn read_file(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {
     let ReadArguments { path, start_line, end_line } = decode(arguments)?;
     let read = view.read(&path, &ReadRequest { start_line, end_line, refuse_oversize: false })?;
     let FileRead { path, bytes, sha256, content } = read;
-    let (mut known, mut text_as) = (None, None);
-    let mut fields = Map::with_capacity(9);
-    let mut tell = |name: &str, value: Value| drop(fields.insert(name.to_owned(), value));
-    tell("path", Value::from(path.as_str()));
-    tell("bytes", Value::from(bytes));
-    tell("sha256", Value::from(sha256.to_string()));
-    let text = match content {
-        FileContent::Binary => {
-            tell("binary", Value::from(true));
-            format!("binary file `{path}`: {bytes} bytes, sha256 {sha256}")
-        }
-        FileContent::Text(window) => {
-            let notice = content_notice(&window, bytes);
-            // As many bytes as the file has are the file.
-            known = (window.text.len() as u64 == bytes && notice.is_empty()).then_some(sha256);
-            tell("binary", Value::from(false));
-            tell("truncated", Value::from(window.truncated));
-            tell("start_line", Value::from(window.first_line));
-            tell("end_line", Value::from(window.last_line));
-            tell("total_lines", Value::from(window.total_lines));
-            match window.text.len() >= LONG && notice.is_empty() {
-                true => text_as = Some("content"),
-                false => tell("content", Value::from(window.text.as_str())),
-            }
-            window.text + &notice
-        }
+    let about = ReadAnswer { path: &path, bytes, sha256, binary: true, window: None };
+    let FileContent::Text(read) = content else {
+        let text = format!("binary file `{path}`: {bytes} bytes, sha256 {sha256}");
+        return Ok(ToolOutput::new(text, Structured::of(&about)));
     };
-    Ok(ToolOutput { text_sha256: known, text_as, ..ToolOutput::new(text, Value::Object(fields)) })
+    let notice = content_notice(&read, bytes);
+    let is_text = notice.is_empty();
+    let window = ReadWindow {
+        truncated: read.truncated,
+        start_line: read.first_line,
+        end_line: read.last_line,
+        total_lines: read.total_lines,
+        content: (!is_text).then_some(&read.text),
+    };
+    let structured = Structured::of(&ReadAnswer { binary: false, window: Some(window), ..about });
+    // As many bytes as the file has are the file.
+    let text_sha256 = (read.text.len() as u64 == bytes && is_text).then_some(sha256);
+    let text_as = is_text.then_some("content");
+    Ok(ToolOutput { text_sha256, text_as, ..ToolOutput::new(read.text + &notice, structured) })
 }
 
 /// What is said after text that was cut; the same words for the same cut.
@@ -177,23 +188,41 @@ fn list_directory(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result
     // A size costs a system call per entry, and reading says it anyway.
     let mut listed = view.list(arguments.path(), &every_entry(view, false))?;
     bound_listing(view, &mut listed, EntryCost { names: 1, around: "\"\",".len() });
-    let text = list_text(&listed);
-    let [mut directories, mut files, mut symlinks, mut other] = [const { Vec::new() }; 4];
-    for entry in &listed.entries {
-        let kind = match entry.kind {
-            EntryKind::Directory => &mut directories,
-            EntryKind::File => &mut files,
-            EntryKind::Symlink => &mut symlinks,
-            EntryKind::Other => &mut other,
-        };
-        kind.push(Value::from(listed.name(entry)));
+    let structured = Structured::of(&ListAnswer {
+        path: &listed.path,
+        directories: Names { of: &listed, kind: EntryKind::Directory },
+        files: Names { of: &listed, kind: EntryKind::File },
+        symlinks: Names { of: &listed, kind: EntryKind::Symlink },
+        other: Names { of: &listed, kind: EntryKind::Other },
+        total: listed.total,
+        truncated: listed.truncated,
+    });
+    Ok(ToolOutput::new(list_text(&listed), structured))
+}
+
+/// What programs are told about a directory.
+#[derive(Serialize)]
+struct ListAnswer<'a> {
+    path: &'a str,
+    directories: Names<'a>,
+    files: Names<'a>,
+    symlinks: Names<'a>,
+    other: Names<'a>,
+    total: usize,
+    truncated: bool,
+}
+
+/// The names of all entries of a kind.
+struct Names<'a> {
+    of: &'a Listed,
+    kind: EntryKind,
+}
+
+impl Serialize for Names<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let entries = self.of.entries.iter().filter(|entry| entry.kind == self.kind);
+        serializer.collect_seq(entries.map(|entry| self.of.name(entry)))
     }
-    let named = [("directories", directories), ("files", files), ("symlinks", symlinks), ("other", other)];
-    let named = named.map(|(kind, names)| (kind, Value::Array(names))).into_iter();
-    let counted = [("total", json!(listed.total)), ("truncated", json!(listed.truncated))];
-    let fields = std::iter::once(("path", json!(listed.path))).chain(named).chain(counted);
-    let structured = fields.map(|(name, value)| (name.to_owned(), value)).collect();
-    Ok(ToolOutput::new(text, structured))
 }
 
 /// One line per entry: directories end in a slash, links in an at sign, files carry their size where it is known.

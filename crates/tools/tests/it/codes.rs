@@ -33,7 +33,7 @@ fn native_proxy_and_studio_spell_codes_as_they_are() {
         assert_eq!(spelling(Profile::Native, *code), code.as_str());
         assert_eq!(spelling(Profile::Proxy, *code), code.as_str());
         assert_eq!(spelling(Profile::Studio, *code), code.as_str());
-        let studio = answer(Profile::Studio, *code).structured.unwrap();
+        let studio = answer(Profile::Studio, *code).structured.unwrap().into_value();
         assert_eq!(studio["metadata"]["violation"], code.is_violation(), "{}", code.as_str());
     }
 }
@@ -68,5 +68,5 @@ fn spelling(profile: Profile, code: ErrorCode) -> String {
         Profile::Claw => return text.split(':').next().unwrap().to_owned(),
     };
     let structured = structured.unwrap();
-    structured.pointer(pointer).and_then(Value::as_str).unwrap().to_owned()
+    structured.into_value().pointer(pointer).and_then(Value::as_str).unwrap().to_owned()
 }

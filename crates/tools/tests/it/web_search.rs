@@ -252,7 +252,7 @@ fn each_engine_is_asked_as_it_wants_and_answers_in_one_shape() {
         let structured = json!({
             "untrusted": true, "backend": backend.as_str(), "results": [result], "truncated": false,
         });
-        assert_eq!(called.answer.structured, Some(structured));
+        assert_eq!(called.structured(), Some(structured));
         let questions = engine.questions();
         let [question] = questions.as_slice() else { panic!("{questions:?}") };
         assert_eq!(question.lines().next(), Some(line));
