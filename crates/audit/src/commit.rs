@@ -35,10 +35,10 @@ pub(crate) struct Queued {
 /// What writing a queue did.
 #[derive(Default)]
 pub(crate) struct Flushed {
-    /// What is to be synced because of it.
-    pub(crate) unsynced: Vec<Unsynced>,
-    /// What is to be vouched for because of it.
-    pub(crate) due: Vec<Mark>,
+    /// What is to be synced because of it: a file, and the folder if its name is new there.
+    pub(crate) unsynced: [Option<Unsynced>; 2],
+    /// What is to be vouched for because of it: the end of a day, and a record that it is time for.
+    pub(crate) due: [Option<Mark>; 2],
     /// Why nothing of the queue was written, if nothing was.
     pub(crate) rejected: Option<AuditError>,
 }
@@ -170,7 +170,7 @@ impl Commit {
         state.issued
     }
 
-    /// Forgets what is only kept for a ticket that nobody holds any more.
+    /// Forgets what is only kept for the ticket of a queued record, which nobody holds any more.
     pub(crate) fn forget(&self, number: u64) {
         if self.is_plainly_synced(number) {
             return;
@@ -324,8 +324,8 @@ impl Commit {
         drop(state);
         let flushed = log.flush(&queue);
         let mut state = lock(&self.state);
-        state.mark_unsynced(flushed.unsynced);
-        state.due.extend(flushed.due.into_iter().map(|mark| (last, mark)));
+        state.mark_unsynced(flushed.unsynced.into_iter().flatten());
+        state.due.extend(flushed.due.into_iter().flatten().map(|mark| (last, mark)));
         if let Some(error) = flushed.rejected {
             self.any_rejected.store(true, Ordering::Release);
             let awaited = queue.iter().filter(|queued| !queued.abandoned);

@@ -131,9 +131,9 @@ impl Shared {
     /// Adds the record of a call and returns its number.
     pub(crate) fn append_body(self: &Arc<Self>, call: CallId, body: &[u8]) -> Result<u64, AuditError> {
         let Flushed { unsynced, due, .. } = self.write([body])?;
-        let number = self.commit.issue(unsynced);
+        let number = self.commit.issue(unsynced.into_iter().flatten());
         lock(&self.intents).ended(call, number);
-        for mark in due {
+        for mark in due.into_iter().flatten() {
             self.ensure_worker(Kind::Record);
             self.commit.vouch_later(number, mark);
         }
@@ -153,8 +153,8 @@ impl Shared {
         let is_due = (first - 1) / self.checkpoint_every != last.seq / self.checkpoint_every;
         let folder = opened.then(|| Unsynced::Folder(self.folder.handle().clone()));
         Ok(Flushed {
-            unsynced: std::iter::once(Unsynced::File(file)).chain(folder).collect(),
-            due: rotated.into_iter().chain(is_due.then_some(last)).collect(),
+            unsynced: [Some(Unsynced::File(file)), folder],
+            due: [rotated, is_due.then_some(last)],
             rejected: None,
         })
     }
@@ -162,7 +162,7 @@ impl Shared {
     /// Where things of this kind are waited for.
     pub(crate) fn commit_of(&self, kind: Kind) -> &Commit {
         match kind {
-            Kind::Record => &self.commit,
+            Kind::Record | Kind::Queued => &self.commit,
             Kind::Intent => &self.announcements,
         }
     }
@@ -258,7 +258,7 @@ impl AuditLog {
         if !has_worker {
             self.shared.ensure_worker(Kind::Record);
         }
-        Ok(Ticket::new(Arc::clone(&self.shared), Kind::Record, number))
+        Ok(Ticket::new(Arc::clone(&self.shared), Kind::Queued, number))
     }
 
     /// Announces a call that is going to change something. The effect must not begin before the ticket is

@@ -11,7 +11,11 @@ use crate::log::Shared;
 /// What a ticket was given out for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
+    /// A record that is written.
     Record,
+    /// A record that a round is going to write.
+    Queued,
+    /// An intent that is written.
     Intent,
 }
 
@@ -66,7 +70,10 @@ impl Future for Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        self.commit().forget(self.number);
+        // Nothing is kept for a ticket whose line was written before it was given out.
+        if self.kind == Kind::Queued {
+            self.commit().forget(self.number);
+        }
     }
 }
 
