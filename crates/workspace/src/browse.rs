@@ -114,7 +114,7 @@ impl View<'_> {
         let mount = self.mount(requested.mount)?;
         let opened = open_existing(self, &requested)?;
         if !opened.is_directory() {
-            return Err(WorkspaceError::NotADirectory { path: requested.shown });
+            return Err(WorkspaceError::NotADirectory { path: requested.shown.into_owned() });
         }
         let found = toolgate_search::find(start(mount, &opened), &self.visible(mount), options, self.stop)
             .map_err(WorkspaceError::other)?;

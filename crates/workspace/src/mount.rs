@@ -98,7 +98,7 @@ impl Mount {
     pub fn hide_own_files(mut self, host_paths: &[PathBuf]) -> Self {
         let inside = host_paths.iter().filter_map(|path| self.strip_root(path));
         // A mount that is itself one of the gate's folders, such as `@state`, is meant to be reached.
-        let inside: Vec<PathBuf> = inside.filter(|rest| !rest.as_os_str().is_empty()).collect();
+        let inside = inside.filter(|rest| !rest.as_os_str().is_empty()).map(Path::to_path_buf).collect();
         self.rules = std::mem::take(&mut self.rules).own_files(inside);
         self
     }
@@ -165,9 +165,8 @@ impl Mount {
     }
 
     /// The rest of an absolute host path below this mount, name by name: `/w/a_evil` is not below `/w/a`.
-    pub(crate) fn strip_root(&self, path: &Path) -> Option<PathBuf> {
-        let stripped = path.strip_prefix(&self.root).or_else(|_| path.strip_prefix(&self.declared)).ok()?;
-        Some(stripped.to_path_buf())
+    pub(crate) fn strip_root<'p>(&self, path: &'p Path) -> Option<&'p Path> {
+        path.strip_prefix(&self.root).or_else(|_| path.strip_prefix(&self.declared)).ok()
     }
 
     /// How a location of this mount is shown: relative in the default mount, with the alias elsewhere.

@@ -47,13 +47,13 @@ impl Opened {
 }
 
 /// Opens what exists at a requested path.
-pub(crate) fn open_existing(view: &View<'_>, requested: &Requested) -> Result<Opened, WorkspaceError> {
+pub(crate) fn open_existing(view: &View<'_>, requested: &Requested<'_>) -> Result<Opened, WorkspaceError> {
     let mount = view.mount(requested.mount)?;
     let named = requested.relative();
     // What is denied by name is not even opened: somebody could give it another name before it is asked where it is.
-    check_name(mount, requested, &named, true)?;
+    check_name(mount, requested, named, true)?;
     for _ in 0..ATTEMPTS {
-        let file = open_beneath(mount, requested, &named)?;
+        let file = open_beneath(mount, requested, named)?;
         let opened = match identify(mount, file, &requested.shown) {
             // Replaced between opening and looking: the name is another file's by now, or nobody's.
             Err(WorkspaceError::NotFound { .. }) => continue,
@@ -64,11 +64,11 @@ pub(crate) fn open_existing(view: &View<'_>, requested: &Requested) -> Result<Op
         }
         // Only what was opened tells whether rules that mean files mean it. Where it lies as it was named, they are asked next.
         if opened.location != named {
-            check_name(mount, requested, &named, opened.is_directory())?;
+            check_name(mount, requested, named, opened.is_directory())?;
         }
         check_rules(view, mount, &opened.location, opened.is_directory(), &requested.shown)?;
         if requested.wants_directory && !opened.is_directory() {
-            return Err(WorkspaceError::NotADirectory { path: requested.shown.clone() });
+            return Err(WorkspaceError::NotADirectory { path: requested.shown.to_string() });
         }
         return Ok(opened);
     }
@@ -81,50 +81,50 @@ pub(crate) fn open_existing(view: &View<'_>, requested: &Requested) -> Result<Op
 /// names that were asked for were its location while it was looked up, but for their case where a filesystem does not care about that. Denials do not care
 /// about it either, and what a scope names in one case it means there in any. Everything else is left to whoever looks more closely, and knows what to
 /// say about it.
-pub(crate) fn open_to_read(view: &View<'_>, requested: &Requested) -> Result<Opened, WorkspaceError> {
-    match open_without_links(view, requested)? {
+pub(crate) fn open_to_read(view: &View<'_>, requested: &Requested<'_>) -> Result<Opened, WorkspaceError> {
+    match open_without_links(view, requested) {
         Some(opened) => Ok(opened),
         None => open_existing(view, requested),
     }
 }
 
-fn open_without_links(view: &View<'_>, requested: &Requested) -> Result<Option<Opened>, WorkspaceError> {
-    let (mount, named) = (view.mount(requested.mount)?, requested.relative());
-    let is_plain = fold::is_plain(named.as_os_str().as_bytes()) && !requested.names.is_empty();
+fn open_without_links(view: &View<'_>, requested: &Requested<'_>) -> Option<Opened> {
+    let (mount, named) = (view.mount(requested.mount).ok()?, requested.relative());
+    let is_plain = fold::is_plain(named.as_os_str().as_bytes()) && !requested.is_root();
     if !is_plain || requested.wants_directory || !mount.inside().is_empty() {
-        return Ok(None);
+        return None;
     }
-    check_name(mount, requested, &named, true)?;
-    Ok(open_file_by_names(view, mount, named))
+    // Asked once and before it is opened, as about a file: what is denied as a folder is denied as a file too.
+    let is_reachable = mount.rules().verdict(named, false, view.grant) == Verdict::Reachable;
+    is_reachable.then(|| open_file_by_names(mount, named)).flatten()
 }
 
-fn open_file_by_names(view: &View<'_>, mount: &Mount, named: PathBuf) -> Option<Opened> {
+fn open_file_by_names(mount: &Mount, named: &Path) -> Option<Opened> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_SYMLINKS;
-    let file = rustix::fs::openat2(mount.directory(), &named, flags, Mode::empty(), resolve).ok()?;
+    let file = rustix::fs::openat2(mount.directory(), named, flags, Mode::empty(), resolve).ok()?;
     let stat = rustix::fs::fstat(&file).ok()?;
     let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && stat.st_nlink > 0;
-    let is_reachable = matches!(view.verdict(mount, &named, false), Verdict::Reachable);
-    (is_file && is_reachable).then(|| Opened { file: File::from(file), stat, location: named })
+    is_file.then(|| Opened { file: File::from(file), stat, location: named.to_path_buf() })
 }
 
 /// Asks about the name alone, as that of a folder or of anything else.
 fn check_name(
     mount: &Mount,
-    requested: &Requested,
+    requested: &Requested<'_>,
     named: &Path,
     is_directory: bool,
 ) -> Result<(), WorkspaceError> {
     match mount.rules().denying_rule(named, is_directory) {
-        Some(rule) => Err(WorkspaceError::Denied { path: requested.shown.clone(), rule }),
+        Some(rule) => Err(WorkspaceError::Denied { path: requested.shown.to_string(), rule }),
         None => Ok(()),
     }
 }
 
 /// Whether another gate has just put new content under the name, so that this is the old content under the name that it has for an instant.
-fn is_being_replaced(opened: &Opened, requested: &Requested) -> bool {
+fn is_being_replaced(opened: &Opened, requested: &Requested<'_>) -> bool {
     let name = opened.location.file_name();
-    name.is_some_and(is_temporary) && requested.names.last().map(OsString::as_os_str) != name
+    name.is_some_and(is_temporary) && requested.names().next_back() != name
 }
 
 /// Applies the mount's rules and the call's grant to a real location.
@@ -142,7 +142,7 @@ pub(crate) fn check_rules(
     }
 }
 
-fn open_beneath(mount: &Mount, requested: &Requested, named: &Path) -> Result<File, WorkspaceError> {
+fn open_beneath(mount: &Mount, requested: &Requested<'_>, named: &Path) -> Result<File, WorkspaceError> {
     match open_path(mount, named) {
         Ok(file) => Ok(file),
         // Either something leads outside, or an absolute link leads back inside, or a link leads nowhere.
@@ -167,8 +167,8 @@ fn is_escape(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::PermissionDenied && error.raw_os_error().is_none()
 }
 
-fn reopen_through_links(mount: &Mount, requested: &Requested) -> Result<File, WorkspaceError> {
-    let shown = || requested.shown.clone();
+fn reopen_through_links(mount: &Mount, requested: &Requested<'_>) -> Result<File, WorkspaceError> {
+    let shown = || requested.shown.to_string();
     let followed = follow_links(mount, requested)?;
     // The kernel checks the followed path like any other: whoever swapped a link meanwhile gains nothing.
     open_path(mount, &followed.path).map_err(|error| match error.kind() {
@@ -193,10 +193,10 @@ struct Name {
 }
 
 /// Spells out every link on the way, turning absolute ones that land inside into relative paths.
-fn follow_links(mount: &Mount, requested: &Requested) -> Result<Followed, WorkspaceError> {
-    let outside = || WorkspaceError::SymlinkOutside { path: requested.shown.clone(), dangling: false };
+fn follow_links(mount: &Mount, requested: &Requested<'_>) -> Result<Followed, WorkspaceError> {
+    let outside = || WorkspaceError::SymlinkOutside { path: requested.shown.to_string(), dangling: false };
     let mut pending: VecDeque<Name> =
-        requested.names.iter().map(|name| Name { name: name.clone(), by_link: false }).collect();
+        requested.names().map(|name| Name { name: name.to_owned(), by_link: false }).collect();
     let mut path = PathBuf::new();
     let mut links = 0;
     let mut missing = None;
@@ -219,12 +219,12 @@ fn follow_links(mount: &Mount, requested: &Requested) -> Result<Followed, Worksp
         };
         links += 1;
         if links > MAX_LINKS {
-            return Err(WorkspaceError::SymlinkLoop { path: requested.shown.clone() });
+            return Err(WorkspaceError::SymlinkLoop { path: requested.shown.to_string() });
         }
         path.pop();
         let target = if target.is_absolute() {
             path.clear();
-            mount.strip_root(&target).ok_or_else(outside)?
+            mount.strip_root(&target).ok_or_else(outside)?.to_path_buf()
         } else {
             target
         };
@@ -313,7 +313,7 @@ mod tests {
         let is_quick = |workspace: &Workspace, path: &str| {
             let view = view(workspace, &stop);
             let requested = view.request(path).unwrap();
-            open_without_links(&view, &requested).is_ok_and(|opened| opened.is_some())
+            open_without_links(&view, &requested).is_some()
         };
         let alone = workspace(root);
         for (path, quick) in [

@@ -77,7 +77,7 @@ impl View<'_> {
         let window = Window::of(request, &requested.shown)?;
         let opened = open_to_read(self, &requested)?;
         if opened.is_directory() {
-            return Err(WorkspaceError::NotAFile { path: requested.shown });
+            return Err(WorkspaceError::NotAFile { path: requested.shown.into_owned() });
         }
         self.stop.begin(opened.size())?;
         let shown = self.show(self.mount(requested.mount)?, &opened.location);

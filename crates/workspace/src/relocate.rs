@@ -58,7 +58,7 @@ impl View<'_> {
             let source = must_exist(find_named(self, &from)?)?;
             let destination = find_target(self, &to)?;
             if destination.existing.is_some() && overwrite == Overwrite::No {
-                return Err(WorkspaceError::AlreadyExists { path: to.shown });
+                return Err(WorkspaceError::AlreadyExists { path: to.shown.into_owned() });
             }
             let moved = Moved {
                 from: self.show(source.mount, &source.location),
@@ -66,7 +66,7 @@ impl View<'_> {
                 replaced: destination.existing.is_some(),
             };
             if source.mount.alias() == destination.mount.alias() && source.location == destination.location {
-                return Err(WorkspaceError::AlreadyExists { path: to.shown });
+                return Err(WorkspaceError::AlreadyExists { path: to.shown.into_owned() });
             }
             let steps = self.steps_of_move(source, destination, || find_target(self, &to))?;
             if carry_out(self, steps, recorder)? == Attempt::Done {

@@ -2,8 +2,9 @@
 //!
 //! This is the lexical half. It decides nothing about safety on its own: whatever passes here is opened beneath a handle by the kernel.
 
-use std::ffi::OsString;
-use std::path::{Component, Path, PathBuf};
+use std::borrow::Cow;
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
 
 use crate::error::WorkspaceError;
 use crate::mount::Mount;
@@ -19,20 +20,36 @@ pub enum PathStyle {
 
 /// A path as it was named, bound to a mount.
 #[derive(Clone, Debug)]
-pub(crate) struct Requested {
+pub(crate) struct Requested<'a> {
     /// Index of the mount in the workspace.
     pub(crate) mount: usize,
-    /// Names below the mount; no `.`, no `..`, none empty.
-    pub(crate) names: Vec<OsString>,
+    /// Names below the mount with a slash between them; no `.`, no `..`, none empty.
+    location: String,
     /// Whether it ended in a slash, so that only a directory will do.
     pub(crate) wants_directory: bool,
     /// The text, shortened for messages.
-    pub(crate) shown: String,
+    pub(crate) shown: Cow<'a, str>,
 }
 
-impl Requested {
-    pub(crate) fn relative(&self) -> PathBuf {
-        self.names.iter().collect()
+impl Requested<'_> {
+    /// The names as a path below the mount, which is empty for the mount itself.
+    pub(crate) fn relative(&self) -> &Path {
+        Path::new(&self.location)
+    }
+
+    pub(crate) fn is_root(&self) -> bool {
+        self.location.is_empty()
+    }
+
+    pub(crate) fn names(&self) -> impl DoubleEndedIterator<Item = &OsStr> {
+        self.location.split('/').filter(|name| !name.is_empty()).map(OsStr::new)
+    }
+
+    /// Takes the last name away.
+    pub(crate) fn pop(&mut self) -> Option<OsString> {
+        let last = self.names().next_back()?.to_owned();
+        self.location.truncate(self.location.rfind('/').unwrap_or(0));
+        Some(last)
     }
 }
 
@@ -40,7 +57,11 @@ const MAX_PATH_BYTES: usize = 4096;
 const MAX_NAME_BYTES: usize = 255;
 
 /// Reads a path as named.
-pub(crate) fn parse(text: &str, style: PathStyle, mounts: &[Mount]) -> Result<Requested, WorkspaceError> {
+pub(crate) fn parse<'a>(
+    text: &'a str,
+    style: PathStyle,
+    mounts: &[Mount],
+) -> Result<Requested<'a>, WorkspaceError> {
     let invalid = |reason| Err(WorkspaceError::InvalidPath { reason });
     if text.trim().is_empty() {
         return invalid("must not be empty");
@@ -53,25 +74,30 @@ pub(crate) fn parse(text: &str, style: PathStyle, mounts: &[Mount]) -> Result<Re
     }
     let shown = shorten(text);
     if is_windows_form(text) || climbs_with_backslashes(text) {
-        return Err(WorkspaceError::Outside { path: shown });
+        return Err(WorkspaceError::Outside { path: shown.into_owned() });
     }
-    let slashed = if style == PathStyle::AliasOnly { text.replace('\\', "/") } else { text.to_owned() };
+    let slashed = match style {
+        PathStyle::AliasOnly if text.contains('\\') => Cow::Owned(text.replace('\\', "/")),
+        PathStyle::AliasOnly | PathStyle::Free => Cow::Borrowed(text),
+    };
     let (mount, rest) = choose_mount(&slashed, style, mounts, &shown)?;
-    let names = normalise(&rest, style).ok_or_else(|| WorkspaceError::Outside { path: shown.clone() })?;
-    if names.iter().any(|name| name.len() > MAX_NAME_BYTES) {
+    let Some(location) = normalise(rest, style) else {
+        return Err(WorkspaceError::Outside { path: shown.into_owned() });
+    };
+    if location.len() > MAX_NAME_BYTES && location.split('/').any(|name| name.len() > MAX_NAME_BYTES) {
         return invalid("has a name that is too long");
     }
     let wants_directory = slashed.ends_with('/') || slashed.ends_with("/.");
-    Ok(Requested { mount, names, wants_directory, shown })
+    Ok(Requested { mount, location, wants_directory, shown })
 }
 
 /// Long paths are cut in messages: a model should not be able to fill its own context with them.
-fn shorten(text: &str) -> String {
+fn shorten(text: &str) -> Cow<'_, str> {
     const SHOWN: usize = 200;
-    if text.chars().count() <= SHOWN {
-        return text.to_owned();
+    if text.len() <= SHOWN || text.chars().count() <= SHOWN {
+        return Cow::Borrowed(text);
     }
-    text.chars().take(SHOWN).chain("…".chars()).collect()
+    Cow::Owned(text.chars().take(SHOWN).chain("…".chars()).collect())
 }
 
 /// `C:\x`, `c:/x`, `C:x`, `\\server\share`, `\\?\C:\x`.
@@ -89,17 +115,21 @@ fn climbs_with_backslashes(text: &str) -> bool {
     text.contains('\\') && text.split(['/', '\\']).any(|name| name == "..")
 }
 
-fn choose_mount(
-    text: &str,
+/// The mount, and what the text says about the place in it.
+fn choose_mount<'t>(
+    text: &'t str,
     style: PathStyle,
     mounts: &[Mount],
     shown: &str,
-) -> Result<(usize, PathBuf), WorkspaceError> {
+) -> Result<(usize, &'t str), WorkspaceError> {
     if text.starts_with('@') {
         let (alias, rest) = text.split_once('/').unwrap_or((text, ""));
         return match mounts.iter().position(|mount| mount.alias() == alias) {
-            Some(index) => Ok((index, PathBuf::from(rest.trim_start_matches('/')))),
-            None => Err(WorkspaceError::UnknownAlias { alias: shorten(alias), known: known_aliases(mounts) }),
+            Some(index) => Ok((index, rest)),
+            None => Err(WorkspaceError::UnknownAlias {
+                alias: shorten(alias).into_owned(),
+                known: known_aliases(mounts),
+            }),
         };
     }
     if style == PathStyle::AliasOnly {
@@ -117,9 +147,10 @@ fn choose_mount(
             .enumerate()
             .filter_map(|(index, mount)| Some((index, mount.strip_root(path)?)))
             .min_by_key(|(_, rest)| rest.components().count())
+            .and_then(|(index, rest)| Some((index, rest.to_str()?)))
             .ok_or_else(outside);
     }
-    mounts.iter().position(Mount::is_default).map(|index| (index, path.to_path_buf())).ok_or_else(outside)
+    mounts.iter().position(Mount::is_default).map(|index| (index, text)).ok_or_else(outside)
 }
 
 pub(crate) fn known_aliases(mounts: &[Mount]) -> String {
@@ -127,18 +158,70 @@ pub(crate) fn known_aliases(mounts: &[Mount]) -> String {
     aliases.join(", ")
 }
 
-/// Names without `.` and `..`; `None` when they climb out, or at any `..` where none is allowed.
-fn normalise(rest: &Path, style: PathStyle) -> Option<Vec<OsString>> {
-    let mut names = Vec::new();
-    for component in rest.components() {
-        match component {
-            Component::Normal(name) => names.push(name.to_owned()),
-            Component::CurDir => {}
-            Component::ParentDir if style == PathStyle::Free => {
-                names.pop()?;
+/// Names without `.` and `..`, with a slash between them; `None` when they climb out, or at any `..` where none is allowed.
+fn normalise(rest: &str, style: PathStyle) -> Option<String> {
+    let mut location = String::with_capacity(rest.len());
+    for name in rest.split('/') {
+        match name {
+            "" | "." => {}
+            ".." if style == PathStyle::AliasOnly || location.is_empty() => return None,
+            ".." => location.truncate(location.rfind('/').unwrap_or(0)),
+            name => {
+                if !location.is_empty() {
+                    location.push('/');
+                }
+                location.push_str(name);
             }
-            Component::ParentDir | Component::RootDir | Component::Prefix(_) => return None,
         }
     }
-    Some(names)
+    Some(location)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Component;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The names, one after the other, as the standard library tells them.
+    fn names_of(rest: &str, style: PathStyle) -> Option<Vec<&OsStr>> {
+        let mut names = Vec::new();
+        for component in Path::new(rest).components() {
+            match component {
+                Component::Normal(name) => names.push(name),
+                Component::CurDir => {}
+                Component::ParentDir if style == PathStyle::Free => drop(names.pop()?),
+                _ => return None,
+            }
+        }
+        Some(names)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+        #[test]
+        fn names_are_those_of_the_standard_library(
+            rest in "([a./é ]|\\.\\./|a/|//){0,8}",
+            style in prop::sample::select(vec![PathStyle::Free, PathStyle::AliasOnly]),
+        ) {
+            let rest = rest.trim_start_matches('/');
+            let names = names_of(rest, style);
+            let location = normalise(rest, style);
+            prop_assert_eq!(location.is_some(), names.is_some(), "{:?}", rest);
+            if let (Some(location), Some(mut names)) = (location, names) {
+                let mut requested =
+                    Requested { mount: 0, location, wants_directory: false, shown: Cow::Borrowed(rest) };
+                prop_assert_eq!(requested.relative().as_os_str(), names.iter().collect::<std::path::PathBuf>());
+                prop_assert_eq!(requested.is_root(), names.is_empty());
+                prop_assert_eq!(requested.names().collect::<Vec<_>>(), names.clone());
+                while let Some(last) = names.pop() {
+                    prop_assert_eq!(requested.pop(), Some(last.to_owned()));
+                    prop_assert_eq!(requested.names().collect::<Vec<_>>(), names.clone());
+                }
+                prop_assert_eq!(requested.pop(), None);
+            }
+        }
+    }
 }

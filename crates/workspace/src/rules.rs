@@ -408,6 +408,10 @@ mod tests {
             prop_assert_eq!(is_denied_by_name(&place, is_directory), is_denied_when_folded(&place, is_directory), "{:?}", place);
             let rule = built_in_rule(&place, is_directory).map(str::to_owned);
             prop_assert_eq!(Rules::new().denying_rule(&place, is_directory), rule, "{:?}", place);
+            // Who asks about a file need not ask about a folder of the same name.
+            if built_in_rule(&place, true).is_some() {
+                prop_assert!(built_in_rule(&place, false).is_some(), "{:?}", place);
+            }
         }
     }
 

@@ -37,10 +37,13 @@ pub(crate) struct Target<'a> {
 }
 
 /// Finds the place that a path names, for writing.
-pub(crate) fn find_target<'a>(view: &View<'a>, requested: &Requested) -> Result<Target<'a>, WorkspaceError> {
+pub(crate) fn find_target<'a>(
+    view: &View<'a>,
+    requested: &Requested<'_>,
+) -> Result<Target<'a>, WorkspaceError> {
     let mount = view.mount(requested.mount)?;
-    if requested.names.is_empty() || requested.wants_directory {
-        return Err(WorkspaceError::NotAFile { path: requested.shown.clone() });
+    if requested.is_root() || requested.wants_directory {
+        return Err(WorkspaceError::NotAFile { path: requested.shown.to_string() });
     }
     for _ in 0..ATTEMPTS {
         view.stop.check()?;
@@ -52,7 +55,7 @@ pub(crate) fn find_target<'a>(view: &View<'a>, requested: &Requested) -> Result<
         let Some(target) = found else { continue };
         check_rules(view, mount, &target.location, false, &requested.shown)?;
         if !view.may_change(mount, &target.location) {
-            return Err(WorkspaceError::ReadOnly { path: requested.shown.clone() });
+            return Err(WorkspaceError::ReadOnly { path: requested.shown.to_string() });
         }
         return Ok(target);
     }
@@ -60,10 +63,13 @@ pub(crate) fn find_target<'a>(view: &View<'a>, requested: &Requested) -> Result<
 }
 
 /// Like [`find_target`], for what goes away under its name: a link must not stand in for the file it leads to, and be left leading nowhere.
-pub(crate) fn find_named<'a>(view: &View<'a>, requested: &Requested) -> Result<Target<'a>, WorkspaceError> {
+pub(crate) fn find_named<'a>(
+    view: &View<'a>,
+    requested: &Requested<'_>,
+) -> Result<Target<'a>, WorkspaceError> {
     let target = find_target(view, requested)?;
-    if target.existing.is_some() && is_link(&target, &requested.relative()) {
-        return Err(WorkspaceError::IsLink { path: requested.shown.clone() });
+    if target.existing.is_some() && is_link(&target, requested.relative()) {
+        return Err(WorkspaceError::IsLink { path: requested.shown.to_string() });
     }
     Ok(target)
 }
@@ -102,11 +108,11 @@ pub(crate) fn keeps_changing(shown: &str) -> WorkspaceError {
 /// The parent of what was opened, at its real location; `None` when it moved meanwhile.
 fn existing_target<'a>(
     mount: &'a Mount,
-    requested: &Requested,
+    requested: &Requested<'_>,
     opened: Opened,
 ) -> Result<Option<Target<'a>>, WorkspaceError> {
     if opened.is_directory() {
-        return Err(WorkspaceError::NotAFile { path: requested.shown.clone() });
+        return Err(WorkspaceError::NotAFile { path: requested.shown.to_string() });
     }
     let Some(name) = opened.location.file_name().map(OsStr::to_owned) else { return Ok(None) };
     let parent = opened.location.parent().unwrap_or(Path::new("")).to_path_buf();
@@ -116,7 +122,7 @@ fn existing_target<'a>(
         _ => return Ok(None),
     }
     let location = opened.location.clone();
-    let shown = requested.shown.clone();
+    let shown = requested.shown.to_string();
     Ok(Some(Target { mount, directory, missing: Vec::new(), name, location, existing: Some(opened), shown }))
 }
 
@@ -124,16 +130,16 @@ fn existing_target<'a>(
 fn new_target<'a>(
     view: &View<'a>,
     mount: &'a Mount,
-    requested: &Requested,
+    requested: &Requested<'_>,
 ) -> Result<Option<Target<'a>>, WorkspaceError> {
     let mut above = requested.clone();
     let mut missing: Vec<OsString> = Vec::new();
     let opened = loop {
-        let Some(name) = above.names.pop() else { return Ok(None) };
+        let Some(name) = above.pop() else { return Ok(None) };
         missing.push(name);
         match open_existing(view, &above) {
             Ok(opened) if opened.is_directory() => break opened,
-            Ok(_) => return Err(WorkspaceError::NotADirectory { path: requested.shown.clone() }),
+            Ok(_) => return Err(WorkspaceError::NotADirectory { path: requested.shown.to_string() }),
             Err(WorkspaceError::NotFound { .. }) => {}
             Err(error) => return Err(error),
         }
@@ -144,14 +150,14 @@ fn new_target<'a>(
         Err(Errno::NOENT) => {}
         // Openable names were opened above, so this one is a link that leads nowhere, or it has just appeared.
         Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink => {
-            return Err(WorkspaceError::SymlinkOutside { path: requested.shown.clone(), dangling: true });
+            return Err(WorkspaceError::SymlinkOutside { path: requested.shown.to_string(), dangling: true });
         }
         Ok(_) => return Ok(None),
         Err(error) => return Err(WorkspaceError::io("looking at", &requested.shown, error.into())),
     }
     let location = missing.iter().fold(opened.location.clone(), |path, name| path.join(name));
     let Some(name) = missing.pop() else { return Ok(None) };
-    let shown = requested.shown.clone();
+    let shown = requested.shown.to_string();
     Ok(Some(Target { mount, directory: opened.file, missing, name, location, existing: None, shown }))
 }
 

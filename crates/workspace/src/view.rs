@@ -80,7 +80,7 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    pub(crate) fn request(&self, path: &str) -> Result<Requested, WorkspaceError> {
+    pub(crate) fn request<'p>(&self, path: &'p str) -> Result<Requested<'p>, WorkspaceError> {
         request::parse(path, self.style, &self.workspace.mounts)
     }
 

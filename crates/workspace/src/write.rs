@@ -120,7 +120,7 @@ impl View<'_> {
         for _ in 0..ATTEMPTS {
             let target = find_target(self, &requested)?;
             let Some(existing) = &target.existing else {
-                return Err(WorkspaceError::NotFound { path: requested.shown });
+                return Err(WorkspaceError::NotFound { path: requested.shown.into_owned() });
             };
             let before = self.whole_text(existing, self.limits.max_write_bytes, &requested.shown)?;
             if if_match.is_some() {
@@ -157,7 +157,7 @@ impl View<'_> {
 
     fn until_not_overtaken<'v>(
         &'v self,
-        requested: &Requested,
+        requested: &Requested<'_>,
         prepare: impl Fn(Target<'v>) -> Result<(Step<'v>, Option<Sha256>), WorkspaceError>,
         recorder: &dyn Recorder,
     ) -> Result<Written, WorkspaceError> {

@@ -327,7 +327,11 @@ fn leads_home(ground: &Ground<'_>, repositories: &HashSet<PathBuf>, stray: &Stra
         return content == b"../.." && above.is_some_and(|above| repositories.contains(above));
     };
     let path = Path::new(OsStr::from_bytes(path));
-    let target = if path.is_absolute() { ground.mount.strip_root(path) } else { resolved(folder, path) };
+    let target = if path.is_absolute() {
+        ground.mount.strip_root(path).map(Path::to_path_buf)
+    } else {
+        resolved(folder, path)
+    };
     let kept_for = |folder: &Path| {
         let is_kept = folder.ends_with("worktrees") || folder.ends_with("modules");
         is_kept && folder.parent().is_some_and(|repository| repositories.contains(repository))

@@ -299,7 +299,7 @@ fn place(mount: &Mount, base: &Path, path: &str) -> Option<PathBuf> {
     let path = Path::new(path);
     let (mut place, rest) = match path.is_absolute() {
         true => (PathBuf::new(), mount.strip_root(path)?),
-        false => (base.to_path_buf(), path.to_path_buf()),
+        false => (base.to_path_buf(), path),
     };
     for component in rest.components() {
         match component {
