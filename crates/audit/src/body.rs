@@ -16,6 +16,8 @@ use crate::record::RecordedCaller;
 
 /// Room for the body of a call that is neither refused nor made by somebody with many permissions.
 const USUAL_BYTES: usize = 1024;
+/// Compared by one instruction.
+const LANES: usize = 16;
 /// Up to here a number of microseconds is, in milliseconds, exactly the decimal fraction that JSON shows: fifteen
 /// digits are never rounded.
 const EXACT_MICROSECONDS: u64 = 1_000_000_000_000_000;
@@ -85,37 +87,37 @@ impl Body<'_> {
         let mut json = Fields(Vec::with_capacity(USUAL_BYTES));
         json.put(b"\"traceId\":\"");
         json.put(&self.call.digits());
-        json.put(b"\",\"caller\":{\"sub\":");
         self.caller.put_into(&mut json)?;
-        json.put(b"},\"tool\":{\"name\":");
+        json.put(b"\"},\"tool\":{\"name\":\"");
         json.put_text(&bounded(self.tool))?;
         if let Some(class) = self.class {
-            json.put(b",\"classification\":");
-            json.put_word(class.as_str());
+            json.put(b"\",\"classification\":\"");
+            json.put(class.as_str().as_bytes());
         }
-        json.put(b"},\"request\":{\"argsHash\":");
-        json.put_digest(self.args_hash);
+        json.put(b"\"},\"request\":{\"argsHash\":\"");
+        json.put(&self.args_hash.digits());
         if let Some(id) = self.client_call_id {
-            json.put(b",\"clientCallId\":");
+            json.put(b"\",\"clientCallId\":\"");
             json.put_text(&bounded(id))?;
         }
-        json.put(b"},\"decision\":");
-        json.put_word(self.decision().as_str());
+        json.put(b"\"},\"decision\":\"");
+        json.put(self.decision().as_str().as_bytes());
+        json.put(b"\"");
         if let Some(Denial { stage, code, reason }) = self.denial {
-            json.put(b",\"denial\":{\"stage\":");
-            json.put_word(stage.as_str());
-            json.put(b",\"code\":");
-            json.put_word(code.as_str());
-            json.put(b",\"reason\":");
+            json.put(b",\"denial\":{\"stage\":\"");
+            json.put(stage.as_str().as_bytes());
+            json.put(b"\",\"code\":\"");
+            json.put(code.as_str().as_bytes());
+            json.put(b"\",\"reason\":\"");
             json.put_text(&bounded_reason(reason))?;
-            json.put(b"}");
+            json.put(b"\"}");
         }
         if let Some(Response { redacted_fields, output_hash, output_bytes }) = self.response {
-            json.put(b",\"response\":{\"redactedFields\":");
+            json.put(b",\"response\":{\"redactedFields\":[");
             json.put_list(redacted_fields)?;
-            json.put(b",\"outputHash\":");
-            json.put_digest(output_hash);
-            json.put(b",\"outputBytes\":");
+            json.put(b"],\"outputHash\":\"");
+            json.put(&output_hash.digits());
+            json.put(b"\",\"outputBytes\":");
             json.put_number(output_bytes);
             json.put(b"}");
         }
@@ -134,28 +136,33 @@ impl Body<'_> {
 }
 
 impl Who<'_> {
+    /// From the quote before the caller to the last text of it.
     fn put_into(&self, json: &mut Fields) -> Result<(), AuditError> {
+        json.put(b"\",\"caller\":{\"sub\":\"");
         json.put_text(&bounded(self.sub))?;
-        json.put(b",\"permissions\":");
+        json.put(b"\",\"permissions\":[");
         match self.permissions {
             Permissions::Granted(permissions) => json.put_list(permissions)?,
             Permissions::Recorded(permissions) => json.put_list(permissions)?,
         }
+        json.put(b"]");
         if let Some(agent) = self.agent {
-            json.put(b",\"agent\":");
+            json.put(b",\"agent\":\"");
             json.put_text(agent)?;
+            json.put(b"\"");
         }
-        json.put(b",\"session\":");
+        json.put(b",\"session\":\"");
         json.put_text(self.session)?;
         if let Some(run) = self.run {
-            json.put(b",\"run\":");
+            json.put(b"\",\"run\":\"");
             json.put_text(run)?;
         }
         Ok(())
     }
 }
 
-/// Fields of a JSON object while they are being put together.
+/// Fields of a JSON object while they are being put together. The quotes around a value come with what stands
+/// before and behind it.
 struct Fields(Vec<u8>);
 
 impl Fields {
@@ -163,19 +170,12 @@ impl Fields {
         self.0.extend_from_slice(bytes);
     }
 
-    /// A word of ours, which needs no escaping.
-    fn put_word(&mut self, word: &str) {
-        self.put(b"\"");
-        self.put(word.as_bytes());
-        self.put(b"\"");
-    }
-
     /// The text of a stranger.
     fn put_text(&mut self, text: &str) -> Result<(), AuditError> {
         if is_plain(text) {
-            self.put_word(text);
-        } else {
-            self.put(&to_json(&text)?);
+            self.put(text.as_bytes());
+        } else if let [_, escaped @ .., _] = to_json(&text)?.as_slice() {
+            self.put(escaped);
         }
         Ok(())
     }
@@ -184,20 +184,18 @@ impl Fields {
         &mut self,
         entries: impl IntoIterator<Item = &'a String, IntoIter: ExactSizeIterator>,
     ) -> Result<(), AuditError> {
-        let mut before: &[u8] = b"[";
+        let entries = entries.into_iter();
+        if entries.len() == 0 {
+            return Ok(());
+        }
+        let mut before: &[u8] = b"\"";
         for entry in bounded_list(entries) {
             self.put(before);
             self.put_text(&entry)?;
-            before = b",";
+            self.put(b"\"");
+            before = b",\"";
         }
-        self.put(if before == b"[" { b"[]" } else { b"]" });
         Ok(())
-    }
-
-    fn put_digest(&mut self, digest: Sha256) {
-        self.put(b"\"");
-        self.put(&digest.digits());
-        self.put(b"\"");
     }
 
     fn put_number(&mut self, number: u64) {
@@ -238,8 +236,23 @@ pub(crate) fn put_number(mut number: u64, bytes: &mut Vec<u8>) {
 
 /// Whether JSON shows a text as it is, and nothing in it misleads.
 fn is_plain(text: &str) -> bool {
-    let stands = |byte: u8| matches!(byte, b' '..=b'~') & (byte != b'"') & (byte != b'\\');
-    text.bytes().fold(true, |plain, byte| plain & stands(byte))
+    let (blocks, rest) = text.as_bytes().as_chunks();
+    blocks.iter().all(are_plain) && (rest.is_empty() || are_plain(&filled_up(rest)))
+}
+
+/// What is too short, and blanks behind it.
+fn filled_up(rest: &[u8]) -> [u8; LANES] {
+    let mut block = [b' '; LANES];
+    if let Some(beginning) = block.get_mut(..rest.len()) {
+        beginning.copy_from_slice(rest);
+    }
+    block
+}
+
+/// As many bytes as the compiler can look at together.
+fn are_plain(bytes: &[u8; LANES]) -> bool {
+    let is_plain = |byte: u8| matches!(byte, b' '..=b'~') & (byte != b'"') & (byte != b'\\');
+    bytes.iter().fold(true, |plain, byte| plain & is_plain(*byte))
 }
 
 #[cfg(test)]

@@ -38,7 +38,7 @@ pub(crate) struct Flushed {
     /// What is to be synced because of it: a file, and the folder if its name is new there.
     pub(crate) unsynced: [Option<Unsynced>; 2],
     /// What is to be vouched for because of it: the end of a day, and a record that it is time for.
-    pub(crate) due: [Option<Mark>; 2],
+    pub(crate) due: Vec<Mark>,
     /// Why nothing of the queue was written, if nothing was.
     pub(crate) rejected: Option<AuditError>,
 }
@@ -325,7 +325,7 @@ impl Commit {
         let flushed = log.flush(&queue);
         let mut state = lock(&self.state);
         state.mark_unsynced(flushed.unsynced.into_iter().flatten());
-        state.due.extend(flushed.due.into_iter().flatten().map(|mark| (last, mark)));
+        state.due.extend(flushed.due.into_iter().map(|mark| (last, mark)));
         if let Some(error) = flushed.rejected {
             self.any_rejected.store(true, Ordering::Release);
             let awaited = queue.iter().filter(|queued| !queued.abandoned);

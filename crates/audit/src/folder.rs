@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use rustix::fs::{AtFlags, Dir, Mode, OFlags};
 use rustix::io::Errno;
+use rustix::path::Arg;
 
 use crate::{AuditError, Day};
 
@@ -118,11 +119,11 @@ impl Folder {
     }
 
     /// The file of this name as it is now.
-    pub(crate) fn state(&self, name: &str) -> Result<Option<FileState>, AuditError> {
+    pub(crate) fn state(&self, name: impl Arg + Copy) -> Result<Option<FileState>, AuditError> {
         match rustix::fs::statat(&self.handle, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(state_of(&stat))),
             Err(Errno::NOENT) => Ok(None),
-            Err(cause) => Err(self.error("look at", name, cause)),
+            Err(cause) => Err(self.error("look at", &name.to_string_lossy(), cause)),
         }
     }
 

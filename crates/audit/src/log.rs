@@ -133,7 +133,7 @@ impl Shared {
         let Flushed { unsynced, due, .. } = self.write([body])?;
         let number = self.commit.issue(unsynced.into_iter().flatten());
         lock(&self.intents).ended(call, number);
-        for mark in due.into_iter().flatten() {
+        for mark in due {
             self.ensure_worker(Kind::Record);
             self.commit.vouch_later(number, mark);
         }
@@ -151,12 +151,12 @@ impl Shared {
         }
         let Appended { first, last, file, opened, rotated } = result?;
         let is_due = (first - 1) / self.checkpoint_every != last.seq / self.checkpoint_every;
+        // Seldom is there any, and a list of nothing costs nothing.
+        let mut due = Vec::new();
+        due.extend(rotated);
+        due.extend(is_due.then_some(last));
         let folder = opened.then(|| Unsynced::Folder(self.folder.handle().clone()));
-        Ok(Flushed {
-            unsynced: [Some(Unsynced::File(file)), folder],
-            due: [rotated, is_due.then_some(last)],
-            rejected: None,
-        })
+        Ok(Flushed { unsynced: [Some(Unsynced::File(file)), folder], due, rejected: None })
     }
 
     /// Where things of this kind are waited for.

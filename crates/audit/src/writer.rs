@@ -4,6 +4,7 @@
 //! this process believes about the end of the log is checked under that lock each time: the `lock` file names
 //! the newest day, and that day's file tells by its length whether somebody else added to it.
 
+use std::ffi::CString;
 use std::os::fd::OwnedFd;
 
 use jiff::Timestamp;
@@ -46,7 +47,8 @@ struct Current {
     day: Day,
     /// Before this moment it is that day, or an earlier one.
     until: Timestamp,
-    name: String,
+    /// As the kernel wants it, which is asked about it for each record.
+    name: CString,
     file: Handle,
     state: FileState,
 }
@@ -145,8 +147,8 @@ impl Writer {
             .map_err(|cause| self.folder.error("read", LOCK_NAME, cause))?;
         let note = note.get(..length).unwrap_or_default();
         if let Some(current) = &self.current
-            && current.name.as_bytes().strip_suffix(DAY_SUFFIX.as_bytes()) == Some(note)
-            && self.folder.state(&current.name)? == Some(current.state)
+            && current.name.to_bytes().strip_suffix(DAY_SUFFIX.as_bytes()) == Some(note)
+            && self.folder.state(current.name.as_c_str())? == Some(current.state)
         {
             return Ok(());
         }
@@ -188,6 +190,8 @@ impl Writer {
             state.length = complete;
         }
         let found = self.last_mark(&mut lines, day, &name)?;
+        // No day is written with a zero byte.
+        let name = CString::new(name).unwrap_or_default();
         self.opened |= self.current.as_ref().is_none_or(|current| current.state.inode != state.inode);
         self.current = Some(Current { day, until: day.end(), name, file, state });
         // Where the directory knows less than this process wrote, records were taken away. Counting on from
@@ -272,7 +276,7 @@ impl Writer {
             hash = seal(&mut self.lines, seq, hash, now, body);
         }
         if let Err(cause) = write_all(&current.file, &self.lines) {
-            let error = self.folder.error("write", &current.name, cause);
+            let error = self.folder.error("write", &current.day.file_name(), cause);
             // Whatever part was written goes. If even that fails, the next writer finds an unfinished line.
             let _ = rustix::fs::ftruncate(&current.file, current.state.length);
             self.current = None;
