@@ -111,7 +111,8 @@ impl Chosen<'_> {
         if !self.options.include_symlinks && kind == EntryKind::Symlink {
             return false;
         }
-        self.visible.visible(self.place.child(name.bytes()), kind == EntryKind::Directory)
+        self.visible.visible_anywhere(name.bytes())
+            || self.visible.visible(self.place.child(name.bytes()), kind == EntryKind::Directory)
     }
 
     /// `None` when it is gone again.

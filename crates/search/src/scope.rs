@@ -42,7 +42,8 @@ impl<'a> Scope<'a> {
         name.bytes() != b".git"
             && self.wants_name(name, is_directory, place)
             && self.is_listed(name, is_directory, place, rules)
-            && self.visible.visible(as_path(place), is_directory)
+            && (self.visible.visible_anywhere(name.bytes())
+                || self.visible.visible(as_path(place), is_directory))
     }
 
     fn wants_name(&self, name: Name<'_>, is_directory: bool, place: &[u8]) -> bool {

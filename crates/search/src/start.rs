@@ -12,6 +12,13 @@ use std::path::{Component, Path};
 pub trait Visible: Sync {
     /// Whether the entry at this place, relative to the root of the mount, may be seen.
     fn visible(&self, relative: &Path, is_directory: bool) -> bool;
+
+    /// Whether whatever has this name may be seen in any folder that may be seen. Told of most names where the name is all that matters, and sooner; `false`
+    /// says that the place has to be asked about.
+    fn visible_anywhere(&self, name: &[u8]) -> bool {
+        let _ = name;
+        false
+    }
 }
 
 impl<F: Fn(&Path, bool) -> bool + Sync> Visible for F {

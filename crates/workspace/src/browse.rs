@@ -3,13 +3,14 @@
 use std::os::fd::AsFd as _;
 use std::path::Path;
 
-use toolgate_search::{Entry, FindOptions, ListOptions, Match, SearchOptions, Start, Target};
+use toolgate_search::{Entry, FindOptions, ListOptions, Match, SearchOptions, Start, Target, Visible};
 use toolgate_types::StopReason;
 
 use crate::error::WorkspaceError;
+use crate::glance::is_harmless;
 use crate::mount::Mount;
 use crate::open::{Opened, open_existing};
-use crate::rules::Verdict;
+use crate::rules::{PathGrant, Rules, Verdict};
 use crate::view::View;
 
 /// A directory's entries.
@@ -147,18 +148,35 @@ impl View<'_> {
         })
     }
 
-    /// What of a folder and of all below it may be seen, those rules included that mounts inside this one have. The folder itself was judged when it was opened.
-    fn visible<'v>(&'v self, mount: &'v Mount) -> impl Fn(&Path, bool) -> bool + Sync + use<'v> {
+    fn visible<'v>(&'v self, mount: &'v Mount) -> Reachable<'v> {
         let inner: Vec<_> = self.workspace.mounts_inside(mount).collect();
-        move |location: &Path, is_directory| {
-            mount.rules().reaches_entry(location, is_directory, self.grant)
-                && inner.iter().all(|(inner, place)| {
-                    let rest = location.strip_prefix(place);
-                    rest.map_or(true, |rest| {
-                        inner.rules().verdict(rest, is_directory, None) == Verdict::Reachable
-                    })
+        let names_suffice = inner.is_empty() && self.grant.is_none() && mount.rules().are_about_names();
+        Reachable { rules: mount.rules(), grant: self.grant, inner, names_suffice }
+    }
+}
+
+/// What of a folder and of all below it may be seen, those rules included that mounts inside this one have. The folder itself was judged when it was opened.
+struct Reachable<'a> {
+    rules: &'a Rules,
+    grant: Option<&'a dyn PathGrant>,
+    inner: Vec<(&'a Mount, &'a Path)>,
+    /// Whether only the built-in rules have a say.
+    names_suffice: bool,
+}
+
+impl Visible for Reachable<'_> {
+    fn visible(&self, location: &Path, is_directory: bool) -> bool {
+        self.rules.reaches_entry(location, is_directory, self.grant)
+            && self.inner.iter().all(|(inner, place)| {
+                let rest = location.strip_prefix(place);
+                rest.map_or(true, |rest| {
+                    inner.rules().verdict(rest, is_directory, None) == Verdict::Reachable
                 })
-        }
+            })
+    }
+
+    fn visible_anywhere(&self, name: &[u8]) -> bool {
+        self.names_suffice && is_harmless(name)
     }
 }
 
@@ -176,11 +194,82 @@ fn partial(stopped: Option<StopReason>) -> Result<bool, WorkspaceError> {
 }
 
 #[cfg(test)]
+#[allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    reason = "tests arrange files by hand and fail by panicking"
+)]
 mod tests {
+    use std::fs::File;
+
     use proptest::prelude::*;
     use toolgate_search::EntryKind;
+    use toolgate_types::Stop;
 
     use super::*;
+    use crate::testing::{mount, view};
+    use crate::{Access, Workspace};
+
+    const EVERYTHING: ListOptions =
+        ListOptions { max_entries: 10, include_hidden: true, include_symlinks: true, with_size: false };
+
+    #[derive(Debug)]
+    struct AllButNotes;
+
+    impl PathGrant for AllButNotes {
+        fn covers(&self, location: &Path) -> bool {
+            !location.ends_with("notes.md")
+        }
+    }
+
+    /// However harmless a name is, whoever else has a say is asked.
+    #[test]
+    fn a_name_is_all_that_matters_only_where_nobody_else_has_a_say() {
+        let scratch = tempfile::tempdir().unwrap();
+        let root = scratch.path();
+        std::fs::create_dir_all(root.join("f/inner")).unwrap();
+        for file in ["f/notes.md", "f/other.md", "f/.env", "f/inner/notes.md"] {
+            std::fs::write(root.join(file), "x").unwrap();
+        }
+        let with = |rules: Rules, root: &Path| {
+            Mount::new("@w", File::open(root).unwrap(), root, Access::ReadWrite, rules).unwrap().as_default()
+        };
+        let alone = |mount: Mount| Workspace::new(vec![mount]).unwrap();
+        let patterns = |pattern: &str| [pattern.to_owned()];
+        let scoped = Rules::new().scope(&patterns("f/[!n]*")).unwrap();
+        let denying = Rules::new().deny(&patterns("notes.md")).unwrap();
+        let own = with(Rules::new(), root).hide_own_files(&[root.join("f/notes.md")]);
+        let inner = Mount::new(
+            "@i",
+            File::open(root.join("f")).unwrap(),
+            &root.join("f"),
+            Access::ReadWrite,
+            denying.clone(),
+        );
+        let nested = Workspace::new(vec![with(Rules::new(), root), inner.unwrap()]).unwrap();
+        let stop = Stop::never();
+        let listed = |workspace: &Workspace, grant: Option<&dyn PathGrant>| {
+            let view = View { grant, ..view(workspace, &stop) };
+            let listed = view.list("f", &EVERYTHING).unwrap();
+            let found = view.find("f", &FindOptions { hidden: true, ..FindOptions::new("*.md") }).unwrap();
+            let names: Vec<&str> = listed.entries.iter().map(|entry| listed.name(entry)).collect();
+            (names.join(" "), found.paths.join(" "))
+        };
+        let all = ("inner notes.md other.md", "f/inner/notes.md f/notes.md f/other.md");
+        let no_note = ("inner other.md", "f/other.md");
+        let only_there = ("inner other.md", "f/inner/notes.md f/other.md");
+        for (about, workspace, grant, expected) in [
+            ("nobody", alone(mount("@w", root).as_default()), None, all),
+            ("scope", alone(with(scoped, root)), None, no_note),
+            ("operator", alone(with(denying, root)), None, no_note),
+            ("the gate", alone(own), None, only_there),
+            ("grant", alone(with(Rules::new(), root)), Some(&AllButNotes as &dyn PathGrant), no_note),
+            ("inner mount", nested, None, no_note),
+        ] {
+            let (names, paths) = listed(&workspace, grant);
+            assert_eq!((names.as_str(), paths.as_str()), expected, "{about}");
+        }
+    }
 
     proptest! {
         #[test]

@@ -4,7 +4,7 @@
 //! every name there is. A glance never errs on the side of letting through; whatever it does not dismiss is judged by the rules themselves.
 
 use crate::deny_list::{DEFAULT_DENY, may_end_a_rule};
-use crate::fold::{BACKUP_ENDINGS, is_plain_name, may_be_backup};
+use crate::fold::{BACKUP_ENDINGS, folds_by_case_alone, may_be_backup};
 
 /// Whether no rule denies a location for any of its names, nor as the copy of a place that is denied.
 pub(crate) fn has_only_harmless_names(location: &[u8]) -> bool {
@@ -13,10 +13,10 @@ pub(crate) fn has_only_harmless_names(location: &[u8]) -> bool {
 
 /// Whether no rule ends at a name, wherever it lies, nor at one that it may be the copy of.
 pub(crate) fn is_harmless(name: &[u8]) -> bool {
-    is_plain_name(name) && (!is_suspicious(name) || (!may_end_a_rule(name) && !may_be_backup(name)))
+    folds_by_case_alone(name) && (!is_suspicious(name) || (!may_end_a_rule(name) && !may_be_backup(name)))
 }
 
-/// Whether a plain name begins or ends as one that is looked for does.
+/// Whether a name begins or ends as one that is looked for does.
 fn is_suspicious(name: &[u8]) -> bool {
     let begins = name.first().is_some_and(|first| BEGINNINGS.get(usize::from(*first)) == Some(&true));
     // All are compared, which is faster than to end at the first: there is seldom one.
@@ -24,7 +24,7 @@ fn is_suspicious(name: &[u8]) -> bool {
         let last = in_lower_case(*last);
         ENDINGS.iter().fold(false, |found, ending| found | (*ending == last))
     });
-    begins || ends
+    begins || ends || name.ends_with(COPY_MARK)
 }
 
 /// Four letters as a number, the same in either case. Other characters may become one another.
@@ -32,11 +32,12 @@ const fn in_lower_case(four: [u8; 4]) -> u32 {
     u32::from_le_bytes(four) | 0x2020_2020
 }
 
-/// The letters that the last names of rules begin with, in either case. Names of copies that begin otherwise than what they are copies of are not plain, or
-/// begin with a dot.
+/// What the last names of rules begin with, in either case, and the names of copies that begin otherwise than what they are copies of.
 #[expect(clippy::indexing_slicing, reason = "a mistake here does not compile")]
 const BEGINNINGS: [bool; 256] = {
     let mut table = [false; 256];
+    table[b'#' as usize] = true;
+    table[b'.' as usize] = true;
     let mut rules = DEFAULT_DENY;
     while let [rule, rest @ ..] = rules {
         if let [first, ..] = last_name(rule) {
@@ -47,6 +48,9 @@ const BEGINNINGS: [bool; 256] = {
     }
     table
 };
+
+/// The one ending of a copy that is looked for by itself.
+const COPY_MARK: &[u8] = b"~";
 
 /// The last four letters of the rules that are endings, and of the endings that make a copy.
 #[expect(clippy::indexing_slicing, reason = "a mistake here does not compile")]
@@ -64,8 +68,7 @@ const ENDINGS: [u32; 16] = {
     }
     let mut copies: &[&str] = &BACKUP_ENDINGS;
     while let [copy, rest @ ..] = copies {
-        // A name that ends in this is not plain.
-        if !matches!(copy.as_bytes(), b"~") {
+        if !matches!(copy.as_bytes(), COPY_MARK) {
             endings[count] = last_four(copy.as_bytes());
             count += 1;
         }

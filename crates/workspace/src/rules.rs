@@ -176,6 +176,11 @@ impl Rules {
         self.scope.is_some()
     }
 
+    /// Whether there are only the built-in rules, which judge an entry of a reachable folder by its name and those above it.
+    pub(crate) fn are_about_names(&self) -> bool {
+        self.own_files.is_empty() && self.deny.is_none() && self.scope.is_none()
+    }
+
     /// Whether there are globs, which may speak of any location.
     pub(crate) fn has_globs(&self) -> bool {
         self.deny.is_some() || self.scope.is_some() || self.protected.is_some()
