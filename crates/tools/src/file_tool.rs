@@ -126,8 +126,8 @@ pub(crate) fn whole_numbers(schema: &Value, mut arguments: Value) -> Value {
         kind.is_some_and(|kind| kind == "integer")
     };
     if let Value::Object(fields) = &mut arguments {
-        for (_, value) in fields.iter_mut().filter(|(name, _)| is_integer(name.as_str())) {
-            if let Some(number) = value.as_f64().filter(|_| value.is_f64()) {
+        for (name, value) in fields.iter_mut().filter(|(_, value)| value.is_f64()) {
+            if let Some(number) = value.as_f64().filter(|_| is_integer(name.as_str())) {
                 *value = if number < 0.0 { json!(number as i64) } else { json!(number as u64) };
             }
         }

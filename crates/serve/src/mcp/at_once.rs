@@ -13,7 +13,9 @@ use rmcp::model::{
 };
 use serde_json::Value;
 use tokio::sync::OwnedSemaphorePermit;
+use tokio_util::sync::ReusableBoxFuture;
 use toolgate_gate::{CallOptions, Tool};
+use toolgate_tools::Called;
 
 use crate::mcp::answer::{Answered, answered};
 use crate::mcp::call::named;
@@ -41,23 +43,44 @@ impl Begun {
     }
 }
 
-/// A call that was done, with all that it took: whoever waits for the answer need not wait until that is put away.
-pub(crate) struct Done {
-    pub(crate) answer: Answered,
-    _calling: Calling,
+/// Where calls are begun: one takes the place of another that was done, without new memory for each.
+#[derive(Default)]
+pub(crate) struct Workbench(Option<ReusableBoxFuture<'static, Option<Called>>>);
+
+impl Workbench {
+    /// Begins a call. One that is not done at once is handed back.
+    fn begin(
+        &mut self,
+        calling: impl Future<Output = Option<Called>> + Send + 'static,
+    ) -> Result<Option<Called>, Calling> {
+        let mut place = match self.0.take() {
+            Some(mut place) => {
+                place.set(calling);
+                place
+            }
+            None => ReusableBoxFuture::new(calling),
+        };
+        match place.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(called) => {
+                self.0 = Some(place);
+                Ok(called)
+            }
+            Poll::Pending => Err(Box::pin(place)),
+        }
+    }
 }
 
 /// What became of a call that was to be done at once.
 pub(crate) enum AtOnce {
     /// It was done.
-    Answered { id: RequestId, done: Done },
+    Answered { id: RequestId, answer: Answered },
     /// It goes the usual way, begun or not.
     Message(Box<ClientJsonRpcMessage>),
 }
 
 impl McpHandler {
     /// Does a call of a client of the older era at once, if that can be. Its id stands for no other request.
-    pub(crate) fn at_once(&self, plain: PlainCall, among_others: bool) -> AtOnce {
+    pub(crate) fn at_once(&self, plain: PlainCall, among_others: bool, workbench: &mut Workbench) -> AtOnce {
         let PlainCall { id, tool: name, arguments } = plain;
         let Some((visitor, tool, room)) = self.may_begin(&name) else {
             return AtOnce::usual(id, name, Some(arguments));
@@ -66,15 +89,14 @@ impl McpHandler {
         let cancelled = visitor.ended.child_token();
         let options = CallOptions { cancelled: cancelled.clone(), among_others, ..CallOptions::default() };
         let call = named(name, Value::Object(arguments), &id);
-        let mut calling = self.calling(call, Some(tool.spec().class), visitor, options);
-        let calling: Calling = match calling.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(Some(called)) if called.whole.is_none() => {
-                let answer = answered(called, Some(tool.spec()), None);
+        let calling = self.calling(call, Some(tool.spec().class), visitor, options);
+        let calling: Calling = match workbench.begin(calling) {
+            Ok(Some(called)) if called.whole.is_none() => {
                 // It needs no room among the answers of tasks: it is on the wire before anything else is begun.
-                return AtOnce::Answered { id, done: Done { answer, _calling: calling } };
+                return AtOnce::Answered { id, answer: answered(called, Some(tool.spec()), None) };
             }
-            Poll::Ready(called) => Box::pin(std::future::ready(called)),
-            Poll::Pending => calling,
+            Ok(called) => Box::pin(std::future::ready(called)),
+            Err(calling) => calling,
         };
         let name = tool.spec().name.to_string();
         let (questions, relay, room) = (None, None, Room::taken(room));

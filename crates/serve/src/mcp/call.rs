@@ -20,7 +20,7 @@ use crate::mcp::approval::{
 };
 use crate::mcp::connection::{Room, Size};
 use crate::mcp::progress::Relay;
-use crate::mcp::running::{Calling, Running};
+use crate::mcp::running::Running;
 use crate::mcp::{McpHandler, Visitor, unguessable};
 
 /// A longer name for progress is none.
@@ -204,7 +204,7 @@ impl McpHandler {
             ..CallOptions::default()
         };
         let class = tool.as_ref().map(|tool| tool.spec().class);
-        let calling = self.calling(call_of(wanted, context), class, visitor, options);
+        let calling = Box::pin(self.calling(call_of(wanted, context), class, visitor, options));
         Running { calling, tool, cancelled, questions, relay, room }
     }
 
@@ -215,13 +215,13 @@ impl McpHandler {
         class: Option<ToolClass>,
         visitor: &Visitor,
         options: CallOptions,
-    ) -> Calling {
+    ) -> impl Future<Output = Option<Called>> + Send + use<> {
         let (service, credential) = (Arc::clone(&self.service), visitor.credential.clone());
-        Box::pin(async move {
+        async move {
             let called = service.front().call(call, credential, options).await;
             service.metrics.count(class, &called);
             Some(called)
-        })
+        }
     }
 
     fn approver(

@@ -22,7 +22,7 @@ pub use who::{Visitor, Who};
 
 pub(crate) use answer::{Answered, REPEATED, Told};
 pub(crate) use approval::{ParkedCalls, Seals};
-pub(crate) use at_once::{AtOnce, Done};
+pub(crate) use at_once::{AtOnce, Workbench};
 pub(crate) use connection::{Connection, Leaving};
 pub(crate) use listing::ToolLists;
 pub(crate) use places::{Places, Shares};

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::ServeError;
-use crate::mcp::{Answered, AtOnce, Done, Leaving, McpHandler};
+use crate::mcp::{Answered, AtOnce, Leaving, McpHandler, Workbench};
 use crate::stdio::account::Account;
 use crate::stdio::descriptor::{Descriptor, Direction};
 use crate::stdio::lines::{Line, Lines};
@@ -41,7 +41,7 @@ const LAST_PATIENCE: Duration = Duration::from_secs(5);
 /// So many lines are taken up before others have their turn, and the client its first answers.
 const AT_ONCE: usize = 32;
 
-/// What a longer text took is put away at once: many of them would take much room together.
+/// The memory of a longer text is given back at once: many of them would take much together.
 const SMALL: usize = 32 * 1024;
 
 /// What came next.
@@ -60,8 +60,9 @@ pub(super) struct Wire {
     lines: Lines,
     output: Output,
     requests: Account,
-    /// Calls whose answers are on their way, to be put away when these have left.
-    done: Vec<Done>,
+    workbench: Workbench,
+    /// Answers that are on their way: whoever waits for one need not wait until its memory is given back.
+    spelt: Vec<Answered>,
     /// Since when nothing has left, once the end was asked for, and how much had left by then.
     stalled: Option<(Instant, u64)>,
     handler: McpHandler,
@@ -88,7 +89,8 @@ impl Wire {
             lines: Lines::new(LONGEST_LINE),
             output: Output::new(output),
             requests: Account::default(),
-            done: Vec::new(),
+            workbench: Workbench::default(),
+            spelt: Vec::new(),
             stalled: None,
             handler,
             shutdown,
@@ -137,12 +139,12 @@ impl Wire {
         }
         // Other requests have come, or are under way.
         let among_others = !self.lines.is_empty() || !self.requests.is_settled();
-        match self.handler.at_once(call, among_others) {
+        match self.handler.at_once(call, among_others, &mut self.workbench) {
             AtOnce::Message(message) => Decoded::Message(message),
-            AtOnce::Answered { id, done } => {
-                self.put_answer(&id, &Frame::default(), &done.answer);
-                if done.answer.text.len() <= SMALL {
-                    self.done.push(done);
+            AtOnce::Answered { id, answer } => {
+                self.put_answer(&id, &Frame::default(), &answer);
+                if answer.text.len() <= SMALL {
+                    self.spelt.push(answer);
                 }
                 Decoded::Dropped
             }
@@ -296,7 +298,7 @@ impl Transport<RoleServer> for Wire {
                 self.is_gone();
                 return None;
             }
-            self.done.clear();
+            self.spelt.clear();
             if let Next::Later = next {
                 tokio::task::yield_now().await;
                 continue;

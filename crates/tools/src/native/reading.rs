@@ -118,20 +118,13 @@ pub(crate) fn tools() -> Vec<Declaration> {
     ]
 }
 
-/// What programs are told about a file.
+/// What programs are told about a text file.
 #[derive(Serialize)]
 struct ReadAnswer<'a> {
     path: &'a str,
     bytes: u64,
     sha256: Sha256,
     binary: bool,
-    #[serde(flatten)]
-    window: Option<ReadWindow<'a>>,
-}
-
-/// What of its text was read.
-#[derive(Serialize)]
-struct ReadWindow<'a> {
     truncated: bool,
     start_line: u64,
     end_line: u64,
@@ -145,25 +138,33 @@ fn read_file(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<Tool
     let ReadArguments { path, start_line, end_line } = decode(arguments)?;
     let read = view.read(&path, &ReadRequest { start_line, end_line, refuse_oversize: false })?;
     let FileRead { path, bytes, sha256, content } = read;
-    let about = ReadAnswer { path: &path, bytes, sha256, binary: true, window: None };
-    let FileContent::Text(read) = content else {
-        let text = format!("binary file `{path}`: {bytes} bytes, sha256 {sha256}");
-        return Ok(ToolOutput::new(text, Structured::of(&about)));
+    let window = match content {
+        FileContent::Binary => {
+            let text = format!("binary file `{path}`: {bytes} bytes, sha256 {sha256}");
+            return Ok(ToolOutput::new(
+                text,
+                json!({"path": path, "bytes": bytes, "sha256": sha256, "binary": true}),
+            ));
+        }
+        FileContent::Text(window) => window,
     };
-    let notice = content_notice(&read, bytes);
+    let notice = content_notice(&window, bytes);
     let is_text = notice.is_empty();
-    let window = ReadWindow {
-        truncated: read.truncated,
-        start_line: read.first_line,
-        end_line: read.last_line,
-        total_lines: read.total_lines,
-        content: (!is_text).then_some(&read.text),
-    };
-    let structured = Structured::of(&ReadAnswer { binary: false, window: Some(window), ..about });
+    let structured = Structured::of(&ReadAnswer {
+        path: &path,
+        bytes,
+        sha256,
+        binary: false,
+        truncated: window.truncated,
+        start_line: window.first_line,
+        end_line: window.last_line,
+        total_lines: window.total_lines,
+        content: (!is_text).then_some(&window.text),
+    });
     // As many bytes as the file has are the file.
-    let text_sha256 = (read.text.len() as u64 == bytes && is_text).then_some(sha256);
+    let text_sha256 = (window.text.len() as u64 == bytes && is_text).then_some(sha256);
     let text_as = is_text.then_some("content");
-    Ok(ToolOutput { text_sha256, text_as, ..ToolOutput::new(read.text + &notice, structured) })
+    Ok(ToolOutput { text_sha256, text_as, ..ToolOutput::new(window.text + &notice, structured) })
 }
 
 /// What is said after text that was cut; the same words for the same cut.
