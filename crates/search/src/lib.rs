@@ -41,6 +41,7 @@ mod start;
 // One directory.
 mod folder;
 mod list;
+mod numbers;
 mod place;
 
 // Which entries count.
