@@ -51,6 +51,9 @@ pub(crate) fn has_byte(text: &str, is_such: impl Fn(u8) -> bool) -> bool {
     text.bytes().fold(false, |found, byte| found | is_such(byte))
 }
 
+/// The bytes that one byte takes at most.
+const LONGEST_ESCAPE: usize = 5;
+
 /// Only single bytes are escaped: no part of a longer character looks like one.
 fn added_by_escaping(byte: u8) -> usize {
     match byte {
@@ -69,12 +72,26 @@ pub(crate) struct EntryCost {
     pub(crate) around: usize,
 }
 
+impl EntryCost {
+    fn of(self, written_name: usize) -> usize {
+        written_name.saturating_mul(self.names).saturating_add(self.around)
+    }
+}
+
 /// Shortens a listing.
 pub(crate) fn bound_listing(view: &View<'_>, listed: &mut Listed, cost: EntryCost) {
-    let costs = written_names(listed).map(|name| name.saturating_mul(cost.names).saturating_add(cost.around));
-    let fit = fitting(view, costs);
+    if most_written(listed, cost) <= room(view) {
+        return;
+    }
+    let fit = fitting(view, written_names(listed).map(|name| cost.of(name)));
     listed.truncated |= fit < listed.entries.len();
     listed.entries.truncate(fit);
+}
+
+/// No fewer bytes than a listing takes in JSON, whatever is in its names: what this says of most listings is that nobody need count them.
+fn most_written(listed: &Listed, cost: EntryCost) -> usize {
+    let names = listed.names.len().saturating_mul(LONGEST_ESCAPE).saturating_mul(cost.names);
+    names.saturating_add(listed.entries.len().saturating_mul(cost.around))
 }
 
 /// The bytes that the name of each entry takes in JSON.
@@ -118,7 +135,7 @@ mod tests {
     proptest! {
         #[test]
         fn names_take_what_serde_makes_of_them(
-            names in prop::collection::vec("[a-c]{1,9}|[\u{1}-\u{1f}\"\\\\\u{7f}a\u{e9}]{1,3}", 0..4),
+            names in prop::collection::vec("[a-c]{1,9}|[\u{1}-\u{1f}\"\\\\\u{7f}a\u{e9}]{1,3}|[\u{1}-\u{7}]{1,9}", 0..4),
         ) {
             let mut listed =
                 Listed { path: String::new(), names: String::new(), entries: Vec::new(), total: 0, truncated: false };
@@ -136,6 +153,10 @@ mod tests {
                 prop_assert_eq!(counted, spelt + short);
             }
             prop_assert_eq!(written_names(&listed).count(), names.len());
+            for cost in [EntryCost { names: 1, around: 3 }, EntryCost { names: 2, around: 0 }] {
+                let counted: usize = written_names(&listed).map(|name| cost.of(name)).sum();
+                prop_assert!(counted <= most_written(&listed, cost));
+            }
         }
     }
 }

@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::escape::escape;
+
 /// The structured part of an answer.
 ///
 /// Mostly nobody looks into it between the tool and the wire. A tool whose answers have a type of their own says them as JSON at once; a value of a
@@ -21,6 +23,81 @@ pub enum Structured {
 #[derive(Clone, Debug)]
 pub struct Spelt(String);
 
+/// An object that is put into words, field by field.
+#[derive(Debug)]
+pub struct Fields {
+    json: Vec<u8>,
+    /// Something could not be put into words.
+    failed: bool,
+}
+
+impl Fields {
+    /// An object without fields, with room for so many bytes of JSON.
+    #[must_use]
+    pub fn with_room(bytes: usize) -> Self {
+        Self { json: Vec::with_capacity(bytes), failed: false }
+    }
+
+    /// Adds a field. A name is one of ours and needs no escape.
+    #[must_use]
+    pub fn and(mut self, name: &'static str, value: &impl Serialize) -> Self {
+        self.name(name);
+        self.failed |= serde_json::to_writer(&mut self.json, value).is_err();
+        self
+    }
+
+    /// Adds a text.
+    #[must_use]
+    pub fn and_text(mut self, name: &'static str, text: &str) -> Self {
+        self.name(name);
+        self.text(text);
+        self
+    }
+
+    /// Adds a list of texts.
+    #[must_use]
+    pub fn and_texts<'t>(mut self, name: &'static str, texts: impl IntoIterator<Item = &'t str>) -> Self {
+        self.name(name);
+        let begin = self.json.len();
+        for text in texts {
+            self.json.push(b',');
+            self.text(text);
+        }
+        match self.json.get_mut(begin) {
+            // Before the first there is no comma.
+            Some(comma) => *comma = b'[',
+            None => self.json.push(b'['),
+        }
+        self.json.push(b']');
+        self
+    }
+
+    /// All of it. Whatever could not be put into words is nothing, which fits no tool's declaration.
+    #[must_use]
+    pub fn end(mut self) -> Structured {
+        if self.json.is_empty() {
+            self.json.push(b'{');
+        }
+        self.json.push(b'}');
+        match String::from_utf8(self.json) {
+            Ok(json) if !self.failed => Structured::Spelt(Spelt(json)),
+            _ => Structured::Value(Value::Null),
+        }
+    }
+
+    fn name(&mut self, name: &'static str) {
+        self.json.extend_from_slice(if self.json.is_empty() { b"{\"" } else { b",\"" });
+        self.json.extend_from_slice(name.as_bytes());
+        self.json.extend_from_slice(b"\":");
+    }
+
+    fn text(&mut self, text: &str) {
+        self.json.push(b'"');
+        escape(text.as_bytes(), &mut self.json);
+        self.json.push(b'"');
+    }
+}
+
 impl Spelt {
     /// The JSON, which begins and ends with a brace.
     #[must_use]
@@ -36,16 +113,6 @@ impl Spelt {
 }
 
 impl Structured {
-    /// An answer of a type that serialises to an object, in words. Whatever cannot be put into words is nothing, which fits no tool's declaration.
-    #[must_use]
-    pub fn of(answer: &impl Serialize) -> Self {
-        match serde_json::to_string(answer) {
-            Ok(json) if json.starts_with('{') => Self::Spelt(Spelt(json)),
-            Ok(json) => Self::Value(serde_json::from_str(&json).unwrap_or_default()),
-            Err(_) => Self::Value(Value::Null),
-        }
-    }
-
     /// A value to look into.
     #[must_use]
     pub fn into_value(self) -> Value {
@@ -134,20 +201,24 @@ mod tests {
 
     #[test]
     fn words_and_values_say_the_same() {
-        let whole = json!({"b": [1, "x\n"], "a": {"c": null}});
-        let spelt = Structured::of(&whole);
+        let whole = json!({"b": [1, "x\n"], "a": {"c": null}, "t": "\"", "n": ["a", "\\", ""], "e": []});
+        let fields = Fields::with_room(0).and("b", &json!([1, "x\n"])).and("a", &json!({"c": null}));
+        let spelt = fields.and_text("t", "\"").and_texts("n", ["a", "\\", ""]).and_texts("e", []).end();
         assert!(matches!(spelt, Structured::Spelt(_)) && spelt.is_object());
-        assert!(spelt == whole && spelt == Structured::from(whole.clone()) && spelt != json!({}));
+        let value = Structured::from(whole.clone());
+        assert!(spelt == whole && spelt == value && spelt != json!({}));
         assert_eq!((spelt.json(), spelt.clone().into_value()), (Cow::from(whole.to_string()), whole.clone()));
         let more = spelt.with(|value| drop(value.as_object_mut().unwrap().insert("d".to_owned(), json!(1))));
-        assert_eq!(more.into_spelt().unwrap().fields(), r#""b":[1,"x\n"],"a":{"c":null},"d":1"#);
+        let fields = more.into_spelt().unwrap().fields().to_owned();
+        assert!(fields.starts_with(r#""b":[1"#) && fields.ends_with(r#""e":[],"d":1"#), "{fields}");
+        assert_eq!(Fields::with_room(9).end().into_spelt().unwrap().fields(), "");
     }
 
     #[test]
-    fn what_is_no_object_is_a_value_and_what_cannot_be_told_is_nothing() {
-        assert!(matches!(Structured::of(&"x"), Structured::Value(Value::String(_))));
+    fn what_cannot_be_told_is_nothing() {
         let unspeakable = std::collections::BTreeMap::from([((1, 2), 3)]);
-        let nothing = Structured::of(&unspeakable);
+        let nothing = Fields::with_room(9).and("a", &1).and("b", &unspeakable).end();
         assert!(nothing == Value::Null && !nothing.is_object() && nothing.into_spelt().is_none());
+        assert!(Structured::from(json!("x")).into_spelt().is_none());
     }
 }

@@ -5,7 +5,6 @@
 
 mod account;
 mod descriptor;
-mod escape;
 mod lines;
 mod message;
 mod output;

@@ -6,9 +6,9 @@ use rmcp::model::{CallToolResult, ContentBlock, MetaObject, RequestId, ResultTyp
 use serde::Serialize;
 use serde_json::Value;
 use toolgate_types::Structured;
+use toolgate_types::escape::escape;
 
 use crate::mcp::{Answered, REPEATED, Told};
-use crate::stdio::escape::escape;
 
 /// Text is put into words in pieces of this size, so that the first can leave while the next is made.
 const PIECE: usize = 64 * 1024;
@@ -207,7 +207,9 @@ mod tests {
         prop_oneof![
             Just(()).prop_map(|()| None),
             values().prop_map(|whole| Some(Told::Whole(whole.into()))),
-            fields().prop_map(|whole| Some(Told::Whole(Structured::of(&whole)))),
+            fields().prop_map(|whole| {
+                Some(Told::Whole(Structured::Spelt(Structured::from(whole).into_spelt().unwrap())))
+            }),
             fields().prop_map(|rest| {
                 let rest = Structured::from(rest).into_spelt().unwrap();
                 Some(Told::WithText { rest, name: "Text" })

@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use serde::{Deserialize, Serialize, Serializer};
+use serde::Deserialize;
 use serde_json::{Value, json};
-use toolgate_types::{Failure, Sha256, Structured, ToolClass, ToolOutput};
+use toolgate_types::{Failure, Fields, ToolClass, ToolOutput};
 use toolgate_workspace::{
     EntryKind, FileContent, FileRead, FindOptions, FoundLines, Listed, Match, ReadRequest, Recorder,
     TextWindow, View,
@@ -16,6 +16,9 @@ use crate::output::{EntryCost, bound_listing, bound_matches, bound_paths, has_by
 
 /// More matches or results than this are never answered at once, whatever the call says.
 const MOST_RESULTS: usize = 1000;
+
+/// What is told about a text or a list takes so many bytes, mostly.
+const AROUND_TEXT: usize = 512;
 
 pub(crate) fn tools() -> Vec<Declaration> {
     let path = json!({"type": "string", "description": "Path relative to the workspace, or with a mount alias such as @project/src"});
@@ -118,22 +121,6 @@ pub(crate) fn tools() -> Vec<Declaration> {
     ]
 }
 
-/// What programs are told about a text file.
-#[derive(Serialize)]
-struct ReadAnswer<'a> {
-    path: &'a str,
-    bytes: u64,
-    sha256: Sha256,
-    binary: bool,
-    truncated: bool,
-    start_line: u64,
-    end_line: u64,
-    total_lines: u64,
-    /// Left out where it is the text that the model reads.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    content: Option<&'a str>,
-}
-
 fn read_file(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {
     let ReadArguments { path, start_line, end_line } = decode(arguments)?;
     let read = view.read(&path, &ReadRequest { start_line, end_line, refuse_oversize: false })?;
@@ -150,21 +137,16 @@ fn read_file(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<Tool
     };
     let notice = content_notice(&window, bytes);
     let is_text = notice.is_empty();
-    let structured = Structured::of(&ReadAnswer {
-        path: &path,
-        bytes,
-        sha256,
-        binary: false,
-        truncated: window.truncated,
-        start_line: window.first_line,
-        end_line: window.last_line,
-        total_lines: window.total_lines,
-        content: (!is_text).then_some(&window.text),
-    });
+    let told = Fields::with_room(AROUND_TEXT).and_text("path", &path).and("bytes", &bytes);
+    let told = told.and("sha256", &sha256).and("binary", &false).and("truncated", &window.truncated);
+    let told = told.and("start_line", &window.first_line).and("end_line", &window.last_line);
+    let told = told.and("total_lines", &window.total_lines);
+    // Where it is all that the model reads, it is not held twice.
+    let told = if is_text { told } else { told.and_text("content", &window.text) };
     // As many bytes as the file has are the file.
     let text_sha256 = (window.text.len() as u64 == bytes && is_text).then_some(sha256);
     let text_as = is_text.then_some("content");
-    Ok(ToolOutput { text_sha256, text_as, ..ToolOutput::new(window.text + &notice, structured) })
+    Ok(ToolOutput { text_sha256, text_as, ..ToolOutput::new(window.text + &notice, told.end()) })
 }
 
 /// What is said after text that was cut; the same words for the same cut.
@@ -189,46 +171,23 @@ fn list_directory(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result
     // A size costs a system call per entry, and reading says it anyway.
     let mut listed = view.list(arguments.path(), &every_entry(view, false))?;
     bound_listing(view, &mut listed, EntryCost { names: 1, around: "\"\",".len() });
-    let structured = Structured::of(&ListAnswer {
-        path: &listed.path,
-        directories: Names { of: &listed, kind: EntryKind::Directory },
-        files: Names { of: &listed, kind: EntryKind::File },
-        symlinks: Names { of: &listed, kind: EntryKind::Symlink },
-        other: Names { of: &listed, kind: EntryKind::Other },
-        total: listed.total,
-        truncated: listed.truncated,
-    });
-    Ok(ToolOutput::new(list_text(&listed), structured))
-}
-
-/// What programs are told about a directory.
-#[derive(Serialize)]
-struct ListAnswer<'a> {
-    path: &'a str,
-    directories: Names<'a>,
-    files: Names<'a>,
-    symlinks: Names<'a>,
-    other: Names<'a>,
-    total: usize,
-    truncated: bool,
-}
-
-/// The names of all entries of a kind.
-struct Names<'a> {
-    of: &'a Listed,
-    kind: EntryKind,
-}
-
-impl Serialize for Names<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let entries = self.of.entries.iter().filter(|entry| entry.kind == self.kind);
-        serializer.collect_seq(entries.map(|entry| self.of.name(entry)))
-    }
+    let names = |kind: EntryKind| {
+        let of_kind = listed.entries.iter().filter(move |entry| entry.kind == kind);
+        of_kind.map(|entry| listed.name(entry))
+    };
+    let room = listed.names.len() + listed.entries.len() * "\"\",".len() + AROUND_TEXT;
+    let told = Fields::with_room(room).and_text("path", &listed.path);
+    let told =
+        told.and_texts("directories", names(EntryKind::Directory)).and_texts("files", names(EntryKind::File));
+    let told =
+        told.and_texts("symlinks", names(EntryKind::Symlink)).and_texts("other", names(EntryKind::Other));
+    let told = told.and("total", &listed.total).and("truncated", &listed.truncated);
+    Ok(ToolOutput::new(list_text(&listed), told.end()))
 }
 
 /// One line per entry: directories end in a slash, links in an at sign, files carry their size where it is known.
 pub(crate) fn list_text(listed: &Listed) -> String {
-    let mut text = String::with_capacity(listed.entries.iter().map(|entry| entry.name.len() + 2).sum());
+    let mut text = String::with_capacity(listed.names.len() + 2 * listed.entries.len());
     let has_line_ends = has_byte(&listed.names, |byte| matches!(byte, b'\n' | b'\r'));
     for entry in &listed.entries {
         let name = listed.name(entry);

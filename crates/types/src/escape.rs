@@ -11,7 +11,7 @@ const BLOCK: usize = 4 * LANES;
 /// Appends a text as it stands between the quotes of a JSON string.
 ///
 /// Copies have a length that the compiler knows, and what of them does not belong there is taken back: that is much faster than asking for the right one.
-pub(super) fn escape(text: &[u8], json: &mut Vec<u8>) {
+pub fn escape(text: &[u8], json: &mut Vec<u8>) {
     json.reserve(text.len() + text.len() / LANES + BLOCK);
     let mut rest = text;
     // Behind a block there is another, so that as much can be copied from any place in it.
