@@ -52,7 +52,7 @@ pub(crate) fn has_byte(text: &str, is_such: impl Fn(u8) -> bool) -> bool {
 }
 
 /// The bytes that one byte takes at most.
-const LONGEST_ESCAPE: usize = 5;
+const LONGEST_ESCAPE: usize = "\\u0000".len();
 
 /// Only single bytes are escaped: no part of a longer character looks like one.
 fn added_by_escaping(byte: u8) -> usize {
