@@ -1,0 +1,90 @@
+//! What ends a command that does not end by itself.
+
+use std::sync::{Arc, Mutex};
+
+use serde_json::json;
+use toolgate_attack::{code_of, person};
+use toolgate_gate::CallOptions;
+use toolgate_sandbox::ResourceLimits;
+use toolgate_tools::Profile;
+use toolgate_types::{Decision, ErrorCode, ToolCall};
+
+use super::{Desk, SHELLS};
+
+#[test]
+fn time_that_is_up_ends_everything_and_keeps_what_was_said() {
+    for (profile, _) in SHELLS {
+        let desk = Desk::new(profile);
+        let called = desk
+            .bench
+            .call(desk.tool, json!({"command": "echo begun; sleep 1000 & sleep 1000", "timeout_ms": 300}));
+        assert_eq!(code_of(&called), Some(ErrorCode::Timeout), "{}", called.answer.text);
+        assert!(
+            called.answer.text.contains("begun") && called.answer.text.contains("300 ms"),
+            "{}",
+            called.answer.text
+        );
+        let (_, failure) = called.failed.unwrap();
+        assert!(failure.help.as_ref().unwrap().contains("`timeout_ms`"), "{failure:?}");
+        assert_eq!(
+            (&failure.details["timed_out"], &failure.details["output"]),
+            (&json!(true), &json!("begun\n"))
+        );
+    }
+}
+
+#[test]
+fn a_command_that_ignores_the_signal_is_ended_all_the_same() {
+    let desk = Desk::new(Profile::Native);
+    let line = "trap '' TERM; echo begun; while :; do sleep 1; done";
+    let called = desk.bench.call(desk.tool, json!({"command": line, "timeout_ms": 200}));
+    assert_eq!(code_of(&called), Some(ErrorCode::Timeout), "{}", called.answer.text);
+}
+
+#[test]
+fn cancelling_ends_a_command_and_output_comes_while_it_runs() {
+    let desk = Desk::new(Profile::Native);
+    let options = CallOptions::default();
+    let (token, heard) = (options.cancelled.clone(), Arc::new(Mutex::new(String::new())));
+    let listening = Arc::clone(&heard);
+    // Nothing but what the command says can end this call.
+    let progress = move |piece: &str| {
+        let mut heard = listening.lock().unwrap();
+        heard.push_str(piece);
+        if heard.contains("begun") {
+            token.cancel();
+        }
+    };
+    let options = CallOptions { progress: Some(Arc::new(progress)), ..options };
+    let call =
+        ToolCall::new(desk.tool, json!({"command": "printf '\\033[31mbeg'; printf 'un\\n'; sleep 1000"}));
+    let called = desk.bench.wait(desk.bench.front().call(call, person("test"), options));
+    assert_eq!(code_of(&called), Some(ErrorCode::Cancelled), "{}", called.answer.text);
+    assert_eq!(heard.lock().unwrap().as_str(), "begun\n");
+    assert_eq!(desk.bench.record(called.call).decision, Decision::Error);
+}
+
+#[test]
+fn a_flood_is_ended() {
+    let desk = Desk::new(Profile::Native);
+    let called = desk.run("yes");
+    assert_eq!(code_of(&called), Some(ErrorCode::ResourceLimit), "{}", called.answer.text);
+    assert!(called.answer.text.contains("wrote more than"), "{}", &called.answer.text[..200]);
+    assert!(called.answer.text.len() <= 100_000);
+}
+
+#[test]
+fn limits_of_the_system_are_told_with_a_remedy_for_the_operator() {
+    let resources = ResourceLimits { cpu_seconds: 1, file_size: 4096, ..ResourceLimits::default() };
+    let desk = Desk::with(Profile::Native, |options| options.resources(resources));
+    for (line, words) in [
+        ("while :; do :; done", "processor time"),
+        ("exec head -c 10000 /dev/zero > big", "bytes in one file"),
+    ] {
+        let called = desk.run(line);
+        assert_eq!(code_of(&called), Some(ErrorCode::ResourceLimit), "{line}: {}", called.answer.text);
+        assert!(called.answer.text.contains(words), "{line}: {}", called.answer.text);
+        let note = called.failed.unwrap().1.operator_note.unwrap();
+        assert!(note.contains("sandbox") && !called.answer.text.contains(&note), "{note}");
+    }
+}

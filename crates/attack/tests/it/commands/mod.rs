@@ -1,0 +1,106 @@
+//! Commands through the whole gate, in a real sandbox: what they answer, what ends them, and what they cannot do.
+
+mod answers;
+mod ended;
+mod hidden;
+mod left_behind;
+mod refused;
+mod granted;
+mod network;
+mod manifests;
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+use toolgate_attack::{Bench, BenchOptions, Scratch, person};
+use toolgate_tools::{Called, Profile};
+use toolgate_types::Caller;
+
+use crate::fixture::write;
+
+/// The profiles that have a shell, and what they call it.
+const SHELLS: [(Profile, &str); 3] =
+    [(Profile::Native, "run_command"), (Profile::Sidecar, "run_command"), (Profile::Studio, "bash")];
+
+struct Desk {
+    workspace: PathBuf,
+    state: PathBuf,
+    tool: &'static str,
+    bench: Bench,
+    scratch: Scratch,
+}
+
+impl Desk {
+    fn new(profile: Profile) -> Self {
+        Self::with(profile, |options| options)
+    }
+
+    fn with(profile: Profile, change: impl FnOnce(BenchOptions) -> BenchOptions) -> Self {
+        let scratch = Scratch::new();
+        let (workspace, state) = (scratch.folder("w"), scratch.folder("s"));
+        let options = BenchOptions::new(profile, &workspace, &state).commands();
+        let bench = change(options).open();
+        let tool = if profile == Profile::Studio { "bash" } else { "run_command" };
+        Self { workspace, state, tool, bench, scratch }
+    }
+
+    fn run(&self, command: &str) -> Called {
+        self.bench.call(self.tool, json!({"command": command}))
+    }
+
+    fn write(&self, path: &str, content: &str) {
+        write(&self.workspace.join(path), content);
+    }
+}
+
+fn structured(called: &Called) -> Value {
+    called.structured().unwrap()
+}
+
+/// What a native answer says, as text and as data.
+fn native(called: &Called) -> (String, Value) {
+    assert!(called.failed.is_none(), "{}", called.answer.text);
+    (called.answer.text.clone(), structured(called))
+}
+
+fn proxy(manifest: &str) -> Desk {
+    Desk::with(Profile::Proxy, |options| options.manifest(manifest))
+}
+
+fn holding(permissions: &[&str]) -> Caller {
+    let permissions = permissions.iter().map(|permission| (*permission).to_owned()).collect();
+    Caller { permissions, agent: Some("worker".parse().unwrap()), ..person("s1") }
+}
+
+const MAKER: &str = r#"tool: make_file
+description: Makes an empty file
+class: write
+permissions: [files:write]
+input:
+  properties: {name: {type: string, pattern: "^[a-z]+$", maxLength: 20}, note: {type: string}}
+  required: [name]
+command: [sh, -c, 'touch "$1"; printf %s "$2"', sh, "{name}", "{note}"]
+cwd: "@project"
+policy: {"*": allow}
+"#;
+
+/// Git on the host, as the person whose repository it is.
+pub(crate) fn git(repository: &std::path::Path, arguments: &[&str]) {
+    let status = std::process::Command::new("git")
+        .arg("-C")
+        .arg(repository)
+        .args([
+            "-c",
+            "user.name=tester",
+            "-c",
+            "user.email=tester@example.com",
+            "-c",
+            "init.defaultBranch=main",
+        ])
+        .args(arguments)
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .env("GIT_CONFIG_NOSYSTEM", "1")
+        .status()
+        .unwrap();
+    assert!(status.success(), "git {arguments:?}");
+}
