@@ -9,13 +9,22 @@ use std::sync::mpsc::{Receiver, SendError, Sender, SyncSender, channel, sync_cha
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-/// How many contents of this process are to be saved.
-static UNDER_WAY: AtomicUsize = AtomicUsize::new(0);
+/// The disk of this process.
+static DISK: Disk = Disk::new(File::sync_all);
 
-/// The way to whoever waits for the disk, once somebody had to: a thread costs about as much as a small file.
-static SAVER: Mutex<Option<Sender<Content>>> = Mutex::new(None);
+/// Somebody who waits for the disk, and how much there is to wait for.
+#[derive(Debug)]
+struct Disk {
+    /// Waits until a file is saved.
+    save: fn(&File) -> io::Result<()>,
+    /// How many contents are to be saved.
+    under_way: AtomicUsize,
+    /// The way to whoever waits for the disk, once somebody had to: a thread costs about as much as a small file.
+    saver: Mutex<Option<Sender<Content>>>,
+}
 
 /// What is to be saved, and who wants to know.
+#[derive(Debug)]
 struct Content {
     file: Arc<File>,
     saved: SyncSender<io::Result<()>>,
@@ -24,17 +33,18 @@ struct Content {
 
 /// One of those that are under way.
 #[derive(Debug)]
-struct UnderWay;
+struct UnderWay(&'static Disk);
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        UNDER_WAY.fetch_sub(1, Ordering::Relaxed);
+        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 /// Content that is to be saved.
 #[derive(Debug)]
 pub(crate) struct Saving {
+    disk: &'static Disk,
     file: Arc<File>,
     /// What comes of it, where somebody else waits for the disk meanwhile. When several contents are to be saved, others have enough to do while one waits.
     meanwhile: Option<Receiver<io::Result<()>>>,
@@ -45,67 +55,131 @@ pub(crate) struct Saving {
 impl Saving {
     /// Begins to save what a file holds.
     pub(crate) fn begin(file: &Arc<File>) -> Self {
-        let is_alone = UNDER_WAY.fetch_add(1, Ordering::Relaxed) == 0;
-        let (file, under_way) = (Arc::clone(file), UnderWay);
-        match is_alone {
-            true => Self { meanwhile: hand_over(Arc::clone(&file), under_way), file, _under_way: None },
-            false => Self { file, meanwhile: None, _under_way: Some(under_way) },
-        }
+        DISK.begin(file)
     }
 
     /// Waits until it is saved.
     pub(crate) fn finish(mut self) -> io::Result<()> {
         let saved = self.meanwhile.take().and_then(|saved| saved.recv().ok());
-        saved.unwrap_or_else(|| self.file.sync_all())
+        saved.unwrap_or_else(|| (self.disk.save)(&self.file))
     }
 }
 
-/// Has a file saved by the thread that is there for it, which is started if it is not.
-fn hand_over(file: Arc<File>, under_way: UnderWay) -> Option<Receiver<io::Result<()>>> {
-    let (saved, result) = sync_channel(1);
-    let mut content = Content { file, saved, _under_way: under_way };
-    let mut saver = SAVER.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(sender) = &*saver {
-        match sender.send(content) {
-            Ok(()) => return Some(result),
-            Err(SendError(back)) => content = back,
-        }
+impl Disk {
+    const fn new(save: fn(&File) -> io::Result<()>) -> Self {
+        Self { save, under_way: AtomicUsize::new(0), saver: Mutex::new(None) }
     }
-    let (sender, contents) = channel::<Content>();
-    let save = move || {
-        for Content { file, saved, _under_way: under_way } in contents {
-            let done = file.sync_all();
-            drop((file, under_way));
-            // Whoever gave up does not want to know.
-            let _ = saved.send(done);
+
+    fn begin(&'static self, file: &Arc<File>) -> Saving {
+        let is_alone = self.under_way.fetch_add(1, Ordering::Relaxed) == 0;
+        let (file, under_way) = (Arc::clone(file), UnderWay(self));
+        let (meanwhile, under_way) = match is_alone {
+            true => (self.hand_over(Arc::clone(&file), under_way), None),
+            false => (None, Some(under_way)),
+        };
+        Saving { disk: self, file, meanwhile, _under_way: under_way }
+    }
+
+    /// Has a file saved by the thread that is there for it, which is started if it is not.
+    fn hand_over(&self, file: Arc<File>, under_way: UnderWay) -> Option<Receiver<io::Result<()>>> {
+        let (saved, result) = sync_channel(1);
+        let mut content = Content { file, saved, _under_way: under_way };
+        let mut saver = self.saver.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(sender) = &*saver {
+            match sender.send(content) {
+                Ok(()) => return Some(result),
+                Err(SendError(back)) => content = back,
+            }
         }
-    };
-    thread::Builder::new().name("saving".to_owned()).spawn(save).ok()?;
-    sender.send(content).ok()?;
-    *saver = Some(sender);
-    Some(result)
+        let (sender, contents) = channel::<Content>();
+        let save = self.save;
+        let save_all = move || {
+            for Content { file, saved, _under_way: under_way } in contents {
+                let done = save(&file);
+                drop((file, under_way));
+                // Whoever gave up does not want to know.
+                let _ = saved.send(done);
+            }
+        };
+        thread::Builder::new().name("saving".to_owned()).spawn(save_all).ok()?;
+        sender.send(content).ok()?;
+        *saver = Some(sender);
+        Some(result)
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::{PipeWriter, Read as _};
+    use std::os::fd::OwnedFd;
+
     use super::*;
 
-    /// A pipe cannot be saved.
-    fn unsaveable() -> Arc<File> {
-        let (reader, _) = io::pipe().unwrap();
-        Arc::new(File::from(std::os::fd::OwnedFd::from(reader)))
+    /// A disk that no other test waits for.
+    fn disk(save: fn(&File) -> io::Result<()>) -> &'static Disk {
+        Box::leak(Box::new(Disk::new(save)))
+    }
+
+    /// A file, and what keeps it from being saved.
+    fn pipe() -> (Arc<File>, PipeWriter) {
+        let (reader, writer) = io::pipe().unwrap();
+        (Arc::new(File::from(OwnedFd::from(reader))), writer)
+    }
+
+    /// Saving takes until the other end of the pipe is closed.
+    fn until_closed(mut file: &File) -> io::Result<()> {
+        file.read(&mut [0]).map(|_| ())
+    }
+
+    /// A content that the disk does not get done with, handed over by somebody who gave up; it is done when the pipe is closed.
+    fn given_up(disk: &'static Disk) -> PipeWriter {
+        let (file, stuck) = pipe();
+        let saving = disk.begin(&file);
+        assert!(saving.meanwhile.is_some(), "it was handed over");
+        stuck
     }
 
     #[test]
     fn what_could_not_be_saved_is_said_whoever_tried() {
+        let disk = disk(|file| until_closed(file).and_then(|()| file.sync_all()));
+        // A pipe cannot be saved.
+        let (unsaveable, writer) = pipe();
         let saveable = Arc::new(tempfile::tempfile().unwrap());
         let (first, second, third) =
-            (Saving::begin(&unsaveable()), Saving::begin(&unsaveable()), Saving::begin(&saveable));
+            (disk.begin(&unsaveable), disk.begin(&unsaveable), disk.begin(&saveable));
+        assert!(first.meanwhile.is_some(), "nobody else is under way");
         assert!(second.meanwhile.is_none() && third.meanwhile.is_none(), "others are under way");
+        drop(writer);
         assert!(first.finish().is_err() && second.finish().is_err());
         third.finish().unwrap();
-        let again = Saving::begin(&saveable);
-        assert!(again.meanwhile.is_some(), "nobody else is under way");
+        let again = disk.begin(&saveable);
+        assert!(again.meanwhile.is_some(), "nobody else is under way any more");
         again.finish().unwrap();
+    }
+
+    #[test]
+    fn a_save_that_was_given_up_does_not_hold_up_the_next_one() {
+        let disk = disk(until_closed);
+        let stuck = given_up(disk);
+        for _ in 0..2 {
+            let (file, writer) = pipe();
+            let next = disk.begin(&file);
+            assert!(next.meanwhile.is_none(), "it stands in line behind what is stuck");
+            drop(writer);
+            next.finish().unwrap();
+        }
+        drop(stuck);
+    }
+
+    #[test]
+    fn a_save_that_was_given_up_leaves_the_saver_to_the_next_one() {
+        let disk = disk(until_closed);
+        let stuck = given_up(disk);
+        let (file, writer) = pipe();
+        disk.under_way.fetch_add(1, Ordering::Relaxed);
+        let behind = disk.hand_over(file, UnderWay(disk)).unwrap();
+        drop((stuck, writer));
+        behind.recv().expect("whoever saves is still there").unwrap();
+        assert_eq!(disk.under_way.load(Ordering::Relaxed), 0, "both were accounted for");
     }
 }

@@ -197,7 +197,10 @@ impl Drop for LockedFolders<'_> {
 /// The changes are made and visible by now; only their survival of a power cut is in doubt, and that is worth an error.
 fn save(folders: &[(&File, &str)]) -> Result<(), WorkspaceError> {
     folders.iter().try_for_each(|(folder, shown)| {
-        folder.sync_all().map_err(|error| WorkspaceError::io("saving the folder of", shown, error))
+        let saved = folder.sync_all();
+        #[cfg(test)]
+        tests::a_folder_was_saved();
+        saved.map_err(|error| WorkspaceError::io("saving the folder of", shown, error))
     })
 }
 
@@ -313,5 +316,100 @@ impl Target<'_> {
             self.location.ancestors().skip(1).take(self.missing.len()).map(PathBuf::from).collect();
         folders.reverse();
         folders
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "tests arrange files by hand")]
+mod tests {
+    use std::cell::RefCell;
+    use std::fs;
+    use std::path::Path;
+    use std::rc::Rc;
+
+    use toolgate_types::Stop;
+
+    use super::*;
+    use crate::stage::{Content, stage};
+    use crate::testing::{view, workspace};
+    use crate::{Forgetful, Overwrite};
+
+    thread_local! {
+        /// What a test does whenever its thread has saved a folder.
+        static WHEN_SAVED: RefCell<Box<dyn FnMut()>> = RefCell::new(Box::new(|| {}));
+    }
+
+    pub(super) fn a_folder_was_saved() {
+        WHEN_SAVED.with_borrow_mut(|look| look());
+    }
+
+    /// What another gate finds, through a handle of its own.
+    fn is_locked(folder: &Path) -> bool {
+        let folder = File::open(folder).unwrap();
+        match rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => rustix::fs::flock(&folder, FlockOperation::Unlock).map(|()| false).unwrap(),
+            Err(error) => error == Errno::WOULDBLOCK,
+        }
+    }
+
+    /// Makes a change among `here/a`, `here/b` and `there/`, and says which of the two folders were locked each time that one had been saved.
+    fn locked_when_saved(change: impl FnOnce(&View<'_>)) -> Vec<Vec<&'static str>> {
+        let scratch = tempfile::tempdir().unwrap();
+        let root = fs::canonicalize(scratch.path()).unwrap();
+        for folder in ["here", "there"] {
+            fs::create_dir(root.join(folder)).unwrap();
+        }
+        for file in ["here/a", "here/b"] {
+            fs::write(root.join(file), "old").unwrap();
+        }
+        let (workspace, stop) = (workspace(&root), Stop::never());
+        let locked =
+            move || ["here", "there"].into_iter().filter(|folder| is_locked(&root.join(folder))).collect();
+        let seen: Rc<RefCell<Vec<Vec<&'static str>>>> = Rc::default();
+        let (look, seeing) = (locked.clone(), Rc::clone(&seen));
+        WHEN_SAVED.set(Box::new(move || seeing.borrow_mut().push(look())));
+        change(&view(&workspace, &stop));
+        WHEN_SAVED.set(Box::new(|| {}));
+        let left: Vec<&str> = locked();
+        assert!(left.is_empty(), "{left:?} stayed locked");
+        seen.take()
+    }
+
+    /// What a move to another filesystem is made of.
+    fn copy_and_remove(view: &View<'_>) {
+        let (from, to) = (view.find_by_name("here/a").unwrap(), view.find_by_name("there/a").unwrap());
+        let staged = stage(view, &to, Content::Bytes(b"old"), None).unwrap();
+        let steps = vec![Step::Put(to, staged), Step::Remove(from)];
+        assert_eq!(carry_out(view, steps, &Forgetful).unwrap(), Attempt::Done);
+    }
+
+    #[test]
+    fn where_a_name_became_free_the_folder_is_locked_until_that_is_saved() {
+        fn moved(view: &View<'_>, to: &str, overwrite: Overwrite) {
+            view.move_file("here/a", to, overwrite, &Forgetful).unwrap();
+        }
+        type Change = fn(&View<'_>);
+        let changes: [(&str, Change, &[&[&str]]); 5] = [
+            ("a deletion", |view| drop(view.delete("here/a", &Forgetful).unwrap()), &[&["here"]]),
+            ("another name", |view| moved(view, "here/c", Overwrite::No), &[&["here"]]),
+            ("the name of another file", |view| moved(view, "here/b", Overwrite::Yes), &[&["here"]]),
+            (
+                "another folder",
+                |view| moved(view, "there/a", Overwrite::No),
+                &[&["here", "there"], &["here", "there"]],
+            ),
+            ("another filesystem", copy_and_remove, &[&["here", "there"], &["here", "there"]]),
+        ];
+        for (what, change, expected) in changes {
+            assert_eq!(locked_when_saved(change), expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn others_need_not_wait_until_new_content_is_saved() {
+        for path in ["here/a", "here/new"] {
+            let write = |view: &View<'_>| drop(view.write(path, b"new", None, &Forgetful).unwrap());
+            assert_eq!(locked_when_saved(write), [[""; 0]], "{path}");
+        }
     }
 }
