@@ -394,9 +394,10 @@ async fn released(
 ) -> (Outcome, Option<RawOutput>) {
     let spec = tool.tool.spec();
     let mut raw = RawOutput::of(&output);
-    // An answer in words has a type, and fits what our own tools declare by it; tests look at each. Whatever has to be filtered is taken apart.
-    let is_ours = spec.requirements.is_none() && spec.output_policy.is_none();
-    if is_ours && let Structured::Spelt(_) = &output.structured {
+    // What our own tools put into words fits what they declare; tests look at each answer. Whatever has to be filtered is taken apart.
+    if spec.is_ours()
+        && let Structured::Spelt(_) = &output.structured
+    {
         debug_assert_eq!(tool.output.check(&spec.output_schema, &output.structured.value()), Ok(()));
         return (Outcome::Done(output), Some(raw));
     }

@@ -49,6 +49,12 @@ pub struct ToolSpec {
 }
 
 impl ToolSpec {
+    /// Whether it is one of our own tools over files, of whose answers everything may leave.
+    pub(crate) fn is_ours(&self) -> bool {
+        let is_built_in = self.requirements.is_none() && self.output_policy.is_none();
+        is_built_in && matches!(self.category, Category::File | Category::Search)
+    }
+
     /// Whether an intent is on disk before a call begins: whatever leaves something behind, and every command and every question to the web, whatever
     /// its class says. What was told to others cannot be taken back.
     pub(crate) fn is_announced(&self) -> bool {

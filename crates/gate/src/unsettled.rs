@@ -29,7 +29,7 @@ impl RawOutput {
             "a tool is wrong about the digest of its answer"
         );
         match output.text.as_bytes() {
-            [] => of(output.structured.json().as_bytes(), None),
+            [] if output.text_as.is_none() => of(output.structured.json().as_bytes(), None),
             text => of(text, output.text_sha256),
         }
     }

@@ -7,7 +7,7 @@ use toolgate_tools::{Answer, Called};
 use toolgate_types::{Attachment, DocumentContent, Spelt, Structured};
 
 /// A text of this length is not sent a second time in the structured part.
-pub(crate) const REPEATED: usize = 32 * 1024;
+const REPEATED: usize = 32 * 1024;
 
 /// The names under which a tool tells where its whole output is kept, if it declares one.
 const FULL_OUTPUT: [&str; 2] = ["full_output", "fullOutput"];

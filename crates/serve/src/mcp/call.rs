@@ -21,7 +21,7 @@ use crate::mcp::approval::{
 use crate::mcp::connection::{Room, Size};
 use crate::mcp::progress::Relay;
 use crate::mcp::running::Running;
-use crate::mcp::{McpHandler, Visitor, unguessable};
+use crate::mcp::{McpHandler, Tray, Visitor, unguessable};
 
 /// A longer name for progress is none.
 const LONGEST_TOKEN: usize = 256;
@@ -90,10 +90,9 @@ impl McpHandler {
             Step::Ended(mut called, tool) => {
                 let kept = self.kept(called.whole.take(), visitor.binding).await;
                 let answer = answered(*called, tool.as_ref().map(|tool| tool.spec()), kept);
-                Ok(match context.ct.is_cancelled() {
-                    // It never comes to the wire, and nobody would fetch it there.
-                    true => CallToolResult::from(answer),
-                    false => self.connection.hand_over(&context.id, answer),
+                Ok(match context.extensions.get::<Tray>() {
+                    Some(tray) => tray.hand_over(answer),
+                    None => CallToolResult::from(answer),
                 }
                 .into())
             }
@@ -272,16 +271,16 @@ impl McpHandler {
         if let Some((relay, token)) = &token {
             Box::pin(relay.tell_rest(&context.peer, token)).await;
         }
-        self.leave_with_answer(context, &running.room);
+        Self::leave_with_answer(context, &running.room);
         let called = called.ok_or_else(|| ErrorData::internal_error("the call ended unexpectedly", None))?;
         Ok(Step::Ended(Box::new(called), running.tool))
     }
 
-    /// Gives room back once the answer has left. An answer that nobody waits for never comes to the wire.
-    pub(crate) fn leave_with_answer(&self, context: &RequestContext<RoleServer>, room: &Room) {
-        match context.ct.is_cancelled() {
-            true => room.leave(),
-            false => self.connection.keep(&context.id, room),
+    /// Gives room back once the answer has left. Wires of others hold back by themselves.
+    pub(crate) fn leave_with_answer(context: &RequestContext<RoleServer>, room: &Room) {
+        match context.extensions.get::<Tray>() {
+            Some(tray) => tray.keep(room),
+            None => room.leave(),
         }
     }
 

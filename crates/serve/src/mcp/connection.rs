@@ -1,10 +1,9 @@
 //! What a handler and the wire that carries it know of each other.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rmcp::model::{CallToolResult, RequestId};
+use rmcp::model::CallToolResult;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
@@ -41,11 +40,22 @@ pub(crate) struct Connection {
     /// A client says once that it is ready.
     is_ready: AtomicBool,
     room: Arc<Semaphore>,
-    /// Answers on their way to a wire of ours.
-    leaving: Option<Mutex<HashMap<RequestId, Leaving>>>,
 }
 
-/// An answer on its way to the wire.
+impl Default for Connection {
+    fn default() -> Self {
+        let room = Arc::new(Semaphore::new(ROOM));
+        let (closing, gone) = (CancellationToken::new(), CancellationToken::new());
+        Self { closing, gone, is_ready: AtomicBool::new(false), room }
+    }
+}
+
+/// Where the task that answers a request puts what our wire fetches with the answer. Each has a hold of it; when the client gives the request up, the wire
+/// lets go, and nothing stays longer than the task.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tray(Arc<Mutex<Leaving>>);
+
+/// What goes with an answer.
 #[derive(Debug, Default)]
 pub(crate) struct Leaving {
     /// The room it takes until the wire has written it.
@@ -55,22 +65,6 @@ pub(crate) struct Leaving {
 }
 
 impl Connection {
-    /// A connection whose wire says when an answer has left.
-    pub(crate) fn with_wire() -> Self {
-        Self::new(Some(Mutex::default()))
-    }
-
-    /// A connection whose wire holds back by itself.
-    pub(crate) fn without_wire() -> Self {
-        Self::new(None)
-    }
-
-    fn new(leaving: Option<Mutex<HashMap<RequestId, Leaving>>>) -> Self {
-        let room = Arc::new(Semaphore::new(ROOM));
-        let (closing, gone) = (CancellationToken::new(), CancellationToken::new());
-        Self { closing, gone, is_ready: AtomicBool::new(false), room, leaving }
-    }
-
     /// Whether this is the first time that the client says that it is ready.
     pub(crate) fn becomes_ready(&self) -> bool {
         !self.is_ready.swap(true, Ordering::Relaxed)
@@ -85,33 +79,27 @@ impl Connection {
     pub(crate) fn is_shared(&self, size: Size) -> bool {
         self.room.available_permits() + (size.permits() as usize) < ROOM
     }
+}
 
-    /// Keeps the room of an answer that is on its way to the wire.
-    pub(crate) fn keep(&self, id: &RequestId, room: &Room) {
-        let permit = room.lock().take();
-        if let (Some(mut leaving), Some(permit)) = (self.leaving(), permit) {
-            leaving.entry(id.clone()).or_default().room = Some(permit);
-        }
+impl Tray {
+    /// Keeps the room of an answer until it has left.
+    pub(crate) fn keep(&self, room: &Room) {
+        self.lock().room = room.lock().take();
     }
 
-    /// Hands an answer to the wire, if that is one of ours. What the service is given then only says whose answer it is.
-    pub(crate) fn hand_over(&self, id: &RequestId, answer: Answered) -> CallToolResult {
-        match self.leaving() {
-            Some(mut leaving) => {
-                leaving.entry(id.clone()).or_default().answer = Some(answer);
-                CallToolResult::success(Vec::new())
-            }
-            None => answer.into(),
-        }
+    /// Hands an answer over. What the service is given then only says whose answer it is.
+    pub(crate) fn hand_over(&self, answer: Answered) -> CallToolResult {
+        self.lock().answer = Some(answer);
+        CallToolResult::success(Vec::new())
     }
 
-    /// What goes with an answer that the wire has now, or that nobody waits for.
-    pub(crate) fn release(&self, id: &RequestId) -> Leaving {
-        self.leaving().and_then(|mut leaving| leaving.remove(id)).unwrap_or_default()
+    /// What lies there, for the wire.
+    pub(crate) fn take(&self) -> Leaving {
+        std::mem::take(&mut self.lock())
     }
 
-    fn leaving(&self) -> Option<MutexGuard<'_, HashMap<RequestId, Leaving>>> {
-        self.leaving.as_ref().map(|leaving| leaving.lock().unwrap_or_else(PoisonError::into_inner))
+    fn lock(&self) -> MutexGuard<'_, Leaving> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -167,7 +155,7 @@ mod tests {
 
     #[test]
     fn room_is_shared_while_others_have_some() {
-        let connection = Connection::with_wire();
+        let connection = Connection::default();
         let first = connection.try_room(Size::Large);
         assert!(first.is_some() && !connection.is_shared(Size::Large));
         let second = connection.try_room(Size::Small);
@@ -177,9 +165,33 @@ mod tests {
     }
 
     #[test]
+    fn what_nobody_fetches_goes_with_the_task_that_made_it() {
+        let connection = Connection::default();
+        let answer =
+            || Answered { text: "t".to_owned(), more: Vec::new(), structured: None, is_error: false };
+        for wire_lets_go_first in [true, false] {
+            let (of_wire, room) = (Tray::default(), Room::taken(connection.try_room(Size::Large).unwrap()));
+            let of_task = of_wire.clone();
+            let mut of_wire = Some(of_wire);
+            if wire_lets_go_first {
+                of_wire = None;
+            }
+            of_task.keep(&room);
+            assert!(of_task.hand_over(answer()).content.is_empty());
+            assert!(connection.is_shared(Size::Small), "it takes room");
+            drop(of_wire);
+            drop(of_task);
+            assert!(!connection.is_shared(Size::Small), "the wire let go first: {wire_lets_go_first}");
+        }
+        let tray = Tray::default();
+        tray.hand_over(answer());
+        assert!(tray.take().answer.is_some() && tray.take().answer.is_none(), "it is fetched once");
+    }
+
+    #[test]
     fn there_is_room_for_eight_changes_or_four_reads() {
         for (size, most) in [(Size::Small, 8), (Size::Large, 4)] {
-            let connection = Connection::with_wire();
+            let connection = Connection::default();
             let taken: Vec<_> = std::iter::from_fn(|| connection.try_room(size)).collect();
             assert_eq!(taken.len(), most, "{size:?}");
         }

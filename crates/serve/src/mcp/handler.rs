@@ -59,7 +59,7 @@ impl McpHandler {
     /// Answers whoever comes.
     #[must_use]
     pub fn new(service: Arc<Service>, who: Who) -> Self {
-        Self::over(service, who, Arc::new(Connection::without_wire()))
+        Self::over(service, who, Arc::new(Connection::default()))
     }
 
     pub(crate) fn over(service: Arc<Service>, who: Who, connection: Arc<Connection>) -> Self {

@@ -20,10 +20,10 @@ pub use outputs::OutputStore;
 pub use resources::ResourceSource;
 pub use who::{Visitor, Who};
 
-pub(crate) use answer::{Answered, REPEATED, Told};
+pub(crate) use answer::{Answered, Told};
 pub(crate) use approval::{ParkedCalls, Seals};
 pub(crate) use at_once::{AtOnce, Workbench};
-pub(crate) use connection::{Connection, Leaving};
+pub(crate) use connection::{Connection, Leaving, Tray};
 pub(crate) use listing::ToolLists;
 pub(crate) use places::{Places, Shares};
 pub(crate) use who::{KnownAs, Proof};

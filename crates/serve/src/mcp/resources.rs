@@ -133,7 +133,7 @@ impl McpHandler {
         let room = Room::among(&self.connection, Size::Large, self.given_up(context)).await;
         let (service, owner, uri) = (Arc::clone(&self.service), visitor.binding, uri.to_owned());
         let read = tokio::task::spawn_blocking(move || service.outputs.read(owner, &uri)).await;
-        self.leave_with_answer(context, &room);
+        Self::leave_with_answer(context, &room);
         read.ok().flatten()
     }
 

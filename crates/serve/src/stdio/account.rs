@@ -1,8 +1,10 @@
 //! Which requests are not answered yet.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use rmcp::model::RequestId;
+
+use crate::mcp::Tray;
 
 /// So many requests may be under way; more are refused until some are answered.
 const MOST_UNANSWERED: usize = 1024;
@@ -13,7 +15,7 @@ const MOST_GIVEN_UP: usize = 1024;
 /// The requests of one client.
 #[derive(Debug, Default)]
 pub(super) struct Account {
-    unanswered: HashSet<RequestId>,
+    unanswered: HashMap<RequestId, Tray>,
     given_up: HashSet<RequestId>,
     /// The same, oldest first.
     order: VecDeque<RequestId>,
@@ -30,15 +32,16 @@ pub(super) enum Unserved {
 
 impl Account {
     /// A request has come. An id that was given up is not good again: its call may still be coming to its end.
-    pub(super) fn open(&mut self, id: &RequestId) -> Result<(), Unserved> {
+    pub(super) fn open(&mut self, id: &RequestId) -> Result<Tray, Unserved> {
         self.admits(id)?;
-        self.unanswered.insert(id.clone());
-        Ok(())
+        let tray = Tray::default();
+        self.unanswered.insert(id.clone(), tray.clone());
+        Ok(tray)
     }
 
     /// Whether a request with this id may come.
     pub(super) fn admits(&self, id: &RequestId) -> Result<(), Unserved> {
-        if self.unanswered.contains(id) || self.given_up.contains(id) {
+        if self.unanswered.contains_key(id) || self.given_up.contains(id) {
             return Err(Unserved::Taken);
         }
         if self.unanswered.len() >= MOST_UNANSWERED {
@@ -49,7 +52,7 @@ impl Account {
 
     /// The client does not want the answer any more, and will get none.
     pub(super) fn give_up(&mut self, id: &RequestId) {
-        if !self.unanswered.remove(id) || !self.given_up.insert(id.clone()) {
+        if self.unanswered.remove(id).is_none() || !self.given_up.insert(id.clone()) {
             return;
         }
         self.order.push_back(id.clone());
@@ -60,9 +63,9 @@ impl Account {
         }
     }
 
-    /// The answer is on its way.
-    pub(super) fn close(&mut self, id: &RequestId) {
-        self.unanswered.remove(id);
+    /// The answer is on its way; with what goes with it.
+    pub(super) fn close(&mut self, id: &RequestId) -> Option<Tray> {
+        self.unanswered.remove(id)
     }
 
     /// Whether everything is answered.
@@ -82,29 +85,29 @@ mod tests {
     #[test]
     fn an_id_stands_for_one_request_at_a_time() {
         let mut account = Account::default();
-        assert_eq!(account.open(&id(1)), Ok(()));
-        assert_eq!(account.open(&id(1)), Err(Unserved::Taken));
+        assert_eq!(account.open(&id(1)).err(), None);
+        assert_eq!(account.open(&id(1)).err(), Some(Unserved::Taken));
         account.close(&id(1));
-        assert_eq!(account.open(&id(1)), Ok(()), "it was answered");
+        assert_eq!(account.open(&id(1)).err(), None, "it was answered");
         account.give_up(&id(1));
         assert!(account.is_settled());
-        assert_eq!(account.open(&id(1)), Err(Unserved::Taken), "it may still be under way");
+        assert_eq!(account.open(&id(1)).err(), Some(Unserved::Taken), "it may still be under way");
     }
 
     #[test]
     fn what_is_remembered_is_bounded() {
         let mut account = Account::default();
         for number in 0..10_000 {
-            assert_eq!(account.open(&id(number)), Ok(()));
+            assert_eq!(account.open(&id(number)).err(), None);
             account.give_up(&id(number));
             account.give_up(&id(-number));
         }
         assert_eq!((account.given_up.len(), account.order.len()), (MOST_GIVEN_UP, MOST_GIVEN_UP));
         for number in 10_000..10_000 + MOST_UNANSWERED as i64 {
-            assert_eq!(account.open(&id(number)), Ok(()));
+            assert_eq!(account.open(&id(number)).err(), None);
         }
-        assert_eq!(account.open(&id(-1)), Err(Unserved::TooMany));
+        assert_eq!(account.open(&id(-1)).err(), Some(Unserved::TooMany));
         account.close(&id(10_000));
-        assert_eq!(account.open(&id(-1)), Ok(()));
+        assert_eq!(account.open(&id(-1)).err(), None);
     }
 }

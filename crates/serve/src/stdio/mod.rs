@@ -50,7 +50,7 @@ pub async fn serve_stdio(
     shutdown: CancellationToken,
 ) -> Result<(), ServeError> {
     keep_what_is_freed();
-    let connection = Arc::new(Connection::with_wire());
+    let connection = Arc::new(Connection::default());
     let handler = McpHandler::over(Arc::clone(&service), Who::Fixed(credential), connection);
     let wire = Wire::open(input, output, handler.clone(), shutdown.clone())?;
     let serving = async {

@@ -8,11 +8,10 @@ use serde_json::Value;
 use toolgate_types::Structured;
 use toolgate_types::escape::escape;
 
-use crate::mcp::{Answered, REPEATED, Told};
+use crate::mcp::{Answered, Told};
 
 /// Text is put into words in pieces of this size, so that the first can leave while the next is made.
 const PIECE: usize = 64 * 1024;
-const _: () = assert!(PIECE >= REPEATED, "a text that is repeated stays on the paper");
 
 /// Where words are written down.
 pub(super) trait Paper {
@@ -46,6 +45,14 @@ impl<'r> Frame<'r> {
 
 /// Writes the answer to a request, without a line end.
 pub(super) fn answer(paper: &mut impl Paper, id: &RequestId, frame: &Frame<'_>, answer: &Answered) {
+    match &answer.structured {
+        // Nothing of it may leave before the text was repeated.
+        Some(Told::WithText { .. }) => whole(paper.bytes(), id, frame, answer),
+        _ => whole(paper, id, frame, answer),
+    }
+}
+
+fn whole(paper: &mut impl Paper, id: &RequestId, frame: &Frame<'_>, answer: &Answered) {
     raw(paper, "{\"jsonrpc\":\"2.0\",\"id\":");
     other(paper, id);
     raw(paper, ",\"result\":{");
@@ -135,10 +142,7 @@ fn text(paper: &mut impl Paper, text: &str) {
     raw(paper, "\"");
     for piece in text.as_bytes().chunks(PIECE) {
         escape(piece, paper.bytes());
-        // A short text stays on the paper as long as its answer, which may repeat it.
-        if text.len() > PIECE {
-            paper.turn();
-        }
+        paper.turn();
     }
     raw(paper, "\"");
 }
@@ -215,6 +219,46 @@ mod tests {
                 Some(Told::WithText { rest, name: "Text" })
             }),
         ]
+    }
+
+    /// Paper that is taken away as soon as it may be.
+    #[derive(Default)]
+    struct Leaving {
+        bytes: Vec<u8>,
+        left: Vec<u8>,
+    }
+
+    impl Paper for Leaving {
+        fn bytes(&mut self) -> &mut Vec<u8> {
+            &mut self.bytes
+        }
+
+        fn turn(&mut self) {
+            self.left.append(&mut self.bytes);
+        }
+    }
+
+    #[test]
+    fn long_texts_leave_before_the_answer_is_whole_and_say_the_same() {
+        let long = "\"long\"\n".repeat(PIECE);
+        let fields = || Structured::from(json!({"a": 1, "b": long})).into_spelt().unwrap();
+        for structured in [
+            None,
+            Some(Told::Whole(json!({"a": [long, long], "b": "short"}).into())),
+            Some(Told::Whole(Structured::Spelt(fields()))),
+            Some(Told::WithText { rest: fields(), name: "text" }),
+        ] {
+            let more = vec![ContentBlock::text(long.clone()), ContentBlock::text("short")];
+            let answered = Answered { text: long.clone(), more, structured, is_error: false };
+            let mut paper = Leaving::default();
+            answer(&mut paper, &RequestId::Number(7), &Frame::default(), &answered);
+            paper.turn();
+            let mut result = CallToolResult::from(answered);
+            result.result_type = None;
+            let message =
+                ServerJsonRpcMessage::response(ServerResult::CallToolResult(result), RequestId::Number(7));
+            assert!(String::from_utf8(paper.left).unwrap() == serde_json::to_string(&message).unwrap());
+        }
     }
 
     proptest! {

@@ -6,8 +6,8 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use rmcp::model::{
-    ClientJsonRpcMessage, ClientNotification, ClientRequest, JsonRpcMessage, ProtocolVersion, RequestId,
-    ServerJsonRpcMessage, ServerResult,
+    ClientJsonRpcMessage, ClientNotification, ClientRequest, GetExtensions as _, JsonRpcMessage,
+    ProtocolVersion, RequestId, ServerJsonRpcMessage, ServerResult,
 };
 use rmcp::service::RoleServer;
 use rmcp::transport::Transport;
@@ -152,15 +152,18 @@ impl Wire {
     }
 
     /// Keeps account of what has to be answered.
-    fn admit(&mut self, message: ClientJsonRpcMessage) -> Option<ClientJsonRpcMessage> {
-        match &message {
+    fn admit(&mut self, mut message: ClientJsonRpcMessage) -> Option<ClientJsonRpcMessage> {
+        match &mut message {
             JsonRpcMessage::Request(request) => {
                 self.begun = true;
                 // What is agreed upon begins with the answer.
                 self.is_older &= !matches!(request.request, ClientRequest::InitializeRequest(_));
-                if let Err(why) = self.requests.open(&request.id) {
-                    self.put(&unserved(request.id.clone(), why));
-                    return None;
+                match self.requests.open(&request.id) {
+                    Ok(tray) => drop(request.request.extensions_mut().insert(tray)),
+                    Err(why) => {
+                        self.put(&unserved(request.id.clone(), why));
+                        return None;
+                    }
                 }
             }
             _ if !self.begun => return None,
@@ -170,7 +173,6 @@ impl Wire {
                     && let Some(id) = &cancelled.params.request_id
                 {
                     self.requests.give_up(id);
-                    drop(self.handler.connection.release(id));
                 }
             }
             _ => {}
@@ -268,7 +270,8 @@ impl Transport<RoleServer> for Wire {
             JsonRpcMessage::Error(error) => (error.id.as_ref(), None),
             _ => (None, None),
         };
-        let Leaving { room, answer } = id.map(|id| self.handler.connection.release(id)).unwrap_or_default();
+        let tray = id.and_then(|id| self.requests.close(id));
+        let Leaving { room, answer } = tray.map(|tray| tray.take()).unwrap_or_default();
         if let Some(ServerResult::InitializeResult(agreed)) = result {
             self.is_older = agreed.protocol_version.as_str() < ProtocolVersion::V_2026_07_28.as_str();
         }
@@ -277,9 +280,6 @@ impl Transport<RoleServer> for Wire {
                 self.put_answer(id, &Frame::of(result), &answer);
             }
             _ => self.put(&message),
-        }
-        if let Some(id) = id {
-            self.requests.close(id);
         }
         if let Some(room) = room {
             self.output.hold(room);

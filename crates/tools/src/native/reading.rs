@@ -175,7 +175,7 @@ fn list_directory(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result
         let of_kind = listed.entries.iter().filter(move |entry| entry.kind == kind);
         of_kind.map(|entry| listed.name(entry))
     };
-    let room = listed.names.len() + listed.entries.len() * "\"\",".len() + AROUND_TEXT;
+    let room = length_of_names(&listed) + listed.entries.len() * "\"\",".len() + AROUND_TEXT;
     let told = Fields::with_room(room).and_text("path", &listed.path);
     let told =
         told.and_texts("directories", names(EntryKind::Directory)).and_texts("files", names(EntryKind::File));
@@ -185,9 +185,18 @@ fn list_directory(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result
     Ok(ToolOutput::new(list_text(&listed), told.end()))
 }
 
+/// The bytes of all names that are told. Only of a listing that was cut are there more.
+fn length_of_names(listed: &Listed) -> usize {
+    if listed.truncated {
+        listed.entries.iter().map(|entry| entry.name.len()).sum()
+    } else {
+        listed.names.len()
+    }
+}
+
 /// One line per entry: directories end in a slash, links in an at sign, files carry their size where it is known.
 pub(crate) fn list_text(listed: &Listed) -> String {
-    let mut text = String::with_capacity(listed.names.len() + 2 * listed.entries.len());
+    let mut text = String::with_capacity(length_of_names(listed) + 2 * listed.entries.len());
     let has_line_ends = has_byte(&listed.names, |byte| matches!(byte, b'\n' | b'\r'));
     for entry in &listed.entries {
         let name = listed.name(entry);

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use toolgate_audit::{AuditLog, LogOptions};
 use toolgate_gate::{AuditMode, Blocking, CallOptions, Gate, GateOptions, Journal, Loaded, NobodyToAsk};
 use toolgate_tools::{Called, Front, Parts, Profile};
@@ -46,10 +46,16 @@ fn read(front: &Front, path: &str, options: CallOptions) -> Called {
 }
 
 /// How many calls the record tells of.
-fn recorded(scratch: &Path) -> usize {
+fn records(scratch: &Path) -> Vec<Value> {
     let files = std::fs::read_dir(scratch.join("audit")).unwrap().map(|entry| entry.unwrap().path());
     let logs = files.filter(|path| path.extension().is_some_and(|extension| extension == "jsonl"));
-    logs.map(|path| std::fs::read_to_string(path).unwrap().matches("\"read_file\"").count()).sum()
+    let lines: Vec<String> = logs.map(|path| std::fs::read_to_string(path).unwrap()).collect();
+    let records = lines.iter().flat_map(|log| log.lines()).map(|line| serde_json::from_str(line).unwrap());
+    records.filter(|record: &Value| record["tool"]["name"] == "read_file").collect()
+}
+
+fn recorded(scratch: &Path) -> usize {
+    records(scratch).len()
 }
 
 #[test]
@@ -99,4 +105,16 @@ fn a_text_is_held_once_and_told_in_both_parts() {
         assert_eq!(whole["content"].as_str().unwrap(), text.get(..length.min(1 << 20)).unwrap(), "{length}");
         assert!(called.answer.text.starts_with(whole["content"].as_str().unwrap()), "{length}");
     }
+}
+
+#[test]
+fn the_record_of_an_empty_text_is_of_that_text() {
+    let (scratch, workspace, _) = setting();
+    let front = front(scratch.path(), &workspace);
+    std::fs::write(scratch.path().join("work/empty.txt"), "").unwrap();
+    let called = read(&front, "empty.txt", CallOptions::default());
+    assert_eq!((called.answer.text.as_str(), &called.structured().unwrap()["content"]), ("", &json!("")));
+    let record = records(scratch.path()).pop().unwrap();
+    assert_eq!(record["response"]["outputBytes"], 0);
+    assert_eq!(record["response"]["outputHash"], Sha256::of(b"").to_string());
 }
