@@ -137,7 +137,14 @@ pub(crate) fn whole_numbers(schema: &Value, mut arguments: Value) -> Value {
 
 /// A JSON Schema of an object that refuses unknown properties.
 pub(crate) fn object(properties: Value, required: &[&str]) -> Value {
-    json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
+    // By hand, because the macro would copy what it is given, and this is done for every tool whenever the gate starts.
+    let fields = [
+        ("type", Value::from("object")),
+        ("properties", properties),
+        ("required", Value::from(required)),
+        ("additionalProperties", Value::from(false)),
+    ];
+    fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Bytes on their way out, and the room that their answers take until they have left.
 
 use std::collections::VecDeque;
-use std::io;
+
 use std::os::fd::BorrowedFd;
 
 use rustix::io::Errno;
@@ -147,17 +147,5 @@ impl Paper for Output {
         if self.bytes.len() - self.written >= CHUNK {
             self.flush();
         }
-    }
-}
-
-impl io::Write for Output {
-    fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
-        self.bytes.extend_from_slice(piece);
-        self.turn();
-        Ok(piece.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }

@@ -24,7 +24,7 @@ use crate::stdio::lines::{Line, Lines};
 use crate::stdio::message::{Decoded, decode, too_long, unserved};
 use crate::stdio::output::{Flushed, Output};
 use crate::stdio::plain::{self, PlainCall};
-use crate::stdio::spell::{self, Frame};
+use crate::stdio::spell::{self, Frame, Paper as _};
 
 /// A longer line is no message.
 const LONGEST_LINE: usize = 64 * 1024 * 1024;
@@ -182,16 +182,22 @@ impl Wire {
 
     /// Puts a message on its way.
     fn put(&mut self, message: &ServerJsonRpcMessage) {
-        // Neither can fail: the message is ours, and the writer only collects.
-        if serde_json::to_writer(&mut self.output, message).is_ok() {
-            let _ = io::Write::write_all(&mut self.output, b"\n");
+        // It cannot fail: the message is ours, and there is always more paper.
+        if serde_json::to_writer(self.output.bytes(), message).is_ok() {
+            self.end_line();
         }
     }
 
     /// Puts the answer to a call on its way.
     fn put_answer(&mut self, id: &RequestId, frame: &Frame<'_>, answer: &Answered) {
         spell::answer(&mut self.output, id, frame, answer);
-        let _ = io::Write::write_all(&mut self.output, b"\n");
+        self.end_line();
+    }
+
+    /// Ends a message, and lets the client have what there is of many.
+    fn end_line(&mut self) {
+        self.output.bytes().push(b'\n');
+        self.output.turn();
     }
 
     /// Nothing more will come from the client.
