@@ -7,7 +7,7 @@ use toolgate_attack::{Bench, BenchOptions, Scratch, code_of, person};
 use toolgate_gate::CallOptions;
 use toolgate_policy::OutputRule::{self, Allow, Mask, Redact};
 use toolgate_tools::{Called, Profile};
-use toolgate_types::{Decision, ErrorCode, Sha256, Stage, ToolCall, ToolOutput};
+use toolgate_types::{Decision, ErrorCode, Fields, Sha256, Stage, ToolCall, ToolOutput};
 
 use crate::declared::Declared;
 
@@ -23,11 +23,14 @@ struct Desk {
 impl Desk {
     /// A tool that answers with this text and this value.
     fn new(profile: Profile, text: &str, value: Value, schema: Value, rules: &[(&str, OutputRule)]) -> Self {
-        let text = text.to_owned();
+        Self::answering(profile, ToolOutput::new(text, value), schema, rules)
+    }
+
+    fn answering(profile: Profile, output: ToolOutput, schema: Value, rules: &[(&str, OutputRule)]) -> Self {
         let tool = Declared::new("customer")
             .output(schema, rules)
             .tells(SECRET)
-            .answers(move |_| Ok(ToolOutput::new(text.clone(), value.clone())));
+            .answers(move |_| Ok(output.clone()));
         let scratch = Scratch::new();
         let state = scratch.folder("s");
         let bench = BenchOptions::new(profile, &scratch.folder("w"), &state).tool(tool.share()).open();
@@ -73,6 +76,21 @@ fn fields_are_masked_redacted_or_dropped_in_every_part_of_the_answer() {
     assert_eq!(response.redacted_fields, ["email", "key", "card", "notes", "orders.*.address"]);
     // The record tells of what the tool said, and not of what was left of it.
     assert_eq!((response.output_hash, response.output_bytes), (Sha256::of(raw.as_bytes()), raw.len() as u64));
+}
+
+#[test]
+fn what_a_tool_puts_into_words_itself_is_checked_and_filtered_all_the_same() {
+    let words = || Fields::with_room(64).and_text("name", "Ada").and_text("key", SECRET).end();
+    let output = || ToolOutput { text_as: Some("content"), ..ToolOutput::new(SECRET, words()) };
+    let call = |schema: Value| {
+        let desk = Desk::answering(Profile::Native, output(), schema, &[("name", Allow)]);
+        let called = desk.call();
+        desk.keeps_secret(&called);
+        called
+    };
+    assert_eq!(call(json!({"type": "object"})).structured(), Some(json!({"name": "Ada"})));
+    let refused = call(json!({"type": "object", "required": ["id"]}));
+    assert_eq!(code_of(&refused), Some(ErrorCode::OutputInvalid));
 }
 
 #[test]

@@ -172,10 +172,7 @@ mod tests {
         for wire_lets_go_first in [true, false] {
             let (of_wire, room) = (Tray::default(), Room::taken(connection.try_room(Size::Large).unwrap()));
             let of_task = of_wire.clone();
-            let mut of_wire = Some(of_wire);
-            if wire_lets_go_first {
-                of_wire = None;
-            }
+            let of_wire = (!wire_lets_go_first).then_some(of_wire);
             of_task.keep(&room);
             assert!(of_task.hand_over(answer()).content.is_empty());
             assert!(connection.is_shared(Size::Small), "it takes room");

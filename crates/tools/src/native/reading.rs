@@ -304,3 +304,23 @@ fn find_files(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<Too
     let structured = json!({"paths": found.paths, "truncated": found.truncated});
     Ok(ToolOutput::new(text, structured))
 }
+
+#[cfg(test)]
+mod tests {
+    use toolgate_workspace::Entry;
+
+    use super::*;
+
+    #[test]
+    fn a_listing_takes_room_for_what_it_tells() {
+        let entry = Entry { name: 0..1, kind: EntryKind::File, size: None };
+        let listed = Listed {
+            path: String::new(),
+            names: "a\0".repeat(100_000),
+            entries: vec![entry],
+            total: 100_000,
+            truncated: true,
+        };
+        assert!(list_text(&listed).capacity() < 1000);
+    }
+}
