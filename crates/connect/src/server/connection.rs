@@ -301,6 +301,8 @@ pub(super) async fn close(
     token.cancel();
     let _ = tokio::time::timeout(CLOSING, closed).await;
     if let Some(process) = &connection.process {
+        // A server that finds its input closed puts its things in order and goes; a signal would come in between.
+        by_itself(process).await;
         Arc::clone(process).end().await;
     }
 }

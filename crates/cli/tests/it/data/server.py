@@ -2,10 +2,16 @@
 /mnt/tools/offers.json at the start, so that a test can change its mind."""
 import json
 import os
+import signal
 import sys
 
 with open("/mnt/tools/offers.json", encoding="utf-8") as file:
     TOOLS = json.load(file)
+
+PLANTS = "plant" in [tool["name"] for tool in TOOLS]
+if PLANTS:
+    # What it does at its end is done on the busiest machine too.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def plant(name):
@@ -42,6 +48,6 @@ for line in sys.stdin:
     else:
         reply["result"] = result
     print(json.dumps(reply), flush=True)
-if "plant" in [tool["name"] for tool in TOOLS]:
+if PLANTS:
     os.makedirs("/mnt/project/last", exist_ok=True)
     plant("last/.envrc")
