@@ -203,8 +203,8 @@ async fn launch(launcher: &Arc<dyn Launch>, process: &ServerProcess) -> Result<L
     })
 }
 
-/// How a process ended that closed its pipes by itself. It closes them before it is gone, so it is given a moment.
-pub(super) async fn by_itself(process: &Watched) -> Option<String> {
+/// How a process ended whose pipes are closed. They are closed before it is gone, so it is given a moment.
+async fn by_itself(process: &Watched) -> Option<String> {
     for _ in 0..40 {
         if let Some(how) = process.ended() {
             return Some(how);
@@ -292,17 +292,17 @@ fn explained(error: ConnectError, how: Option<String>, said: &str) -> ConnectErr
     ConnectError::Protocol { reason }
 }
 
-/// Closes a connection and ends what it led to.
+/// Closes a connection and ends what it led to. Tells how that ended where it did so by itself.
 pub(super) async fn close(
     connection: &Connection,
     token: RunningServiceCancellationToken,
     closed: impl Future,
-) {
+) -> Option<String> {
     token.cancel();
     let _ = tokio::time::timeout(CLOSING, closed).await;
-    if let Some(process) = &connection.process {
-        // A server that finds its input closed puts its things in order and goes; a signal would come in between.
-        by_itself(process).await;
-        Arc::clone(process).end().await;
-    }
+    let process = connection.process.as_ref()?;
+    // A server that finds its input closed puts its things in order and goes; a signal would come in between.
+    let how = by_itself(process).await;
+    Arc::clone(process).end().await;
+    how
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::client::Era;
-use super::connection::{Opened, by_itself, close, open};
+use super::connection::{Opened, close, open};
 use super::listing::{Listing, list, shown};
 use super::probe::Silence;
 use super::{Catalogue, Connection, Server, State};
@@ -142,11 +142,8 @@ impl Server {
             }
         }
         self.state.send_replace(State::Starting);
-        let how = match &connection.process {
-            Some(process) if closed.is_none() => by_itself(process).await,
-            _ => None,
-        };
-        close(&connection, token, ended(&mut closed)).await;
+        let went_first = closed.is_none();
+        let how = close(&connection, token, ended(&mut closed)).await.filter(|_| went_first);
         let reason = connection.ending.reason().unwrap_or_else(|| "the connection was closed".to_owned());
         let reason = how.map_or_else(|| reason.clone(), |how| format!("{reason} ({how})"));
         ConnectError::Ended { reason: shown(&reason) }

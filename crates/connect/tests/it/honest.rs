@@ -10,7 +10,7 @@ use toolgate_gate::{Approver, CallOptions, PreviewBody, Question, Reply};
 use toolgate_policy::{OutputPolicy, OutputRule};
 use toolgate_types::{Caller, Category, ErrorCode, Outcome, Stage, ToolCall, ToolClass, Trust};
 
-use crate::setting::{Leaving, NEVER, Setting, caller, cancelling, notes, process, server, told};
+use crate::setting::{Going, Leaving, NEVER, Setting, caller, cancelling, notes, process, server, told};
 
 #[tokio::test]
 async fn tools_appear_and_answer_in_both_eras() {
@@ -254,6 +254,15 @@ async fn what_is_taken_away_at_the_end_of_a_server_is_told() {
     let setting = Setting::leaving(vec![server("fix", process("dead", None))], &left, NEVER);
     left.leave("@project/.envrc");
     setting.until("it is told", || setting.complained("@project/.envrc")).await;
+}
+
+#[tokio::test]
+async fn a_server_whose_input_is_closed_may_go_before_it_is_ended() {
+    let going = Going::default();
+    let setting = Setting::going(vec![server("fix", process("honest", None))], &going);
+    setting.load().await;
+    setting.bridge.close().await;
+    assert_eq!(going.ended_after.get(), Some(&2));
 }
 
 /// A gate before one server that answers `wait` once it may.

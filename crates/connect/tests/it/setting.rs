@@ -4,7 +4,8 @@ use std::io::Read as _;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -80,6 +81,42 @@ impl Running for Leaver {
 
     fn kept_in(&self) -> Option<String> {
         Some("the cellar".to_owned())
+    }
+}
+
+/// The same, of processes that are seen to have gone only when somebody asks once more.
+#[derive(Clone, Default)]
+pub(crate) struct Going {
+    asked: Arc<AtomicU32>,
+    /// How often somebody had asked when the first was ended.
+    pub(crate) ended_after: Arc<OnceLock<u32>>,
+}
+
+struct Goer {
+    process: Arc<dyn Running>,
+    going: Going,
+}
+
+impl Launch for Going {
+    fn launch(&self, process: &ServerProcess) -> Result<Launched, Failure> {
+        let launched = Plain.launch(process)?;
+        let process = Goer { process: launched.process, going: self.clone() };
+        Ok(Launched { process: Arc::new(process), ..launched })
+    }
+}
+
+impl Running for Goer {
+    fn end(&self) {
+        self.going.ended_after.get_or_init(|| self.going.asked.load(Ordering::SeqCst));
+        self.process.end();
+    }
+
+    fn ended(&self) -> Option<String> {
+        (self.going.asked.fetch_add(1, Ordering::SeqCst) > 0).then(|| "it went".to_owned())
+    }
+
+    fn errors(&self) -> String {
+        self.process.errors()
     }
 }
 
@@ -206,6 +243,11 @@ impl Setting {
     /// Servers whose processes leave something behind, and are looked at so often.
     pub(crate) fn leaving(servers: Vec<ServerSettings>, left: &Leaving, between_looks: Duration) -> Self {
         Self::launched(Arc::new(TempDir::new().unwrap()), servers, Arc::new(left.clone()), between_looks)
+    }
+
+    /// Servers whose processes go by themselves.
+    pub(crate) fn going(servers: Vec<ServerSettings>, going: &Going) -> Self {
+        Self::launched(Arc::new(TempDir::new().unwrap()), servers, Arc::new(going.clone()), NEVER)
     }
 
     fn launched(
