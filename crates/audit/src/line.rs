@@ -13,7 +13,6 @@ use toolgate_types::digest::Sha256Hasher;
 use toolgate_types::time::put_rfc3339_millis;
 
 use crate::AuditError;
-use crate::body::put_number;
 use crate::record::Link;
 
 /// Keeps these hashes apart from all others.
@@ -49,7 +48,7 @@ pub(crate) fn to_json(value: &impl Serialize) -> Result<Vec<u8>, AuditError> {
 pub(crate) fn seal(lines: &mut Vec<u8>, seq: u64, prev: Sha256, at: Timestamp, body: &[u8]) -> Sha256 {
     let start = lines.len();
     lines.extend_from_slice(b"{\"seq\":");
-    put_number(seq, lines);
+    lines.extend_from_slice(itoa::Buffer::new().format(seq).as_bytes());
     lines.extend_from_slice(b",\"prev\":\"");
     lines.extend_from_slice(&prev.digits());
     lines.extend_from_slice(b"\",\"timestamp\":\"");
