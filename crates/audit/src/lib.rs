@@ -42,6 +42,7 @@ mod body;
 mod line;
 mod day;
 mod folder;
+mod locked;
 mod backwards;
 mod lines;
 mod writer;

@@ -7,12 +7,12 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use rustix::fs::FlockOperation;
 use toolgate_types::CallId;
 
 use crate::folder::{Folder, Handle, read_at, state_of_open};
 use crate::intents::{FOLDER_NAME, SUFFIX};
 use crate::lines::{Lines, Step};
+use crate::locked::Locked;
 use crate::log::Shared;
 use crate::record::{Link, RecordedIntent};
 use crate::{AuditError, Day, lock};
@@ -32,7 +32,7 @@ pub struct Recovered {
 struct Orphans {
     name: String,
     /// Holds the lock that keeps other recoverers away.
-    _locked: Handle,
+    _locked: Locked,
     intents: Vec<RecordedIntent>,
     damaged: bool,
 }
@@ -63,8 +63,8 @@ fn find_orphans(shared: &Shared, folder: &Folder) -> Result<Vec<Orphans>, AuditE
     let mut found = Vec::new();
     for name in folder.names()?.into_iter().filter(|name| name.ends_with(SUFFIX)) {
         let Some(file) = folder.read(&name)? else { continue };
-        if take_over(shared, folder, &name, &file)? {
-            let (intents, damaged) = read_intents(folder, &name, &file)?;
+        if let Some(file) = take_over(shared, folder, &name, file)? {
+            let (intents, damaged) = read_intents(folder, &name, file.file())?;
             found.push(Orphans { name, _locked: file, intents, damaged });
         }
     }
@@ -72,11 +72,15 @@ fn find_orphans(shared: &Shared, folder: &Folder) -> Result<Vec<Orphans>, AuditE
 }
 
 /// Takes the lock of a file whose owner is gone. A file without a name was dealt with by another recoverer.
-fn take_over(shared: &Shared, folder: &Folder, name: &str, file: &Handle) -> Result<bool, AuditError> {
-    let locked = lock(&shared.writer)
-        .locked(|_| Ok(rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive).is_ok()))?;
-    let stat = rustix::fs::fstat(file).map_err(|cause| folder.error("look at", name, cause))?;
-    Ok(locked && stat.st_nlink > 0)
+fn take_over(
+    shared: &Shared,
+    folder: &Folder,
+    name: &str,
+    file: Handle,
+) -> Result<Option<Locked>, AuditError> {
+    let Ok(file) = lock(&shared.writer).locked(|_| Ok(Locked::take(file)))? else { return Ok(None) };
+    let stat = rustix::fs::fstat(file.file()).map_err(|cause| folder.error("look at", name, cause))?;
+    Ok((stat.st_nlink > 0).then_some(file))
 }
 
 /// Reads the complete lines. An unfinished one was never durable, so what it announces never began.
