@@ -7,13 +7,14 @@ use std::sync::{Arc, Mutex};
 
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
 use jiff::Timestamp;
-use rustix::fs::{AtFlags, CWD, FlockOperation};
+use rustix::fs::{AtFlags, CWD};
 use toolgate_audit::Ticket;
 use toolgate_types::time::rfc3339_millis;
 use toolgate_types::{CallId, SessionId, Stop};
 use toolgate_workspace::{ChangeKind, NotKept, PlannedChange, Recorder, Settled};
 
 use super::entry::{Change, ChangeSet, Kept, Kind, Place};
+use super::held::Held;
 use super::{Journal, blob_name, entry_name, unfinished_name, written};
 
 /// The largest file that is copied before it changes. Larger ones can be changed only where they need not be copied.
@@ -33,8 +34,8 @@ pub(crate) struct CallRecorder {
 struct State {
     /// The intent in the audit log; it must be on disk before the first change.
     intent: Option<Ticket>,
-    /// The open and locked entry: as long as it is held, nobody takes this process for dead.
-    entry: Option<File>,
+    /// The entry: as long as it is held, nobody takes this process for dead.
+    entry: Option<Held>,
     blobs: Vec<String>,
     /// Whether an earlier change of this call was left half-made; its entry must not be written over.
     is_unsure: bool,
@@ -186,13 +187,12 @@ impl Journal {
 
     /// An entry that says nothing yet. It is locked before anything is kept for it, so that nobody takes it for one of a dead process,
     /// and whatever is kept for it is found if this process dies now.
-    pub(super) fn begin(&self, call: CallId) -> io::Result<File> {
+    pub(super) fn begin(&self, call: CallId) -> io::Result<Held> {
         let unfinished = unfinished_name(call);
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true).mode(0o600);
         loop {
-            let entry = self.pending.open_with(&unfinished, &options)?.into_std();
-            rustix::fs::flock(&entry, FlockOperation::LockExclusive)?;
+            let entry = Held::after_others(self.pending.open_with(&unfinished, &options)?.into_std())?;
             // Before it was locked, another start may have taken it for litter.
             if is_named(&self.pending, &unfinished, &entry) {
                 return Ok(entry);
@@ -252,5 +252,25 @@ pub(super) fn is_named(folder: &Dir, name: impl AsRef<Path>, file: &File) -> boo
     match (named, rustix::fs::fstat(file)) {
         (Ok(named), Ok(open)) => (named.st_dev, named.st_ino) == (open.st_dev, open.st_ino),
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_left_half_done_is_found_although_a_new_process_still_has_its_entry() {
+        let scratch = tempfile::tempdir().unwrap();
+        let folder = Dir::open_ambient_dir(scratch.path(), cap_std::ambient_authority()).unwrap();
+        let journal = Arc::new(Journal::open(&folder).unwrap());
+        let (call, session) = (CallId::fresh(), "s".parse().unwrap());
+        let recorder = CallRecorder::new(journal, call, session, "write_file", None, None);
+        recorder.record(&[], &Stop::never()).unwrap();
+        let in_use = Journal::open(&folder).unwrap();
+        assert_eq!(in_use.recovery().put_back, [], "somebody is at work on it");
+        let _inherited = recorder.state.lock().unwrap().entry.as_ref().unwrap().try_clone().unwrap();
+        recorder.settle(Settled::Unsure);
+        assert_eq!(Journal::open(&folder).unwrap().recovery().put_back, [call]);
     }
 }

@@ -10,7 +10,6 @@ use std::io::{self, Read as _};
 use std::sync::Mutex;
 
 use cap_std::fs::OpenOptions;
-use rustix::fs::FlockOperation;
 use toolgate_types::digest::Sha256Hasher;
 use toolgate_types::{CallId, Sha256, Stop};
 use toolgate_workspace::{
@@ -18,6 +17,7 @@ use toolgate_workspace::{
 };
 
 use super::entry::{Change, ChangeSet, Kind, Place};
+use super::held::Held;
 use super::record::is_named;
 use super::undo::{expectation, restoration_of, restoring, workspace_of};
 use super::{Journal, entry_name, written};
@@ -37,13 +37,13 @@ impl Journal {
         let mut recovery = Recovery::default();
         for entry in self.pending.entries()? {
             let name = entry?.file_name();
-            let Some(bytes) = self.take_over(&name)? else { continue };
+            let Some((_held, bytes)) = self.take_over(&name)? else { continue };
             let shown = name.to_string_lossy();
             if shown.starts_with('.') {
                 self.abandon(&shown);
                 continue;
             }
-            match serde_json::from_slice::<ChangeSet>(&bytes.1) {
+            match serde_json::from_slice::<ChangeSet>(&bytes) {
                 Ok(set) if *shown == entry_name(set.call) => match self.put_back(&set) {
                     Ok(()) => recovery.put_back.push(set.call),
                     Err(reason) => recovery.kept.push((set.call.to_string(), reason)),
@@ -55,25 +55,23 @@ impl Journal {
     }
 
     /// Locks an entry and reads it; nothing when somebody else holds it.
-    fn take_over(&self, name: &std::ffi::OsStr) -> io::Result<Option<(File, Vec<u8>)>> {
+    fn take_over(&self, name: &std::ffi::OsStr) -> io::Result<Option<(Held, Vec<u8>)>> {
         let mut options = OpenOptions::new();
         options.read(true);
-        let mut file = match self.pending.open_with(name, &options) {
+        let file = match self.pending.open_with(name, &options) {
             Ok(file) => file.into_std(),
             // Its process has just ended the call.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
-        if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-            return Ok(None);
-        }
+        let Some(entry) = Held::at_once(file) else { return Ok(None) };
         // Between opening and locking, a living process may have ended one attempt and begun another under the same name.
-        if !is_named(&self.pending, name, &file) {
+        if !is_named(&self.pending, name, &entry) {
             return Ok(None);
         }
         let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes)?;
-        Ok(Some((file, bytes)))
+        (&*entry).read_to_end(&mut bytes)?;
+        Ok(Some((entry, bytes)))
     }
 
     /// An entry that never counted: nothing was changed, but something may have been kept for it.
@@ -229,7 +227,7 @@ fn digest_of(mut file: &File) -> io::Result<Sha256> {
 /// Adds the temporary names of putting back to the entry itself: whoever dies while putting back leaves litter that the next start knows of.
 struct Remembering<'j> {
     journal: &'j Journal,
-    held: Mutex<(ChangeSet, Option<File>)>,
+    held: Mutex<(ChangeSet, Option<Held>)>,
 }
 
 impl<'j> Remembering<'j> {
