@@ -1,6 +1,8 @@
 //! Names that lead to the inside.
 
 use std::net::IpAddr;
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use toolgate_egress::{AddressClass, Bounds, Dial, Dialing, Event, Reason, Resolve};
@@ -97,14 +99,15 @@ fn the_next_address_is_tried_when_one_does_not_answer() {
     assert_eq!(world.dialled(), [(PUBLIC, 443).into(), (other, 443).into()]);
 }
 
-/// A network in which nothing ever answers.
-struct Silent;
+/// A network in which nothing ever answers, as long as somebody waits.
+struct Silent {
+    until: Mutex<Receiver<()>>,
+}
 
 impl Resolve for Silent {
     fn resolve(&self, name: &str) -> std::io::Result<Vec<IpAddr>> {
         if name == "unresolved.example" {
-            let (_kept, never) = std::sync::mpsc::channel::<()>();
-            let _ = never.recv_timeout(Duration::from_secs(2));
+            let _ = self.until.lock().unwrap().recv();
         }
         Ok(vec![PUBLIC])
     }
@@ -118,11 +121,13 @@ impl Dial for Silent {
 
 #[test]
 fn a_network_that_never_answers_is_not_waited_for() {
-    let bounds = Bounds { connect: Duration::from_millis(60), ..Bounds::default() };
+    // Long enough for a name that is resolved at once.
+    let bounds = Bounds { connect: Duration::from_secs(1), ..Bounds::default() };
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let rules = toolgate_egress::Rules::parse(&["unresolved.example", "unreached.example"]).unwrap();
-    let dialer = std::sync::Arc::new(Silent);
+    let (waiting, until) = channel();
+    let dialer = Arc::new(Silent { until: Mutex::new(until) });
     let egress =
         toolgate_egress::Egress::start_within(bounds, listener, rules, dialer, Box::new(|_| {})).unwrap();
     for name in ["unresolved.example", "unreached.example"] {
@@ -131,6 +136,7 @@ fn a_network_that_never_answers_is_not_waited_for() {
             .unwrap();
         assert!(crate::world::read_head(&mut stream).starts_with("HTTP/1.1 502 "));
     }
+    drop(waiting);
     let report = egress.stop();
     let reasons: Vec<Reason> = report.failed.iter().map(|line| line.what.reason).collect();
     assert_eq!(reasons, [Reason::Unresolved, Reason::Unreachable]);

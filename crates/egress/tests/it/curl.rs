@@ -20,9 +20,9 @@ fn curl(world: &World, told: Told, arguments: &[&str]) -> Output {
     command.env_clear().envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
     match told {
         Told::AsCommandsAre => {
-            command.envs(environment(world.port, &Rules::parse(&["good.example"]).unwrap()))
+            command.envs(environment(world.address.port(), &Rules::parse(&["good.example"]).unwrap()))
         }
-        Told::Socks => command.env("ALL_PROXY", format!("socks5h://127.0.0.1:{}", world.port)),
+        Told::Socks => command.env("ALL_PROXY", format!("socks5h://{}", world.address)),
     };
     command.args(["--silent", "--show-error", "--max-time", "60"]).args(arguments).output().unwrap()
 }

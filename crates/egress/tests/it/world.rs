@@ -13,7 +13,7 @@ use toolgate_egress::{Bounds, Dial, Dialing, Egress, Event, Reason, Report, Reso
 /// A public address that no test ever dials: the invented network leads it to loopback.
 pub(crate) const PUBLIC: IpAddr = IpAddr::V4(Ipv4Addr::new(93, 184, 216, 34));
 /// Longer than any step takes; a test that waits this long has failed.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Names and addresses of an invented network.
 #[derive(Default)]
@@ -64,7 +64,7 @@ impl Dial for Invented {
 /// A proxy on loopback, with everything that it does written down.
 pub(crate) struct World {
     pub(crate) network: Arc<Invented>,
-    pub(crate) port: u16,
+    pub(crate) address: SocketAddr,
     pub(crate) egress: Egress,
     pub(crate) events: Receiver<Event>,
 }
@@ -75,19 +75,24 @@ impl World {
     }
 
     pub(crate) fn within(bounds: Bounds, entries: &[&str]) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
+        Self::at(Ipv4Addr::LOCALHOST, bounds, entries)
+    }
+
+    /// The same at another address of this machine.
+    pub(crate) fn at(address: Ipv4Addr, bounds: Bounds, entries: &[&str]) -> Self {
+        let listener = TcpListener::bind((address, 0)).unwrap();
+        let address = listener.local_addr().unwrap();
         let network = Arc::new(Invented::default());
         let (sender, events) = channel();
         let observer = Box::new(move |event: &Event| drop(sender.send(event.clone())));
         let rules = Rules::parse(entries).unwrap();
         let dialer: Arc<dyn Dial> = Arc::clone(&network) as Arc<dyn Dial>;
         let egress = Egress::start_within(bounds, listener, rules, dialer, observer).unwrap();
-        Self { network, port, egress, events }
+        Self { network, address, egress, events }
     }
 
     pub(crate) fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        let stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
         stream
