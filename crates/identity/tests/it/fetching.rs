@@ -1,10 +1,10 @@
 //! Key sets over real HTTP on the loopback address.
 
-use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::net::TcpSocket;
 use tokio::runtime::Runtime;
 use toolgate_identity::{
     Algorithm, CacheOptions, FetchError, HttpFetch, Issuer, KeySource, MAX_KEY_SET_BYTES, TokenError,
@@ -30,7 +30,10 @@ impl World {
         let clock = TestClock::new();
         let keys = vec![KeySource::KeySetAddress { url: url.to_owned() }];
         let issuer = Issuer { keys, max_lifetime: Duration::from_secs(1 << 30), ..public_issuer() };
-        let options = VerifierOptions::new(vec![issuer], clock.read(), Arc::new(HttpFetch::new()));
+        // Nothing in a test depends on patience that is not about it.
+        let cache = CacheOptions { timeout: Duration::from_secs(600), ..CacheOptions::default() };
+        let fetch = Arc::new(HttpFetch::new());
+        let options = VerifierOptions { cache, ..VerifierOptions::new(vec![issuer], clock.read(), fetch) };
         Self { verifier: Verifier::new(change(options)).unwrap(), clock, runtime: runtime() }
     }
 
@@ -194,9 +197,10 @@ fn a_server_that_does_not_answer_is_left() {
 
 #[test]
 fn nobody_at_the_address_denies() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}/keys", listener.local_addr().unwrap());
-    drop(listener);
+    // Nobody listens there, and as long as it is held nobody else will.
+    let held = TcpSocket::new_v4().unwrap();
+    held.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let url = format!("http://{}/keys", held.local_addr().unwrap());
     let world = World::new(&url);
     assert_eq!(world.verify(&token(Algorithm::EdDsa, "one")), unavailable(FetchError::Unreachable));
 }
