@@ -7,7 +7,7 @@ use toolgate_llm::{
 };
 
 use crate::asking::{conversation, model, request, step, tools};
-use crate::server::{Answer, Asked, Server};
+use crate::server::{Answer, Asked, Server, nobody};
 use crate::stream::{any_chunking, cut_anywhere, decode, fixtures, snapshots};
 
 const FOLDER: &str = "ollama";
@@ -137,8 +137,7 @@ async fn failures_say_what_to_do() {
     assert_eq!(failed.kind, ErrorKind::UnknownModel);
     assert_eq!(failed.help.as_deref(), Some("get it with `ollama pull llama9`"));
 
-    let address = missing.url("");
-    missing.stop().await;
+    let (_held, address) = nobody();
     let provider = OllamaProvider::new(Endpoint::new(&address), model("ollama", "llama9"));
     for failed in [
         step(&provider, request(&[], &[])).await.unwrap_err(),

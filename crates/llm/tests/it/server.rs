@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
 
 /// What somebody asked.
@@ -78,12 +78,6 @@ impl Server {
         format!("{}{path}", self.address)
     }
 
-    /// Stops listening, and comes back when nobody can reach it any more.
-    pub(crate) async fn stop(mut self) {
-        self.serving.abort();
-        let _ = (&mut self.serving).await;
-    }
-
     /// Everything that it was asked so far.
     pub(crate) fn asked(&self) -> Vec<Asked> {
         self.asked.lock().unwrap().clone()
@@ -94,6 +88,14 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.serving.abort();
     }
+}
+
+/// An address at which nobody listens, and nobody can as long as it is held.
+pub(crate) fn nobody() -> (TcpSocket, String) {
+    let held = TcpSocket::new_v4().unwrap();
+    held.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = format!("http://{}", held.local_addr().unwrap());
+    (held, address)
 }
 
 async fn read(connection: &mut TcpStream) -> Option<Asked> {

@@ -10,7 +10,7 @@ use tokio::sync::{Notify, mpsc};
 use toolgate_llm::{Backoff, Endpoint, ErrorKind, Event, Key, ProviderError, Timeouts, Wire, provider};
 
 use crate::asking::{model, request, step, tools};
-use crate::server::{Answer, Server};
+use crate::server::{Answer, Server, nobody};
 use crate::stream::fixture;
 
 pub(crate) const KEY: &str = "sk-ant-very-secret";
@@ -93,9 +93,9 @@ pub(crate) fn head() -> Do {
 
 pub(crate) fn patient() -> Timeouts {
     Timeouts {
-        connect: Duration::from_secs(30),
-        first_byte: Duration::from_secs(30),
-        idle: Duration::from_secs(30),
+        connect: Duration::from_secs(120),
+        first_byte: Duration::from_secs(120),
+        idle: Duration::from_secs(120),
     }
 }
 
@@ -222,7 +222,9 @@ async fn silence_ends_a_step() {
     let failed = fails(endpoint(&address, Timeouts { idle: short, ..patient() })).await;
     assert_eq!((failed.kind, failed.is_retryable()), (ErrorKind::Silent, true));
     let (address, mut told) = raw(vec![Do::Wait]).await;
-    let failed = fails(endpoint(&address, Timeouts { first_byte: short, ..patient() })).await;
+    // Long enough for the question to arrive.
+    let first_byte = Duration::from_secs(2);
+    let failed = fails(endpoint(&address, Timeouts { first_byte, ..patient() })).await;
     assert_eq!(failed.kind, ErrorKind::Silent);
     told.recv().await.unwrap();
     // A refusal whose words never come is still a refusal.
@@ -237,7 +239,7 @@ async fn silence_ends_a_step() {
 async fn an_answer_that_never_ends_is_not_waited_for() {
     let head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 100000000\r\n\r\n{";
     let (address, mut told) = raw(vec![Do::Send(head.to_vec()), Do::Drip]).await;
-    let hasty = Timeouts { first_byte: Duration::from_millis(200), ..patient() };
+    let hasty = Timeouts { first_byte: Duration::from_secs(2), ..patient() };
     let asked = provider(Wire::Ollama, endpoint(&address, hasty), model("ollama", "m"));
     let failed = asked.capabilities().await.unwrap_err();
     assert_eq!((failed.kind, failed.is_retryable()), (ErrorKind::Silent, true));
@@ -326,9 +328,7 @@ async fn an_answer_that_is_no_stream_is_a_failure() {
 
 #[tokio::test]
 async fn nobody_there_and_nowhere_to_go() {
-    let gone = Server::start(|_| Answer::events("")).await;
-    let address = gone.url("");
-    gone.stop().await;
+    let (_held, address) = nobody();
     let failed = fails(endpoint(&address, patient())).await;
     assert_eq!((failed.kind, failed.is_retryable()), (ErrorKind::Unreachable, true));
     let (address, _told) = raw(vec![Do::Close]).await;
