@@ -11,7 +11,7 @@ use toolgate_gate::Tool;
 use crate::launch::Launch;
 use crate::pins::Pins;
 use crate::schema::Room;
-use crate::server::{Backoff, Server, ServerHealth};
+use crate::server::{Backoff, Patience, Server, ServerHealth};
 use crate::settings::ServerSettings;
 use crate::tool::BridgedTool;
 
@@ -27,6 +27,8 @@ pub struct BridgeOptions {
     pub alarm: Arc<dyn Fn(&str) + Send + Sync>,
     /// How long to wait before a server is started again.
     pub backoff: Backoff,
+    /// What is borne of a server.
+    pub patience: Patience,
     /// How long to wait between two looks at what a process left that can write. After each of its calls it is looked at besides.
     pub between_looks: Duration,
     /// Where servers are looked after.

@@ -24,7 +24,7 @@ pub use definition::Definition;
 pub use error::ConnectError;
 pub use launch::{Launch, Launched, Running};
 pub use pins::{PinFile, PinState, Pinned, Pins};
-pub use server::{Backoff, HealthState, ServerHealth};
+pub use server::{Backoff, HealthState, Patience, ServerHealth};
 pub use settings::{
     ClientCredentials, HttpSettings, MOST_CALLS, PinPolicy, Secret, ServerName, ServerProcess,
     ServerSettings, ToolSettings, TransportSettings,

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::watch;
 use toolgate_connect::{
-    Backoff, Bridge, BridgeOptions, HealthState, Pins, ServerHealth, ServerName, ServerSettings,
+    Backoff, Bridge, BridgeOptions, HealthState, Patience, Pins, ServerHealth, ServerName, ServerSettings,
 };
 use toolgate_gate::Registry;
 use toolgate_manifest::Problem;
@@ -106,6 +106,7 @@ impl Servers {
             // Whatever else is not said: it may have been a file of the operator's own.
             alarm: Arc::new(complain),
             backoff: Backoff::default(),
+            patience: Patience::default(),
             between_looks: BETWEEN_LOOKS,
             runtime,
         });

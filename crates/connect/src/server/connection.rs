@@ -35,6 +35,16 @@ const SUBSCRIBING: Duration = Duration::from_secs(5);
 /// How long a connection has to close by itself.
 const CLOSING: Duration = Duration::from_secs(3);
 
+/// How long a process that closed its pipes has to be gone, so that it can be told how it ended. It hardly ever needs that: it is about to go, and whoever
+/// waits for it waits for a server that is not there.
+const LEAVING: Duration = Duration::from_secs(2);
+
+/// How long a process whose pipes were closed has to put its things in order and go. Some never do, and whoever ends the gate waits for each of them.
+const TIDYING: Duration = Duration::from_millis(250);
+
+/// How often it is asked whether a process is gone.
+const GLANCE: Duration = Duration::from_millis(5);
+
 /// A server that answers.
 pub(crate) struct Connection {
     pub(crate) peer: Peer<RoleClient>,
@@ -129,7 +139,7 @@ pub(super) async fn open(server: &Server, era: Era, silence: &Silence) -> Result
     match &settings.transport {
         TransportSettings::Http(http) => {
             let opening = async {
-                let ending = Ending::default();
+                let ending = Ending::new(server.options.patience.forgotten);
                 let transport = http_transport(http, settings.most_calls, ending.clone()).await?;
                 let begun = Begun { process: None, ending, silence: None };
                 greet(transport, begun, &settings, era).await
@@ -139,7 +149,7 @@ pub(super) async fn open(server: &Server, era: Era, silence: &Silence) -> Result
         TransportSettings::Stdio(process) => {
             let Launched { input, output, process } = launch(&server.options.launcher, process).await?;
             let process = Watched::new(process, Arc::clone(&server.voice), server.options.between_looks);
-            let ending = Ending::default();
+            let ending = Ending::new(server.options.patience.forgotten);
             let begun = Begun {
                 process: Some(Arc::clone(&process)),
                 ending: ending.clone(),
@@ -147,7 +157,7 @@ pub(super) async fn open(server: &Server, era: Era, silence: &Silence) -> Result
                 silence: (era == Era::Unknown).then(|| silence.clone()),
             };
             let greeting = async {
-                let pipe = Pipe::new(input, output, ending)
+                let pipe = Pipe::new(input, output, ending.clone())
                     .map_err(|error| ConnectError::Protocol { reason: error.to_string() })?;
                 greet(pipe, begun, &settings, era).await
             };
@@ -158,7 +168,7 @@ pub(super) async fn open(server: &Server, era: Era, silence: &Silence) -> Result
             match opened {
                 Ok(opened) => Ok(opened),
                 Err(error @ ConnectError::Protocol { .. }) => {
-                    let how = by_itself(&process).await;
+                    let how = by_itself(&process, &ending).await;
                     Err(explained(error, how, &process.end().await))
                 }
                 Err(error) => {
@@ -203,13 +213,15 @@ async fn launch(launcher: &Arc<dyn Launch>, process: &ServerProcess) -> Result<L
     })
 }
 
-/// How a process ended whose pipes are closed. They are closed before it is gone, so it is given a moment.
-async fn by_itself(process: &Watched) -> Option<String> {
-    for _ in 0..40 {
+/// How a process ended whose pipes are closed, where it does so by itself: they are closed before it is gone.
+async fn by_itself(process: &Watched, ending: &Ending) -> Option<String> {
+    let patience = if ending.was_left() { LEAVING } else { TIDYING };
+    // Counted rather than timed: where everything is slow, so is the process.
+    for _ in 0..patience.as_millis() / GLANCE.as_millis() {
         if let Some(how) = process.ended() {
             return Some(how);
         }
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        tokio::time::sleep(GLANCE).await;
     }
     None
 }
@@ -302,7 +314,7 @@ pub(super) async fn close(
     let _ = tokio::time::timeout(CLOSING, closed).await;
     let process = connection.process.as_ref()?;
     // A server that finds its input closed puts its things in order and goes; a signal would come in between.
-    let how = by_itself(process).await;
+    let how = by_itself(process, &connection.ending).await;
     Arc::clone(process).end().await;
     how
 }

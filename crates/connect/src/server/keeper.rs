@@ -61,7 +61,7 @@ impl Server {
         let _kept = Kept(&self);
         let (mut failures, mut era) = (0u32, Era::Unknown);
         while !self.stop.is_cancelled() {
-            let silence = Silence::default();
+            let silence = Silence::after(self.options.patience.silence);
             let error = match open(&self, era, &silence).await {
                 Ok(opened) => {
                     era = opened.era;
@@ -142,8 +142,9 @@ impl Server {
             }
         }
         self.state.send_replace(State::Starting);
-        let went_first = closed.is_none();
-        let how = close(&connection, token, ended(&mut closed)).await.filter(|_| went_first);
+        let how = close(&connection, token, ended(&mut closed)).await;
+        // What was cut off goes because of that.
+        let how = how.filter(|_| connection.ending.was_left());
         let reason = connection.ending.reason().unwrap_or_else(|| "the connection was closed".to_owned());
         let reason = how.map_or_else(|| reason.clone(), |how| format!("{reason} ({how})"));
         ConnectError::Ended { reason: shown(&reason) }

@@ -1,6 +1,7 @@
 //! One server: how it is started, kept, and spoken to.
 
 mod backoff;
+mod patience;
 mod voice;
 mod client;
 mod probe;
@@ -25,6 +26,7 @@ use voice::Voice;
 
 pub use backoff::Backoff;
 pub use health::{HealthState, ServerHealth};
+pub use patience::Patience;
 
 pub(crate) use call::Request;
 pub(crate) use catalogue::{Catalogue, Entry};

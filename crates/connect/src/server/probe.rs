@@ -13,16 +13,21 @@ use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use tokio::time::Instant;
 
-/// How long a server may think about which era it is of.
-const PATIENCE: Duration = Duration::from_secs(1);
-
 /// Whether a server was silent when it was asked.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Silence(Arc<AtomicBool>);
+#[derive(Clone, Debug)]
+pub(super) struct Silence {
+    /// For how long nothing is made of it.
+    patience: Duration,
+    heard: Arc<AtomicBool>,
+}
 
 impl Silence {
+    pub(super) fn after(patience: Duration) -> Self {
+        Self { patience, heard: Arc::default() }
+    }
+
     pub(super) fn was_heard(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.heard.load(Ordering::Relaxed)
     }
 }
 
@@ -47,10 +52,10 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Probed<T> {
         &mut self,
         message: TxJsonRpcMessage<RoleClient>,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
-        if let (JsonRpcMessage::Request(sent), Some(_)) = (&message, &self.silence)
+        if let (JsonRpcMessage::Request(sent), Some(silence)) = (&message, &self.silence)
             && matches!(sent.request, ClientRequest::DiscoverRequest(_))
         {
-            self.asked = Some((sent.id.clone(), Instant::now() + PATIENCE));
+            self.asked = Some((sent.id.clone(), Instant::now() + silence.patience));
         }
         self.inner.send(message)
     }
@@ -66,7 +71,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for Probed<T> {
         }
         self.asked = None;
         if let Some(silence) = &self.silence {
-            silence.0.store(true, Ordering::Relaxed);
+            silence.heard.store(true, Ordering::Relaxed);
         }
         let refusal = ErrorData::method_not_found::<rmcp::model::DiscoverRequestMethod>();
         Some(RxJsonRpcMessage::<RoleClient>::error(refusal, Some(id)))

@@ -159,8 +159,12 @@ impl Pipe {
             }
             match self.turn().await {
                 Ok(true) => {}
-                Ok(false) => return Err("it closed its output".to_owned()),
+                Ok(false) => {
+                    self.ending.left();
+                    return Err("it closed its output".to_owned());
+                }
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                    self.ending.left();
                     return Err("it closed its input".to_owned());
                 }
                 Err(error) => return Err(error.to_string()),

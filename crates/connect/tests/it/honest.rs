@@ -10,31 +10,29 @@ use toolgate_gate::{Approver, CallOptions, PreviewBody, Question, Reply};
 use toolgate_policy::{OutputPolicy, OutputRule};
 use toolgate_types::{Caller, Category, ErrorCode, Outcome, Stage, ToolCall, ToolClass, Trust};
 
-use crate::setting::{Going, Leaving, NEVER, Setting, caller, cancelling, notes, process, server, told};
+use crate::setting::{
+    Care, Going, Leaving, NEVER, PATIENCE, Setting, caller, cancelling, hurried, notes, process, server,
+};
 
 #[tokio::test]
 async fn tools_appear_and_answer_in_both_eras() {
-    for (mode, protocol) in [
-        ("honest", "2025-11-25"),
-        ("newer", "2026-07-28"),
-        ("fragile", "2025-11-25"),
-        ("greeting", "2025-11-25"),
-        ("silent", "2025-11-25"),
-        ("late", "2026-07-28"),
+    let soon = Duration::from_millis(10);
+    for (mode, protocol, silence, restarts) in [
+        ("honest", "2025-11-25", NEVER, 0),
+        ("newer", "2026-07-28", NEVER, 0),
+        ("fragile", "2025-11-25", NEVER, 1),
+        ("greeting", "2025-11-25", NEVER, 0),
+        ("silent", "2025-11-25", soon, 0),
+        ("late", "2026-07-28", soon, 1),
     ] {
-        let mut settings = server("fix", process(mode, None));
-        settings.startup_timeout = Duration::from_secs(8);
-        let setting = Setting::with(vec![settings]);
+        let folder = Arc::new(tempfile::TempDir::new().unwrap());
+        let settings = server("fix", process(mode, Some(&notes(&folder))));
+        let setting = Setting::caring(folder, vec![settings], Care { silence, ..Care::default() });
         setting.until_state("fix", HealthState::Ready).await;
-        let expected = u32::from(["fragile", "late"].contains(&mode));
-        assert_eq!(
-            setting.health("fix").restarts,
-            expected,
-            "{mode}: {:?}",
-            setting.complaints.lock().unwrap()
-        );
         setting.reload();
-        assert_eq!(setting.health("fix").protocol.as_deref(), Some(protocol), "{mode}");
+        let health = setting.health("fix");
+        assert_eq!((health.state, health.restarts), (HealthState::Ready, restarts), "{mode}: {health:?}");
+        assert_eq!(health.protocol.as_deref(), Some(protocol), "{mode}");
         let output = setting.done("fix__echo", json!({"text": "hello\u{1b}[31m\u{200b}"})).await;
         assert_eq!(output.text, "hello", "{mode}");
         let output = setting.done("fix__add", json!({"a": 2, "b": 3})).await;
@@ -54,7 +52,7 @@ async fn what_the_gate_knows_about_a_tool() {
     assert_eq!((spec.title.as_str(), spec.description.as_str()), ("Add", "Adds two numbers."));
     assert_eq!((spec.class, spec.category), (ToolClass::Read, Category::Mcp));
     assert!(spec.requirements.is_some() && spec.suspended.is_none() && add.fingerprint().is_some());
-    assert_eq!(spec.timeout, Some(Duration::from_secs(60)));
+    assert_eq!(spec.timeout, Some(PATIENCE));
 }
 
 #[tokio::test]
@@ -77,7 +75,7 @@ async fn what_is_not_classified_is_destructive_and_settings_hold() {
             about(|it| it.policy = Some(OutputPolicy::compile(&[("**", OutputRule::Allow)]).unwrap())),
         ),
         ("die".to_owned(), about(|it| it.allowed = Some(false))),
-        ("ignore".to_owned(), about(|it| it.timeout = Some(Duration::from_millis(100)))),
+        hurried("ignore", Duration::from_millis(100)),
     ];
     let setting = Setting::ready(vec![settings]).await;
     let class = |name: &str| {
@@ -143,9 +141,18 @@ async fn arguments_are_checked_before_a_server_sees_them() {
 
 #[tokio::test]
 async fn progress_reaches_the_call_and_nothing_else() {
-    let setting = Setting::ready(vec![server("fix", process("honest", None))]).await;
-    let (progress, told) = told();
-    let options = CallOptions { progress: Some(progress), ..CallOptions::default() };
+    let folder = Arc::new(tempfile::TempDir::new().unwrap());
+    let notes = notes(&folder);
+    let setting = Setting::again(folder, vec![server("fix", process("honest", Some(&notes)))]);
+    setting.load().await;
+    let told: Arc<Mutex<Vec<String>>> = Arc::default();
+    let heard = Arc::clone(&told);
+    let progress = move |words: &str| {
+        let mut heard = heard.lock().unwrap();
+        std::fs::write(notes.join(format!("heard {}", heard.len())), "").unwrap();
+        heard.push(words.to_owned());
+    };
+    let options = CallOptions { progress: Some(Arc::new(progress)), ..CallOptions::default() };
     let outcome = setting.outcome("fix__slow", json!({}), options).await;
     assert!(matches!(outcome, Outcome::Done(_)));
     assert_eq!(*told.lock().unwrap(), ["step 0\n", "step 1\n", "step 2\n"]);
@@ -270,8 +277,8 @@ async fn waiting() -> (Setting, std::path::PathBuf) {
     let folder = Arc::new(tempfile::TempDir::new().unwrap());
     let notes = notes(&folder);
     let mut settings = server("fix", process("honest", Some(&notes)));
-    let soon = ToolSettings { timeout: Some(Duration::from_millis(500)), ..ToolSettings::default() };
-    settings.tools = vec![("ignore".to_owned(), soon)];
+    // Time enough to answer something else meanwhile.
+    settings.tools = vec![hurried("ignore", Duration::from_secs(10))];
     let setting = Setting::again(folder, vec![settings]);
     setting.load().await;
     (setting, notes)

@@ -3,14 +3,13 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde_json::json;
 use tempfile::TempDir;
 use toolgate_connect::{Definition, PinFile, PinPolicy, PinState, Pins, ServerName};
 use toolgate_types::{ErrorCode, Stage};
 
-use crate::setting::{Setting, notes, process, server};
+use crate::setting::{PATIENCE, Setting, notes, process, server};
 
 fn name() -> ServerName {
     "fix".parse().unwrap()
@@ -39,7 +38,7 @@ async fn and_wait(setting: &Setting, what: impl FnOnce()) {
     let mut changed = setting.bridge.changed();
     changed.mark_unchanged();
     what();
-    tokio::time::timeout(Duration::from_secs(30), changed.changed()).await.expect("a change").unwrap();
+    tokio::time::timeout(PATIENCE, changed.changed()).await.expect("a change").unwrap();
     setting.reload();
 }
 

@@ -1,5 +1,6 @@
 """An MCP server without a library, honest or not, as its first argument says."""
 
+import itertools
 import json
 import os
 import sys
@@ -36,6 +37,11 @@ def noted(name, otherwise):
             return file.read().strip()
     except (OSError, TypeError):
         return otherwise
+
+
+def await_note(name):
+    while not os.path.exists(os.path.join(NOTES, name)):
+        time.sleep(0.01)
 
 
 def tool(name, description, schema=None, **more):
@@ -104,8 +110,9 @@ def call(identity, params):
     elif name == "slow":
         for step in range(3):
             send({"method": "notifications/progress", "params": {"progressToken": token, "progress": step, "message": f"step {step}\u202e"}})
-            # Reports that come together count as one.
-            time.sleep(0.1)
+            # Reports that come together count as one, so the next is sent a while after this one was heard.
+            await_note(f"heard {step}")
+            time.sleep(0.05)
         # Progress of something else is nobody's.
         send({"method": "notifications/progress", "params": {"progressToken": "other", "progress": 9, "message": "stray"}})
         answer(text("done"))
@@ -117,7 +124,7 @@ def call(identity, params):
             wait = threading.Event()
             ANSWERS[method] = [wait, None]
             send({"id": method, "method": method, "params": asked})
-            wait.wait(10)
+            wait.wait()
             said[method] = ANSWERS[method][1]
         answer(text(json.dumps(said)))
     elif name == "die":
@@ -133,8 +140,7 @@ def call(identity, params):
         pass
     elif name == "wait":
         note("waiting")
-        while not os.path.exists(os.path.join(NOTES, "go")):
-            time.sleep(0.01)
+        await_note("go")
         answer(text("waited"))
     elif name == "garbage":
         write(b"this is not JSON\n" * 500)
@@ -224,7 +230,8 @@ def respond(message):
         else:
             send({"id": identity, "result": {"resultType": "complete", "tools": tools(), "ttlMs": 0, "cacheScope": "private"} if MODE in ("newer", "late") else {"tools": tools()}})
     elif method == "tools/call":
-        if params.get("name") == "echo":
+        # Whoever has the answer of `deaf` knows that nothing is read any longer.
+        if params.get("name") in ("echo", "deaf"):
             call(identity, params)
         else:
             threading.Thread(target=call, args=(identity, params), daemon=True).start()
@@ -234,11 +241,14 @@ def respond(message):
         send({"id": identity, "error": {"code": -32601, "message": "no such method"}})
 
 
-def watch():
-    last = None
+def declared():
+    return (noted("description", ""), noted("extra", ""), noted("gone", ""))
+
+
+def watch(last):
     while True:
-        now = (noted("description", ""), noted("extra", ""), noted("gone", ""))
-        if last is not None and now != last:
+        now = declared()
+        if now != last:
             send({"method": "notifications/tools/list_changed"})
         last = now
         time.sleep(0.02)
@@ -247,16 +257,20 @@ def watch():
 if MODE == "dead":
     sys.stderr.write("cannot find my licence\n")
     sys.exit(1)
-if MODE == "late":
-    time.sleep(1.5)
 if MODE == "greeting":
     write(b"Welcome!\nListening on stdio\n\n")
 if MODE == "babble":
     while True:
         write(b"blah\n" * 1000)
 if NOTES:
-    threading.Thread(target=watch, daemon=True).start()
-for line in sys.stdin.buffer:
+    # What is so before anybody was answered is no change.
+    threading.Thread(target=watch, args=(declared(),), daemon=True).start()
+HELD = []
+if MODE == "late" and not noted("late", ""):
+    # When it is started for the first time, it gets ready only after the gate has lost its patience and sent something more.
+    note("late", "once")
+    HELD = [sys.stdin.buffer.readline(), sys.stdin.buffer.readline()]
+for line in itertools.chain(HELD, sys.stdin.buffer):
     if line.strip():
         respond(json.loads(line))
     while DEAF:

@@ -16,11 +16,11 @@ use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 use toolgate_audit::{AuditLog, LogOptions};
 use toolgate_connect::{
-    Backoff, Bridge, BridgeOptions, HealthState, Launch, Launched, Pins, Running, ServerHealth,
-    ServerProcess, ServerSettings, TransportSettings,
+    Backoff, Bridge, BridgeOptions, HealthState, Launch, Launched, Patience, Pins, Running, ServerHealth,
+    ServerProcess, ServerSettings, ToolSettings, TransportSettings,
 };
 use toolgate_gate::{
-    AuditMode, Blocking, CallOptions, Gate, GateOptions, Journal, Loaded, NobodyToAsk, Progress, Registry,
+    AuditMode, Blocking, CallOptions, Gate, GateOptions, Journal, Loaded, NobodyToAsk, Registry,
 };
 use toolgate_types::{
     Caller, ErrorCode, Failure, Limits, Outcome, Stage, ToolCall, ToolClass, ToolOutput, Trust,
@@ -182,6 +182,23 @@ impl Drop for Process {
 /// Longer than any test.
 pub(crate) const NEVER: Duration = Duration::from_secs(3600);
 
+/// How long is waited for what must come: long enough for any machine, however slow and busy.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
+
+/// How servers are started and looked after.
+pub(crate) struct Care {
+    pub(crate) launcher: Arc<dyn Launch>,
+    pub(crate) between_looks: Duration,
+    /// How long a server may be silent when it is asked for its era.
+    pub(crate) silence: Duration,
+}
+
+impl Default for Care {
+    fn default() -> Self {
+        Self { launcher: Arc::new(Plain), between_looks: NEVER, silence: NEVER }
+    }
+}
+
 /// A gate, a bridge, and a folder that both they and the servers write to.
 pub(crate) struct Setting {
     pub(crate) bridge: Arc<Bridge>,
@@ -197,7 +214,7 @@ pub(crate) fn limits() -> Limits {
         max_entries: 100,
         max_matches: 100,
         max_output_bytes: 1 << 20,
-        timeout: Duration::from_secs(20),
+        timeout: PATIENCE,
     }
 }
 
@@ -227,7 +244,13 @@ pub(crate) fn process(mode: &str, notes: Option<&Path>) -> TransportSettings {
 pub(crate) fn server(name: &str, transport: TransportSettings) -> ServerSettings {
     let mut settings = ServerSettings::new(name.parse().unwrap(), transport);
     settings.default_class = ToolClass::Read;
+    (settings.timeout, settings.startup_timeout) = (PATIENCE, PATIENCE);
     settings
+}
+
+/// Settings for a tool that is given up after so long.
+pub(crate) fn hurried(tool: &str, timeout: Duration) -> (String, ToolSettings) {
+    (tool.to_owned(), ToolSettings { timeout: Some(timeout), ..ToolSettings::default() })
 }
 
 impl Setting {
@@ -237,25 +260,23 @@ impl Setting {
 
     /// One more gate over a folder that another used.
     pub(crate) fn again(folder: Arc<TempDir>, servers: Vec<ServerSettings>) -> Self {
-        Self::launched(folder, servers, Arc::new(Plain), NEVER)
+        Self::caring(folder, servers, Care::default())
     }
 
     /// Servers whose processes leave something behind, and are looked at so often.
     pub(crate) fn leaving(servers: Vec<ServerSettings>, left: &Leaving, between_looks: Duration) -> Self {
-        Self::launched(Arc::new(TempDir::new().unwrap()), servers, Arc::new(left.clone()), between_looks)
+        let care = Care { launcher: Arc::new(left.clone()), between_looks, ..Care::default() };
+        Self::caring(Arc::new(TempDir::new().unwrap()), servers, care)
     }
 
     /// Servers whose processes go by themselves.
     pub(crate) fn going(servers: Vec<ServerSettings>, going: &Going) -> Self {
-        Self::launched(Arc::new(TempDir::new().unwrap()), servers, Arc::new(going.clone()), NEVER)
+        let care = Care { launcher: Arc::new(going.clone()), ..Care::default() };
+        Self::caring(Arc::new(TempDir::new().unwrap()), servers, care)
     }
 
-    fn launched(
-        folder: Arc<TempDir>,
-        servers: Vec<ServerSettings>,
-        launcher: Arc<dyn Launch>,
-        between_looks: Duration,
-    ) -> Self {
+    pub(crate) fn caring(folder: Arc<TempDir>, servers: Vec<ServerSettings>, care: Care) -> Self {
+        let Care { launcher, between_looks, silence } = care;
         let complaints: Arc<Mutex<Vec<String>>> = Arc::default();
         let heard = Arc::clone(&complaints);
         let complain: Arc<dyn Fn(&str) + Send + Sync> =
@@ -267,6 +288,8 @@ impl Setting {
             complain,
             between_looks,
             backoff: Backoff { first: Duration::from_millis(20), longest: Duration::from_millis(200) },
+            // However slowly it is read, too much is too much.
+            patience: Patience { silence, forgotten: 0 },
             runtime: tokio::runtime::Handle::current(),
         });
         bridge.configure(servers);
@@ -297,7 +320,7 @@ impl Setting {
 
     /// Gives the gate the tools that there are now.
     pub(crate) async fn load(&self) {
-        self.bridge.ready(Duration::from_secs(30)).await;
+        self.bridge.ready(PATIENCE).await;
         self.reload();
     }
 
@@ -313,7 +336,7 @@ impl Setting {
 
     pub(crate) async fn outcome(&self, tool: &str, arguments: Value, options: CallOptions) -> Outcome {
         let call = self.gate.call(ToolCall::new(tool, arguments), caller(), options);
-        tokio::time::timeout(Duration::from_secs(60), call).await.expect("a call that ends").outcome
+        tokio::time::timeout(2 * PATIENCE, call).await.expect("a call that ends").outcome
     }
 
     pub(crate) async fn done(&self, tool: &str, arguments: Value) -> ToolOutput {
@@ -347,7 +370,8 @@ impl Setting {
 
     /// Waits until something is so.
     pub(crate) async fn until(&self, what: &str, mut so: impl FnMut() -> bool) {
-        for _ in 0..3000 {
+        let begun = Instant::now();
+        while begun.elapsed() < PATIENCE {
             if so() {
                 return;
             }
@@ -363,13 +387,6 @@ impl Setting {
     pub(crate) fn complained(&self, words: &str) -> bool {
         self.complaints.lock().unwrap().iter().any(|complaint| complaint.contains(words))
     }
-}
-
-/// What a call is told while it runs, kept.
-pub(crate) fn told() -> (Progress, Arc<Mutex<Vec<String>>>) {
-    let told: Arc<Mutex<Vec<String>>> = Arc::default();
-    let heard = Arc::clone(&told);
-    (Arc::new(move |words: &str| heard.lock().unwrap().push(words.to_owned())), told)
 }
 
 /// Options that end a call.

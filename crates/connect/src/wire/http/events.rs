@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     fn bounded(most: usize) -> Bounded<()> {
-        Bounded::new(Box::pin(()), most, Ending::default())
+        Bounded::new(Box::pin(()), most, Ending::new(0))
     }
 
     #[test]
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn only_answers_may_be_long() {
-        let ending = Ending::default();
+        let ending = Ending::new(0);
         let event = |data: String| Sse { data: Some(data), id: Some("9".to_owned()), ..Sse::default() };
         let long = "x".repeat(SHORT);
         let answer = json!({"jsonrpc": "2.0", "id": 1, "result": {"a": long}}).to_string();
@@ -173,7 +173,7 @@ mod tests {
         assert!(seen(event(heavy), &ending).data.unwrap().contains("too much to be read"));
         assert!(!ending.is_over());
         for useless in ["", "x", "{}", r#"{"method": 5}"#] {
-            let ending = Ending::default();
+            let ending = Ending::new(0);
             assert!((0..100_000).any(|_| {
                 seen(event(useless.to_owned()), &ending);
                 ending.is_over()
