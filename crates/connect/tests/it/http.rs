@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use toolgate_connect::{ClientCredentials, HealthState, HttpSettings, Secret, TransportSettings};
 use toolgate_types::ErrorCode;
 
-use crate::setting::{Setting, server};
+use crate::setting::{MEMORY, Setting, server};
 
 /// What the fixture does and has seen.
 #[derive(Default)]
@@ -232,6 +232,7 @@ async fn a_session_that_ran_out_is_made_anew() {
 
 #[tokio::test]
 async fn endless_bodies_end() {
+    let _alone = MEMORY.lock().await;
     let (setting, _fixture) = connected(Fixture::default(), false).await;
     let (_, failure) = setting.failed("far__flood", json!({})).await;
     assert!(matches!(failure.code, ErrorCode::Interrupted), "{failure:?}");

@@ -7,7 +7,7 @@ use toolgate_connect::{HealthState, ServerProcess, TransportSettings};
 use toolgate_gate::CallOptions;
 use toolgate_types::{ErrorCode, Outcome};
 
-use crate::setting::{Setting, cancelling, process, server};
+use crate::setting::{MEMORY, Setting, cancelling, hurried, process, server};
 
 /// What a caller is told, and whether the server is started again for it.
 struct Case {
@@ -46,9 +46,12 @@ const CASES: [Case; 19] = [
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_lie_costs_its_own_call_and_nothing_else() {
+    let _alone = MEMORY.lock().await;
     for case in CASES {
         let mut bad = server("bad", process("honest", None));
-        bad.timeout = Duration::from_secs(if case.told == Err(ErrorCode::Timeout) { 1 } else { 30 });
+        if case.told == Err(ErrorCode::Timeout) {
+            bad.tools = vec![hurried(case.tool, Duration::from_secs(1))];
+        }
         let setting = Setting::ready(vec![bad, server("good", process("honest", None))]).await;
         let tool = format!("bad__{}", case.tool);
         let (outcome, other) = tokio::join!(
@@ -81,17 +84,18 @@ fn resident() -> u64 {
 #[tokio::test]
 async fn servers_that_never_get_ready_say_why() {
     let nowhere = ServerProcess { program: "/nowhere/at/all".into(), ..ServerProcess::default() };
-    for (transport, state, why) in [
-        (process("mute", None), HealthState::BackingOff, "not ready within"),
-        (process("refuse", None), HealthState::BackingOff, "it refused: no\\u{202e}"),
-        (process("dead", None), HealthState::BackingOff, "cannot find my licence"),
-        (process("babble", None), HealthState::BackingOff, "no messages"),
-        (process("many", None), HealthState::BackingOff, "more than 1000 tools"),
-        (process("pages", None), HealthState::BackingOff, "pages"),
-        (TransportSettings::Stdio(nowhere), HealthState::Failed, "could not be started"),
+    let mut mute = server("bad", process("mute", None));
+    mute.startup_timeout = Duration::from_secs(1);
+    let bad = |mode: &str| server("bad", process(mode, None));
+    for (bad, state, why) in [
+        (mute, HealthState::BackingOff, "not ready within"),
+        (bad("refuse"), HealthState::BackingOff, "it refused: no\\u{202e}"),
+        (bad("dead"), HealthState::BackingOff, "cannot find my licence"),
+        (bad("babble"), HealthState::BackingOff, "no messages"),
+        (bad("many"), HealthState::BackingOff, "more than 1000 tools"),
+        (bad("pages"), HealthState::BackingOff, "pages"),
+        (server("bad", TransportSettings::Stdio(nowhere)), HealthState::Failed, "could not be started"),
     ] {
-        let mut bad = server("bad", transport);
-        bad.startup_timeout = Duration::from_secs(2);
         let setting = Setting::with(vec![bad, server("good", process("honest", None))]);
         setting.until_state("bad", state).await;
         setting.load().await;
@@ -105,6 +109,7 @@ async fn servers_that_never_get_ready_say_why() {
 
 #[tokio::test]
 async fn tools_that_cannot_be_are_left_out_and_the_others_are_not() {
+    let _alone = MEMORY.lock().await;
     let setting = Setting::ready(vec![server("odd", process("odd", None))]).await;
     assert_eq!(setting.names(), ["odd__good"]);
     for words in [
@@ -123,6 +128,7 @@ async fn tools_that_cannot_be_are_left_out_and_the_others_are_not() {
 
 #[tokio::test]
 async fn the_patterns_of_a_server_take_no_more_room_than_it_may_have() {
+    let _alone = MEMORY.lock().await;
     let before = resident();
     let setting = Setting::ready(vec![server("odd", process("patterns", None))]).await;
     let names = setting.names();
@@ -134,9 +140,9 @@ async fn the_patterns_of_a_server_take_no_more_room_than_it_may_have() {
 
 #[tokio::test]
 async fn others_do_not_wait_for_a_long_check_and_it_can_be_cancelled() {
-    let mut settings = server("bad", process("checks", None));
-    settings.timeout = Duration::from_secs(600);
-    let setting = Setting::ready(vec![settings, server("good", process("honest", None))]).await;
+    let _alone = MEMORY.lock().await;
+    let servers = vec![server("bad", process("checks", None)), server("good", process("honest", None))];
+    let setting = Setting::ready(servers).await;
     let (options, token) = cancelling();
     // All on the one thread of this test: were the check made here, nothing else would be.
     let (outcome, ()) = tokio::join!(setting.outcome("bad__slow_check", json!({}), options), async {
@@ -153,11 +159,11 @@ async fn others_do_not_wait_for_a_long_check_and_it_can_be_cancelled() {
 #[tokio::test]
 async fn a_server_that_hangs_for_good_is_started_again() {
     let mut settings = server("bad", process("honest", None));
-    settings.timeout = Duration::from_millis(200);
+    settings.tools = vec![hurried("add", Duration::from_millis(500))];
     let setting = Setting::ready(vec![settings]).await;
     setting.done("bad__deaf", json!({})).await;
     for _ in 0..5 {
-        assert_eq!(setting.failed("bad__echo", json!({"text": "x"})).await.1.code, ErrorCode::Timeout);
+        assert_eq!(setting.failed("bad__add", json!({"a": 1, "b": 1})).await.1.code, ErrorCode::Timeout);
     }
     setting.until("started again", || setting.health("bad").restarts == 1).await;
     setting.until_state("bad", HealthState::Ready).await;
@@ -167,8 +173,9 @@ async fn a_server_that_hangs_for_good_is_started_again() {
 
 #[tokio::test]
 async fn a_server_that_does_not_read_fills_nothing() {
+    let _alone = MEMORY.lock().await;
     let mut settings = server("bad", process("honest", None));
-    settings.timeout = Duration::from_millis(300);
+    settings.tools = vec![hurried("echo", Duration::from_millis(300))];
     let setting = Setting::ready(vec![settings]).await;
     setting.done("bad__deaf", json!({})).await;
     let before = resident();
@@ -183,7 +190,6 @@ async fn a_server_that_does_not_read_fills_nothing() {
 #[tokio::test]
 async fn calls_wait_for_a_server_that_starts_but_not_longer_than_they_may() {
     let mut settings = server("bad", process("honest", None));
-    settings.timeout = Duration::from_secs(10);
     let setting = Setting::ready(vec![settings.clone()]).await;
     let folder = std::sync::Arc::clone(&setting.folder);
     setting.bridge.close().await;

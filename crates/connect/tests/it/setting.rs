@@ -185,6 +185,9 @@ pub(crate) const NEVER: Duration = Duration::from_secs(3600);
 /// How long is waited for what must come: long enough for any machine, however slow and busy.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 
+/// Held by tests that measure the memory of this process, and by those that take much of it.
+pub(crate) static MEMORY: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
 /// How servers are started and looked after.
 pub(crate) struct Care {
     pub(crate) launcher: Arc<dyn Launch>,
