@@ -101,7 +101,7 @@ impl Bridge {
         locked(&self.servers).iter().map(|kept| Arc::clone(&kept.server)).collect()
     }
 
-    /// Waits until every server was connected or has failed once, but no longer than this.
+    /// Waits until every server was connected, or has failed in every way that there is to begin, but no longer than this.
     pub async fn ready(&self, patience: Duration) {
         let all = async {
             for server in self.current() {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::watch;
 use toolgate_connect::{
-    Backoff, Bridge, BridgeOptions, HealthState, Patience, Pins, ServerHealth, ServerName, ServerSettings,
+    Backoff, Bridge, BridgeOptions, Patience, Pins, ServerHealth, ServerName, ServerSettings,
 };
 use toolgate_gate::Registry;
 use toolgate_manifest::Problem;
@@ -194,11 +194,9 @@ impl Servers {
     /// Waits until each of these has said which tools it has, or has failed, but no longer than the slowest of them may take.
     pub(crate) async fn meet(&self, strangers: &[ServerSettings]) {
         let slowest = strangers.iter().map(|server| server.startup_timeout).max().unwrap_or_default();
-        let has_spoken =
-            |health: &ServerHealth| health.state != HealthState::Starting || health.last_error.is_some();
         let is_strange = |health: &ServerHealth| strangers.iter().any(|server| server.name == health.name);
         let all = async {
-            while !self.health().iter().filter(|health| is_strange(health)).all(has_spoken) {
+            while !self.health().iter().filter(|health| is_strange(health)).all(|health| health.tried) {
                 tokio::time::sleep(GLANCE).await;
             }
         };

@@ -18,6 +18,8 @@ pub struct ServerHealth {
     pub tools: usize,
     /// How many of these wait for an operator.
     pub suspended: usize,
+    /// Whether it was connected, or has failed in every way that there is to begin: whoever waits for it needs to wait no longer.
+    pub tried: bool,
     /// How often it had to be started again.
     pub restarts: u32,
     /// What went wrong last.
@@ -69,6 +71,7 @@ impl Server {
             protocol: connection.map(|connection| connection.protocol.clone()),
             tools: catalogue.entries().count(),
             suspended: catalogue.entries().filter(|entry| entry.suspended.is_some()).count(),
+            tried: *self.tried.borrow(),
             restarts: self.restarts.load(Ordering::Relaxed),
             last_error: locked(&self.last_error).clone(),
             errors: toolgate_tools::spelt_out(&errors),

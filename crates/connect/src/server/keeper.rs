@@ -62,6 +62,7 @@ impl Server {
         let (mut failures, mut era) = (0u32, Era::Unknown);
         while !self.stop.is_cancelled() {
             let silence = Silence::after(self.options.patience.silence);
+            let is_first_greeting = failures == 0 && era == Era::Unknown;
             let error = match open(&self, era, &silence).await {
                 Ok(opened) => {
                     era = opened.era;
@@ -77,19 +78,23 @@ impl Server {
             };
             failures += 1;
             if !self.stop.is_cancelled() {
-                self.rest(&error, failures).await;
+                // It is greeted in another way next, and may like that better: whoever waits for it waits for that as well.
+                let has_hope = is_first_greeting && matches!(error, ConnectError::Protocol { .. });
+                self.rest(&error, failures, has_hope).await;
             }
         }
     }
 
     /// Waits before the next try, if there is to be one.
-    async fn rest(&self, error: &ConnectError, failures: u32) {
+    async fn rest(&self, error: &ConnectError, failures: u32, has_hope: bool) {
         let (reason, given_up) = (error.to_string(), error.is_final());
         self.failed(&reason);
         // A server that ends once is there again in a moment; calls wait for that.
         let state = if failures > 1 || given_up { State::Down { reason, given_up } } else { State::Starting };
         self.state.send_replace(state);
-        self.tried.send_replace(true);
+        if !has_hope {
+            self.tried.send_replace(true);
+        }
         let again = async {
             match given_up {
                 true => std::future::pending().await,

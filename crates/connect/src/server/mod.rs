@@ -40,7 +40,7 @@ pub(crate) struct Server {
     changed: watch::Sender<u64>,
     settings: Mutex<Arc<ServerSettings>>,
     state: watch::Sender<State>,
-    /// Whether it was connected or has failed, once.
+    /// Whether it was connected, or has failed in every way that there is to begin.
     tried: watch::Sender<bool>,
     catalogue: Mutex<Arc<Catalogue>>,
     voice: Arc<Voice>,
@@ -158,7 +158,7 @@ impl Server {
         self.retired.load(Ordering::SeqCst)
     }
 
-    /// Waits until it was connected or has failed, once.
+    /// Waits until it was connected, or has failed in every way that there is to begin.
     pub(crate) async fn tried(&self) {
         let mut tried = self.tried.subscribe();
         // The sender is this server: it is there as long as anybody waits.

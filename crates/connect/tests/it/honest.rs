@@ -28,8 +28,8 @@ async fn tools_appear_and_answer_in_both_eras() {
         let folder = Arc::new(tempfile::TempDir::new().unwrap());
         let settings = server("fix", process(mode, Some(&notes(&folder))));
         let setting = Setting::caring(folder, vec![settings], Care { silence, ..Care::default() });
-        setting.until_state("fix", HealthState::Ready).await;
-        setting.reload();
+        // Whoever waits for a server does so until it was greeted as it wants to be.
+        setting.load().await;
         let health = setting.health("fix");
         assert_eq!((health.state, health.restarts), (HealthState::Ready, restarts), "{mode}: {health:?}");
         assert_eq!(health.protocol.as_deref(), Some(protocol), "{mode}");
