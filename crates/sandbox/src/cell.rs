@@ -117,8 +117,8 @@ impl Cell {
         all.into_iter().flatten().map(AsRawFd::as_raw_fd).collect()
     }
 
-    /// A listener inside the cell's network.
-    pub(crate) fn listen(&self) -> Result<TcpListener> {
+    /// A listener inside the cell's network, and what ends it.
+    pub(crate) fn listen(&self) -> Result<(TcpListener, Listened)> {
         let namespaces: Vec<RawFd> = [self.user.as_ref(), self.network.as_ref()]
             .into_iter()
             .flatten()
@@ -127,7 +127,10 @@ impl Cell {
         let listening = Listening { namespaces, error: AtomicI32::new(0), socket: AtomicI32::new(-1) };
         errand(&listening, libc::CLONE_FILES)?;
         match (listening.error.into_inner(), calls::adopt(listening.socket.into_inner())) {
-            (0, Some(socket)) => Ok(TcpListener::from(socket)),
+            (0, Some(socket)) => {
+                let listened = Listened(rustix::io::fcntl_dupfd_cloexec(&socket, 0)?);
+                Ok((TcpListener::from(socket), listened))
+            }
             (error, _) => Err(Errno::from_raw_os_error(error)),
         }
     }
@@ -137,6 +140,18 @@ impl Cell {
     pub(crate) fn lost_packets(&self) -> bool {
         let lost: u64 = self.counters.iter().map(lost_packets).sum();
         self.lost_before.swap(lost, Ordering::Relaxed) != lost
+    }
+}
+
+/// From its end on nobody is listened to, so that the next command in the same network can be given a listener of its own.
+///
+/// Closing a listener would not end it at once: a process that another thread is just starting has all handles, until it becomes another program.
+pub(crate) struct Listened(OwnedFd);
+
+impl Drop for Listened {
+    fn drop(&mut self) {
+        // If this fails, closing it has to do.
+        let _ = rustix::net::shutdown(&self.0, rustix::net::Shutdown::Both);
     }
 }
 

@@ -224,26 +224,24 @@ impl Sandbox {
         stop: &Stop,
         sink: &mut dyn FnMut(Stream, &[u8]),
     ) -> Result<Ended, SandboxError> {
-        let _proxy =
-            match &job.network {
-                Network::None => None,
-                Network::Proxied(serve) if self.has(Layer::NetworkNamespace) => {
-                    let listener = cell
-                        .listen()
-                        .map_err(SandboxError::system("there is no way to listen in the sandbox"))?;
-                    Some(serve(listener).map_err(|source| SandboxError::System {
-                        what: "the proxy cannot be started",
-                        source,
-                    })?)
-                }
-                Network::Proxied(_) => {
-                    let missing = Layers::NONE.with(Layer::NetworkNamespace);
-                    return Err(SandboxError::Missing {
-                        missing,
-                        why: "a proxy needs a network namespace".to_owned(),
-                    });
-                }
-            };
+        let _proxy = match &job.network {
+            Network::None => None,
+            Network::Proxied(serve) if self.has(Layer::NetworkNamespace) => {
+                let (listener, listened) = cell
+                    .listen()
+                    .map_err(SandboxError::system("there is no way to listen in the sandbox"))?;
+                let served = serve(listener)
+                    .map_err(|source| SandboxError::System { what: "the proxy cannot be started", source })?;
+                Some((served, listened))
+            }
+            Network::Proxied(_) => {
+                let missing = Layers::NONE.with(Layer::NetworkNamespace);
+                return Err(SandboxError::Missing {
+                    missing,
+                    why: "a proxy needs a network namespace".to_owned(),
+                });
+            }
+        };
         let prepared = plan(job, planning)?;
         let begun = Instant::now();
         let group = self.cgroups.as_ref().map(|groups| groups.make(&job.limits)).transpose();
