@@ -24,7 +24,7 @@ use toolgate_tools::{
     Called, CommandOptions, CommandRunner, Confinement, Front, Parts, Profile, Surroundings, initialise_run,
     load_manifests,
 };
-use toolgate_types::{CallId, Caller, ErrorCode, ToolCall, Trust};
+use toolgate_types::{CallId, Caller, ErrorCode, Limits, ToolCall, Trust};
 use toolgate_workspace::{Access, Mount, Rules, Workspace};
 
 /// What of a run only the gate writes, as in the binary.
@@ -124,7 +124,7 @@ impl BenchOptions {
         self
     }
 
-    /// The agents, rates and breaker of a configuration.
+    /// The agents, limits, rates and breaker of a configuration.
     #[must_use]
     pub fn config(mut self, yaml: &str) -> Self {
         self.config = Config::parse("test", yaml).expect("a good configuration");
@@ -185,7 +185,7 @@ impl BenchOptions {
         let loaded = self.load(&workspace);
         let complaints = Arc::new(Mutex::new(Vec::new()));
         let heard = Arc::clone(&complaints);
-        let limits = self.profile.limits();
+        let limits = self.limits();
         let gate = Gate::new(GateOptions {
             loaded: loaded.clone(),
             audit,
@@ -251,8 +251,12 @@ impl BenchOptions {
             verifier: self.verifier.clone(),
             rates: self.config.rate_limits.iter().map(RateRule::from).collect(),
             breaker: self.config.breaker.map(BreakerRule::from),
-            ..Loaded::new(registry, self.profile.limits())
+            ..Loaded::new(registry, self.limits())
         }
+    }
+
+    fn limits(&self) -> Limits {
+        self.config.limits.over(self.profile.limits())
     }
 
     fn runner(&self, workspace: &Arc<Workspace>) -> Arc<CommandRunner> {

@@ -186,6 +186,12 @@ impl Fixture {
     }
 }
 
+/// Copies a program that is to be started. Another process does it: a handle of this one might go along to a process that is just being started,
+/// and nobody can start a program that somebody has open for writing.
+pub(crate) fn copy_program(program: &Path, copy: &Path) {
+    assert!(std::process::Command::new("cp").arg(program).arg(copy).status().unwrap().success());
+}
+
 pub(crate) fn write(path: &Path, content: &str) {
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     std::fs::write(path, content).unwrap();

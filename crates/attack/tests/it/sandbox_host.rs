@@ -14,6 +14,8 @@ use rustix::process::Pid;
 use tempfile::TempDir;
 use toolgate_attack::{Covered, Order, Place, Report, Tree};
 
+use crate::fixture::copy_program;
+
 /// What must never come out: each is in another place, so that a leak says where it is.
 pub(crate) const SECRETS: [(&str, &str); 6] = [
     ("outside", "outside-secret-4711"),
@@ -97,10 +99,10 @@ pub(crate) fn tools() -> Arc<Tools> {
     let mut kept = TOOLS.lock().unwrap();
     kept.upgrade().unwrap_or_else(|| {
         let made = Arc::new(Tools(folder()));
-        let program = env!("CARGO_BIN_EXE_toolgate-attacker");
-        std::fs::hard_link(program, made.attacker())
-            .or_else(|_| std::fs::copy(program, made.attacker()).map(drop))
-            .unwrap();
+        let program = Path::new(env!("CARGO_BIN_EXE_toolgate-attacker"));
+        if std::fs::hard_link(program, made.attacker()).is_err() {
+            copy_program(program, &made.attacker());
+        }
         *kept = Arc::downgrade(&made);
         made
     })
@@ -369,7 +371,7 @@ fn plant_as_root(root: &Path) {
         return;
     }
     let program = root.join("w/set-id");
-    std::fs::copy("/usr/bin/id", &program).unwrap();
+    copy_program(Path::new("/usr/bin/id"), &program);
     chown(&program, Some(0), Some(0)).unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o4755)).unwrap();
     let mode = rustix::fs::Mode::from_raw_mode(0o666);

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::Read as _;
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use toolgate_attack::{Bounds, Covered, HELD, Order, Report};
@@ -36,7 +37,10 @@ pub(crate) fn endure(count: usize) {
     };
     let nothing =
         Traps { variables: Vec::new(), queue: None, _in_memory: Box::default(), _files: Vec::new() };
-    let run = || assert_eq!(confined(&sandbox, &order, &nothing).unwrap().output, "fine\n");
+    let run_and = |heard: &dyn Fn()| {
+        assert_eq!(confined(&sandbox, &order, &nothing, heard).unwrap().output, "fine\n");
+    };
+    let run = || run_and(&|| ());
     run();
     println!("{}", belongings());
     for _ in 0..count {
@@ -46,9 +50,47 @@ pub(crate) fn endure(count: usize) {
     // Some are kept for the next commands, but no more than that.
     for _ in 0..2 {
         for _ in 0..count.div_ceil(100) {
-            std::thread::scope(|scope| (0..100).for_each(|_| drop(scope.spawn(run))));
+            run_at_once(100, &run_and);
         }
         println!("{}", belongings());
+    }
+}
+
+/// Runs so many commands, none of which ends before all have begun.
+fn run_at_once(count: usize, run_and: &(dyn Fn(&dyn Fn()) + Sync)) {
+    let missing = Missing { count: Mutex::new(count), none: Condvar::new() };
+    let run = || {
+        // One that fails does not keep the others waiting.
+        let _waits_no_more = WaitsNoMore(&missing);
+        run_and(&|| missing.begins());
+    };
+    std::thread::scope(|scope| (0..count).for_each(|_| drop(scope.spawn(run))));
+}
+
+/// How many commands have not begun yet.
+struct Missing {
+    count: Mutex<usize>,
+    none: Condvar,
+}
+
+impl Missing {
+    /// One begins, and waits for all others.
+    fn begins(&self) {
+        let mut count = self.count.lock().unwrap();
+        *count = count.saturating_sub(1);
+        if *count == 0 {
+            self.none.notify_all();
+        }
+        drop(self.none.wait_while(count, |count| *count > 0).unwrap());
+    }
+}
+
+struct WaitsNoMore<'m>(&'m Missing);
+
+impl Drop for WaitsNoMore<'_> {
+    fn drop(&mut self) {
+        *self.0.count.lock().unwrap() = 0;
+        self.0.none.notify_all();
     }
 }
 
@@ -134,7 +176,7 @@ fn attempt(order: &Order, traps: &Traps) -> Report {
         without: layers(&order.without),
         ..SandboxOptions::default()
     };
-    match Sandbox::prepare(options).and_then(|sandbox| confined(&sandbox, order, traps)) {
+    match Sandbox::prepare(options).and_then(|sandbox| confined(&sandbox, order, traps, &|| ())) {
         Ok(report) => report,
         Err(error) => Report { refused: Some(error.to_string()), ..Report::default() },
     }
@@ -148,7 +190,13 @@ fn layers(words: &[String]) -> Layers {
     words.iter().map(layer).collect()
 }
 
-fn confined(sandbox: &Sandbox, order: &Order, traps: &Traps) -> Result<Report, SandboxError> {
+/// Runs the command; `heard_it` is called whenever it said something.
+fn confined(
+    sandbox: &Sandbox,
+    order: &Order,
+    traps: &Traps,
+    heard_it: &dyn Fn(),
+) -> Result<Report, SandboxError> {
     let folders: Vec<File> = order.mounts.iter().map(|place| File::open(&place.host).unwrap()).collect();
     let mounts = order.mounts.iter().zip(&folders).map(|(place, folder)| Mounted {
         directory: folder.as_fd(),
@@ -158,7 +206,7 @@ fn confined(sandbox: &Sandbox, order: &Order, traps: &Traps) -> Result<Report, S
     });
     let passed = order.passed.iter().filter_map(|name| Some((name.clone(), std::env::var(name).ok()?)));
     let (until, _leash) = std::io::pipe().unwrap();
-    let talking = std::sync::Mutex::new(None);
+    let talking = Mutex::new(None);
     let handed = Handed { take: &|ends| *talking.lock().unwrap() = Some(ends), until: until.as_fd() };
     let pumped =
         Pumped { input: None, max_output: order.max_output.unwrap_or(1 << 20), on_flood: OnFlood::Stop };
@@ -177,6 +225,7 @@ fn confined(sandbox: &Sandbox, order: &Order, traps: &Traps) -> Result<Report, S
     let mut heard = [Vec::new(), Vec::new()];
     let ended = sandbox.run(&job, &Stop::new(deadline, || false), &mut |stream, bytes| {
         heard[usize::from(stream == Stream::Error)].extend_from_slice(bytes);
+        heard_it();
     })?;
     let [output, error] = heard.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     let (code, signal) = match ended.exit {

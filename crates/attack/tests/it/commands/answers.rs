@@ -6,6 +6,7 @@ use toolgate_tools::Profile;
 use toolgate_types::Decision;
 
 use super::{Desk, SHELLS, git, native, structured};
+use crate::fixture::copy_program;
 
 #[test]
 fn every_profile_answers_with_output_and_exit_code() {
@@ -49,7 +50,7 @@ fn an_ordinary_user_can_run_commands_too() {
     // The test binary lies where only its owner may go, so it is copied to where everybody may.
     let scratch = Scratch::new();
     let copy = scratch.path().join("it");
-    std::fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
+    copy_program(&std::env::current_exe().unwrap(), &copy);
     for path in [scratch.path(), &copy] {
         std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     }

@@ -1,9 +1,7 @@
 //! What a command leaves under protected names is taken away before its answer.
 
 use serde_json::json;
-use toolgate_attack::code_of;
 use toolgate_tools::Profile;
-use toolgate_types::ErrorCode;
 
 use super::{Desk, SHELLS, native, structured};
 
@@ -94,9 +92,6 @@ fn many_things_left_are_taken_away_and_counted() {
 #[test]
 fn also_what_a_command_leaves_that_did_not_end_by_itself() {
     let desk = Desk::new(Profile::Native);
-    let line = "echo export A=1 > .envrc; echo left; sleep 1000";
-    let called = desk.bench.call(desk.tool, json!({"command": line, "timeout_ms": 500}));
-    assert_eq!(code_of(&called), Some(ErrorCode::Timeout), "{}", called.answer.text);
-    assert!(called.answer.text.contains("left"));
+    desk.run_out_of_time("echo export A=1 > .envrc; echo planted; sleep 1000", "planted");
     assert!(!desk.workspace.join(".envrc").exists());
 }

@@ -12,9 +12,9 @@ mod manifests;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use toolgate_attack::{Bench, BenchOptions, Scratch, person};
+use toolgate_attack::{Bench, BenchOptions, Scratch, code_of, person};
 use toolgate_tools::{Called, Profile};
-use toolgate_types::Caller;
+use toolgate_types::{Caller, ErrorCode};
 
 use crate::fixture::write;
 
@@ -46,6 +46,18 @@ impl Desk {
 
     fn run(&self, command: &str) -> Called {
         self.bench.call(self.tool, json!({"command": command}))
+    }
+
+    /// Runs a command that does not end by itself, and says `word` first. Its time begins before it does, so on a busy machine
+    /// it is given more of it until it came to say that. Answers with the time in milliseconds as well.
+    fn run_out_of_time(&self, command: &str, word: &str) -> (Called, u64) {
+        let mut times = (0..7).map(|doubled| 300 << doubled);
+        let begun = times.find_map(|time| {
+            let called = self.bench.call(self.tool, json!({"command": command, "timeout_ms": time}));
+            assert_eq!(code_of(&called), Some(ErrorCode::Timeout), "{}", called.answer.text);
+            called.answer.text.contains(word).then_some((called, time))
+        });
+        begun.unwrap_or_else(|| panic!("`{command}` never says `{word}`"))
     }
 
     fn write(&self, path: &str, content: &str) {
