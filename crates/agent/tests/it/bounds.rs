@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio_util::sync::CancellationToken;
 use toolgate_agent::{ChatEvent, EndReason};
@@ -110,7 +110,8 @@ fn when_the_time_is_up_in_a_stream_there_is_an_answer() {
         ToolChoice::Auto => say("It is a long story").ends(StepEnd::Hang),
         ToolChoice::None => say("In short: yes."),
     });
-    let held = world.turn_as(model, "Is it?", in_time(world.how(), 200));
+    // Long enough for the words to come.
+    let held = world.turn_as(model, "Is it?", in_time(world.how(), 5000));
     insta::assert_snapshot!(held.story());
 }
 
@@ -158,7 +159,8 @@ fn a_prompt_that_fills_the_context_is_refused_and_not_kept() {
 fn when_the_last_step_takes_too_long_the_person_is_told() {
     let world = World::new();
     let model = Played::steps(vec![say("Hm").ends(StepEnd::Hang)]);
-    let how = in_time(world.how(), 50).settings(|settings| settings.grace = Duration::from_millis(50));
+    // Long enough for the words to come, both times.
+    let how = in_time(world.how(), 2000).settings(|settings| settings.grace = Duration::from_secs(2));
     let held = world.turn_as(model, "Is it?", how);
     assert_eq!((held.ended.reason, held.ended.text.as_str()), (EndReason::Timeout, "Hm"));
     let model = Played::steps(vec![Step { parts: Vec::new(), ..say("").ends(StepEnd::Hang) }]);
@@ -178,6 +180,12 @@ fn cancelling_ends_the_stream_and_keeps_what_was_said() {
     let held = world.turn_as(model.clone(), "Is it?", how);
     insta::assert_snapshot!(held.story());
     assert_eq!(model.asked().len(), 1, "a model was asked after the person had enough");
+}
+
+/// Seconds that nobody else on this machine waits for, whatever is tested beside this.
+fn own_seconds() -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    format!("86400.{}{}", std::process::id(), now.as_nanos())
 }
 
 /// The processes of this machine whose command line holds a word.
@@ -204,10 +212,11 @@ fn is_running(event: &ChatEvent) -> bool {
 #[test]
 fn cancelling_ends_a_running_command_and_answers_every_call() {
     let world = World::of(Profile::Native, |options| options.commands());
-    let model = Played::steps(vec![endless("86411"), say("Never said.")]);
+    let mark = own_seconds();
+    let model = Played::steps(vec![endless(&mark), say("Never said.")]);
     let held = world.turn_as(model.clone(), "Run it.", world.how().cancel_when(is_running));
-    assert_eq!(processes("86411"), 0, "a process is left");
-    insta::assert_snapshot!(held.story());
+    assert_eq!(processes(&mark), 0, "a process is left");
+    insta::assert_snapshot!(held.story().replace(&mark, "86411"));
     assert!(!world.workspace.join("c.txt").exists());
     assert_eq!(model.asked().len(), 1);
 }
@@ -217,25 +226,29 @@ fn when_the_time_is_up_in_a_command_it_is_ended_and_there_is_an_answer() {
     let world = World::of(Profile::Native, |options| options.commands());
     let ran = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&ran);
-    let model = Played::by(|_, asked| match asked.tool_choice {
-        ToolChoice::Auto => endless("86412"),
+    let mark = own_seconds();
+    let called = mark.clone();
+    let model = Played::by(move |_, asked| match asked.tool_choice {
+        ToolChoice::Auto => endless(&called),
         ToolChoice::None => say("It did not end."),
     });
-    let mut how = in_time(world.how(), 3000);
+    // Long enough for the command to run.
+    let mut how = in_time(world.how(), 15_000);
     how.watch = Arc::new(move |event| {
         seen.fetch_or(is_running(&event), Ordering::Relaxed);
     });
     let held = world.turn_as(model, "Run it.", how);
     assert!(ran.load(Ordering::Relaxed), "the command never ran");
-    assert_eq!(processes("86412"), 0, "a process is left");
-    insta::assert_snapshot!(held.story());
+    assert_eq!(processes(&mark), 0, "a process is left");
+    insta::assert_snapshot!(held.story().replace(&mark, "86412"));
 }
 
 /// Whoever drops the turn ends what runs in it, and the next turn answers what was left open, once.
 #[test]
 fn a_turn_that_is_dropped_leaves_nothing_running() {
     let world = World::of(Profile::Native, |options| options.commands());
-    let model = Played::steps(vec![endless("86413"), say("So it was.")]);
+    let mark = own_seconds();
+    let model = Played::steps(vec![endless(&mark), say("So it was.")]);
     world.runtime.block_on(async {
         let mut session = world.session("talk").await;
         let (running, mut how) = (CancellationToken::new(), world.how());
@@ -259,8 +272,8 @@ fn a_turn_that_is_dropped_leaves_nothing_running() {
             }
         };
         assert_eq!(recorded, Some(ErrorCode::Cancelled));
-        assert_eq!(processes("86413"), 0, "a process is left");
+        assert_eq!(processes(&mark), 0, "a process is left");
         let held = world.hold(model, &mut session, "Well?", world.how()).await;
-        insta::assert_snapshot!(held.story());
+        insta::assert_snapshot!(held.story().replace(&mark, "86413"));
     });
 }

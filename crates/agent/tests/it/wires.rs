@@ -9,7 +9,7 @@ use toolgate_llm::{Endpoint, Key, ModelName, Provider, Wire, provider};
 use toolgate_scripted::{Script, ScriptServer, ServerOptions};
 use toolgate_tools::Profile;
 
-use crate::world::{Held, How, World};
+use crate::world::{Held, How, PATIENCE, World};
 
 const WIRES: [Wire; 4] = [Wire::Anthropic, Wire::Openai, Wire::OpenaiChat, Wire::Ollama];
 
@@ -23,15 +23,20 @@ fn name(wire: Wire) -> &'static str {
     }
 }
 
+/// How long a model that falls silent is waited for: long enough for one that does not.
+const SILENCE: Duration = Duration::from_secs(2);
+
 /// A script that is served, and a model that is asked over one wire.
 struct Scripted {
     server: ScriptServer,
+    falls_silent: bool,
 }
 
 impl Scripted {
     async fn start(yaml: &str) -> Self {
         let script = Script::parse("script.yaml", yaml).unwrap_or_else(|problems| panic!("{problems}"));
-        Self { server: ScriptServer::start(script, ServerOptions::default()).await.unwrap() }
+        let server = ScriptServer::start(script, ServerOptions::default()).await.unwrap();
+        Self { server, falls_silent: yaml.contains("kind: idle") }
     }
 
     fn model(&self, wire: Wire) -> Arc<dyn Provider> {
@@ -42,7 +47,8 @@ impl Scripted {
             Wire::Ollama => toolgate_scripted::Wire::Ollama,
         };
         let mut endpoint = Endpoint::new(self.server.base_url(spoken)).key(Some(Key::new("sk-test-4711")));
-        endpoint.timeouts.idle = Duration::from_millis(300);
+        endpoint.timeouts.connect = PATIENCE;
+        endpoint.timeouts.idle = if self.falls_silent { SILENCE } else { PATIENCE };
         let model = ModelName { provider: name(wire).to_owned(), name: "scripted".to_owned() };
         provider(wire, endpoint, model)
     }

@@ -18,7 +18,7 @@ use toolgate_types::{Caller, Trust};
 use crate::story;
 
 /// Longer than anything here takes; whoever waits this long has failed.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
 
 pub(crate) struct World {
     pub(crate) bench: Bench,
