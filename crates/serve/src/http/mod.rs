@@ -35,11 +35,6 @@ use self::connection::accept;
 use self::door::Door;
 use crate::service::Service;
 
-/// How long calls that were told to end may take to do so: as long as a process may take that is told to.
-const LAST_WORDS: Duration = Duration::from_secs(7);
-/// How long what was answered may take to leave.
-const FAREWELL: Duration = Duration::from_secs(2);
-
 /// Whether everything behind the gate is there.
 pub struct Ready(pub Arc<dyn Fn() -> bool + Send + Sync>);
 
@@ -99,6 +94,10 @@ pub struct HttpLimits {
     pub stall_patience: Duration,
     /// How long calls under way may go on once the door closes.
     pub grace: Duration,
+    /// How long those that were told to end then may take to do so: as long as a process may take that is told to.
+    pub last_words: Duration,
+    /// How long what was answered may then take to leave.
+    pub farewell: Duration,
 }
 
 impl Default for HttpLimits {
@@ -119,6 +118,8 @@ impl Default for HttpLimits {
             body_patience: Duration::from_secs(30),
             stall_patience: Duration::from_secs(30),
             grace: Duration::from_secs(10),
+            last_words: Duration::from_secs(7),
+            farewell: Duration::from_secs(2),
         }
     }
 }
@@ -143,14 +144,15 @@ pub async fn serve_http(
 
 /// From the gentlest way to the last.
 async fn close(door: &Door) {
+    let HttpLimits { grace, last_words, farewell, .. } = *door.limits();
     door.leaving.cancel();
     door.connections.close();
-    if tokio::time::timeout(door.limits().grace, door.quiet()).await.is_err() {
+    if tokio::time::timeout(grace, door.quiet()).await.is_err() {
         door.end_calls();
         // Whoever does not end even now is recorded as abandoned when its work is dropped.
-        let _ = tokio::time::timeout(LAST_WORDS, door.quiet()).await;
+        let _ = tokio::time::timeout(last_words, door.quiet()).await;
     }
     // Answers are on their way to clients that may be slow.
-    let _ = tokio::time::timeout(FAREWELL, door.connections.wait()).await;
+    let _ = tokio::time::timeout(farewell, door.connections.wait()).await;
     door.close().await;
 }

@@ -90,12 +90,14 @@ fn a_message_may_come_in_pieces_and_many_at_once() {
 fn an_id_that_is_not_answered_yet_is_not_served_twice() {
     let world = World::with(|options| options.commands());
     let mut client = world.client_as(Era::Older, json!({}), toolgate_attack::person("mcp-ids"));
-    let slow = json!({"name": "run_command", "arguments": {"command": "read -t 0.5 < /dev/zero; sleep 1; echo done"}});
+    let slow =
+        json!({"name": "run_command", "arguments": {"command": "until [ -e go ]; do sleep 0.05; done"}});
     let call = json!({"jsonrpc": "2.0", "id": "same", "method": "tools/call", "params": slow});
     client.send(&call);
     client.send(&call);
     let refused = client.next(|message| message["id"] == "same");
     assert_eq!(refused["error"]["code"], -32600, "{refused}");
+    std::fs::write(world.workspace.join("go"), "").unwrap();
     let served = client.next(|message| message["id"] == "same");
     assert_eq!(served["result"]["isError"], false, "{served}");
     assert_eq!(world.records().len(), 1);

@@ -6,10 +6,14 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::http_world::{BIG, Got, TOKEN, World, by_token, get, initialize, newer, open, post, read_file};
+use crate::http_world::{
+    BIG, Got, PATIENCE, TOKEN, World, by_token, get, initialize, newer, open, post, read_file,
+};
 
-/// Short for a machine and long for nobody.
+/// Short, for what never comes.
 const SOON: Duration = Duration::from_millis(200);
+/// Long enough for what comes, on a slow machine too.
+const LATER: Duration = Duration::from_secs(2);
 
 fn head(world: &World, more: &str) -> String {
     format!(
@@ -134,21 +138,28 @@ fn rest(stream: &mut TcpStream) -> Vec<u8> {
 
 #[test]
 fn whoever_takes_too_long_to_say_what_it_wants_is_given_up() {
-    let world =
-        by_token().limits(|limits| (limits.head_patience, limits.body_patience) = (SOON, SOON)).start();
-    // Nothing at all, a part of a head, and a part of a body.
+    // Nothing at all, and a part of a head.
+    let world = by_token().limits(|limits| limits.head_patience = SOON).start();
     let mut silent = world.connect();
     assert!(rest(&mut silent).is_empty());
     let mut slow = world.connect();
-    slow.write_all(b"POST /mcp HTTP/1.1\r\nHost: lo").unwrap();
+    // The connection may be at its end already.
+    let _ = slow.write_all(b"POST /mcp HTTP/1.1\r\nHost: lo");
     let said = rest(&mut slow);
     assert!(said.is_empty() || Got::parse(&said).status == 408, "{said:?}");
+    assert_eq!(world.records().len(), 0);
+    // A part of a body.
+    let world = by_token().limits(|limits| limits.body_patience = SOON).start();
+    let part = head(&world, "Content-Length: 100\r\n\r\n{\"jsonrpc\"");
     let mut body = world.connect();
-    body.write_all(head(&world, "Content-Length: 100\r\n\r\n{\"jsonrpc\"").as_bytes()).unwrap();
+    body.write_all(part.as_bytes()).unwrap();
     assert_eq!(Got::parse(&rest(&mut body)).status, 408);
-    // A connection that was used and is silent now.
+    assert_eq!(world.records().len(), 0);
+    // A connection that was used, within its time, and is silent now.
+    let world = by_token().limits(|limits| limits.head_patience = LATER).start();
+    let asked = format!("GET /healthz HTTP/1.1\r\nHost: {}\r\n\r\n", world.address);
     let mut idle = world.connect();
-    idle.write_all(format!("GET /healthz HTTP/1.1\r\nHost: {}\r\n\r\n", world.address).as_bytes()).unwrap();
+    idle.write_all(asked.as_bytes()).unwrap();
     assert_eq!(Got::parse(&rest(&mut idle)).status, 200);
     assert_eq!(world.records().len(), 0);
 }
@@ -180,7 +191,7 @@ fn world_health(world: &World) -> String {
 
 #[test]
 fn streams_that_go_on_have_bounds_and_end_with_the_door() {
-    let mut world = open().limits(|limits| limits.max_streams = 1).start();
+    let mut world = open().limits(|limits| (limits.max_streams, limits.farewell) = (1, PATIENCE)).start();
     let got = world.send(&post(&initialize()));
     let name = got.header("mcp-session-id").unwrap().to_owned();
     let listen = get("/mcp").with("Accept", "text/event-stream").with("Mcp-Session-Id", &name);
@@ -196,7 +207,7 @@ fn streams_that_go_on_have_bounds_and_end_with_the_door() {
 #[test]
 fn whoever_does_not_take_its_answers_is_given_up() {
     const CALLS: usize = 200;
-    let world = open().limits(|limits| limits.stall_patience = SOON).start();
+    let world = open().limits(|limits| limits.stall_patience = LATER).start();
     let params = json!({"name": "read_file", "arguments": {"path": "big.txt"}});
     let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
     let one = newer(call).render(world.address).replace("Connection: close\r\n", "");

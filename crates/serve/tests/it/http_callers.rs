@@ -3,15 +3,17 @@
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::Semaphore;
 use toolgate_gate::{ApprovedCall, CallContext, Tool, ToolFuture, ToolSpec};
 use toolgate_types::{ErrorCode, ToolClass, ToolOutput};
 
 use crate::http_closing::{Waiting, spec};
 use crate::http_world::{
-    Got, Line, Plan, Says, Sent, World, by_issuer, get, initialize, newer, post, read_file,
+    Got, Line, PATIENCE, Plan, Says, Sent, World, by_issuer, get, initialize, newer, post, read_file,
 };
 
 const READS: &[&str] = &["files:read"];
@@ -177,8 +179,8 @@ fn begin(world: &World, token: &str) -> String {
 }
 
 /// A tool that waits, who it began for, and what lets it go.
-fn waiting() -> (Plan, mpsc::UnboundedReceiver<String>, Arc<Semaphore>) {
-    let (begun, seen) = mpsc::unbounded_channel();
+fn waiting() -> (Plan, Receiver<String>, Arc<Semaphore>) {
+    let (begun, seen) = channel();
     let let_go = Arc::new(Semaphore::new(0));
     (by_issuer().tool(Arc::new(Waiting::new(begun, &let_go))), seen, let_go)
 }
@@ -189,7 +191,7 @@ fn wait(id: u64) -> Value {
 
 #[test]
 fn calls_of_one_caller_wait_for_each_other_and_not_for_those_of_others() {
-    let (plan, mut seen, let_go) = waiting();
+    let (plan, seen, let_go) = waiting();
     let world = plan.start();
     let mut lines: Vec<Line> = (0..40).map(|_| Line::new(&world)).collect();
     let mallory = token("mallory", READS);
@@ -197,7 +199,7 @@ fn calls_of_one_caller_wait_for_each_other_and_not_for_those_of_others() {
         line.send(&newer(wait(number as u64)).bearing(&mallory), world.address);
     }
     for _ in 0..32 {
-        assert_eq!(seen.blocking_recv().unwrap(), "mallory");
+        assert_eq!(seen.recv_timeout(PATIENCE).unwrap(), "mallory");
     }
     // All forty are there, and no more begin than may.
     while !world.send(&get("/metrics").bearing(&mallory)).body.contains("toolgate_calls_in_flight 40") {
@@ -206,7 +208,7 @@ fn calls_of_one_caller_wait_for_each_other_and_not_for_those_of_others() {
     assert!(seen.try_recv().is_err());
     let mut other = Line::new(&world);
     other.send(&newer(wait(100)).bearing(&token("bob", READS)), world.address);
-    assert_eq!(seen.blocking_recv().unwrap(), "bob");
+    assert_eq!(seen.recv_timeout(PATIENCE).unwrap(), "bob");
     let_go.add_permits(1);
     for line in lines.iter_mut().chain([&mut other]) {
         let got = line.answer().unwrap().message();
@@ -217,7 +219,7 @@ fn calls_of_one_caller_wait_for_each_other_and_not_for_those_of_others() {
 
 #[test]
 fn whoever_asks_without_end_is_refused_and_with_its_session_all_of_it_ends() {
-    let (plan, mut seen, _let_go) = waiting();
+    let (plan, seen, _let_go) = waiting();
     let world = plan.start();
     let mallory = token("mallory", READS);
     let name = begin(&world, &mallory);
@@ -237,7 +239,7 @@ fn whoever_asks_without_end_is_refused_and_with_its_session_all_of_it_ends() {
     let others = world.send(&newer(read_file(1)).bearing(&token("bob", READS))).message();
     assert_eq!(others["result"]["isError"], json!(false), "{others}");
 
-    (0..32).for_each(|_| assert_eq!(seen.blocking_recv().unwrap(), "mallory"));
+    (0..32).for_each(|_| assert_eq!(seen.recv_timeout(PATIENCE).unwrap(), "mallory"));
     assert_eq!(world.send(&within(get("/mcp").line("DELETE /mcp HTTP/1.1"))).status, 204);
     while world.records().len() < 258 {
         std::thread::yield_now();
@@ -249,13 +251,14 @@ fn whoever_asks_without_end_is_refused_and_with_its_session_all_of_it_ends() {
 
 #[test]
 fn a_session_that_nobody_uses_ends_with_its_calls() {
-    let (plan, mut seen, _let_go) = waiting();
-    let world = plan.limits(|limits| limits.session_idle = std::time::Duration::from_millis(500)).start();
+    let (plan, seen, _let_go) = waiting();
+    // Long enough for it to begin, and for a call in it.
+    let world = plan.limits(|limits| limits.session_idle = Duration::from_secs(5)).start();
     let alice = token("alice", READS);
     let name = begin(&world, &alice);
     let mut line = Line::new(&world);
     line.send(&post(&wait(1)).bearing(&alice).with("Mcp-Session-Id", &name), world.address);
-    assert_eq!(seen.blocking_recv().unwrap(), "alice");
+    assert_eq!(seen.recv_timeout(PATIENCE).unwrap(), "alice");
     while world.records().is_empty() {
         std::thread::yield_now();
     }

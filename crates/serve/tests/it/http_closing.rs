@@ -2,25 +2,27 @@
 
 use std::io::{Read as _, Write as _};
 use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::Semaphore;
 use toolgate_gate::{ApprovedCall, CallContext, Tool, ToolFuture, ToolSpec};
+use toolgate_serve::HttpLimits;
 use toolgate_types::{Category, Decision, ErrorCode, Failure, ToolClass, ToolOutput};
 
-use crate::http_world::{Got, Line, Sent, World, get, initialize, newer, open, post};
+use crate::http_world::{Got, Line, PATIENCE, Sent, World, get, initialize, newer, open, post};
 
 /// Waits until it is let go, or told to end.
 pub(crate) struct Waiting {
     spec: ToolSpec,
     /// Is told for whom it began.
-    begun: mpsc::UnboundedSender<String>,
+    begun: Sender<String>,
     let_go: Arc<Semaphore>,
 }
 
 impl Waiting {
-    pub(crate) fn new(begun: mpsc::UnboundedSender<String>, let_go: &Arc<Semaphore>) -> Self {
+    pub(crate) fn new(begun: Sender<String>, let_go: &Arc<Semaphore>) -> Self {
         // Of a kind that may take long.
         let spec = ToolSpec { category: Category::Mcp, ..spec("wait", ToolClass::Read) };
         Self { spec, begun, let_go: Arc::clone(let_go) }
@@ -72,10 +74,14 @@ const CALLS: u64 = 8;
 
 /// Calls of both eras, all under way.
 fn busy(grace: Duration) -> Busy {
-    let (begun, mut seen) = mpsc::unbounded_channel();
+    let (begun, seen) = channel();
     let let_go = Arc::new(Semaphore::new(0));
     let tool = Waiting::new(begun, &let_go);
-    let world = open().tool(Arc::new(tool)).limits(|limits| limits.grace = grace).start();
+    // What was told to end has the time to, and what was answered arrives.
+    let patient = |limits: &mut HttpLimits| {
+        (limits.grace, limits.last_words, limits.farewell) = (grace, PATIENCE, PATIENCE);
+    };
+    let world = open().tool(Arc::new(tool)).limits(patient).alone().start();
     let lines = (0..CALLS).map(|number| {
         let mut line = Line::new(&world);
         let sent = request(&world, &mut line, number);
@@ -84,7 +90,7 @@ fn busy(grace: Duration) -> Busy {
     });
     let lines: Vec<Line> = lines.collect();
     for _ in 0..CALLS {
-        seen.blocking_recv().unwrap();
+        seen.recv_timeout(PATIENCE).unwrap();
     }
     Busy { world, lines, let_go }
 }
@@ -108,7 +114,7 @@ fn answers(lines: &mut [Line]) -> Vec<Value> {
 
 #[test]
 fn calls_that_end_within_the_grace_are_answered_as_ever() {
-    let Busy { mut world, mut lines, let_go } = busy(Duration::from_secs(60));
+    let Busy { mut world, mut lines, let_go } = busy(PATIENCE);
     world.shutdown.cancel();
     // Nothing new is taken from here on; the calls under way do not know yet.
     while std::net::TcpStream::connect(world.address).is_ok() {
@@ -153,7 +159,7 @@ fn calls_whose_clients_went_away_are_recorded_too() {
 
 #[test]
 fn going_away_ends_a_call_of_the_newer_era_and_none_of_the_older() {
-    let Busy { mut world, mut lines, let_go } = busy(Duration::from_secs(60));
+    let Busy { mut world, mut lines, let_go } = busy(PATIENCE);
     // Of the older era it is known that connections break, and that clients come again.
     lines.clear();
     while world.records().len() < CALLS as usize / 2 {
@@ -175,7 +181,7 @@ fn going_away_ends_a_call_of_the_newer_era_and_none_of_the_older() {
 
 #[test]
 fn a_door_that_closes_is_not_ready() {
-    let Busy { mut world, mut lines, let_go } = busy(Duration::from_secs(60));
+    let Busy { mut world, mut lines, let_go } = busy(PATIENCE);
     let mut line = Line::new(&world);
     assert_eq!(line.ask(&get("/readyz"), world.address).status, 200);
     world.shutdown.cancel();
@@ -188,7 +194,7 @@ fn a_door_that_closes_is_not_ready() {
 
 #[test]
 fn what_is_only_half_said_when_the_door_closes_is_not_waited_for_and_not_done() {
-    let mut world = open().limits(|limits| limits.grace = Duration::from_secs(3600)).start();
+    let mut world = open().limits(|limits| limits.grace = Duration::from_secs(3600)).alone().start();
     let whole = newer(crate::http_world::read_file(1)).render(world.address);
     let (first, second) = whole.split_at(30);
     let mut halves: Vec<_> = (0..2).map(|_| world.connect()).collect();
@@ -211,7 +217,7 @@ fn what_is_only_half_said_when_the_door_closes_is_not_waited_for_and_not_done() 
 
 #[test]
 fn what_is_still_to_come_when_the_door_closes_is_not_begun() {
-    let mut world = open().limits(|limits| limits.grace = Duration::from_secs(3600)).start();
+    let mut world = open().limits(|limits| limits.grace = Duration::from_secs(3600)).alone().start();
     let whole = newer(crate::http_world::read_file(1)).render(world.address);
     // All of the head, and not all of the body.
     let (first, second) = whole.split_at(whole.len() - 5);

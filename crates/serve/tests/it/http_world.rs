@@ -1,8 +1,9 @@
 //! A gate with an HTTP door in this process, and a client that says exactly what it is told to.
 
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
@@ -10,7 +11,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use toolgate_attack::{Bench, BenchOptions, Scratch, person};
 use toolgate_audit::Record;
-use toolgate_gate::{AuditMode, Tool};
+use toolgate_gate::{AuditMode, NobodyToAsk, Tool};
 use toolgate_identity::{
     Algorithm, ClaimNames, FetchFuture, FetchKeys, Issuer, KeySource, MintOptions, Secret, Verifier,
     VerifierOptions, mint,
@@ -22,7 +23,7 @@ use toolgate_tools::Profile;
 use toolgate_types::{Sha256, Trust};
 
 /// Longer than anything here takes; whoever waits this long has failed.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 /// The token of the person.
 pub(crate) const TOKEN: &str = "the-token-of-the-person-0123456789abcdef";
 /// How long `big.txt` is.
@@ -43,10 +44,12 @@ pub(crate) struct Plan {
     demand: Demand,
     limits: HttpLimits,
     tools: Vec<Arc<dyn Tool>>,
+    at: Ipv4Addr,
 }
 
 pub(crate) fn by_token() -> Plan {
-    Plan { demand: Demand::Token(Sha256::of(TOKEN.as_bytes())), limits: limits(), tools: Vec::new() }
+    let demand = Demand::Token(Sha256::of(TOKEN.as_bytes()));
+    Plan { demand, limits: limits(), tools: Vec::new(), at: Ipv4Addr::LOCALHOST }
 }
 
 pub(crate) fn by_issuer() -> Plan {
@@ -79,16 +82,27 @@ impl Plan {
         self
     }
 
+    /// At an address of its own, where nobody else listens once it is closed.
+    pub(crate) fn alone(mut self) -> Self {
+        static WORLDS: AtomicU8 = AtomicU8::new(0);
+        let [.., high, low] = std::process::id().to_be_bytes();
+        let number = WORLDS.fetch_add(1, Ordering::Relaxed);
+        self.at = Ipv4Addr::new(127, 64 ^ number, high, low);
+        self
+    }
+
     pub(crate) fn start(self) -> World {
         let scratch = Scratch::new();
         let (workspace, state) = (scratch.folder("w"), scratch.folder("s"));
         std::fs::write(workspace.join("a.txt"), "hello\n").unwrap();
         std::fs::write(workspace.join("big.txt"), "0123456789abcde\n".repeat(BIG / 16)).unwrap();
+        let nobody = NobodyToAsk { remedy: "ask in a test".to_owned() };
         let bench = BenchOptions::new(Profile::Native, &workspace, &state)
             .audit_mode(AuditMode::Deny)
+            .approver(Arc::new(nobody), PATIENCE)
             .verifier(verifier());
         let bench = self.tools.into_iter().fold(bench, BenchOptions::tool).open();
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let listener = TcpListener::bind((self.at, 0)).unwrap();
         let address = listener.local_addr().unwrap();
         let outputs = state.join("outputs");
         std::fs::create_dir_all(&outputs).unwrap();

@@ -14,13 +14,13 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use toolgate_attack::{Bench, BenchOptions, Scratch, person};
 use toolgate_audit::Record;
-use toolgate_gate::Blocking;
+use toolgate_gate::{Blocking, NobodyToAsk};
 use toolgate_serve::{OutputStore, ServeError, Service, ServiceOptions, serve_stdio};
 use toolgate_tools::Profile;
 use toolgate_types::{Caller, Trust};
 
 /// Longer than anything here takes; whoever waits this long has failed.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The two ways to speak the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +50,11 @@ impl World {
         let scratch = Scratch::new();
         let (workspace, state) = (scratch.folder("w"), scratch.folder("s"));
         std::fs::write(workspace.join("a.txt"), "hello\n").unwrap();
-        let options = BenchOptions::new(Profile::Native, &workspace, &state).blocking(Blocking::Pool);
+        // Nothing in a test depends on patience that is not about it.
+        let nobody = NobodyToAsk { remedy: "ask in a test".to_owned() };
+        let options = BenchOptions::new(Profile::Native, &workspace, &state)
+            .blocking(Blocking::Pool)
+            .approver(Arc::new(nobody), 5 * PATIENCE);
         let bench = change(options).open();
         Self { bench, workspace, state, _scratch: scratch }
     }
