@@ -9,17 +9,52 @@ use crate::deny_list::{LastNames, begins_with, matches_all, split};
 
 /// What may be read and not be changed, in the notation of the deny list. This is the one place that names it.
 pub(crate) const OBEYED: &[&str] = &[
-    // Servers that an agent starts.
+    // Servers that an agent starts, most of them without a question once the folder is trusted.
     ".mcp.json",
     ".cursor/mcp.json",
     ".vscode/mcp.json",
+    ".github/mcp.json",
+    ".roo/mcp.json",
+    ".kilocode/mcp.json",
+    ".kilo/mcp.json",
+    ".junie/mcp",
+    ".amazonq/mcp.json",
+    ".continue/mcpservers",
+    // The same, among settings that also name hooks, formatters, language servers or what needs no approval.
+    ".gemini/settings.json",
+    ".qwen/settings.json",
+    ".zed/settings.json",
+    ".kiro/settings",
+    "opencode.json",
+    "opencode.jsonc",
+    "crush.json",
+    ".crush.json",
+    // Agents that bring servers and hooks of their own.
+    ".kiro/agents",
+    ".amazonq/agents",
+    ".amazonq/cli-agents",
+    ".continue/agents",
+    // Codex: servers, hooks, agents, and rules about which commands need no approval.
+    ".codex",
+    // opencode: settings, and plugins and tools that are loaded as code, with the packages that are installed for them.
+    ".opencode",
+    // Gemini CLI: extensions bring servers and hooks, policies say what needs no approval.
+    ".gemini/extensions",
+    ".gemini/policies",
     // What an editor runs: tasks when a folder is opened, and programs that settings name.
     ".vscode/settings.json",
     ".vscode/tasks.json",
     ".vscode/launch.json",
+    ".zed/tasks.json",
+    ".zed/debug.json",
     ".idea/runconfigurations",
     // Hooks and permissions of another agent.
     ".claude/settings*.json",
+    ".cursor/hooks.json",
+    ".cursor/cli.json",
+    ".windsurf/hooks.json",
+    ".kiro/hooks",
+    ".github/hooks",
     // Containers, with commands of the host among their settings.
     ".devcontainer",
     ".devcontainer.json",
@@ -71,6 +106,15 @@ pub(crate) fn may_be_obeyed(name: &[u8]) -> bool {
 mod tests {
     use super::*;
 
+    /// Locations are folded before they are compared, and only the first folder of a rule is looked for as a link.
+    #[test]
+    fn rules_are_folded_and_no_deeper_than_a_link_is_looked_for() {
+        for rule in OBEYED {
+            assert_eq!(*rule, rule.to_lowercase());
+            assert!(rule.split('/').count() <= 2, "{rule}");
+        }
+    }
+
     #[test]
     fn what_is_obeyed_is_told_wherever_it_lies() {
         for (location, ends) in [
@@ -82,6 +126,15 @@ mod tests {
             (".devcontainer/x/dockerfile", false),
             (".idea/runconfigurations/a.xml", false),
             ("crates/x/.cargo/config.toml", true),
+            (".codex", true),
+            (".codex/config.toml", false),
+            ("a/.opencode/plugins/x.ts", false),
+            (".kiro/settings/mcp.json", false),
+            (".kiro/settings", true),
+            (".continue/mcpservers/x.yaml", false),
+            ("packages/a/opencode.jsonc", true),
+            (".gemini/settings.json", true),
+            (".zed/tasks.json", true),
         ] {
             assert!(is_obeyed(location), "{location}");
             assert_eq!(ends_at_obeyed(location), ends, "{location}");
@@ -96,6 +149,11 @@ mod tests {
             "node_modules/x/.vscode/settings.json",
             ".cargo/x",
             "settings.json",
+            ".kiro/steering/product.md",
+            ".gemini/commands/test.toml",
+            ".github/workflows/ci.yml",
+            ".cursor/rules/x.mdc",
+            "codex/config.toml",
         ] {
             assert!(!is_obeyed(location) && !ends_at_obeyed(location), "{location}");
         }
