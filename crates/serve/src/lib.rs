@@ -13,7 +13,7 @@ mod metrics;
 mod error;
 
 pub use error::ServeError;
-pub use http::{Auth, Demand, HttpError, HttpLimits, HttpOptions, Ready, serve_http};
+pub use http::{Auth, Demand, HttpError, HttpLimits, HttpOptions, Ready, RefusedHosts, serve_http};
 pub use mcp::{McpHandler, OutputStore, ResourceSource, Visitor, Who};
 pub use service::{Service, ServiceOptions};
 pub use stdio::{refusals, serve_stdio};

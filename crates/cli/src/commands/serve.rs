@@ -1,6 +1,7 @@
 //! `toolgate serve`: the gate over HTTP.
 
-use std::net::{SocketAddr, TcpListener};
+use std::io::{self, IsTerminal as _};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use serde_json::json;
 use toolgate_connect::{HealthState, ServerHealth};
 use toolgate_gate::Blocking;
 use toolgate_manifest::{Config, Located, OnAuditFailure, ServeAuth};
-use toolgate_serve::{Auth, Demand, HttpError, HttpLimits, HttpOptions, Ready, serve_http};
+use toolgate_serve::{Auth, Demand, HttpError, HttpLimits, HttpOptions, Ready, RefusedHosts, serve_http};
 use toolgate_types::{Sha256, Trust};
 
 use super::print;
@@ -28,7 +29,7 @@ use crate::settings::{Settings, settle};
 use crate::terminal::complain;
 
 /// Where it listens unless told otherwise.
-const USUAL_ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8420);
+const USUAL_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8420);
 /// Threads that wait for many. Work that blocks has others.
 const MOST_WORKERS: usize = 4;
 /// How long work that blocks may take to notice that everything is over.
@@ -49,6 +50,8 @@ pub(crate) fn run(common: &Common, arguments: &ServeArguments) -> Result<u8, Fai
     let (demand, token) = demand(how, &settings)?;
     let mut options = options(arguments, &settings, demand);
     let listener = listen(arguments, &settings.loaded.config, how)?;
+    let address = listener.local_addr().map_err(|error| Failed::error(error.to_string()))?;
+    options.check(address).map_err(refused)?;
     let runtime = workers()?;
     let seen = stamps(&settings);
     let built = build::gate(
@@ -69,7 +72,7 @@ pub(crate) fn run(common: &Common, arguments: &ServeArguments) -> Result<u8, Fai
     let served = runtime.block_on(async {
         let _watching = interrupt.watch()?;
         let keeping_up = tokio::spawn(keep_up(reloader));
-        announce(common, &listener, how, options.public_url.as_deref(), token.as_ref())?;
+        announce(common, address, how, &options, token.as_ref())?;
         let served = serve_http(options, Arc::clone(&service), listener, interrupt.token()).await;
         keeping_up.abort();
         super::close(servers.as_deref()).await;
@@ -154,6 +157,7 @@ fn options(arguments: &ServeArguments, settings: &Settings, demand: Demand) -> H
         public_url: arguments.public_url.clone().or(config.public_url.as_ref().map(|url| url.value.clone())),
         limits,
         ready: Ready(Arc::new(|| true)),
+        refused_hosts: refused_hosts(),
     }
 }
 
@@ -184,32 +188,64 @@ fn ready(servers: Option<Arc<Servers>>) -> Ready {
     Ready(Arc::new(servers))
 }
 
-/// Says where it listens, and how to come in. A token stands behind `#`, which no client sends and no server logs.
+/// Says where it listens, how to come in, and what keeps others out. A token is shown to a terminal alone: what else reads this may keep it.
 fn announce(
     common: &Common,
-    listener: &TcpListener,
+    address: SocketAddr,
     how: ServeAuth,
-    public_url: Option<&str>,
+    options: &HttpOptions,
     token: Option<&PersonsToken>,
 ) -> Result<(), Failed> {
-    let address = listener.local_addr().map_err(|error| Failed::error(error.to_string()))?;
-    let base =
-        public_url.map_or_else(|| format!("http://{address}"), |url| url.trim_end_matches('/').to_owned());
+    let own = format!("http://{}", reachable(address));
+    let base = options.public_url.as_ref().map_or(own, |url| url.trim_end_matches('/').to_owned());
     let mcp = format!("{base}/mcp");
-    let url = token.map_or_else(|| format!("{base}/"), |token| format!("{base}/#token={}", token.text));
     if common.json {
         let file = token.map(|token| &token.file);
-        let told = json!({
-            "listen": address, "mcp": mcp, "url": url, "auth": how.as_str(), "tokenFile": file,
-        });
+        let told = json!({"listen": address, "mcp": mcp, "auth": how.as_str(), "tokenFile": file});
         print(&format!("{told}\n"))?;
     }
     complain(&format!("MCP is served at {mcp}"));
-    if let Some(PersonsToken { file, .. }) = token {
+    if let Some(PersonsToken { file, text }) = token {
         let file = file.display();
-        complain(&format!("clients send the token in `{file}` as `Authorization: Bearer TOKEN`: {url}"));
+        complain(&match io::stderr().is_terminal() {
+            true => format!("clients send `Authorization: Bearer {text}`, the token in `{file}`"),
+            false => format!("clients send `Authorization: Bearer TOKEN`, with the token in `{file}`"),
+        });
     }
+    caveats(address, how, options).iter().for_each(|caveat| complain(caveat));
     Ok(())
+}
+
+/// An address that leads here: no request can be for the one that stands for all of them.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        other => other,
+    };
+    SocketAddr::new(ip, address.port())
+}
+
+/// What others meet who come from elsewhere.
+fn caveats(address: SocketAddr, how: ServeAuth, options: &HttpOptions) -> Vec<&'static str> {
+    let HttpOptions { allowed_hosts, public_url, .. } = options;
+    let is_open = !address.ip().to_canonical().is_loopback();
+    let is_plain = !public_url.as_ref().is_some_and(|url| url.starts_with("https://"));
+    let is_nameless =
+        address.ip().to_canonical().is_unspecified() && allowed_hosts.is_empty() && public_url.is_none();
+    let nameless = "callers from other machines are refused: say by which name they reach this one, with --allow-host NAME";
+    let plain = "this is plain HTTP, and so are the tokens that come over it; put a proxy with TLS before it, and name it with --public-url";
+    let caveats = [(is_nameless, nameless), (is_open && is_plain && how != ServeAuth::None, plain)];
+    caveats.into_iter().filter_map(|(holds, caveat)| holds.then_some(caveat)).collect()
+}
+
+/// Tells whoever looks after the gate why callers are turned away.
+fn refused_hosts() -> RefusedHosts {
+    RefusedHosts::told_to(|host| {
+        complain(&format!(
+            "a request for the host `{host}` was refused; if that is a name of this gate, allow it with --allow-host {host}"
+        ));
+    })
 }
 
 fn workers() -> Result<tokio::runtime::Runtime, Failed> {

@@ -1,17 +1,43 @@
 //! A workspace and a state directory for the binary.
 
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
 
 use serde_json::Value;
 use toolgate_attack::Scratch;
 use toolgate_audit::{Filter, Record};
 
+/// Whatever is not said within this time is not said.
+const PATIENCE: Duration = Duration::from_secs(120);
+
 pub(crate) struct Place {
     pub(crate) scratch: Scratch,
     pub(crate) workspace: PathBuf,
     pub(crate) state: PathBuf,
+}
+
+/// A process of the binary that somebody listens to.
+pub(crate) struct Overheard {
+    pub(crate) process: Child,
+    lines: Receiver<String>,
+}
+
+impl Overheard {
+    /// The next line that it says.
+    pub(crate) fn next(&self) -> String {
+        self.lines.recv_timeout(PATIENCE).expect("it says nothing more")
+    }
+}
+
+impl Drop for Overheard {
+    fn drop(&mut self) {
+        // One that has ended is not there to be ended.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
 }
 
 impl Place {
@@ -26,10 +52,31 @@ impl Place {
     }
 
     /// Gives a command that ends in the binary the options of this place.
-    pub(crate) fn beneath(&self, mut command: Command) -> Command {
-        command.current_dir(self.scratch.path()).arg("--state-dir").arg(&self.state);
-        command.arg("--workspace").arg(&self.workspace).arg("--quiet").env_remove("TOOLGATE_TOKEN");
+    pub(crate) fn beneath(&self, command: Command) -> Command {
+        let mut command = self.aloud(command);
+        command.arg("--quiet");
         command
+    }
+
+    /// The same, and what is said to operators is heard.
+    pub(crate) fn aloud(&self, mut command: Command) -> Command {
+        command.current_dir(self.scratch.path()).arg("--state-dir").arg(&self.state);
+        command.arg("--workspace").arg(&self.workspace).env_remove("TOOLGATE_TOKEN");
+        command
+    }
+
+    /// Starts the binary, and listens to what it says to operators.
+    pub(crate) fn overhear(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Overheard {
+        let mut command = self.aloud(Command::new(env!("CARGO_BIN_EXE_toolgate")));
+        command.args(arguments).envs(variables.iter().copied());
+        let pipes = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut process = pipes.spawn().unwrap();
+        let errors = BufReader::new(process.stderr.take().unwrap());
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            errors.lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
+        });
+        Overheard { process, lines }
     }
 
     /// Writes a file beside the workspace, where commands are typed.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
-use std::process::{Child, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -14,9 +14,10 @@ use toolgate_audit::Record;
 use toolgate_types::{Decision, ErrorCode};
 
 use crate::place::Place;
+use crate::pty::Pty;
 
 /// Longer than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(600);
 
 struct Served {
     process: Child,
@@ -135,7 +136,7 @@ fn the_token_of_the_person_is_made_once_and_opens_the_door() {
     let token = served.token.clone().unwrap();
     assert_eq!(token.len(), 64);
     assert_eq!(served.told["auth"], json!("token"));
-    assert!(served.told["url"].as_str().unwrap().ends_with(&format!("/#token={token}")));
+    assert!(!served.told.to_string().contains(&token), "who reads this may keep it: {}", served.told);
     let (status, message) = served.line().call(1, "read_file", &json!({"path": "a.txt"})).unwrap();
     assert_eq!((status, &message["result"]["content"][0]["text"]), (200, &json!("hello\n")), "{message}");
     let mut stranger = served.line();
@@ -196,14 +197,61 @@ fn what_cannot_be_served_safely_is_refused_with_a_remedy() {
         (&["--allow-host", "https://gate.example", "--listen", "127.0.0.1:0"], "write a name"),
         (&["--allow-origin", "*", "--listen", "127.0.0.1:0"], "without a path"),
         (&["--public-url", "gate.example", "--listen", "127.0.0.1:0"], "whole address"),
+        (&["--public-url", "ftp://gate.example", "--listen", "127.0.0.1:0"], "whole address"),
         (&["--token", "x"], "leave out --token"),
     ] {
-        let mut arguments = vec!["serve"];
-        arguments.extend(options);
-        let output = place.run(&arguments);
+        let mut command = place.aloud(Command::new(env!("CARGO_BIN_EXE_toolgate")));
+        let output = command.arg("serve").args(options).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{options:?}: {output:?}");
-        assert!(String::from_utf8_lossy(&output.stderr).contains(told), "{options:?}: {output:?}");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains(told), "{options:?}: {output:?}");
+        assert!(!said.contains("served at") && output.stdout.is_empty(), "{options:?}: {output:?}");
     }
+}
+
+#[test]
+fn where_everybody_can_come_it_says_what_they_need_and_names_what_it_refused() {
+    let place = Place::new();
+    let served = place.overhear(&["serve", "--listen", "0.0.0.0:0"], &[]);
+    let next = || served.next();
+    let address = next();
+    let address = address.trim().strip_prefix("toolgate: MCP is served at http://").unwrap().to_owned();
+    let address = address.strip_suffix("/mcp").unwrap();
+    assert!(address.starts_with("127.0.0.1:"), "{address}");
+    let told = next();
+    let token = std::fs::read_to_string(place.state.join("keys/serve.token")).unwrap();
+    assert!(told.contains("Bearer TOKEN") && told.contains("keys/serve.token"), "{told}");
+    assert!(!told.contains(token.trim()), "standard error may be a journal: {told}");
+    assert!(next().contains("--allow-host NAME"));
+    assert!(next().contains("plain HTTP"));
+    let asked = |host: &str| {
+        let mut stream = TcpStream::connect(address).unwrap();
+        let asked = format!("GET /healthz HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        stream.write_all(asked.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer.split(' ').nth(1).unwrap().to_owned()
+    };
+    assert_eq!(asked(address), "200");
+    for host in ["gate.example:80", "GATE.example", "other.example"] {
+        assert_eq!(asked(host), "421", "{host}");
+    }
+    assert!(next().ends_with("--allow-host gate.example"));
+    assert!(next().ends_with("--allow-host other.example"), "a name is told once");
+}
+
+#[test]
+fn who_sits_at_the_terminal_is_shown_the_token() {
+    let place = Place::new();
+    let mut command = place.aloud(Command::new(env!("CARGO_BIN_EXE_toolgate")));
+    command.args(["serve", "--listen", "127.0.0.1:0"]);
+    let mut pty = Pty::start(&command, 30, 300);
+    pty.wait_for("Authorization: Bearer");
+    let token = std::fs::read_to_string(place.state.join("keys/serve.token")).unwrap();
+    pty.wait_for(&format!("`Authorization: Bearer {}`", token.trim()));
+    assert!(!pty.shown().contains("plain HTTP"), "nothing of it leaves this machine");
+    pty.press("\x03");
+    assert!(pty.ended().success());
 }
 
 /// A command that would run for long, and by which its process is known among all others of this machine.
@@ -213,12 +261,16 @@ fn long_command(number: u32) -> String {
 
 /// Whether a process of such a command lives.
 fn is_running(command: &str) -> bool {
+    running(command) > 0
+}
+
+/// How many processes of such a command live.
+fn running(command: &str) -> u64 {
     let wanted = command.replace(' ', "\0");
     let processes = std::fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().path().join("cmdline"));
     // A process may end while it is looked at.
-    processes
-        .filter_map(|path| std::fs::read(path).ok())
-        .any(|line| String::from_utf8_lossy(&line).contains(&wanted))
+    let lines = processes.filter_map(|path| std::fs::read(path).ok());
+    lines.map(|line| u64::from(String::from_utf8_lossy(&line).contains(&wanted))).sum()
 }
 
 #[test]
@@ -268,6 +320,7 @@ const CLIENTS: u64 = 16;
 #[test]
 fn a_signal_under_load_leaves_no_call_without_answer_or_record() {
     let place = Place::new();
+    place.write("toolgate.yaml", "limits: {timeout: 10m}");
     let served = Served::start(&place, &["--auth", "none", "--grace", "1s"]);
     let answered = AtomicU64::new(0);
     let known: BTreeMap<u64, Known> = std::thread::scope(|scope| {
@@ -299,7 +352,7 @@ fn a_signal_under_load_leaves_no_call_without_answer_or_record() {
                 })
             })
             .collect();
-        while answered.load(Ordering::Relaxed) < 200 {
+        while answered.load(Ordering::Relaxed) < 200 || running(&long_command(2)) < CLIENTS / 4 {
             std::thread::yield_now();
         }
         served.signal(Signal::TERM);

@@ -20,11 +20,10 @@ use tokio_util::task::TaskTracker;
 use super::answers::{self, in_text, refusal};
 use super::body::Reader;
 use super::meter::Meter;
-use super::names::{Names, is_loopback};
+use super::names::Names;
 use super::pace::Pace;
 use super::sessions::Sessions;
 use super::strangers::{Familiar, metadata};
-use super::who::Demand;
 use super::{HttpError, HttpLimits, HttpOptions, Ready};
 use crate::mcp::{McpHandler, Shares, Who};
 use crate::service::Service;
@@ -70,11 +69,8 @@ impl Door {
         service: Arc<Service>,
         listening: std::net::SocketAddr,
     ) -> Result<Self, HttpError> {
-        if matches!(options.auth.demand, Demand::Nothing) && !is_loopback(listening) {
-            return Err(HttpError::OpenToOthers(listening));
-        }
-        let HttpOptions { allowed_hosts, allowed_origins, public_url, limits, .. } = &options;
-        let names = Names::new(listening, allowed_hosts, allowed_origins, public_url.as_deref())?;
+        let names = options.names(listening)?;
+        let limits = &options.limits;
         let sessions =
             Sessions::new(limits.max_sessions, limits.max_sessions_of_one_caller, limits.session_idle);
         let cut = CancellationToken::new();
@@ -174,6 +170,9 @@ async fn guard(State(door): State<Arc<Door>>, request: Request, next: Next) -> R
     let mut response = match door.names.check(request.uri(), request.headers()) {
         Err(strange) => {
             door.meter.strange(strange);
+            if let Ok(Some(host)) = door.names.other_host(request.uri(), request.headers()) {
+                door.options.refused_hosts.note(&host);
+            }
             answers::strange(strange)
         }
         Ok(()) => {

@@ -9,6 +9,7 @@
 
 mod error;
 mod names;
+mod refused;
 mod who;
 mod pace;
 mod sessions;
@@ -21,7 +22,7 @@ mod passage;
 mod connection;
 
 use std::fmt;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,10 +30,12 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 pub use self::error::HttpError;
+pub use self::refused::RefusedHosts;
 pub use self::who::{Auth, Demand};
 
 use self::connection::accept;
 use self::door::Door;
+use self::names::{Names, is_loopback};
 use crate::service::Service;
 
 /// Whether everything behind the gate is there.
@@ -59,6 +62,25 @@ pub struct HttpOptions {
     pub limits: HttpLimits,
     /// Whether everything behind the gate is there.
     pub ready: Ready,
+    /// Who is told under which other names it was asked for.
+    pub refused_hosts: RefusedHosts,
+}
+
+impl HttpOptions {
+    /// Whether a door can be opened like this on an address, which says so before anybody is told of it.
+    ///
+    /// # Errors
+    /// It cannot.
+    pub fn check(&self, listening: SocketAddr) -> Result<(), HttpError> {
+        self.names(listening).map(drop)
+    }
+
+    fn names(&self, listening: SocketAddr) -> Result<Names, HttpError> {
+        if matches!(self.auth.demand, Demand::Nothing) && !is_loopback(listening) {
+            return Err(HttpError::OpenToOthers(listening));
+        }
+        Names::new(listening, &self.allowed_hosts, &self.allowed_origins, self.public_url.as_deref())
+    }
 }
 
 /// What the door can bear.

@@ -76,6 +76,16 @@ impl Names {
 
     /// Whether a request is for this door, and sent by nobody who should not.
     pub(crate) fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Strange> {
+        if self.other_host(uri, headers)?.is_some() {
+            return Err(Strange::OtherHost);
+        }
+        let Some(page) = only(headers, &ORIGIN).map_err(|()| Strange::OtherOrigin)? else { return Ok(()) };
+        let page = origin(page).ok_or(Strange::OtherOrigin)?;
+        if self.origins.contains(&page) { Ok(()) } else { Err(Strange::OtherOrigin) }
+    }
+
+    /// The host that a request is for, if that is not this door.
+    pub(crate) fn other_host(&self, uri: &Uri, headers: &HeaderMap) -> Result<Option<String>, Strange> {
         let host = only(headers, &HOST).map_err(|()| Strange::NoHost)?.ok_or(Strange::NoHost)?;
         let host = authority(host).ok_or(Strange::NoHost)?;
         // Of a request that names its target in full, other programs on the way believe that name.
@@ -83,12 +93,10 @@ impl Names {
         for asked in [Some(Ok(host)), target].into_iter().flatten() {
             let asked = asked?;
             if !self.hosts.iter().any(|known| known.covers(&asked)) {
-                return Err(Strange::OtherHost);
+                return Ok(Some(asked.host));
             }
         }
-        let Some(page) = only(headers, &ORIGIN).map_err(|()| Strange::OtherOrigin)? else { return Ok(()) };
-        let page = origin(page).ok_or(Strange::OtherOrigin)?;
-        if self.origins.contains(&page) { Ok(()) } else { Err(Strange::OtherOrigin) }
+        Ok(None)
     }
 }
 

@@ -17,7 +17,8 @@ use toolgate_identity::{
     VerifierOptions, mint,
 };
 use toolgate_serve::{
-    Auth, Demand, HttpLimits, HttpOptions, OutputStore, Ready, Service, ServiceOptions, serve_http,
+    Auth, Demand, HttpLimits, HttpOptions, OutputStore, Ready, RefusedHosts, Service, ServiceOptions,
+    serve_http,
 };
 use toolgate_tools::Profile;
 use toolgate_types::{Sha256, Trust};
@@ -117,6 +118,7 @@ impl Plan {
             public_url: None,
             limits: self.limits,
             ready: Ready(Arc::new(|| true)),
+            refused_hosts: RefusedHosts::default(),
         };
         let shutdown = CancellationToken::new();
         let until = shutdown.clone();

@@ -23,7 +23,8 @@ use tokio_util::sync::CancellationToken;
 use toolgate_attack::{Bench, BenchOptions, Scratch, person};
 use toolgate_gate::{Gate, Loaded};
 use toolgate_serve::{
-    Auth, Demand, HttpLimits, HttpOptions, OutputStore, Ready, Service, ServiceOptions, serve_http,
+    Auth, Demand, HttpLimits, HttpOptions, OutputStore, Ready, RefusedHosts, Service, ServiceOptions,
+    serve_http,
 };
 use toolgate_tools::Profile;
 use toolgate_types::{Caller, Trust};
@@ -87,6 +88,7 @@ fn options() -> HttpOptions {
         public_url: None,
         limits: HttpLimits::default(),
         ready: Ready(Arc::new(|| true)),
+        refused_hosts: RefusedHosts::default(),
     }
 }
 
