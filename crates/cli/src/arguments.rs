@@ -1,6 +1,7 @@
 //! The command line.
 
 mod conversation;
+mod mcp;
 mod sessions;
 
 use std::fmt;
@@ -8,12 +9,12 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::clients::{Client, Scope};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use toolgate_manifest::ServeAuth;
-use toolgate_types::{AgentName, CallId, Decision, RunId, SessionId, Sha256, ToolName, Trust};
+use toolgate_types::{AgentName, CallId, Decision, RunId, SessionId, ToolName, Trust};
 
 pub(crate) use self::conversation::{ConversationArguments, RunArguments};
+pub(crate) use self::mcp::{McpCommand, McpImport, McpInstall};
 pub(crate) use self::sessions::{ExportFormat, SessionsCommand};
 
 /// The gate between an LLM agent and the machine.
@@ -401,81 +402,6 @@ fn decision(text: &str) -> Result<Decision, String> {
         "denied" => Ok(Decision::Denied),
         "error" => Ok(Decision::Error),
         _ => Err("use allowed, denied or error".to_owned()),
-    }
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum McpCommand {
-    /// Make a client of MCP start this gate: shows the entry, asks, and writes it into the client's file
-    #[command(after_help = "Examples:
-  toolgate mcp install --client claude-code --workspace ~/project
-  toolgate mcp install --client vscode --scope project --trust guided
-  toolgate mcp install --client cursor --dry-run")]
-    Install(McpInstall),
-    /// Turn the servers of a client's JSON file into `mcp_servers`, so that they run behind the gate
-    #[command(after_help = "Examples:
-  toolgate mcp import ~/.cursor/mcp.json
-  toolgate mcp import .vscode/mcp.json --write")]
-    Import {
-        /// The client's file, or - for standard input
-        #[arg(value_name = "FILE | -")]
-        file: PathBuf,
-        /// Add them to the configuration in use instead of printing them
-        #[arg(long)]
-        write: bool,
-    },
-    /// List the servers behind the gate: how they are, their tools, and what was agreed about these
-    List {
-        /// Only this server
-        server: Option<String>,
-    },
-    /// Agree to tools of servers that are new or changed: shows each, and asks
-    #[command(after_help = "Examples:
-  toolgate mcp approve
-  toolgate mcp approve files read_text_file --yes --digest SHA256")]
-    Approve {
-        /// Only this server
-        server: Option<String>,
-        /// Only this tool, as the server calls it
-        tool: Option<String>,
-        /// Do not ask; alone, this agrees to whatever is offered now, which may not be what was shown before
-        #[arg(short, long)]
-        yes: bool,
-        /// Agree only to the definition with this digest, as it was shown; can be given several times
-        #[arg(long = "digest", value_name = "SHA256", requires = "yes")]
-        digests: Vec<Sha256>,
-    },
-}
-
-/// `toolgate mcp install`.
-#[derive(Args, Debug)]
-pub(crate) struct McpInstall {
-    /// The client
-    #[arg(long, value_enum, value_name = "NAME")]
-    pub(crate) client: Client,
-    /// What the client is to call the gate
-    #[arg(long, default_value = "toolgate", value_name = "NAME", value_parser = entry_name)]
-    pub(crate) name: String,
-    /// Whose sessions it is for
-    #[arg(long, value_enum, default_value_t = Scope::User)]
-    pub(crate) scope: Scope,
-    /// The client's file, where it is not the usual one
-    #[arg(long, value_name = "FILE")]
-    pub(crate) file: Option<PathBuf>,
-    /// Do not ask
-    #[arg(short, long)]
-    pub(crate) yes: bool,
-    /// Only show it
-    #[arg(long, conflicts_with = "yes")]
-    pub(crate) dry_run: bool,
-}
-
-/// A name that every client takes.
-fn entry_name(text: &str) -> Result<String, String> {
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
-    match (1..=64).contains(&text.len()) && text.bytes().all(allowed) {
-        true => Ok(text.to_owned()),
-        false => Err("use 1 to 64 of A-Z a-z 0-9 _ -".to_owned()),
     }
 }
 

@@ -87,7 +87,8 @@ fn run(arguments: Arguments) -> Result<u8, Failed> {
 fn mcp(common: &Common, command: McpCommand) -> Result<u8, Failed> {
     match command {
         McpCommand::Install(wanted) => commands::mcp_install::run(common, &wanted),
-        McpCommand::Import { file, write } => commands::mcp_import::run(common, &file, write),
+        McpCommand::Uninstall(wanted) => commands::mcp_uninstall::run(common, &wanted),
+        McpCommand::Import(wanted) => commands::mcp_import::run(common, &wanted),
         McpCommand::List { server } => commands::mcp_list::run(common, server.as_deref()),
         McpCommand::Approve { server, tool, yes, digests } => {
             let agreement = commands::mcp_approve::Agreement::of(yes, digests);

@@ -56,6 +56,62 @@ pub fn set_member(text: &str, section: &str, name: &str, value: &Value) -> Resul
     }
 }
 
+/// A text without the member `name` of the object `section`; nothing where there is none.
+///
+/// # Errors
+/// Why the text cannot be edited.
+pub fn remove_member(text: &str, section: &str, name: &str) -> Result<Option<String>, CannotEdit> {
+    let plain = plain(text);
+    let Value::Object(mut expected) = parse(&plain)? else {
+        return Err(CannotEdit::NotAnObject("the file".to_owned()));
+    };
+    let Some(inner) = expected.get_mut(section) else { return Ok(None) };
+    let Value::Object(members) = inner else { return Err(CannotEdit::NotAnObject(section.to_owned())) };
+    if members.shift_remove(name).is_none() {
+        return Ok(None);
+    }
+    let edited = cut(text, &plain, section, name).ok_or(CannotEdit::Unclear)??;
+    match parse_jsonc(&edited) {
+        Ok(Value::Object(found)) if found == expected => Ok(Some(edited)),
+        _ => Err(CannotEdit::Unclear),
+    }
+}
+
+/// The text without a member that is there; `None` as for `edit`.
+fn cut(text: &str, plain: &str, section: &str, name: &str) -> Option<Result<String, CannotEdit>> {
+    let root = Object::read(plain, plain.find('{')?)?;
+    let found = root.find(section).and_then(|place| {
+        let inner = place.and_then(|place| Object::read(plain, place.start));
+        inner.map(|inner| inner.find(name).map(|_| inner)).transpose()
+    });
+    let inner = match found {
+        Ok(inner) => inner?,
+        Err(twice) => return Some(Err(twice)),
+    };
+    let at = inner.members.iter().position(|member| member.key == name)?;
+    let Member { start, value, .. } = inner.members.get(at)?;
+    let (mut start, mut end) = (*start, value.end);
+    // The commas of the text itself: one that is too many is none in the plain one.
+    let clean = without_comments(text);
+    let comma = skip(&clean, end, &[' ', '\t', '\r', '\n']);
+    if clean.get(comma..)?.starts_with(',') {
+        end = comma + 1;
+    } else if let Some(before) = at.checked_sub(1).and_then(|before| inner.members.get(before)) {
+        let comma = before.value.end + clean.get(before.value.end..start)?.find(',')?;
+        let kept = text.get(comma + 1..start)?;
+        let kept = kept.trim_end_matches([' ', '\t']).trim_end_matches('\n').trim_end_matches('\r');
+        return Some(Ok(format!("{}{kept}{}", text.get(..comma)?, text.get(end..)?)));
+    }
+    // A line that had nothing else is gone with it.
+    let line = text.get(..start)?.rfind('\n').map_or(0, |at| at + 1);
+    let rest = text.get(end..)?;
+    let behind = rest.len() - rest.trim_start_matches([' ', '\t', '\r']).len();
+    if text.get(line..start)?.trim().is_empty() && rest.get(behind..)?.starts_with('\n') {
+        (start, end) = (line, end + behind + 1);
+    }
+    Some(Ok(format!("{}{}", text.get(..start)?, text.get(end..)?)))
+}
+
 fn with_member(
     mut root: Map<String, Value>,
     section: &str,
@@ -100,8 +156,15 @@ fn edit(
 /// An object and where its members stand.
 struct Object {
     open: usize,
-    members: Vec<(String, Range<usize>)>,
+    members: Vec<Member>,
     close: usize,
+}
+
+struct Member {
+    key: String,
+    /// Where the key begins.
+    start: usize,
+    value: Range<usize>,
 }
 
 impl Object {
@@ -114,18 +177,19 @@ impl Object {
             if plain.get(at..)?.starts_with('}') {
                 return Some(Self { open, members, close: at });
             }
+            let begin = at;
             let mut keys = Deserializer::from_str(plain.get(at..)?).into_iter::<String>();
             let key = keys.next()?.ok()?;
             let start = skip(plain, at + keys.byte_offset(), &[' ', '\t', '\r', '\n', ':']);
             let mut values = Deserializer::from_str(plain.get(start..)?).into_iter::<IgnoredAny>();
             values.next()?.ok()?;
             at = start + values.byte_offset();
-            members.push((key, start..at));
+            members.push(Member { key, start: begin, value: start..at });
         }
     }
 
     fn find(&self, key: &str) -> Result<Option<Range<usize>>, CannotEdit> {
-        let mut found = self.members.iter().filter(|(known, _)| known == key).map(|(_, place)| place.clone());
+        let mut found = self.members.iter().filter(|known| known.key == key).map(|known| known.value.clone());
         let first = found.next();
         if found.next().is_some() {
             return Err(CannotEdit::Twice(key.to_owned()));
@@ -153,7 +217,7 @@ impl Object {
     fn append(&self, text: &str, unit: &str, key: &str, value: &Value) -> String {
         let outer = self.indent(text);
         let indent = format!("{outer}{unit}");
-        let last = self.members.last().map_or(self.open + 1, |(_, place)| place.end);
+        let last = self.members.last().map_or(self.open + 1, |last| last.value.end);
         let head = text.get(..last).unwrap_or_default();
         let between = text.get(last..self.close).unwrap_or_default();
         let tail = text.get(self.close..).unwrap_or_default();
@@ -300,6 +364,35 @@ mod tests {
     }
 
     #[test]
+    fn a_member_is_taken_out_and_nothing_else() {
+        for (text, expected) in [
+            ("{\"servers\": {\"gate\": 1}}", "{\"servers\": {}}"),
+            ("{\"servers\": {\"gate\": 1, \"b\": 2}}", "{\"servers\": { \"b\": 2}}"),
+            ("{\"servers\": {\"a\": 1, \"gate\": {\"x\": []}}}", "{\"servers\": {\"a\": 1}}"),
+            (
+                "{\n  \"servers\": {\n    \"a\": 1, // one\n    \"gate\": {\n      \"x\": 1\n    }\n  }\n}\n",
+                "{\n  \"servers\": {\n    \"a\": 1 // one\n  }\n}\n",
+            ),
+            (
+                "{\n  \"servers\": {\n    // mine\n    \"gate\": 1, // why\n    \"b\": 2,\n  },\n}\n",
+                "{\n  \"servers\": {\n    // mine\n     // why\n    \"b\": 2,\n  },\n}\n",
+            ),
+            (
+                "{\r\n  \"servers\": {\r\n    \"gate\": 1,\r\n    \"b\": 2\r\n  }\r\n}\r\n",
+                "{\r\n  \"servers\": {\r\n    \"b\": 2\r\n  }\r\n}\r\n",
+            ),
+        ] {
+            assert_eq!(remove_member(text, "servers", "gate"), Ok(Some(expected.to_owned())), "{text}");
+        }
+        for text in ["{}", "{\"servers\": {\"a\": \"gate\"}, \"gate\": 1}"] {
+            assert_eq!(remove_member(text, "servers", "gate"), Ok(None), "{text}");
+        }
+        let twice = "{\"servers\": {\"gate\": 1, \"gate\": 2}}";
+        assert_eq!(remove_member(twice, "servers", "gate"), Err(CannotEdit::Twice("gate".to_owned())));
+        assert!(remove_member("{\"servers\": []}", "servers", "gate").is_err());
+    }
+
+    #[test]
     fn what_is_not_clear_is_refused() {
         for (text, expected) in [
             ("[]", CannotEdit::NotAnObject("the file".to_owned())),
@@ -325,6 +418,18 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn what_was_added_is_taken_out_again(value in any_json(), pretty in any::<bool>()) {
+            let text = if pretty { serde_json::to_string_pretty(&value) } else { serde_json::to_string(&value) }.unwrap();
+            let had_one = value.pointer("/servers/gate").is_some();
+            if let Ok(added) = set(&text) && !had_one {
+                let taken = remove_member(&added, "servers", "gate").unwrap().unwrap();
+                let mut expected = value.clone();
+                expected.as_object_mut().unwrap().entry("servers").or_insert_with(|| json!({}));
+                prop_assert_eq!(parse_jsonc(&taken).unwrap(), expected);
+            }
+        }
+
         #[test]
         fn editing_means_the_same_as_setting(value in any_json(), pretty in any::<bool>()) {
             let text = if pretty { serde_json::to_string_pretty(&value) } else { serde_json::to_string(&value) }.unwrap();

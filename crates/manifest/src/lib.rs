@@ -50,8 +50,10 @@ pub use config::{
 };
 pub use conversation::ConversationConfig;
 pub use globs::{BadGlob, Globs};
-pub use import::{CannotInsert, ImportError, Imported, ImportedServer, import_servers, insert_servers};
-pub use jsonc::{CannotEdit, parse_jsonc, set_member};
+pub use import::{
+    CannotInsert, ImportError, Imported, ImportedServer, LeftOut, import_from, import_servers, insert_servers,
+};
+pub use jsonc::{CannotEdit, parse_jsonc, remove_member, set_member};
 pub use models::{ModelKey, ModelServerConfig, ModelWire};
 pub use path::DeclaredPath;
 pub use problem::{Located, Problem, Problems, Warning};

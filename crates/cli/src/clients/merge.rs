@@ -25,6 +25,37 @@ pub(crate) struct Installed {
     pub(crate) left_out: Vec<String>,
 }
 
+/// A file with an entry taken out of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Uninstalled {
+    pub(crate) text: String,
+    /// What the entry was.
+    pub(crate) entry: Value,
+}
+
+impl Uninstalled {
+    /// Whether the entry is one of a gate, whichever program of that name it starts.
+    pub(crate) fn starts_a_gate(&self) -> bool {
+        let words = self.words();
+        let program = words.first().and_then(|program| program.rsplit('/').next());
+        program == Some("toolgate") && words.contains(&"mcp")
+    }
+
+    /// The program and its arguments, in one list or in two.
+    pub(crate) fn words(&self) -> Vec<&str> {
+        let listed = |key: &str| self.entry.get(key).and_then(Value::as_array).into_iter().flatten();
+        let program = self.entry.get("command").and_then(Value::as_str);
+        program.into_iter().chain(listed("command").chain(listed("args")).filter_map(Value::as_str)).collect()
+    }
+
+    /// What somebody added to it; only the names, because the rest may be secret.
+    pub(crate) fn other_keys(&self) -> Vec<&str> {
+        let known = ["command", "args", "type", "enabled", "tools"];
+        let keys = self.entry.as_object().into_iter().flat_map(Map::keys).map(String::as_str);
+        keys.filter(|key| !known.contains(key)).collect()
+    }
+}
+
 /// What an entry becomes.
 pub(super) struct Merged {
     pub(super) value: Value,

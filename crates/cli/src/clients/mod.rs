@@ -9,12 +9,14 @@ mod toml;
 
 use clap::ValueEnum;
 use serde_json::Value;
-use toolgate_manifest::{parse_jsonc, set_member};
+use toolgate_manifest::{parse_jsonc, remove_member, set_member};
 
 pub(crate) use entry::{Entry, arguments};
-pub(crate) use merge::Installed;
 use merge::merged;
+pub(crate) use merge::{Installed, Uninstalled};
 pub(crate) use place::{Base, Folders};
+
+pub(crate) use self::toml::read_toml;
 
 /// A program that speaks MCP as a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -195,6 +197,24 @@ impl FileShape {
         }
     }
 
+    /// The text of a file without an entry, and what the entry was; nothing where there is none.
+    pub(crate) fn uninstall(self, text: &str, name: &str) -> Result<Option<Uninstalled>, String> {
+        match self {
+            Self::Json { section, .. } => {
+                let removed = remove_member(text, section, name).map_err(|error| error.to_string())?;
+                let root = parse_jsonc(text).unwrap_or_default();
+                let entry = root.get(section).and_then(|servers| servers.get(name)).cloned();
+                Ok(removed.zip(entry).map(|(text, entry)| Uninstalled { text, entry }))
+            }
+            Self::Toml { section } => toml::uninstall(text, section, name),
+        }
+    }
+
+    /// Whether files like this are JSON.
+    pub(crate) fn is_json(self) -> bool {
+        matches!(self, Self::Json { .. })
+    }
+
     /// The entry by itself, as a person would paste it.
     pub(crate) fn shown(self, name: &str, entry: &Entry) -> Result<String, String> {
         self.install("", name, entry).map(|installed| installed.text)
@@ -268,6 +288,24 @@ mod tests {
         let once = json.install(before, "toolgate", &entry()).unwrap().text;
         assert!(once.contains("// mine") && once.contains("\"other\""), "{once}");
         assert_eq!(json.install(&once, "toolgate", &entry()).unwrap().text, once);
+    }
+
+    #[test]
+    fn an_entry_is_taken_out_again_and_told_from_others() {
+        for client in Client::value_variants() {
+            let file = client.facts().file;
+            let other = file.install("", "other", &Entry { program: "x".to_owned(), arguments: Vec::new() });
+            let other = other.unwrap().text;
+            assert_eq!(file.uninstall(&other, "toolgate"), Ok(None), "{client:?}");
+            let both = file.install(&other, "toolgate", &entry()).unwrap().text;
+            let taken = file.uninstall(&both, "toolgate").unwrap().unwrap();
+            assert_eq!(taken.text, other, "{client:?}");
+            assert!(taken.starts_a_gate(), "{client:?}");
+            assert!(!file.uninstall(&other, "other").unwrap().unwrap().starts_a_gate(), "{client:?}");
+            let alone = file.install("", "toolgate", &entry()).unwrap().text;
+            let nothing = file.uninstall(&alone, "toolgate").unwrap().unwrap().text;
+            assert!(!nothing.contains("toolgate"), "{client:?}: {nothing}");
+        }
     }
 
     #[test]

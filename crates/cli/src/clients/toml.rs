@@ -4,7 +4,7 @@
 use serde_json::{Map, Value, json};
 use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, TableLike, TomlError};
 
-use super::{Entry, Installed, merged};
+use super::{Entry, Installed, Uninstalled, merged};
 
 /// The text with a table `[section.name]` in it.
 pub(super) fn install(text: &str, section: &str, name: &str, entry: &Entry) -> Result<Installed, String> {
@@ -32,6 +32,37 @@ pub(super) fn install(text: &str, section: &str, name: &str, entry: &Entry) -> R
         Ok(found) if plain_table(found.as_table()) == expected => Ok(merged.installed(written)),
         _ => Err("it is laid out in a way that is not understood".to_owned()),
     }
+}
+
+/// The text without the table `[section.name]`.
+pub(super) fn uninstall(text: &str, section: &str, name: &str) -> Result<Option<Uninstalled>, String> {
+    let mut document: DocumentMut = text.parse().map_err(|error| wrong(text, &error))?;
+    let mut expected = plain_table(document.as_table());
+    let members = expected.get_mut(section).and_then(Value::as_object_mut);
+    let Some(entry) = members.and_then(|members| members.shift_remove(name)) else { return Ok(None) };
+    let servers = document.get_mut(section).and_then(Item::as_table_like_mut);
+    servers.ok_or_else(|| format!("`{section}` is no table in it"))?.remove(name);
+    let written = same_line_ends(text, document.to_string());
+    let is_left = |table: &Map<String, Value>| table.get(section).is_none_or(|left| *left != json!({}));
+    let without_empty = |mut table: Map<String, Value>| {
+        if !is_left(&table) {
+            table.shift_remove(section);
+        }
+        table
+    };
+    // A table that shows only what is in it is gone with the last of that.
+    match written.parse::<DocumentMut>() {
+        Ok(found) if without_empty(plain_table(found.as_table())) == without_empty(expected) => {
+            Ok(Some(Uninstalled { text: written, entry }))
+        }
+        _ => Err("it is laid out in a way that is not understood".to_owned()),
+    }
+}
+
+/// What a file says, as JSON would.
+pub(crate) fn read_toml(text: &str) -> Result<Value, String> {
+    let document: DocumentMut = text.parse().map_err(|error| wrong(text, &error))?;
+    Ok(Value::Object(plain_table(document.as_table())))
 }
 
 /// The line of a mistake and what it is, without what stands there: that may be a secret.

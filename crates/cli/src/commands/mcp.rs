@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use toolgate_gate::Blocking;
+use toolgate_gate::{Blocking, Credential, Gate};
+use toolgate_identity::TokenError;
 use toolgate_serve::{OutputStore, Service, ServiceOptions, serve_stdio};
 use toolgate_types::{CallId, SessionId, Trust};
 
@@ -14,11 +15,13 @@ use super::tokens;
 use crate::ambient::open_own_folder;
 use crate::arguments::Common;
 use crate::build::{self, Built, How};
-use crate::exit::{DONE, Failed};
+use crate::callers;
+use crate::exit::{DENIED, DONE, Failed};
 use crate::interrupt::Interrupt;
 use crate::reload::{Reloader, keep_up, stamps};
 use crate::servers::Which;
 use crate::settings::{Settings, settle};
+use crate::terminal::complain;
 
 /// By then whoever started the gate has been answered, and what starting took is not needed any more.
 const STARTED: Duration = Duration::from_millis(150);
@@ -43,6 +46,7 @@ pub(crate) fn run(common: &Common) -> Result<u8, Failed> {
         },
     )?;
     settings.warn_of_unknown_tools(&built.tools);
+    let gate = Arc::clone(built.front.gate());
     let mut reloader = Reloader::new(common, &settings, &built, seen);
     let servers = built.servers.clone();
     let service = service(&settings, built, reloader.completion());
@@ -59,13 +63,55 @@ pub(crate) fn run(common: &Common) -> Result<u8, Failed> {
             tokio::time::sleep(STARTED).await;
             toolgate_sandbox::give_back_program_text();
         });
-        let served = serve_stdio(Arc::clone(&service), credential, input, output, interrupt.token()).await;
+        let served = tokio::select! {
+            biased;
+            useless = useless_token(common, &settings, &gate, credential.clone()) => Err(useless),
+            served = serve_stdio(Arc::clone(&service), credential, input, output, interrupt.token()) => {
+                served.map_err(|error| Failed::error(error.to_string()))
+            }
+        };
         keeping_up.abort();
         settled.abort();
         super::close(servers.as_deref()).await;
-        served.map_err(|error| Failed::error(error.to_string()))
+        served
     });
     served.map(|()| DONE)
+}
+
+/// Ends when the token is one that no call will ever be made with: a client shows that its server ended, and what it said last. Otherwise every call would
+/// be refused, and nobody be told why. A token that may be good later is only complained about.
+async fn useless_token(common: &Common, settings: &Settings, gate: &Gate, credential: Credential) -> Failed {
+    let refused = match &common.token {
+        Some(token) => gate.identify(credential).await.err().map(|failure| (token, failure)),
+        None => None,
+    };
+    if let Some((token, failure)) = refused {
+        let reason = failure.operator_note.unwrap_or(failure.message);
+        if can_never_be_good(settings, &token.0).await {
+            let failed = Failed::error(format!("the token proves nothing: {reason}"));
+            return Failed {
+                code: DENIED,
+                ..failed.help("give a good one with --token or the variable TOOLGATE_TOKEN; `toolgate token mint` makes one")
+            };
+        }
+        complain(&format!("calls are refused for now: {reason}"));
+    }
+    std::future::pending().await
+}
+
+/// Whether neither time nor the issuer's keys can make a token good. Whose tokens are believed may change with the configuration, which is then read anew.
+async fn can_never_be_good(settings: &Settings, token: &str) -> bool {
+    let Ok(Some(verifier)) = callers::verifier(settings) else { return true };
+    verifier.verify(token).await.is_err_and(|error| {
+        !matches!(
+            error,
+            TokenError::KeysUnavailable { .. }
+                | TokenError::UnknownKey
+                | TokenError::NotYetValid
+                | TokenError::IssuedInFuture
+                | TokenError::ClockUnusable
+        )
+    })
 }
 
 /// What the doors of this process serve.

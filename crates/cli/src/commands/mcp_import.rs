@@ -3,65 +3,140 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use serde_json::json;
-use toolgate_manifest::{CannotInsert, ImportError, Imported, import_servers, insert_servers};
+use serde_json::{Value, json};
+use toolgate_manifest::{
+    CannotInsert, ImportError, Imported, ImportedServer, LeftOut, import_from, import_servers, insert_servers,
+};
 
 use super::print;
 use crate::ambient::{
     Surroundings, read_bounded, read_file, read_regular_file, replace_file, write_new_file,
 };
-use crate::arguments::Common;
+use crate::arguments::{Common, McpImport};
+use crate::clients::read_toml;
 use crate::exit::{DONE, Failed};
-use crate::settings::load;
+use crate::settings::{Loaded, load};
 use crate::terminal::{complain, reveal_line};
 
 /// Where the servers go when there is no configuration yet.
 const FILE: &str = "toolgate.yaml";
 
-pub(crate) fn run(common: &Common, file: &Path, write: bool) -> Result<u8, Failed> {
+pub(crate) fn run(common: &Common, wanted: &McpImport) -> Result<u8, Failed> {
     let surroundings = Surroundings::look()?;
-    let text = read(file, &surroundings)?;
-    let imported = import_servers(&text).map_err(|error| {
-        let failed = Failed::usage(format!("`{}` cannot be imported: {error}", file.display()));
-        match error {
-            ImportError::NoServers => {
-                failed.help("name a file with `mcpServers`, `servers`, `context_servers` or `mcp` in it")
-            }
-            ImportError::Unreadable(_) => {
-                failed.help("name the JSON file in which the client keeps its servers")
-            }
+    let mut imported = understand(&wanted.file, &read(&wanted.file, &surroundings)?)?;
+    choose(&mut imported, &wanted.servers)?;
+    let unusable = imported.servers.is_empty();
+    let (mut declared, mut file) = (Vec::new(), None);
+    if wanted.write {
+        let loaded = load(common, &surroundings)?;
+        declared = leave_out_declared(&mut imported, &loaded);
+        if !imported.servers.is_empty() {
+            file = Some(surroundings.shown(&add(&surroundings, loaded.file, &imported)?));
         }
-    })?;
-    tell(&imported);
-    if imported.servers.is_empty() {
+    }
+    let notes = notes(&imported);
+    notes.iter().for_each(|note| complain(&reveal_line(note)));
+    for LeftOut { name, reason } in &imported.left_out {
+        complain(&reveal_line(&format!("`{name}` was left out: {reason}")));
+    }
+    if unusable {
         return Err(Failed::usage("no server of it can be used").help("see what was said about each of them"));
     }
-    let written = if write { Some(add(common, &surroundings, &imported)?) } else { None };
-    let shown = written.as_ref().map(|file| surroundings.shown(file));
     let names: Vec<&str> = imported.servers.iter().map(|server| server.name.as_str()).collect();
-    let told = match (common.json, &shown) {
+    print(&match (common.json, &file) {
         (true, _) => {
-            let notes: Vec<&String> = imported
-                .notes
-                .iter()
-                .chain(imported.servers.iter().flat_map(|server| &server.notes))
-                .collect();
-            format!(
-                "{}\n",
-                json!({"servers": names, "file": shown, "yaml": imported.render(), "notes": notes})
-            )
+            let left_out = |LeftOut { name, reason }: &LeftOut| json!({"name": name, "reason": reason});
+            let left_out: Value = imported.left_out.iter().map(left_out).collect();
+            let told = json!({
+                "servers": names, "file": file, "yaml": imported.render(),
+                "notes": notes, "left_out": left_out, "declared": declared,
+            });
+            format!("{told}\n")
         }
         (false, Some(file)) => format!("added {} to {file}\n", names.join(", ")),
+        (false, None) if wanted.write => String::new(),
         (false, None) => imported.render(),
-    };
-    print(&told)?;
-    match shown {
+    })?;
+    if !declared.is_empty() {
+        complain(&format!("declared already, and left as they are: {}", declared.join(", ")));
+    }
+    match file {
         Some(_) => {
             complain("say what each server may see and reach, run `toolgate check`, then `toolgate mcp list`")
         }
+        None if wanted.write => complain("nothing was written; there is nothing to add"),
         None => complain("nothing was written; --write adds it to the configuration"),
     }
     Ok(DONE)
+}
+
+/// The servers of a file in JSON, or in TOML as Codex has it.
+fn understand(file: &Path, text: &str) -> Result<Imported, Failed> {
+    let cannot = |error: &dyn std::fmt::Display, help: &str| {
+        Failed::usage(format!("`{}` cannot be imported: {error}", file.display())).help(help)
+    };
+    let imported = match import_servers(text) {
+        Err(ImportError::Unreadable(in_json)) => match read_toml(text) {
+            Ok(root) => import_from(&root),
+            Err(in_toml) => {
+                let is_toml = file.extension().is_some_and(|extension| extension == "toml");
+                let error = if is_toml { in_toml } else { in_json.to_string() };
+                return Err(cannot(
+                    &error,
+                    "name the JSON or TOML file in which the client keeps its servers",
+                ));
+            }
+        },
+        read => read,
+    };
+    imported.map_err(|error| {
+        cannot(
+            &error,
+            "name a file with `mcpServers`, `servers`, `context_servers`, `mcp` or `mcp_servers` in it",
+        )
+    })
+}
+
+/// Leaves those that somebody named, as they are called here or by the client.
+fn choose(imported: &mut Imported, wanted: &[String]) -> Result<(), Failed> {
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    let is_named =
+        |server: &ImportedServer, name: &String| server.name == *name || server.client_name == *name;
+    for name in wanted {
+        let is_left_out = imported.left_out.iter().any(|left| left.name == *name);
+        if !is_left_out && !imported.servers.iter().any(|server| is_named(server, name)) {
+            let known: Vec<&str> = imported.servers.iter().map(|server| server.name.as_str()).collect();
+            return Err(Failed::usage(format!("there is no server `{name}` in the file"))
+                .help(format!("there are {}", known.join(", "))));
+        }
+    }
+    imported.servers.retain(|server| wanted.iter().any(|name| is_named(server, name)));
+    imported.left_out.retain(|left| wanted.contains(&left.name));
+    Ok(())
+}
+
+/// Takes out what the configuration has already, and answers with the names of what it has in the same way.
+fn leave_out_declared(imported: &mut Imported, loaded: &Loaded) -> Vec<String> {
+    let (mut same, mut other) = (Vec::new(), Vec::new());
+    imported.servers.retain(|server| {
+        let declared = loaded.config.mcp_servers.iter().find(|known| known.name.value == server.name);
+        match declared {
+            None => return true,
+            Some(declared) if server.is_the_same_as(declared) => same.push(server.name.clone()),
+            Some(_) => other.push(LeftOut {
+                name: server.client_name.clone(),
+                reason: format!(
+                    "`{}` is declared already, and is another command or address there; rename or remove one of the two",
+                    server.name
+                ),
+            }),
+        }
+        false
+    });
+    imported.left_out.extend(other);
+    same
 }
 
 fn read(file: &Path, surroundings: &Surroundings) -> Result<String, Failed> {
@@ -75,24 +150,20 @@ fn read(file: &Path, surroundings: &Surroundings) -> Result<String, Failed> {
 }
 
 /// Everything that has no counterpart, and every secret that was not copied.
-fn tell(imported: &Imported) {
-    for note in &imported.notes {
-        complain(&reveal_line(note));
-    }
-    for server in &imported.servers {
-        for note in &server.notes {
-            complain(&reveal_line(&format!("{}: {note}", server.name)));
-        }
-    }
+fn notes(imported: &Imported) -> Vec<String> {
+    let of_servers = imported
+        .servers
+        .iter()
+        .flat_map(|server| server.notes.iter().map(move |note| format!("{}: {note}", server.name)));
+    imported.notes.iter().cloned().chain(of_servers).collect()
 }
 
 /// Adds the servers to the configuration in use, or to a new one.
-fn add(common: &Common, surroundings: &Surroundings, imported: &Imported) -> Result<PathBuf, Failed> {
-    let loaded = load(common, surroundings)?;
+fn add(surroundings: &Surroundings, file: Option<PathBuf>, imported: &Imported) -> Result<PathBuf, Failed> {
     let cannot = |file: &Path, error: io::Error| {
         Failed::usage(format!("`{}` cannot be written: {error}", surroundings.shown(file)))
     };
-    let Some(file) = loaded.file else {
+    let Some(file) = file else {
         let file = surroundings.current.join(FILE);
         // Nobody can tell every secret, so that others are not let to read what was imported.
         write_new_file(&file, imported.render().as_bytes(), 0o600).map_err(|error| cannot(&file, error))?;

@@ -1,88 +1,83 @@
 //! `toolgate mcp install`: an entry for this gate in the file of a client.
 
-use std::io;
 use std::path::{Path, PathBuf};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use toolgate_types::Trust;
 
+use super::mcp_file::{ClientFile, agree};
 use super::print;
-use crate::ambient::{
-    Surroundings, leads_nowhere, read_regular_file, replace_file, this_program, variable, write_new_file,
-};
+use crate::ambient::{open_folder, this_program};
 use crate::arguments::{Common, McpInstall};
-use crate::clients::{Entry, Facts, Folders, Installed, Scope, arguments};
-use crate::exit::{DENIED, DONE, Failed};
+use crate::clients::{Entry, Facts, Installed, arguments};
+use crate::exit::{DONE, Failed};
 use crate::settings::{Settings, settle};
-use crate::terminal::{complain, confirm, reveal_line};
+use crate::terminal::{complain, reveal_line};
 
 pub(crate) fn run(common: &Common, wanted: &McpInstall) -> Result<u8, Failed> {
     let settings = settle(common, Trust::Guided)?;
+    refuse_missing_folders(common, &settings)?;
     let facts = wanted.client.facts();
-    let file = file(&settings, wanted, &facts)?;
+    let file = ClientFile::read(&settings, wanted, &facts)?;
     let entry = entry(common, &settings)?;
     let shown = facts.file.shown(&wanted.name, &entry).map_err(Failed::error)?;
     if common.token.is_some() {
         complain("the token is not written down; give it to the client's own environment as TOOLGATE_TOKEN");
     }
-    let read = match read_regular_file(&file) {
-        Ok(bytes) => Some(bytes),
-        Err(_) if leads_nowhere(&file) => {
-            let message = format!("`{}` is a link to a file that is not there", file.display());
-            return Err(Failed::usage(message).help("make that file, or remove the link"));
+    let by_hand = |reason: &str| by_hand(&file.path, reason, &shown);
+    let text = file.text().map_err(by_hand)?;
+    let edited = facts.file.install(text, &wanted.name, &entry).map_err(|reason| by_hand(&reason))?;
+    Change { facts: &facts, file: &file, shown: &shown, edited }.make(common, wanted)
+}
+
+/// What became of a file.
+enum State {
+    /// Somebody only looked.
+    Shown,
+    /// It says all of it already.
+    Unchanged,
+    /// It was written, and what it held before is kept there.
+    Written(Option<PathBuf>),
+}
+
+impl State {
+    fn as_str(&self) -> &'static str {
+        match self {
+            Self::Shown => "shown",
+            Self::Unchanged => "unchanged",
+            Self::Written(_) => "written",
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        Err(error) => return Err(Failed::usage(format!("`{}` cannot be read: {error}", file.display()))),
-    };
-    let text = String::from_utf8(read.clone().unwrap_or_default())
-        .map_err(|_| by_hand(&file, "it is not UTF-8 text", &shown))?;
-    let edited =
-        facts.file.install(&text, &wanted.name, &entry).map_err(|reason| by_hand(&file, &reason, &shown))?;
-    let change = Change { facts: &facts, file: &file, shown: &shown, read, edited };
-    change.make(common, wanted)
+    }
 }
 
 /// What is to become of a file.
 struct Change<'c> {
     facts: &'c Facts,
-    file: &'c Path,
+    file: &'c ClientFile,
     /// The entry by itself.
     shown: &'c str,
-    /// What the file holds, if there is one.
-    read: Option<Vec<u8>>,
     edited: Installed,
 }
 
 impl Change<'_> {
     fn make(&self, common: &Common, wanted: &McpInstall) -> Result<u8, Failed> {
-        let (place, older) = (self.file.display(), self.older());
-        if self.read.as_deref() == Some(self.edited.text.as_bytes()) {
-            return self.tell(common, None, &format!("{place} has this entry already\n"));
+        let (place, older) = (self.file.path.display(), self.older());
+        if self.file.read.as_deref() == Some(self.edited.text.as_bytes()) {
+            return self.tell(common, &State::Unchanged, &format!("{place} has this entry already\n"));
         }
         if wanted.dry_run {
-            return self.tell(common, None, &format!("{place} would get this entry:\n{}{older}", self.shown));
+            let told = format!("{place} would get this entry:\n{}{older}", self.shown);
+            return self.tell(common, &State::Shown, &told);
         }
-        if !wanted.yes {
-            let show = |_| format!("{place} gets this entry:\n{}{older}", self.shown);
-            match confirm(show, &format!("Write it for {}?", self.facts.title)) {
-                Some(true) => {}
-                Some(false) => return Err(Failed { code: DENIED, ..Failed::error("nothing was written") }),
-                None => {
-                    let failed = Failed::error("there is no terminal to ask on, so nothing was written");
-                    return Err(Failed {
-                        code: DENIED,
-                        ..failed.help("look at it with --dry-run, then pass --yes")
-                    });
-                }
-            }
-        }
-        let backup = self.write(wanted.scope).map_err(|error| {
+        let shown = format!("{place} gets this entry:\n{}{older}", self.shown);
+        agree(wanted, shown, &format!("Write it for {}?", self.facts.title))?;
+        let backup = self.file.write(&self.edited.text, wanted.scope).map_err(|error| {
             Failed::usage(format!("`{place}` cannot be written: {error}"))
                 .help("paste the entry by hand; --dry-run shows it")
         })?;
         let kept = backup.as_ref().map(|backup| format!("; as it was before: {}", backup.display()));
         let told = format!("wrote the entry into {place}{}\n{older}", kept.unwrap_or_default());
-        let done = self.tell(common, Some(backup), &told)?;
+        let done = self.tell(common, &State::Written(backup), &told)?;
         complain(&format!("to use it, {}", self.facts.next));
         Ok(done)
     }
@@ -97,25 +92,17 @@ impl Change<'_> {
         line(kept, "kept of the entry that was there") + &line(left_out, "removed from it")
     }
 
-    /// Writes the file and says where its old content is kept.
-    fn write(&self, scope: Scope) -> io::Result<Option<PathBuf>> {
-        let mode = if scope == Scope::Project { 0o644 } else { 0o600 };
-        let Some(read) = &self.read else {
-            write_new_file(self.file, self.edited.text.as_bytes(), mode)?;
-            return Ok(None);
-        };
-        let backup = keep(self.file, read)?;
-        replace_file(self.file, read, self.edited.text.as_bytes())?;
-        Ok(Some(backup))
-    }
-
-    fn tell(&self, common: &Common, written: Option<Option<PathBuf>>, text: &str) -> Result<u8, Failed> {
+    fn tell(&self, common: &Common, state: &State, text: &str) -> Result<u8, Failed> {
         let told = match common.json {
             true => {
-                let backup = written.as_ref().and_then(Option::as_ref).map(|path| path.display().to_string());
+                let backup = match state {
+                    State::Written(backup) => backup.as_ref().map(|path| path.display().to_string()),
+                    State::Shown | State::Unchanged => None,
+                };
                 let object = json!({
-                    "client": self.facts.title, "file": self.file.display().to_string(), "entry": self.shown,
-                    "written": written.is_some(), "backup": backup,
+                    "client": self.facts.title, "file": self.file.path.display().to_string(),
+                    "entry": self.entry(), "state": state.as_str(),
+                    "written": matches!(state, State::Written(_)), "backup": backup,
                     "kept": self.edited.kept, "removed": self.edited.left_out,
                 });
                 format!("{object}\n")
@@ -124,20 +111,12 @@ impl Change<'_> {
         };
         print(&told).map(|_| DONE)
     }
-}
 
-/// Keeps what a file held beside it, under a name that is free.
-fn keep(file: &Path, content: &[u8]) -> io::Result<PathBuf> {
-    let name = file.file_name().unwrap_or_default().to_string_lossy();
-    let numbered = (2..100).map(|number| format!("{name}.before-toolgate-{number}"));
-    for name in std::iter::once(format!("{name}.before-toolgate")).chain(numbered) {
-        let backup = file.with_file_name(name);
-        match write_new_file(&backup, content, 0o600) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            other => return other.map(|()| backup),
-        }
+    /// The entry as its file has it: a value where that is JSON, and text where it is not.
+    fn entry(&self) -> Value {
+        let value = self.facts.file.is_json().then(|| serde_json::from_str(self.shown).ok()).flatten();
+        value.unwrap_or_else(|| Value::String(self.shown.to_owned()))
     }
-    Err(io::Error::other("there are too many old copies beside it"))
 }
 
 fn by_hand(file: &Path, reason: &str, shown: &str) -> Failed {
@@ -145,32 +124,20 @@ fn by_hand(file: &Path, reason: &str, shown: &str) -> Failed {
         .help(format!("paste this by hand:\n{shown}"))
 }
 
-fn file(settings: &Settings, wanted: &McpInstall, facts: &Facts) -> Result<PathBuf, Failed> {
-    let surroundings = &settings.surroundings;
-    if let Some(file) = &wanted.file {
-        return surroundings.absolute(file);
-    }
-    match (wanted.scope, facts.project) {
-        (Scope::User, _) => facts.user.resolve(&folders(surroundings), variable).ok_or_else(|| {
-            Failed::usage("there is no home folder: HOME is not set")
-                .help("name the client's file with --file")
-        }),
-        (Scope::Project, Some(path)) => Ok(settings.workspace.join(path)),
-        (Scope::Project, None) => {
-            Err(Failed::usage(format!("{} has no file for single projects", facts.title))
-                .help("leave out --scope, or name a file with --file"))
+/// A client starts the gate out of sight, and a gate over a folder that is not there has nothing to work on, or does not start.
+fn refuse_missing_folders(common: &Common, settings: &Settings) -> Result<(), Failed> {
+    let workspace = common.workspace.as_ref().map(|_| ("--workspace", &settings.workspace));
+    let mounts = settings.mounts.iter().filter(|mount| mount.read_only).map(|mount| ("--mount", &mount.path));
+    for (option, folder) in workspace.into_iter().chain(mounts) {
+        if let Err(error) = open_folder(folder) {
+            return Err(Failed::usage(format!(
+                "the folder `{}` cannot be opened: {error}",
+                folder.display()
+            ))
+            .help(format!("make it, or name another one with {option}")));
         }
     }
-}
-
-/// Where this system keeps files of a person.
-fn folders(surroundings: &Surroundings) -> Folders {
-    let home = surroundings.home.clone();
-    let in_home = |path: &str| home.as_ref().map(|home| home.join(path));
-    let config = surroundings.config_home.clone().or_else(|| in_home(".config"));
-    let application =
-        if cfg!(target_os = "macos") { in_home("Library/Application Support") } else { config.clone() };
-    Folders { config, application, home }
+    Ok(())
 }
 
 fn entry(common: &Common, settings: &Settings) -> Result<Entry, Failed> {

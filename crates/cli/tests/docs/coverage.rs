@@ -16,6 +16,7 @@ const COMMANDS: &[&str] = &[
     "scripted",
     "mcp",
     "mcp install",
+    "mcp uninstall",
     "mcp import",
     "mcp list",
     "mcp approve",

@@ -89,9 +89,15 @@ fn what_is_in_a_file_stays_there_and_is_kept_beside_it() {
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
     let backup = person.home.join(".config/zed/settings.json.before-toolgate");
     assert_eq!(std::fs::read_to_string(backup).unwrap(), before);
-    // A second change keeps a second copy.
-    person.must(&["mcp", "install", "--client", "zed", "--yes", "--name", "gate", "--trust", "autonomous"]);
-    assert!(person.home.join(".config/zed/settings.json.before-toolgate-2").exists());
+    // Later changes keep what was there before the last of them, beside the first.
+    for trust in ["autonomous", "supervised", "guided"] {
+        let before_last = std::fs::read_to_string(&path).unwrap();
+        person.must(&["mcp", "install", "--client", "zed", "--yes", "--name", "gate", "--trust", trust]);
+        let last = person.home.join(".config/zed/settings.json.before-toolgate-last");
+        assert_eq!(std::fs::read_to_string(last).unwrap(), before_last);
+    }
+    let first = person.home.join(".config/zed/settings.json.before-toolgate");
+    assert_eq!(std::fs::read_to_string(first).unwrap(), before);
     assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 3, "something was left behind");
 }
 
@@ -185,12 +191,76 @@ fn the_configuration_is_passed_on() {
     person.write("toolgate.yaml", "workspace: ./w\n");
     let told = person.must(&["--json", "mcp", "install", "--client", "cursor", "--dry-run"]);
     let told: Value = serde_json::from_str(&told).unwrap();
-    let entry: Value = serde_json::from_str(told["entry"].as_str().unwrap()).unwrap();
-    let arguments = entry["mcpServers"]["toolgate"]["args"].as_array().unwrap();
+    let arguments = told["entry"]["mcpServers"]["toolgate"]["args"].as_array().unwrap();
     assert_eq!(arguments[1], "--config");
     assert!(arguments[2].as_str().unwrap().ends_with("/toolgate.yaml"));
     assert!(!arguments.contains(&json!("--workspace")), "{arguments:?}");
-    assert_eq!(told["written"], false);
+    assert_eq!((&told["written"], &told["state"]), (&json!(false), &json!("shown")));
+}
+
+#[test]
+fn an_entry_is_told_as_it_is_written_and_a_folder_must_be_there() {
+    let person = Person::new();
+    let install = |client: &str| -> Value {
+        let told = person.must(&["--json", "mcp", "install", "--client", client, "--yes"]);
+        serde_json::from_str(&told).unwrap()
+    };
+    for state in ["written", "unchanged"] {
+        let told = install("codex");
+        assert!(told["entry"].as_str().unwrap().contains("[mcp_servers.toolgate]"), "{told}");
+        assert_eq!((&told["state"], &told["written"]), (&json!(state), &json!(state == "written")));
+    }
+    for option in ["--workspace", "--mount"] {
+        let folder = if option == "--mount" { "@docs=/nonexistent:ro" } else { "/nonexistent" };
+        let refused = person.run(&[option, folder, "mcp", "install", "--client", "cursor", "--yes"]);
+        let said = String::from_utf8(refused.stderr).unwrap();
+        assert_eq!(refused.status.code(), Some(2), "{said}");
+        assert!(said.contains("`/nonexistent` cannot be opened") && said.contains(option), "{said}");
+    }
+    assert!(!person.home.join(".cursor").exists());
+}
+
+#[test]
+fn an_entry_is_taken_out_again_and_nothing_else() {
+    let person = Person::new();
+    let before = "{\n  // mine\n  \"mcpServers\": {\n    \"a\": {\"command\": \"x\"}\n  }\n}\n";
+    person.write_home(".cursor/mcp.json", before);
+    let path = person.home.join(".cursor/mcp.json");
+    person.must(&["mcp", "install", "--client", "cursor", "--yes"]);
+    let installed = std::fs::read_to_string(&path).unwrap();
+    let uninstall = |options: &[&str]| {
+        person.run(&[&["--json", "mcp", "uninstall", "--client", "cursor"], options].concat())
+    };
+    let told = |output: Output| -> Value { serde_json::from_slice(&output.stdout).unwrap() };
+
+    assert_eq!(uninstall(&[]).status.code(), Some(3), "nobody can be asked");
+    let shown = told(uninstall(&["--dry-run"]));
+    assert_eq!((&shown["state"], &shown["written"]), (&json!("shown"), &json!(false)));
+    assert_eq!(shown["command"][1], "mcp");
+    let other = uninstall(&["--yes", "--name", "a"]);
+    assert_eq!(other.status.code(), Some(2), "it is somebody else's: {other:?}");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), installed);
+
+    assert_eq!(told(uninstall(&["--yes"]))["state"], "written");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), before);
+    assert_eq!(told(uninstall(&["--yes"]))["state"], "unchanged");
+    let nothing = person.must(&["mcp", "uninstall", "--client", "codex", "--yes"]);
+    assert!(nothing.contains("has no entry `toolgate`") && !person.home.join(".codex").exists(), "{nothing}");
+}
+
+#[test]
+fn an_entry_that_holds_a_secret_is_named_and_not_shown() {
+    let person = Person::new();
+    person.must(&["mcp", "install", "--client", "codex", "--yes"]);
+    let path = person.home.join(".codex/config.toml");
+    let installed = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, format!("{installed}env = {{TOKEN = \"hunter2\"}}\n\n[tui]\ntheme = \"dark\"\n"))
+        .unwrap();
+    let shown = person.must(&["mcp", "uninstall", "--client", "codex", "--dry-run"]);
+    assert!(shown.contains("with: env\n") && !shown.contains("hunter2"), "{shown}");
+    person.must(&["mcp", "uninstall", "--client", "codex", "--yes"]);
+    let after = std::fs::read_to_string(&path).unwrap();
+    assert!(after.contains("[tui]") && !after.contains("toolgate") && !after.contains("hunter2"), "{after}");
 }
 
 const CLIENT: &str = r#"{"mcpServers": {"issues": {"command": "tracker", "args": ["--stdio"], "env": {"TRACKER_TOKEN": "hunter2"}}}}"#;
@@ -214,8 +284,85 @@ fn servers_of_a_client_are_printed_or_added() {
     let config = person.read("toolgate.yaml");
     assert!(config.starts_with("# mine\ntrust: guided # why\n\nmcp_servers:\n  issues:\n"), "{config}");
     let twice = person.run(&["mcp", "import", "client.json", "--write"]);
-    assert_eq!(twice.status.code(), Some(2));
+    assert_eq!(twice.status.code(), Some(0));
+    let said = String::from_utf8(twice.stderr).unwrap();
+    assert!(said.contains("declared already, and left as they are: issues"), "{said}");
     assert_eq!(person.read("toolgate.yaml"), config);
+}
+
+const CLIENT_OF_MANY: &str = r#"{"mcpServers": {
+    "issues": {"command": "tracker", "args": ["--other"]},
+    "gate": {"command": "/usr/bin/toolgate", "args": ["mcp", "--workspace", "/w"]},
+    "old": {"type": "sse", "url": "https://a.example/sse"},
+    "Boxed One": {"command": "docker", "args": ["run", "x"]},
+    "plain": {"command": "srv"}
+}}"#;
+
+#[test]
+fn servers_are_chosen_and_those_of_the_configuration_stay() {
+    let person = Person::new();
+    person.write("client.json", CLIENT_OF_MANY);
+    person.write("toolgate.yaml", "mcp_servers:\n  issues:\n    command: tracker\n");
+    let asked = |arguments: &[&str]| -> Value {
+        let told = person.must(&[&["--json", "mcp", "import", "client.json"], arguments].concat());
+        serde_json::from_str(&told).unwrap()
+    };
+    let left_out = |told: &Value| -> Vec<String> {
+        let left_out = told["left_out"].as_array().unwrap().iter();
+        left_out.map(|left| left["name"].as_str().unwrap().to_owned()).collect()
+    };
+    let all = asked(&[]);
+    assert_eq!(all["servers"], json!(["issues", "boxed-one", "plain"]));
+    assert_eq!(left_out(&all), ["gate", "old"]);
+    assert!(all["left_out"][0]["reason"].as_str().unwrap().contains("this gate itself"), "{all}");
+    assert!(
+        all["notes"]
+            .as_array()
+            .unwrap()
+            .contains(&json!("boxed-one: `Boxed One` is called `boxed-one` here"))
+    );
+
+    let one = asked(&["Boxed One", "--write"]);
+    assert_eq!((&one["servers"], &one["left_out"]), (&json!(["boxed-one"]), &json!([])));
+    let config = person.read("toolgate.yaml");
+    assert!(
+        config.contains("boxed-one:") && config.contains("disabled: true") && !config.contains("plain"),
+        "{config}"
+    );
+
+    let rest = asked(&["--write"]);
+    assert_eq!((&rest["servers"], &rest["declared"]), (&json!(["plain"]), &json!(["boxed-one"])));
+    assert_eq!(left_out(&rest), ["gate", "old", "issues"]);
+    let config = person.read("toolgate.yaml");
+    assert!(config.contains("plain:") && !config.contains("--other"), "{config}");
+    person.must(&["check"]);
+
+    let unknown = person.run(&["mcp", "import", "client.json", "plan"]);
+    let said = String::from_utf8(unknown.stderr).unwrap();
+    assert_eq!(
+        (unknown.status.code(), said.contains("there are issues, boxed-one, plain")),
+        (Some(2), true),
+        "{said}"
+    );
+}
+
+#[test]
+fn servers_of_codex_are_understood() {
+    let person = Person::new();
+    person.must(&["mcp", "install", "--client", "codex", "--yes"]);
+    let file = person.home.join(".codex/config.toml");
+    let installed = std::fs::read_to_string(&file).unwrap();
+    let more = "\n[mcp_servers.web]\nurl = \"https://a.example/mcp\"\nbearer_token_env_var = \"WEB_TOKEN\"\nstartup_timeout_sec = 1.5\n";
+    std::fs::write(&file, installed + more).unwrap();
+    let told = person.must(&["--json", "mcp", "import", file.to_str().unwrap()]);
+    let told: Value = serde_json::from_str(&told).unwrap();
+    assert_eq!((&told["servers"], &told["left_out"][0]["name"]), (&json!(["web"]), &json!("toolgate")));
+    assert!(told["yaml"].as_str().unwrap().contains("Authorization: \"Bearer ${WEB_TOKEN}\""), "{told}");
+    person.write("bad.toml", "a = hunter2\n");
+    let refused = person.run(&["mcp", "import", "bad.toml"]);
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!((refused.status.code(), said.contains("not TOML: line 1")), (Some(2), true), "{said}");
+    assert!(!said.contains("hunter2"), "{said}");
 }
 
 #[test]
@@ -234,4 +381,33 @@ fn a_first_configuration_is_made() {
         let said = String::from_utf8(refused.stderr).unwrap();
         assert_eq!((refused.status.code(), said.contains(told)), (Some(2), true), "{text}: {said}");
     }
+}
+
+/// What a client starts is for people to say: the gate writes such a file when they ask for it, and no model does.
+#[test]
+fn no_tool_writes_a_file_that_a_client_obeys() {
+    let person = Person::new();
+    let unknown = person.run(&["mcp", "install", "--client", "?"]);
+    let said = String::from_utf8(unknown.stderr).unwrap();
+    let (_, clients) = said.split_once("[possible values: ").unwrap();
+    let clients: Vec<&str> = clients.split_once(']').unwrap().0.split(", ").collect();
+    let mut files = 0;
+    for client in clients {
+        let shown =
+            person.run(&["--json", "mcp", "install", "--client", client, "--scope", "project", "--dry-run"]);
+        if shown.status.code() == Some(2) {
+            assert!(String::from_utf8_lossy(&shown.stderr).contains("has no file for single projects"));
+            continue;
+        }
+        let told: Value = serde_json::from_slice(&shown.stdout).unwrap();
+        let file = PathBuf::from(told["file"].as_str().unwrap());
+        let path = file.strip_prefix(person.project.canonicalize().unwrap()).unwrap();
+        let arguments = json!({"path": path, "content": "{}"}).to_string();
+        let refused = person.run(&["call", "write_file", &arguments]);
+        let said = String::from_utf8(refused.stderr).unwrap();
+        assert_eq!(refused.status.code(), Some(3), "{client}: {said}");
+        assert!(said.contains("read_only") && !file.exists(), "{client}: {said}");
+        files += 1;
+    }
+    assert!(files >= 7, "only {files} clients have a file for single projects");
 }

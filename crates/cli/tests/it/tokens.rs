@@ -238,3 +238,66 @@ fn the_keys_of_an_issuer_are_fetched_when_a_token_needs_them() {
     let (_, envelope) = greet(&place, &unsigned);
     assert!(envelope["operatorNote"].as_str().unwrap().starts_with("keys_unavailable"), "{envelope}");
 }
+
+/// Speaks MCP with nothing to say: the input is at its end at once.
+fn served(place: &Place, token: &str) -> (i32, String) {
+    let mut command = place.toolgate();
+    command.arg("mcp").env("TOOLGATE_TOKEN", token).stdin(std::process::Stdio::null());
+    let output = command.output().unwrap();
+    assert!(output.stdout.is_empty(), "{output:?}");
+    (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+}
+
+/// A client shows that its server ended, and what it said last.
+#[test]
+fn a_gate_is_not_served_to_a_token_that_can_never_be_good() {
+    let place = with_greet("");
+    let good = mint(&place, &["--subject", "alice"]);
+    let secret = std::fs::read(place.state.join("keys/callers.key")).unwrap().into();
+    let expired = toolgate_identity::mint(&toolgate_identity::MintOptions {
+        secret: &secret,
+        key_id: "local",
+        issuer: "toolgate",
+        audience: "toolgate",
+        subject: "alice",
+        permissions: Default::default(),
+        agent: None,
+        trust: None,
+        now: std::time::SystemTime::now() - std::time::Duration::from_secs(7200),
+        lifetime: std::time::Duration::from_secs(3600),
+    })
+    .unwrap();
+    for (token, reason) in
+        [("garbage", "malformed"), (&expired, "expired"), (&forged(&good), "bad_signature")]
+    {
+        let (code, said) = served(&place, token);
+        assert_eq!(code, 3, "{reason}: {said}");
+        assert!(said.contains(&format!("the token proves nothing: {reason}")), "{said}");
+        assert!(said.contains("TOOLGATE_TOKEN") && !said.contains(token), "{said}");
+    }
+    assert_eq!(served(&place, &good), (0, String::new()));
+    let (code, said) = served(&with_greet(""), &good);
+    assert!(code == 3 && said.contains("no issuer of tokens is configured"), "{said}");
+}
+
+#[test]
+fn a_gate_is_served_to_a_token_that_may_be_good_later() {
+    // Nobody listens there, and as long as it is held nobody else will.
+    let held = tokio::net::TcpSocket::new_v4().unwrap();
+    held.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let port = held.local_addr().unwrap().port();
+    let place = with_greet(&format!(
+        "callers:\n  issuer: https://login.example.com\n  audience: gate\n  algorithms: [EdDSA]\n  keys:\n    \
+         - {{algorithm: EdDSA, jwks_url: \"http://127.0.0.1:{port}/keys\"}}\n"
+    ));
+    let unsigned = format!(
+        "eyJhbGciOiJFZERTQSIsImtpZCI6IngiLCJ0eXAiOiJKV1QifQ.eyJpc3MiOiJodHRwczovL2xvZ2luLmV4YW1wbGUuY29tIn0.{}",
+        "A".repeat(86)
+    );
+    let mut gate = place.overhear(&["mcp"], &[("TOOLGATE_TOKEN", &unsigned)]);
+    let said = gate.next();
+    assert!(said.contains("calls are refused for now: keys_unavailable"), "{said}");
+    // It goes on until its input ends.
+    drop(gate.process.stdin.take());
+    assert!(gate.process.wait().unwrap().success());
+}

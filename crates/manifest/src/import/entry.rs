@@ -20,6 +20,10 @@ const TAKEN: &[&str] = &[
     "serverUrl",
     "httpUrl",
     "headers",
+    "http_headers",
+    "env_http_headers",
+    "bearer_token_env_var",
+    "env_vars",
     "type",
     "transport",
     "disabled",
@@ -30,6 +34,9 @@ const TAKEN: &[&str] = &[
 /// Keys that let calls through unasked.
 const UNASKED: &[&str] =
     &["autoApprove", "alwaysAllow", "alwaysApprove", "auto_approve", "trust", "autoAllow"];
+
+/// Programs that start others through a service outside the sandbox.
+const CONTAINERS: &[&str] = &["docker", "podman"];
 
 /// A name that `mcp_servers` can have and nobody else has.
 pub(super) fn name(wanted: &str, taken: &[&str]) -> String {
@@ -60,7 +67,7 @@ pub(super) fn lines(fields: &Fields, taking: &mut Taking<'_>) -> Result<Vec<Stri
         Some(url) => remote(url, fields, taking)?,
         None => process(fields, taking)?,
     };
-    if is_off(fields) {
+    if is_off(fields) || cannot_start(fields) {
         lines.push("disabled: true".to_owned());
     }
     lines.push("# Say what each tool can do: until then all of them count as destructive.".to_owned());
@@ -75,6 +82,16 @@ fn address(fields: &Fields) -> Option<&str> {
 
 fn is_off(fields: &Fields) -> bool {
     fields.get("disabled") == Some(&Value::Bool(true)) || fields.get("enabled") == Some(&Value::Bool(false))
+}
+
+/// Whether the program of a server is one that does not work inside the sandbox.
+fn cannot_start(fields: &Fields) -> bool {
+    address(fields).is_none()
+        && command(fields).is_ok_and(|(program, _)| CONTAINERS.contains(&base_name(&program)))
+}
+
+fn base_name(program: &str) -> &str {
+    program.rsplit('/').next().unwrap_or_default()
 }
 
 /// Says what was not taken over.
@@ -94,14 +111,30 @@ fn left_out(fields: &Fields, notes: &mut Vec<String>) {
 fn remote(url: &str, fields: &Fields, taking: &mut Taking<'_>) -> Result<Vec<String>, String> {
     let url = taking.address(url)?;
     let kind = ["type", "transport"].iter().find_map(|key| fields.get(*key)).and_then(Value::as_str);
-    if kind == Some("sse") || url.trim_end_matches('/').ends_with("/sse") {
-        let note = "the older SSE transport is not spoken; ask for its streamable HTTP address";
-        taking.notes.push(note.to_owned());
+    if kind == Some("sse") || (kind.is_none() && url.trim_end_matches('/').ends_with("/sse")) {
+        let reason =
+            "it speaks the older SSE transport, and the gate does not; ask for its streamable HTTP address";
+        return Err(reason.to_owned());
     }
     let mut lines = vec![format!("url: {}", quoted(&url))];
     let mut written = Vec::new();
-    for (name, value) in texts(fields.get("headers"), "headers")? {
-        written.push(format!("  {}: {}", quoted(name), quoted(&taking.header(name, &value))));
+    for key in ["headers", "http_headers"] {
+        for (name, value) in texts(fields.get(key), key)? {
+            written.push(format!("  {}: {}", quoted(name), quoted(&taking.header(name, &value))));
+        }
+    }
+    // Codex names variables of its own environment.
+    let named = texts(fields.get("env_http_headers"), "env_http_headers")?;
+    let bearer = fields.get("bearer_token_env_var").and_then(Value::as_str);
+    let named = named.iter().map(|(name, variable)| (*name, "", variable.as_str()));
+    for (name, scheme, variable) in named.chain(bearer.map(|variable| ("Authorization", "Bearer ", variable)))
+    {
+        // Some write the token itself there, so that it is not repeated.
+        if !is_variable(variable) || says_secret(variable) {
+            let reason = "`bearer_token_env_var` and `env_http_headers` name variables, and this is none; it was not copied";
+            return Err(reason.to_owned());
+        }
+        written.push(format!("  {}: {}", quoted(name), quoted(&format!("{scheme}${{{variable}}}"))));
     }
     if !written.is_empty() {
         lines.push("headers:".to_owned());
@@ -116,6 +149,9 @@ fn process(fields: &Fields, taking: &mut Taking<'_>) -> Result<Vec<String>, Stri
     if program.contains(char::is_whitespace) || says_secret(&program) {
         let reason = "its command is more than a program; write it by hand, with the rest of it in `args`";
         return Err(reason.to_owned());
+    }
+    if base_name(&program) == "toolgate" && words.iter().any(|word| word == "mcp") {
+        return Err("it is this gate itself".to_owned());
     }
     let mut lines = vec![format!("command: {}", quoted(&program))];
     let words = arguments(&words, taking);
@@ -182,6 +218,13 @@ fn environment(fields: &Fields, taking: &mut Taking<'_>) -> Result<Vec<String>, 
         }
         lines.push(format!("  {}: {}", quoted(name), quoted(&taking.variable(name, &value))));
     }
+    // What Codex passes on of its own environment.
+    let passed = fields.get("env_vars").and_then(Value::as_array).into_iter().flatten();
+    let is_said = |name: &str| fields.get(key).is_some_and(|said| said.get(name).is_some());
+    let passed = passed.filter_map(Value::as_str).filter(|name| is_variable(name) && !is_reserved(name));
+    for name in passed.filter(|name| !is_said(name)) {
+        lines.push(format!("  {}: {}", quoted(name), quoted(&format!("${{{name}}}"))));
+    }
     if !lines.is_empty() {
         lines.insert(0, "env:".to_owned());
     }
@@ -211,15 +254,17 @@ fn in_project(directory: &str) -> Option<String> {
 
 /// What is worth knowing about some programs.
 fn programs(program: &str, notes: &mut Vec<String>) {
-    let name = program.rsplit('/').next().unwrap_or_default();
+    let name = base_name(program);
     let note = match name {
         "npx" | "bunx" | "uvx" | "pipx" | "pnpx" => {
             format!(
                 "`{name}` downloads at every start, which needs `network` and somewhere to write; better install the server and name its program"
             )
         }
-        "docker" | "podman" => {
-            format!("`{name}` does not work inside the sandbox; name the server's own program")
+        container if CONTAINERS.contains(&container) => {
+            format!(
+                "`{name}` does not work inside the sandbox, so that it is disabled; name the server's own program"
+            )
         }
         "cmd" | "cmd.exe" | "powershell" | "pwsh" => format!("`{name}` is no program of this system"),
         _ => return,

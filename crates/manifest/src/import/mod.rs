@@ -21,15 +21,29 @@ use serde_json::Value;
 
 use crate::config::Config;
 use crate::jsonc::{CannotEdit, parse_jsonc};
+use crate::problem::Problems;
+use crate::servers::{ServerConfig, ServerProcess, ServerTransport};
 use crate::tool::quoted;
+use crate::variables::VariableText;
 
 /// Servers that were found in a client's file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Imported {
     /// In the order of the file.
     pub servers: Vec<ImportedServer>,
-    /// What is to be said about the file as a whole, and about servers that were left out.
+    /// What the gate could not use.
+    pub left_out: Vec<LeftOut>,
+    /// What is to be said about the file as a whole.
     pub notes: Vec<String>,
+}
+
+/// A server that was left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Its name in the client's file.
+    pub name: String,
+    /// Why.
+    pub reason: String,
 }
 
 /// One server.
@@ -37,6 +51,8 @@ pub struct Imported {
 pub struct ImportedServer {
     /// Its name here.
     pub name: String,
+    /// Its name in the client's file.
+    pub client_name: String,
     /// What stands below the name: lines without indentation.
     pub lines: Vec<String>,
     /// What is to be said about it.
@@ -72,10 +88,32 @@ impl ImportedServer {
         text
     }
 
+    /// Whether a declared server is this one: it is started or reached in the same way, whatever else was said about it since.
+    #[must_use]
+    pub fn is_the_same_as(&self, declared: &ServerConfig) -> bool {
+        let parsed = self.parsed().ok();
+        let own = parsed.as_ref().and_then(|config| config.mcp_servers.first());
+        own.is_some_and(|own| match (&own.transport, &declared.transport) {
+            (ServerTransport::Process(own), ServerTransport::Process(declared)) => {
+                let arguments = |process: &ServerProcess| -> Vec<VariableText> {
+                    process.arguments.iter().map(|argument| argument.value.clone()).collect()
+                };
+                own.program.value == declared.program.value && arguments(own) == arguments(declared)
+            }
+            (ServerTransport::Remote(own), ServerTransport::Remote(declared)) => {
+                own.url.value == declared.url.value
+            }
+            _ => false,
+        })
+    }
+
+    fn parsed(&self) -> Result<Config, Problems> {
+        Config::parse("import", &format!("mcp_servers:\n{}", self.render("  ")))
+    }
+
     /// The first reason why a configuration could not have this.
     fn refused(&self) -> Option<String> {
-        let text = format!("mcp_servers:\n{}", self.render("  "));
-        let problems = Config::parse("import", &text).err()?;
+        let problems = self.parsed().err()?;
         problems.as_slice().first().map(|problem| {
             let help = problem.help.as_ref().map(|help| format!(" ({help})")).unwrap_or_default();
             format!("{}{help}", problem.message)
@@ -89,18 +127,25 @@ impl ImportedServer {
 /// # Errors
 /// The text is not JSON, or has no servers.
 pub fn import_servers(text: &str) -> Result<Imported, ImportError> {
-    let root = parse_jsonc(text)?;
-    let found = shape::servers(&root);
+    import_from(&parse_jsonc(text)?)
+}
+
+/// The same for a file that is not written in JSON and was read by somebody else: Codex has `mcp_servers` in TOML.
+///
+/// # Errors
+/// There are no servers.
+pub fn import_from(root: &Value) -> Result<Imported, ImportError> {
+    let found = shape::servers(root);
     if found.is_empty() {
         return Err(ImportError::NoServers);
     }
-    let mut imported = Imported { servers: Vec::new(), notes: shape::notes(&root) };
+    let mut imported = Imported { notes: shape::notes(root), ..Imported::default() };
     let mut secrets = Secrets::default();
     for (name, value) in found {
         let taken: Vec<&str> = imported.servers.iter().map(|server| server.name.as_str()).collect();
         match one(name, value, &taken, &mut secrets) {
             Ok(server) => imported.servers.push(server),
-            Err(reason) => imported.notes.push(format!("`{name}` was left out: {reason}")),
+            Err(reason) => imported.left_out.push(LeftOut { name: name.to_owned(), reason }),
         }
     }
     Ok(imported)
@@ -115,7 +160,7 @@ fn one(name: &str, value: &Value, taken: &[&str], secrets: &mut Secrets) -> Resu
     }
     let lines = entry::lines(fields, &mut taking)?;
     let notes = taking.notes;
-    let server = ImportedServer { name: known, lines, notes };
+    let server = ImportedServer { name: known, client_name: name.to_owned(), lines, notes };
     match server.refused() {
         None => Ok(server),
         Some(reason) => Err(reason),

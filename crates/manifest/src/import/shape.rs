@@ -3,8 +3,15 @@
 use serde_json::{Map, Value};
 
 /// Ways from the root to the object of servers, most telling first.
-const PLACES: &[&[&str]] =
-    &[&["mcpServers"], &["servers"], &["context_servers"], &["mcp", "servers"], &["mcp.servers"], &["mcp"]];
+const PLACES: &[&[&str]] = &[
+    &["mcpServers"],
+    &["mcp_servers"],
+    &["servers"],
+    &["context_servers"],
+    &["mcp", "servers"],
+    &["mcp.servers"],
+    &["mcp"],
+];
 
 /// The servers of a file. A file that is nothing but one server, or nothing but servers, is understood too.
 pub(super) fn servers(root: &Value) -> Vec<(&str, &Value)> {

@@ -2,7 +2,9 @@
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use toolgate_manifest::{CannotInsert, Config, ImportError, Imported, import_servers, insert_servers};
+use toolgate_manifest::{
+    CannotInsert, Config, ImportError, Imported, LeftOut, import_from, import_servers, insert_servers,
+};
 
 fn clients() -> Vec<(String, String)> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/clients");
@@ -18,6 +20,9 @@ fn told(name: &str, imported: &Imported) -> String {
     let mut text = format!("==== {name}\n{}", imported.render());
     for note in &imported.notes {
         text.push_str(&format!("note: {note}\n"));
+    }
+    for LeftOut { name, reason } in &imported.left_out {
+        text.push_str(&format!("left out: `{name}`: {reason}\n"));
     }
     for server in &imported.servers {
         for note in &server.notes {
@@ -64,6 +69,60 @@ fn files_without_servers_say_so() {
             .len(),
         2
     );
+}
+
+#[test]
+fn what_could_not_work_behind_the_gate_is_left_out_or_disabled() {
+    let text = r#"{"mcpServers": {
+        "gate": {"command": "/opt/bin/toolgate", "args": ["--workspace", "/x", "mcp"]},
+        "checks": {"command": "toolgate", "args": ["doctor"]},
+        "old": {"type": "sse", "url": "https://a.example/x"},
+        "older": {"url": "https://a.example/sse/"},
+        "new": {"type": "http", "url": "https://a.example/sse"},
+        "boxed": {"command": "/usr/bin/docker", "args": ["run", "x"]}
+    }}"#;
+    let imported = import_servers(text).unwrap();
+    let left_out: Vec<&str> = imported.left_out.iter().map(|left| left.name.as_str()).collect();
+    assert_eq!(left_out, ["gate", "old", "older"]);
+    let config = Config::parse("toolgate.yaml", &imported.render()).unwrap();
+    let declared: Vec<(&str, bool)> =
+        config.mcp_servers.iter().map(|server| (server.name.value.as_str(), server.disabled)).collect();
+    assert_eq!(declared, [("checks", false), ("new", false), ("boxed", true)]);
+}
+
+/// As Codex has them, once its TOML is read.
+#[test]
+fn names_of_variables_become_variables() {
+    let imported = import_from(&json!({"model": "x", "mcp_servers": {
+        "local": {"command": "srv", "env_vars": ["LEVEL", "PATH", "a b"], "startup_timeout_sec": 5, "enabled": false},
+        "web": {"url": "https://a.example/mcp", "bearer_token_env_var": "WEB", "http_headers": {"X-Team": "core"},
+            "env_http_headers": {"X-Key": "KEY"}},
+        "bad": {"url": "https://a.example/mcp", "bearer_token_env_var": "a}b"},
+        "token": {"url": "https://a.example/mcp", "bearer_token_env_var": "ghp_0123456789abcdefghij"},
+    }}))
+    .unwrap();
+    assert!(!told("config.toml", &imported).contains("0123456789"));
+    insta::assert_snapshot!("codex", told("config.toml", &imported));
+}
+
+#[test]
+fn a_server_is_known_again_by_how_it_is_started_or_reached() {
+    let imported = two();
+    for (declared, same) in [
+        ("a: {command: x}", true),
+        ("a: {command: x, mounts: ['@project'], tools: {y: {class: read}}, disabled: true}", true),
+        ("a: {command: x, args: [y]}", false),
+        ("a: {command: z}", false),
+        ("a: {url: https://a.example}", false),
+        ("b: {url: https://a.example, headers: {X-Team: core}}", true),
+        ("b: {url: https://b.example}", false),
+    ] {
+        let config = Config::parse("toolgate.yaml", &format!("mcp_servers:\n  {declared}\n")).unwrap();
+        let declared_server = &config.mcp_servers[0];
+        let server =
+            imported.servers.iter().find(|server| server.name == declared_server.name.value).unwrap();
+        assert_eq!(server.is_the_same_as(declared_server), same, "{declared}");
+    }
 }
 
 fn two() -> Imported {
@@ -135,8 +194,7 @@ proptest! {
     fn any_server_is_imported_or_left_out(servers in proptest::collection::btree_map(any_text(), any_server(), 1..4)) {
         let text = json!({"mcpServers": servers}).to_string();
         let imported = import_servers(&text).unwrap();
-        let left_out = imported.notes.iter().filter(|note| note.contains("was left out")).count();
-        prop_assert_eq!(imported.servers.len() + left_out, servers.len());
+        prop_assert_eq!(imported.servers.len() + imported.left_out.len(), servers.len());
         if !imported.servers.is_empty() {
             let config = Config::parse("toolgate.yaml", &imported.render());
             prop_assert!(config.is_ok(), "{}\n{}", config.unwrap_err(), imported.render());

@@ -1,0 +1,96 @@
+//! `toolgate mcp`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use toolgate_types::Sha256;
+
+use crate::clients::{Client, Scope};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum McpCommand {
+    /// Make a client of MCP start this gate: shows the entry, asks, and writes it into the client's file
+    #[command(after_help = "Examples:
+  toolgate mcp install --client claude-code --workspace ~/project
+  toolgate mcp install --client vscode --scope project --trust guided
+  toolgate mcp install --client cursor --dry-run")]
+    Install(McpInstall),
+    /// Take the entry for this gate out of a client's file again: shows it, asks, and touches nothing else
+    #[command(after_help = "Examples:
+  toolgate mcp uninstall --client claude-code
+  toolgate mcp uninstall --client vscode --scope project --dry-run")]
+    Uninstall(McpInstall),
+    /// Turn the servers of a client's file into `mcp_servers`, so that they run behind the gate
+    #[command(after_help = "Examples:
+  toolgate mcp import ~/.cursor/mcp.json
+  toolgate mcp import ~/.codex/config.toml tracker
+  toolgate mcp import .vscode/mcp.json --write")]
+    Import(McpImport),
+    /// List the servers behind the gate: how they are, their tools, and what was agreed about these
+    List {
+        /// Only this server
+        server: Option<String>,
+    },
+    /// Agree to tools of servers that are new or changed: shows each, and asks
+    #[command(after_help = "Examples:
+  toolgate mcp approve
+  toolgate mcp approve files read_text_file --yes --digest SHA256")]
+    Approve {
+        /// Only this server
+        server: Option<String>,
+        /// Only this tool, as the server calls it
+        tool: Option<String>,
+        /// Do not ask; alone, this agrees to whatever is offered now, which may not be what was shown before
+        #[arg(short, long)]
+        yes: bool,
+        /// Agree only to the definition with this digest, as it was shown; can be given several times
+        #[arg(long = "digest", value_name = "SHA256", requires = "yes")]
+        digests: Vec<Sha256>,
+    },
+}
+
+/// `toolgate mcp import`.
+#[derive(Args, Debug)]
+pub(crate) struct McpImport {
+    /// The client's file, in JSON or TOML, or - for standard input
+    #[arg(value_name = "FILE | -")]
+    pub(crate) file: PathBuf,
+    /// Only these servers, as the client or the gate calls them
+    #[arg(value_name = "SERVER")]
+    pub(crate) servers: Vec<String>,
+    /// Add those that are not declared yet to the configuration in use, instead of printing them
+    #[arg(long)]
+    pub(crate) write: bool,
+}
+
+/// `toolgate mcp install` and `toolgate mcp uninstall`.
+#[derive(Args, Debug)]
+pub(crate) struct McpInstall {
+    /// The client
+    #[arg(long, value_enum, value_name = "NAME")]
+    pub(crate) client: Client,
+    /// What the client calls the gate
+    #[arg(long, default_value = "toolgate", value_name = "NAME", value_parser = entry_name)]
+    pub(crate) name: String,
+    /// Whose sessions it is for
+    #[arg(long, value_enum, default_value_t = Scope::User)]
+    pub(crate) scope: Scope,
+    /// The client's file, where it is not the usual one
+    #[arg(long, value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+    /// Do not ask
+    #[arg(short, long)]
+    pub(crate) yes: bool,
+    /// Only show it
+    #[arg(long, conflicts_with = "yes")]
+    pub(crate) dry_run: bool,
+}
+
+/// A name that every client takes.
+fn entry_name(text: &str) -> Result<String, String> {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    match (1..=64).contains(&text.len()) && text.bytes().all(allowed) {
+        true => Ok(text.to_owned()),
+        false => Err("use 1 to 64 of A-Z a-z 0-9 _ -".to_owned()),
+    }
+}
