@@ -31,7 +31,7 @@ OLDER = "2025-11-25"
 logging.getLogger("asyncio").setLevel(logging.ERROR)
 
 # No call of these tests takes longer unless something hangs.
-PATIENCE = 30
+PATIENCE = 120
 
 
 class Place:

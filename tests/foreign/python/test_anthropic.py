@@ -4,6 +4,7 @@ import anthropic
 import httpx2
 
 from scripts import SCHEMA, ScriptedTest
+from support import PATIENCE
 
 TOOLS = [{"name": name, "description": "x", "input_schema": SCHEMA} for name in ("read_file", "list_directory")]
 
@@ -13,7 +14,7 @@ class Messages(ScriptedTest):
 
     def client(self, url=None, **options):
         options.setdefault("max_retries", 0)
-        client = anthropic.Anthropic(base_url=url or self.url, api_key="any", timeout=20, **options)
+        client = anthropic.Anthropic(base_url=url or self.url, api_key="any", timeout=PATIENCE, **options)
         self.addCleanup(client.close)
         return client
 

@@ -7,7 +7,7 @@ import anyio
 from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitResult, InputRequiredResult
 
-from support import OLDER, TOOLGATE, Person, text_of, through
+from support import OLDER, PATIENCE, TOOLGATE, Person, text_of, through
 
 CALL = ("append_file", {"path": "log.txt", "content": "x"})
 
@@ -82,7 +82,7 @@ class Patience(Asked):
     async def test_an_answer_that_does_not_come_in_time_is_no(self):
         never = anyio.Event()
         async with self.client(Person("accept", until=never)) as client:
-            with anyio.move_on_after(20) as scope:
+            with anyio.move_on_after(PATIENCE) as scope:
                 if self.is_newer:
                     first = await client.session.call_tool(*CALL, allow_input_required=True)
                     self.assertIsInstance(first, InputRequiredResult)
@@ -183,7 +183,7 @@ class OlderAnswers(Asked):
         await self.process.stdin.drain()
 
     async def receive(self):
-        return json.loads(await asyncio.wait_for(self.process.stdout.readline(), 20))
+        return json.loads(await asyncio.wait_for(self.process.stdout.readline(), PATIENCE))
 
     async def begin(self, number, content="x"):
         """Begins a call and gives the question about it."""

@@ -20,6 +20,8 @@ mcp_servers:
     cwd: "@project"
     mounts: ["@project:rw"]
     read: [{FILES}]
+    startup_timeout: 2m
+    timeout: 2m
     tools:
       read_text_file: {{class: read}}
       list_directory: {{class: read}}
@@ -29,6 +31,8 @@ mcp_servers:
     command: {PYTHON}
     args: ["-m", "mcp_server_time", "--local-timezone", "UTC"]
     read: {json.dumps(PREFIXES)}
+    startup_timeout: 2m
+    timeout: 2m
     class: read
 """
 

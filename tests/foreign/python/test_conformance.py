@@ -14,7 +14,7 @@ SUITE = NPM / "node_modules/@modelcontextprotocol/conformance"
 LEFT_OUT = pathlib.Path(__file__).parent.parent / "conformance.toml"
 
 # The suite gives each of about fifty scenarios half a minute, and needs a few seconds for all of them.
-PATIENCE = 180
+PATIENCE = 600
 
 
 def required(revision):

@@ -4,6 +4,7 @@ import httpx
 import ollama
 
 from scripts import SCHEMA, ScriptedTest
+from support import PATIENCE
 
 TOOLS = [
     {"type": "function", "function": {"name": name, "description": "x", "parameters": SCHEMA}}
@@ -19,7 +20,7 @@ class Chat(ScriptedTest):
         if isinstance(messages, str):
             messages = [{"role": "user", "content": messages}]
         arguments = {"model": "demo", "messages": messages, "tools": TOOLS} | more
-        client = client or ollama.Client(host=self.url, timeout=20)
+        client = client or ollama.Client(host=self.url, timeout=PATIENCE)
         if not streamed:
             answer = client.chat(**arguments)
             return answer.message, answer

@@ -5,6 +5,7 @@ import json
 import openai
 
 from scripts import SCHEMA, ScriptedTest
+from support import PATIENCE
 
 HELLO = "Hello from the script, in more than one delta. Äöü!"
 ENCRYPTED = {"store": False, "include": ["reasoning.encrypted_content"]}
@@ -13,7 +14,7 @@ ENCRYPTED = {"store": False, "include": ["reasoning.encrypted_content"]}
 class OpenaiTest(ScriptedTest):
     def client(self, url=None, **options):
         options.setdefault("max_retries", 0)
-        client = openai.OpenAI(base_url=url or self.url, api_key="any", timeout=20, **options)
+        client = openai.OpenAI(base_url=url or self.url, api_key="any", timeout=PATIENCE, **options)
         self.addCleanup(client.close)
         return client
 
