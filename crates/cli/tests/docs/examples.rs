@@ -1,15 +1,15 @@
 //! Runs what the pages show.
 
 use crate::page::{self, Exchange, Page, Piece};
-use crate::scratch::Scratch;
+use crate::scratch::{Scratch, within_a_day};
 use crate::volatile::{ids, settled};
 
 #[test]
 fn every_example_prints_what_its_page_shows() {
     let update = std::env::var("TOOLGATE_DOCS").is_ok_and(|value| value == "update");
     let mut differences = Vec::new();
-    for mut page in page::all() {
-        let found = play(&mut page);
+    for page in page::all() {
+        let (page, found) = within_a_day(|| play(page.clone()));
         if update && !found.is_empty() {
             std::fs::write(&page.path, page.text()).unwrap();
         } else {
@@ -19,8 +19,8 @@ fn every_example_prints_what_its_page_shows() {
     assert!(differences.is_empty(), "{}", differences.join("\n"));
 }
 
-/// Plays a page from top to bottom in one folder, and leaves the real output in it.
-fn play(page: &mut Page) -> Vec<String> {
+/// Plays a page from top to bottom in one folder, and answers with the real output in it, and where that differs.
+fn play(mut page: Page) -> (Page, Vec<String>) {
     let scratch = Scratch::new();
     let mut known = Vec::new();
     let mut differences = Vec::new();
@@ -35,7 +35,7 @@ fn play(page: &mut Page) -> Vec<String> {
             }
         }
     }
-    differences
+    (page, differences)
 }
 
 impl Exchange {

@@ -9,6 +9,7 @@ const CONTINUATION: &str = "> ";
 const TITLE: &str = " title=";
 
 /// One Markdown file.
+#[derive(Clone)]
 pub(crate) struct Page {
     pub(crate) path: PathBuf,
     pub(crate) name: String,
@@ -16,6 +17,7 @@ pub(crate) struct Page {
 }
 
 /// A part of a page, in its order.
+#[derive(Clone)]
 pub(crate) enum Piece {
     /// Lines that are only read.
     Prose(String),
@@ -26,6 +28,7 @@ pub(crate) enum Piece {
 }
 
 /// One command with the output that the page shows for it.
+#[derive(Clone)]
 pub(crate) struct Exchange {
     pub(crate) command: String,
     pub(crate) output: String,

@@ -2,7 +2,7 @@
 
 use insta::assert_snapshot;
 
-use crate::scratch::Scratch;
+use crate::scratch::{Scratch, within_a_day};
 use crate::volatile::settled;
 
 const PROFILES: [&str; 6] = ["native", "crew", "claw", "proxy", "sidecar", "studio"];
@@ -71,8 +71,11 @@ fn furnished() -> Scratch {
 }
 
 fn transcript(commands: &[&str]) -> String {
-    let scratch = furnished();
-    commands.iter().map(|command| format!("$ {command}\n{}\n", settled(&scratch.shown(command)))).collect()
+    within_a_day(|| {
+        let scratch = furnished();
+        let shown = |command: &&str| format!("$ {command}\n{}\n", settled(&scratch.shown(command)));
+        commands.iter().map(shown).collect()
+    })
 }
 
 #[test]

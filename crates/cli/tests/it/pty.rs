@@ -104,6 +104,24 @@ impl Pty {
         self.written.extend_from_slice(bytes);
     }
 
+    /// Types something again and again until the program ends: what counts only when it comes soon after something else may come too late on a busy machine.
+    pub(crate) fn press_until_ended(&mut self, keys: &str) -> ExitStatus {
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            // There may be nobody left to read it.
+            let _ = self.keyboard.write_all(keys.as_bytes());
+            let next = Instant::now() + Duration::from_secs(1);
+            loop {
+                match self.output.recv_timeout(next.saturating_duration_since(Instant::now())) {
+                    Ok(bytes) => self.take(&bytes),
+                    Err(RecvTimeoutError::Timeout) => break,
+                    Err(RecvTimeoutError::Disconnected) => return self.child.wait().unwrap(),
+                }
+            }
+        }
+        panic!("it does not end:\n{}", self.shown());
+    }
+
     /// Waits for the end of the program.
     pub(crate) fn ended(&mut self) -> ExitStatus {
         let deadline = Instant::now() + PATIENCE;

@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::net::TcpListener;
 use std::process::{Child, Command, Output, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -235,7 +235,7 @@ fn what_has_not_begun_can_be_stopped() {
     for (subcommand, signal) in table {
         let place = Place::new();
         // It looks for a moment only, and on a busy machine a signal may come after that.
-        let is_stopped = (0..5).any(|_| {
+        let is_stopped = (0..20).any(|_| {
             let mut child = looking_for_ollama(&place, subcommand, &silent);
             // Once it asks, it listens to signals.
             let _asked = silent.accept().unwrap();
@@ -437,7 +437,10 @@ fn a_reader_that_sleeps_stops_neither_the_clock_nor_a_signal() {
         assert!((0..1200).any(is_full), "nothing comes");
         child
     };
+    let begun = Instant::now();
     let mut asleep = stuck(&[]);
+    // As much must be written again before the time is up.
+    let time_limit = (5 * begun.elapsed()).max(Duration::from_secs(2)).as_secs();
     kill_process(Pid::from_child(&asleep), Signal::INT).unwrap();
     let is_ended = |_| {
         std::thread::sleep(Duration::from_millis(50));
@@ -447,7 +450,7 @@ fn a_reader_that_sleeps_stops_neither_the_clock_nor_a_signal() {
     let _ = asleep.kill();
     assert_eq!(ended.and_then(|status| status.code()), Some(130));
 
-    let late = stuck(&["--time-limit", "2s"]).wait_with_output().unwrap();
+    let late = stuck(&["--time-limit", &format!("{time_limit}s")]).wait_with_output().unwrap();
     let events = events(&late);
     assert!(events.iter().zip(1..).all(|(event, number)| event["seq"] == number), "something is missing");
     assert_eq!((late.status.code(), &events.last().unwrap()["data"]["reason"]), (Some(4), &"timeout".into()));

@@ -18,7 +18,7 @@ agents:
     tool_permissions:
       file_read: {allowed: true}
       file_write: {allowed: true, paths: ['src/**', '_bmad-output/**']}
-      bash: {allowed: true, timeout: 1s}
+      bash: {allowed: true, timeout: 60s}
   analyst: {}
 ";
 
@@ -161,6 +161,7 @@ fn an_agent_has_its_own_tools_alone_and_a_tool_that_it_has_not_is_no_trespass() 
 #[test]
 fn no_call_extends_the_time_that_a_permission_gives_to_commands() {
     let studio = Studio::new();
+    studio.0.write("toolgate.yaml", &CONFIG.replace("timeout: 60s", "timeout: 1s"));
     let steps =
         "- calls: [{tool: bash, arguments: {command: 'sleep 600', timeout_ms: 600000}}]\n- say: I see.\n";
     let output = studio.task("dev", steps, &[]);

@@ -201,18 +201,18 @@ fn two_that_mint_at_once_make_one_secret() {
     assert!(names.iter().all(|name| !name.to_string_lossy().ends_with(".new")), "{names:?}");
 }
 
-/// Serves one key set, once, and says that it was asked.
+/// Serves one key set, once, and says that it was asked. Whoever asked may have given up by then.
 fn serve_keys() -> (u16, std::thread::JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let serving = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         let mut request = BufReader::new(stream.try_clone().unwrap()).lines();
-        while request.next().is_some_and(|line| !line.unwrap().is_empty()) {}
+        while request.next().is_some_and(|line| line.is_ok_and(|line| !line.is_empty())) {}
         // The key of RFC 8037.
         let keys = r#"{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"x","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#;
         let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n";
-        write!(stream, "{head}content-length: {}\r\n\r\n{keys}", keys.len()).unwrap();
+        let _ = write!(stream, "{head}content-length: {}\r\n\r\n{keys}", keys.len());
     });
     (port, serving)
 }
@@ -224,19 +224,28 @@ fn the_keys_of_an_issuer_are_fetched_when_a_token_needs_them() {
         "eyJhbGciOiJFZERTQSIsImtpZCI6IngiLCJ0eXAiOiJKV1QifQ.eyJpc3MiOiJodHRwczovL2xvZ2luLmV4YW1wbGUuY29tIn0.{}",
         "A".repeat(86)
     );
-    let (port, serving) = serve_keys();
-    let place = with_greet(&format!(
-        "callers:\n  issuer: https://login.example.com\n  audience: gate\n  algorithms: [EdDSA]\n  keys:\n    \
-         - {{algorithm: EdDSA, jwks_url: \"http://127.0.0.1:{port}/keys\"}}\n"
-    ));
-    // Nothing is fetched for whoever needs no proof.
-    place.must(&["check"]);
-    place.must(&["call", "list_directory"]);
-    let (_, envelope) = greet(&place, &unsigned);
-    assert!(envelope["operatorNote"].as_str().unwrap().starts_with("bad_signature"), "{envelope}");
-    serving.join().unwrap();
-    let (_, envelope) = greet(&place, &unsigned);
-    assert!(envelope["operatorNote"].as_str().unwrap().starts_with("keys_unavailable"), "{envelope}");
+    let note_of = |place: &Place| {
+        let (_, envelope) = greet(place, &unsigned);
+        envelope["operatorNote"].as_str().unwrap().to_owned()
+    };
+    let fetched = (0..10).find_map(|_| {
+        let (port, serving) = serve_keys();
+        let place = with_greet(&format!(
+            "callers:\n  issuer: https://login.example.com\n  audience: gate\n  algorithms: [EdDSA]\n  keys:\n    \
+             - {{algorithm: EdDSA, jwks_url: \"http://127.0.0.1:{port}/keys\"}}\n"
+        ));
+        // Nothing is fetched for whoever needs no proof.
+        place.must(&["check"]);
+        place.must(&["call", "list_directory"]);
+        let note = note_of(&place);
+        serving.join().unwrap();
+        // On a busy machine they may come later than the gate waits for them.
+        (!note.starts_with("keys_unavailable")).then_some((place, note))
+    });
+    let (place, note) = fetched.expect("keys that come in time");
+    assert!(note.starts_with("bad_signature"), "{note}");
+    let note = note_of(&place);
+    assert!(note.starts_with("keys_unavailable"), "{note}");
 }
 
 /// Speaks MCP with nothing to say: the input is at its end at once.
