@@ -42,6 +42,8 @@ pub enum Reply {
     ForSession,
     /// No, with words for the model.
     No(Option<String>),
+    /// The question was put away, and nobody said yes or no.
+    Dismissed,
     /// There is nobody to ask.
     Nobody(Nobody),
 }
@@ -49,6 +51,8 @@ pub enum Reply {
 /// Why nobody can be asked, and what would change that.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nobody {
+    /// Why, where it is not that there is nobody: what follows "this call needs a person's approval, and".
+    pub why: Option<String>,
     /// How somebody could be asked, for the operator.
     pub remedy: String,
     /// The same where the caller may know it too: a person reads the caller's screen, and not the operator's.
@@ -59,14 +63,27 @@ impl Nobody {
     /// What only the operator is told.
     #[must_use]
     pub fn quietly(remedy: impl Into<String>) -> Self {
-        Self { remedy: remedy.into(), told: None }
+        Self { why: None, remedy: remedy.into(), told: None }
     }
 
     /// What everybody is told.
     #[must_use]
     pub fn openly(remedy: impl Into<String>) -> Self {
         let remedy = remedy.into();
-        Self { told: Some(remedy.clone()), remedy }
+        Self { why: None, told: Some(remedy.clone()), remedy }
+    }
+
+    /// Somebody is there, and cannot be asked for this reason.
+    #[must_use]
+    pub fn because(why: impl Into<String>) -> Self {
+        let why = why.into();
+        Self { remedy: why.clone(), why: Some(why), told: None }
+    }
+
+    /// The same, with what everybody is told to do about it.
+    #[must_use]
+    pub fn but(self, remedy: impl Into<String>) -> Self {
+        Self { told: Some(remedy.into()), ..self }
     }
 }
 
@@ -163,11 +180,16 @@ pub(crate) fn refusal(reply: Reply) -> Failure {
         Reply::No(Some(words)) => {
             Failure::new(ErrorCode::ApprovalDenied, format!("a person refused this call: {words}"))
         }
-        Reply::Nobody(Nobody { remedy, told }) => {
+        Reply::Dismissed => Failure::new(
+            ErrorCode::ApprovalDenied,
+            "the question about this call was dismissed, and nobody approved it",
+        ),
+        Reply::Nobody(Nobody { why, remedy, told }) => {
             let general = "go on without this call, or tell the operator that it is needed";
+            let why = why.as_deref().unwrap_or("there is nobody to ask");
             Failure::new(
                 ErrorCode::ApprovalUnavailable,
-                "this call needs a person's approval and there is nobody to ask",
+                format!("this call needs a person's approval and {why}"),
             )
             .help(told.unwrap_or_else(|| general.to_owned()))
             .operator_note(remedy)

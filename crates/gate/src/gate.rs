@@ -26,7 +26,7 @@ use crate::schema::{Check as _, Patience, checked};
 use crate::sessions::SessionCalls;
 use crate::snapshot::{Loaded, Snapshot};
 use crate::stages::{Asking, Ready, Received, Refused, stage_of, unknown_tool};
-use crate::tool::{Blocking, Progress, Tool, ToolSpec};
+use crate::tool::{Blocking, Browse, Progress, Tool, ToolSpec};
 use crate::unsettled::{RawOutput, Unsettled};
 
 /// What happens when a call cannot be recorded.
@@ -105,6 +105,8 @@ pub struct CallOptions {
     pub interrupted: Option<Arc<AtomicBool>>,
     /// Whether others wait for whoever makes this call.
     pub among_others: bool,
+    /// What a door wants to show, where it makes the call for that.
+    pub browse: Option<Browse>,
 }
 
 impl Gate {
@@ -243,6 +245,7 @@ impl Gate {
             cancelled: options.cancelled,
             interrupted: options.interrupted,
             progress: options.progress,
+            browse: options.browse,
             blocking: if options.among_others { self.blocking.among_others() } else { self.blocking },
             clock: &self.clock,
         };

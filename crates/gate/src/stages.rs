@@ -19,7 +19,7 @@ use crate::gate::Clock;
 use crate::registry::Registered;
 use crate::schema::{Patience, checked};
 use crate::snapshot::Snapshot;
-use crate::tool::{Blocking, CallContext, Preview, Progress, ToolSpec};
+use crate::tool::{Blocking, Browse, CallContext, Preview, Progress, ToolSpec};
 
 /// A refusal, and where it happened.
 #[derive(Debug)]
@@ -174,6 +174,7 @@ pub(crate) struct Asking<'g> {
     pub(crate) cancelled: CancellationToken,
     pub(crate) interrupted: Option<Arc<AtomicBool>>,
     pub(crate) progress: Option<Progress>,
+    pub(crate) browse: Option<Browse>,
     pub(crate) blocking: Blocking,
     pub(crate) clock: &'g Clock,
 }
@@ -298,6 +299,7 @@ fn context(
         recorder: Arc::new(Forgetful),
         progress,
         blocking: asking.blocking,
+        browse: asking.browse.clone(),
     }
 }
 

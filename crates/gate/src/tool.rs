@@ -50,7 +50,8 @@ pub struct ToolSpec {
 
 impl ToolSpec {
     /// Whether it is one of our own tools over files, of whose answers everything may leave.
-    pub(crate) fn is_ours(&self) -> bool {
+    #[must_use]
+    pub fn is_ours(&self) -> bool {
         let is_built_in = self.requirements.is_none() && self.output_policy.is_none();
         is_built_in && matches!(self.category, Category::File | Category::Search)
     }
@@ -60,6 +61,18 @@ impl ToolSpec {
     pub(crate) fn is_announced(&self) -> bool {
         self.class.has_effect() || matches!(self.category, Category::Exec | Category::Web)
     }
+}
+
+/// What calls of a tool leave of what was there, as far as everybody may rely on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Effect {
+    /// Whatever its class allows.
+    #[default]
+    Any,
+    /// What was there stays, and something is added to it.
+    Adds,
+    /// It may replace what was there; a call that is made twice leaves the same as one.
+    Sets,
 }
 
 /// The answer of a tool, some time.
@@ -74,6 +87,11 @@ pub trait Tool: Send + Sync {
     /// for the rest of a session is no longer a yes to this tool. A tool with requirements that cannot tell is taken for another after every reload.
     fn fingerprint(&self) -> Option<Sha256> {
         None
+    }
+
+    /// What its calls leave of what was there. Where nothing is known, the most is feared.
+    fn effect(&self) -> Effect {
+        Effect::Any
     }
 
     /// What a person is shown before agreeing to this call. May look at files, and so may block.
@@ -123,6 +141,22 @@ impl Preview {
 /// Receives output while a tool is still running.
 pub type Progress = Arc<dyn Fn(&str) + Send + Sync>;
 
+/// What a door wants to show by address. It is a call like any other, under the same rules; only its answer is for a program, and may be longer than what
+/// a model is given at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Browse {
+    /// Of a tool that finds files: a page of them with their sizes, from after this path on.
+    Page {
+        /// Relative to the root of the mount.
+        after: Option<String>,
+    },
+    /// Of a tool that reads a file: the whole of it, text or not.
+    Whole {
+        /// Files that are longer are refused.
+        most: u64,
+    },
+}
+
 /// What a running tool may use.
 #[derive(Clone)]
 pub struct CallContext {
@@ -144,6 +178,8 @@ pub struct CallContext {
     pub progress: Option<Progress>,
     /// Where work that blocks is done.
     pub blocking: Blocking,
+    /// What a door wants to show, where the call is one of those.
+    pub browse: Option<Browse>,
 }
 
 impl fmt::Debug for CallContext {

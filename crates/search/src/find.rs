@@ -2,7 +2,8 @@
 
 use std::ffi::CStr;
 use std::os::fd::BorrowedFd;
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
 
 use toolgate_types::{Stop, StopReason};
 
@@ -27,13 +28,25 @@ pub struct FindOptions<'a> {
     pub respect_gitignore: bool,
     /// Directories of these names are not entered.
     pub skip_directories: &'a [&'a str],
+    /// Only what comes after this path, relative to the root of the mount, in path order: for going on where another walk ended.
+    pub after: Option<&'a Path>,
+    /// Only paths that are text.
+    pub text_only: bool,
 }
 
 impl<'a> FindOptions<'a> {
     /// This glob, with the usual choices.
     #[must_use]
     pub fn new(glob: &'a str) -> Self {
-        Self { glob, max_results: 1000, hidden: false, respect_gitignore: true, skip_directories: &[] }
+        Self {
+            glob,
+            max_results: 1000,
+            hidden: false,
+            respect_gitignore: true,
+            skip_directories: &[],
+            after: None,
+            text_only: false,
+        }
     }
 }
 
@@ -66,11 +79,13 @@ pub fn find(
         hidden: options.hidden,
         respect_gitignore: options.respect_gitignore,
         skip_directories: options.skip_directories,
+        after: options.after.map(|path| path.as_os_str().as_bytes()),
         ..Scope::new(visible, start, Some(FileGlob::new(options.glob)?))
     };
     let horizon = Horizon::default();
     let limit = Weight { count: options.max_results, bytes: usize::MAX };
-    let finder = || Finder { kept: Kept::new(limit, &horizon), files_seen: 0 };
+    let text_only = options.text_only;
+    let finder = || Finder { kept: Kept::new(limit, &horizon), files_seen: 0, text_only };
     let Walked { visitors, skipped, stopped } = walk(start, &scope, stop, finder)?;
     let mut all = finder();
     visitors.into_iter().for_each(|finder| all.merge(finder));
@@ -83,6 +98,7 @@ pub fn find(
 struct Finder<'a> {
     kept: Kept<'a, ()>,
     files_seen: u64,
+    text_only: bool,
 }
 
 impl Finder<'_> {
@@ -94,6 +110,9 @@ impl Finder<'_> {
 
 impl Visitor for Finder<'_> {
     fn file(&mut self, _: BorrowedFd<'_>, _: &CStr, place: &[u8]) -> Result<u64, StopReason> {
+        if self.text_only && std::str::from_utf8(place).is_err() {
+            return Ok(1);
+        }
         self.files_seen += 1;
         self.kept.keep(place, (), Weight { count: 1, bytes: 0 });
         Ok(1)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::folder::Name;
 use crate::glob::FileGlob;
 use crate::ignored::{IgnoreRules, Word};
-use crate::place::as_path;
+use crate::place::{as_path, walk_order};
 use crate::{EntryKind, Start, Visible};
 
 /// The choices of one walk.
@@ -19,6 +19,8 @@ pub(crate) struct Scope<'a> {
     pub(crate) respect_gitignore: bool,
     /// Directories of these names are not entered.
     pub(crate) skip_directories: &'a [&'a str],
+    /// Nothing up to this place is taken, but what leads to it.
+    pub(crate) after: Option<&'a [u8]>,
     /// How many bytes of a path lie before the part relative to the start of the walk.
     pub(crate) start: usize,
 }
@@ -27,7 +29,14 @@ impl<'a> Scope<'a> {
     pub(crate) fn new(visible: &'a dyn Visible, start: Start<'_>, glob: Option<FileGlob>) -> Self {
         let length = start.place().len();
         let start = if length == 0 { 0 } else { length + 1 };
-        Self { visible, glob, hidden: false, respect_gitignore: true, skip_directories: &[], start }
+        let (hidden, respect_gitignore, skip_directories, after) = (false, true, &[][..], None);
+        Self { visible, glob, hidden, respect_gitignore, skip_directories, after, start }
+    }
+
+    /// Whether a place, and all beneath it, comes before the last one.
+    pub(crate) fn is_past(&self, place: &[u8]) -> bool {
+        let leads_to = |after: &[u8]| after.strip_prefix(place).and_then(<[u8]>::first) == Some(&b'/');
+        self.after.is_some_and(|after| walk_order(place, after).is_lt() && !leads_to(after))
     }
 
     /// Whether to take this entry. The caller's rules are asked last, since they may cost the most, and always.

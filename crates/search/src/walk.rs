@@ -259,6 +259,9 @@ impl<'a, V: Visitor> Worker<'a, V> {
             let Some(name) = folder.names.get(job.next) else { break };
             job.next += 1;
             self.place.child(name.bytes());
+            if self.shared.scope.is_past(self.place.bytes()) {
+                continue;
+            }
             if self.visitor.is_beyond(self.place.bytes()) {
                 break;
             }
@@ -283,6 +286,10 @@ impl<'a, V: Visitor> Worker<'a, V> {
         }
         if kind == EntryKind::Directory {
             return self.descend(folder, name);
+        }
+        // What lies beneath the last place comes after it; the file itself was met before.
+        if self.shared.scope.after == Some(self.place.bytes()) {
+            return Ok(None);
         }
         self.work += self.visitor.file(handle, name.text, self.place.bytes())?;
         Ok(None)

@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 use serde_json::{Value, json};
+use toolgate_gate::Effect;
 use toolgate_text::edit::Edit;
 use toolgate_types::{ErrorCode, Failure, Outcome, ToolClass, ToolOutput};
 use toolgate_workspace::{
@@ -23,6 +24,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
         title,
         description,
         class,
+        effect: Effect::Any,
         input,
         output: json!({"type": "string"}),
         work,
@@ -46,7 +48,8 @@ pub(crate) fn tools() -> Vec<Declaration> {
             object(json!({"path": path, "content": content}), &["path", "content"]),
             write_file,
             Some(show_write),
-        ),
+        )
+        .that(Effect::Sets),
         declare(
             "append_file",
             "Append to a file",
@@ -55,7 +58,8 @@ pub(crate) fn tools() -> Vec<Declaration> {
             object(json!({"path": path, "content": content}), &["path", "content"]),
             append_file,
             Some(show_append),
-        ),
+        )
+        .that(Effect::Adds),
         declare(
             "list_dir",
             "List a directory",

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use toolgate_gate::{ApprovedCall, CallContext, Preview, Tool, ToolFuture, ToolSpec};
+use toolgate_gate::{ApprovedCall, Browse, CallContext, Effect, Preview, Tool, ToolFuture, ToolSpec};
 use toolgate_types::{Category, ErrorCode, Failure, Stop, ToolClass, ToolOutput};
 use toolgate_workspace::{PathStyle, Recorder, View, Workspace};
 
+use crate::browse;
 use crate::preview::{self, Show};
 
 /// Does the work of one call.
@@ -19,6 +20,7 @@ pub(crate) struct Declaration {
     pub(crate) title: &'static str,
     pub(crate) description: &'static str,
     pub(crate) class: ToolClass,
+    pub(crate) effect: Effect,
     pub(crate) input: Value,
     pub(crate) output: Value,
     pub(crate) work: Work,
@@ -26,6 +28,11 @@ pub(crate) struct Declaration {
 }
 
 impl Declaration {
+    /// The same tool, of which more is known.
+    pub(crate) fn that(self, effect: Effect) -> Self {
+        Self { effect, ..self }
+    }
+
     /// The tool over a workspace; `None` if its name is not a tool name, which a test rules out.
     pub(crate) fn over(self, workspace: &Arc<Workspace>, style: PathStyle) -> Option<Arc<dyn Tool>> {
         let searches = self.name.contains("search") || self.name.contains("find");
@@ -44,6 +51,7 @@ impl Declaration {
         };
         Some(Arc::new(FileTool {
             spec,
+            effect: self.effect,
             workspace: Arc::clone(workspace),
             style,
             work: self.work,
@@ -54,6 +62,7 @@ impl Declaration {
 
 struct FileTool {
     spec: ToolSpec,
+    effect: Effect,
     workspace: Arc<Workspace>,
     style: PathStyle,
     work: Work,
@@ -78,14 +87,23 @@ impl FileTool {
     }
 
     fn work(&self, arguments: Value, context: &CallContext, stop: &Stop) -> Result<ToolOutput, Failure> {
-        let arguments = whole_numbers(&self.spec.input_schema, arguments);
-        (self.work)(&self.view(context, stop), arguments, context.recorder.as_ref())
+        let (arguments, view) = (whole_numbers(&self.spec.input_schema, arguments), self.view(context, stop));
+        match &context.browse {
+            None => (self.work)(&view, arguments, context.recorder.as_ref()),
+            Some(_) if self.spec.class.has_effect() => Err(nothing_to_show(&self.spec)),
+            Some(Browse::Page { after }) => browse::page(&view, arguments, after.as_deref()),
+            Some(Browse::Whole { most }) => browse::whole(&view, arguments, *most, self.work),
+        }
     }
 }
 
 impl Tool for FileTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
+    }
+
+    fn effect(&self) -> Effect {
+        self.effect
     }
 
     fn preview(&self, arguments: &Value, context: &CallContext) -> Result<Preview, Failure> {
@@ -109,6 +127,10 @@ impl Tool for FileTool {
             }
         })
     }
+}
+
+fn nothing_to_show(spec: &ToolSpec) -> Failure {
+    Failure::new(ErrorCode::NotPermitted, format!("`{}` changes something, and shows nothing", spec.name))
 }
 
 /// Arguments as a type. The schema was checked before, so a failure here is a schema that says less than the type.

@@ -5,6 +5,7 @@
 //! model is given. Nothing here starts a process outside the sandbox, nothing but `web_search` asks
 //! anybody on the network, and no host path is ever in an answer.
 
+mod browse;
 mod file_tool;
 mod preview;
 mod output;
@@ -13,6 +14,7 @@ mod edit;
 mod command;
 mod web_search;
 mod declared;
+mod hints;
 mod profile;
 mod native;
 mod claw;
@@ -29,6 +31,7 @@ pub use command::{
 pub use crew::{RunError, initialise_run};
 pub use declared::{LoadedTools, SHIPPED, Surroundings, load_manifests};
 pub use front::{Answer, Called, Front};
+pub use hints::Hints;
 pub use profile::{FileTools, Parts, Profile, ToolFormat};
 pub use web_search::{
     SearchKey, WEB_SEARCH, WebSearch, WebSearchError, WebSearchOptions, usual_key_variable,

@@ -6,14 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use toolgate_gate::{GateError, Registry, Tool, ToolSpec};
-use toolgate_types::{Category, Limits, Outcome, ToolClass};
+use toolgate_gate::{GateError, Registry, Tool};
+use toolgate_types::{Limits, Outcome};
 use toolgate_workspace::{PathStyle, Workspace};
 
 use crate::command::{CommandRunner, Shell, ShellDress};
 use crate::declared::SHIPPED;
 use crate::file_tool::Declaration;
 use crate::front::Answer;
+use crate::hints::Hints;
 use crate::web_search::WebSearch;
 use crate::{claw, crew, native, proxy, sidecar, studio};
 
@@ -243,10 +244,11 @@ impl ToolFormat {
     /// The tools in this shape.
     #[must_use]
     pub fn write(self, tools: &[Arc<dyn Tool>]) -> Value {
-        Value::Array(tools.iter().map(|tool| self.write_one(tool.spec())).collect())
+        Value::Array(tools.iter().map(|tool| self.write_one(tool.as_ref())).collect())
     }
 
-    fn write_one(self, spec: &ToolSpec) -> Value {
+    fn write_one(self, tool: &dyn Tool) -> Value {
+        let spec = tool.spec();
         let name = spec.name.as_str();
         match self {
             Self::OpenAi | Self::Ollama => json!({
@@ -256,20 +258,23 @@ impl ToolFormat {
             Self::Anthropic => {
                 json!({"name": name, "description": spec.description, "input_schema": spec.input_schema})
             }
-            Self::Mcp => json!({
-                "name": name,
-                "title": spec.title,
-                "description": spec.description,
-                "inputSchema": spec.input_schema,
-                "outputSchema": spec.output_schema,
-                "annotations": {
+            Self::Mcp => {
+                let Hints { read_only, destructive, idempotent, open_world } = Hints::of(tool);
+                json!({
+                    "name": name,
                     "title": spec.title,
-                    "readOnlyHint": spec.class == ToolClass::Read,
-                    "destructiveHint": spec.class == ToolClass::Destructive,
-                    "idempotentHint": spec.class == ToolClass::Read,
-                    "openWorldHint": spec.category == Category::Web,
-                },
-            }),
+                    "description": spec.description,
+                    "inputSchema": spec.input_schema,
+                    "outputSchema": spec.output_schema,
+                    "annotations": {
+                        "title": spec.title,
+                        "readOnlyHint": read_only,
+                        "destructiveHint": destructive,
+                        "idempotentHint": idempotent,
+                        "openWorldHint": open_world,
+                    },
+                })
+            }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! JSON observations for small local models; never more than five tools.
 
 use serde_json::{Value, json};
+use toolgate_gate::Effect;
 use toolgate_types::{ErrorCode, Failure, Outcome, ToolClass, ToolOutput};
 use toolgate_workspace::{EntryKind, FileContent, ReadRequest, Recorder, SearchOptions, View};
 
@@ -20,6 +21,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
         title,
         description,
         class,
+        effect: Effect::Any,
         input,
         output: json!({"type": "object"}),
         work,
@@ -53,7 +55,8 @@ pub(crate) fn tools() -> Vec<Declaration> {
             ),
             write_file,
             Some(show_write),
-        ),
+        )
+        .that(Effect::Sets),
         declare(
             "list_directory",
             "List a directory",

@@ -1,6 +1,7 @@
 //! The tools of a chat studio: `{output, metadata, isError}`.
 
 use serde_json::{Value, json};
+use toolgate_gate::Effect;
 use toolgate_types::{Failure, Outcome, ToolClass, ToolOutput};
 use toolgate_workspace::{FileContent, ReadRequest, Recorder, View, WorkspaceError};
 
@@ -19,6 +20,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
             title: "Read a file",
             description: "Read a file's contents within the sandbox, or a range of its lines.",
             class: ToolClass::Read,
+            effect: Effect::Any,
             input: object(
                 json!({"path": path, "start_line": line("First line, from 1"), "end_line": line("Last line, inclusive")}),
                 &["path"],
@@ -32,6 +34,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
             title: "Write a file",
             description: "Create a file or replace its content within the sandbox.",
             class: ToolClass::Write,
+            effect: Effect::Sets,
             input: object(
                 json!({"path": path, "content": {"type": "string", "description": "The whole new content"}}),
                 &["path", "content"],

@@ -1,7 +1,7 @@
 //! Listing, finding and searching: the walk happens beneath the opened directory, and the rules are asked about every entry.
 
 use std::os::fd::AsFd as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use toolgate_search::{Entry, FindOptions, ListOptions, Match, SearchOptions, Start, Target, Visible};
 use toolgate_types::StopReason;
@@ -9,7 +9,7 @@ use toolgate_types::StopReason;
 use crate::error::WorkspaceError;
 use crate::glance::is_harmless;
 use crate::mount::Mount;
-use crate::open::{Opened, open_existing};
+use crate::open::{Opened, open_existing, size_by_names};
 use crate::rules::{PathGrant, Rules, Verdict};
 use crate::view::View;
 
@@ -58,6 +58,15 @@ pub struct FoundFiles {
     pub paths: Vec<String>,
     /// Whether the limit cut the list, or time ran out.
     pub truncated: bool,
+}
+
+/// Files beneath a directory, one page of them.
+#[derive(Debug)]
+pub struct Page {
+    /// Where they are, relative to the root of the mount, in order, and their sizes. Those whose names are not text are left out: nobody could name them.
+    pub files: Vec<(String, u64)>,
+    /// Where the next page begins, if there is one: after this path, relative to the root of the mount.
+    pub next: Option<String>,
 }
 
 /// Lines that match a pattern.
@@ -121,6 +130,28 @@ impl View<'_> {
             .map_err(WorkspaceError::other)?;
         let truncated = found.truncated || partial(found.stopped)?;
         Ok(FoundFiles { paths: found.paths.iter().map(|path| self.show(mount, path)).collect(), truncated })
+    }
+
+    /// Some of the files beneath a directory: those that come after a path, relative to the root of the mount, in path order.
+    ///
+    /// # Errors
+    /// See [`WorkspaceError`]; also where time runs out, for a page with gaps would be taken for a whole one.
+    pub fn page(&self, path: &str, after: Option<&str>, most: usize) -> Result<Page, WorkspaceError> {
+        let requested = self.request(path)?;
+        let mount = self.mount(requested.mount)?;
+        let opened = open_existing(self, &requested)?;
+        let after = after.map(Path::new);
+        let options =
+            FindOptions { max_results: most, hidden: true, after, text_only: true, ..FindOptions::new("*") };
+        let found = toolgate_search::find(start(mount, &opened), &self.visible(mount), &options, self.stop)
+            .map_err(WorkspaceError::other)?;
+        if let Some(reason) = found.stopped {
+            return Err(WorkspaceError::Stopped(reason));
+        }
+        let text = |path: &PathBuf| path.to_str().map(str::to_owned);
+        let next = found.paths.last().filter(|_| found.truncated).and_then(text);
+        let sized = |path: &PathBuf| Some((text(path)?, size_by_names(mount, path)?));
+        Ok(Page { files: found.paths.iter().filter_map(sized).collect(), next })
     }
 
     /// Searches a file, or every file beneath a directory.

@@ -39,7 +39,7 @@ mod error;
 #[cfg(test)]
 mod testing;
 
-pub use browse::{FoundFiles, FoundLines, Listed};
+pub use browse::{FoundFiles, FoundLines, Listed, Page};
 pub use change::{After, ChangeKind, Forgetful, NotKept, PlannedChange, Recorder, Settled};
 pub use confine::{Confined, ConfinedMount, Quarantine, Quarantined, Stray, StrayKind, Strays};
 pub use deny_list::DEFAULT_DENY;

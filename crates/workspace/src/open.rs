@@ -99,6 +99,16 @@ fn open_without_links(view: &View<'_>, requested: &Requested<'_>) -> Option<Open
     is_reachable.then(|| open_file_by_names(mount, named)).flatten()
 }
 
+/// How long a file is that is there by this name and by no link; nothing, if it is none.
+pub(crate) fn size_by_names(mount: &Mount, named: &Path) -> Option<u64> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_SYMLINKS;
+    let file = rustix::fs::openat2(mount.directory(), named, flags, Mode::empty(), resolve).ok()?;
+    let stat = rustix::fs::fstat(&file).ok()?;
+    let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+    is_file.then(|| u64::try_from(stat.st_size).ok()).flatten()
+}
+
 fn open_file_by_names(mount: &Mount, named: &Path) -> Option<Opened> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_SYMLINKS;

@@ -93,6 +93,29 @@ impl View<'_> {
         self.read_through(&opened, Scan::new(window, self.limits.max_read_bytes, expected), expected, shown)
     }
 
+    /// All bytes of a file, whatever they are, if they are no more than this.
+    ///
+    /// # Errors
+    /// See [`WorkspaceError`].
+    pub fn read_bytes(&self, path: &str, most: u64) -> Result<Vec<u8>, WorkspaceError> {
+        let requested = self.request(path)?;
+        let opened = open_to_read(self, &requested)?;
+        let shown = requested.shown.into_owned();
+        if opened.is_directory() {
+            return Err(WorkspaceError::NotAFile { path: shown });
+        }
+        self.stop.begin(opened.size())?;
+        let too_long = |path, bytes| WorkspaceError::ReadLimit { path, bytes, limit: most };
+        if opened.size() > most {
+            return Err(too_long(shown, opened.size()));
+        }
+        self.whole(&opened.file, opened.size(), most, &shown).map_err(|error| match error {
+            // It has grown meanwhile.
+            WorkspaceError::WriteLimit { path, bytes, .. } => too_long(path, bytes),
+            other => other,
+        })
+    }
+
     /// A file that is wanted whole and expected to be no longer than may be kept.
     fn read_kept(&self, opened: &Opened, expected: usize, shown: String) -> Result<FileRead, WorkspaceError> {
         if let Some(whole) = self.read_whole(opened, expected, &shown)? {

@@ -92,6 +92,8 @@ fn links_are_neither_found_nor_followed_and_any_name_is() {
     let found = tree.find(&FindOptions::new("f*"));
     assert_eq!(found.paths, [Path::new("real/file").into(), Path::new("real").join(not_utf8(b"f\xFFle"))]);
     assert_eq!(found.files_seen, 2);
+    let found = tree.find(&FindOptions { text_only: true, ..FindOptions::new("f*") });
+    assert_eq!(found.paths, [Path::new("real/file")]);
 }
 
 #[test]

@@ -117,6 +117,24 @@ proptest! {
         prop_assert_eq!(&found.paths[..], &all[..limit.min(all.len())]);
         prop_assert_eq!(found.truncated, all.len() > limit);
 
+        // Page by page, the same.
+        let mut paged: Vec<PathBuf> = Vec::new();
+        loop {
+            let after = paged.last().cloned();
+            let page = tree.find(&FindOptions { after: after.as_deref(), max_results: limit.max(1), ..finding });
+            paged.extend(page.paths);
+            if !page.truncated {
+                break;
+            }
+        }
+        prop_assert_eq!(&paged, &all);
+        // A place need not be there to go on after it.
+        for gone in ["m", "b/zz", "\u{10ffff}"].map(Path::new) {
+            let rest = tree.find(&FindOptions { after: Some(gone), max_results: 10_000, ..finding }).paths;
+            let expected: Vec<_> = all.iter().filter(|path| path.as_path() > gone).cloned().collect();
+            prop_assert_eq!(rest, expected);
+        }
+
         for regex in [false, true] {
             let options = SearchOptions {
                 hidden, case_sensitive, before, after, regex, max_matches: limit, ..SearchOptions::new("needle")

@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use toolgate_gate::Effect;
 use toolgate_text::frontmatter;
 use toolgate_types::{ErrorCode, Failure, Sha256, ToolClass, ToolOutput};
 use toolgate_workspace::{
@@ -29,6 +30,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
         title,
         description,
         class,
+        effect: Effect::Any,
         input,
         output: json!({"type": "object", "properties": {"ok": {"const": true}, "path": {"type": "string"}}, "required": ["ok", "path"]}),
         work,
@@ -79,7 +81,8 @@ pub(crate) fn tools() -> Vec<Declaration> {
             ),
             write,
             Some(show_write),
-        ),
+        )
+        .that(Effect::Sets),
         declare(
             "fs.apply_patch",
             "Update the workflow's frontmatter",

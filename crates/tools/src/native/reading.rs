@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
+use toolgate_gate::Effect;
 use toolgate_types::{Failure, Fields, ToolClass, ToolOutput};
 use toolgate_workspace::{
     EntryKind, FileContent, FileRead, FindOptions, FoundLines, Listed, Match, ReadRequest, Recorder,
@@ -31,6 +32,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
             description: "Read a text file, or a range of its lines. Answers with the text and with the size and SHA-256 of the whole file. \
                           A long file is cut with a notice that says how to go on.",
             class: ToolClass::Read,
+            effect: Effect::Any,
             input: object(
                 json!({"path": path, "start_line": line("First"), "end_line": line("Last")}),
                 &["path"],
@@ -51,6 +53,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
             title: "List a directory",
             description: "List the entries of one directory, sorted by name, with their types.",
             class: ToolClass::Read,
+            effect: Effect::Any,
             input: object(
                 json!({"path": {"type": "string", "description": "Directory; the workspace itself when absent"}}),
                 &[],
@@ -71,6 +74,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
             description: "Search file contents for a text (default) or a regular expression, line by line. Respects .gitignore. \
                           Answers with path, line number and line, and with neighbouring lines if asked.",
             class: ToolClass::Read,
+            effect: Effect::Any,
             input: object(
                 json!({
                     "pattern": {"type": "string", "minLength": 1, "description": "Text to find, or a regular expression with regex: true"},
@@ -103,6 +107,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
             title: "Find files by name",
             description: "Find files whose name or path matches a glob: *.md at any depth, src/**/*.rs from the directory on. Respects .gitignore.",
             class: ToolClass::Read,
+            effect: Effect::Any,
             input: object(
                 json!({
                     "glob": {"type": "string", "minLength": 1, "description": "Glob; without a slash it matches names at any depth"},

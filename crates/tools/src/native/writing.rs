@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 use serde_json::{Value, json};
+use toolgate_gate::Effect;
 use toolgate_text::diff::unified;
 use toolgate_text::edit::Edit;
 use toolgate_types::{ErrorCode, Failure, Sha256, ToolClass, ToolOutput};
@@ -33,6 +34,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
             description: "Create a file or replace its whole content, in one step. Missing parent directories are made. With if_match_sha256 \
                           the file is only replaced if its content still has that digest.",
             class: ToolClass::Write,
+            effect: Effect::Sets,
             input: object(
                 json!({
                     "path": path, "content": text("The whole new content"),
@@ -49,6 +51,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
             title: "Append to a file",
             description: "Add text to the end of a file; the file is made if it does not exist.",
             class: ToolClass::Write,
+            effect: Effect::Adds,
             input: object(json!({"path": path, "content": text("The text to add")}), &["path", "content"]),
             output: written,
             work: append_file,
@@ -60,6 +63,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
             description: "Replace exact text in a file: old_text must be there exactly once, unless replace_all is true. Several edits are applied in \
                           order, all or none. Answers with a diff; with dry_run nothing is changed.",
             class: ToolClass::Write,
+            effect: Effect::Any,
             input: object(
                 json!({
                     "path": path, "old_text": text("Text that is there now, exactly"), "new_text": text("Text to put in its place"),
@@ -89,6 +93,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
             description: "Apply a unified diff over one or several files: create, change, delete, rename. All files are changed or none. With dry_run \
                           nothing is changed.",
             class: ToolClass::Write,
+            effect: Effect::Any,
             input: object(
                 json!({"patch": text("Unified diff, as `git diff` or `diff -u` writes it"), "dry_run": dry_run}),
                 &["patch"],
@@ -110,6 +115,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
             title: "Move a file",
             description: "Give a file another name or place. The new name must be free unless overwrite is true.",
             class: ToolClass::Write,
+            effect: Effect::Any,
             input: object(
                 json!({"from": path, "to": path, "overwrite": {"type": "boolean", "description": "Replace a file that is there"}}),
                 &["from", "to"],
@@ -126,6 +132,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
             title: "Delete a file",
             description: "Delete one file. Directories are not deleted.",
             class: ToolClass::Destructive,
+            effect: Effect::Any,
             input: object(json!({"path": path}), &["path"]),
             output: object(
                 json!({"path": {"type": "string"}, "bytes": {"type": "integer"}}),
