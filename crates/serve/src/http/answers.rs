@@ -1,9 +1,9 @@
 //! The answers that the door gives by itself.
 
-use axum::body::Body;
+use axum::body::{Body, Bytes, HttpBody, to_bytes};
 use axum::http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, CACHE_CONTROL, CONNECTION, CONTENT_TYPE,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE,
     RETRY_AFTER, VARY, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
 };
 use axum::http::{HeaderName, HeaderValue, Response, StatusCode};
@@ -18,6 +18,11 @@ const PARSE_ERROR: i32 = -32700;
 const INVALID_REQUEST: i32 = -32600;
 /// JSON-RPC: the server would not.
 const REFUSED: i32 = -32000;
+
+/// More than this of what the library says is not repeated.
+const LONGEST_WORDS: usize = 4096;
+
+pub(crate) const OTHER_METHOD: &str = "this method is not served here; `Allow` says which are";
 
 /// Everything that clients in browsers need to say and to see.
 const PAGES_MAY_SEND: &str = "authorization, content-type, accept, mcp-session-id, mcp-protocol-version, mcp-method, mcp-name, last-event-id";
@@ -58,6 +63,44 @@ pub(crate) fn no_json() -> Response<Body> {
 /// What came is JSON, and no message of this protocol.
 pub(crate) fn no_message() -> Response<Body> {
     failure(StatusCode::BAD_REQUEST, INVALID_REQUEST, "the body is not one message of JSON-RPC")
+}
+
+/// What the library refused in its own words, as an error like every other. What it says in headers stays.
+pub(crate) async fn in_our_words<Inner>(refused: Response<Inner>) -> Response<Body>
+where
+    Inner: HttpBody<Data = Bytes> + Send + 'static,
+    Inner::Error: Into<axum::BoxError>,
+{
+    let (parts, body) = refused.into_parts();
+    let said = to_bytes(Body::new(body), LONGEST_WORDS).await.unwrap_or_default();
+    let said = String::from_utf8_lossy(&said);
+    let message = match parts.status {
+        StatusCode::NOT_ACCEPTABLE if said.contains("application/json") => {
+            "accept both application/json and text/event-stream"
+        }
+        StatusCode::NOT_ACCEPTABLE => "accept text/event-stream",
+        StatusCode::UNSUPPORTED_MEDIA_TYPE => "send the message as application/json",
+        StatusCode::METHOD_NOT_ALLOWED => OTHER_METHOD,
+        StatusCode::NOT_FOUND => "there is no such session",
+        _ if said.contains("Session ID is required") => {
+            "name a session in Mcp-Session-Id; `initialize` begins one"
+        }
+        _ => said.split_once(": ").map_or(&*said, |(_, said)| said),
+    };
+    let mut response = refusal(parts.status, message);
+    if let Some(allowed) = parts.headers.get(ALLOW) {
+        response.headers_mut().insert(ALLOW, allowed.clone());
+    }
+    response
+}
+
+/// MCP knows no such method of HTTP.
+pub(crate) fn other_method() -> Response<Body> {
+    let mut response = refusal(StatusCode::METHOD_NOT_ALLOWED, OTHER_METHOD);
+    set(&mut response, ALLOW, "GET, POST, DELETE");
+    // Whatever it brings is not listened to.
+    set(&mut response, CONNECTION, "close");
+    response
 }
 
 /// The request is not for this door.

@@ -116,6 +116,9 @@ impl Door {
             .route(METADATA, get(metadata))
             .route(MCP_METADATA, get(metadata))
             .fallback(async || refusal(StatusCode::NOT_FOUND, "there is nothing here; MCP is at /mcp"))
+            .method_not_allowed_fallback(async || {
+                refusal(StatusCode::METHOD_NOT_ALLOWED, answers::OTHER_METHOD)
+            })
             .layer(from_fn_with_state(Arc::clone(self), guard))
             .with_state(Arc::clone(self))
     }

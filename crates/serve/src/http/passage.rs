@@ -50,6 +50,9 @@ impl Door {
         {
             return Err(later(StatusCode::TOO_MANY_REQUESTS, "too many requests", "1"));
         }
+        if ![Method::GET, Method::POST, Method::DELETE].contains(request.method()) {
+            return Err(answers::other_method());
+        }
         let named = self.session(request.headers_mut(), owner)?;
         let (mut parts, body) = request.into_parts();
         let body = self.body(&parts, body).await?;
@@ -96,8 +99,12 @@ impl Door {
         if brings_json && response.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE {
             return answers::no_message();
         }
+        let response = match is_plain_refusal(&response) {
+            true => answers::in_our_words(response).await,
+            false => response.map(Body::new),
+        };
         response.map(|inner| {
-            let (inner, sent) = (Body::new(inner), &self.meter.sent);
+            let sent = &self.meter.sent;
             match place {
                 Some(place) => Body::new(Outgoing::stream(inner, sent, self.leaving.clone(), place)),
                 None => Body::new(Outgoing::answer(inner, sent, under_way)),
@@ -149,6 +156,12 @@ impl Door {
             self.sessions.ended(&name);
         }
     }
+}
+
+/// Whether the library refused something, and not in JSON.
+fn is_plain_refusal<Inner>(response: &Response<Inner>) -> bool {
+    let is_refusal = response.status().is_client_error() || response.status().is_server_error();
+    is_refusal && !is_json(response.headers())
 }
 
 fn is_json(headers: &HeaderMap) -> bool {

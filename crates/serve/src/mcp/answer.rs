@@ -1,10 +1,13 @@
 //! What a client is given for a call that ended.
 
-use rmcp::model::{CallToolResult, ContentBlock, Resource, ResourceContents};
+use rmcp::model::{CallToolResult, ContentBlock, MetaObject, Resource, ResourceContents};
 use serde_json::Value;
 use toolgate_gate::ToolSpec;
 use toolgate_tools::{Answer, Called};
 use toolgate_types::{Attachment, DocumentContent, Spelt, Structured};
+
+use crate::mcp::listing::repeats_text;
+use crate::mcp::outputs::kept_for;
 
 /// A text of this length is not sent a second time in the structured part.
 const REPEATED: usize = 32 * 1024;
@@ -15,10 +18,21 @@ const FULL_OUTPUT: [&str; 2] = ["full_output", "fullOutput"];
 /// Where profiles with a shape of their own put what the tool answered.
 const INNER: [&str; 3] = ["metadata", "output", "data"];
 
+/// Where in `_meta` programs are told what is wrong.
+pub(crate) const ERROR: &str = "toolgate/error";
+
 /// Where the whole of an output is that had to be cut.
 pub(crate) struct Kept {
     pub(crate) uri: String,
     pub(crate) bytes: u64,
+}
+
+impl Kept {
+    /// For models whose clients show them no links.
+    fn notice(&self) -> String {
+        let Self { uri, bytes } = self;
+        format!("[the whole output, {bytes} bytes, can be read for {} as the resource {uri}]\n", kept_for())
+    }
 }
 
 /// The answer to one call, as a client is given it.
@@ -28,10 +42,20 @@ pub(crate) struct Answered {
     pub(crate) text: String,
     /// What follows the text.
     pub(crate) more: Vec<ContentBlock>,
-    /// For programs.
-    pub(crate) structured: Option<Told>,
-    /// Whether the call did not do what was asked.
-    pub(crate) is_error: bool,
+    /// Whether the call did what was asked; and the same for programs.
+    pub(crate) ended: Ended,
+}
+
+/// How a call ended, for programs.
+///
+/// Many clients hold every structured answer to the schema that its tool declares, also where the call failed; so what is told about an error stands
+/// elsewhere.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    /// It did what was asked, and this is its structured answer.
+    Done(Option<Told>),
+    /// It did not, and this is what is known about that.
+    Failed(Option<Value>),
 }
 
 /// What programs are told.
@@ -45,8 +69,8 @@ pub(crate) enum Told {
 
 /// The answer to one call. What had to be cut is kept for the caller, and linked.
 ///
-/// Some clients show a model the structured part alone where there is one, and of a failure the text alone; so each of them says everything. Only a long
-/// text is sent once, without a structured part; what is known about it then follows as a second text.
+/// Some clients show a model the structured part alone where there is one; so each of them says everything. Only a long text is sent once, without a
+/// structured part; what is known about it then follows as a second text. Of an error there is the text alone, and beside it the same for programs.
 pub(crate) fn answered(called: Called, tool: Option<&ToolSpec>, kept: Option<Kept>) -> Answered {
     let Called { answer: Answer { text, structured, is_error }, attachments, text_as, .. } = called;
     let structured = structured.filter(Structured::is_object).map(|structured| match (&kept, tool) {
@@ -55,37 +79,71 @@ pub(crate) fn answered(called: Called, tool: Option<&ToolSpec>, kept: Option<Kep
         }
         _ => structured,
     });
-    let structured = structured.map(|structured| repeat_notice(structured, &text));
-    let is_long = text.len() >= REPEATED;
-    let (told, facts) = match (structured, text_as) {
-        (Some(facts), Some(_)) if is_long => (None, Some(facts.json().into_owned())),
-        (Some(rest), Some(name)) => (rest.into_spelt().map(|rest| Told::WithText { rest, name }), None),
-        (Some(structured), None) if is_long => apart(structured.into_value(), &text),
-        (structured, _) => (structured.map(Told::Whole), None),
+    let (ended, facts) = match is_error {
+        true => (Ended::Failed(structured.map(|structured| fault(structured.into_value()))), None),
+        false => {
+            let would_repeat = text.len() >= REPEATED && tool.is_some_and(repeats_text);
+            let (told, facts) = told(structured, text_as, &text, would_repeat);
+            (Ended::Done(told), facts)
+        }
     };
-    let facts = facts.map(ContentBlock::text);
-    let more =
-        facts.into_iter().chain(attachments.into_iter().map(attached)).chain(kept.map(linked)).collect();
-    Answered { text, more, structured: told, is_error }
+    let notice = kept.as_ref().map(Kept::notice);
+    let texts = facts.into_iter().chain(notice).map(ContentBlock::text);
+    let more = texts.chain(attachments.into_iter().map(attached)).chain(kept.map(linked)).collect();
+    Answered { text, more, ended }
+}
+
+/// What programs are told; and what is known about a text that is too long to be told twice.
+fn told(
+    structured: Option<Structured>,
+    text_as: Option<&'static str>,
+    text: &str,
+    would_repeat: bool,
+) -> (Option<Told>, Option<String>) {
+    let structured = structured.map(|structured| repeat_notice(structured, text));
+    match (structured, text_as) {
+        (Some(facts), Some(_)) if would_repeat => (None, Some(facts.json().into_owned())),
+        (Some(rest), Some(name)) => (rest.into_spelt().map(|rest| Told::WithText { rest, name }), None),
+        (Some(structured), None) if would_repeat => apart(structured.into_value(), text),
+        (structured, _) => (structured.map(Told::Whole), None),
+    }
+}
+
+/// What is known about an error. Profiles whose errors have a shape of their own tell all of it.
+fn fault(mut structured: Value) -> Value {
+    match structured.get_mut("error").filter(|error| error.is_object()) {
+        Some(error) => error.take(),
+        None => structured,
+    }
 }
 
 /// For wires that others write on.
 impl From<Answered> for CallToolResult {
     fn from(answered: Answered) -> Self {
-        let Answered { text, more, structured, is_error } = answered;
-        let structured = structured.map(|told| match told {
-            Told::Whole(structured) => structured.into_value(),
-            Told::WithText { rest, name } => {
-                let mut whole = Structured::Spelt(rest).into_value();
-                add(&mut whole, name, &text);
-                whole
-            }
-        });
+        let Answered { text, more, ended } = answered;
+        let (is_error, structured, error) = match ended {
+            Ended::Done(told) => (false, told.map(|told| told.into_value(&text)), None),
+            Ended::Failed(error) => (true, None, error),
+        };
         let content = std::iter::once(ContentBlock::text(text)).chain(more).collect();
         let mut result = Self::success(content);
         result.structured_content = structured;
         result.is_error = Some(is_error);
+        result.meta = error.map(|error| MetaObject(std::iter::once((ERROR.to_owned(), error)).collect()));
         result
+    }
+}
+
+impl Told {
+    fn into_value(self, text: &str) -> Value {
+        match self {
+            Self::Whole(structured) => structured.into_value(),
+            Self::WithText { rest, name } => {
+                let mut whole = Structured::Spelt(rest).into_value();
+                add(&mut whole, name, text);
+                whole
+            }
+        }
     }
 }
 
@@ -157,7 +215,7 @@ fn attached(attachment: Attachment) -> ContentBlock {
 
 fn linked(Kept { uri, bytes }: Kept) -> ContentBlock {
     let link = Resource::new(uri, "whole output")
-        .with_description("the whole of what was cut here; kept for a few minutes")
+        .with_description(format!("the whole of what was cut here; kept for {}", kept_for()))
         .with_mime_type("text/plain")
         .with_size(bytes);
     ContentBlock::resource_link(link)

@@ -10,7 +10,7 @@ use rmcp::model::{
 use rmcp::service::{RequestContext, RoleServer};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
-use toolgate_gate::{Approver, CallOptions, Nobody, Reply, Tool};
+use toolgate_gate::{Approver, Browse, CallOptions, Nobody, Reply, Tool};
 use toolgate_tools::Called;
 use toolgate_types::{Category, ErrorCode, Failure, Stage, ToolCall, ToolClass};
 
@@ -32,6 +32,8 @@ pub(crate) struct Wanted {
     pub(crate) arguments: Value,
     /// Whether a person may be asked about it.
     pub(crate) may_ask: bool,
+    /// What it is to show, where it is about files by their addresses.
+    pub(crate) browse: Option<Browse>,
     /// What a client of the newer era brings along when it comes again.
     pub(crate) state: Option<String>,
     pub(crate) responses: Option<InputResponses>,
@@ -83,6 +85,7 @@ impl McpHandler {
             tool: request.name.into_owned(),
             arguments: Value::Object(arguments),
             may_ask: true,
+            browse: None,
             state: request.request_state,
             responses: request.input_responses,
         };
@@ -132,10 +135,11 @@ impl McpHandler {
             (Some(state), Some(bond)) => match self.find(state, bond, wanted.responses.clone()) {
                 Ok(Found::Answered(parked, reply)) => {
                     let Parked { running, reply: waiting, .. } = *parked;
-                    // A gate that gave up meanwhile says so itself.
+                    // A gate that gave up this instant says so itself.
                     let _ = waiting.send(reply);
                     self.drive(running, context, Some(bond)).await
                 }
+                Ok(Found::Ended(running)) => self.drive(*running, context, Some(bond)).await,
                 Ok(Found::Unanswered(again)) => Ok(Step::Asks(again)),
                 Ok(Found::Gone) => Err(self
                     .refuse(wanted, context, visitor, "the question was answered already, or is too old")
@@ -200,6 +204,7 @@ impl McpHandler {
             cancelled: cancelled.clone(),
             approver: Some(approver),
             among_others: is_quick && self.connection.is_shared(size),
+            browse: wanted.browse.clone(),
             ..CallOptions::default()
         };
         let class = tool.as_ref().map(|tool| tool.spec().class);
@@ -307,11 +312,11 @@ impl McpHandler {
     ) -> Result<Box<InputRequiredResult>, Box<Running>> {
         let Asked { question, reply } = asked;
         let full = |reply: oneshot::Sender<Reply>| {
-            let _ = reply
-                .send(Reply::Nobody(Nobody::openly("too many calls wait for an answer; try again later")));
+            let nobody = Nobody::because("too many calls wait for one already").but("try again later");
+            let _ = reply.send(Reply::Nobody(nobody));
         };
         let sealed = unguessable().zip(bond).and_then(|(id, bond)| {
-            let state = self.service.seals.seal(&id, bond, question.patience)?;
+            let state = self.service.seals.seal(&id, bond)?;
             Some((id, bond.owner, state))
         });
         let Some((id, owner, state)) = sealed else {

@@ -152,6 +152,7 @@ impl Room {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mcp::answer::Ended;
 
     #[test]
     fn room_is_shared_while_others_have_some() {
@@ -167,8 +168,7 @@ mod tests {
     #[test]
     fn what_nobody_fetches_goes_with_the_task_that_made_it() {
         let connection = Connection::default();
-        let answer =
-            || Answered { text: "t".to_owned(), more: Vec::new(), structured: None, is_error: false };
+        let answer = || Answered { text: "t".to_owned(), more: Vec::new(), ended: Ended::Done(None) };
         for wire_lets_go_first in [true, false] {
             let (of_wire, room) = (Tray::default(), Room::taken(connection.try_room(Size::Large).unwrap()));
             let of_task = of_wire.clone();

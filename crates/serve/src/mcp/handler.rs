@@ -5,7 +5,8 @@ use std::sync::Arc;
 use rmcp::ServerHandler;
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CompleteRequestMethod, CompleteRequestParams,
-    CompleteResult, CustomRequest, CustomResult, ErrorCode, ErrorData, Extensions, Implementation,
+    CompleteResult, ConstString as _, CustomRequest, CustomResult, ErrorData, Extensions,
+    GetPromptRequestMethod, GetPromptRequestParams, GetPromptResponse, Implementation,
     ListPromptsRequestMethod, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
     ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse,
     ServerCapabilities, ServerConfig, SubscriptionFilter, Tool,
@@ -15,6 +16,7 @@ use rmcp::service::{NotificationContext, RequestContext, RoleServer, Subscriptio
 use crate::mcp::at_once::Begun;
 use crate::mcp::call::is_newer;
 use crate::mcp::changes::Lookout;
+use crate::mcp::words::{misfit, no_method};
 use crate::mcp::{Connection, Visitor, Who};
 use crate::service::Service;
 
@@ -204,7 +206,15 @@ impl ServerHandler for McpHandler {
         _request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        Err(ErrorData::method_not_found::<ListPromptsRequestMethod>())
+        Err(no_method(ListPromptsRequestMethod::VALUE))
+    }
+
+    async fn get_prompt(
+        &self,
+        _request: GetPromptRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        Err(no_method(GetPromptRequestMethod::VALUE))
     }
 
     async fn complete(
@@ -212,7 +222,7 @@ impl ServerHandler for McpHandler {
         _request: CompleteRequestParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
-        Err(ErrorData::method_not_found::<CompleteRequestMethod>())
+        Err(no_method(CompleteRequestMethod::VALUE))
     }
 
     /// Whatever could not be read as a request of its method comes here too.
@@ -225,8 +235,8 @@ impl ServerHandler for McpHandler {
         // The newer era has neither, however well their parameters fit.
         let gone = is_newer(&context) && matches!(method, "initialize" | "ping");
         match SERVED.contains(&method) && !gone {
-            true => Err(ErrorData::invalid_params("the parameters do not fit the method", None)),
-            false => Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "there is no such method", None)),
+            true => Err(misfit(method, request.params)),
+            false => Err(no_method(method)),
         }
     }
 }

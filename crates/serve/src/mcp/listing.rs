@@ -4,9 +4,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use serde_json::{Value, json};
-use toolgate_gate::ToolSpec;
-use toolgate_tools::Front;
-use toolgate_types::{Category, Failure, ToolClass};
+use toolgate_gate::{Tool as GateTool, ToolSpec};
+use toolgate_tools::{Front, Hints};
+use toolgate_types::Failure;
 
 use crate::mcp::Visitor;
 use crate::mcp::answer::NOTICE;
@@ -37,7 +37,7 @@ impl ToolLists {
             return Ok(known);
         }
         let tools: Arc<[Tool]> =
-            visible.iter().map(|tool| described(tool.spec(), front.tells_structure())).collect();
+            visible.iter().map(|tool| described(tool.as_ref(), front.tells_structure())).collect();
         if is_current {
             self.remember(Remembered { binding, generation, tools: Arc::clone(&tools) });
         }
@@ -67,34 +67,34 @@ impl ToolLists {
     }
 }
 
-fn described(spec: &ToolSpec, structure: bool) -> Tool {
-    let tool = Tool::new(spec.name.as_str().to_owned(), spec.description.clone(), object(&spec.input_schema))
+fn described(tool: &dyn GateTool, structure: bool) -> Tool {
+    let spec = tool.spec();
+    let told = Tool::new(spec.name.as_str().to_owned(), spec.description.clone(), object(&spec.input_schema))
         .with_title(spec.title.clone())
-        .with_annotations(annotations(spec));
+        .with_annotations(annotations(tool));
     // What a policy takes out of an answer may be what the schema demands of it, and a long content is not told twice.
-    let declares = structure
-        && spec.output_policy.is_none()
-        && is_object(&spec.output_schema)
-        && !repeats_text(&spec.output_schema);
-    if declares { tool.with_raw_output_schema(Arc::new(output_schema(&spec.output_schema))) } else { tool }
+    let declares =
+        structure && spec.output_policy.is_none() && is_object(&spec.output_schema) && !repeats_text(spec);
+    if declares { told.with_raw_output_schema(Arc::new(output_schema(&spec.output_schema))) } else { told }
 }
 
-fn annotations(spec: &ToolSpec) -> ToolAnnotations {
-    let is_read = spec.class == ToolClass::Read;
-    ToolAnnotations::with_title(spec.title.clone())
-        .read_only(is_read)
-        .destructive(spec.class == ToolClass::Destructive)
-        .idempotent(is_read)
-        .open_world(matches!(spec.category, Category::Mcp | Category::Web))
+fn annotations(tool: &dyn GateTool) -> ToolAnnotations {
+    let Hints { read_only, destructive, idempotent, open_world } = Hints::of(tool);
+    ToolAnnotations::with_title(tool.spec().title.clone())
+        .read_only(read_only)
+        .destructive(destructive)
+        .idempotent(idempotent)
+        .open_world(open_world)
 }
 
 fn is_object(schema: &Value) -> bool {
     schema.get("type").and_then(Value::as_str) == Some("object")
 }
 
-/// Whether the structured answer repeats the text that a model reads.
-fn repeats_text(schema: &Value) -> bool {
-    schema.pointer("/properties/content").is_some()
+/// Whether the structured answer repeats the text that a model reads, and so is left out where that is long. Of our own tools it is the `content`; what
+/// others call so is what they declared, and is always told.
+pub(crate) fn repeats_text(spec: &ToolSpec) -> bool {
+    spec.is_ours() && spec.output_schema.pointer("/properties/content").is_some()
 }
 
 /// What a tool declares, and what is said about answers that were cut.

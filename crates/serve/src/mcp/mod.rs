@@ -2,6 +2,7 @@
 
 mod who;
 mod handler;
+mod words;
 mod listing;
 mod changes;
 mod call;
@@ -12,6 +13,7 @@ mod progress;
 mod approval;
 mod answer;
 mod outputs;
+mod addresses;
 mod resources;
 mod connection;
 
@@ -20,13 +22,14 @@ pub use outputs::OutputStore;
 pub use resources::ResourceSource;
 pub use who::{Visitor, Who};
 
-pub(crate) use answer::{Answered, Told};
+pub(crate) use answer::{Answered, ERROR, Ended, Told};
 pub(crate) use approval::{ParkedCalls, Seals};
 pub(crate) use at_once::{AtOnce, Workbench};
 pub(crate) use connection::{Connection, Leaving, Tray};
 pub(crate) use listing::ToolLists;
 pub(crate) use places::{Places, Shares};
 pub(crate) use who::{KnownAs, Proof};
+pub(crate) use words::in_words;
 
 /// 128 random bits, as hexadecimal digits; none where the system has no randomness.
 pub(crate) fn unguessable() -> Option<String> {

@@ -12,6 +12,11 @@ use crate::mcp::unguessable;
 /// How long an output is kept.
 const KEPT_FOR: Duration = Duration::from_secs(15 * 60);
 
+/// The same in words.
+pub(crate) fn kept_for() -> String {
+    format!("{} minutes", KEPT_FOR.as_secs() / 60)
+}
+
 /// How many bytes are kept in all.
 const MOST_BYTES: u64 = 64 * 1024 * 1024;
 

@@ -11,23 +11,22 @@ use rmcp::model::{
 };
 use rmcp::service::{RequestContext, RoleServer};
 use serde_json::{Value, json};
+use toolgate_gate::Browse;
 use toolgate_tools::{Called, FileTools};
-use toolgate_types::{ErrorCode, Structured};
+use toolgate_types::{Attachment, DocumentContent, ErrorCode, Failure, Stage, Structured};
 
+use crate::mcp::addresses::{Cursor, FILES, bare, file_resource, kind_of, path_of};
 use crate::mcp::call::{Step, Wanted};
 use crate::mcp::connection::{Room, Size};
 use crate::mcp::handler::freshness;
 use crate::mcp::outputs::OUTPUTS;
 use crate::mcp::{McpHandler, Visitor};
 
-/// What the address of every file begins with.
-const FILES: &str = "toolgate://files/";
-
 /// Files told at once.
 const PAGE: usize = 200;
 
-/// Files told in all: a listing is for a first look, and the tools find the rest.
-const MOST: usize = 1000;
+/// The longest file that is read by address: as long as an output that is kept to be read later.
+const LONGEST: u64 = 4 << 20;
 
 /// Resources that somebody hands in beside the workspace. Everybody who may come in may read them.
 pub trait ResourceSource: Send + Sync {
@@ -39,6 +38,13 @@ pub trait ResourceSource: Send + Sync {
 
     /// What is at an address, if anything is.
     fn read(&self, uri: &str) -> Option<Vec<ResourceContents>>;
+}
+
+/// Files of one mount, and after which path there are more.
+#[derive(Default)]
+struct Found {
+    files: Vec<Resource>,
+    next: Option<String>,
 }
 
 impl McpHandler {
@@ -61,7 +67,7 @@ impl McpHandler {
             self.service.resources.iter().flat_map(|source| source.templates()).collect();
         if self.file_tools(visitor).await?.is_some() {
             let aliases: Vec<&str> = self.service.aliases.iter().map(|alias| bare(alias)).collect();
-            let description = format!("A text file of the workspace; the mounts are {}", aliases.join(", "));
+            let description = format!("A file of the workspace; the mounts are {}", aliases.join(", "));
             let template = ResourceTemplate::new(format!("{FILES}{{alias}}/{{+path}}"), "file");
             templates.push(template.with_title("File").with_description(description));
         }
@@ -76,51 +82,83 @@ impl McpHandler {
         context: &RequestContext<RoleServer>,
         visitor: &Visitor,
     ) -> Result<ListResourcesResult, ErrorData> {
-        let start = match cursor {
-            None => 0,
-            Some(cursor) => cursor
-                .parse::<usize>()
-                .ok()
-                .filter(|start| *start < MOST)
-                .ok_or_else(|| ErrorData::invalid_params("this cursor was not handed out", None))?,
-        };
-        let mut found: Vec<Resource> =
-            self.service.resources.iter().flat_map(|source| source.list()).collect();
-        let enough = start + PAGE + 1;
-        if let Some(FileTools { find: Some(find), .. }) = self.file_tools(visitor).await? {
-            for alias in &self.service.aliases {
-                let missing = enough.min(MOST).saturating_sub(found.len());
-                if missing > 0 {
-                    found.extend(self.files_of(find, alias, missing, context, visitor).await?);
-                }
+        let cursor = match cursor {
+            None => None,
+            Some(cursor) => {
+                let read = Cursor::read(&cursor, &self.service.aliases);
+                Some(read.ok_or_else(|| {
+                    ErrorData::invalid_params("this cursor was not handed out; begin again without one", None)
+                })?)
             }
+        };
+        // What was handed in is little, and comes first.
+        let handed_in = self.service.resources.iter().filter(|_| cursor.is_none());
+        let mut told: Vec<Resource> = handed_in.flat_map(|source| source.list()).collect();
+        let mut next = None;
+        if let Some(FileTools { find: Some(find), .. }) = self.file_tools(visitor).await? {
+            (next, told) = self.files_from(find, cursor, told, context, visitor).await?;
         }
-        let more = found.len() >= enough && start + PAGE < MOST;
-        let page = found.into_iter().skip(start).take(PAGE).collect();
-        let mut result = ListResourcesResult::with_all_items(page);
-        result.next_cursor = more.then(|| (start + PAGE).to_string());
+        let mut result = ListResourcesResult::with_all_items(told);
+        result.next_cursor = next.map(|next| next.write());
         (result.ttl_ms, result.cache_scope) = freshness(context);
         Ok(result)
+    }
+
+    /// Adds a page of files, mount by mount; and where the next page begins.
+    async fn files_from(
+        &self,
+        find: &str,
+        cursor: Option<Cursor>,
+        mut told: Vec<Resource>,
+        context: &RequestContext<RoleServer>,
+        visitor: &Visitor,
+    ) -> Result<(Option<Cursor>, Vec<Resource>), ErrorData> {
+        let is_before = |alias: &&String| cursor.as_ref().is_some_and(|cursor| cursor.alias != **alias);
+        let mut last = cursor.as_ref().map(|cursor| cursor.after.clone());
+        let mut room = PAGE;
+        for alias in self.service.aliases.iter().skip_while(is_before) {
+            // Of every mount at least one is looked for: whether there is any decides whether there is another page.
+            let most = room.max(1);
+            let Found { files, next } =
+                self.files_of(find, alias, last.take(), most, context, visitor).await?;
+            room = room.saturating_sub(files.len());
+            told.extend(files);
+            if let Some(after) = next {
+                return Ok((Some(Cursor { alias: alias.clone(), after }), told));
+            }
+        }
+        Ok((None, told))
     }
 
     async fn files_of(
         &self,
         find: &str,
         alias: &str,
+        after: Option<String>,
         most: usize,
         context: &RequestContext<RoleServer>,
         visitor: &Visitor,
-    ) -> Result<Vec<Resource>, ErrorData> {
+    ) -> Result<Found, ErrorData> {
         let arguments = json!({"glob": "**/*", "path": alias, "max_results": most});
+        let page = Wanted { browse: Some(Browse::Page { after }), ..wanted(find, arguments) };
         // A list that would have to be asked about is not offered.
-        let unasked = Wanted { may_ask: false, ..wanted(find, arguments) };
+        let unasked = Wanted { may_ask: false, ..page };
         let Step::Ended(called, _) = self.advance(unasked, context, visitor).await? else {
-            return Ok(Vec::new());
+            return Ok(Found::default());
         };
-        let found = called.answer.structured.map(Structured::into_value).unwrap_or_default();
-        let paths = found.get("paths").and_then(Value::as_array);
-        let paths = paths.into_iter().flatten().filter_map(Value::as_str);
-        Ok(paths.filter_map(|path| file_resource(alias, path)).collect())
+        match called.failed {
+            // What may not be seen is not there.
+            Some((stage, failure)) if stage < Stage::Execution || failure.code.is_violation() => {
+                return Ok(Found::default());
+            }
+            Some((_, failure)) => return Err(ErrorData::internal_error(failure.to_string(), None)),
+            None => {}
+        }
+        let files: Vec<(String, u64)> = serde_json::from_str(&called.answer.text).unwrap_or_default();
+        let about = called.answer.structured.map(Structured::into_value).unwrap_or_default();
+        let next = about.pointer("/paths/0").and_then(Value::as_str).map(str::to_owned);
+        let files = files.iter().map(|(path, bytes)| file_resource(alias, path, *bytes)).collect();
+        Ok(Found { files, next })
     }
 
     /// What is kept under an address. It takes room like any other long answer.
@@ -154,11 +192,12 @@ impl McpHandler {
         }
         let files = self.file_tools(visitor).await?;
         let (Some(files), Some(path)) = (files, path_of(&uri)) else { return Err(not_found(&uri)) };
-        let mut wanted = wanted(files.read, json!({"path": path}));
+        let mut wanted = wanted(files.read, json!({"path": &path}));
+        wanted.browse = Some(Browse::Whole { most: LONGEST });
         (wanted.state, wanted.responses) = (request.request_state, request.input_responses);
         match self.advance(wanted, context, visitor).await? {
             Step::Ended(called, _) => {
-                file_contents(*called, uri).map(|contents| contents_of(contents, context))
+                file_contents(*called, uri, &path).map(|contents| contents_of(contents, context))
             }
             Step::Asks(question) => Ok(ReadResourceResponse::InputRequired(*question)),
         }
@@ -166,7 +205,7 @@ impl McpHandler {
 }
 
 fn wanted(tool: &str, arguments: Value) -> Wanted {
-    Wanted { tool: tool.to_owned(), arguments, may_ask: true, state: None, responses: None }
+    Wanted { tool: tool.to_owned(), arguments, may_ask: true, browse: None, state: None, responses: None }
 }
 
 fn contents_of(
@@ -178,110 +217,45 @@ fn contents_of(
     result.into()
 }
 
-fn file_contents(called: Called, uri: String) -> Result<Vec<ResourceContents>, ErrorData> {
-    if let Some((_, failure)) = &called.failed {
-        return Err(match failure.code {
-            ErrorCode::NotFound | ErrorCode::UnknownAlias | ErrorCode::NotAFile => not_found(&uri),
-            _ => ErrorData::invalid_params(failure.to_string(), Some(json!({"uri": uri}))),
-        });
+/// A file as it is: text, or bytes where it is not.
+fn file_contents(called: Called, uri: String, path: &str) -> Result<Vec<ResourceContents>, ErrorData> {
+    if let Some((_, failure)) = called.failed {
+        return Err(unread(failure, &uri));
     }
-    if called.text_as.is_some() {
-        return Ok(vec![ResourceContents::text(called.answer.text, uri)]);
+    let kind = kind_of(path);
+    let document = called.attachments.into_iter().find_map(|attachment| match attachment {
+        Attachment::Document { content: DocumentContent::Base64(bytes), .. } => Some(bytes),
+        _ => None,
+    });
+    if let Some(bytes) = document {
+        let kind = kind.filter(|kind| !kind.starts_with("text/")).unwrap_or("application/octet-stream");
+        return Ok(vec![ResourceContents::blob(bytes, uri).with_mime_type(kind)]);
     }
-    let about = called.answer.structured.map(Structured::into_value).unwrap_or_default();
-    match about.get("content").and_then(Value::as_str) {
-        // The text, with what it says about having been cut.
-        Some(content) if called.answer.text.starts_with(content) => {
-            Ok(vec![ResourceContents::text(called.answer.text, uri)])
+    let text = match called.text_as {
+        Some(_) => Some(called.answer.text),
+        None => {
+            let about = called.answer.structured.map(Structured::into_value).unwrap_or_default();
+            about.get("content").and_then(Value::as_str).map(str::to_owned)
         }
-        Some(content) => Ok(vec![ResourceContents::text(content, uri)]),
-        None => Err(ErrorData::invalid_params("this file is not text", Some(json!({"uri": uri})))),
+    };
+    let text =
+        text.ok_or_else(|| ErrorData::invalid_params("this file is not text", Some(json!({"uri": uri}))))?;
+    Ok(vec![ResourceContents::text(text, uri).with_mime_type(kind.unwrap_or("text/plain"))])
+}
+
+/// Why a file is not shown.
+fn unread(failure: Failure, uri: &str) -> ErrorData {
+    match failure.code {
+        ErrorCode::NotFound | ErrorCode::UnknownAlias | ErrorCode::NotAFile => not_found(uri),
+        code => {
+            let help = "read it in parts, with the tool that reads files and `start_line`";
+            let failure = if code == ErrorCode::ReadLimit { failure.help(help) } else { failure };
+            let data = json!({"uri": uri, "code": code.as_str(), "help": failure.help});
+            ErrorData::invalid_params(failure.to_string(), Some(data))
+        }
     }
 }
 
 fn not_found(uri: &str) -> ErrorData {
     ErrorData::resource_not_found("there is no such resource", Some(json!({"uri": uri})))
-}
-
-/// A file as the tool that finds them names it: relative to the workspace, or behind an alias.
-fn file_resource(alias: &str, path: &str) -> Option<Resource> {
-    let (alias, path) = match path.strip_prefix('@') {
-        Some(rest) => rest.split_once('/')?,
-        None => (bare(alias), path),
-    };
-    Some(Resource::new(format!("{FILES}{alias}/{}", encoded(path)), path))
-}
-
-fn bare(alias: &str) -> &str {
-    alias.strip_prefix('@').unwrap_or(alias)
-}
-
-/// The path that an address stands for, with its alias.
-fn path_of(uri: &str) -> Option<String> {
-    let (alias, path) = uri.strip_prefix(FILES)?.split_once('/')?;
-    Some(format!("@{}/{}", decoded(alias)?, decoded(path)?))
-}
-
-/// Whatever has a meaning in an address is written as its bytes.
-fn encoded(path: &str) -> String {
-    let mut uri = String::with_capacity(path.len());
-    for byte in path.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
-                uri.push(char::from(byte))
-            }
-            other => uri.push_str(&format!("%{other:02X}")),
-        }
-    }
-    uri
-}
-
-/// The reverse; nothing where it is not text.
-fn decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        match byte {
-            b'%' => {
-                let digit =
-                    |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-                bytes.push(digit(rest.next()?)? << 4 | digit(rest.next()?)?);
-            }
-            other => bytes.push(other),
-        }
-    }
-    String::from_utf8(bytes).ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    proptest! {
-        #[test]
-        fn every_path_has_an_address(path in "[^\0]{1,40}") {
-            let resource = file_resource("@project", path.trim_start_matches('@')).unwrap();
-            let plain = resource.uri.strip_prefix(FILES).unwrap();
-            prop_assert!(plain.bytes().all(|byte| byte.is_ascii_graphic()));
-            prop_assert_eq!(path_of(&resource.uri).unwrap(), format!("@project/{}", path.trim_start_matches('@')));
-        }
-    }
-
-    #[test]
-    fn addresses_that_are_none_name_no_path() {
-        for uri in [
-            "",
-            "file:///etc/passwd",
-            "toolgate://files/",
-            "toolgate://files/project",
-            "toolgate://files/p/%zz",
-            "toolgate://files/p/%f",
-        ] {
-            assert_eq!(path_of(uri), None, "{uri}");
-        }
-        assert_eq!(path_of("toolgate://files/project/%ff"), None);
-        assert_eq!(path_of("toolgate://files/project/../x").as_deref(), Some("@project/../x"));
-    }
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use toolgate_types::Structured;
 use toolgate_types::escape::escape;
 
-use crate::mcp::{Answered, Told};
+use crate::mcp::{Answered, ERROR, Ended, Told};
 
 /// Text is put into words in pieces of this size, so that the first can leave while the next is made.
 const PIECE: usize = 64 * 1024;
@@ -45,9 +45,9 @@ impl<'r> Frame<'r> {
 
 /// Writes the answer to a request, without a line end.
 pub(super) fn answer(paper: &mut impl Paper, id: &RequestId, frame: &Frame<'_>, answer: &Answered) {
-    match &answer.structured {
+    match &answer.ended {
         // Nothing of it may leave before the text was repeated.
-        Some(Told::WithText { .. }) => whole(paper.bytes(), id, frame, answer),
+        Ended::Done(Some(Told::WithText { .. })) => whole(paper.bytes(), id, frame, answer),
         _ => whole(paper, id, frame, answer),
     }
 }
@@ -71,16 +71,38 @@ fn whole(paper: &mut impl Paper, id: &RequestId, frame: &Frame<'_>, answer: &Ans
         content(paper, block);
     }
     raw(paper, "]");
-    if let Some(told) = &answer.structured {
-        raw(paper, ",\"structuredContent\":");
-        structured(paper, told, repeated);
-    }
-    raw(paper, if answer.is_error { ",\"isError\":true" } else { ",\"isError\":false" });
-    if let Some(meta) = frame.meta {
-        raw(paper, ",\"_meta\":");
-        other(paper, meta);
-    }
+    let error = match &answer.ended {
+        Ended::Done(told) => {
+            if let Some(told) = told {
+                raw(paper, ",\"structuredContent\":");
+                structured(paper, told, repeated);
+            }
+            raw(paper, ",\"isError\":false");
+            None
+        }
+        Ended::Failed(error) => {
+            raw(paper, ",\"isError\":true");
+            error.as_ref()
+        }
+    };
+    meta(paper, frame.meta, error);
     raw(paper, "}}");
+}
+
+/// What the service says beside an answer, and what is wrong.
+fn meta(paper: &mut impl Paper, said: Option<&MetaObject>, error: Option<&Value>) {
+    if said.is_none() && error.is_none() {
+        return;
+    }
+    raw(paper, ",\"_meta\":{");
+    let said = said.into_iter().flat_map(|MetaObject(said)| said).map(|(name, value)| (name.as_str(), value));
+    for (number, (name, said)) in said.chain(error.map(|error| (ERROR, error))).enumerate() {
+        raw(paper, if number == 0 { "" } else { "," });
+        text(paper, name);
+        raw(paper, ":");
+        value(paper, said);
+    }
+    raw(paper, "}");
 }
 
 fn content(paper: &mut impl Paper, block: &ContentBlock) {
@@ -221,6 +243,11 @@ mod tests {
         ]
     }
 
+    fn ended() -> impl Strategy<Value = Ended> {
+        let failed = prop::option::of(values()).prop_map(Ended::Failed);
+        prop_oneof![4 => told().prop_map(Ended::Done), 1 => failed]
+    }
+
     /// Paper that is taken away as soon as it may be.
     #[derive(Default)]
     struct Leaving {
@@ -249,7 +276,7 @@ mod tests {
             Some(Told::WithText { rest: fields(), name: "text" }),
         ] {
             let more = vec![ContentBlock::text(long.clone()), ContentBlock::text("short")];
-            let answered = Answered { text: long.clone(), more, structured, is_error: false };
+            let answered = Answered { text: long.clone(), more, ended: Ended::Done(structured) };
             let mut paper = Leaving::default();
             answer(&mut paper, &RequestId::Number(7), &Frame::default(), &answered);
             paper.turn();
@@ -267,19 +294,23 @@ mod tests {
             id in ids(),
             text in "([\\PC\n\t\"\\\\\u{0}-\u{1f}]){0,200}",
             more in prop::collection::vec(blocks(), 0..4),
-            structured in told(),
-            (is_error, is_typed, has_meta) in any::<(bool, bool, bool)>(),
+            ended in ended(),
+            (is_typed, has_meta) in any::<(bool, bool)>(),
             before in 0..3usize,
         ) {
             let kind = ResultType::COMPLETE;
             let meta: MetaObject = serde_json::from_value(json!({"k": ["v"]})).unwrap();
             let frame = Frame { kind: is_typed.then_some(&kind), meta: has_meta.then_some(&meta) };
-            let answered = Answered { text, more, structured, is_error };
+            let answered = Answered { text, more, ended };
             let mut spelt = b"xy".get(..before).unwrap().to_vec();
             answer(&mut spelt, &id, &frame, &answered);
             let mut result = CallToolResult::from(answered);
             result.result_type = is_typed.then_some(kind.clone());
-            result.meta = has_meta.then(|| meta.clone());
+            let error = result.meta.take().map_or_else(MetaObject::new, |told| told);
+            result.meta = (has_meta || !error.is_empty()).then(|| {
+                let said = if has_meta { meta.clone() } else { MetaObject::new() };
+                MetaObject(said.0.into_iter().chain(error.0).collect())
+            });
             let message = ServerJsonRpcMessage::response(ServerResult::CallToolResult(result), id);
             let spelt = String::from_utf8(spelt.split_off(before)).unwrap();
             prop_assert_eq!(spelt, serde_json::to_string(&message).unwrap());

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::ServeError;
-use crate::mcp::{Answered, AtOnce, Leaving, McpHandler, Workbench};
+use crate::mcp::{Answered, AtOnce, Leaving, McpHandler, Workbench, in_words};
 use crate::stdio::account::Account;
 use crate::stdio::descriptor::{Descriptor, Direction};
 use crate::stdio::lines::{Line, Lines};
@@ -269,8 +269,11 @@ impl Transport<RoleServer> for Wire {
 
     fn send(
         &mut self,
-        message: ServerJsonRpcMessage,
+        mut message: ServerJsonRpcMessage,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+        if let JsonRpcMessage::Error(refused) = &mut message {
+            in_words(&mut refused.error);
+        }
         let (id, result) = match &message {
             JsonRpcMessage::Response(response) => (Some(&response.id), Some(&response.result)),
             JsonRpcMessage::Error(error) => (error.id.as_ref(), None),

@@ -123,7 +123,8 @@ fn whatever_is_not_an_acceptance_refuses_the_call() {
             let answer = json!({"action": action, "content": {"scope": "session"}});
             let result = finish(&mut client, era, &put, write_call("x"), answer);
             assert_eq!(result["isError"], true, "{era:?} {action}: {result}");
-            assert!(result["content"][0]["text"].as_str().unwrap().contains("refused"), "{result}");
+            let told = if action == "cancel" { "was dismissed" } else { "a person refused" };
+            assert!(result["content"][0]["text"].as_str().unwrap().contains(told), "{result}");
             client.close().1.unwrap();
             assert!(!world.workspace.join("new.txt").exists());
             assert_eq!(denial(&only_record(&world)), (Stage::Approval, ErrorCode::ApprovalDenied));
@@ -164,6 +165,8 @@ fn a_question_that_nobody_answers_expires() {
                     result["content"][0]["text"].as_str().unwrap().contains("nobody approved"),
                     "{result}"
                 );
+                let withdrawn = client.next(is_withdrawal);
+                assert_eq!(withdrawn["params"]["requestId"], put.asked["id"], "{withdrawn}");
                 // An answer that comes too late is an answer to nothing.
                 client.reply(&put.asked, json!({"action": "accept"}));
                 client.close().1.unwrap();
@@ -174,17 +177,31 @@ fn a_question_that_nobody_answers_expires() {
                     std::thread::yield_now();
                 }
                 assert_eq!(denial(&only_record(&world)), (Stage::Approval, ErrorCode::ApprovalExpired));
-                let late = again(write_call("late"), &put, json!({"action": "accept"}));
-                let answer = client.request("tools/call", late);
+                let mut late = again(write_call("late"), &put, json!({"action": "accept"}));
+                // Whoever forges something is told no more than ever.
+                let mut forged = late.clone();
+                forged["arguments"]["content"] = json!("other");
+                let answer = client.request("tools/call", forged);
                 assert_eq!(answer["error"]["code"], -32602, "{answer}");
+                let result = client.request("tools/call", late.clone())["result"].clone();
+                assert_eq!(result["isError"], true, "{result}");
+                assert_eq!(result["_meta"]["toolgate/error"]["code"], "approval_expired", "{result}");
+                assert_eq!(world.records().len(), 2, "the call, once, and who forged one");
+                // What was told is not told again, with an answer or without.
+                assert_eq!(client.request("tools/call", late.clone())["error"]["code"], -32602);
+                late.as_object_mut().unwrap().remove("inputResponses");
+                assert_eq!(client.request("tools/call", late)["error"]["code"], -32602);
                 client.close().1.unwrap();
                 let records = world.records();
-                assert_eq!(records.len(), 2, "who came too late is recorded as well");
                 assert_eq!(denial(&records[1]), (Stage::Approval, ErrorCode::ApprovalDenied));
             }
         }
         assert!(!world.workspace.join("new.txt").exists());
     }
+}
+
+fn is_withdrawal(message: &Value) -> bool {
+    message["method"] == "notifications/cancelled"
 }
 
 #[test]
@@ -214,6 +231,7 @@ fn a_call_that_cannot_be_shown_whole_is_not_asked_about() {
         assert_eq!(result["isError"], true, "{era:?}");
         let text = result["content"][0]["text"].as_str().unwrap();
         assert!(text.contains("too long to be shown whole") && text.contains("64 KiB"), "{text}");
+        assert!(!text.contains("nobody to ask"), "{text}");
         client.close().1.unwrap();
         assert!(!world.workspace.join("new.txt").exists());
         assert_eq!(denial(&only_record(&world)), (Stage::Approval, ErrorCode::ApprovalUnavailable));
@@ -428,11 +446,19 @@ fn a_cancelled_question_ends_its_call() {
     client.send(
         &json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": put.id}}),
     );
+    let withdrawn = client.next(is_withdrawal);
+    assert_eq!(withdrawn["params"]["requestId"], put.asked["id"], "{withdrawn}");
     while world.records().is_empty() {
         std::thread::yield_now();
     }
     client.reply(&put.asked, json!({"action": "accept"}));
-    client.close().1.unwrap();
+    // What was answered is not withdrawn.
+    let put = begin(&mut client, Era::Older, write_call("y"));
+    finish(&mut client, Era::Older, &put, Value::Null, json!({"action": "decline"}));
+    let (rest, ended) = client.close();
+    assert!(!rest.iter().any(is_withdrawal), "{rest:?}");
+    ended.unwrap();
     assert!(!world.workspace.join("new.txt").exists());
-    assert_eq!(only_record(&world).decision, Decision::Error);
+    assert_eq!(world.records()[0].decision, Decision::Error);
+    assert_eq!(world.records().len(), 2);
 }

@@ -90,6 +90,7 @@ fn sessions_that_nobody_began_do_not_exist() {
     }
     let got = world.send(&post(&read_file(2)).bearing(token));
     assert_eq!(got.status, 400, "a session must have begun: {got:?}");
+    assert!(got.message()["error"]["message"].as_str().unwrap().contains("`initialize`"), "{got:?}");
     assert_eq!(world.records().len(), 0);
 }
 

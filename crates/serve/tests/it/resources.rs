@@ -22,7 +22,6 @@ fn files_are_read_by_address_under_the_same_rules() {
         std::fs::create_dir(world.workspace.join("ünter")).unwrap();
         std::fs::write(world.workspace.join("ünter/b c.txt"), "text\n").unwrap();
         std::fs::write(world.workspace.join(".env"), "SECRET=1").unwrap();
-        std::fs::write(world.workspace.join("binary"), b"\0\x01\x02").unwrap();
         let mut client = world.client(era);
         let templates = client.request("resources/templates/list", json!({}))["result"].clone();
         assert_eq!(templates["resourceTemplates"][0]["uriTemplate"], "toolgate://files/{alias}/{+path}");
@@ -37,7 +36,6 @@ fn files_are_read_by_address_under_the_same_rules() {
             ("toolgate://files/project/../../etc/passwd", -32602),
             ("toolgate://files/project/%2e%2e/%2e%2e/etc/passwd", -32602),
             ("toolgate://files/project//etc/passwd", missing),
-            ("toolgate://files/project/binary", -32602),
             ("toolgate://files/", missing),
             ("toolgate://outputs/0123456789abcdef0123456789abcdef", missing),
             ("toolgate://outputs/../audit", missing),
@@ -52,7 +50,7 @@ fn files_are_read_by_address_under_the_same_rules() {
         client.close().1.unwrap();
         let records = world.records();
         assert!(records.iter().all(|record| record.tool.name == "read_file"));
-        assert_eq!(records.iter().filter(|record| record.decision == Decision::Allowed).count(), 2);
+        assert_eq!(records.iter().filter(|record| record.decision == Decision::Allowed).count(), 1);
     }
 }
 
@@ -62,8 +60,18 @@ fn files_are_listed_in_pages_without_what_may_not_be_seen() {
     std::fs::write(world.workspace.join(".env"), "SECRET=1").unwrap();
     std::fs::write(world.workspace.join(".gitignore"), "ignored.txt\n").unwrap();
     std::fs::write(world.workspace.join("ignored.txt"), "x").unwrap();
-    for number in 0..450 {
-        std::fs::write(world.workspace.join(format!("f{number:03}.txt")), "x").unwrap();
+    // More than any tool tells at once; and some whose names say nothing about the order of folders.
+    for number in 0..1400 {
+        std::fs::write(world.workspace.join(format!("f{number:04}.txt")), "x").unwrap();
+    }
+    for folder in ["@types", "f0199", "f0199.txt.d", "z"] {
+        std::fs::create_dir(world.workspace.join(folder)).unwrap();
+        std::fs::write(world.workspace.join(folder).join("in.md"), "four").unwrap();
+    }
+    use std::os::unix::ffi::OsStrExt as _;
+    for number in 0..250 {
+        let name = [b"f0500-\xff".as_slice(), number.to_string().as_bytes()].concat();
+        std::fs::write(world.workspace.join(std::ffi::OsStr::from_bytes(&name)), "x").unwrap();
     }
     let mut client = world.client(Era::Older);
     let (mut seen, mut pages, mut cursor) = (BTreeSet::new(), 0, None);
@@ -73,6 +81,17 @@ fn files_are_listed_in_pages_without_what_may_not_be_seen() {
         let resources = result["resources"].as_array().unwrap();
         assert!(resources.len() <= 200);
         for resource in resources {
+            let (bytes, kind) = match resource["name"].as_str().unwrap() {
+                name if name.ends_with(".md") => (4, "text/markdown"),
+                "a.txt" => (6, "text/plain"),
+                ".gitignore" => (12, "text/plain"),
+                _ => (1, "text/plain"),
+            };
+            assert_eq!(
+                (&resource["size"], &resource["mimeType"]),
+                (&json!(bytes), &json!(kind)),
+                "{resource}"
+            );
             assert!(seen.insert(resource["uri"].as_str().unwrap().to_owned()), "told twice: {resource}");
         }
         pages += 1;
@@ -81,15 +100,104 @@ fn files_are_listed_in_pages_without_what_may_not_be_seen() {
             None => break,
         }
     }
-    assert_eq!(pages, 3);
-    assert!(
-        seen.contains("toolgate://files/project/f449.txt") && seen.contains("toolgate://files/project/a.txt")
-    );
+    // All of them, and `a.txt` and `.gitignore`; no name that is not text, for nobody could ask for it.
+    assert_eq!((seen.len(), pages), (1400 + 4 + 2, 8));
+    for name in ["f1399.txt", "a.txt", "%40types/in.md", "f0199/in.md", "f0199.txt.d/in.md", "z/in.md"] {
+        assert!(seen.contains(&format!("toolgate://files/project/{name}")), "{name}");
+    }
     assert!(!seen.iter().any(|uri| uri.contains(".env") || uri.contains("ignored")), "{seen:?}");
-    for cursor in ["x", "-1", "99999999", ""] {
+    for cursor in ["x", "-1", "200", "", "toolgate://files/elsewhere/a.txt", "toolgate://files/project/../a"]
+    {
         let answer = client.request("resources/list", json!({"cursor": cursor}));
         assert_eq!(answer["error"]["code"], -32602, "{cursor}");
+        assert!(answer["error"]["message"].as_str().unwrap().contains("without one"), "{answer}");
     }
+    // A cursor says where to go on, also where that file is gone.
+    let after = json!({"cursor": "toolgate://files/project/f1398.txt"});
+    std::fs::remove_file(world.workspace.join("f1398.txt")).unwrap();
+    let rest = client.request("resources/list", after)["result"]["resources"].clone();
+    let rest: Vec<_> = rest.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
+    assert_eq!(rest, ["f1399.txt", "z/in.md"]);
+}
+
+#[test]
+fn files_are_read_whole_or_not_at_all() {
+    let world = World::new();
+    let most = 4 << 20;
+    let lines = "0123456789abcde\n".repeat(most / 16);
+    let bytes: Vec<u8> = (0..=255).cycle().take(300_000).collect();
+    for (name, content) in [
+        ("long.txt", lines.as_bytes()),
+        ("line.txt", lines.replace('\n', " ").as_bytes()),
+        ("longer.txt", format!("{lines}x").as_bytes()),
+        ("data.bin", &bytes),
+        ("photo.png", &bytes),
+        ("lies.txt", &bytes),
+        ("longer.bin", &[&bytes[..], &vec![0; most]].concat()),
+        ("empty.json", b""),
+    ] {
+        std::fs::write(world.workspace.join(name), content).unwrap();
+    }
+    for era in ERAS {
+        let mut client = world.client(era);
+        let mut contents = |name: &str| read(&mut client, &format!("toolgate://files/project/{name}"));
+        for (name, kind) in
+            [("long.txt", "text/plain"), ("line.txt", "text/plain"), ("empty.json", "application/json")]
+        {
+            let answer = contents(name);
+            let told = &answer["result"]["contents"][0];
+            let expected = std::fs::read_to_string(world.workspace.join(name)).unwrap();
+            assert!(told["text"] == expected, "{name}: {:.300}", answer.to_string());
+            assert_eq!(told["mimeType"], kind, "{name}");
+        }
+        let encoded = base64(&bytes);
+        for (name, kind) in [
+            ("data.bin", "application/octet-stream"),
+            ("photo.png", "image/png"),
+            ("lies.txt", "application/octet-stream"),
+        ] {
+            let told = &contents(name)["result"]["contents"][0];
+            assert!(told["blob"] == encoded && told.get("text").is_none(), "{name}");
+            assert_eq!(told["mimeType"], kind, "{name}");
+        }
+        for name in ["longer.txt", "longer.bin"] {
+            let answer = contents(name);
+            assert_eq!(answer["error"]["code"], -32602, "{name}: {:.300}", answer.to_string());
+            assert_eq!(answer["error"]["data"]["code"], "read_limit", "{answer}");
+            assert!(answer["error"]["message"].as_str().unwrap().contains("start_line"), "{answer}");
+        }
+    }
+    assert!(world.records().iter().all(|record| record.tool.name == "read_file"));
+    assert_eq!(world.records().len(), 16, "each is one call");
+}
+
+/// By hand, so that two ways say the same.
+fn base64(bytes: &[u8]) -> String {
+    let letters: Vec<char> = ('A'..='Z').chain('a'..='z').chain('0'..='9').chain(['+', '/']).collect();
+    let mut text = String::new();
+    for three in bytes.chunks(3) {
+        let number =
+            three.iter().fold(0_usize, |sum, byte| sum << 8 | usize::from(*byte)) << (8 * (3 - three.len()));
+        (0..4).for_each(|place| {
+            text.push(if place <= three.len() { letters[number >> (18 - 6 * place) & 63] } else { '=' });
+        });
+    }
+    text
+}
+
+#[test]
+fn every_mount_has_its_pages() {
+    let world = World::new();
+    for number in 0..199 {
+        std::fs::write(world.workspace.join(format!("f{number:03}.txt")), "x").unwrap();
+    }
+    // The same folder by two names: one page is full, and the other mount is not forgotten.
+    let aliases = vec!["@project".to_owned(), "@project".to_owned()];
+    let service = Service::new(ServiceOptions { aliases, ..world.options() });
+    let mut client = Client::begun(service, Era::Older, json!({}), guided());
+    let first = client.request("resources/list", json!({}))["result"].clone();
+    assert_eq!(first["resources"].as_array().unwrap().len(), 201);
+    assert!(first["nextCursor"].is_string(), "{first}");
 }
 
 #[test]
@@ -128,6 +236,11 @@ fn a_whole_output_is_kept_for_its_caller_alone() {
         let whole: String = (1..=60000).map(|number| format!("{number}\n")).collect();
         assert!(blocks[0]["text"].as_str().unwrap().len() < whole.len());
         assert_eq!(link["size"], whole.len());
+        // Whoever is shown texts alone learns of it, too.
+        let notice = blocks[1]["text"].as_str().unwrap();
+        let size = whole.len().to_string();
+        assert!([uri, "15 minutes", &size].iter().all(|told| notice.contains(told)), "{notice}");
+        assert!(link["description"].as_str().unwrap().contains("15 minutes"), "{link}");
         assert_eq!(read(&mut client, uri)["result"]["contents"][0]["text"], whole);
         assert_eq!(read(&mut client, uri)["result"]["contents"][0]["text"], whole, "it can be read again");
         let other = Caller { subject: "stranger".to_owned(), ..person("mcp-long") };

@@ -34,10 +34,21 @@ fn tools_are_told_with_all_that_is_known_about_them() {
             let name = tool["name"].as_str().unwrap();
             assert_eq!(tool.get("outputSchema").is_some(), name != "read_file", "{name}");
         }
-        let hints =
-            |name: &str| tools.iter().find(|tool| tool["name"] == name).unwrap()["annotations"].clone();
-        assert_eq!(hints("read_file")["readOnlyHint"], true);
-        assert_eq!(hints("delete_file")["destructiveHint"], true);
+        for (name, reads, destroys, repeats) in [
+            ("read_file", true, false, true),
+            ("find_files", true, false, true),
+            ("write_file", false, true, true),
+            ("append_file", false, false, false),
+            ("edit_file", false, true, false),
+            ("apply_patch", false, true, false),
+            ("move_file", false, true, false),
+            ("delete_file", false, true, false),
+            ("run_command", false, true, false),
+        ] {
+            let hints = &tools.iter().find(|tool| tool["name"] == name).unwrap()["annotations"];
+            let told = ["readOnlyHint", "destructiveHint", "idempotentHint"].map(|hint| hints[hint] == true);
+            assert_eq!(told, [reads, destroys, repeats], "{name}: {hints}");
+        }
         assert_eq!(told.get("ttlMs").is_some(), era == Era::Newer, "{era:?}");
     }
 }
@@ -132,8 +143,33 @@ fn methods_that_are_not_served_are_told_so() {
             };
             let answer = client.request(method, params);
             assert_eq!(answer["error"]["code"], -32601, "{era:?} {method}: {answer}");
+            let told = format!("there is no such method `{method}`");
+            assert_eq!(answer["error"]["message"], told, "{era:?}");
         }
     }
+}
+
+#[test]
+fn requests_that_are_none_are_told_what_is_missing() {
+    let world = World::new();
+    let mut client = world.client(Era::Older);
+    for (method, params, told) in [
+        ("tools/call", json!({}), "missing field `name`"),
+        ("tools/call", json!({"name": 1}), "`name`: "),
+        ("tools/call", json!({"name": "x", "arguments": []}), "`arguments`: "),
+        ("resources/read", json!({}), "missing field `uri`"),
+    ] {
+        let answer = client.request(method, params);
+        assert_eq!(answer["error"]["code"], -32602, "{answer}");
+        assert!(answer["error"]["message"].as_str().unwrap().contains(told), "{answer}");
+    }
+    assert_eq!(client.request("ping", json!({}))["result"], json!({}));
+    // Who has begun nothing is told both ways to begin.
+    let mut early = world.silent();
+    early.send(&json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}));
+    let answer = early.next(|message| message["id"] == 1);
+    let told = answer["error"]["message"].as_str().unwrap();
+    assert!(told.contains("`initialize`") && told.contains("_meta"), "{answer}");
 }
 
 #[test]

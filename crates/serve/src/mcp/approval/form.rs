@@ -21,9 +21,8 @@ const SCOPE: &str = "scope";
 pub(super) fn form(question: &Question) -> Result<ElicitRequestParams, Nobody> {
     let message = words(question).map_err(|TooLong(bytes)| {
         let most = MOST / 1024;
-        Nobody::openly(format!(
-            "this call is too long to be shown whole ({bytes} bytes): make it in parts of at most {most} KiB"
-        ))
+        Nobody::because(format!("is too long to be shown whole ({bytes} bytes)"))
+            .but(format!("make it in parts of at most {most} KiB"))
     })?;
     let schema = match question.may_last {
         true => ElicitationSchema::new(BTreeMap::from([(SCOPE.to_owned(), scope())])),
@@ -62,6 +61,7 @@ pub(super) fn reply(result: &ElicitResult) -> Reply {
                 result.content.as_ref().and_then(|content| content.get(SCOPE)).and_then(Value::as_str);
             if scope == Some("session") { Reply::ForSession } else { Reply::Once }
         }
+        ElicitationAction::Cancel => Reply::Dismissed,
         _ => Reply::No(None),
     }
 }
@@ -82,7 +82,7 @@ mod tests {
             (json!({"action": "accept", "content": {"scope": "forever"}}), Some(Reply::Once)),
             (json!({"action": "accept", "content": {"scope": true}}), Some(Reply::Once)),
             (json!({"action": "decline", "content": {"scope": "session"}}), Some(Reply::No(None))),
-            (json!({"action": "cancel"}), Some(Reply::No(None))),
+            (json!({"action": "cancel", "content": {"scope": "session"}}), Some(Reply::Dismissed)),
             (json!({"action": "yes"}), None),
             (json!({"action": true}), None),
             (json!({}), None),
