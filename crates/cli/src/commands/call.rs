@@ -40,6 +40,7 @@ pub(crate) fn run(common: &Common, tool: String, arguments: &str) -> Result<u8, 
         progress: progress(common),
         approver: None,
         among_others: false,
+        browse: None,
     };
     let calling = built.front.call(call, credential, options);
     let called = runtime.block_on(async {
