@@ -167,9 +167,10 @@ pub(super) async fn open(server: &Server, era: Era, silence: &Silence) -> Result
             };
             match opened {
                 Ok(opened) => Ok(opened),
-                Err(error @ ConnectError::Protocol { .. }) => {
+                Err(ConnectError::Protocol { reason }) => {
                     let how = by_itself(&process, &ending).await;
-                    Err(explained(error, how, &process.end().await))
+                    let said = process.end().await;
+                    Err(ConnectError::Protocol { reason: explained(&reason, how.as_deref(), &said) })
                 }
                 Err(error) => {
                     process.end().await;
@@ -292,29 +293,35 @@ pub(super) fn innermost(error: &dyn std::error::Error) -> String {
 }
 
 /// What went wrong, how the process ended, and what it said about it.
-fn explained(error: ConnectError, how: Option<String>, said: &str) -> ConnectError {
-    let ConnectError::Protocol { mut reason } = error else { return error };
+pub(super) fn explained(reason: &str, how: Option<&str>, said: &str) -> String {
+    let mut reason = shown(reason);
     if let Some(how) = how {
-        reason = format!("{reason} ({})", shown(&how));
+        reason = format!("{reason} ({})", shown(how));
     }
     let last = said.trim_end().lines().last().unwrap_or_default().trim();
     if !last.is_empty() {
         reason = format!("{reason}; it last said: {}", shown(last));
     }
-    ConnectError::Protocol { reason }
+    reason
 }
 
-/// Closes a connection and ends what it led to. Tells how that ended where it did so by itself.
+/// How a process ended, where it did so by itself, and the end of what it wrote to standard error.
+#[derive(Default)]
+pub(super) struct Last {
+    pub(super) how: Option<String>,
+    pub(super) said: String,
+}
+
+/// Closes a connection and ends what it led to.
 pub(super) async fn close(
     connection: &Connection,
     token: RunningServiceCancellationToken,
     closed: impl Future,
-) -> Option<String> {
+) -> Last {
     token.cancel();
     let _ = tokio::time::timeout(CLOSING, closed).await;
-    let process = connection.process.as_ref()?;
+    let Some(process) = &connection.process else { return Last::default() };
     // A server that finds its input closed puts its things in order and goes; a signal would come in between.
     let how = by_itself(process, &connection.ending).await;
-    Arc::clone(process).end().await;
-    how
+    Last { how, said: Arc::clone(process).end().await }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::client::Era;
-use super::connection::{Opened, close, open};
+use super::connection::{Opened, close, explained, open};
 use super::listing::{Listing, list, shown};
 use super::probe::Silence;
 use super::{Catalogue, Connection, Server, State};
@@ -147,12 +147,11 @@ impl Server {
             }
         }
         self.state.send_replace(State::Starting);
-        let how = close(&connection, token, ended(&mut closed)).await;
+        let last = close(&connection, token, ended(&mut closed)).await;
         // What was cut off goes because of that.
-        let how = how.filter(|_| connection.ending.was_left());
+        let how = last.how.filter(|_| connection.ending.was_left());
         let reason = connection.ending.reason().unwrap_or_else(|| "the connection was closed".to_owned());
-        let reason = how.map_or_else(|| reason.clone(), |how| format!("{reason} ({how})"));
-        ConnectError::Ended { reason: shown(&reason) }
+        ConnectError::Ended { reason: explained(&reason, how.as_deref(), &last.said) }
     }
 
     async fn list_again(&self, connection: &Connection, known: &mut Known) -> Result<(), ConnectError> {

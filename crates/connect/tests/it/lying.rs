@@ -18,7 +18,12 @@ struct Case {
 }
 
 const CASES: [Case; 19] = [
-    Case { tool: "die", told: Err(ErrorCode::Interrupted), restarted: true, why: "exit status: 3" },
+    Case {
+        tool: "die",
+        told: Err(ErrorCode::Interrupted),
+        restarted: true,
+        why: "(exit status: 3); it last said: a lamp went out",
+    },
     Case { tool: "half", told: Err(ErrorCode::Interrupted), restarted: true, why: "" },
     Case { tool: "garbage", told: Err(ErrorCode::Interrupted), restarted: true, why: "no messages" },
     Case { tool: "unasked", told: Err(ErrorCode::Interrupted), restarted: true, why: "nobody asked for" },
