@@ -17,23 +17,31 @@ pub(crate) struct Lookout {
     visitor: Visitor,
     replacements: watch::Receiver<u64>,
     seen: Option<Arc<[Tool]>>,
+    /// Whether the client may know other tools than there are by now.
+    is_late: bool,
 }
 
 impl Lookout {
-    /// Looks out from now on.
-    pub(crate) async fn new(service: Arc<Service>, visitor: Visitor) -> Self {
+    /// Looks out from when these were listed, or from now on.
+    pub(crate) async fn new(service: Arc<Service>, visitor: Visitor, listed: Option<Arc<[Tool]>>) -> Self {
         let replacements = service.front().gate().replacements();
-        let seen = service.lists.of(service.front(), &visitor).await.ok();
-        Self { service, visitor, replacements, seen }
+        let is_late = listed.is_some();
+        let seen = match listed {
+            Some(listed) => Some(listed),
+            None => service.lists.of(service.front(), &visitor).await.ok(),
+        };
+        Self { service, visitor, replacements, seen, is_late }
     }
 
     /// Resolves when the visitor sees other tools than before; never again once the connection is closing.
     pub(crate) async fn change(&mut self, closing: &CancellationToken) -> Option<()> {
         loop {
-            tokio::select! {
-                changed = self.replacements.changed() => changed.ok()?,
-                () = closing.cancelled() => return None,
-                () = self.service.ending().cancelled() => return None,
+            if !std::mem::take(&mut self.is_late) {
+                tokio::select! {
+                    changed = self.replacements.changed() => changed.ok()?,
+                    () = closing.cancelled() => return None,
+                    () = self.service.ending().cancelled() => return None,
+                }
             }
             self.replacements.mark_unchanged();
             let sees = self.service.lists.of(self.service.front(), &self.visitor).await.ok();

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rmcp::model::CallToolResult;
+use rmcp::model::{CallToolResult, Tool};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
@@ -39,6 +39,8 @@ pub(crate) struct Connection {
     pub(crate) gone: CancellationToken,
     /// A client says once that it is ready.
     is_ready: AtomicBool,
+    /// The tools that the client was told of last.
+    listed: Mutex<Option<Arc<[Tool]>>>,
     room: Arc<Semaphore>,
 }
 
@@ -46,7 +48,7 @@ impl Default for Connection {
     fn default() -> Self {
         let room = Arc::new(Semaphore::new(ROOM));
         let (closing, gone) = (CancellationToken::new(), CancellationToken::new());
-        Self { closing, gone, is_ready: AtomicBool::new(false), room }
+        Self { closing, gone, is_ready: AtomicBool::new(false), listed: Mutex::default(), room }
     }
 }
 
@@ -68,6 +70,16 @@ impl Connection {
     /// Whether this is the first time that the client says that it is ready.
     pub(crate) fn becomes_ready(&self) -> bool {
         !self.is_ready.swap(true, Ordering::Relaxed)
+    }
+
+    /// The client is told of these tools.
+    pub(crate) fn lists(&self, tools: &Arc<[Tool]>) {
+        *self.listed.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(tools));
+    }
+
+    /// The tools that the client was told of last.
+    pub(crate) fn listed(&self) -> Option<Arc<[Tool]>> {
+        self.listed.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Room for one more answer, if there is some and nobody waits for it.

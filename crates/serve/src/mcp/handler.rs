@@ -120,7 +120,11 @@ impl ServerHandler for McpHandler {
     ) -> Result<ListToolsResult, ErrorData> {
         let visitor = self.visitor(&context.extensions)?;
         let tools = Box::pin(self.tools(&visitor)).await?;
-        let (tools, next) = page(&tools, request.and_then(|request| request.cursor), PAGE)?;
+        let cursor = request.and_then(|request| request.cursor);
+        if cursor.is_none() {
+            self.connection.lists(&tools);
+        }
+        let (tools, next) = page(&tools, cursor, PAGE)?;
         let mut result = ListToolsResult::with_all_items(tools);
         result.next_cursor = next;
         (result.ttl_ms, result.cache_scope) = freshness(&context);
@@ -169,7 +173,8 @@ impl ServerHandler for McpHandler {
         if !self.connection.becomes_ready() {
             return;
         }
-        let mut lookout = Lookout::new(Arc::clone(&self.service), visitor).await;
+        let listed = self.connection.listed();
+        let mut lookout = Lookout::new(Arc::clone(&self.service), visitor, listed).await;
         let (closing, peer) = (self.connection.closing.clone(), context.peer);
         tokio::spawn(async move {
             while lookout.change(&closing).await.is_some() {
@@ -187,7 +192,8 @@ impl ServerHandler for McpHandler {
     /// A client of the newer era is told as long as it listens.
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
         let visitor = self.visitor(&context.request_context().extensions)?;
-        let mut lookout = Box::pin(Lookout::new(Arc::clone(&self.service), visitor)).await;
+        let lookout = Lookout::new(Arc::clone(&self.service), visitor, self.connection.listed());
+        let mut lookout = Box::pin(lookout).await;
         loop {
             tokio::select! {
                 () = context.cancelled() => return Ok(()),

@@ -306,6 +306,25 @@ fn a_client_is_told_when_it_sees_other_tools() {
 }
 
 #[test]
+fn a_client_is_told_of_what_changed_before_anybody_looked_out() {
+    let world = World::new();
+    let mut newer = world.client(Era::Newer);
+    let mut older = world.silent();
+    let about = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+    older.request("initialize", about);
+    for client in [&mut older, &mut newer] {
+        assert!(client.request("tools/list", json!({})).to_string().contains("\"delete_file\""));
+    }
+    world.bench.gate().replace(without(&world, "delete_file"));
+    older.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+    newer.ask("subscriptions/listen", json!({"notifications": {"toolsListChanged": true}}));
+    for mut client in [older, newer] {
+        client.next(is_change);
+        client.close().1.unwrap();
+    }
+}
+
+#[test]
 fn whoever_asks_for_tools_waits_until_all_are_there() {
     for era in ERAS {
         let world = World::new();
