@@ -14,6 +14,6 @@ mod error;
 
 pub use error::ServeError;
 pub use http::{Auth, Demand, HttpError, HttpLimits, HttpOptions, Ready, RefusedHosts, serve_http};
-pub use mcp::{McpHandler, OutputStore, ResourceSource, Visitor, Who};
+pub use mcp::{McpHandler, OutputStore, ResourceSource, Visitor, Who, listed_tools};
 pub use service::{Service, ServiceOptions};
 pub use stdio::{refusals, serve_stdio};

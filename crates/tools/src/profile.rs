@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use toolgate_gate::{GateError, Registry, Tool};
+use toolgate_gate::{GateError, Registry, Tool, ToolSpec};
 use toolgate_types::{Limits, Outcome};
 use toolgate_workspace::{PathStyle, Workspace};
 
@@ -14,7 +14,6 @@ use crate::command::{CommandRunner, Shell, ShellDress};
 use crate::declared::SHIPPED;
 use crate::file_tool::Declaration;
 use crate::front::Answer;
-use crate::hints::Hints;
 use crate::web_search::WebSearch;
 use crate::{claw, crew, native, proxy, sidecar, studio};
 
@@ -236,19 +235,16 @@ pub enum ToolFormat {
     Anthropic,
     /// Ollama's `tools` array.
     Ollama,
-    /// MCP `tools/list`.
-    Mcp,
 }
 
 impl ToolFormat {
     /// The tools in this shape.
     #[must_use]
     pub fn write(self, tools: &[Arc<dyn Tool>]) -> Value {
-        Value::Array(tools.iter().map(|tool| self.write_one(tool.as_ref())).collect())
+        Value::Array(tools.iter().map(|tool| self.write_one(tool.spec())).collect())
     }
 
-    fn write_one(self, tool: &dyn Tool) -> Value {
-        let spec = tool.spec();
+    fn write_one(self, spec: &ToolSpec) -> Value {
         let name = spec.name.as_str();
         match self {
             Self::OpenAi | Self::Ollama => json!({
@@ -257,23 +253,6 @@ impl ToolFormat {
             }),
             Self::Anthropic => {
                 json!({"name": name, "description": spec.description, "input_schema": spec.input_schema})
-            }
-            Self::Mcp => {
-                let Hints { read_only, destructive, idempotent, open_world } = Hints::of(tool);
-                json!({
-                    "name": name,
-                    "title": spec.title,
-                    "description": spec.description,
-                    "inputSchema": spec.input_schema,
-                    "outputSchema": spec.output_schema,
-                    "annotations": {
-                        "title": spec.title,
-                        "readOnlyHint": read_only,
-                        "destructiveHint": destructive,
-                        "idempotentHint": idempotent,
-                        "openWorldHint": open_world,
-                    },
-                })
             }
         }
     }

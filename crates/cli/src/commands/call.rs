@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use toolgate_gate::{CallOptions, Progress};
 use toolgate_tools::{Called, Profile, WEB_SEARCH};
-use toolgate_types::{ErrorCode, Failure, Stage, ToolCall, Trust};
+use toolgate_types::{Attachment, DocumentContent, ErrorCode, Failure, Stage, ToolCall, Trust};
 
 use super::{Reader, close, print, runtime, serving_runtime, tokens};
 use crate::arguments::Common;
@@ -15,7 +15,7 @@ use crate::exit::{DENIED, DONE, Failed, INTERRUPTED, LIMIT, TOOL_ERROR};
 use crate::interrupt::Interrupt;
 use crate::servers::Which;
 use crate::settings::{Settings, settle};
-use crate::terminal::{Terminal, complain, paint, remark, reveal, wants_colour};
+use crate::terminal::{Terminal, complain, paint, remark, reveal, reveal_line, wants_colour};
 
 /// Arguments longer than this are no tool call.
 const MAX_ARGUMENTS: u64 = 64 * 1024 * 1024;
@@ -51,7 +51,7 @@ pub(crate) fn run(common: &Common, tool: String, arguments: &str) -> Result<u8, 
     drop(built);
     match common.json {
         true => print(&format!("{}\n", envelope(&settings, &tool, &called)))?,
-        false => print_answer(&settings, &called.answer.text)?,
+        false => print_answer(&settings, &called)?,
     };
     match &called.failed {
         Some((stage, failure)) => explain(&called, *stage, failure),
@@ -72,13 +72,58 @@ fn progress(common: &Common) -> Option<Progress> {
     (!common.quiet && io::stderr().is_terminal()).then(|| Arc::new(show) as Progress)
 }
 
-/// Exactly what a model is given. Lines end for people, and for readers of objects that would stand one beside the other.
-fn print_answer(settings: &Settings, text: &str) -> Result<Reader, Failed> {
+/// Exactly what a model is given, and which pictures, sounds and documents it is given beside that. Lines end for people, and for readers of objects that
+/// would stand one beside the other.
+fn print_answer(settings: &Settings, called: &Called) -> Result<Reader, Failed> {
     let is_object =
         matches!(settings.profile, Profile::Crew | Profile::Proxy | Profile::Sidecar | Profile::Studio);
-    match !text.ends_with('\n') && (is_object || io::stdout().is_terminal()) {
-        true => print(&format!("{text}\n")),
-        false => print(text),
+    let mut text = called.answer.text.clone();
+    let ends = is_object || io::stdout().is_terminal() || !called.attachments.is_empty();
+    if ends && !text.ends_with('\n') && !(text.is_empty() && !called.attachments.is_empty()) {
+        text.push('\n');
+    }
+    text.extend(
+        called.attachments.iter().map(|attachment| format!("[{}]\n", reveal_line(&named(attachment)))),
+    );
+    print(&text)
+}
+
+/// What came along, and how much of it.
+fn named(attachment: &Attachment) -> String {
+    let bytes = |base64: &str| {
+        let digits = base64.trim_end_matches('=').len();
+        format!("{} bytes", digits * 3 / 4)
+    };
+    match attachment {
+        Attachment::Image { mime_type, data } => format!("image {mime_type}, {}", bytes(data)),
+        Attachment::Audio { mime_type, data } => format!("audio {mime_type}, {}", bytes(data)),
+        Attachment::Document { uri, mime_type, content } => {
+            let kind = mime_type.as_ref().map(|kind| format!(" {kind}")).unwrap_or_default();
+            let size = match content {
+                DocumentContent::Text(text) => format!("{} bytes", text.len()),
+                DocumentContent::Base64(data) => bytes(data),
+            };
+            format!("document {uri}{kind}, {size}")
+        }
+    }
+}
+
+/// What came along, as MCP has it.
+fn attached(attachment: &Attachment) -> Value {
+    match attachment {
+        Attachment::Image { mime_type, data } => {
+            json!({"type": "image", "mimeType": mime_type, "data": data})
+        }
+        Attachment::Audio { mime_type, data } => {
+            json!({"type": "audio", "mimeType": mime_type, "data": data})
+        }
+        Attachment::Document { uri, mime_type, content } => {
+            let (key, value) = match content {
+                DocumentContent::Text(text) => ("text", text),
+                DocumentContent::Base64(data) => ("blob", data),
+            };
+            json!({"type": "resource", "resource": {"uri": uri, "mimeType": mime_type, key: value}})
+        }
     }
 }
 
@@ -108,6 +153,9 @@ fn envelope(settings: &Settings, tool: &str, called: &Called) -> Value {
         "decision": decision.as_str(), "isError": answer.is_error,
         "text": answer.text, "structured": called.structured(), "durationMs": duration.as_secs_f64() * 1e3,
     });
+    if let (false, Value::Object(fields)) = (called.attachments.is_empty(), &mut value) {
+        fields.insert("attachments".to_owned(), called.attachments.iter().map(attached).collect());
+    }
     if let (Some((stage, failure)), Value::Object(fields)) = (failed, &mut value) {
         fields.insert("stage".to_owned(), json!(stage.as_str()));
         fields.insert("code".to_owned(), json!(failure.code.as_str()));

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use toolgate_gate::Tool;
+use toolgate_serve::listed_tools;
 use toolgate_tools::ToolFormat;
 use toolgate_types::Trust;
 
@@ -38,7 +39,7 @@ pub(crate) fn run(common: &Common, format: Format) -> Result<u8, Failed> {
         Format::Openai => ToolFormat::OpenAi.write(&tools),
         Format::Anthropic => ToolFormat::Anthropic.write(&tools),
         Format::Ollama => ToolFormat::Ollama.write(&tools),
-        Format::Mcp => ToolFormat::Mcp.write(&tools),
+        Format::Mcp => listed_tools(&built.front, &tools),
     };
     let text = serde_json::to_string_pretty(&written).map_err(|error| Failed::error(error.to_string()))?;
     print(&format!("{text}\n"))?;

@@ -31,6 +31,7 @@ fn help() {
         "sessions delete",
         "mcp",
         "mcp install",
+        "mcp uninstall",
         "mcp import",
         "mcp list",
         "mcp approve",

@@ -50,6 +50,20 @@ fn is_running(mark: &str) -> bool {
 }
 
 #[test]
+fn what_is_not_text_is_told_and_given_to_programs() {
+    let (place, _) = place();
+    let picture = json!([{"name": "picture", "description": "shows one", "inputSchema": {"type": "object"}}]);
+    place.write("tools/offers.json", &picture.to_string());
+    let shown = place.must(&["call", "t__picture", "{}"]);
+    assert!(shown.starts_with("here it is\n") && shown.ends_with("[image image/png, 5 bytes]\n"), "{shown}");
+    let (code, envelope) = place.call("t__picture", &json!({}));
+    let image = json!([{"type": "image", "mimeType": "image/png", "data": "aGVsbG8="}]);
+    assert_eq!((code, &envelope["attachments"]), (0, &image), "{envelope}");
+    let (_, without) = place.call("list_directory", &json!({}));
+    assert!(without.get("attachments").is_none(), "{without}");
+}
+
+#[test]
 fn a_tool_of_a_server_is_called_like_any_other() {
     let (place, mark) = place();
     let (code, envelope) = place.call("t__echo", &json!({"text": "hello"}));
@@ -306,6 +320,21 @@ fn who_asks_for_tools_at_the_first_contact_waits_for_them() {
     let called = client.ask(2, "tools/call", &json!({"name": "t__echo", "arguments": {"text": "at once"}}));
     assert_eq!(called["result"]["content"][0]["text"], "at once", "{called}");
     client.end();
+}
+
+#[test]
+fn the_printed_list_is_the_one_that_clients_are_told() {
+    let (place, _) = place();
+    let config = std::fs::read_to_string(place.scratch.path().join("toolgate.yaml")).unwrap();
+    for profile in ["native", "crew", "claw", "proxy", "sidecar", "studio"] {
+        place.write("toolgate.yaml", &format!("profile: {profile}\n{config}"));
+        let printed: Value = serde_json::from_str(&place.must(&["tools", "--format", "mcp"])).unwrap();
+        assert!(printed.as_array().unwrap().len() > 2, "{profile}: {printed}");
+        let mut client = Client::start(&place);
+        let told = client.ask(2, "tools/list", &json!({}));
+        assert_eq!(printed, told["result"]["tools"], "{profile}");
+        client.end();
+    }
 }
 
 #[test]

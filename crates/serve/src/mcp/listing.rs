@@ -36,8 +36,7 @@ impl ToolLists {
         if let Some(known) = self.remembered(binding, generation, names).filter(|_| is_current) {
             return Ok(known);
         }
-        let tools: Arc<[Tool]> =
-            visible.iter().map(|tool| described(tool.as_ref(), front.tells_structure())).collect();
+        let tools = list(front, &visible);
         if is_current {
             self.remember(Remembered { binding, generation, tools: Arc::clone(&tools) });
         }
@@ -65,6 +64,16 @@ impl ToolLists {
         }
         lists.push(list);
     }
+}
+
+/// Tools as `tools/list` tells of them.
+#[must_use]
+pub fn listed_tools(front: &Front, tools: &[Arc<dyn GateTool>]) -> Value {
+    json!(list(front, tools))
+}
+
+fn list(front: &Front, tools: &[Arc<dyn GateTool>]) -> Arc<[Tool]> {
+    tools.iter().map(|tool| described(tool.as_ref(), front.tells_structure())).collect()
 }
 
 fn described(tool: &dyn GateTool, structure: bool) -> Tool {

@@ -27,6 +27,7 @@ pub(crate) use approval::{ParkedCalls, Seals};
 pub(crate) use at_once::{AtOnce, Workbench};
 pub(crate) use connection::{Connection, Leaving, Tray};
 pub(crate) use listing::ToolLists;
+pub use listing::listed_tools;
 pub(crate) use places::{Places, Shares};
 pub(crate) use who::{KnownAs, Proof};
 pub(crate) use words::in_words;

@@ -32,6 +32,9 @@ def answer(method, params):
     if method == "tools/call":
         told = {"echo": lambda: params["arguments"]["text"], "environment": lambda: json.dumps(dict(os.environ))}
         told["plant"] = lambda: plant(params["arguments"]["text"])
+        if params["name"] == "picture":
+            picture = {"type": "image", "mimeType": "image/png", "data": "aGVsbG8="}
+            return {"content": [{"type": "text", "text": "here it is"}, picture]}
         told["places"] = lambda: json.dumps(sorted(os.listdir("/mnt")) + [os.getcwd()])
         return {"content": [{"type": "text", "text": told[params["name"]]()}]}
     return None

@@ -38,7 +38,9 @@ pub(super) fn words(question: &Question) -> Result<String, TooLong> {
     let mut text = format!("Toolgate: {asks} to call {tool} ({class}).\n");
     summary.iter().for_each(|line| text.push_str(&edged(&one_line(line))));
     if let Some(body) = body {
-        text.push_str(&format!("{} lines, {} bytes:\n", body.split('\n').count(), body.len()));
+        let count = |number: usize, one: &str| format!("{number} {one}{}", if number == 1 { "" } else { "s" });
+        let (lines, bytes) = (count(body.split('\n').count(), "line"), count(body.len(), "byte"));
+        text.push_str(&format!("{lines}, {bytes}:\n"));
         body.split('\n').for_each(|line| text.push_str(&edged(&shown(line))));
     }
     let seconds = question.patience.as_secs();
@@ -110,6 +112,14 @@ mod tests {
             "Toolgate: the assistant asks to call run_command (destructive).\n│ run in @project\n2 lines, 9 bytes:\n│ make\n│ test\n\
              Accept to let run_command (destructive) do this, or decline. Waits 30 s."
         );
+    }
+
+    #[test]
+    fn one_of_something_is_not_several() {
+        for (body, told) in [("x", "\n1 line, 1 byte:\n"), ("echo hi\n", "\n1 line, 7 bytes:\n")] {
+            let text = words(&question(&[], PreviewBody::Text(body.to_owned()))).unwrap();
+            assert!(text.contains(told), "{text}");
+        }
     }
 
     #[test]
