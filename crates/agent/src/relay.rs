@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use toolgate_gate::Progress;
+use toolgate_gate::{Progress, Said};
 use toolgate_tools::clean;
 use toolgate_types::CallId;
 
@@ -32,7 +32,7 @@ impl Relay {
     /// What the tool is given to speak into.
     pub(crate) fn ear(self: &Arc<Self>) -> Progress {
         let relay = Arc::clone(self);
-        Arc::new(move |piece: &str| relay.hear(piece))
+        Arc::new(move |said: Said<'_>| relay.hear(said.words))
     }
 
     fn hear(&self, piece: &str) {

@@ -44,7 +44,8 @@ pub use registry::Registry;
 pub use snapshot::Loaded;
 pub use stages::ApprovedCall;
 pub use tool::{
-    Blocking, Browse, CallContext, Effect, Preview, PreviewBody, Progress, Tool, ToolFuture, ToolSpec,
+    Blocking, Browse, CallContext, Effect, Preview, PreviewBody, Progress, Said, Share, Tool, ToolFuture,
+    ToolSpec,
 };
 /// What doors go by that make several calls at once.
 pub use toolgate_policy::needs_question;

@@ -139,7 +139,31 @@ impl Preview {
 }
 
 /// Receives output while a tool is still running.
-pub type Progress = Arc<dyn Fn(&str) + Send + Sync>;
+pub type Progress = Arc<dyn Fn(Said<'_>) + Send + Sync>;
+
+/// What a tool says while it is still running.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Said<'a> {
+    /// In words.
+    pub words: &'a str,
+    /// How far it is, where it counts.
+    pub share: Option<Share>,
+}
+
+/// How far a tool is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Share {
+    /// So much is done.
+    pub done: f64,
+    /// Of so much, where that is known.
+    pub total: Option<f64>,
+}
+
+impl<'a> From<&'a str> for Said<'a> {
+    fn from(words: &'a str) -> Self {
+        Self { words, share: None }
+    }
+}
 
 /// What a door wants to show by address. It is a call like any other, under the same rules; only its answer is for a program, and may be longer than what
 /// a model is given at once.

@@ -136,7 +136,7 @@ impl Tool for Declared {
             self.runs.fetch_add(1, Ordering::SeqCst);
             self.calls.lock().unwrap().push(context.call);
             if let (Some(told), Some(progress)) = (self.progress, &context.progress) {
-                progress(told);
+                progress(told.into());
             }
             (self.answer)(&call.into_arguments())
         })

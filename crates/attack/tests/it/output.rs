@@ -153,7 +153,8 @@ fn output_that_must_be_filtered_is_not_told_while_it_comes() {
             .open();
         heard.lock().unwrap().clear();
         let ear = Arc::clone(&heard);
-        let progress: toolgate_gate::Progress = Arc::new(move |text| ear.lock().unwrap().push_str(text));
+        let progress: toolgate_gate::Progress =
+            Arc::new(move |said| ear.lock().unwrap().push_str(said.words));
         let options = CallOptions { progress: Some(progress), ..CallOptions::default() };
         let called =
             bench.wait(bench.front().call(ToolCall::new("customer", json!({})), person("s1"), options));

@@ -17,7 +17,7 @@ use rmcp::model::{
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use tokio::sync::Notify;
-use toolgate_gate::Progress;
+use toolgate_gate::{Progress, Said, Share};
 
 use super::Ending;
 use crate::definition::cut;
@@ -159,7 +159,8 @@ impl<T: Transport<RoleClient>> Guarded<T> {
         }
         pending.reported = Some(now);
         if let Some(Told(tell)) = &pending.told {
-            tell(&worded(progress));
+            let share = Share { done: progress.progress, total: progress.total };
+            tell(Said { words: &worded(progress), share: Some(share) });
         }
         true
     }
@@ -258,7 +259,7 @@ mod tests {
             request
                 .request
                 .extensions_mut()
-                .insert(Told(Arc::new(move |words| heard.lock().unwrap().push(words.to_owned()))));
+                .insert(Told(Arc::new(move |said| heard.lock().unwrap().push(said.words.to_owned()))));
         }
         message
     }

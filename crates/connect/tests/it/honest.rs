@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use toolgate_connect::{HealthState, Secret, ServerProcess, ToolSettings, TransportSettings};
-use toolgate_gate::{Approver, CallOptions, PreviewBody, Question, Reply};
+use toolgate_gate::{Approver, CallOptions, PreviewBody, Question, Reply, Said, Share};
 use toolgate_policy::{OutputPolicy, OutputRule};
 use toolgate_types::{Caller, Category, ErrorCode, Outcome, Stage, ToolCall, ToolClass, Trust};
 
@@ -145,17 +145,21 @@ async fn progress_reaches_the_call_and_nothing_else() {
     let notes = notes(&folder);
     let setting = Setting::again(folder, vec![server("fix", process("honest", Some(&notes)))]);
     setting.load().await;
-    let told: Arc<Mutex<Vec<String>>> = Arc::default();
+    let told: Arc<Mutex<Vec<(String, Option<Share>)>>> = Arc::default();
     let heard = Arc::clone(&told);
-    let progress = move |words: &str| {
+    let progress = move |said: Said<'_>| {
         let mut heard = heard.lock().unwrap();
         std::fs::write(notes.join(format!("heard {}", heard.len())), "").unwrap();
-        heard.push(words.to_owned());
+        heard.push((said.words.to_owned(), said.share));
     };
     let options = CallOptions { progress: Some(Arc::new(progress)), ..CallOptions::default() };
     let outcome = setting.outcome("fix__slow", json!({}), options).await;
     assert!(matches!(outcome, Outcome::Done(_)));
-    assert_eq!(*told.lock().unwrap(), ["step 0\n", "step 1\n", "step 2\n"]);
+    let step = |done: u8| {
+        let share = Share { done: done.into(), total: Some(3.0) };
+        (format!("step {done}\n"), Some(share))
+    };
+    assert_eq!(*told.lock().unwrap(), [step(0), step(1), step(2)]);
 }
 
 #[tokio::test]

@@ -109,7 +109,7 @@ def call(identity, params):
         answer(text("no", structuredContent={"n": "many"}))
     elif name == "slow":
         for step in range(3):
-            send({"method": "notifications/progress", "params": {"progressToken": token, "progress": step, "message": f"step {step}\u202e"}})
+            send({"method": "notifications/progress", "params": {"progressToken": token, "progress": step, "total": 3, "message": f"step {step}\u202e"}})
             # Reports that come together count as one, so the next is sent a while after this one was heard.
             await_note(f"heard {step}")
             time.sleep(0.05)

@@ -205,7 +205,7 @@ impl CommandRunner {
             let is_shown = !live.is_empty() && seen < command.max_output;
             seen = seen.saturating_add(bytes.len() as u64);
             if let Some(progress) = context.progress.as_ref().filter(|_| is_shown) {
-                progress(&live);
+                progress(live.as_str().into());
             }
         });
         drop(job);

@@ -85,7 +85,7 @@ impl Tool for Fixture {
 async fn report(context: &CallContext) {
     for words in ["begun", "half way", "done"] {
         if let Some(progress) = &context.progress {
-            progress(words);
+            progress(words.into());
         }
         tokio::time::sleep(Duration::from_millis(60)).await;
     }
