@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal as _, Read as _, Write as _};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use toolgate_gate::{CallOptions, Progress};
+use toolgate_gate::{CallOptions, Progress, Said};
 use toolgate_tools::{Called, Profile, WEB_SEARCH};
 use toolgate_types::{Attachment, DocumentContent, ErrorCode, Failure, Stage, ToolCall, Trust};
 
@@ -66,8 +66,8 @@ pub(crate) fn run(common: &Common, tool: String, arguments: &str) -> Result<u8, 
 /// Shows output as it comes to whoever sits at the terminal. It is not the answer, which follows on standard output.
 fn progress(common: &Common) -> Option<Progress> {
     let colour = wants_colour(true);
-    let show = move |text: &str| {
-        let _ = write!(io::stderr(), "{}", paint(&reveal(text), "2", colour));
+    let show = move |said: Said<'_>| {
+        let _ = write!(io::stderr(), "{}", paint(&reveal(said.words), "2", colour));
     };
     (!common.quiet && io::stderr().is_terminal()).then(|| Arc::new(show) as Progress)
 }
