@@ -11,7 +11,7 @@ use toolgate_types::{Stop, StopReason};
 
 use crate::folder::{Name, Names, Scratch, is_change, kind_by_stat, open_directory, reopen};
 use crate::ignored::IgnoreRules;
-use crate::place::Place;
+use crate::place::{Place, walk_order};
 use crate::queue::Queue;
 use crate::scope::Scope;
 use crate::{EntryKind, Error, Start};
@@ -287,8 +287,8 @@ impl<'a, V: Visitor> Worker<'a, V> {
         if kind == EntryKind::Directory {
             return self.descend(folder, name);
         }
-        // What lies beneath the last place comes after it; the file itself was met before.
-        if self.shared.scope.after == Some(self.place.bytes()) {
+        // A folder may lead to the last place, or lie there now; a file there, or on the way, comes before what is wanted.
+        if self.shared.scope.after.is_some_and(|after| walk_order(self.place.bytes(), after).is_le()) {
             return Ok(None);
         }
         self.work += self.visitor.file(handle, name.text, self.place.bytes())?;

@@ -28,7 +28,7 @@ class TypeScriptTest(unittest.TestCase):
         rows = [
             ("write_file", {"path": "q", "content": "x"}, "approval_unavailable"),
             ("list_directory", {"path": "none"}, "not_found"),
-            ("search_files", {"pattern": "(", "regex": True}, "invalid_arguments"),
+            ("search_files", {"pattern": "(", "regex": True}, "invalid_pattern"),
             ("read_file", {"path": "none"}, "not_found"),
             ("run_command", {}, "invalid_arguments"),
         ]

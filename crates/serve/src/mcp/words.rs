@@ -85,7 +85,7 @@ fn without_types(words: &str) -> String {
             other => told.push(other),
         }
     }
-    told.join(" ").replace("a an object", "an object").replace("a list", "a list")
+    told.join(" ").replace("a an object", "an object")
 }
 
 #[cfg(test)]

@@ -306,7 +306,7 @@ mod tests {
             answer(&mut spelt, &id, &frame, &answered);
             let mut result = CallToolResult::from(answered);
             result.result_type = is_typed.then_some(kind.clone());
-            let error = result.meta.take().map_or_else(MetaObject::new, |told| told);
+            let error = result.meta.take().unwrap_or_else(MetaObject::new);
             result.meta = (has_meta || !error.is_empty()).then(|| {
                 let said = if has_meta { meta.clone() } else { MetaObject::new() };
                 MetaObject(said.0.into_iter().chain(error.0).collect())
