@@ -78,8 +78,9 @@ fn print_answer(settings: &Settings, called: &Called) -> Result<Reader, Failed> 
     let is_object =
         matches!(settings.profile, Profile::Crew | Profile::Proxy | Profile::Sidecar | Profile::Studio);
     let mut text = called.answer.text.clone();
-    let ends = is_object || io::stdout().is_terminal() || !called.attachments.is_empty();
-    if ends && !text.ends_with('\n') && !(text.is_empty() && !called.attachments.is_empty()) {
+    let is_alone = called.attachments.is_empty();
+    let ends = if is_alone { is_object || io::stdout().is_terminal() } else { !text.is_empty() };
+    if ends && !text.ends_with('\n') {
         text.push('\n');
     }
     text.extend(

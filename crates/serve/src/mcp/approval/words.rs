@@ -38,7 +38,8 @@ pub(super) fn words(question: &Question) -> Result<String, TooLong> {
     let mut text = format!("Toolgate: {asks} to call {tool} ({class}).\n");
     summary.iter().for_each(|line| text.push_str(&edged(&one_line(line))));
     if let Some(body) = body {
-        let count = |number: usize, one: &str| format!("{number} {one}{}", if number == 1 { "" } else { "s" });
+        let count =
+            |number: usize, one: &str| format!("{number} {one}{}", if number == 1 { "" } else { "s" });
         let (lines, bytes) = (count(body.split('\n').count(), "line"), count(body.len(), "byte"));
         text.push_str(&format!("{lines}, {bytes}:\n"));
         body.split('\n').for_each(|line| text.push_str(&edged(&shown(line))));
