@@ -43,6 +43,12 @@ pub(crate) fn complain(message: &str) {
     }
 }
 
+/// Whether what is written to a stream ends up in the journal of the system, which says so to whoever it starts.
+pub(crate) fn is_journal(stream: impl AsFd) -> bool {
+    let Ok(journal) = std::env::var("JOURNAL_STREAM") else { return false };
+    rustix::fs::fstat(stream).is_ok_and(|state| journal == format!("{}:{}", state.st_dev, state.st_ino))
+}
+
 /// Says something that the operator only hears when asked for more.
 pub(crate) fn remark(message: impl FnOnce() -> String) {
     if VERBOSE.load(Ordering::Relaxed) {

@@ -1,6 +1,6 @@
 //! `toolgate serve`: the gate over HTTP.
 
-use std::io::{self, IsTerminal as _};
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -26,7 +26,7 @@ use crate::reload::{Reloader, keep_up, stamps};
 use crate::secrets;
 use crate::servers::{Servers, Which};
 use crate::settings::{Settings, settle};
-use crate::terminal::complain;
+use crate::terminal::{complain, is_journal};
 
 /// Where it listens unless told otherwise.
 const USUAL_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8420);
@@ -188,7 +188,8 @@ fn ready(servers: Option<Arc<Servers>>) -> Ready {
     Ready(Arc::new(servers))
 }
 
-/// Says where it listens, how to come in, and what keeps others out. A token is shown to a terminal alone: what else reads this may keep it.
+/// Says where it listens, how to come in, and what keeps others out. A token stands behind `#`, which no client sends and no server logs. A journal is told
+/// only which file it is in: others read there, too.
 fn announce(
     common: &Common,
     address: SocketAddr,
@@ -199,18 +200,20 @@ fn announce(
     let own = format!("http://{}", reachable(address));
     let base = options.public_url.as_ref().map_or(own, |url| url.trim_end_matches('/').to_owned());
     let mcp = format!("{base}/mcp");
+    let url = |is_journal: bool| match token {
+        Some(token) if !is_journal => format!("{base}/#token={}", token.text),
+        _ => format!("{base}/"),
+    };
     if common.json {
-        let file = token.map(|token| &token.file);
-        let told = json!({"listen": address, "mcp": mcp, "auth": how.as_str(), "tokenFile": file});
+        let (file, url) = (token.map(|token| &token.file), url(is_journal(io::stdout())));
+        let told =
+            json!({"listen": address, "mcp": mcp, "url": url, "auth": how.as_str(), "tokenFile": file});
         print(&format!("{told}\n"))?;
     }
     complain(&format!("MCP is served at {mcp}"));
-    if let Some(PersonsToken { file, text }) = token {
-        let file = file.display();
-        complain(&match io::stderr().is_terminal() {
-            true => format!("clients send `Authorization: Bearer {text}`, the token in `{file}`"),
-            false => format!("clients send `Authorization: Bearer TOKEN`, with the token in `{file}`"),
-        });
+    if let Some(PersonsToken { file, .. }) = token {
+        let (file, url) = (file.display(), url(is_journal(io::stderr())));
+        complain(&format!("clients send the token in `{file}` as `Authorization: Bearer TOKEN`: {url}"));
     }
     caveats(address, how, options).iter().for_each(|caveat| complain(caveat));
     Ok(())
