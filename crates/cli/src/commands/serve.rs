@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use toolgate_connect::{HealthState, ServerHealth};
 use toolgate_gate::Blocking;
 use toolgate_manifest::{Config, Located, OnAuditFailure, ServeAuth};
 use toolgate_serve::{Auth, Demand, HttpError, HttpLimits, HttpOptions, Ready, RefusedHosts, serve_http};
@@ -181,10 +180,9 @@ fn refused(error: HttpError) -> Failed {
     Failed::usage(error.to_string()).help(help)
 }
 
-/// Ready once every server behind the gate has said which tools it has, or has failed for the first time: one that is broken holds up nobody.
+/// Ready once every server behind the gate has said which tools it has, or has failed in every way there is to begin: one that is broken holds up nobody.
 fn ready(servers: Option<Arc<Servers>>) -> Ready {
-    let is_known = |server: &ServerHealth| server.state != HealthState::Starting || server.restarts > 0;
-    let servers = move || servers.iter().flat_map(|servers| servers.health()).all(|server| is_known(&server));
+    let servers = move || servers.iter().flat_map(|servers| servers.health()).all(|server| server.tried);
     Ready(Arc::new(servers))
 }
 

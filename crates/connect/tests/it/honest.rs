@@ -145,7 +145,7 @@ async fn progress_reaches_the_call_and_nothing_else() {
     let notes = notes(&folder);
     let setting = Setting::again(folder, vec![server("fix", process("honest", Some(&notes)))]);
     setting.load().await;
-    let told: Arc<Mutex<Vec<(String, Option<Share>)>>> = Arc::default();
+    let told = Arc::new(Mutex::new(Vec::<(String, Option<Share>)>::new()));
     let heard = Arc::clone(&told);
     let progress = move |said: Said<'_>| {
         let mut heard = heard.lock().unwrap();
