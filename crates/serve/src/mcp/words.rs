@@ -5,10 +5,32 @@ use rmcp::model::{
     ReadResourceRequestParams, SubscriptionsListenRequestParams,
 };
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde::de::value::MapDeserializer;
+use serde_json::{Map, Value};
+use toolgate_text::is_hidden;
 
 /// What the library says to a client that has begun nothing.
 const NOTHING_BEGUN: &str = "request _meta is missing";
+
+/// What methods call their parameters. Nothing else that a request brings is looked at, however much it is.
+const KNOWN: &[&str] = &[
+    "name",
+    "arguments",
+    "uri",
+    "cursor",
+    "notifications",
+    "protocolVersion",
+    "capabilities",
+    "clientInfo",
+    "inputResponses",
+    "requestState",
+    "_meta",
+];
+
+/// More of what is wrong, which may quote what came, is not told.
+const LONGEST_REASON: usize = 200;
+/// No method has a longer name.
+const LONGEST_METHOD: usize = 100;
 
 /// What the library says, in words that somebody can act on.
 pub(crate) fn in_words(error: &mut ErrorData) {
@@ -23,19 +45,29 @@ pub(crate) fn in_words(error: &mut ErrorData) {
 
 /// There is no such method.
 pub(crate) fn no_method(method: &str) -> ErrorData {
-    let short: String = method.chars().filter(|letter| !letter.is_control()).take(100).collect();
-    ErrorData::new(ErrorCode::METHOD_NOT_FOUND, format!("there is no such method `{short}`"), None)
+    let told = format!("there is no such method `{}`", shortened(method, LONGEST_METHOD));
+    ErrorData::new(ErrorCode::METHOD_NOT_FOUND, told, None)
+}
+
+/// As much of a text as may be repeated, and of that what can be seen.
+fn shortened(text: &str, most: usize) -> String {
+    let mut shown = text.chars().filter(|letter| !is_hidden(*letter) && *letter != '\n');
+    let mut short: String = shown.by_ref().take(most).collect();
+    if shown.next().is_some() {
+        short.push('…');
+    }
+    short
 }
 
 /// Why parameters do not fit a method.
 pub(crate) fn misfit(method: &str, params: Option<Value>) -> ErrorData {
-    let params = params.unwrap_or_else(|| Value::Object(serde_json::Map::new()));
+    let params = params.unwrap_or_else(|| Value::Object(Map::new()));
     let why = match method {
-        "initialize" => why::<InitializeRequestParams>(params),
-        "tools/call" => why::<CallToolRequestParams>(params),
-        "resources/read" => why::<ReadResourceRequestParams>(params),
-        "subscriptions/listen" => why::<SubscriptionsListenRequestParams>(params),
-        _ => why::<PaginatedRequestParams>(params),
+        "initialize" => why::<InitializeRequestParams>(&params),
+        "tools/call" => why::<CallToolRequestParams>(&params),
+        "resources/read" => why::<ReadResourceRequestParams>(&params),
+        "subscriptions/listen" => why::<SubscriptionsListenRequestParams>(&params),
+        _ => why::<PaginatedRequestParams>(&params),
     };
     let told = match why {
         Some(why) => format!("the parameters do not fit `{method}`: {why}"),
@@ -45,25 +77,24 @@ pub(crate) fn misfit(method: &str, params: Option<Value>) -> ErrorData {
 }
 
 /// What is wrong with parameters, by name where it is one of them.
-fn why<Params: DeserializeOwned>(params: Value) -> Option<String> {
+fn why<Params: DeserializeOwned>(params: &Value) -> Option<String> {
     let Value::Object(fields) = params else { return Some("they are not an object".to_owned()) };
-    let read = |fields: &serde_json::Map<String, Value>| {
-        serde_json::from_value::<Params>(Value::Object(fields.clone())).err().map(|error| error.to_string())
+    let known = || KNOWN.iter().filter_map(|name| Some((*name, fields.get(*name)?)));
+    let read = |without: Option<&str>| {
+        let left = known().filter(|(name, _)| Some(*name) != without);
+        let read = Params::deserialize(MapDeserializer::<_, serde_json::Error>::new(left));
+        read.err().map(|error| error.to_string())
     };
-    let whole = read(&fields)?;
-    if whole.starts_with("missing field") {
-        return Some(whole);
-    }
+    let whole = read(None)?;
     // The one without which something else is wrong, or nothing.
-    let culprit = fields.keys().find(|name| {
-        let mut others = fields.clone();
-        others.shift_remove(*name);
-        read(&others).as_ref() != Some(&whole)
-    });
-    let whole = without_types(&whole);
+    let culprit = match whole.starts_with("missing field") {
+        true => None,
+        false => known().find(|(name, _)| read(Some(name)).as_ref() != Some(&whole)),
+    };
+    let told = without_types(&shortened(&whole, LONGEST_REASON));
     Some(match culprit {
-        Some(name) => format!("`{name}`: {whole}"),
-        None => whole,
+        Some((name, _)) => format!("`{name}`: {told}"),
+        None => told,
     })
 }
 
@@ -117,6 +148,47 @@ mod tests {
                 "{}",
                 error.message
             );
+        }
+    }
+
+    thread_local! {
+        static READ: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+    }
+
+    /// Parameters that fit nothing, and count how often they are read.
+    struct Unfit;
+
+    impl<'de> serde::Deserialize<'de> for Unfit {
+        fn deserialize<D: serde::Deserializer<'de>>(_: D) -> Result<Self, D::Error> {
+            READ.set(READ.get() + 1);
+            Err(serde::de::Error::custom("unfit"))
+        }
+    }
+
+    #[test]
+    fn a_request_with_much_that_is_unknown_costs_no_more_than_another() {
+        let mut params: Map<String, Value> = (0..2000).map(|number| (number.to_string(), json!(0))).collect();
+        params.extend(KNOWN.iter().map(|name| ((*name).to_owned(), json!(0))));
+        assert_eq!(why::<Unfit>(&Value::Object(params)).as_deref(), Some("unfit"));
+        assert_eq!(READ.get(), 1 + KNOWN.len());
+        let mut params: Map<String, Value> =
+            (0..99_000).map(|number| (number.to_string(), json!(0))).collect();
+        params.insert("name".to_owned(), json!(1));
+        let told = misfit("tools/call", Some(Value::Object(params))).message;
+        assert!(told.contains("`name`: invalid type: integer `1`"), "{told}");
+    }
+
+    #[test]
+    fn what_came_is_repeated_within_bounds_and_with_nothing_hidden() {
+        let long = "x\u{202e}\u{e0041}\u{200b}\n".repeat(100_000);
+        for (method, params) in [
+            ("tools/call", json!({"name": "x", "arguments": long})),
+            ("initialize", json!({"protocolVersion": "2025-11-25", "capabilities": long})),
+            ("subscriptions/listen", json!({"notifications": {"resourceSubscriptions": long}})),
+        ] {
+            let told = misfit(method, Some(params)).message;
+            assert!(told.len() < 400, "{} bytes: {told:.400}", told.len());
+            assert!(!told.chars().any(|letter| is_hidden(letter) || letter == '\n'), "{told:?}");
         }
     }
 
