@@ -4,7 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::ambient::{
-    Surroundings, leads_nowhere, read_regular_file, replace_file, variable, write_new_file,
+    Surroundings, leads_nowhere, links_followed, read_regular_file, real_path, refuse_other_than_file,
+    replace_file, variable, write_new_file, write_own_file_over,
 };
 use crate::arguments::McpInstall;
 use crate::clients::{Facts, Folders, Scope};
@@ -23,6 +24,7 @@ impl ClientFile {
     /// Reads the file that somebody means.
     pub(super) fn read(settings: &Settings, wanted: &McpInstall, facts: &Facts) -> Result<Self, Failed> {
         let path = place(settings, wanted, facts)?;
+        refuse_way_out(settings, &path)?;
         let read = match read_regular_file(&path) {
             Ok(bytes) => Some(bytes),
             Err(_) if leads_nowhere(&path) => {
@@ -57,6 +59,7 @@ fn keep(file: &Path, content: &[u8]) -> io::Result<PathBuf> {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let beside = |ending: &str| file.with_file_name(format!("{name}.before-toolgate{ending}"));
     let (first, last) = (beside(""), beside("-last"));
+    refuse_other_than_file(&first)?;
     match write_new_file(&first, content, 0o600) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         other => return other.map(|()| first),
@@ -64,12 +67,24 @@ fn keep(file: &Path, content: &[u8]) -> io::Result<PathBuf> {
     if read_regular_file(&first).is_ok_and(|kept| kept == content) {
         return Ok(first);
     }
-    match read_regular_file(&last) {
-        Ok(before) => replace_file(&last, &before, content)?,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => write_new_file(&last, content, 0o600)?,
-        Err(error) => return Err(error),
+    write_own_file_over(&last, content).map(|()| last)
+}
+
+/// A link of a person may lead anywhere. One in a folder that a model can write may be the model's, so that it must not lead out of such folders: what it
+/// leads to would be changed, and what that holds be kept where the model reads it.
+fn refuse_way_out(settings: &Settings, path: &Path) -> Result<(), Failed> {
+    let mounts = settings.mounts.iter().filter(|mount| !mount.read_only).map(|mount| &mount.path);
+    let writable: Vec<PathBuf> =
+        std::iter::once(&settings.workspace).chain(mounts).map(|folder| real_path(folder)).collect();
+    let lies_within = |place: &Path| writable.iter().any(|folder| place.starts_with(folder));
+    match links_followed(path).into_iter().find(|link| lies_within(link)) {
+        Some(link) if !lies_within(&real_path(path)) => {
+            let message =
+                format!("`{}` is a link that leads out of the folders that tools write", link.display());
+            Err(Failed::usage(message).help("put a file or a folder in its place, or leave out --scope"))
+        }
+        _ => Ok(()),
     }
-    Ok(last)
 }
 
 /// Shows what is going to happen and asks, unless somebody agreed before.

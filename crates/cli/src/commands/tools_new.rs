@@ -34,6 +34,11 @@ pub(crate) fn run(
         None => loaded.folder().join(FOLDER).join(format!("{name}.yaml")),
     };
     let shown = surroundings.shown(&file);
+    let is_named = is_named(&loaded, &file, &surroundings);
+    if output.is_none() && !is_named && !real_path(&file).starts_with(real_path(loaded.folder())) {
+        return Err(Failed::usage(format!("`{shown}` leads out of its folder by a link"))
+            .help("name the file with --output"));
+    }
     write_new_file(&file, text.as_bytes(), 0o644).map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => Failed::usage(format!("`{shown}` is there already"))
             .help("name another file with --output, or - to write to standard output"),
@@ -44,7 +49,7 @@ pub(crate) fn run(
         false => print(&format!("wrote {shown}\n"))?,
     };
     complain(&format!("narrow it by hand, then run `toolgate check {shown}`"));
-    if !is_named(&loaded, &file, &surroundings) {
+    if !is_named {
         let place = loaded
             .file
             .as_deref()

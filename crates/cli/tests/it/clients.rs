@@ -115,6 +115,70 @@ fn a_link_stays_a_link() {
     );
 }
 
+/// What a model can put into its workspace leads nobody's writing out of it, and nothing from outside into it.
+#[test]
+fn a_planted_link_leads_nowhere() {
+    let install = ["mcp", "install", "--client", "claude-code", "--scope", "project", "--yes"];
+    let config = "{\"mcpServers\": {}}";
+    for (planted, victim_holds, before) in [
+        (".mcp.json.before-toolgate-last", "export PATH\n", config),
+        (".mcp.json.before-toolgate", "export PATH\n", config),
+        (".mcp.json", config, ""),
+    ] {
+        let person = Person::new();
+        let victim = person.home.join("victim");
+        std::fs::write(&victim, victim_holds).unwrap();
+        if !before.is_empty() {
+            person.write(".mcp.json", before);
+            person.write(".mcp.json.before-toolgate", "{}");
+        }
+        let planted = person.project.join(planted);
+        let _ = std::fs::remove_file(&planted);
+        symlink(&victim, &planted).unwrap();
+        let refused = person.run(&install);
+        assert_eq!(refused.status.code(), Some(2), "{planted:?}: {refused:?}");
+        assert!(String::from_utf8_lossy(&refused.stderr).contains("link"), "{refused:?}");
+        assert_eq!(std::fs::read_to_string(&victim).unwrap(), victim_holds, "{planted:?}");
+        if !before.is_empty() {
+            assert_eq!(person.read(".mcp.json"), before, "{planted:?}");
+        }
+        let copied = std::fs::read_dir(&person.project).unwrap().flatten().any(|entry| {
+            !entry.path().is_symlink() && std::fs::read_to_string(entry.path()).unwrap() == victim_holds
+        });
+        assert!(!copied || victim_holds == before, "{planted:?}");
+    }
+}
+
+#[test]
+fn a_planted_folder_leads_nowhere() {
+    let person = Person::new();
+    let outside = person.home.join("outside");
+    std::fs::create_dir(&outside).unwrap();
+    symlink(&outside, person.project.join(".vscode")).unwrap();
+    symlink(&outside, person.project.join("tools.d")).unwrap();
+    for arguments in [
+        &["mcp", "install", "--client", "vscode", "--scope", "project", "--yes"][..],
+        &["mcp", "install", "--client", "vscode", "--file", ".vscode/mcp.json", "--yes"],
+        &["tools", "new", "mine", "--", "true"],
+    ] {
+        let refused = person.run(arguments);
+        assert_eq!(refused.status.code(), Some(2), "{arguments:?}: {refused:?}");
+    }
+    assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0);
+}
+
+/// Several clients that share one file in the project do so by links within it.
+#[test]
+fn a_link_within_the_project_stays_a_link() {
+    let person = Person::new();
+    person.write(".mcp.json", "{}");
+    std::fs::create_dir(person.project.join(".cursor")).unwrap();
+    symlink("../.mcp.json", person.project.join(".cursor/mcp.json")).unwrap();
+    person.must(&["mcp", "install", "--client", "cursor", "--scope", "project", "--yes"]);
+    assert!(person.project.join(".cursor/mcp.json").is_symlink());
+    assert!(json_of(&person.project.join(".mcp.json"))["mcpServers"]["toolgate"].is_object());
+}
+
 #[test]
 fn nothing_is_written_without_a_yes_or_where_it_could_do_harm() {
     let person = Person::new();
