@@ -1,11 +1,13 @@
 //! `toolgate mcp`: the gate as an MCP server on standard input and output.
 
+use std::future::Future;
 use std::io;
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 use toolgate_gate::{Blocking, Credential, Gate};
 use toolgate_identity::TokenError;
 use toolgate_serve::{OutputStore, Service, ServiceOptions, serve_stdio};
@@ -63,19 +65,39 @@ pub(crate) fn run(common: &Common) -> Result<u8, Failed> {
             tokio::time::sleep(STARTED).await;
             toolgate_sandbox::give_back_program_text();
         });
-        let served = tokio::select! {
-            biased;
-            useless = useless_token(common, &settings, &gate, credential.clone()) => Err(useless),
-            served = serve_stdio(Arc::clone(&service), credential, input, output, interrupt.token()) => {
-                served.map_err(|error| Failed::error(error.to_string()))
-            }
+        let ending = interrupt.token().child_token();
+        let useless = useless_token(common, &settings, &gate, credential.clone());
+        let serving = async {
+            let served =
+                serve_stdio(Arc::clone(&service), credential.clone(), input, output, ending.clone()).await;
+            served.map_err(|error| Failed::error(error.to_string()))
         };
+        let served = serve_unless(useless, serving, &ending).await;
         keeping_up.abort();
         settled.abort();
         super::close(servers.as_deref()).await;
         served
     });
     served.map(|()| DONE)
+}
+
+/// Serves, unless somebody says why not. Serving comes to its end even then: what was read by that time is answered and recorded.
+async fn serve_unless(
+    useless: impl Future<Output = Failed>,
+    serving: impl Future<Output = Result<(), Failed>>,
+    ending: &CancellationToken,
+) -> Result<(), Failed> {
+    tokio::pin!(serving);
+    tokio::select! {
+        biased;
+        failed = useless => {
+            ending.cancel();
+            // Why it ended is worth more than what went wrong while it did.
+            let _ = serving.await;
+            Err(failed)
+        }
+        served = &mut serving => served,
+    }
 }
 
 /// Ends when the token is one that no call will ever be made with: a client shows that its server ended, and what it said last. Otherwise every call would
@@ -140,4 +162,30 @@ fn session() -> Result<SessionId, Failed> {
     let id = CallId::fresh().to_string();
     let last = id.rsplit('-').next().unwrap_or_default();
     format!("mcp-{last}").parse().map_err(|error| Failed::error(format!("{error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    /// What is being served when the token turns out to be useless is not dropped.
+    #[tokio::test]
+    async fn whoever_is_served_no_more_still_gets_what_was_asked_for() {
+        let (ending, is_settled) = (CancellationToken::new(), AtomicBool::new(false));
+        let serving = async {
+            ending.cancelled().await;
+            tokio::task::yield_now().await;
+            is_settled.store(true, Ordering::SeqCst);
+            Err(Failed::error("another reason"))
+        };
+        let useless = async {
+            tokio::task::yield_now().await;
+            Failed::error("useless")
+        };
+        let served = serve_unless(useless, serving, &ending).await;
+        assert_eq!(served.unwrap_err().message, "useless");
+        assert!(is_settled.load(Ordering::SeqCst));
+    }
 }
