@@ -78,8 +78,8 @@ impl Server {
         let settled = settled.await;
         match settled.as_deref() {
             Ok(State::Ready(connection)) => Ok(Arc::clone(connection)),
-            Ok(State::Down { reason, .. }) => Err(self.down(reason)),
-            _ => Err(self.down("it was stopped")),
+            Ok(State::Down { reason, said, .. }) => Err(self.down(reason, said.as_deref())),
+            _ => Err(self.down("it was stopped", None)),
         }
     }
 
@@ -170,10 +170,14 @@ impl Server {
         .aside(toolgate_tools::spelt_out(&connection.errors()))
     }
 
-    fn down(&self, reason: &str) -> Failure {
-        Failure::new(ErrorCode::IoError, format!("the server `{}` is not running", self.name))
+    fn down(&self, reason: &str, said: Option<&str>) -> Failure {
+        let failure = Failure::new(ErrorCode::IoError, format!("the server `{}` is not running", self.name))
             .help("try again later, or go on without this tool; the operator is told more")
-            .operator_note(format!("mcp server `{}`: {reason}", self.name))
+            .operator_note(format!("mcp server `{}`: {reason}", self.name));
+        match said {
+            Some(said) => failure.aside(said),
+            None => failure,
+        }
     }
 
     fn no_longer_agreed(&self) -> Failure {

@@ -1,6 +1,7 @@
 //! A connection that stands.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -133,7 +134,7 @@ impl Connection {
 }
 
 /// Starts a server and asks it for its tools, within its time. What was started and is of no use is ended.
-pub(super) async fn open(server: &Server, era: Era, silence: &Silence) -> Result<Opened, ConnectError> {
+pub(super) async fn open(server: &Server, era: Era, silence: &Silence) -> Result<Opened, Over> {
     let (settings, stop) = (server.settings(), &server.stop);
     let limit = settings.startup_timeout;
     match &settings.transport {
@@ -144,7 +145,7 @@ pub(super) async fn open(server: &Server, era: Era, silence: &Silence) -> Result
                 let begun = Begun { process: None, ending, silence: None };
                 greet(transport, begun, &settings, era).await
             };
-            within(limit, stop, opening).await
+            Ok(within(limit, stop, opening).await?)
         }
         TransportSettings::Stdio(process) => {
             let Launched { input, output, process } = launch(&server.options.launcher, process).await?;
@@ -169,12 +170,12 @@ pub(super) async fn open(server: &Server, era: Era, silence: &Silence) -> Result
                 Ok(opened) => Ok(opened),
                 Err(ConnectError::Protocol { reason }) => {
                     let how = by_itself(&process, &ending).await;
-                    let said = process.end().await;
-                    Err(ConnectError::Protocol { reason: explained(&reason, how.as_deref(), &said) })
+                    let error = ConnectError::Protocol { reason: explained(&reason, how.as_deref()) };
+                    Err(Over { error, said: last_words(&process.end().await) })
                 }
                 Err(error) => {
                     process.end().await;
-                    Err(error)
+                    Err(error.into())
                 }
             }
         }
@@ -292,24 +293,43 @@ pub(super) fn innermost(error: &dyn std::error::Error) -> String {
     innermost.to_string()
 }
 
-/// What went wrong, how the process ended, and what it said about it.
-pub(super) fn explained(reason: &str, how: Option<&str>, said: &str) -> String {
-    let mut reason = shown(reason);
-    if let Some(how) = how {
-        reason = format!("{reason} ({})", shown(how));
-    }
-    let last = said.trim_end().lines().last().unwrap_or_default().trim();
-    if !last.is_empty() {
-        reason = format!("{reason}; it last said: {}", shown(last));
-    }
-    reason
+/// Why there is no connection any longer.
+pub(super) struct Over {
+    pub(super) error: ConnectError,
+    /// The last line that the process wrote to standard error. It may be about anything, the calls that it was made included: it is shown to the operator,
+    /// and kept nowhere.
+    pub(super) said: Option<String>,
 }
 
-/// How a process ended, where it did so by itself, and the end of what it wrote to standard error.
+impl From<ConnectError> for Over {
+    fn from(error: ConnectError) -> Self {
+        Self { error, said: None }
+    }
+}
+
+impl fmt::Display for Over {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}", self.error)?;
+        self.said.as_ref().map_or(Ok(()), |said| write!(formatter, "; it last said: {said}"))
+    }
+}
+
+/// What went wrong, and how the process ended.
+pub(super) fn explained(reason: &str, how: Option<&str>) -> String {
+    let reason = shown(reason);
+    how.map_or(reason.clone(), |how| format!("{reason} ({})", shown(how)))
+}
+
+/// The last line among what a process wrote.
+fn last_words(said: &str) -> Option<String> {
+    said.lines().rev().map(str::trim).find(|line| !line.is_empty()).map(shown)
+}
+
+/// How a process ended, where it did so by itself, and what it last said.
 #[derive(Default)]
 pub(super) struct Last {
     pub(super) how: Option<String>,
-    pub(super) said: String,
+    pub(super) said: Option<String>,
 }
 
 /// Closes a connection and ends what it led to.
@@ -323,5 +343,5 @@ pub(super) async fn close(
     let Some(process) = &connection.process else { return Last::default() };
     // A server that finds its input closed puts its things in order and goes; a signal would come in between.
     let how = by_itself(process, &connection.ending).await;
-    Last { how, said: Arc::clone(process).end().await }
+    Last { how, said: last_words(&Arc::clone(process).end().await) }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::client::Era;
-use super::connection::{Opened, close, explained, open};
+use super::connection::{Opened, Over, close, explained, open};
 use super::listing::{Listing, list, shown};
 use super::probe::Silence;
 use super::{Catalogue, Connection, Server, State};
@@ -50,7 +50,11 @@ struct Kept<'s>(&'s Server);
 
 impl Drop for Kept<'_> {
     fn drop(&mut self) {
-        self.0.state.send_replace(State::Down { reason: "it was stopped".to_owned(), given_up: true });
+        self.0.state.send_replace(State::Down {
+            reason: "it was stopped".to_owned(),
+            said: None,
+            given_up: true,
+        });
         self.0.tried.send_replace(true);
     }
 }
@@ -63,34 +67,35 @@ impl Server {
         while !self.stop.is_cancelled() {
             let silence = Silence::after(self.options.patience.silence);
             let is_first_greeting = failures == 0 && era == Era::Unknown;
-            let error = match open(&self, era, &silence).await {
+            let over = match open(&self, era, &silence).await {
                 Ok(opened) => {
                     era = opened.era;
                     let begun = Instant::now();
-                    let error = self.look_after(opened).await;
+                    let over = self.look_after(opened).await;
                     failures = if begun.elapsed() > LASTED { 0 } else { failures };
-                    error
+                    over
                 }
-                Err(error) => {
+                Err(over) => {
                     era = era.otherwise(silence.was_heard());
-                    error
+                    over
                 }
             };
             failures += 1;
             if !self.stop.is_cancelled() {
                 // It is greeted in another way next, and may like that better: whoever waits for it waits for that as well.
-                let has_hope = is_first_greeting && matches!(error, ConnectError::Protocol { .. });
-                self.rest(&error, failures, has_hope).await;
+                let has_hope = is_first_greeting && matches!(over.error, ConnectError::Protocol { .. });
+                self.rest(over, failures, has_hope).await;
             }
         }
     }
 
     /// Waits before the next try, if there is to be one.
-    async fn rest(&self, error: &ConnectError, failures: u32, has_hope: bool) {
-        let (reason, given_up) = (error.to_string(), error.is_final());
-        self.failed(&reason);
+    async fn rest(&self, over: Over, failures: u32, has_hope: bool) {
+        self.failed(&over.to_string());
+        let (reason, said, given_up) = (over.error.to_string(), over.said, over.error.is_final());
         // A server that ends once is there again in a moment; calls wait for that.
-        let state = if failures > 1 || given_up { State::Down { reason, given_up } } else { State::Starting };
+        let state =
+            if failures > 1 || given_up { State::Down { reason, said, given_up } } else { State::Starting };
         self.state.send_replace(state);
         if !has_hope {
             self.tried.send_replace(true);
@@ -108,16 +113,16 @@ impl Server {
     }
 
     /// The same as below, and looks at what the process leaves meanwhile.
-    async fn look_after(&self, opened: Opened) -> ConnectError {
+    async fn look_after(&self, opened: Opened) -> Over {
         let Some(process) = opened.connection.process.clone() else { return self.attend(opened).await };
         tokio::select! {
-            error = self.attend(opened) => error,
+            over = self.attend(opened) => over,
             never = process.keep_looking() => match never {},
         }
     }
 
     /// Looks after a connection until it ends.
-    async fn attend(&self, opened: Opened) -> ConnectError {
+    async fn attend(&self, opened: Opened) -> Over {
         let Opened { connection, service, listing, _subscription, .. } = opened;
         let mut known = Known { listed: Instant::now(), lists: 0, offered: Arc::default(), stamp: None };
         self.note(&mut known, listing).await;
@@ -151,7 +156,8 @@ impl Server {
         // What was cut off goes because of that.
         let how = last.how.filter(|_| connection.ending.was_left());
         let reason = connection.ending.reason().unwrap_or_else(|| "the connection was closed".to_owned());
-        ConnectError::Ended { reason: explained(&reason, how.as_deref(), &last.said) }
+        let error = ConnectError::Ended { reason: explained(&reason, how.as_deref()) };
+        Over { error, said: last.said }
     }
 
     async fn list_again(&self, connection: &Connection, known: &mut Known) -> Result<(), ConnectError> {

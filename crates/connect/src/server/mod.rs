@@ -64,6 +64,8 @@ pub(crate) enum State {
     Down {
         /// Why.
         reason: String,
+        /// What it last said, which is kept nowhere.
+        said: Option<String>,
         /// Whether nothing is tried any longer.
         given_up: bool,
     },

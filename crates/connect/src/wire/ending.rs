@@ -112,18 +112,19 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::Patience;
 
     #[test]
     fn what_comes_slowly_is_forgotten_and_what_does_not_is_too_much() {
-        let begun = Instant::now();
-        let mut slow = Useless::new(1_000);
+        let (begun, usual) = (Instant::now(), Patience::default().forgotten);
+        let mut slow = Useless::new(usual);
         for step in 0..100_000u64 {
             assert!(!slow.add(1, begun + Duration::from_millis(step)), "{step}");
         }
-        let mut fast = Useless::new(1_000);
+        let mut fast = Useless::new(usual);
         let ended = (0..100_000u64).find(|step| fast.add(2, begun + Duration::from_millis(*step)));
         assert!(ended.is_some_and(|step| (9_000..11_000).contains(&step)), "{ended:?}");
-        let mut at_once = Useless::new(1_000);
+        let mut at_once = Useless::new(usual);
         assert!(!at_once.add(MOST_USELESS, begun) && at_once.add(1, begun));
     }
 

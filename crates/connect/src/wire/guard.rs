@@ -28,6 +28,9 @@ const MOST_GIVEN_UP: usize = 256;
 /// The least time between two reports of progress of one call.
 const BETWEEN_REPORTS: Duration = Duration::from_millis(10);
 
+/// What can be counted to one by one.
+const MOST_COUNTED: f64 = (1_u64 << 53) as f64;
+
 /// The longest report of progress, in bytes.
 const LONGEST_REPORT: usize = 4 << 10;
 
@@ -159,11 +162,17 @@ impl<T: Transport<RoleClient>> Guarded<T> {
         }
         pending.reported = Some(now);
         if let Some(Told(tell)) = &pending.told {
-            let share = Share { done: progress.progress, total: progress.total };
-            tell(Said { words: &worded(progress), share: Some(share) });
+            tell(Said { words: &worded(progress), share: counted(progress) });
         }
         true
     }
+}
+
+/// Progress in numbers, where they are such as somebody counts to: beyond that, one more is the same number.
+fn counted(progress: &ProgressNotificationParam) -> Option<Share> {
+    let counts = 0.0..=MOST_COUNTED;
+    let share = Share { done: progress.progress, total: progress.total };
+    (counts.contains(&share.done) && share.total.is_none_or(|total| counts.contains(&total))).then_some(share)
 }
 
 /// Progress in words: what the server says, else how far it is.
@@ -302,6 +311,25 @@ mod tests {
         let _ = guarded.send(request(1, "initialize", begin)).await;
         let late = json!({"jsonrpc": "2.0", "id": 0, "error": {"code": -32601, "message": "no"}});
         assert_eq!(through(&mut guarded, &[late, answer(json!(1))]).await, [json!(1)]);
+    }
+
+    #[test]
+    fn only_numbers_that_can_be_counted_to_are_passed_on() {
+        for (done, total, passes) in [
+            (0.0, None, true),
+            (0.5, Some(1.0), true),
+            (MOST_COUNTED, Some(MOST_COUNTED), true),
+            (-1.0, None, false),
+            (f64::MAX, None, false),
+            (1.0, Some(f64::MAX), false),
+            (1.0, Some(-1.0), false),
+            (f64::NAN, None, false),
+        ] {
+            let mut progress = ProgressNotificationParam::new(ProgressToken(NumberOrString::Number(1)), done);
+            progress.total = total;
+            let share = passes.then_some(Share { done, total });
+            assert_eq!(counted(&progress), share, "{done} of {total:?}");
+        }
     }
 
     #[tokio::test]

@@ -1,5 +1,6 @@
 //! Servers that flood, hang, die, lie and babble: their own calls fail, with a reason, and nothing else does.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -113,6 +114,23 @@ async fn servers_that_never_get_ready_say_why() {
 }
 
 #[tokio::test]
+async fn what_a_server_last_said_is_shown_and_kept_nowhere() {
+    let folder = Arc::new(tempfile::TempDir::new().unwrap());
+    let before = Setting::again(Arc::clone(&folder), vec![server("bad", process("honest", None))]);
+    before.load().await;
+    before.bridge.close().await;
+    let setting = Setting::again(folder, vec![server("bad", process("dead", None))]);
+    setting.until_state("bad", HealthState::BackingOff).await;
+    setting.load().await;
+    let (_, failure) = setting.failed("bad__echo", json!({"text": "x"})).await;
+    assert_eq!(failure.code, ErrorCode::IoError);
+    let words = "cannot find my licence";
+    assert!(failure.aside.is_some_and(|aside| aside.contains(words)), "the operator may see it");
+    assert!(failure.operator_note.is_some_and(|note| !note.contains(words)), "this is recorded");
+    assert!(!failure.message.contains(words) && setting.complained(words));
+}
+
+#[tokio::test]
 async fn tools_that_cannot_be_are_left_out_and_the_others_are_not() {
     let _alone = MEMORY.lock().await;
     let setting = Setting::ready(vec![server("odd", process("odd", None))]).await;
@@ -196,11 +214,11 @@ async fn a_server_that_does_not_read_fills_nothing() {
 async fn calls_wait_for_a_server_that_starts_but_not_longer_than_they_may() {
     let mut settings = server("bad", process("honest", None));
     let setting = Setting::ready(vec![settings.clone()]).await;
-    let folder = std::sync::Arc::clone(&setting.folder);
+    let folder = Arc::clone(&setting.folder);
     setting.bridge.close().await;
     drop(setting);
     // The tools are known from before, and the server is not there yet.
-    let again = Setting::again(std::sync::Arc::clone(&folder), vec![settings.clone()]);
+    let again = Setting::again(Arc::clone(&folder), vec![settings.clone()]);
     again.reload();
     assert_eq!(again.done("bad__echo", json!({"text": "early"})).await.text, "early");
     again.bridge.close().await;
