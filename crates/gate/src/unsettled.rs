@@ -5,7 +5,11 @@ use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 use toolgate_audit::{Denial, Entry, Response, Ticket};
-use toolgate_types::{Caller, ErrorCode, Failure, Outcome, Sha256, Stage, ToolCall, ToolClass, ToolOutput};
+use toolgate_types::digest::Sha256Hasher;
+use toolgate_types::{
+    Attachment, Caller, DocumentContent, ErrorCode, Failure, Outcome, Sha256, Stage, ToolCall, ToolClass,
+    ToolOutput,
+};
 
 use crate::gate::{AuditMode, Gate, Settled};
 
@@ -19,10 +23,13 @@ pub(crate) struct RawOutput {
 
 impl RawOutput {
     pub(crate) fn of(output: &ToolOutput) -> Self {
-        let of = |bytes: &[u8], known: Option<Sha256>| Self {
-            hash: known.unwrap_or_else(|| Sha256::of(bytes)),
-            bytes: bytes.len() as u64,
-            redacted: Vec::new(),
+        let of = |bytes: &[u8], known: Option<Sha256>| {
+            let hash = match output.attachments.as_slice() {
+                [] => known.unwrap_or_else(|| Sha256::of(bytes)),
+                attached => with_attached(bytes, attached),
+            };
+            let attached: usize = output.attachments.iter().map(|attached| data_of(attached).len()).sum();
+            Self { hash, bytes: (bytes.len() + attached) as u64, redacted: Vec::new() }
         };
         debug_assert!(
             output.text_sha256.is_none_or(|known| known == Sha256::of(output.text.as_bytes())),
@@ -32,6 +39,24 @@ impl RawOutput {
             [] if output.text_as.is_none() => of(output.structured.json().as_bytes(), None),
             text => of(text, output.text_sha256),
         }
+    }
+}
+
+/// The digest of an answer and of what goes with it.
+fn with_attached(answer: &[u8], attached: &[Attachment]) -> Sha256 {
+    let mut hasher = Sha256Hasher::new();
+    hasher.update(answer);
+    attached.iter().for_each(|attached| hasher.update(data_of(attached).as_bytes()));
+    hasher.finish()
+}
+
+/// What an attachment holds, as it is sent.
+fn data_of(attached: &Attachment) -> &str {
+    match attached {
+        Attachment::Image { data, .. } | Attachment::Audio { data, .. } => data,
+        Attachment::Document {
+            content: DocumentContent::Text(data) | DocumentContent::Base64(data), ..
+        } => data,
     }
 }
 
