@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::Body;
@@ -174,7 +174,7 @@ async fn guard(State(door): State<Arc<Door>>, request: Request, next: Next) -> R
         Err(strange) => {
             door.meter.strange(strange);
             if let Ok(Some(host)) = door.names.other_host(request.uri(), request.headers()) {
-                door.options.refused_hosts.note(&host);
+                door.options.refused_hosts.note(&host, Instant::now());
             }
             answers::strange(strange)
         }

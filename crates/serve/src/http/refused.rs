@@ -3,17 +3,27 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
-/// More names than this are made up by somebody.
+/// More names than this in a while are made up by somebody.
 const MOST: usize = 16;
+/// After which all of them may be told again, so that nobody can use them up for good.
+const WHILE: Duration = Duration::from_secs(60 * 60);
 /// No name of a host is longer.
 const LONGEST: usize = 253;
 
-/// Who is told. Each name is told once, and only so many.
+/// Who is told. Each name is told once in an hour, and only so many.
 #[derive(Clone)]
 pub struct RefusedHosts {
     tell: Arc<dyn Fn(&str) + Send + Sync>,
-    told: Arc<Mutex<BTreeSet<String>>>,
+    told: Arc<Mutex<Told>>,
+}
+
+/// What was told, and since when that counts.
+#[derive(Default)]
+struct Told {
+    since: Option<Instant>,
+    names: BTreeSet<String>,
 }
 
 impl RefusedHosts {
@@ -23,9 +33,12 @@ impl RefusedHosts {
         Self { tell: Arc::new(tell), told: Arc::default() }
     }
 
-    pub(super) fn note(&self, host: &str) {
+    pub(super) fn note(&self, host: &str, now: Instant) {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_new = told.len() < MOST && host.len() <= LONGEST && told.insert(host.to_owned());
+        if told.since.is_none_or(|since| now.saturating_duration_since(since) >= WHILE) {
+            *told = Told { since: Some(now), names: BTreeSet::new() };
+        }
+        let is_new = told.names.len() < MOST && host.len() <= LONGEST && told.names.insert(host.to_owned());
         drop(told);
         if is_new {
             (self.tell)(host);
@@ -57,11 +70,19 @@ mod tests {
             let heard = Arc::clone(&heard);
             move |host| heard.lock().unwrap().push(host.to_owned())
         });
-        hosts.note(&"x".repeat(LONGEST + 1));
-        for number in (0..100).chain(0..100) {
-            hosts.note(&format!("h{number}.example"));
-        }
-        let heard = heard.lock().unwrap();
-        assert_eq!((heard.len(), heard[0].as_str()), (MOST, "h0.example"));
+        let begun = Instant::now();
+        hosts.note(&"x".repeat(LONGEST + 1), begun);
+        let told_at = |now: Instant| {
+            for number in (0..100).chain(0..100) {
+                hosts.note(&format!("h{number}.example"), now);
+            }
+            std::mem::take(&mut *heard.lock().unwrap())
+        };
+        let told = told_at(begun);
+        assert_eq!((told.len(), told[0].as_str()), (MOST, "h0.example"));
+        assert!(told_at(begun + WHILE / 2).is_empty());
+        // Whoever made up names did not use up those of the next hour.
+        assert_eq!(told_at(begun + WHILE).len(), MOST);
+        assert!(told_at(begun + WHILE + WHILE / 2).is_empty());
     }
 }
