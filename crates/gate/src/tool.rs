@@ -178,6 +178,8 @@ pub enum Browse {
     Whole {
         /// Files that are longer are refused.
         most: u64,
+        /// What may be read at once where nobody set another bound. One that somebody did set holds here, too.
+        usual: u64,
     },
 }
 

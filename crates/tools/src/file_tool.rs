@@ -92,7 +92,10 @@ impl FileTool {
             None => (self.work)(&view, arguments, context.recorder.as_ref()),
             Some(_) if self.spec.class.has_effect() => Err(nothing_to_show(&self.spec)),
             Some(Browse::Page { after }) => browse::page(&view, arguments, after.as_deref()),
-            Some(Browse::Whole { most }) => browse::whole(&view, arguments, *most, self.work),
+            Some(Browse::Whole { most, usual }) => {
+                let set = Some(view.limits.max_read_bytes).filter(|bytes| bytes != usual);
+                browse::whole(&view, arguments, set.map_or(*most, |set| set.min(*most)), self.work)
+            }
         }
     }
 }

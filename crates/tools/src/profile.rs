@@ -38,13 +38,15 @@ impl Parts {
     }
 }
 
-/// The names of the tools that a profile reads and finds files with.
+/// The tools that a profile reads and finds files with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileTools {
     /// Reads one.
     pub read: &'static str,
     /// Finds many, where there is such a tool.
     pub find: Option<&'static str>,
+    /// How many bytes are read at once where nobody set another bound.
+    pub usual_bytes: u64,
 }
 
 /// One dress of the gate.
@@ -182,9 +184,10 @@ impl Profile {
     /// The tools that files can be read and found with by somebody who knows no tool: both take a `path` and answer with `content`, or with `paths`.
     #[must_use]
     pub fn file_tools(self) -> Option<FileTools> {
+        let usual_bytes = self.limits().max_read_bytes;
         match self {
-            Self::Native => Some(FileTools { read: "read_file", find: Some("find_files") }),
-            Self::Crew => Some(FileTools { read: "fs.read", find: None }),
+            Self::Native => Some(FileTools { read: "read_file", find: Some("find_files"), usual_bytes }),
+            Self::Crew => Some(FileTools { read: "fs.read", find: None, usual_bytes }),
             Self::Claw | Self::Proxy | Self::Sidecar | Self::Studio => None,
         }
     }

@@ -129,8 +129,9 @@ impl McpHandler {
         let way = if wanted.may_ask { Way::of(context) } else { Way::Never };
         let tool = self.arrived(&wanted.tool, context).await;
         let definition = || self.service.front().gate().definition(&wanted.tool);
+        let Wanted { tool: name, arguments, browse, .. } = &wanted;
         let bond = (way == Way::ComingAgain)
-            .then(|| Bond::new(visitor, &wanted.tool, definition(), &wanted.arguments));
+            .then(|| Bond::new(visitor, name, definition(), arguments, browse.as_ref()));
         match (wanted.state.as_deref(), bond) {
             (Some(state), Some(bond)) => match self.find(state, bond, wanted.responses.clone()) {
                 Ok(Found::Answered(parked, reply)) => {

@@ -25,7 +25,7 @@ use crate::mcp::{McpHandler, Visitor};
 /// Files told at once.
 const PAGE: usize = 200;
 
-/// The longest file that is read by address: as long as an output that is kept to be read later.
+/// The longest file that is read by address where nobody set a bound: as long as an output that is kept to be read later.
 const LONGEST: u64 = 4 << 20;
 
 /// Resources that somebody hands in beside the workspace. Everybody who may come in may read them.
@@ -147,11 +147,8 @@ impl McpHandler {
             return Ok(Found::default());
         };
         match called.failed {
-            // What may not be seen is not there.
-            Some((stage, failure)) if stage < Stage::Execution || failure.code.is_violation() => {
-                return Ok(Found::default());
-            }
-            Some((_, failure)) => return Err(ErrorData::internal_error(failure.to_string(), None)),
+            Some((_, failure)) if is_unseen(failure.code) => return Ok(Found::default()),
+            Some((stage, failure)) => return Err(unlisted(stage, failure, alias)),
             None => {}
         }
         let files: Vec<(String, u64)> = serde_json::from_str(&called.answer.text).unwrap_or_default();
@@ -193,7 +190,7 @@ impl McpHandler {
         let files = self.file_tools(visitor).await?;
         let (Some(files), Some(path)) = (files, path_of(&uri)) else { return Err(not_found(&uri)) };
         let mut wanted = wanted(files.read, json!({"path": &path}));
-        wanted.browse = Some(Browse::Whole { most: LONGEST });
+        wanted.browse = Some(Browse::Whole { most: LONGEST, usual: files.usual_bytes });
         (wanted.state, wanted.responses) = (request.request_state, request.input_responses);
         match self.advance(wanted, context, visitor).await? {
             Step::Ended(called, _) => {
@@ -241,6 +238,26 @@ fn file_contents(called: Called, uri: String, path: &str) -> Result<Vec<Resource
     let text =
         text.ok_or_else(|| ErrorData::invalid_params("this file is not text", Some(json!({"uri": uri}))))?;
     Ok(vec![ResourceContents::text(text, uri).with_mime_type(kind.unwrap_or("text/plain"))])
+}
+
+/// Whether files are not listed because this caller may not see them, or only after a question: then they are not there. Whatever else goes wrong is told,
+/// for a list that ends there would say that it is whole.
+fn is_unseen(code: ErrorCode) -> bool {
+    let is_asked_about = matches!(
+        code,
+        ErrorCode::ApprovalDenied | ErrorCode::ApprovalExpired | ErrorCode::ApprovalUnavailable
+    );
+    matches!(code, ErrorCode::NotPermitted | ErrorCode::UnknownTool) || is_asked_about || code.is_violation()
+}
+
+/// Why the files of a mount are not listed.
+fn unlisted(stage: Stage, failure: Failure, alias: &str) -> ErrorData {
+    let told = format!("the files of {alias} could not be listed: {failure}");
+    let data = Some(json!({"mount": alias, "code": failure.code.as_str(), "help": failure.help}));
+    match stage < Stage::Execution {
+        true => ErrorData::invalid_request(told, data),
+        false => ErrorData::internal_error(told, data),
+    }
 }
 
 /// Why a file is not shown.

@@ -25,3 +25,4 @@ mod declared;
 mod approvals;
 mod at_once;
 mod resources;
+mod resource_bounds;

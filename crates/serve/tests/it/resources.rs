@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use toolgate_attack::person;
+use toolgate_attack::{Scratch, person};
 use toolgate_gate::{Loaded, Registry};
 use toolgate_serve::{Service, ServiceOptions};
 use toolgate_types::{Caller, Decision};
 
 use crate::stdio_world::{Client, ERAS, Era, World, guided};
 
-fn read(client: &mut Client, uri: &str) -> Value {
+pub(crate) fn read(client: &mut Client, uri: &str) -> Value {
     client.request("resources/read", json!({"uri": uri}))
 }
 
@@ -172,7 +172,7 @@ fn files_are_read_whole_or_not_at_all() {
 }
 
 /// By hand, so that two ways say the same.
-fn base64(bytes: &[u8]) -> String {
+pub(crate) fn base64(bytes: &[u8]) -> String {
     let letters: Vec<char> = ('A'..='Z').chain('a'..='z').chain('0'..='9').chain(['+', '/']).collect();
     let mut text = String::new();
     for three in bytes.chunks(3) {
@@ -187,17 +187,40 @@ fn base64(bytes: &[u8]) -> String {
 
 #[test]
 fn every_mount_has_its_pages() {
-    let world = World::new();
-    for number in 0..199 {
+    let scratch = Scratch::new();
+    let package = scratch.folder("p");
+    let world = World::with(|options| options.package(&package));
+    for number in 0..299 {
         std::fs::write(world.workspace.join(format!("f{number:03}.txt")), "x").unwrap();
+        std::fs::write(package.join(format!("g{number:03}.txt")), "x").unwrap();
     }
-    // The same folder by two names: one page is full, and the other mount is not forgotten.
-    let aliases = vec!["@project".to_owned(), "@project".to_owned()];
+    let aliases = vec!["@project".to_owned(), "@pkg".to_owned()];
     let service = Service::new(ServiceOptions { aliases, ..world.options() });
     let mut client = Client::begun(service, Era::Older, json!({}), guided());
-    let first = client.request("resources/list", json!({}))["result"].clone();
-    assert_eq!(first["resources"].as_array().unwrap().len(), 201);
-    assert!(first["nextCursor"].is_string(), "{first}");
+    let (mut told, mut sizes, mut params) = (Vec::new(), Vec::new(), json!({}));
+    loop {
+        let page = client.request("resources/list", params)["result"].clone();
+        let uris = page["resources"].as_array().unwrap().iter();
+        let uris: Vec<String> = uris.map(|one| one["uri"].as_str().unwrap().to_owned()).collect();
+        sizes.push(uris.len());
+        told.extend(uris);
+        let Some(next) = page.get("nextCursor") else { break };
+        params = json!({"cursor": next});
+    }
+    // The second page ends the first mount and begins the second, in which the third goes on.
+    assert_eq!(sizes, [200, 200, 199]);
+    let project = (0..299).map(|number| format!("toolgate://files/project/f{number:03}.txt"));
+    let package = (0..299).map(|number| format!("toolgate://files/pkg/g{number:03}.txt"));
+    let first = std::iter::once("toolgate://files/project/a.txt".to_owned());
+    assert_eq!(told, first.chain(project).chain(package).collect::<Vec<_>>());
+    // Where a page is full at the end of a mount, the next one is not forgotten.
+    std::fs::remove_file(world.workspace.join("a.txt")).unwrap();
+    (0..99).for_each(|number| {
+        std::fs::remove_file(world.workspace.join(format!("f{number:03}.txt"))).unwrap();
+    });
+    let full = client.request("resources/list", json!({}))["result"].clone();
+    assert_eq!(full["nextCursor"], "toolgate://files/pkg/g000.txt", "{full}");
+    assert_eq!(full["resources"].as_array().unwrap().len(), 201);
 }
 
 #[test]

@@ -1,11 +1,11 @@
 //! The state that a client carries between a question and its answer.
 //!
 //! It names a parked call and nothing else, sealed with a key that this process made for itself. It opens only for the same caller in the same session, the same tool as
-//! it was defined when the question was asked, and the same arguments. How long it is good is the gate's to say, which waits for the answer.
+//! it was defined when the question was asked, the same arguments, and the same to be shown of it. How long it is good is the gate's to say, which waits for the answer.
 
 use rmcp::model::{RequestStateCodec, SealOptions};
-use serde_json::Value;
-use toolgate_gate::Credential;
+use serde_json::{Value, json};
+use toolgate_gate::{Browse, Credential};
 use toolgate_types::Sha256;
 use toolgate_types::digest::Sha256Hasher;
 
@@ -24,13 +24,19 @@ pub(crate) struct Bond {
 
 impl Bond {
     /// Binds to one exact call of one caller in one session. Whether the members of an object come in the same order does not matter.
-    pub(crate) fn new(visitor: &Visitor, tool: &str, definition: Option<Sha256>, arguments: &Value) -> Self {
+    pub(crate) fn new(
+        visitor: &Visitor,
+        tool: &str,
+        definition: Option<Sha256>,
+        arguments: &Value,
+        browse: Option<&Browse>,
+    ) -> Self {
         let session = match &visitor.credential {
             Credential::Known(caller) => &caller.session,
             Credential::Token { session, .. } => session,
         };
         let mut hasher = Sha256Hasher::new();
-        hasher.update(b"toolgate.parked.v2\0");
+        hasher.update(b"toolgate.parked.v3\0");
         hasher.update(&visitor.binding);
         for part in [session.as_str(), tool] {
             hasher.update(&(part.len() as u64).to_be_bytes());
@@ -41,7 +47,17 @@ impl Bond {
             None => hasher.update(b"-"),
         }
         canonical(arguments, &mut hasher);
+        canonical(&shown(browse), &mut hasher);
         Self { digest: hasher.finish(), owner: visitor.owner }
+    }
+}
+
+/// What a call is to show, as a value.
+fn shown(browse: Option<&Browse>) -> Value {
+    match browse {
+        None => Value::Null,
+        Some(Browse::Page { after }) => json!({"page": after}),
+        Some(Browse::Whole { most, usual }) => json!({"whole": [most, usual]}),
     }
 }
 
@@ -92,7 +108,6 @@ impl Seals {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
     use toolgate_types::{Caller, Trust};
 
     use super::*;
@@ -115,22 +130,26 @@ mod tests {
         let seals = Seals::new();
         let definition = Some(Sha256::of(b"definition"));
         let arguments = json!({"a": 1, "b": {"c": [1, 2], "d": "x"}});
-        let bond = Bond::new(me, "tool", definition, &arguments);
+        let browse = Some(&Browse::Whole { most: 1, usual: 2 });
+        let bond = Bond::new(me, "tool", definition, &arguments, browse);
         let state = seals.seal("id", bond).unwrap();
         assert_eq!(seals.open(&state, bond).as_deref(), Ok("id"));
         let reordered = json!({"b": {"d": "x", "c": [1, 2]}, "a": 1});
-        assert!(seals.open(&state, Bond::new(me, "tool", definition, &reordered)).is_ok());
+        assert!(seals.open(&state, Bond::new(me, "tool", definition, &reordered, browse)).is_ok());
 
         let others = [
-            Bond::new(&visitor("you", "s"), "tool", definition, &arguments),
-            Bond::new(&visitor("me", "s2"), "tool", definition, &arguments),
-            Bond::new(me, "tool2", definition, &arguments),
-            Bond::new(me, "tool", None, &arguments),
-            Bond::new(me, "tool", Some(Sha256::of(b"other")), &arguments),
-            Bond::new(me, "tool", definition, &json!({"a": 1, "b": {"c": [2, 1], "d": "x"}})),
-            Bond::new(me, "tool", definition, &json!({"a": "1", "b": {"c": [1, 2], "d": "x"}})),
-            Bond::new(me, "tool", definition, &json!({"a": 1, "b": {"c": [1, 2]}, "d": "x"})),
-            Bond::new(me, "tool", definition, &json!({"a": 1, "b": {"c": [1], "d": "x"}})),
+            Bond::new(&visitor("you", "s"), "tool", definition, &arguments, browse),
+            Bond::new(&visitor("me", "s2"), "tool", definition, &arguments, browse),
+            Bond::new(me, "tool2", definition, &arguments, browse),
+            Bond::new(me, "tool", None, &arguments, browse),
+            Bond::new(me, "tool", Some(Sha256::of(b"other")), &arguments, browse),
+            Bond::new(me, "tool", definition, &json!({"a": 1, "b": {"c": [2, 1], "d": "x"}}), browse),
+            Bond::new(me, "tool", definition, &json!({"a": "1", "b": {"c": [1, 2], "d": "x"}}), browse),
+            Bond::new(me, "tool", definition, &json!({"a": 1, "b": {"c": [1, 2]}, "d": "x"}), browse),
+            Bond::new(me, "tool", definition, &json!({"a": 1, "b": {"c": [1], "d": "x"}}), browse),
+            Bond::new(me, "tool", definition, &arguments, None),
+            Bond::new(me, "tool", definition, &arguments, Some(&Browse::Whole { most: 2, usual: 1 })),
+            Bond::new(me, "tool", definition, &arguments, Some(&Browse::Page { after: None })),
         ];
         for other in others {
             assert!(seals.open(&state, other).is_err());
