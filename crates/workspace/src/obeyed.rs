@@ -19,10 +19,13 @@ pub(crate) const OBEYED: &[&str] = &[
     ".kilo/mcp.json",
     ".junie/mcp",
     ".amazonq/mcp.json",
+    ".factory/mcp.json",
+    ".trae/mcp.json",
     ".continue/mcpservers",
     // The same, among settings that also name hooks, formatters, language servers or what needs no approval.
     ".gemini/settings.json",
     ".qwen/settings.json",
+    ".amp/settings.json",
     ".zed/settings.json",
     ".kiro/settings",
     "opencode.json",
@@ -34,12 +37,18 @@ pub(crate) const OBEYED: &[&str] = &[
     ".amazonq/agents",
     ".amazonq/cli-agents",
     ".continue/agents",
+    ".github/agents",
+    ".claude/agents",
+    // The same for instructions, which may also say what is run before they are read, or which tools need no approval.
+    ".claude/skills",
+    ".claude/commands",
     // Codex: servers, hooks, agents, and rules about which commands need no approval.
     ".codex",
     // opencode: settings, and plugins and tools that are loaded as code, with the packages that are installed for them.
     ".opencode",
-    // Gemini CLI: extensions bring servers and hooks, policies say what needs no approval.
+    // Gemini CLI and Qwen Code: extensions bring servers and hooks, policies say what needs no approval.
     ".gemini/extensions",
+    ".qwen/extensions",
     ".gemini/policies",
     // What an editor runs: tasks when a folder is opened, and programs that settings name.
     ".vscode/settings.json",
@@ -48,8 +57,15 @@ pub(crate) const OBEYED: &[&str] = &[
     ".zed/tasks.json",
     ".zed/debug.json",
     ".idea/runconfigurations",
-    // Hooks and permissions of another agent.
+    // Hooks, setup commands, linters and permissions of another agent.
     ".claude/settings*.json",
+    ".claude/hooks",
+    ".clinerules/hooks",
+    ".factory/settings*.json",
+    ".factory/hooks.json",
+    ".factory/hooks",
+    ".aider.conf.yml",
+    ".cursor/worktrees.json",
     ".cursor/hooks.json",
     ".cursor/cli.json",
     ".windsurf/hooks.json",
@@ -61,6 +77,9 @@ pub(crate) const OBEYED: &[&str] = &[
     // Wrappers, runners and linkers of every build below.
     ".cargo/config",
     ".cargo/config.toml",
+    // What such a file held before the gate was entered in it, for a person to put back.
+    "*.before-toolgate",
+    "*.before-toolgate-last",
 ];
 
 /// Packages bring such files along by the hundred, and nobody opens a package as a project.
@@ -135,6 +154,17 @@ mod tests {
             ("packages/a/opencode.jsonc", true),
             (".gemini/settings.json", true),
             (".zed/tasks.json", true),
+            (".claude/agents/reviewer.md", false),
+            (".claude/skills/a/skill.md", false),
+            (".claude/commands", true),
+            (".claude/hooks/check.sh", false),
+            (".github/agents/a.agent.md", false),
+            (".clinerules/hooks/pretooluse", false),
+            (".factory/settings.local.json", true),
+            (".aider.conf.yml", true),
+            (".cursor/worktrees.json", true),
+            (".mcp.json.before-toolgate", true),
+            (".vscode/mcp.json.before-toolgate-last", true),
         ] {
             assert!(is_obeyed(location), "{location}");
             assert_eq!(ends_at_obeyed(location), ends, "{location}");
@@ -153,6 +183,9 @@ mod tests {
             ".gemini/commands/test.toml",
             ".github/workflows/ci.yml",
             ".cursor/rules/x.mdc",
+            ".clinerules/style.md",
+            ".claude/rules/style.md",
+            "claude.md",
             "codex/config.toml",
         ] {
             assert!(!is_obeyed(location) && !ends_at_obeyed(location), "{location}");
