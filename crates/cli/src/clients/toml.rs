@@ -42,7 +42,7 @@ pub(super) fn uninstall(text: &str, section: &str, name: &str) -> Result<Option<
     let Some(entry) = members.and_then(|members| members.shift_remove(name)) else { return Ok(None) };
     let servers = document.get_mut(section).and_then(Item::as_table_like_mut);
     servers.ok_or_else(|| format!("`{section}` is no table in it"))?.remove(name);
-    let written = same_line_ends(text, document.to_string());
+    let written = with_comments_above(text, same_line_ends(text, document.to_string()));
     let is_left = |table: &Map<String, Value>| table.get(section).is_none_or(|left| *left != json!({}));
     let without_empty = |mut table: Map<String, Value>| {
         if !is_left(&table) {
@@ -136,6 +136,34 @@ fn same_line_ends(before: &str, after: String) -> String {
     }
 }
 
+/// Puts back the comments that stood above what was taken out. The editor takes them for a part of it, and they may be about anything.
+fn with_comments_above(before: &str, after: String) -> String {
+    let is_remark = |line: &&&str| line.trim().is_empty() || line.trim_start().starts_with('#');
+    let mut left: Vec<&str> = after.split_inclusive('\n').collect();
+    // Both from the end, so that an empty line behind what was taken out stays with what follows it.
+    let (mut lines, mut taken) = (Vec::new(), Vec::new());
+    let put_back = |taken: &mut Vec<_>, lines: &mut Vec<_>| {
+        let above = taken.iter().rev().take_while(is_remark).count();
+        let above = taken.split_off(taken.len() - above);
+        if above.iter().any(|line: &&str| !line.trim().is_empty()) {
+            lines.extend(above);
+        }
+        taken.clear();
+    };
+    for line in before.split_inclusive('\n').rev() {
+        if left.pop_if(|next| *next == line).is_some() {
+            put_back(&mut taken, &mut lines);
+            lines.push(line);
+        } else {
+            taken.push(line);
+        }
+    }
+    put_back(&mut taken, &mut lines);
+    lines.reverse();
+    // Where more than lines was taken out, nobody can tell what stood above it.
+    if left.is_empty() { lines.concat() } else { after }
+}
+
 /// What a table says, whatever it looks like.
 fn plain_table(table: &dyn TableLike) -> Map<String, Value> {
     table.iter().map(|(key, item)| (key.to_owned(), plain(item))).collect()
@@ -209,6 +237,31 @@ mod tests {
             told.push_str(&format!("{before}\n=> kept {kept:?}, left out {left_out:?}\n{text}\n----\n"));
         }
         insta::assert_snapshot!("toml", told.replace('\r', "<CR>"));
+    }
+
+    /// What stands above the entry may be about anything, such as a server that somebody switched off.
+    #[test]
+    fn comments_above_an_entry_stay_without_it() {
+        for (before, expected) in [
+            (
+                "model = \"x\"\n\n# [mcp_servers.old]\n# command = \"y\"\n[mcp_servers.gate]\ncommand = \"a\"\n\n[tui]\n",
+                "model = \"x\"\n\n# [mcp_servers.old]\n# command = \"y\"\n\n[tui]\n",
+            ),
+            ("a = 1\r\n# mine\r\n[mcp_servers.gate]\r\ncommand = \"a\"\r\n", "a = 1\r\n# mine\r\n"),
+            ("# mine\n[mcp_servers.gate.env]\nA = \"b\"\n", "# mine\n"),
+            (
+                "[mcp_servers]\n# one\ngate = {command = \"a\"} # it\n# two\nb = {command = \"a\"}\n",
+                "[mcp_servers]\n# one\n# two\nb = {command = \"a\"}\n",
+            ),
+            ("# mine\nmcp_servers.gate.command = \"a\"\nb = 1\n", "# mine\nb = 1\n"),
+            (
+                "a = 1\n\n[mcp_servers.gate]\n# why\ncommand = \"a\"\n# [mcp_servers.old]\n\n[mcp_servers.gate.env]\nA = \"b\"\n\n# b\n[b]\n",
+                "a = 1\n\n# b\n[b]\n",
+            ),
+        ] {
+            let taken = uninstall(before, "mcp_servers", "gate").unwrap().unwrap();
+            assert_eq!(taken.text, expected, "{before}");
+        }
     }
 
     #[test]
