@@ -10,7 +10,8 @@ use toolgate_manifest::{
 
 use super::print;
 use crate::ambient::{
-    Surroundings, read_bounded, read_file, read_regular_file, replace_file, write_new_file,
+    Surroundings, read_bounded, read_file, read_regular_file, real_path, replace_file, this_program,
+    write_new_file,
 };
 use crate::arguments::{Common, McpImport};
 use crate::clients::read_toml;
@@ -24,6 +25,7 @@ const FILE: &str = "toolgate.yaml";
 pub(crate) fn run(common: &Common, wanted: &McpImport) -> Result<u8, Failed> {
     let surroundings = Surroundings::look()?;
     let mut imported = understand(&wanted.file, &read(&wanted.file, &surroundings)?)?;
+    imported.leave_out_gate(is_this_program);
     choose(&mut imported, &wanted.servers)?;
     let unusable = imported.servers.is_empty();
     let (mut declared, mut file) = (Vec::new(), None);
@@ -95,6 +97,12 @@ fn understand(file: &Path, text: &str) -> Result<Imported, Failed> {
             "name a file with `mcpServers`, `servers`, `context_servers`, `mcp` or `mcp_servers` in it",
         )
     })
+}
+
+/// Whether a client starts the program that runs here, whatever it is called.
+fn is_this_program(program: &str) -> bool {
+    let path = Path::new(program);
+    path.is_absolute() && this_program().is_ok_and(|own| real_path(&own) == real_path(path))
 }
 
 /// Leaves those that somebody named, as they are called here or by the client.

@@ -329,6 +329,19 @@ fn an_entry_that_holds_a_secret_is_named_and_not_shown() {
 
 const CLIENT: &str = r#"{"mcpServers": {"issues": {"command": "tracker", "args": ["--stdio"], "env": {"TRACKER_TOKEN": "hunter2"}}}}"#;
 
+/// A gate behind itself would ask itself for ever, also where somebody calls it otherwise.
+#[test]
+fn a_gate_is_not_imported_under_another_name() {
+    let person = Person::new();
+    let other = person.home.join("tg");
+    symlink(env!("CARGO_BIN_EXE_toolgate"), &other).unwrap();
+    let servers = json!({"mcpServers": {"mine": {"command": other, "args": ["mcp"]}}});
+    person.write("client.json", &servers.to_string());
+    let refused = person.run(&["mcp", "import", "client.json"]);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("it is this gate itself"), "{refused:?}");
+}
+
 #[test]
 fn servers_of_a_client_are_printed_or_added() {
     let person = Person::new();
@@ -466,11 +479,14 @@ fn no_tool_writes_a_file_that_a_client_obeys() {
         let told: Value = serde_json::from_slice(&shown.stdout).unwrap();
         let file = PathBuf::from(told["file"].as_str().unwrap());
         let path = file.strip_prefix(person.project.canonicalize().unwrap()).unwrap();
-        let arguments = json!({"path": path, "content": "{}"}).to_string();
-        let refused = person.run(&["call", "write_file", &arguments]);
-        let said = String::from_utf8(refused.stderr).unwrap();
-        assert_eq!(refused.status.code(), Some(3), "{client}: {said}");
-        assert!(said.contains("read_only") && !file.exists(), "{client}: {said}");
+        for ending in ["", ".before-toolgate", ".before-toolgate-last"] {
+            let arguments =
+                json!({"path": format!("{}{ending}", path.display()), "content": "{}"}).to_string();
+            let refused = person.run(&["call", "write_file", &arguments]);
+            let said = String::from_utf8(refused.stderr).unwrap();
+            assert_eq!(refused.status.code(), Some(3), "{client}: {said}");
+            assert!(said.contains("read_only") && !file.exists(), "{client}: {said}");
+        }
         files += 1;
     }
     assert!(files >= 7, "only {files} clients have a file for single projects");

@@ -38,6 +38,9 @@ const UNASKED: &[&str] =
 /// Programs that start others through a service outside the sandbox.
 const CONTAINERS: &[&str] = &["docker", "podman"];
 
+/// Why a gate is not put behind itself.
+pub(super) const THIS_GATE: &str = "it is this gate itself";
+
 /// A name that `mcp_servers` can have and nobody else has.
 pub(super) fn name(wanted: &str, taken: &[&str]) -> String {
     let mut name = String::new();
@@ -150,8 +153,9 @@ fn process(fields: &Fields, taking: &mut Taking<'_>) -> Result<Vec<String>, Stri
         let reason = "its command is more than a program; write it by hand, with the rest of it in `args`";
         return Err(reason.to_owned());
     }
-    if base_name(&program) == "toolgate" && words.iter().any(|word| word == "mcp") {
-        return Err("it is this gate itself".to_owned());
+    let (started, further) = started(&program, &words);
+    if base_name(started) == "toolgate" && further.iter().any(|word| word == "mcp") {
+        return Err(THIS_GATE.to_owned());
     }
     let mut lines = vec![format!("command: {}", quoted(&program))];
     let words = arguments(&words, taking);
@@ -176,6 +180,28 @@ fn process(fields: &Fields, taking: &mut Taking<'_>) -> Result<Vec<String>, Stri
     lines.push("# network: [api.example.com]  # it reaches nothing yet".to_owned());
     programs(&program, &mut taking.notes);
     Ok(lines)
+}
+
+/// The program that a server is in the end; nothing where it is only reached.
+pub(super) fn program(fields: &Fields) -> Option<String> {
+    let (program, words) = address(fields).is_none().then(|| command(fields).ok()).flatten()?;
+    Some(started(&program, &words).0.to_owned())
+}
+
+/// What is started with which words, where `env` may stand before it.
+fn started<'w>(program: &'w str, words: &'w [String]) -> (&'w str, &'w [String]) {
+    if base_name(program) != "env" {
+        return (program, words);
+    }
+    let mut rest = words;
+    while let [word, further @ ..] = rest {
+        rest = match word.as_str() {
+            "-u" | "--unset" | "-C" | "--chdir" | "-a" | "--argv0" => further.get(1..).unwrap_or_default(),
+            option if option.starts_with('-') || option.contains('=') => further,
+            program => return started(program, further),
+        };
+    }
+    (program, words)
 }
 
 /// What is run: as most clients write it, in one list as opencode does, or in an object as older versions of Zed do.
@@ -210,25 +236,60 @@ fn environment(fields: &Fields, taking: &mut Taking<'_>) -> Result<Vec<String>, 
     let mut lines = Vec::new();
     for (name, value) in texts(fields.get(key), key)? {
         if !is_variable(name) || is_reserved(name) {
-            taking.notes.push(format!(
-                "the variable `{}` is not taken over: the sandbox sets what a server needs",
-                shown(name)
-            ));
+            taking.notes.push(left_to_sandbox(name));
             continue;
         }
         lines.push(format!("  {}: {}", quoted(name), quoted(&taking.variable(name, &value))));
     }
-    // What Codex passes on of its own environment.
-    let passed = fields.get("env_vars").and_then(Value::as_array).into_iter().flatten();
-    let is_said = |name: &str| fields.get(key).is_some_and(|said| said.get(name).is_some());
-    let passed = passed.filter_map(Value::as_str).filter(|name| is_variable(name) && !is_reserved(name));
-    for name in passed.filter(|name| !is_said(name)) {
-        lines.push(format!("  {}: {}", quoted(name), quoted(&format!("${{{name}}}"))));
-    }
+    lines.extend(passed_on(fields, key, &mut taking.notes));
     if !lines.is_empty() {
         lines.insert(0, "env:".to_owned());
     }
     Ok(lines)
+}
+
+/// What Codex passes on of its own environment, as far as it is not said what it shall be.
+fn passed_on(fields: &Fields, said: &str, notes: &mut Vec<String>) -> Vec<String> {
+    let named = match fields.get("env_vars") {
+        None | Some(Value::Null) => return Vec::new(),
+        Some(Value::Array(named)) => named.as_slice(),
+        Some(_) => {
+            notes.push("`env_vars` is not taken over: it is not a list".to_owned());
+            return Vec::new();
+        }
+    };
+    let is_said = |name: &str| fields.get(said).is_some_and(|said| said.get(name).is_some());
+    let mut lines = Vec::new();
+    for value in named {
+        // Codex can fetch a variable from another machine, and says so in an object.
+        let (name, is_remote) = match value {
+            Value::Object(named) => (
+                named.get("name").and_then(Value::as_str),
+                named.get("source").is_some_and(|source| source.as_str() != Some("local")),
+            ),
+            value => (value.as_str(), false),
+        };
+        match name {
+            Some(name) if is_said(name) => {}
+            Some(name) if is_remote => notes.push(format!(
+                "the variable `{}` is not taken over: it is not one of this machine",
+                shown(name)
+            )),
+            // What is no name may be a secret that somebody wrote there.
+            Some(name) if !is_variable(name) || says_secret(name) => notes
+                .push("something in `env_vars` is not taken over: it is no name of a variable".to_owned()),
+            Some(name) if is_reserved(name) => notes.push(left_to_sandbox(name)),
+            Some(name) => {
+                lines.push(format!("  {}: {}", quoted(name), quoted(&format!("${{{name}}}"))));
+            }
+            None => notes.push("something in `env_vars` is not taken over: it has no name".to_owned()),
+        }
+    }
+    lines
+}
+
+fn left_to_sandbox(name: &str) -> String {
+    format!("the variable `{}` is not taken over: the sandbox sets what a server needs", shown(name))
 }
 
 /// The members of an object whose values are text, numbers or yes and no.

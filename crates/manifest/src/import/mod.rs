@@ -53,6 +53,8 @@ pub struct ImportedServer {
     pub name: String,
     /// Its name in the client's file.
     pub client_name: String,
+    /// The program that it is, without an `env` before it; `None` where it is reached at an address.
+    pub program: Option<String>,
     /// What stands below the name: lines without indentation.
     pub lines: Vec<String>,
     /// What is to be said about it.
@@ -76,6 +78,16 @@ impl Imported {
     pub fn render(&self) -> String {
         let entries: String = self.servers.iter().map(|server| server.render("  ")).collect();
         format!("mcp_servers:\n{entries}")
+    }
+
+    /// Leaves out every server whose program is the gate that runs, under whatever name: that is for the caller to tell.
+    pub fn leave_out_gate(&mut self, is_gate: impl Fn(&str) -> bool) {
+        let is_gate = |server: &mut ImportedServer| server.program.as_deref().is_some_and(&is_gate);
+        self.left_out.extend(
+            self.servers
+                .extract_if(.., is_gate)
+                .map(|server| LeftOut { name: server.client_name, reason: entry::THIS_GATE.to_owned() }),
+        );
     }
 }
 
@@ -160,7 +172,8 @@ fn one(name: &str, value: &Value, taken: &[&str], secrets: &mut Secrets) -> Resu
     }
     let lines = entry::lines(fields, &mut taking)?;
     let notes = taking.notes;
-    let server = ImportedServer { name: known, client_name: name.to_owned(), lines, notes };
+    let program = entry::program(fields);
+    let server = ImportedServer { name: known, client_name: name.to_owned(), program, lines, notes };
     match server.refused() {
         None => Ok(server),
         Some(reason) => Err(reason),

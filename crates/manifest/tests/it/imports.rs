@@ -75,6 +75,9 @@ fn files_without_servers_say_so() {
 fn what_could_not_work_behind_the_gate_is_left_out_or_disabled() {
     let text = r#"{"mcpServers": {
         "gate": {"command": "/opt/bin/toolgate", "args": ["--workspace", "/x", "mcp"]},
+        "wrapped": {"command": "/usr/bin/env", "args": ["-i", "-u", "mcp", "A=b", "toolgate", "mcp"]},
+        "listed": {"command": ["env", "-", "toolgate", "mcp"]},
+        "other": {"command": "env", "args": ["A=toolgate", "srv", "mcp"]},
         "checks": {"command": "toolgate", "args": ["doctor"]},
         "old": {"type": "sse", "url": "https://a.example/x"},
         "older": {"url": "https://a.example/sse/"},
@@ -83,11 +86,65 @@ fn what_could_not_work_behind_the_gate_is_left_out_or_disabled() {
     }}"#;
     let imported = import_servers(text).unwrap();
     let left_out: Vec<&str> = imported.left_out.iter().map(|left| left.name.as_str()).collect();
-    assert_eq!(left_out, ["gate", "old", "older"]);
+    assert_eq!(left_out, ["gate", "wrapped", "listed", "old", "older"]);
     let config = Config::parse("toolgate.yaml", &imported.render()).unwrap();
     let declared: Vec<(&str, bool)> =
         config.mcp_servers.iter().map(|server| (server.name.value.as_str(), server.disabled)).collect();
-    assert_eq!(declared, [("checks", false), ("new", false), ("boxed", true)]);
+    assert_eq!(declared, [("other", false), ("checks", false), ("new", false), ("boxed", true)]);
+}
+
+/// A gate that goes by another name is known by the program that runs.
+#[test]
+fn a_gate_by_another_name_is_left_out() {
+    let mut imported = import_servers(
+        r#"{"mcpServers": {
+        "renamed": {"command": "/opt/tg", "args": ["mcp"]},
+        "wrapped": {"command": "env", "args": ["A=b", "/opt/tg", "mcp"]},
+        "other": {"command": "/opt/other", "args": ["/opt/tg"]},
+        "web": {"url": "https://a.example/opt/tg"}
+    }}"#,
+    )
+    .unwrap();
+    imported.leave_out_gate(|program| program == "/opt/tg");
+    let left_out: Vec<&str> = imported.left_out.iter().map(|left| left.name.as_str()).collect();
+    assert_eq!(left_out, ["renamed", "wrapped"]);
+    let left: Vec<&str> = imported.servers.iter().map(|server| server.name.as_str()).collect();
+    assert_eq!(left, ["other", "web"]);
+}
+
+/// Nothing that Codex passes on goes away without a word, and what is no name is not repeated.
+#[test]
+fn what_is_not_passed_on_is_said() {
+    for (passed, note, line) in [
+        (json!(["LEVEL"]), None, Some("  LEVEL: \"${LEVEL}\"")),
+        (json!(["SAID"]), None, None),
+        (json!(["GITHUB_TOKEN", "OPENAI_API_KEY"]), None, None),
+        (json!(["PATH"]), Some("the variable `PATH` is not taken over: the sandbox sets"), None),
+        (json!(["a b"]), Some("no name of a variable"), None),
+        (json!(["ghp_0123456789abcdefghij"]), Some("no name of a variable"), None),
+        (json!([{"name": "LEVEL"}]), None, Some("  LEVEL: \"${LEVEL}\"")),
+        (json!([{"name": "LEVEL", "source": "local"}]), None, Some("  LEVEL: \"${LEVEL}\"")),
+        (
+            json!([{"name": "LEVEL", "source": "remote"}]),
+            Some("the variable `LEVEL` is not taken over"),
+            None,
+        ),
+        (json!([{"x": 1}]), Some("it has no name"), None),
+        (json!([7]), Some("it has no name"), None),
+        (json!("LEVEL"), Some("it is not a list"), None),
+    ] {
+        let imported = import_from(&json!({"mcp_servers": {
+            "a": {"command": "srv", "env": {"SAID": "b"}, "env_vars": passed}
+        }}))
+        .unwrap();
+        let server = &imported.servers[0];
+        assert_eq!(server.notes.len(), usize::from(note.is_some()), "{passed}: {:?}", server.notes);
+        assert!(note.is_none_or(|note| server.notes[0].contains(note)), "{passed}: {:?}", server.notes);
+        assert!(!told("config.toml", &imported).contains("0123456789"), "{passed}");
+        let lines: Vec<&str> =
+            server.lines.iter().map(String::as_str).filter(|line| line.contains("LEVEL")).collect();
+        assert_eq!(lines, line.into_iter().collect::<Vec<_>>(), "{passed}");
+    }
 }
 
 /// As Codex has them, once its TOML is read.
