@@ -18,13 +18,21 @@ pub(super) struct ClientFile {
     pub(super) path: PathBuf,
     /// What it holds, if it is there.
     pub(super) read: Option<Vec<u8>>,
+    /// The folders that tools write.
+    writable: Vec<PathBuf>,
 }
 
 impl ClientFile {
     /// Reads the file that somebody means.
     pub(super) fn read(settings: &Settings, wanted: &McpInstall, facts: &Facts) -> Result<Self, Failed> {
         let path = place(settings, wanted, facts)?;
-        refuse_way_out(settings, &path)?;
+        let mounts = settings.mounts.iter().filter(|mount| !mount.read_only).map(|mount| &mount.path);
+        let writable: Vec<PathBuf> =
+            std::iter::once(&settings.workspace).chain(mounts).map(|folder| real_path(folder)).collect();
+        refuse_way_out(&path, &writable).map_err(|error| {
+            Failed::usage(error.to_string())
+                .help("put a file or a folder in its place, or leave out --scope and --file")
+        })?;
         let read = match read_regular_file(&path) {
             Ok(bytes) => Some(bytes),
             Err(_) if leads_nowhere(&path) => {
@@ -34,7 +42,7 @@ impl ClientFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(Failed::usage(format!("`{}` cannot be read: {error}", path.display()))),
         };
-        Ok(Self { path, read })
+        Ok(Self { path, read, writable })
     }
 
     pub(super) fn text(&self) -> Result<&str, &'static str> {
@@ -43,6 +51,8 @@ impl ClientFile {
 
     /// Writes the file and says where its old content is kept.
     pub(super) fn write(&self, text: &str, scope: Scope) -> io::Result<Option<PathBuf>> {
+        // Somebody was asked meanwhile, which may have taken long.
+        refuse_way_out(&self.path, &self.writable)?;
         let mode = if scope == Scope::Project { 0o644 } else { 0o600 };
         let Some(read) = &self.read else {
             write_new_file(&self.path, text.as_bytes(), mode)?;
@@ -72,17 +82,13 @@ fn keep(file: &Path, content: &[u8]) -> io::Result<PathBuf> {
 
 /// A link of a person may lead anywhere. One in a folder that a model can write may be the model's, so that it must not lead out of such folders: what it
 /// leads to would be changed, and what that holds be kept where the model reads it.
-fn refuse_way_out(settings: &Settings, path: &Path) -> Result<(), Failed> {
-    let mounts = settings.mounts.iter().filter(|mount| !mount.read_only).map(|mount| &mount.path);
-    let writable: Vec<PathBuf> =
-        std::iter::once(&settings.workspace).chain(mounts).map(|folder| real_path(folder)).collect();
+fn refuse_way_out(path: &Path, writable: &[PathBuf]) -> io::Result<()> {
     let lies_within = |place: &Path| writable.iter().any(|folder| place.starts_with(folder));
     match links_followed(path).into_iter().find(|link| lies_within(link)) {
-        Some(link) if !lies_within(&real_path(path)) => {
-            let message =
-                format!("`{}` is a link that leads out of the folders that tools write", link.display());
-            Err(Failed::usage(message).help("put a file or a folder in its place, or leave out --scope"))
-        }
+        Some(link) if !lies_within(&real_path(path)) => Err(io::Error::other(format!(
+            "`{}` is a link that leads out of the folders that tools write",
+            link.display()
+        ))),
         _ => Ok(()),
     }
 }
@@ -129,4 +135,50 @@ fn folders(surroundings: &Surroundings) -> Folders {
     let application =
         if cfg!(target_os = "macos") { in_home("Library/Application Support") } else { config.clone() };
     Folders { config, application, home }
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "links are planted by hand")]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    /// A person reads the question, and a model has all the time.
+    #[test]
+    fn a_link_that_is_planted_during_the_question_leads_nowhere() {
+        let folder = tempfile::tempdir().unwrap();
+        let (project, home) = (folder.path().join("project"), folder.path().join("home"));
+        for folder in [&project, &home] {
+            std::fs::create_dir(folder).unwrap();
+        }
+        let writable = vec![real_path(&project)];
+        let file = ClientFile { path: project.join(".vscode/mcp.json"), read: None, writable };
+        symlink(&home, project.join(".vscode")).unwrap();
+        assert!(file.write("{}", Scope::Project).is_err());
+        assert_eq!(std::fs::read_dir(&home).unwrap().count(), 0);
+    }
+
+    /// Whoever keeps dotfiles in the workspace has links that lead into it, and may find one there that leads out again.
+    #[test]
+    fn a_link_that_leads_in_and_out_again_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let (project, home) = (folder.path().join("project"), folder.path().join("home"));
+        for folder in [&project, &home] {
+            std::fs::create_dir(folder).unwrap();
+            std::fs::write(folder.join("plain.json"), "{}").unwrap();
+        }
+        let writable = [real_path(&project)];
+        symlink(home.join("plain.json"), project.join("out.json")).unwrap();
+        for (target, is_refused) in [
+            (project.join("plain.json"), false),
+            (home.join("plain.json"), false),
+            (project.join("out.json"), true),
+        ] {
+            let link = home.join("link.json");
+            let _ = std::fs::remove_file(&link);
+            symlink(&target, &link).unwrap();
+            assert_eq!(refuse_way_out(&link, &writable).is_err(), is_refused, "{target:?}");
+        }
+    }
 }
