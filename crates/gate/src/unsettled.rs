@@ -7,8 +7,7 @@ use tokio_util::sync::CancellationToken;
 use toolgate_audit::{Denial, Entry, Response, Ticket};
 use toolgate_types::digest::Sha256Hasher;
 use toolgate_types::{
-    Attachment, Caller, DocumentContent, ErrorCode, Failure, Outcome, Sha256, Stage, ToolCall, ToolClass,
-    ToolOutput,
+    Attachment, Caller, ErrorCode, Failure, Outcome, Sha256, Stage, ToolCall, ToolClass, ToolOutput,
 };
 
 use crate::gate::{AuditMode, Gate, Settled};
@@ -28,7 +27,7 @@ impl RawOutput {
                 [] => known.unwrap_or_else(|| Sha256::of(bytes)),
                 attached => with_attached(bytes, attached),
             };
-            let attached: usize = output.attachments.iter().map(|attached| data_of(attached).len()).sum();
+            let attached: usize = output.attachments.iter().map(|attached| attached.data().len()).sum();
             Self { hash, bytes: (bytes.len() + attached) as u64, redacted: Vec::new() }
         };
         debug_assert!(
@@ -46,18 +45,8 @@ impl RawOutput {
 fn with_attached(answer: &[u8], attached: &[Attachment]) -> Sha256 {
     let mut hasher = Sha256Hasher::new();
     hasher.update(answer);
-    attached.iter().for_each(|attached| hasher.update(data_of(attached).as_bytes()));
+    attached.iter().for_each(|attached| hasher.update(attached.data().as_bytes()));
     hasher.finish()
-}
-
-/// What an attachment holds, as it is sent.
-fn data_of(attached: &Attachment) -> &str {
-    match attached {
-        Attachment::Image { data, .. } | Attachment::Audio { data, .. } => data,
-        Attachment::Document {
-            content: DocumentContent::Text(data) | DocumentContent::Base64(data), ..
-        } => data,
-    }
 }
 
 /// A call that has no record yet. If it is dropped, the record says so: there is no way out without one.

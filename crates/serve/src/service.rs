@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use toolgate_tools::Front;
 
-use crate::mcp::{OutputStore, ParkedCalls, Places, ResourceSource, Seals, ToolLists};
+use crate::mcp::{Outbox, OutputStore, ParkedCalls, Places, ResourceSource, Seals, ToolLists};
 use crate::metrics::Metrics;
 
 /// What a service is made of.
@@ -55,6 +55,8 @@ pub struct Service {
     pub(crate) seals: Seals,
     /// How much each caller may have under way.
     pub(crate) places: Places,
+    /// Long answers that are on their way.
+    pub(crate) outbox: Outbox,
     /// Every call that is under way, whichever door it came through.
     pub(crate) calls: TaskTracker,
     pub(crate) metrics: Metrics,
@@ -77,6 +79,7 @@ impl Service {
             parked: ParkedCalls::default(),
             seals: Seals::new(),
             places: Places::default(),
+            outbox: Outbox::default(),
             calls: TaskTracker::new(),
             metrics: Metrics::default(),
             ending: CancellationToken::new(),

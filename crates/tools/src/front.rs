@@ -43,6 +43,13 @@ pub struct Called {
 }
 
 impl Called {
+    /// About how many bytes of it a caller is given.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let attached = self.attachments.iter().map(|attached| attached.data().len());
+        self.answer.text.len() + attached.sum::<usize>()
+    }
+
     /// The structured answer with everything that belongs to it, for those who take it without the text.
     #[must_use]
     pub fn structured(&self) -> Option<Value> {

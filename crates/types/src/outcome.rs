@@ -64,6 +64,19 @@ pub enum Attachment {
     },
 }
 
+impl Attachment {
+    /// What it holds, as it is sent.
+    #[must_use]
+    pub fn data(&self) -> &str {
+        match self {
+            Self::Image { data, .. } | Self::Audio { data, .. } => data,
+            Self::Document {
+                content: DocumentContent::Text(data) | DocumentContent::Base64(data), ..
+            } => data,
+        }
+    }
+}
+
 /// What is in a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DocumentContent {

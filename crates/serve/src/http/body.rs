@@ -14,6 +14,7 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use toolgate_text::weight::weigh;
 
+use crate::mcp::{Envelope, LONG as LONG_ANSWER, Postage};
 use crate::weight::{self, DEEPEST};
 
 /// Why a body was not read to its end.
@@ -140,12 +141,38 @@ pub(crate) struct Outgoing {
     _under_way: Option<TaskTrackerToken>,
     /// The place it takes among streams.
     _place: Option<StreamPlace>,
+    /// Where the room is that it takes, if it is long.
+    envelope: Option<Envelope>,
+}
+
+/// Bytes of a long answer. The room that they take is free when nobody holds them any more, also not to write them.
+struct Stamped {
+    bytes: Bytes,
+    _postage: Postage,
+}
+
+impl AsRef<[u8]> for Stamped {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
 }
 
 impl Outgoing {
     /// An answer that is waited for.
-    pub(crate) fn answer(inner: Body, sent: &Arc<AtomicU64>, under_way: TaskTrackerToken) -> Self {
-        Self { inner, until: None, sent: Arc::clone(sent), _under_way: Some(under_way), _place: None }
+    pub(crate) fn answer(
+        inner: Body,
+        sent: &Arc<AtomicU64>,
+        under_way: TaskTrackerToken,
+        envelope: Envelope,
+    ) -> Self {
+        Self {
+            inner,
+            until: None,
+            sent: Arc::clone(sent),
+            _under_way: Some(under_way),
+            _place: None,
+            envelope: Some(envelope),
+        }
     }
 
     /// A stream that goes on until nobody wants it, or until `until`.
@@ -156,7 +183,17 @@ impl Outgoing {
         place: StreamPlace,
     ) -> Self {
         let until = Some(Box::pin(until.cancelled_owned()));
-        Self { inner, until, sent: Arc::clone(sent), _under_way: None, _place: Some(place) }
+        let sent = Arc::clone(sent);
+        Self { inner, until, sent, _under_way: None, _place: Some(place), envelope: None }
+    }
+
+    /// Bytes as they are handed on. Those of a long answer take its room along.
+    fn stamped(&self, bytes: Bytes) -> Bytes {
+        let envelope = self.envelope.as_ref().filter(|_| bytes.len() >= LONG_ANSWER);
+        match envelope.and_then(Envelope::take) {
+            Some(postage) => Bytes::from_owner(Stamped { bytes, _postage: postage }),
+            None => bytes,
+        }
     }
 }
 
@@ -174,12 +211,14 @@ impl HttpBody for Outgoing {
             return Poll::Ready(None);
         }
         let frame = ready!(Pin::new(&mut self.inner).poll_frame(context));
-        if let Some(Ok(frame)) = &frame
-            && let Some(data) = frame.data_ref()
-        {
-            self.sent.fetch_add(data.len() as u64, Ordering::Relaxed);
-        }
-        Poll::Ready(frame)
+        Poll::Ready(frame.map(|frame| {
+            frame.map(|frame| {
+                frame.map_data(|data| {
+                    self.sent.fetch_add(data.len() as u64, Ordering::Relaxed);
+                    self.stamped(data)
+                })
+            })
+        }))
     }
 
     fn is_end_stream(&self) -> bool {

@@ -18,6 +18,7 @@ use super::body::{Outgoing, Read, StreamPlace, aside};
 use super::door::Door;
 use super::meter::add;
 use super::sessions::Named;
+use crate::mcp::Envelope;
 
 /// The header that names a session of the older era.
 const SESSION: &str = "mcp-session-id";
@@ -72,8 +73,10 @@ impl Door {
         let is_end = parts.method == Method::DELETE;
         let ends = named.as_ref().filter(|_| is_end).map(|named| named.name.clone());
         parts.extensions.insert(guest.in_session(named));
+        let envelope = Envelope::default();
+        parts.extensions.insert(envelope.clone());
         let request = Request::from_parts(parts, Body::from(body.bytes.clone()));
-        let response = self.hand_over(request, body.bytes.len(), place, under_way).await;
+        let response = self.hand_over(request, body.bytes.len(), place, (under_way, envelope)).await;
         self.note_session(response.headers().get(SESSION), ends, owner);
         // Clients know another answer to an end.
         Ok(if is_end && response.status() == StatusCode::ACCEPTED { answers::ended() } else { response })
@@ -85,7 +88,7 @@ impl Door {
         request: Request,
         length: usize,
         place: Option<StreamPlace>,
-        under_way: TaskTrackerToken,
+        (under_way, envelope): (TaskTrackerToken, Envelope),
     ) -> Response<Body> {
         let brings_json = is_json(request.headers());
         let mut handling = Box::pin(self.mcp.handle(request));
@@ -107,7 +110,7 @@ impl Door {
             let sent = &self.meter.sent;
             match place {
                 Some(place) => Body::new(Outgoing::stream(inner, sent, self.leaving.clone(), place)),
-                None => Body::new(Outgoing::answer(inner, sent, under_way)),
+                None => Body::new(Outgoing::answer(inner, sent, under_way, envelope)),
             }
         })
     }

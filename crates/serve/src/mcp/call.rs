@@ -121,7 +121,7 @@ impl McpHandler {
     ) -> Result<Step, ErrorData> {
         let _under_way = self.service.calls.token();
         if let Some(running) = self.begun.take(&context.id) {
-            return self.drive(running, context, None).await;
+            return self.drive(running, context, visitor, None).await;
         }
         let Some(_place) = self.place(self.given_up(context), visitor).await else {
             return Err(self.crowded(wanted, context, visitor).await);
@@ -138,9 +138,9 @@ impl McpHandler {
                     let Parked { running, reply: waiting, .. } = *parked;
                     // A gate that gave up this instant says so itself.
                     let _ = waiting.send(reply);
-                    self.drive(running, context, Some(bond)).await
+                    self.drive(running, context, visitor, Some(bond)).await
                 }
-                Ok(Found::Ended(running)) => self.drive(*running, context, Some(bond)).await,
+                Ok(Found::Ended(running)) => self.drive(*running, context, visitor, Some(bond)).await,
                 Ok(Found::Unanswered(again)) => Ok(Step::Asks(again)),
                 Ok(Found::Gone) => Err(self
                     .refuse(wanted, context, visitor, "the question was answered already, or is too old")
@@ -149,7 +149,7 @@ impl McpHandler {
             },
             (_, bond) => {
                 let running = self.begin(wanted, tool, way, context, visitor).await;
-                self.drive(running, context, bond).await
+                self.drive(running, context, visitor, bond).await
             }
         }
     }
@@ -255,6 +255,7 @@ impl McpHandler {
         &self,
         mut running: Running,
         context: &RequestContext<RoleServer>,
+        visitor: &Visitor,
         bond: Option<Bond>,
     ) -> Result<Step, ErrorData> {
         let token = running.relay.clone().zip(progress_token(context));
@@ -277,8 +278,10 @@ impl McpHandler {
         if let Some((relay, token)) = &token {
             Box::pin(relay.tell_rest(&context.peer, token)).await;
         }
-        Self::leave_with_answer(context, &running.room);
         let called = called.ok_or_else(|| ErrorData::internal_error("the call ended unexpectedly", None))?;
+        Self::leave_with_answer(context, &running.room);
+        // As long as it waits, it has its place among the calls of its caller.
+        self.room_to_leave(called.bytes(), context, visitor).await?;
         Ok(Step::Ended(Box::new(called), running.tool))
     }
 

@@ -16,6 +16,7 @@ mod outputs;
 mod addresses;
 mod resources;
 mod connection;
+mod outbox;
 
 pub use handler::McpHandler;
 pub use outputs::OutputStore;
@@ -28,6 +29,7 @@ pub(crate) use at_once::{AtOnce, Workbench};
 pub(crate) use connection::{Connection, Leaving, Tray};
 pub(crate) use listing::ToolLists;
 pub use listing::listed_tools;
+pub(crate) use outbox::{Envelope, LONG, Outbox, Postage};
 pub(crate) use places::{Places, Shares};
 pub(crate) use who::{KnownAs, Proof};
 pub(crate) use words::in_words;

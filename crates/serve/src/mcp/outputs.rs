@@ -67,6 +67,12 @@ impl OutputStore {
         Some(format!("{OUTPUTS}{id}"))
     }
 
+    /// How many bytes are kept under this address for this owner.
+    pub(crate) fn bytes(&self, owner: [u8; 32], uri: &str) -> Option<u64> {
+        let kept = self.lock();
+        kept.get(uri.strip_prefix(OUTPUTS)?).filter(|kept| kept.owner == owner).map(|kept| kept.bytes)
+    }
+
     /// What is kept under this address for this owner.
     pub(crate) fn read(&self, owner: [u8; 32], uri: &str) -> Option<String> {
         let id = uri.strip_prefix(OUTPUTS)?;

@@ -40,7 +40,12 @@ impl Shares {
 
     /// One more for this caller, once it has not all of its share.
     async fn take(&self, owner: [u8; 32]) -> Option<OwnedSemaphorePermit> {
-        self.share(owner).acquire_owned().await.ok()
+        self.take_many(owner, 1).await
+    }
+
+    /// So many more for this caller, once its share has them.
+    pub(crate) async fn take_many(&self, owner: [u8; 32], count: u32) -> Option<OwnedSemaphorePermit> {
+        self.share(owner).acquire_many_owned(count).await.ok()
     }
 
     fn share(&self, owner: [u8; 32]) -> Arc<Semaphore> {

@@ -164,12 +164,14 @@ impl McpHandler {
         uri: &str,
         context: &RequestContext<RoleServer>,
         visitor: &Visitor,
-    ) -> Option<String> {
+    ) -> Result<Option<String>, ErrorData> {
+        let bytes = self.service.outputs.bytes(visitor.binding, uri).unwrap_or_default();
+        self.room_to_leave(usize::try_from(bytes).unwrap_or(usize::MAX), context, visitor).await?;
         let room = Room::among(&self.connection, Size::Large, self.given_up(context)).await;
         let (service, owner, uri) = (Arc::clone(&self.service), visitor.binding, uri.to_owned());
         let read = tokio::task::spawn_blocking(move || service.outputs.read(owner, &uri)).await;
         Self::leave_with_answer(context, &room);
-        read.ok().flatten()
+        Ok(read.ok().flatten())
     }
 
     pub(crate) async fn resource(
@@ -184,7 +186,7 @@ impl McpHandler {
             return Ok(contents_of(contents, context));
         }
         if uri.starts_with(OUTPUTS) {
-            let kept = self.kept_output(&uri, context, visitor).await.ok_or_else(|| not_found(&uri))?;
+            let kept = self.kept_output(&uri, context, visitor).await?.ok_or_else(|| not_found(&uri))?;
             return Ok(contents_of(vec![ResourceContents::text(kept, uri)], context));
         }
         let files = self.file_tools(visitor).await?;

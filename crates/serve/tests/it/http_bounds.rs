@@ -226,3 +226,62 @@ fn whoever_does_not_take_its_answers_is_given_up() {
     assert!((1..CALLS).contains(&records), "{records}");
     assert_eq!(world.send(&newer(read_file(1))).status, 200);
 }
+
+#[test]
+fn long_answers_that_nobody_reads_have_bounds() {
+    // As many long answers as one caller may leave unread.
+    const UNREAD: usize = 8;
+    for is_newer in [true, false] {
+        let world = open().start();
+        // On the wire twice as long, which is more than the system holds for anybody.
+        std::fs::write(world.workspace.join("long.txt"), "\"".repeat(4 << 20)).unwrap();
+        let read = |name: &str, id: usize| {
+            let params = json!({"uri": format!("toolgate://files/project/{name}")});
+            json!({"jsonrpc": "2.0", "id": id, "method": "resources/read", "params": params})
+        };
+        let begun = world.send(&post(&initialize()));
+        let session = begun.header("mcp-session-id").unwrap();
+        let ask = |name: &str, id: usize| {
+            let message = read(name, id);
+            let sent = match is_newer {
+                true => newer(message),
+                false => post(&message).with("Mcp-Session-Id", session),
+            };
+            let mut stream = world.connect();
+            stream.write_all(sent.render(world.address).as_bytes()).unwrap();
+            stream
+        };
+        let mut unread: Vec<TcpStream> = (0..UNREAD).map(|id| ask("long.txt", id)).collect();
+        let begins = |stream: &mut TcpStream| until(stream, b"\"contents\"");
+        assert!(unread.iter_mut().all(begins), "each is answered");
+        let mut waiting = ask("long.txt", UNREAD);
+        while world.records().len() <= UNREAD {
+            std::thread::yield_now();
+        }
+        waiting.set_read_timeout(Some(LATER)).unwrap();
+        assert!(!begins(&mut waiting), "there is no room for it");
+        // What is short needs none.
+        let got = Got::parse(&rest(&mut ask("a.txt", UNREAD + 1)));
+        assert!(got.message().to_string().contains("hello"), "{got:?}");
+        // Whether one is read to its end or its reader goes away, others have its room.
+        waiting.set_read_timeout(Some(PATIENCE)).unwrap();
+        match is_newer {
+            true => assert!(rest(&mut unread[0]).len() > 8 << 20),
+            false => drop(unread.remove(0)),
+        }
+        assert!(begins(&mut waiting), "newer: {is_newer}");
+    }
+}
+
+/// Reads until this comes; whether it did.
+fn until(stream: &mut TcpStream, text: &[u8]) -> bool {
+    let mut all = Vec::new();
+    let mut buffer = [0; 64];
+    while let Ok(count @ 1..) = stream.read(&mut buffer) {
+        all.extend_from_slice(&buffer[..count]);
+        if all.windows(text.len()).any(|window| window == text) {
+            return true;
+        }
+    }
+    false
+}

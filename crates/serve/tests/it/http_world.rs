@@ -35,7 +35,7 @@ pub(crate) struct World {
     pub(crate) address: SocketAddr,
     pub(crate) bench: Bench,
     pub(crate) shutdown: CancellationToken,
-    workspace: std::path::PathBuf,
+    pub(crate) workspace: std::path::PathBuf,
     serving: Option<JoinHandle<()>>,
     _scratch: Scratch,
 }
@@ -110,7 +110,10 @@ impl Plan {
         let outputs = OutputStore::new(move || {
             cap_std::fs::Dir::open_ambient_dir(&outputs, cap_std::ambient_authority())
         });
-        let service = Service::new(ServiceOptions::new(Arc::clone(bench.front()), outputs));
+        let service = Service::new(ServiceOptions {
+            aliases: vec!["@project".to_owned()],
+            ..ServiceOptions::new(Arc::clone(bench.front()), outputs)
+        });
         let options = HttpOptions {
             auth: Auth { demand: self.demand, person: person("http") },
             allowed_hosts: vec!["gate.example".to_owned()],
@@ -370,7 +373,8 @@ pub(crate) fn newer(mut message: Value) -> Sent {
         "io.modelcontextprotocol/clientCapabilities": {},
     });
     message["params"]["_meta"] = meta;
-    let (method, name) = (message["method"].clone(), message["params"]["name"].clone());
+    let about = if message["method"] == "resources/read" { "uri" } else { "name" };
+    let (method, name) = (message["method"].clone(), message["params"][about].clone());
     let sent = post(&message).with("MCP-Protocol-Version", "2026-07-28");
     let sent = sent.with("Mcp-Method", method.as_str().unwrap());
     match name.as_str() {
