@@ -69,8 +69,9 @@ pub(crate) enum Told {
 
 /// The answer to one call. What had to be cut is kept for the caller, and linked.
 ///
-/// Some clients show a model the structured part alone where there is one; so each of them says everything. Only a long text is sent once, without a
-/// structured part; what is known about it then follows as a second text. Of an error there is the text alone, and beside it the same for programs.
+/// Some clients show a model the structured part alone where there is one; so each of them says everything. Only the long content of a file is sent
+/// once, without a structured part; what is known about it then follows as a second text. A tool that does this cannot declare what its answers look like,
+/// which programs need of a command, whose output is bounded anyway. Of an error there is the text alone, and beside it the same for programs.
 pub(crate) fn answered(called: Called, tool: Option<&ToolSpec>, kept: Option<Kept>) -> Answered {
     let Called { answer: Answer { text, structured, is_error }, attachments, text_as, .. } = called;
     let structured = structured.filter(Structured::is_object).map(|structured| match (&kept, tool) {
