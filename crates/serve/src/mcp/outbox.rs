@@ -142,12 +142,15 @@ mod tests {
     async fn what_is_put_into_an_envelope_goes_with_all_who_have_it() {
         let outbox = Outbox::default();
         for is_taken in [false, true] {
-            let (of_wire, of_task) = (Envelope::default(), Envelope::default());
-            let of_task = Envelope::clone(if is_taken { &of_wire } else { &of_task });
+            let of_task = Envelope::default();
+            let of_wire = of_task.clone();
             of_task.put(outbox.take([1; 32], LONG).await.unwrap());
             drop(of_task);
-            let held = of_wire.take();
-            assert_eq!((held.is_some(), outbox.all.available_permits() < ALL), (is_taken, is_taken));
+            let held = Some(&of_wire).filter(|_| is_taken).and_then(Envelope::take);
+            assert_eq!(held.is_some(), is_taken);
+            assert!(outbox.all.available_permits() < ALL, "taken by the wire: {is_taken}");
+            drop(of_wire);
+            assert_eq!(outbox.all.available_permits() < ALL, is_taken, "it goes with the bytes");
             drop(held);
             assert_eq!(outbox.all.available_permits(), ALL);
         }

@@ -128,7 +128,7 @@ fn what_was_kept_for_one_token_is_not_read_with_another() {
     let read = |token: &str| {
         let message =
             json!({"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": {"uri": uri.clone()}});
-        world.send(&newer(message).with("Mcp-Name", &uri).bearing(token)).message()
+        world.send(&newer(message).bearing(token)).message()
     };
     for other in [token("bob", BOTH), token("bob", WRITES), token("alice", READS)] {
         assert!(read(&other)["error"].is_object());
