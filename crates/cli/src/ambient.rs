@@ -4,6 +4,7 @@
     reason = "the binary owns ambient authority; everything behind it works on handles"
 )]
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::path::{Component, Path, PathBuf};
@@ -335,16 +336,64 @@ pub(crate) fn real_path(path: &Path) -> PathBuf {
     }
 }
 
-/// The same for a name in a folder whose real place is known, without looking at the way there again.
-pub(crate) fn real_path_beneath(real_folder: &Path, name: &str) -> PathBuf {
-    let path = real_folder.join(name);
-    match std::fs::symlink_metadata(&path) {
-        Ok(found) if found.is_symlink() => real_path(&path),
-        _ => path,
+/// The real places of many files and folders, as `real_path` finds them; every folder on the way is looked at once.
+#[derive(Default)]
+pub(crate) struct RealPlaces(HashMap<PathBuf, PathBuf>);
+
+impl RealPlaces {
+    pub(crate) fn of(&mut self, path: &Path) -> PathBuf {
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return real_path(path) };
+        let place = self.folder(parent).join(name);
+        let is_link = std::fs::symlink_metadata(&place).is_ok_and(|found| found.is_symlink());
+        if is_link { real_path(&place) } else { place }
+    }
+
+    fn folder(&mut self, path: &Path) -> PathBuf {
+        if let Some(known) = self.0.get(path) {
+            return known.clone();
+        }
+        let real = self.of(path);
+        self.0.insert(path.to_path_buf(), real.clone());
+        real
     }
 }
 
 /// `toolgate.yaml` in this folder or the nearest one above.
 pub(crate) fn find_upward(start: &Path) -> Option<PathBuf> {
     start.ancestors().map(|folder| folder.join("toolgate.yaml")).find(|candidate| candidate.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_places_are_found_as_single_ones_are() {
+        let scratch = tempfile::tempdir().unwrap();
+        let at = |name: &str| scratch.path().join(name);
+        std::fs::create_dir_all(at("real/inner")).unwrap();
+        std::fs::write(at("real/file"), "").unwrap();
+        std::os::unix::fs::symlink("real", at("link")).unwrap();
+        std::os::unix::fs::symlink("../link/inner", at("real/back")).unwrap();
+        std::os::unix::fs::symlink("nowhere", at("broken")).unwrap();
+        std::os::unix::fs::symlink("circle", at("circle")).unwrap();
+        let mut places = RealPlaces::default();
+        for name in [
+            "real/file",
+            "link/file",
+            "link/inner/../file",
+            "link/back/missing/below",
+            "real/back",
+            "broken",
+            "broken/below",
+            "circle/below",
+            "missing",
+            "real/file/below",
+            "link/..",
+            "",
+        ] {
+            assert_eq!(places.of(&at(name)), real_path(&at(name)), "{name}");
+        }
+        assert_eq!(places.of(Path::new("/")), Path::new("/"));
+    }
 }

@@ -4,12 +4,13 @@ mod conversation;
 mod mcp;
 mod sessions;
 
+use std::ffi::OsString;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use toolgate_manifest::ServeAuth;
 use toolgate_types::{AgentName, CallId, Decision, RunId, SessionId, ToolName, Trust};
 
@@ -25,6 +26,30 @@ pub(crate) struct Arguments {
     pub(crate) command: Command,
     #[command(flatten)]
     pub(crate) common: Common,
+}
+
+impl Arguments {
+    /// What was typed.
+    ///
+    /// To describe every command takes longer than all else before a gate answers, so that only the one is described that the first word names. Where that
+    /// does not fit, all are: whatever is said about it, about help too, comes from there.
+    pub(crate) fn from_command_line() -> Result<Self, clap::Error> {
+        let words: Vec<OsString> = std::env::args_os().collect();
+        Self::from_first_word(&words).map_or_else(|| Self::try_parse_from(&words), Ok)
+    }
+
+    fn from_first_word(words: &[OsString]) -> Option<Self> {
+        let only = Self::with_only(words.get(1)?.to_str()?)?;
+        let mut found = only.try_get_matches_from(words).ok()?;
+        Self::from_arg_matches_mut(&mut found).ok()
+    }
+
+    /// The same command line with one command.
+    fn with_only(name: &str) -> Option<clap::Command> {
+        let all = Command::augment_subcommands(clap::Command::new("toolgate"));
+        let only = all.find_subcommand(name)?.clone();
+        Some(Common::augment_args(clap::Command::new("toolgate")).subcommand_required(true).subcommand(only))
+    }
 }
 
 const LONG: &str = "The gate between an LLM agent and the machine.\n\nA model asks for a tool; Toolgate decides whether that caller may make that \
@@ -107,6 +132,7 @@ impl fmt::Debug for GivenToken {
 }
 
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub(crate) enum Command {
     /// Make one call through the whole gate; prints exactly what a model would be given
     #[command(after_help = "Examples:
@@ -286,6 +312,7 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 }
 
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub(crate) enum ToolsCommand {
     /// Write a first manifest for a command, to be narrowed by hand
     #[command(after_help = "Examples:
@@ -304,6 +331,7 @@ pub(crate) enum ToolsCommand {
 }
 
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub(crate) enum TokenCommand {
     /// Sign a token with a secret of this machine; --agent and --trust go into it
     #[command(after_help = "Examples:
@@ -339,6 +367,7 @@ fn lifetime(text: &str) -> Result<Duration, String> {
 }
 
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub(crate) enum AuditCommand {
     /// Check the whole record; names the first line that was changed, cut or removed
     #[command(after_help = "Examples:
@@ -417,4 +446,68 @@ pub(crate) enum Format {
     Ollama,
     /// MCP tools/list
     Mcp,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    fn typed(line: &str) -> Vec<OsString> {
+        std::iter::once("toolgate").chain(line.split_whitespace()).map(OsString::from).collect()
+    }
+
+    #[test]
+    fn commands_are_described_without_contradiction() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn a_command_is_understood_alone_as_among_all_others() {
+        for line in [
+            "call read_file {} --json",
+            "call --profile crew --mount @pkg=./pkg fs.read",
+            "tools --format mcp --agent reviewer",
+            "tools new word_count --output - -- wc -w",
+            "check a.yaml b.yaml --strict",
+            "run --model scripted/demo hello",
+            "chat --continue",
+            "scripted demo --listen localhost:0",
+            "mcp --workspace here --trust autonomous --state-dir there",
+            "mcp install --client cursor --dry-run --workspace here",
+            "mcp approve files --yes",
+            "serve --auth none --grace 1m -q",
+            "token mint --subject alice --permission git:read --trust guided",
+            "audit show --decision denied --limit 3 --json",
+            "sessions list",
+            "changes --all",
+            "undo --force",
+            "doctor --offline",
+            "completions bash",
+        ] {
+            let alone = Arguments::from_first_word(&typed(line)).unwrap_or_else(|| panic!("{line}"));
+            let among = Arguments::try_parse_from(typed(line)).unwrap();
+            assert_eq!(format!("{alone:?}"), format!("{among:?}"), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_one_command_is_said_by_all() {
+        for line in [
+            "",
+            "--version",
+            "mcp --version",
+            "mcp --help",
+            "help mcp",
+            "--workspace here mcp",
+            "mpc",
+            "mcp instal",
+            "call",
+            "audit",
+            "serve --no-such-option",
+        ] {
+            assert!(Arguments::from_first_word(&typed(line)).is_none(), "{line}");
+        }
+    }
 }

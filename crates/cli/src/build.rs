@@ -12,11 +12,10 @@ use toolgate_tools::{Front, initialise_run};
 use toolgate_types::CallId;
 use toolgate_workspace::{Access, Mount, MountError, Rules, Workspace};
 
-use crate::ambient::{
-    links_on_the_way, open_folder, open_or_make_folder, open_own_folder, real_path, real_path_beneath,
-};
+use crate::ambient::{open_folder, open_or_make_folder, open_own_folder};
 use crate::exit::Failed;
 use crate::load::{self, Behind, Tokens};
+use crate::own::Own;
 use crate::servers::{PINS, Servers, Which};
 use crate::settings::{MountSettings, Settings};
 use crate::terminal::complain;
@@ -52,30 +51,30 @@ impl How<'_> {
 /// Files of a run that the gate writes and the model may only read; the workflow's place changes through its guard.
 const RUN_PROTECTED: &[&str] = &["logs", "logs/**", "workflow.md", "workflow.md/**"];
 
-pub(crate) fn workspace(settings: &Settings) -> Result<Workspace, Failed> {
-    refuse_links(settings)?;
-    let folders = own_folders(settings);
-    let own = own_files(settings, &folders);
+pub(crate) fn workspace(settings: &Settings, own: &Own) -> Result<Workspace, Failed> {
+    own.refuse_links(settings)?;
     let rules = |deny: &[String], scope: &[String]| {
         let all: Vec<String> = settings.deny.iter().chain(deny).cloned().collect();
         Rules::new().deny(&all)?.scope(scope)
     };
     let mut mounts = Vec::new();
-    refuse_own_folders(settings, &folders, "@project", &settings.workspace)?;
+    own.refuse_mount("@project", &settings.workspace)?;
     let project = open_or_make_folder(&settings.workspace)
         .map_err(|source| cannot_open("@project", &settings.workspace, source))?;
     let project_rules = rules(&[], &[]).map_err(|error| Failed::usage(error.to_string()))?;
     let project = Mount::new("@project", project, &settings.workspace, Access::ReadWrite, project_rules);
-    mounts.push(project.map_err(|error| Failed::usage(error.to_string()))?.hide_own_files(&own).as_default());
+    mounts.push(
+        project.map_err(|error| Failed::usage(error.to_string()))?.hide_own_files(own.places()).as_default(),
+    );
     for MountSettings { alias, path, read_only, scope, deny } in &settings.mounts {
-        refuse_own_folders(settings, &folders, alias, path)?;
+        own.refuse_mount(alias, path)?;
         let opened = if *read_only { open_folder(path) } else { open_or_make_folder(path) };
         let opened = opened.map_err(|source| cannot_open(alias, path, source))?;
         let access = if *read_only { Access::ReadOnly } else { Access::ReadWrite };
         let rules = rules(deny, scope).map_err(|error| Failed::usage(error.to_string()))?;
         let mount = Mount::new(alias, opened, path, access, rules)
             .map_err(|error| Failed::usage(error.to_string()))?;
-        mounts.push(mount.hide_own_files(&own));
+        mounts.push(mount.hide_own_files(own.places()));
     }
     if settings.profile.has_runs() {
         mounts.push(state_mount(settings)?);
@@ -101,88 +100,6 @@ fn state_mount(settings: &Settings) -> Result<Mount, Failed> {
         .map_err(|error| Failed::usage(error.to_string()))
 }
 
-/// What belongs to the gate, wherever it lies: neither a mount nor the view of a command may show it.
-pub(crate) fn everything_own(settings: &Settings) -> Vec<PathBuf> {
-    own_files(settings, &own_folders(settings))
-}
-
-/// What no mount may show, wherever it lies.
-fn own_files(settings: &Settings, folders: &[PathBuf]) -> Vec<PathBuf> {
-    let log = log_options(settings);
-    let key = log.key_path();
-    let beside = [log.checkpoints_path(), toolgate_audit::public_key_path(&key), key];
-    let real = beside.iter().chain(named_files(settings)).map(|path| real_path(path));
-    real.chain(states(settings).map(real_path)).chain(folders.iter().cloned()).collect()
-}
-
-/// The files of the operator that decide what the gate does.
-fn named_files(settings: &Settings) -> impl Iterator<Item = &PathBuf> {
-    let beside = settings.key_files.iter().chain(&settings.system_files);
-    settings.loaded.file.iter().chain(declarations(settings)).chain(beside)
-}
-
-/// What says which tools there are and what may be done with them.
-fn declarations(settings: &Settings) -> impl Iterator<Item = &PathBuf> {
-    settings.tools.iter().chain(&settings.policies).map(|named| &named.path)
-}
-
-/// The state directories of this gate and of others of the same user.
-fn states(settings: &Settings) -> impl Iterator<Item = &Path> {
-    let other = settings.default_state_dir.as_ref().filter(|other| **other != settings.state_dir);
-    [Some(&settings.state_dir), other].into_iter().flatten().map(PathBuf::as_path)
-}
-
-/// Where the parts of the state directories and the record really are. A workspace may lie beside them in one folder.
-fn own_folders(settings: &Settings) -> Vec<PathBuf> {
-    let mut own = Vec::new();
-    for state in states(settings).map(real_path) {
-        own.extend(STATE_FOLDERS.map(|part| real_path_beneath(&state, part)));
-    }
-    if states(settings).all(|state| state != settings.audit_dir) {
-        own.push(real_path(&settings.audit_dir));
-    }
-    own
-}
-
-/// A link in a mount cannot be kept from being replaced, so nothing of the gate may be reached through one.
-fn refuse_links(settings: &Settings) -> Result<(), Failed> {
-    let mounts = settings.mounts.iter().map(|mount| &mount.path).chain([&settings.workspace]);
-    let mounts: Vec<PathBuf> = mounts.map(|path| real_path(path)).collect();
-    let own = named_files(settings).chain([&settings.state_dir, &settings.audit_dir]);
-    for path in own {
-        let mut links = links_on_the_way(path).into_iter();
-        if let Some(link) = links.find(|link| mounts.iter().any(|mount| link.starts_with(mount))) {
-            let message = format!(
-                "`{}` is reached through the link `{}`, which tools could replace",
-                path.display(),
-                link.display()
-            );
-            return Err(Failed::usage(message).help("name the place that the link leads to"));
-        }
-    }
-    Ok(())
-}
-
-/// A workspace inside the gate's own folders would hand them to the model.
-fn refuse_own_folders(
-    settings: &Settings,
-    folders: &[PathBuf],
-    alias: &str,
-    path: &Path,
-) -> Result<(), Failed> {
-    let place = real_path(path);
-    // Folders in a folder of manifests are not looked into, so nothing there can become a tool.
-    let declares = declarations(settings).any(|folder| real_path(folder) == place);
-    match declares || folders.iter().any(|own| place.starts_with(own)) {
-        false => Ok(()),
-        true => Err(Failed::usage(format!(
-            "`{}` belongs to the gate and cannot be mounted as `{alias}`",
-            path.display()
-        ))
-        .help("choose another folder; state, audit, manifests and policies are never mounted")),
-    }
-}
-
 pub(crate) fn log_options(settings: &Settings) -> LogOptions {
     let quiet_warn = |warning: toolgate_audit::Warning| complain(&warning.to_string());
     let mut options = LogOptions::new(&settings.audit_dir);
@@ -203,12 +120,13 @@ pub(crate) fn gate(settings: &Settings, how: How<'_>) -> Result<Built, Failed> {
     let (audit, recovered) = AuditLog::open(log_options(settings))
         .map_err(|error| Failed::usage(error.to_string()).help(error.help()))?;
     tell_of_interruptions(&recovered.interrupted, journal.recovery());
-    let workspace = Arc::new(workspace(settings)?);
+    let own = Own::of(settings);
+    let workspace = Arc::new(workspace(settings, &own)?);
     let waiting = servers.as_ref().map(|(_, runtime)| *runtime).filter(|_| wait);
     let servers =
         servers.map(|(which, runtime)| Arc::new(Servers::new(settings, runtime.handle().clone(), which)));
     let behind = servers.as_deref().map(|servers| Behind { servers, waiting });
-    let loaded = load::load(settings, &workspace, tokens, behind)?;
+    let loaded = load::load(settings, &own, &workspace, tokens, behind)?;
     let tools = loaded.registry.names().map(str::to_owned).collect();
     let audit_mode = match settings.on_audit_failure {
         OnAuditFailure::Deny => AuditMode::Deny,
@@ -236,7 +154,8 @@ pub(crate) fn gate(settings: &Settings, how: How<'_>) -> Result<Built, Failed> {
 }
 
 /// What the gate keeps in its state directory.
-const STATE_FOLDERS: [&str; 8] = ["audit", "keys", "runs", JOURNAL, QUARANTINE, OUTPUTS, PINS, SESSIONS];
+pub(crate) const STATE_FOLDERS: [&str; 8] =
+    ["audit", "keys", "runs", JOURNAL, QUARANTINE, OUTPUTS, PINS, SESSIONS];
 
 /// The ending keeps every gate from showing it, also one that was given another state directory.
 const JOURNAL: &str = "journal.toolgate";

@@ -13,13 +13,14 @@ use toolgate_types::{ErrorCode, Failure};
 use toolgate_workspace::Workspace;
 
 use crate::ambient::{open_own_folder, read_file, variable};
-use crate::build::{everything_own, quarantine_folder};
+use crate::build::quarantine_folder;
 use crate::exit::Failed;
 use crate::load::Fault;
+use crate::own::Own;
 use crate::settings::Settings;
 
 /// What the operator demands of the sandbox.
-pub(crate) fn sandbox_options(settings: &Settings) -> Result<SandboxOptions, Failed> {
+pub(crate) fn sandbox_options(settings: &Settings, own: &Own) -> Result<SandboxOptions, Failed> {
     let config = &settings.loaded.config.sandbox;
     let standard = SandboxOptions::default();
     let read: Vec<PathBuf> =
@@ -36,7 +37,7 @@ pub(crate) fn sandbox_options(settings: &Settings) -> Result<SandboxOptions, Fai
     Ok(SandboxOptions {
         require: required(config),
         read,
-        hide: everything_own(settings),
+        hide: own.places().to_vec(),
         path: if path.is_empty() { standard.path.clone() } else { path },
         ..standard
     })
@@ -78,7 +79,11 @@ pub(crate) fn problems(config: &Config) -> Vec<Problem> {
 }
 
 /// What runs commands. The sandbox itself is made by the first of them.
-pub(crate) fn runner(settings: &Settings, workspace: &Arc<Workspace>) -> Result<Arc<CommandRunner>, Fault> {
+pub(crate) fn runner(
+    settings: &Settings,
+    own: &Own,
+    workspace: &Arc<Workspace>,
+) -> Result<Arc<CommandRunner>, Fault> {
     let config = &settings.loaded.config;
     let problems = problems(config);
     if !problems.is_empty() {
@@ -86,7 +91,7 @@ pub(crate) fn runner(settings: &Settings, workspace: &Arc<Workspace>) -> Result<
     }
     let passed = config.sandbox.environment.iter();
     let passed = passed.filter_map(|name| Some((name.value.clone(), variable(&name.value)?)));
-    let (options, quarantine) = (sandbox_options(settings)?, quarantine_folder(settings));
+    let (options, quarantine) = (sandbox_options(settings, own)?, quarantine_folder(settings));
     let confinement = Confinement::later(move || {
         let folder = open_own_folder(&quarantine).map_err(|error| {
             Failure::new(ErrorCode::Internal, "the command could not be started")

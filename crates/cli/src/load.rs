@@ -13,6 +13,7 @@ use crate::callers;
 use crate::confined;
 use crate::exit::Failed;
 use crate::files::{Content, MANIFESTS, POLICIES, read_all};
+use crate::own::Own;
 use crate::servers::{Servers, agreed};
 use crate::settings::Settings;
 use crate::web_search;
@@ -70,12 +71,13 @@ pub(crate) struct Behind<'g> {
 /// Loads everything.
 pub(crate) fn load(
     settings: &Settings,
+    own: &Own,
     workspace: &Arc<Workspace>,
     tokens: Tokens,
     behind: Option<Behind<'_>>,
 ) -> Result<Loaded, Fault> {
     let declared = declared(settings)?;
-    let runner = confined::runner(settings, workspace)?;
+    let runner = confined::runner(settings, own, workspace)?;
     let mut registry = registry(settings, workspace, &declared, Arc::clone(&runner))?;
     let Some(Behind { servers, waiting }) = behind else {
         return decided(settings, tokens, &declared, registry);

@@ -13,6 +13,7 @@ mod callers;
 mod confined;
 mod web_search;
 mod servers;
+mod own;
 mod load;
 mod build;
 mod reload;
@@ -24,14 +25,12 @@ mod commands;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
-use clap::Parser as _;
-
 use crate::arguments::{Arguments, Command, Common, McpCommand, TokenCommand, ToolsCommand};
 use crate::exit::Failed;
 use crate::terminal::{be_quiet, be_verbose, paint, reveal, wants_colour};
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
+    let arguments = match Arguments::from_command_line() {
         Ok(arguments) => arguments,
         Err(error) => {
             let code = if error.use_stderr() { exit::USAGE } else { exit::DONE };

@@ -18,6 +18,7 @@ use crate::build::{self, Built};
 use crate::exit::Failed;
 use crate::files::{MANIFESTS, POLICIES};
 use crate::load::{self, Behind, Tokens};
+use crate::own::Own;
 use crate::servers::Servers;
 use crate::settings::{Settings, settle};
 use crate::terminal::{complain, remark};
@@ -141,13 +142,14 @@ impl Reloader {
             let message = "profile, state directory and audit directory cannot change while the gate runs";
             return Err(Failed::usage(message).help("start it anew"));
         }
-        let workspace = Arc::new(build::workspace(&settings)?);
+        let own = Own::of(&settings);
+        let workspace = Arc::new(build::workspace(&settings, &own)?);
         // Before the servers are asked, so that nothing they say afterwards is missed.
         if let Some((_, changed)) = &mut self.servers {
             changed.mark_unchanged();
         }
         let behind = self.servers.as_ref().map(|(servers, _)| Behind { servers, waiting: None });
-        let loaded = load::load(&settings, &workspace, Tokens::Possibly, behind)?;
+        let loaded = load::load(&settings, &own, &workspace, Tokens::Possibly, behind)?;
         let names: Vec<String> = loaded.registry.names().map(str::to_owned).collect();
         settings.warn_of_unknown_tools(&names);
         Ok(self.gate.replace(loaded))

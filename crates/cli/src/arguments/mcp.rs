@@ -8,6 +8,7 @@ use toolgate_types::Sha256;
 use crate::clients::{Client, Scope};
 
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub(crate) enum McpCommand {
     /// Make a client of MCP start this gate: shows the entry, asks, and writes it into the client's file
     #[command(after_help = "Examples:

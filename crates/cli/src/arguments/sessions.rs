@@ -3,6 +3,7 @@
 use clap::{Subcommand, ValueEnum};
 
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub(crate) enum SessionsCommand {
     /// List the conversations of this workspace, the one that was used last first
     List {

@@ -20,6 +20,7 @@ use crate::confined::{self, sandbox_options};
 use crate::exit::{DONE, Failed, USAGE};
 use crate::files::{Content, POLICIES, ends_with};
 use crate::load::{self, Fault};
+use crate::own::Own;
 use crate::servers;
 use crate::settings::{Settings, reserved, settle};
 use crate::web_search;
@@ -176,7 +177,9 @@ impl Report {
         // Tools are only looked at, so that they need no folder to work in.
         let nowhere = Workspace::new(Vec::new()).map_err(|error| Failed::usage(error.to_string()))?;
         let nowhere = Arc::new(nowhere);
-        let Some(runner) = self.keep(confined::runner(settings, &nowhere))? else { return Ok(()) };
+        let Some(runner) = self.keep(confined::runner(settings, &Own::of(settings), &nowhere))? else {
+            return Ok(());
+        };
         let registry = self.keep(load::registry(settings, &nowhere, declared, runner))?;
         if let Some(registry) = registry {
             self.keep(load::policies(settings, &registry, files))?;
@@ -265,7 +268,9 @@ fn missing_servers(settings: &Settings) -> Result<Vec<Warning>, Failed> {
     if processes.is_empty() {
         return Ok(Vec::new());
     }
-    let Ok(sandbox) = Sandbox::prepare(sandbox_options(settings)?) else { return Ok(Vec::new()) };
+    let Ok(sandbox) = Sandbox::prepare(sandbox_options(settings, &Own::of(settings))?) else {
+        return Ok(Vec::new());
+    };
     let is_there = |process: &&&ServerProcess| {
         let program = Path::new(&process.program.value);
         let found = sandbox.find_program(process.program.value.as_ref()).is_some_and(|place| exists(&place));
@@ -283,7 +288,9 @@ fn missing_servers(settings: &Settings) -> Result<Vec<Warning>, Failed> {
 
 /// Programs that a command would not find.
 fn missing_programs(settings: &Settings, files: &[Content]) -> Result<Vec<Warning>, Failed> {
-    let Ok(sandbox) = Sandbox::prepare(sandbox_options(settings)?) else { return Ok(Vec::new()) };
+    let Ok(sandbox) = Sandbox::prepare(sandbox_options(settings, &Own::of(settings))?) else {
+        return Ok(Vec::new());
+    };
     let is_there = |program: &Located<String>| {
         sandbox.find_program(program.value.as_ref()).is_some_and(|place| exists(&place))
     };

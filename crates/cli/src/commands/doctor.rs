@@ -15,6 +15,7 @@ use crate::ambient::{open_or_make_folder, open_own_folder};
 use crate::arguments::Common;
 use crate::confined::sandbox_options;
 use crate::exit::{DONE, Failed, TOOL_ERROR};
+use crate::own::Own;
 use crate::servers::{Servers, Which};
 use crate::settings::{Settings, settle};
 use crate::terminal::reveal_line;
@@ -96,7 +97,7 @@ fn examine(settings: &Settings) -> Vec<Finding> {
 
 /// Every layer that commands are confined by. One that the operator does not demand may be missing.
 fn layers(settings: &Settings) -> Result<Vec<Finding>, Failed> {
-    let options = sandbox_options(settings)?;
+    let options = sandbox_options(settings, &Own::of(settings))?;
     let required = options.require;
     let sandbox = match Sandbox::prepare(options) {
         Ok(sandbox) => sandbox,

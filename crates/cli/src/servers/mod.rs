@@ -26,6 +26,7 @@ use crate::build;
 use crate::confined;
 use crate::exit::Failed;
 use crate::load::Fault;
+use crate::own::Own;
 use crate::settings::Settings;
 use crate::terminal::{complain, remark};
 
@@ -118,8 +119,9 @@ impl Servers {
     pub(crate) fn start(settings: &Settings, runtime: &Runtime, which: Which) -> Result<Self, Failed> {
         let say = |text: &str| remark(|| text.to_owned());
         let servers = Self::saying(settings, runtime.handle().clone(), which, say);
-        let workspace = Arc::new(build::workspace(settings)?);
-        let runner = confined::runner(settings, &workspace)?;
+        let own = Own::of(settings);
+        let workspace = Arc::new(build::workspace(settings, &own)?);
+        let runner = confined::runner(settings, &own, &workspace)?;
         servers.configure(settings, &runner).map_err(Fault::from)?;
         servers.wait(runtime);
         Ok(servers)

@@ -1,0 +1,92 @@
+//! What belongs to the gate, wherever it lies: neither a mount nor the view of a command may show it.
+
+use std::path::{Path, PathBuf};
+
+use crate::ambient::{RealPlaces, links_on_the_way, real_path};
+use crate::build::{STATE_FOLDERS, log_options};
+use crate::exit::Failed;
+use crate::settings::Settings;
+
+/// Where everything of the gate's own really is. It is looked for once, and holds as long as the settings do.
+pub(crate) struct Own {
+    /// The parts of the state directories and the record. A workspace may lie beside them in one folder.
+    folders: Vec<PathBuf>,
+    /// What says which tools there are and what may be done with them.
+    declarations: Vec<PathBuf>,
+    /// All of it, with single files and whole state directories.
+    places: Vec<PathBuf>,
+}
+
+impl Own {
+    pub(crate) fn of(settings: &Settings) -> Self {
+        let mut real = RealPlaces::default();
+        let mut folders = Vec::new();
+        for state in states(settings) {
+            folders.extend(STATE_FOLDERS.map(|part| real.of(&state.join(part))));
+        }
+        if states(settings).all(|state| state != settings.audit_dir) {
+            folders.push(real.of(&settings.audit_dir));
+        }
+        let log = log_options(settings);
+        let key = log.key_path();
+        let beside = [log.checkpoints_path(), toolgate_audit::public_key_path(&key), key];
+        let mut places: Vec<PathBuf> =
+            beside.iter().chain(named_files(settings)).map(|path| real.of(path)).collect();
+        places.extend(states(settings).map(|state| real.of(state)));
+        places.extend(folders.iter().cloned());
+        let declarations = declarations(settings).map(|path| real.of(path)).collect();
+        Self { folders, declarations, places }
+    }
+
+    /// What no mount may show.
+    pub(crate) fn places(&self) -> &[PathBuf] {
+        &self.places
+    }
+
+    /// A link in a mount cannot be kept from being replaced, so nothing of the gate may be reached through one.
+    pub(crate) fn refuse_links(&self, settings: &Settings) -> Result<(), Failed> {
+        let mounts = settings.mounts.iter().map(|mount| &mount.path).chain([&settings.workspace]);
+        let mounts: Vec<PathBuf> = mounts.map(|path| real_path(path)).collect();
+        let own = named_files(settings).chain([&settings.state_dir, &settings.audit_dir]);
+        for path in own {
+            let mut links = links_on_the_way(path).into_iter();
+            if let Some(link) = links.find(|link| mounts.iter().any(|mount| link.starts_with(mount))) {
+                let message = format!(
+                    "`{}` is reached through the link `{}`, which tools could replace",
+                    path.display(),
+                    link.display()
+                );
+                return Err(Failed::usage(message).help("name the place that the link leads to"));
+            }
+        }
+        Ok(())
+    }
+
+    /// A workspace inside the gate's own folders would hand them to the model.
+    pub(crate) fn refuse_mount(&self, alias: &str, path: &Path) -> Result<(), Failed> {
+        let place = real_path(path);
+        // Folders in a folder of manifests are not looked into, so nothing there can become a tool.
+        if !self.declarations.contains(&place) && !self.folders.iter().any(|own| place.starts_with(own)) {
+            return Ok(());
+        }
+        let message = format!("`{}` belongs to the gate and cannot be mounted as `{alias}`", path.display());
+        Err(Failed::usage(message)
+            .help("choose another folder; state, audit, manifests and policies are never mounted"))
+    }
+}
+
+/// The files of the operator that decide what the gate does.
+fn named_files(settings: &Settings) -> impl Iterator<Item = &PathBuf> {
+    let beside = settings.key_files.iter().chain(&settings.system_files);
+    settings.loaded.file.iter().chain(declarations(settings)).chain(beside)
+}
+
+fn declarations(settings: &Settings) -> impl Iterator<Item = &PathBuf> {
+    settings.tools.iter().chain(&settings.policies).map(|named| &named.path)
+}
+
+/// The state directories of this gate and of others of the same user.
+fn states(settings: &Settings) -> impl Iterator<Item = &Path> {
+    let other = settings.default_state_dir.as_ref().filter(|other| **other != settings.state_dir);
+    [Some(&settings.state_dir), other].into_iter().flatten().map(PathBuf::as_path)
+}
