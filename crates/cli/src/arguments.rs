@@ -41,14 +41,16 @@ impl Arguments {
     fn from_first_word(words: &[OsString]) -> Option<Self> {
         let only = Self::with_only(words.get(1)?.to_str()?)?;
         let mut found = only.try_get_matches_from(words).ok()?;
-        Self::from_arg_matches_mut(&mut found).ok()
+        let common = Common::from_arg_matches(found.subcommand()?.1).ok()?;
+        Some(Self { command: Command::from_arg_matches_mut(&mut found).ok()?, common })
     }
 
-    /// The same command line with one command.
+    /// The command line with one command, which has the common options itself. Where they are known to commands below it too, each is copied for each.
     fn with_only(name: &str) -> Option<clap::Command> {
         let all = Command::augment_subcommands(clap::Command::new("toolgate"));
-        let only = all.find_subcommand(name)?.clone();
-        Some(Common::augment_args(clap::Command::new("toolgate")).subcommand_required(true).subcommand(only))
+        let only = Common::augment_args(all.find_subcommand(name)?.clone());
+        let only = only.mut_args(|option| option.global(false));
+        Some(clap::Command::new("toolgate").subcommand_required(true).subcommand(only))
     }
 }
 
@@ -469,17 +471,17 @@ mod tests {
             "call read_file {} --json",
             "call --profile crew --mount @pkg=./pkg fs.read",
             "tools --format mcp --agent reviewer",
-            "tools new word_count --output - -- wc -w",
+            "tools --json new word_count --output - -- wc -w",
             "check a.yaml b.yaml --strict",
             "run --model scripted/demo hello",
             "chat --continue",
             "scripted demo --listen localhost:0",
             "mcp --workspace here --trust autonomous --state-dir there",
-            "mcp install --client cursor --dry-run --workspace here",
+            "mcp --workspace here install --client cursor --dry-run",
             "mcp approve files --yes",
             "serve --auth none --grace 1m -q",
-            "token mint --subject alice --permission git:read --trust guided",
-            "audit show --decision denied --limit 3 --json",
+            "token --trust guided mint --subject alice --permission git:read",
+            "audit --json show --decision denied --limit 3",
             "sessions list",
             "changes --all",
             "undo --force",
@@ -506,6 +508,7 @@ mod tests {
             "call",
             "audit",
             "serve --no-such-option",
+            "mcp install --client cursor --workspace here",
         ] {
             assert!(Arguments::from_first_word(&typed(line)).is_none(), "{line}");
         }
