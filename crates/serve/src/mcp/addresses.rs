@@ -1,5 +1,8 @@
 //! The addresses of files, and what can be told by a name.
 
+use std::borrow::Cow;
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use rmcp::model::Resource;
 
 /// What the address of every file begins with.
@@ -52,35 +55,24 @@ pub(crate) fn path_of(uri: &str) -> Option<String> {
     Some(format!("@{}/{}", decoded(alias)?, decoded(path)?))
 }
 
-/// Whatever has a meaning in an address is written as its bytes.
+/// Whatever may have a meaning in an address is written as its bytes, but for the slash between names, which means here what it means there.
+const MEANINGFUL: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
+
 fn encoded(path: &str) -> String {
-    let mut uri = String::with_capacity(path.len());
-    for byte in path.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
-                uri.push(char::from(byte))
-            }
-            other => uri.push_str(&format!("%{other:02X}")),
-        }
-    }
-    uri
+    utf8_percent_encode(path, MEANINGFUL).to_string()
 }
 
 /// The reverse; nothing where it is not text.
 fn decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        match byte {
-            b'%' => {
-                let digit =
-                    |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-                bytes.push(digit(rest.next()?)? << 4 | digit(rest.next()?)?);
-            }
-            other => bytes.push(other),
-        }
-    }
-    String::from_utf8(bytes).ok()
+    let begins_byte = |after: &str| {
+        let digits = after.as_bytes().get(..2);
+        digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+    };
+    // A sign that stands for no byte is no part of an address; the decoder would take it for itself.
+    let is_whole = text.split('%').skip(1).all(begins_byte);
+    let decoded = percent_decode_str(text).decode_utf8().ok().filter(|_| is_whole);
+    decoded.map(Cow::into_owned)
 }
 
 /// What a file is, told by the end of its name. Nobody looks into it for that.
@@ -88,113 +80,57 @@ pub(crate) fn kind_of(path: &str) -> Option<&'static str> {
     let name = path.rsplit('/').next().unwrap_or_default();
     let ending = match name.rsplit_once('.') {
         Some((stem, ending)) if !stem.is_empty() => ending.to_ascii_lowercase(),
-        _ => return NAMES.contains(&name).then_some("text/plain"),
+        _ => return is_among(name, NAMES).then_some("text/plain"),
     };
-    KINDS.iter().find(|(_, endings)| endings.contains(&ending.as_str())).map(|(kind, _)| *kind)
+    KINDS.iter().find(|(_, endings)| is_among(&ending, endings)).map(|(kind, _)| *kind)
+}
+
+fn is_among(word: &str, words: &str) -> bool {
+    words.split_ascii_whitespace().any(|one| one == word)
 }
 
 /// Names without an ending that everybody knows.
-const NAMES: &[&str] = &[
-    "Makefile",
-    "Dockerfile",
-    "LICENSE",
-    "README",
-    "CHANGELOG",
-    "NOTICE",
-    "AUTHORS",
-    ".gitignore",
-    ".editorconfig",
-];
+const NAMES: &str = "Makefile Dockerfile LICENSE README CHANGELOG NOTICE AUTHORS .gitignore .editorconfig";
 
 /// What endings stand for. What is missing here is told without its kind.
-const KINDS: &[(&str, &[&str])] = &[
+const KINDS: &[(&str, &str)] = &[
     (
         "text/plain",
-        &[
-            "txt",
-            "text",
-            "log",
-            "rs",
-            "py",
-            "rb",
-            "go",
-            "c",
-            "h",
-            "cc",
-            "cpp",
-            "hpp",
-            "java",
-            "kt",
-            "swift",
-            "sh",
-            "bash",
-            "zsh",
-            "ts",
-            "tsx",
-            "jsx",
-            "vue",
-            "sql",
-            "ini",
-            "cfg",
-            "conf",
-            "lock",
-            "diff",
-            "patch",
-            "proto",
-            "lua",
-            "pl",
-            "php",
-            "scala",
-            "hs",
-            "ml",
-            "ex",
-            "exs",
-            "clj",
-            "cs",
-            "r",
-            "jl",
-            "dart",
-            "zig",
-            "nix",
-            "gradle",
-            "cmake",
-            "tf",
-            "env",
-            "properties",
-            "snap",
-        ],
+        "txt text log rs py rb go c h cc cpp hpp java kt swift sh bash zsh ts tsx jsx vue sql ini \
+         cfg conf lock diff patch proto lua pl php scala hs ml ex exs clj cs r jl dart zig nix \
+         gradle cmake tf env properties snap",
     ),
-    ("text/markdown", &["md", "markdown"]),
-    ("text/html", &["html", "htm"]),
-    ("text/css", &["css"]),
-    ("text/csv", &["csv"]),
-    ("text/tab-separated-values", &["tsv"]),
-    ("text/javascript", &["js", "mjs", "cjs"]),
-    ("application/json", &["json"]),
-    ("application/jsonl", &["jsonl", "ndjson"]),
-    ("application/yaml", &["yaml", "yml"]),
-    ("application/toml", &["toml"]),
-    ("application/xml", &["xml", "xsd"]),
-    ("image/svg+xml", &["svg"]),
-    ("image/png", &["png"]),
-    ("image/jpeg", &["jpg", "jpeg"]),
-    ("image/gif", &["gif"]),
-    ("image/webp", &["webp"]),
-    ("image/avif", &["avif"]),
-    ("image/bmp", &["bmp"]),
-    ("image/vnd.microsoft.icon", &["ico"]),
-    ("audio/mpeg", &["mp3"]),
-    ("audio/wav", &["wav"]),
-    ("audio/ogg", &["ogg"]),
-    ("video/mp4", &["mp4"]),
-    ("video/webm", &["webm"]),
-    ("font/woff2", &["woff2"]),
-    ("font/woff", &["woff"]),
-    ("font/ttf", &["ttf"]),
-    ("application/pdf", &["pdf"]),
-    ("application/zip", &["zip"]),
-    ("application/gzip", &["gz", "tgz"]),
-    ("application/wasm", &["wasm"]),
+    ("text/markdown", "md markdown"),
+    ("text/html", "html htm"),
+    ("text/css", "css"),
+    ("text/csv", "csv"),
+    ("text/tab-separated-values", "tsv"),
+    ("text/javascript", "js mjs cjs"),
+    ("application/json", "json"),
+    ("application/jsonl", "jsonl ndjson"),
+    ("application/yaml", "yaml yml"),
+    ("application/toml", "toml"),
+    ("application/xml", "xml xsd"),
+    ("image/svg+xml", "svg"),
+    ("image/png", "png"),
+    ("image/jpeg", "jpg jpeg"),
+    ("image/gif", "gif"),
+    ("image/webp", "webp"),
+    ("image/avif", "avif"),
+    ("image/bmp", "bmp"),
+    ("image/vnd.microsoft.icon", "ico"),
+    ("audio/mpeg", "mp3"),
+    ("audio/wav", "wav"),
+    ("audio/ogg", "ogg"),
+    ("video/mp4", "mp4"),
+    ("video/webm", "webm"),
+    ("font/woff2", "woff2"),
+    ("font/woff", "woff"),
+    ("font/ttf", "ttf"),
+    ("application/pdf", "pdf"),
+    ("application/zip", "zip"),
+    ("application/gzip", "gz tgz"),
+    ("application/wasm", "wasm"),
 ];
 
 #[cfg(test)]
@@ -269,6 +205,34 @@ mod tests {
             ("dir.md/x", None),
         ] {
             assert_eq!(kind_of(path), kind, "{path}");
+        }
+    }
+
+    /// The same by hand, byte by byte.
+    fn plainly_encoded(path: &str) -> String {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte);
+        let one = |byte: u8| match plain(byte) {
+            true => char::from(byte).to_string(),
+            false => format!("%{byte:02X}"),
+        };
+        path.bytes().map(one).collect()
+    }
+
+    fn plainly_decoded(text: &str) -> Option<String> {
+        let (mut bytes, mut rest) = (Vec::new(), text.bytes());
+        while let Some(byte) = rest.next() {
+            let mut digit = || char::from(rest.next()?).to_digit(16);
+            bytes.push(if byte == b'%' { (digit()? * 16 + digit()?) as u8 } else { byte });
+        }
+        String::from_utf8(bytes).ok()
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn paths_are_written_and_read_as_by_hand(path in ".*", text in "([a-z/+]|%|%[0-9a-gA-G]{1,2}|%[cC]3%[aA]9|é){0,12}") {
+            assert_eq!(encoded(&path), plainly_encoded(&path));
+            assert_eq!(decoded(&encoded(&path)), Some(path));
+            assert_eq!(decoded(&text), plainly_decoded(&text));
         }
     }
 }
