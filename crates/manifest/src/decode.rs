@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use toolgate_text::glob::{letter_left_out_in_one_case, other_case};
 use toolgate_text::nearest::nearest_name;
 
 use crate::globs::Globs;
@@ -234,6 +235,21 @@ pub(crate) fn globs(field: &Field, report: &mut Report<'_>) -> Option<Globs> {
     let texts: Vec<Option<&str>> = items.iter().map(|item| glob(field, item, report)).collect();
     let texts: Vec<&str> = texts.into_iter().collect::<Option<_>>()?;
     Globs::compile(texts).map_err(|error| report.node(&field.node, error.to_string(), None)).ok()
+}
+
+/// Globs that deny. Names are compared with them without regard to case, so that none may leave a letter out in one case only.
+pub(crate) fn denials(field: &Field, report: &mut Report<'_>) -> Option<Globs> {
+    let globs = globs(field, report);
+    let Kind::List(items) = &field.node.kind else { return None };
+    let unclear: Vec<_> =
+        items.iter().filter_map(|item| Some((item, letter_left_out_in_one_case(item.text()?)?))).collect();
+    for (item, letter) in &unclear {
+        let (glob, other) = (shown(item.text().unwrap_or_default()), other_case(*letter));
+        let message =
+            format!("the glob `{glob}` leaves out `{letter}` and not `{other}`, but denials ignore case");
+        report.node(item, message, Some(format!("name both, as in `[!{letter}{other}]`")));
+    }
+    globs.filter(|_| unclear.is_empty())
 }
 
 fn glob<'i>(field: &Field, item: &'i Rc<Node>, report: &mut Report<'_>) -> Option<&'i str> {

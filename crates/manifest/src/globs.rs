@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use thiserror::Error;
+use toolgate_text::glob::has_class_beyond_ascii;
 use toolgate_types::ErrorCode;
 
 use crate::problem::shown;
@@ -85,8 +86,14 @@ fn parse(pattern: &str) -> Result<globset::Glob, BadGlob> {
     if let Some(reason) = why_nothing_matches(pattern) {
         return Err(BadGlob::MatchesNothing { glob: pattern.to_owned(), reason });
     }
+    let unparsable = |reason: String| BadGlob::Syntax { glob: pattern.to_owned(), reason };
+    if has_class_beyond_ascii(pattern) {
+        return Err(unparsable(
+            "a class in brackets holds ASCII alone; write `{é,è}` in place of `[éè]`".to_owned(),
+        ));
+    }
     let glob = GlobBuilder::new(pattern).literal_separator(true).build();
-    glob.map_err(|error| BadGlob::Syntax { glob: pattern.to_owned(), reason: error.kind().to_string() })
+    glob.map_err(|error| unparsable(error.kind().to_string()))
 }
 
 /// Spellings that are paths in other programs and match nothing here, where paths are relative and normal.
@@ -161,7 +168,7 @@ mod tests {
         ] {
             assert!(matches!(Globs::compile([glob]), Err(BadGlob::MatchesNothing { .. })), "{glob:?}");
         }
-        for glob in ["[", "{a", "a}", "[z-a]", "a\\"] {
+        for glob in ["[", "{a", "a}", "[z-a]", "a\\", "[é]t*", "[!é]t*"] {
             assert!(matches!(Globs::compile([glob]), Err(BadGlob::Syntax { .. })), "{glob:?}");
         }
     }

@@ -9,8 +9,8 @@ use crate::config::{
 };
 use crate::conversation::{ConversationConfig, conversation, model_name, of_section};
 use crate::decode::{
-    Field, Key, Section, count, duration, flag, globs, key, list, located_text, named, parsed, path, size,
-    text, word,
+    Field, Key, Section, count, denials, duration, flag, globs, key, list, located_text, named, parsed, path,
+    size, text, word,
 };
 use crate::globs::Globs;
 use crate::models::models;
@@ -131,7 +131,7 @@ fn top(file: &Field, report: &mut Report<'_>) -> Option<Config> {
         workspace: section.get("workspace", report, path),
         state_dir: section.get("state_dir", report, path),
         mounts: section.get("mounts", report, mounts).unwrap_or_default(),
-        deny: section.get("deny", report, globs).unwrap_or_default(),
+        deny: section.get("deny", report, denials).unwrap_or_default(),
         trust: section.get("trust", report, word),
         on_violation: section.get("on_violation", report, word),
         limits: section.get("limits", report, limits).unwrap_or_default(),
@@ -190,7 +190,7 @@ fn mount(alias: Located<String>, field: &Field, report: &mut Report<'_>) -> Opti
     }
     let access = section.get("access", report, word::<Access>);
     let scope = section.get("scope", report, some_globs);
-    let deny = section.get("deny", report, globs).unwrap_or_default();
+    let deny = section.get("deny", report, denials).unwrap_or_default();
     let path = section.get("path", report, path)?;
     Some(MountConfig {
         alias,

@@ -7,6 +7,7 @@
 //! never normalised.
 
 pub mod nearest;
+pub mod glob;
 pub mod weight;
 mod hidden;
 mod place;

@@ -27,6 +27,31 @@ pub(crate) fn fold(path: &Path) -> Cow<'_, str> {
     Cow::Owned(folded.join("/"))
 }
 
+/// A glob that matches folded names as it is meant to, where it does not do so as it is written. What it says in ASCII stays: globs are matched
+/// without regard to that case, and a class must not become another one.
+pub(crate) fn fold_glob(glob: &str) -> Option<String> {
+    if glob.is_ascii() {
+        return None;
+    }
+    let lower = |character: char| {
+        let (stays, changes) =
+            if character.is_ascii() { (Some(character), None) } else { (None, Some(character)) };
+        stays.into_iter().chain(changes.into_iter().flat_map(char::to_lowercase))
+    };
+    let plain: String = glob.chars().map(without_new_signs).collect();
+    let folded = folded_letters(plain.nfkc().flat_map(lower));
+    (folded != glob).then_some(folded)
+}
+
+/// A wide star is a letter, and what it folds to is not to match everything.
+fn without_new_signs(character: char) -> String {
+    let folded: String = character.nfkc().collect();
+    match character.is_ascii() || !folded.contains(['*', '?', '[', ']', '{', '}', ',', '\\']) {
+        true => character.to_string(),
+        false => folded.chars().flat_map(|sign| ['\\', sign]).collect(),
+    }
+}
+
 /// Whether folding changes nothing but the case.
 pub(crate) fn is_plain(location: &[u8]) -> bool {
     location.split(|byte| *byte == b'/').all(is_plain_name)
@@ -99,19 +124,19 @@ fn is_dropped_at_the_end(byte: &u8) -> bool {
 }
 
 fn fold_component(component: &str) -> String {
-    let folded: String = component
-        .nfkc()
-        .flat_map(char::to_lowercase)
-        // After lower-casing, because that makes a letter and an invisible dot of `İ`.
-        .filter(|character| !is_invisible(*character))
-        .map(straighten)
-        .nfkc()
-        .collect();
-    // Two letters to whoever compares without case.
-    let folded = folded.replace('ß', "ss");
+    let folded = folded_letters(component.nfkc().flat_map(char::to_lowercase));
     // NTFS opens `name::$DATA` and `name.` as `name`.
     let stem = folded.split(':').next().unwrap_or_default();
     stem.trim_end_matches(['.', ' ']).to_owned()
+}
+
+/// What is left of lower-cased letters.
+fn folded_letters(lower: impl Iterator<Item = char>) -> String {
+    // After lower-casing, because that makes a letter and an invisible dot of `İ`.
+    let visible = lower.filter(|character| !is_invisible(*character));
+    let folded: String = visible.map(straighten).nfkc().collect();
+    // Two letters to whoever compares without case.
+    folded.replace('ß', "ss")
 }
 
 /// Letters that lower-casing leaves different from their ASCII twins.

@@ -6,9 +6,10 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use toolgate_text::glob::{has_class_beyond_ascii, letter_left_out_in_one_case, other_case};
 
 use crate::deny_list::{default_rule, rule_ending_at};
-use crate::fold::{fold, without_backup_marks};
+use crate::fold::{fold, fold_glob, without_backup_marks};
 use crate::glance::{has_only_harmless_names, is_harmless};
 
 /// A glob that does not parse.
@@ -55,8 +56,9 @@ impl Rules {
     /// The operator's own denials, as globs; a folder means all that is in it.
     ///
     /// # Errors
-    /// A glob that does not parse.
+    /// A glob that does not parse, or a class of which nobody could say what it denies where a filesystem ignores case.
     pub fn deny(mut self, patterns: &[String]) -> Result<Self, InvalidGlob> {
+        patterns.iter().try_for_each(|pattern| has_clear_classes(pattern))?;
         let texts: Vec<String> = patterns.iter().flat_map(|pattern| with_everything_below(pattern)).collect();
         self.deny = Globs::compile(texts)?;
         Ok(self)
@@ -227,6 +229,21 @@ fn compile(patterns: &[String], ignore_case: bool) -> Result<GlobSet, InvalidGlo
         .map_err(|error| InvalidGlob { glob: patterns.join(", "), reason: error.kind().to_string() })
 }
 
+/// Whether it is plain what the classes of a denial deny.
+fn has_clear_classes(pattern: &str) -> Result<(), InvalidGlob> {
+    let unclear = |reason: String| Err(InvalidGlob { glob: pattern.to_owned(), reason });
+    if has_class_beyond_ascii(pattern) {
+        return unclear("a class in brackets holds ASCII alone; write `{é,è}` in place of `[éè]`".to_owned());
+    }
+    match letter_left_out_in_one_case(pattern) {
+        Some(letter) => {
+            let other = other_case(letter);
+            unclear(format!("it leaves out `{letter}` and not `{other}`, but denials ignore case; name both"))
+        }
+        None => Ok(()),
+    }
+}
+
 fn is_at_or_below(folded: &str, own: &str) -> bool {
     folded.strip_prefix(own).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
@@ -247,7 +264,8 @@ fn with_everything_below(pattern: &str) -> Vec<String> {
     patterns
 }
 
-/// Globs matched on folded locations, remembering their text so that a denial can say which rule it was.
+/// Globs matched on folded locations, remembering their text so that a denial can say which rule it was. Each stands there as it was written, and
+/// once more as it is folded where that is something else.
 #[derive(Clone, Debug)]
 struct Globs {
     texts: Vec<String>,
@@ -255,11 +273,18 @@ struct Globs {
 }
 
 impl Globs {
-    fn compile(texts: Vec<String>) -> Result<Option<Self>, InvalidGlob> {
+    fn compile(mut texts: Vec<String>) -> Result<Option<Self>, InvalidGlob> {
         if texts.is_empty() {
             return Ok(None);
         }
-        Ok(Some(Self { set: compile(&texts, true)?, texts }))
+        let mut patterns = texts.clone();
+        for text in &patterns.clone() {
+            if let Some(folded) = fold_glob(text) {
+                patterns.push(folded);
+                texts.push(text.clone());
+            }
+        }
+        Ok(Some(Self { set: compile(&patterns, true)?, texts }))
     }
 
     fn first_match(&self, folded: &str) -> Option<&str> {
@@ -318,6 +343,69 @@ mod tests {
         let rules = Rules::new().deny(&patterns).unwrap();
         for location in ["a:b/x", "notes./x", "re\u{301}sume\u{301}/x", "²secret", "deep/²secret"] {
             assert!(denied(&rules, location), "{location}");
+        }
+    }
+
+    #[test]
+    fn no_case_and_no_twin_gets_around_an_operators_denial() {
+        for (pattern, twins) in [
+            ("[S]ecret*", &["Secret", "secret", "SECRETS", "a/sECRET.txt", "Secret/x"][..]),
+            ("[a-f]-[X-Z]", &["a-x", "A-X", "F-z", "b-Y/below"]),
+            ("data/[!pP]*", &["data/x", "DATA/X", "Data/1"]),
+            ("{Draft,[nN]ote}s", &["drafts", "DRAFTS", "Notes", "NOTES"]),
+            ("Ärger", &["Ärger", "ärger", "ÄRGER", "a\u{308}rger", "A\u{308}RGER/x", "ä\u{200b}rger"]),
+            ("A\u{308}rger*", &["Ärger", "ärgerlich", "A\u{308}RGER"]),
+            ("Geheim/Maße", &["geheim/maße", "GEHEIM/MASSE", "geheim/MAẞE/x"]),
+            ("ＳＥＣＲＥＴ", &["secret", "ＳＥＣＲＥＴ", "Secret"]),
+            ("a＊b", &["a＊b", "A＊B", "a*b"]),
+            ("Ω\\*", &["ω*", "Ω*", "\u{2126}*"]),
+        ] {
+            let rules = Rules::new().deny(&[pattern.to_owned()]).unwrap();
+            for twin in twins {
+                assert!(denied(&rules, twin), "{pattern} lets {twin} through");
+                assert!(rules.is_denied_by_operator(Path::new(twin)), "{pattern} lets {twin} through");
+                // The rule is told as it was written.
+                assert!(
+                    rules.operators_rule(Path::new(twin)).unwrap().contains(pattern),
+                    "{pattern}, {twin}"
+                );
+            }
+        }
+        let rules = Rules::new().deny(&["[S]ecret*".into(), "data/[!pP]*".into(), "a＊b".into()]).unwrap();
+        for location in ["ecret", "xsecret", "data/public", "data/Public", "axb", "ab"] {
+            assert!(!denied(&rules, location), "{location}");
+        }
+    }
+
+    #[test]
+    fn a_class_of_which_nobody_knows_what_it_denies_is_refused() {
+        for (pattern, words) in [
+            ("data/[!p]*", "leaves out `p` and not `P`"),
+            ("[^A-Z]*", "leaves out `A` and not `a`"),
+            ("[é]t*", "ASCII alone"),
+        ] {
+            let refused = Rules::new().deny(&[pattern.to_owned()]).unwrap_err().to_string();
+            assert!(refused.contains(words) && refused.contains(pattern), "{refused}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+        /// Whoever asks a filesystem that ignores case for a denied name in another case is asking for the same file.
+        #[test]
+        fn a_name_is_denied_in_every_case_or_in_none(
+            pieces in prop::collection::vec("[a-cA-C]|\\[[a-cA-C]{1,2}\\]|\\[!(aA|bB|aAbB|cC1)\\]|\\[[a-b]-[b-c]\\]|\\*|\\?|ä|É|\\{a,B\\}", 1..4),
+            name in "[a-cA-CäÄéÉ1]{1,4}",
+            cases in any::<u8>(),
+        ) {
+            let rules = Rules::new().deny(&[pieces.concat()]).unwrap();
+            let other = |(place, letter): (usize, char)| match cases >> (place % 8) & 1 {
+                1 if letter.is_uppercase() => letter.to_lowercase().to_string(),
+                1 => letter.to_uppercase().to_string(),
+                _ => letter.to_string(),
+            };
+            let twin: String = name.chars().enumerate().map(other).collect();
+            prop_assert_eq!(denied(&rules, &name), denied(&rules, &twin), "{} as {}", name, twin);
         }
     }
 
