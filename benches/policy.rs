@@ -59,10 +59,11 @@ fn decision() {
         elevated: Some(Elevated { condition, permissions: vec!["git:deep".to_owned()] }),
         class: ToolClass::Read,
     };
+    let input = schema.as_object().unwrap();
     let tools: Vec<String> = (0..30).map(|number| format!("tool_{number}")).collect();
     let mut tools: Vec<PolicyTool<'_>> =
-        tools.iter().map(|name| PolicyTool { name, class: ToolClass::Write, schema: &schema }).collect();
-    tools.push(PolicyTool { name: "git_log", class: ToolClass::Read, schema: &schema });
+        tools.iter().map(|name| PolicyTool { name, class: ToolClass::Write, schema: input }).collect();
+    tools.push(PolicyTool { name: "git_log", class: ToolClass::Read, schema: input });
     let text = policies();
     let begun = Instant::now();
     let policies = Policies::load(&[PolicySource { file: "org.cedar", text: &text }], &tools).unwrap();

@@ -11,7 +11,6 @@ use toolgate_tools::Front;
 use crate::conversation::Conversation;
 use crate::ended::{AgentError, Ended};
 use crate::event::EventSink;
-use crate::offer::Schemas;
 use crate::settings::AgentSettings;
 
 /// A model in front of a gate. It remembers nothing of any conversation: any number of them may be held at once.
@@ -19,7 +18,6 @@ pub struct Agent {
     pub(crate) front: Arc<Front>,
     pub(crate) provider: Arc<dyn Provider>,
     pub(crate) settings: AgentSettings,
-    pub(crate) schemas: Schemas,
 }
 
 /// One turn: on whose behalf, who is asked, who looks on, and what ends it.
@@ -39,7 +37,7 @@ impl Agent {
     /// An agent.
     #[must_use]
     pub fn new(front: Arc<Front>, provider: Arc<dyn Provider>, settings: AgentSettings) -> Self {
-        Self { front, provider, settings, schemas: Schemas::default() }
+        Self { front, provider, settings }
     }
 
     /// The model.

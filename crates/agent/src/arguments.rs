@@ -138,11 +138,15 @@ fn repaired(text: &str) -> Option<Map<String, Value>> {
 
 /// What the tool takes, for a model that sent something else.
 fn what_fits(tool: &ToolDefinition) -> String {
-    let schema = tool.input_schema.as_object();
-    let part = |name: &str| schema.and_then(|schema| schema.get(name));
-    let required: Vec<&str> =
-        part("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
-    let properties = part("properties").and_then(Value::as_object);
+    let schema = &tool.input_schema;
+    let required: Vec<&str> = schema
+        .get("required")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    let properties = schema.get("properties").and_then(Value::as_object);
     let mut text = "send one JSON object".to_owned();
     let Some(properties) = properties.filter(|properties| !properties.is_empty()) else {
         return text + ", such as {}";
@@ -179,7 +183,7 @@ mod tests {
         let tool = ToolDefinition {
             name: "read".to_owned(),
             description: String::new(),
-            input_schema: Arc::new(schema),
+            input_schema: Arc::new(schema.as_object().unwrap().clone()),
         };
         match read(&call, &tool, repair) {
             Ok(value) => value.to_string(),
@@ -247,7 +251,7 @@ mod tests {
         let tool = |schema: Value| ToolDefinition {
             name: "x".to_owned(),
             description: String::new(),
-            input_schema: Arc::new(schema),
+            input_schema: Arc::new(schema.as_object().unwrap().clone()),
         };
         let schema = json!({
             "properties": {"path": {"type": "string"}, "from": {"type": "integer"}, "any": {}},

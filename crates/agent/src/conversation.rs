@@ -108,7 +108,7 @@ impl<'a> Conversation<'a> {
             (turn.events)(ChatEvent::Notice { text: words::left_open(left_open.len()) });
         }
         let gate = agent.front.gate();
-        let offer = Offer::of(gate, &turn.credential, &agent.schemas).await.map_err(AgentError::Caller)?;
+        let offer = Offer::of(gate, &turn.credential).await.map_err(AgentError::Caller)?;
         let prompt_message = Message::User { text: prompt.to_owned() };
         let asked = capabilities(agent, &patience).await;
         let Capabilities { supports_tools, context_window, .. } = match asked {
@@ -188,7 +188,7 @@ impl<'a> Conversation<'a> {
     async fn offer_again(&mut self) -> Result<(), AgentError> {
         let gate = self.agent.front.gate();
         if self.supports_tools && self.offer.is_outdated(gate) {
-            let offer = Offer::of(gate, &self.turn.credential, &self.agent.schemas).await;
+            let offer = Offer::of(gate, &self.turn.credential).await;
             self.offer = offer.map_err(AgentError::Caller)?;
         }
         Ok(())

@@ -1,10 +1,9 @@
 //! The tools that a model is offered: those that its caller may use, as the gate has them at the moment.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
 
-use serde_json::Value;
-use toolgate_gate::{Credential, Gate, Tool, needs_question};
+use serde_json::{Map, Value};
+use toolgate_gate::{Credential, Gate, needs_question};
 use toolgate_llm::ToolDefinition;
 use toolgate_types::{Failure, ToolClass};
 
@@ -35,20 +34,18 @@ impl Offer {
     ///
     /// # Errors
     /// Nobody knows who that is.
-    pub(crate) async fn of(gate: &Gate, credential: &Credential, schemas: &Schemas) -> Result<Self, Failure> {
+    pub(crate) async fn of(gate: &Gate, credential: &Credential) -> Result<Self, Failure> {
         // The number first: what is replaced meanwhile is then seen to be newer.
         let generation = gate.generation();
         let tools = gate.tools_for(credential.clone()).await?;
         let caller = gate.identify(credential.clone()).await?;
-        let shared = schemas.share(generation, &tools);
         let asks_before_reading = needs_question(caller.trust, ToolClass::Read);
         let mut offer = Self { generation, asks_before_reading, ..Self::nothing() };
-        for (tool, schema) in tools.iter().zip(shared) {
-            let spec = tool.spec();
-            let name = spec.name.to_string();
-            offer.bytes += (name.len() + spec.description.len() + schema.bytes) as u64;
+        for spec in tools.iter().map(|tool| tool.spec()) {
+            let (name, description, input_schema) =
+                (spec.name.to_string(), spec.description.clone(), spec.input_schema.share());
+            offer.bytes += (name.len() + description.len() + length(&input_schema)) as u64;
             offer.classes.insert(name.clone(), spec.class);
-            let (description, input_schema) = (spec.description.clone(), schema.value);
             offer.definitions.push(ToolDefinition { name, description, input_schema });
         }
         Ok(offer)
@@ -70,36 +67,7 @@ impl Offer {
     }
 }
 
-/// The schemas of tools, held once for all conversations of an agent.
-#[derive(Default)]
-pub(crate) struct Schemas(Mutex<Shared>);
-
-#[derive(Default)]
-struct Shared {
-    generation: u64,
-    schemas: HashMap<String, Schema>,
-}
-
-#[derive(Clone)]
-struct Schema {
-    value: Arc<Value>,
-    bytes: usize,
-}
-
-impl Schemas {
-    fn share(&self, generation: u64, tools: &[Arc<dyn Tool>]) -> Vec<Schema> {
-        let mut shared = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if shared.generation != generation {
-            *shared = Shared { generation, schemas: HashMap::new() };
-        }
-        let share = |tool: &Arc<dyn Tool>| {
-            let spec = tool.spec();
-            let make = || Schema {
-                bytes: spec.input_schema.to_string().len(),
-                value: Arc::new(spec.input_schema.clone()),
-            };
-            shared.schemas.entry(spec.name.to_string()).or_insert_with(make).clone()
-        };
-        tools.iter().map(share).collect()
-    }
+/// How long a schema is as JSON.
+fn length(schema: &Map<String, Value>) -> usize {
+    serde_json::to_string(schema).map_or(0, |json| json.len())
 }

@@ -1,11 +1,17 @@
 //! What a server says about one of its tools: exactly what is agreed to, compared and shown.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use toolgate_gate::ToolSchema;
 use toolgate_tools::{clean, spelt_out};
 use toolgate_types::Sha256;
 
 use crate::schema::{Room, usable};
+
+/// The schemas of a tool's arguments and, where it declares one, of its answers.
+pub(crate) type Schemas = (ToolSchema, Option<ToolSchema>);
 
 /// How much of a description a model is given.
 const LONGEST_DESCRIPTION: usize = 8 * 1024;
@@ -43,8 +49,8 @@ impl Definition {
             name: tool.name.into_owned(),
             title: tool.title,
             description: tool.description.map(std::borrow::Cow::into_owned),
-            input_schema: Value::Object((*tool.input_schema).clone()),
-            output_schema: tool.output_schema.map(|schema| Value::Object((*schema).clone())),
+            input_schema: Value::Object(Arc::unwrap_or_clone(tool.input_schema)),
+            output_schema: tool.output_schema.map(|schema| Value::Object(Arc::unwrap_or_clone(schema))),
             annotations,
         }
     }
@@ -66,12 +72,12 @@ impl Definition {
     }
 
     /// The schemas of its arguments and of its answers, as far as they are declared, fit to check by.
-    pub(crate) fn schemas(&self, room: &mut Room) -> Result<(Value, Option<Value>), String> {
+    pub(crate) fn schemas(&self, room: &mut Room) -> Result<Schemas, String> {
         let input = usable(&self.input_schema, true, room)
             .map_err(|reason| format!("its input schema cannot be used: {reason}"))?;
         let output = self.output_schema.as_ref().map(|schema| usable(schema, false, room)).transpose();
         let output = output.map_err(|reason| format!("its output schema cannot be used: {reason}"))?;
-        Ok((input, output))
+        Ok((input.into(), output.map(ToolSchema::from)))
     }
 
     /// The definition as an operator reads it: one field per line, with every hidden character spelt out.

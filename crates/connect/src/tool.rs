@@ -65,7 +65,7 @@ fn spec(
         .parse()
         .map_err(|_| "its name is not one that a tool can have".to_owned())?;
     let (input_schema, output_schema) = entry.schemas(room)?;
-    let output_schema = output_schema.unwrap_or_else(anything);
+    let output_schema = output_schema.unwrap_or_else(|| anything().into());
     let class = about.class.unwrap_or(settings.default_class);
     let remedy = format!("see it with `toolgate mcp approve {} {}`", settings.name, definition.name);
     Ok(ToolSpec {

@@ -12,6 +12,7 @@
 //! The gate knows no wire format and no profile: it takes a [`ToolCall`](toolgate_types::ToolCall) and answers with an
 //! [`Outcome`](toolgate_types::Outcome).
 
+mod tool_schema;
 mod tool;
 mod registry;
 mod quick;
@@ -47,5 +48,6 @@ pub use tool::{
     Blocking, Browse, CallContext, Effect, Preview, PreviewBody, Progress, Said, Share, Tool, ToolFuture,
     ToolSpec,
 };
+pub use tool_schema::ToolSchema;
 /// What doors go by that make several calls at once.
 pub use toolgate_policy::needs_question;

@@ -115,3 +115,39 @@ impl Registry {
         self.order.iter().map(String::as_str)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use toolgate_types::{Category, ToolClass};
+
+    use super::*;
+
+    /// The digest of `["toolgate.tool.v1","look","Look","Looks.","read","file",{…},{"type":"object"},null,"built in"]`, made by other means.
+    #[test]
+    fn what_a_tool_is_has_the_same_digest_wherever_its_schemas_are_held() {
+        let spec = ToolSpec {
+            name: "look".parse().unwrap(),
+            title: "Look".to_owned(),
+            description: "Looks.".to_owned(),
+            class: ToolClass::Read,
+            category: Category::File,
+            input_schema: json!({
+                "type": "object",
+                "properties": {"z": {"type": "string"}, "a": {"type": "integer"}},
+                "required": ["z"],
+                "additionalProperties": false,
+            })
+            .into(),
+            output_schema: json!({"type": "object"}).into(),
+            requirements: None,
+            output_policy: None,
+            timeout: None,
+            suspended: None,
+        };
+        assert_eq!(
+            digest(&spec, "built in").to_string(),
+            "bc914a77fce035abab69444ef12b7ae7d1c0fe21f463efeeb6879bc38e1a57c4"
+        );
+    }
+}

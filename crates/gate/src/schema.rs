@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::{ValidationError, Validator};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 use toolgate_manifest::{schema_problem, validator};
 use toolgate_text::nearest::nearest_name;
@@ -30,9 +30,9 @@ pub(crate) struct Lazy {
 }
 
 impl Lazy {
-    fn validator(&self, schema: &Value) -> Result<&Validator, Failure> {
-        let compiled =
-            self.compiled.get_or_init(|| validator(schema).map_err(|error| schema_problem(&error)));
+    fn validator(&self, schema: &Map<String, Value>) -> Result<&Validator, Failure> {
+        let compile = || validator(&Value::Object(schema.clone())).map_err(|error| schema_problem(&error));
+        let compiled = self.compiled.get_or_init(compile);
         compiled.as_ref().map_err(|reason| {
             Failure::new(ErrorCode::Internal, "the tool's schema cannot be used")
                 .operator_note(reason.clone())
@@ -40,25 +40,30 @@ impl Lazy {
     }
 
     /// Whether a value certainly fits and it takes no time to see that.
-    fn is_plain(&self, schema: &Value, value: &Value) -> bool {
-        let room = BRIEF / self.parts.get_or_init(|| parts(schema, usize::MAX)).max(&1);
+    fn is_plain(&self, schema: &Map<String, Value>, value: &Value) -> bool {
+        let room = BRIEF / self.parts.get_or_init(|| parts_of(schema, usize::MAX)).max(&1);
         parts(value, room) < room && proves(schema, value)
     }
 }
 
 /// About how many parts a value has, as far as anybody wants to know. Long texts are several.
 fn parts(value: &Value, most: usize) -> usize {
-    let within = |sum: usize, value: &Value| {
-        if sum < most { sum.saturating_add(parts(value, most - sum)) } else { sum }
-    };
     match value {
-        Value::Array(items) => items.iter().fold(1, within),
-        Value::Object(fields) => {
-            fields.iter().fold(1, |sum, (name, value)| within(sum.saturating_add(name.len() / 64), value))
-        }
+        Value::Array(items) => items.iter().fold(1, |sum, item| parts_within(sum, item, most)),
+        Value::Object(fields) => parts_of(fields, most),
         Value::String(text) => 1 + text.len() / 64,
         _ => 1,
     }
+}
+
+/// The same of an object.
+fn parts_of(fields: &Map<String, Value>, most: usize) -> usize {
+    let with_name = |sum: usize, name: &str| sum.saturating_add(name.len() / 64);
+    fields.iter().fold(1, |sum, (name, value)| parts_within(with_name(sum, name), value, most))
+}
+
+fn parts_within(sum: usize, value: &Value, most: usize) -> usize {
+    if sum < most { sum.saturating_add(parts(value, most - sum)) } else { sum }
 }
 
 /// How long a check may be waited for.
@@ -69,9 +74,9 @@ pub(crate) struct Patience<'c> {
 
 /// A check of what goes into a tool, or of what comes out.
 pub(crate) trait Check: Send + Sync + 'static {
-    fn schema<'t>(&self, tool: &'t dyn Tool) -> &'t Value;
+    fn schema<'t>(&self, tool: &'t dyn Tool) -> &'t Map<String, Value>;
     fn lazy(&self) -> &Lazy;
-    fn check(&self, schema: &Value, value: &Value) -> Result<(), Failure>;
+    fn check(&self, schema: &Map<String, Value>, value: &Value) -> Result<(), Failure>;
 }
 
 /// The value, if it fits. Where the schema is a stranger's it is looked at apart.
@@ -98,7 +103,7 @@ pub(crate) async fn checked<C: Check>(
 pub(crate) struct InputCheck(Lazy);
 
 impl Check for InputCheck {
-    fn schema<'t>(&self, tool: &'t dyn Tool) -> &'t Value {
+    fn schema<'t>(&self, tool: &'t dyn Tool) -> &'t Map<String, Value> {
         &tool.spec().input_schema
     }
 
@@ -107,7 +112,7 @@ impl Check for InputCheck {
     }
 
     /// What does not fit, in words that let the model repair its call.
-    fn check(&self, schema: &Value, arguments: &Value) -> Result<(), Failure> {
+    fn check(&self, schema: &Map<String, Value>, arguments: &Value) -> Result<(), Failure> {
         if proves(schema, arguments) {
             return Ok(());
         }
@@ -133,7 +138,7 @@ impl Check for InputCheck {
     }
 }
 
-fn known_names(schema: &Value) -> Vec<String> {
+fn known_names(schema: &Map<String, Value>) -> Vec<String> {
     let properties = schema.get("properties").and_then(Value::as_object);
     properties.into_iter().flat_map(|properties| properties.keys().cloned()).collect()
 }
@@ -182,7 +187,7 @@ fn bounded(text: &str) -> String {
 pub(crate) struct OutputCheck(Lazy);
 
 impl Check for OutputCheck {
-    fn schema<'t>(&self, tool: &'t dyn Tool) -> &'t Value {
+    fn schema<'t>(&self, tool: &'t dyn Tool) -> &'t Map<String, Value> {
         &tool.spec().output_schema
     }
 
@@ -191,7 +196,7 @@ impl Check for OutputCheck {
     }
 
     /// The model is not told what is wrong with an answer that it will not get; the operator is.
-    fn check(&self, schema: &Value, structured: &Value) -> Result<(), Failure> {
+    fn check(&self, schema: &Map<String, Value>, structured: &Value) -> Result<(), Failure> {
         if proves(schema, structured) {
             return Ok(());
         }
@@ -236,8 +241,8 @@ mod tests {
             description: String::new(),
             class: ToolClass::Read,
             category: Category::Mcp,
-            input_schema: json!({"type": "object"}),
-            output_schema,
+            input_schema: json!({"type": "object"}).into(),
+            output_schema: output_schema.into(),
             requirements: None,
             output_policy: None,
             timeout: None,

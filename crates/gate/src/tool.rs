@@ -19,6 +19,7 @@ use toolgate_workspace::{PathGrant, Recorder};
 
 use crate::bound::ForeseenChange;
 use crate::stages::ApprovedCall;
+use crate::tool_schema::ToolSchema;
 
 /// What a tool declares about itself.
 #[derive(Clone, Debug)]
@@ -34,9 +35,9 @@ pub struct ToolSpec {
     /// What it is about.
     pub category: Category,
     /// JSON Schema 2020-12 of its arguments; an object that refuses unknown properties.
-    pub input_schema: Value,
+    pub input_schema: ToolSchema,
     /// JSON Schema 2020-12 of its structured answer.
-    pub output_schema: Value,
+    pub output_schema: ToolSchema,
     /// What it demands of whoever calls it. `None` is a built-in tool, for which the agent's scope alone decides.
     pub requirements: Option<Requirements>,
     /// What of its answer may leave. `None` is a built-in tool, whose whole answer does. With a policy, the text that a model reads is made from what

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::message::Message;
 
@@ -30,8 +30,8 @@ pub struct ToolDefinition {
     pub name: String,
     /// What it does.
     pub description: String,
-    /// JSON Schema of its arguments.
-    pub input_schema: Arc<Value>,
+    /// JSON Schema of its arguments, the one that the tool itself holds.
+    pub input_schema: Arc<Map<String, Value>>,
 }
 
 /// Whether tools may be called.

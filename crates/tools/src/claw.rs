@@ -26,7 +26,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
         class,
         effect: Effect::Any,
         input,
-        output: json!({"type": "string"}),
+        output: json!({"type": "string"}).into(),
         work,
         show,
     };

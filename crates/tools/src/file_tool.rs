@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
-use toolgate_gate::{ApprovedCall, Browse, CallContext, Effect, Preview, Tool, ToolFuture, ToolSpec};
+use serde_json::{Map, Value, json};
+use toolgate_gate::{
+    ApprovedCall, Browse, CallContext, Effect, Preview, Tool, ToolFuture, ToolSchema, ToolSpec,
+};
 use toolgate_types::{Category, ErrorCode, Failure, Stop, ToolClass, ToolOutput};
 use toolgate_workspace::{PathStyle, Recorder, View, Workspace};
 
@@ -21,8 +23,8 @@ pub(crate) struct Declaration {
     pub(crate) description: &'static str,
     pub(crate) class: ToolClass,
     pub(crate) effect: Effect,
-    pub(crate) input: Value,
-    pub(crate) output: Value,
+    pub(crate) input: ToolSchema,
+    pub(crate) output: ToolSchema,
     pub(crate) work: Work,
     pub(crate) show: Option<Show>,
 }
@@ -145,9 +147,9 @@ pub(crate) fn decode<Arguments: DeserializeOwned>(arguments: Value) -> Result<Ar
 }
 
 /// JSON has one kind of number, and a schema takes `1.0` for an integer; so do we. What is too large to count is as large as can be counted.
-pub(crate) fn whole_numbers(schema: &Value, mut arguments: Value) -> Value {
+pub(crate) fn whole_numbers(schema: &ToolSchema, mut arguments: Value) -> Value {
     let is_integer = |name: &str| {
-        let kind = schema.get("properties").and_then(|known| known.get(name)?.get("type"));
+        let kind = schema.property(name).and_then(|property| property.get("type"));
         kind.is_some_and(|kind| kind == "integer")
     };
     if let Value::Object(fields) = &mut arguments {
@@ -161,7 +163,7 @@ pub(crate) fn whole_numbers(schema: &Value, mut arguments: Value) -> Value {
 }
 
 /// A JSON Schema of an object that refuses unknown properties.
-pub(crate) fn object(properties: Value, required: &[&str]) -> Value {
+pub(crate) fn object(properties: Value, required: &[&str]) -> ToolSchema {
     // By hand, because the macro would copy what it is given, and this is done for every tool whenever the gate starts.
     let fields = [
         ("type", Value::from("object")),
@@ -169,7 +171,7 @@ pub(crate) fn object(properties: Value, required: &[&str]) -> Value {
         ("required", Value::from(required)),
         ("additionalProperties", Value::from(false)),
     ];
-    fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    Map::from_iter(fields.map(|(name, value)| (name.to_owned(), value))).into()
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
         class,
         effect: Effect::Any,
         input,
-        output: json!({"type": "object"}),
+        output: json!({"type": "object"}).into(),
         work,
         show,
     };

@@ -10,7 +10,7 @@ use tokio::sync::Barrier;
 use toolgate_agent::{ChatEvent, EndReason, ToolStatus};
 use toolgate_attack::person;
 use toolgate_gate::{
-    ApprovedCall, Approver, CallContext, Loaded, Question, Reply, Tool, ToolFuture, ToolSpec,
+    ApprovedCall, Approver, CallContext, Loaded, Question, Reply, Tool, ToolFuture, ToolSchema, ToolSpec,
 };
 use toolgate_llm::Message;
 use toolgate_manifest::Config;
@@ -31,7 +31,7 @@ struct Meets {
 
 impl Meets {
     fn new(class: ToolClass, together: usize) -> Arc<Self> {
-        let any = json!({"type": "object"});
+        let any = ToolSchema::from(json!({"type": "object"}));
         let spec = ToolSpec {
             name: "meets".parse().unwrap(),
             title: String::new(),

@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex};
 use serde_json::json;
 use toolgate_agent::{Agent, ChatEvent, EndReason, MountFact, Surroundings, Turn, numbered};
 use toolgate_attack::person;
-use toolgate_gate::{ApprovedCall, Approver, CallContext, Question, Reply, Tool, ToolFuture, ToolSpec};
+use toolgate_gate::{
+    ApprovedCall, Approver, CallContext, Question, Reply, Tool, ToolFuture, ToolSchema, ToolSpec,
+};
 use toolgate_llm::{FinishReason, Part, Seal, ToolChoice, Wire};
 use toolgate_tools::Profile;
 use toolgate_types::{Category, ToolClass, Trust};
@@ -228,7 +230,7 @@ struct Falls(ToolSpec);
 
 impl Falls {
     fn tool() -> Arc<dyn Tool> {
-        let any = json!({"type": "object"});
+        let any = ToolSchema::from(json!({"type": "object"}));
         Arc::new(Self(ToolSpec {
             name: "falls".parse().unwrap(),
             title: String::new(),

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
-use toolgate_gate::{ApprovedCall, CallContext, Tool, ToolFuture, ToolSpec};
+use toolgate_gate::{ApprovedCall, CallContext, Tool, ToolFuture, ToolSchema, ToolSpec};
 use toolgate_policy::{Condition, Elevated, OutputPolicy, OutputRule, Requirements};
 use toolgate_types::{CallId, Category, Failure, Sha256, ToolClass, ToolOutput};
 
@@ -30,8 +30,9 @@ impl Declared {
             class: ToolClass::Read,
             category: Category::Exec,
             input_schema: json!({"type": "object", "additionalProperties": false, "properties": {
-                "count": {"type": "integer"}, "text": {"type": "string"}}}),
-            output_schema: json!(true),
+                "count": {"type": "integer"}, "text": {"type": "string"}}})
+            .into(),
+            output_schema: ToolSchema::default(),
             requirements: Some(Requirements { permissions: vec![], elevated: None, class: ToolClass::Read }),
             output_policy: None,
             timeout: None,
@@ -64,7 +65,7 @@ impl Declared {
     }
 
     pub(crate) fn elevated(mut self, when: &str, permissions: &[&str]) -> Self {
-        let condition = Condition::compile(when, &self.spec.input_schema).unwrap();
+        let condition = Condition::compile(when, &json!(self.spec.input_schema)).unwrap();
         self.requirements().elevated = Some(Elevated { condition, permissions: owned(permissions) });
         self
     }
@@ -75,12 +76,12 @@ impl Declared {
     }
 
     pub(crate) fn input(mut self, schema: Value) -> Self {
-        self.spec.input_schema = schema;
+        self.spec.input_schema = schema.into();
         self
     }
 
     pub(crate) fn output(mut self, schema: Value, rules: &[(&str, OutputRule)]) -> Self {
-        self.spec.output_schema = schema;
+        self.spec.output_schema = schema.into();
         self.spec.output_policy = Some(OutputPolicy::compile(rules).unwrap());
         self
     }

@@ -1,7 +1,8 @@
 //! What policies can say about tools of servers, whether these are there or not.
 
-use serde_json::{Value, json};
+use serde_json::json;
 use toolgate_connect::PinFile;
+use toolgate_gate::ToolSchema;
 use toolgate_manifest::ServerConfig;
 use toolgate_types::{ToolClass, ToolName};
 
@@ -13,7 +14,7 @@ use crate::settings::Settings;
 pub(crate) struct AgreedTool {
     pub(crate) name: String,
     pub(crate) class: ToolClass,
-    pub(crate) schema: Value,
+    pub(crate) schema: ToolSchema,
 }
 
 /// The tools of declared servers: those that something was agreed about, and those that policies name before anything is known about them.
@@ -28,7 +29,7 @@ pub(crate) fn agreed(settings: &Settings, policies: &[Content]) -> Vec<AgreedToo
         {
             if !tools.iter().any(|tool: &AgreedTool| tool.name == name) {
                 let class = class(server, name.split_once("__").map_or("", |(_, tool)| tool));
-                tools.push(AgreedTool { name, class, schema: json!({"type": "object"}) });
+                tools.push(AgreedTool { name, class, schema: json!({"type": "object"}).into() });
             }
         }
     }
@@ -40,7 +41,7 @@ fn pinned(server: &ServerConfig, known: &PinFile) -> Vec<AgreedTool> {
     let tool = |(name, definition): (&str, &toolgate_connect::Definition)| AgreedTool {
         name: format!("{}__{name}", server.name.value),
         class: class(server, name),
-        schema: definition.input_schema.clone(),
+        schema: definition.input_schema.clone().into(),
     };
     agreed.map(tool).collect()
 }

@@ -3,10 +3,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
-use serde_json::Value;
 use toolgate_types::Sha256;
 
-use crate::definition::Definition;
+use crate::definition::{Definition, Schemas};
 use crate::pins::{PinFile, PinState};
 use crate::schema::{Room, anything};
 
@@ -32,9 +31,6 @@ struct Seen {
     /// How much room their patterns take.
     room: usize,
 }
-
-/// The schemas of a tool's arguments and, where it declares one, of its answers.
-pub(crate) type Schemas = (Value, Option<Value>);
 
 impl Catalogue {
     /// What is known from the last time, or from now.
@@ -110,7 +106,7 @@ impl Entry {
     /// will be checked by them.
     pub(crate) fn schemas(&self, room: &mut Room) -> Result<Schemas, String> {
         if self.suspended.is_some() {
-            return Ok((anything(), None));
+            return Ok((anything().into(), None));
         }
         let seen = self.seen.get_or_init(|| {
             let (mut own, before) = (room.of_a_tool(), room.of_a_tool());

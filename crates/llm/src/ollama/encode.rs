@@ -37,7 +37,7 @@ pub(crate) fn encode(request: &Request<'_>, model: &ModelName, names: &WireNames
 }
 
 fn tool(definition: &ToolDefinition, names: &WireNames) -> Value {
-    let mut parameters = (*definition.input_schema).clone();
+    let mut parameters = Value::Object((*definition.input_schema).clone());
     soften(&mut parameters);
     json!({
         "type": "function",

@@ -21,7 +21,7 @@ pub(crate) fn tools() -> Vec<ToolDefinition> {
     let tool = |name: &str| ToolDefinition {
         name: name.into(),
         description: format!("The tool {name}."),
-        input_schema: Arc::new(schema.clone()),
+        input_schema: Arc::new(schema.as_object().unwrap().clone()),
     };
     vec![tool("fs.read"), tool("list_dir")]
 }

@@ -34,7 +34,7 @@ pub struct PolicyTool<'a> {
     /// What it can do to the world.
     pub class: ToolClass,
     /// The JSON Schema of its arguments.
-    pub schema: &'a Value,
+    pub schema: &'a Map<String, Value>,
 }
 
 /// One policy on its way in.
@@ -159,7 +159,7 @@ impl<'a> House<'a> {
     fn of(declared: &[PolicyTool<'a>]) -> Result<Self, PolicyProblem> {
         let mut tools = BTreeMap::new();
         for tool in declared {
-            let surroundings = Surroundings::of(ToolTyping::of(tool.schema));
+            let surroundings = Surroundings::of(ToolTyping::of(&Value::Object(tool.schema.clone())));
             if tools.insert(tool.name, (tool.class, surroundings)).is_some() {
                 return Err(without_file(format!("there are two tools `{}`", tool.name)));
             }

@@ -2,7 +2,7 @@
 
 use rmcp::model::{CallToolResult, ContentBlock, MetaObject, Resource, ResourceContents};
 use serde_json::Value;
-use toolgate_gate::ToolSpec;
+use toolgate_gate::{ToolSchema, ToolSpec};
 use toolgate_tools::{Answer, Called};
 use toolgate_types::{Attachment, DocumentContent, Spelt, Structured};
 
@@ -184,8 +184,8 @@ fn add(structured: &mut Value, name: &str, text: &str) {
 }
 
 /// Tells where the whole output is, where the tool has a name for that.
-fn tell_where(structured: &mut Value, uri: &str, schema: &Value) {
-    let declares = |name: &&str| schema.pointer(&format!("/properties/{name}")).is_some();
+fn tell_where(structured: &mut Value, uri: &str, schema: &ToolSchema) {
+    let declares = |name: &&str| schema.property(name).is_some();
     let Some(name) = FULL_OUTPUT.into_iter().find(declares) else { return };
     let inner = INNER.into_iter().find(|inner| structured.get(*inner).is_some_and(Value::is_object));
     let place = match inner {

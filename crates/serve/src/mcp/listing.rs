@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use serde_json::{Value, json};
-use toolgate_gate::{Tool as GateTool, ToolSpec};
+use toolgate_gate::{Tool as GateTool, ToolSchema, ToolSpec};
 use toolgate_tools::{Front, Hints};
 use toolgate_types::Failure;
 
@@ -78,13 +78,13 @@ fn list(front: &Front, tools: &[Arc<dyn GateTool>]) -> Arc<[Tool]> {
 
 fn described(tool: &dyn GateTool, structure: bool) -> Tool {
     let spec = tool.spec();
-    let told = Tool::new(spec.name.as_str().to_owned(), spec.description.clone(), object(&spec.input_schema))
+    let told = Tool::new(spec.name.as_str().to_owned(), spec.description.clone(), spec.input_schema.share())
         .with_title(spec.title.clone())
         .with_annotations(annotations(tool));
     // What a policy takes out of an answer may be what the schema demands of it, and a long content is not told twice.
     let declares =
         structure && spec.output_policy.is_none() && is_object(&spec.output_schema) && !repeats_text(spec);
-    if declares { told.with_raw_output_schema(Arc::new(output_schema(&spec.output_schema))) } else { told }
+    if declares { told.with_raw_output_schema(told_schema(&spec.output_schema)) } else { told }
 }
 
 fn annotations(tool: &dyn GateTool) -> ToolAnnotations {
@@ -96,29 +96,25 @@ fn annotations(tool: &dyn GateTool) -> ToolAnnotations {
         .open_world(open_world)
 }
 
-fn is_object(schema: &Value) -> bool {
+fn is_object(schema: &ToolSchema) -> bool {
     schema.get("type").and_then(Value::as_str) == Some("object")
 }
 
 /// Whether the structured answer repeats the text that a model reads, and so is left out where that is long. Of our own tools it is the `content`; what
 /// others call so is what they declared, and is always told.
 pub(crate) fn repeats_text(spec: &ToolSpec) -> bool {
-    spec.is_ours() && spec.output_schema.pointer("/properties/content").is_some()
+    spec.is_ours() && spec.output_schema.property("content").is_some()
 }
 
-/// What a tool declares, and what is said about answers that were cut.
-fn output_schema(schema: &Value) -> JsonObject {
-    let mut schema = object(schema);
-    if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut)
-        && properties.contains_key("truncated")
+/// What a tool declares. Where its answers can be cut, a copy says what is said about that.
+fn told_schema(schema: &ToolSchema) -> Arc<JsonObject> {
+    let mut told = schema.share();
+    let tells_of_a_cut = schema.property("truncated").is_some() && schema.property(NOTICE).is_none();
+    if tells_of_a_cut && let Some(Value::Object(properties)) = Arc::make_mut(&mut told).get_mut("properties")
     {
-        properties.entry(NOTICE).or_insert_with(|| json!({"type": "string"}));
+        properties.insert(NOTICE.to_owned(), json!({"type": "string"}));
     }
-    schema
-}
-
-fn object(schema: &Value) -> JsonObject {
-    schema.as_object().cloned().unwrap_or_default()
+    told
 }
 
 #[cfg(test)]

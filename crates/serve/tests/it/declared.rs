@@ -64,8 +64,11 @@ fn what_others_declare_is_told_whatever_it_is_called() {
         let world = World::new();
         let content =
             json!({"type": "object", "properties": {"content": {"type": "string"}}, "required": ["content"]});
-        let spec =
-            ToolSpec { category: Category::Mcp, output_schema: content.clone(), ..spec("strange", class) };
+        let spec = ToolSpec {
+            category: Category::Mcp,
+            output_schema: content.clone().into(),
+            ..spec("strange", class)
+        };
         let mut loaded = world.bench.loaded().clone();
         loaded.registry.register(Arc::new(Strange(spec, text.clone()))).unwrap();
         world.bench.gate().replace(loaded);

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use toolgate_gate::{ApprovedCall, CallContext, Preview, PreviewBody, Tool, ToolFuture, ToolSpec};
+use toolgate_gate::{
+    ApprovedCall, CallContext, Preview, PreviewBody, Tool, ToolFuture, ToolSchema, ToolSpec,
+};
 use toolgate_sandbox::OnFlood;
 use toolgate_types::{Category, ErrorCode, Failure, Sha256, ToolClass, ToolOutput};
 use toolgate_workspace::{Access, Confined, Mount};
@@ -59,11 +61,13 @@ impl ShellDress {
         }
     }
 
-    fn output_schema(self) -> Value {
+    fn output_schema(self) -> ToolSchema {
         match self {
             Self::Native => {}
-            Self::Sidecar => return json!({"type": "object"}),
-            Self::Studio => return json!({"type": "object", "properties": {"fullOutput": full_output()}}),
+            Self::Sidecar => return json!({"type": "object"}).into(),
+            Self::Studio => {
+                return json!({"type": "object", "properties": {"fullOutput": full_output()}}).into();
+            }
         }
         let list = json!({"type": "array", "items": {"type": "object"}});
         object(

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use toolgate_gate::Effect;
+use toolgate_gate::{Effect, ToolSchema};
 use toolgate_text::frontmatter;
 use toolgate_types::{ErrorCode, Failure, Sha256, ToolClass, ToolOutput};
 use toolgate_workspace::{
@@ -25,6 +25,9 @@ pub(crate) fn tools() -> Vec<Declaration> {
     let line = json!({"type": "integer", "minimum": 1, "description": "Line number, from 1, inclusive"});
     let count = |minimum: u64| json!({"type": "integer", "minimum": minimum});
     let digest = json!({"type": "string", "pattern": "^[0-9a-fA-F]{64}$", "description": "SHA-256 that the file must have now"});
+    let told = ToolSchema::from(
+        json!({"type": "object", "properties": {"ok": {"const": true}, "path": {"type": "string"}}, "required": ["ok", "path"]}),
+    );
     let declare = |name, title, description, class, input, work, show| Declaration {
         name,
         title,
@@ -32,7 +35,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
         class,
         effect: Effect::Any,
         input,
-        output: json!({"type": "object", "properties": {"ok": {"const": true}, "path": {"type": "string"}}, "required": ["ok", "path"]}),
+        output: told.clone(),
         work,
         show,
     };

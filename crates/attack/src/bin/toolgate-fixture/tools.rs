@@ -143,13 +143,14 @@ fn tool(name: &str, class: ToolClass, deed: Deed) -> Arc<dyn Tool> {
         description: format!("What the conformance suite calls `{name}`."),
         class,
         category: Category::Mcp,
-        input_schema: input_schema(name),
+        input_schema: input_schema(name).into(),
         output_schema: json!({
             "type": "object",
             "properties": {"said": {"type": "string"}},
             "required": ["said"],
             "additionalProperties": false,
-        }),
+        })
+        .into(),
         requirements: None,
         output_policy: None,
         timeout: None,
