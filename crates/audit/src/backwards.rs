@@ -90,7 +90,7 @@ mod tests {
     fn backwards(content: &[u8]) -> (u64, Vec<Vec<u8>>) {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(content).unwrap();
-        let mut lines = BackwardLines::new(Arc::new(file.into()), content.len() as u64);
+        let mut lines = BackwardLines::new(Arc::new(file), content.len() as u64);
         let complete = lines.skip_unfinished().unwrap();
         let mut all = Vec::new();
         while let Some(line) = lines.next_line().unwrap() {

@@ -432,13 +432,13 @@ mod tests {
     }
 
     fn file() -> Unsynced {
-        Unsynced::File(Arc::new(tempfile::tempfile().unwrap().into()))
+        Unsynced::File(Arc::new(tempfile::tempfile().unwrap()))
     }
 
     /// A pipe cannot be synced.
     fn broken() -> Unsynced {
         let (reader, _) = std::io::pipe().unwrap();
-        Unsynced::File(Arc::new(OwnedFd::from(reader)))
+        Unsynced::File(Arc::new(OwnedFd::from(reader).into()))
     }
 
     #[test]

@@ -3,8 +3,8 @@
 //! Every file is opened by name beneath the handle and never through a symbolic link, so that nothing planted
 //! in the directory can lead a write elsewhere.
 
-use std::fs::DirBuilder;
-use std::os::fd::{AsFd, OwnedFd};
+use std::fs::{DirBuilder, File};
+use std::os::fd::AsFd;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use rustix::path::Arg;
 use crate::{AuditError, Day};
 
 /// An open file, shared between the one who writes it and the one who syncs it.
-pub(crate) type Handle = Arc<OwnedFd>;
+pub(crate) type Handle = Arc<File>;
 
 /// What tells one state of a file from another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ impl Folder {
             path: path.to_owned(),
             cause,
         })?;
-        Ok(Self { handle: Arc::new(handle), path: path.to_owned() })
+        Ok(Self { handle: Arc::new(handle.into()), path: path.to_owned() })
     }
 
     /// Opens a directory, making it and its parents (mode 0700) if it is not there.
@@ -76,7 +76,7 @@ impl Folder {
     pub(crate) fn existing_subfolder(&self, name: &str) -> Result<Option<Self>, AuditError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         match rustix::fs::openat(&self.handle, name, flags, Mode::empty()) {
-            Ok(handle) => Ok(Some(Self { handle: Arc::new(handle), path: self.path_of(name) })),
+            Ok(handle) => Ok(Some(Self { handle: Arc::new(handle.into()), path: self.path_of(name) })),
             Err(Errno::NOENT) => Ok(None),
             Err(cause) => Err(self.error("open", name, cause)),
         }
@@ -88,7 +88,7 @@ impl Folder {
     }
 
     /// Opens a file for reading and changing, made (mode 0600) if it is not there.
-    pub(crate) fn open_or_create_file(&self, name: &str) -> Result<OwnedFd, AuditError> {
+    pub(crate) fn open_or_create_file(&self, name: &str) -> Result<File, AuditError> {
         self.open_file(name, OFlags::RDWR | OFlags::CREATE)
     }
 
@@ -104,7 +104,7 @@ impl Folder {
 
     /// Opens a file that may be missing, for one reader. Not blocking, in case it is a pipe that nobody
     /// writes to.
-    pub(crate) fn read_owned(&self, name: &str) -> Result<Option<OwnedFd>, AuditError> {
+    pub(crate) fn read_owned(&self, name: &str) -> Result<Option<File>, AuditError> {
         match self.open_file(name, OFlags::RDONLY | OFlags::NONBLOCK) {
             Ok(file) => Ok(Some(file)),
             Err(AuditError::Io { cause: Errno::NOENT, .. }) => Ok(None),
@@ -112,9 +112,10 @@ impl Folder {
         }
     }
 
-    fn open_file(&self, name: &str, flags: OFlags) -> Result<OwnedFd, AuditError> {
+    fn open_file(&self, name: &str, flags: OFlags) -> Result<File, AuditError> {
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         rustix::fs::openat(&self.handle, name, flags, Mode::RUSR | Mode::WUSR)
+            .map(File::from)
             .map_err(|cause| self.error("open", name, cause))
     }
 

@@ -9,15 +9,15 @@
 //! line end is no line.
 
 use std::collections::HashSet;
+use std::fs::TryLockError;
 use std::sync::Mutex;
 
 use rustix::io::Errno;
-use toolgate_types::CallId;
+use toolgate_types::{CallId, Locked};
 use uuid::Uuid;
 
 use crate::commit::Commit;
-use crate::folder::{Folder, state_of_open, write_at};
-use crate::locked::Locked;
+use crate::folder::{Folder, Handle, state_of_open, write_at};
 use crate::unsynced::Unsynced;
 use crate::writer::Writer;
 use crate::{AuditError, lock};
@@ -34,7 +34,7 @@ static ZEROES: [u8; 64 * 1024] = [0; 64 * 1024];
 /// One file of intents.
 struct Generation {
     name: String,
-    file: Locked,
+    file: Locked<Handle>,
     inode: u64,
     /// Where the next line goes.
     length: u64,
@@ -51,10 +51,10 @@ impl Generation {
         let end = self.length + line.len() as u64;
         while self.prepared < end {
             // Where there is no room for so much there may be room for the line.
-            let _ = write_at(self.file.file(), &ZEROES, self.prepared);
+            let _ = write_at(&*self.file, &ZEROES, self.prepared);
             self.prepared += ZEROES.len() as u64;
         }
-        write_at(self.file.file(), line, self.length)?;
+        write_at(&*self.file, line, self.length)?;
         self.length = end;
         Ok(())
     }
@@ -105,7 +105,7 @@ impl Intents {
         }
         generation.open.insert(call);
         self.accepting = generation.length < FILE_BYTES;
-        unsynced.push(Unsynced::File(generation.file.file().clone()));
+        unsynced.push(Unsynced::File(Handle::clone(&generation.file)));
         Ok(announcements.issue(unsynced))
     }
 
@@ -150,13 +150,13 @@ impl Intents {
         let name = format!("{}{SUFFIX}", Uuid::now_v7());
         let created = lock(writer).locked(|_| {
             let file = folder.create_new(&name)?;
-            Locked::take(file).map_err(|cause| folder.error("lock", &name, cause))
+            Locked::at_once(file).map_err(|error| folder.error("lock", &name, reason(error)))
         });
         let mut unsynced = vec![Unsynced::Folder(folder.handle().clone())];
         if made {
             unsynced.push(Unsynced::Folder(self.audit_folder.handle().clone()));
         }
-        let created = created.and_then(|file| match state_of_open(file.file()) {
+        let created = created.and_then(|file| match state_of_open(&*file) {
             Ok(state) => Ok((file, state.inode)),
             Err(cause) => Err(folder.error("look at", &name, cause)),
         });
@@ -166,5 +166,12 @@ impl Intents {
         let generation = Generation { name, file, inode, length, prepared, open, last_outcome };
         self.generations.push(generation);
         Ok(unsynced)
+    }
+}
+
+fn reason(error: TryLockError) -> Errno {
+    match error {
+        TryLockError::WouldBlock => Errno::WOULDBLOCK,
+        TryLockError::Error(error) => Errno::from_io_error(&error).unwrap_or(Errno::IO),
     }
 }

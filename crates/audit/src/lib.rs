@@ -42,7 +42,6 @@ mod body;
 mod line;
 mod day;
 mod folder;
-mod locked;
 mod backwards;
 mod lines;
 mod writer;

@@ -40,7 +40,7 @@ impl Lines {
     /// Opens a file that may be missing, as if it ended after `length` bytes.
     pub(crate) fn open_until(folder: &Folder, name: &str, length: u64) -> Result<Option<Self>, AuditError> {
         let Some(file) = folder.read_owned(name)? else { return Ok(None) };
-        let reader = BufReader::with_capacity(128 * 1024, File::from(file).take(length));
+        let reader = BufReader::with_capacity(128 * 1024, file.take(length));
         Ok(Some(Self { reader, line: Vec::new(), number: 0, folder: folder.clone(), name: name.to_owned() }))
     }
 

@@ -311,6 +311,8 @@ impl fmt::Debug for AuditLog {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::OwnedFd;
+
     use toolgate_types::{Caller, Sha256, ToolClass};
 
     use super::*;
@@ -330,7 +332,7 @@ mod tests {
         announced().unwrap().wait().unwrap();
         // A pipe cannot be synced.
         let (reader, _) = std::io::pipe().unwrap();
-        let number = log.shared.commit.issue([Unsynced::File(Arc::new(reader.into()))]);
+        let number = log.shared.commit.issue([Unsynced::File(Arc::new(OwnedFd::from(reader).into()))]);
         assert!(log.shared.commit.wait(number, &*log.shared).is_err());
         assert!(matches!(announced(), Err(AuditError::NotDurable { .. })));
     }

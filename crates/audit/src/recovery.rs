@@ -7,12 +7,11 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use toolgate_types::CallId;
+use toolgate_types::{CallId, Locked};
 
 use crate::folder::{Folder, Handle, read_at, state_of_open};
 use crate::intents::{FOLDER_NAME, SUFFIX};
 use crate::lines::{Lines, Step};
-use crate::locked::Locked;
 use crate::log::Shared;
 use crate::record::{Link, RecordedIntent};
 use crate::{AuditError, Day, lock};
@@ -32,7 +31,7 @@ pub struct Recovered {
 struct Orphans {
     name: String,
     /// Holds the lock that keeps other recoverers away.
-    _locked: Locked,
+    _locked: Locked<Handle>,
     intents: Vec<RecordedIntent>,
     damaged: bool,
 }
@@ -64,7 +63,7 @@ fn find_orphans(shared: &Shared, folder: &Folder) -> Result<Vec<Orphans>, AuditE
     for name in folder.names()?.into_iter().filter(|name| name.ends_with(SUFFIX)) {
         let Some(file) = folder.read(&name)? else { continue };
         if let Some(file) = take_over(shared, folder, &name, file)? {
-            let (intents, damaged) = read_intents(folder, &name, file.file())?;
+            let (intents, damaged) = read_intents(folder, &name, &file)?;
             found.push(Orphans { name, _locked: file, intents, damaged });
         }
     }
@@ -77,9 +76,9 @@ fn take_over(
     folder: &Folder,
     name: &str,
     file: Handle,
-) -> Result<Option<Locked>, AuditError> {
-    let Ok(file) = lock(&shared.writer).locked(|_| Ok(Locked::take(file)))? else { return Ok(None) };
-    let stat = rustix::fs::fstat(file.file()).map_err(|cause| folder.error("look at", name, cause))?;
+) -> Result<Option<Locked<Handle>>, AuditError> {
+    let Ok(file) = lock(&shared.writer).locked(|_| Ok(Locked::at_once(file)))? else { return Ok(None) };
+    let stat = rustix::fs::fstat(&*file).map_err(|cause| folder.error("look at", name, cause))?;
     Ok((stat.st_nlink > 0).then_some(file))
 }
 

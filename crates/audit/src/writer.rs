@@ -5,7 +5,7 @@
 //! the newest day, and that day's file tells by its length whether somebody else added to it.
 
 use std::ffi::CString;
-use std::os::fd::OwnedFd;
+use std::fs::File;
 
 use jiff::Timestamp;
 use rustix::fs::FlockOperation;
@@ -56,7 +56,7 @@ struct Current {
 /// Adds lines.
 pub(crate) struct Writer {
     folder: Folder,
-    lock: OwnedFd,
+    lock: File,
     current: Option<Current>,
     /// The last record of the log, as far as this process knows.
     last: Option<Mark>,
@@ -94,6 +94,8 @@ impl Writer {
     }
 
     /// Runs this while no other process changes the directory.
+    ///
+    /// Not a `Locked`, which leaves it to closing where letting go fails: this file stays open, and others would wait for as long as this process lives.
     pub(crate) fn locked<T>(
         &mut self,
         work: impl FnOnce(&mut Self) -> Result<T, AuditError>,

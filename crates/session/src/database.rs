@@ -1,12 +1,13 @@
 //! The connection to SQLite, and what its errors mean.
 
-use std::os::fd::OwnedFd;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sqlx::sqlite::{SqliteConnectOptions, SqliteSynchronous};
 use sqlx::{ConnectOptions as _, SqliteConnection};
 use tokio::sync::{Mutex, MutexGuard};
+use toolgate_types::Locked;
 
 use crate::error::SessionError;
 use crate::folder::Folder;
@@ -70,7 +71,7 @@ fn options() -> SqliteConnectOptions {
 }
 
 /// Waits until nobody else is opening the database.
-async fn turn(folder: &Folder, path: &Path) -> Result<OwnedFd, SessionError> {
+async fn turn(folder: &Folder, path: &Path) -> Result<Locked<File>, SessionError> {
     let waiting = async {
         loop {
             match folder.lock("opening")? {

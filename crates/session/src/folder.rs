@@ -1,14 +1,15 @@
 //! The folder that the database lies in: made for this user alone, and refused where somebody else could have put something into it.
 
-use std::fs::DirBuilder;
+use std::fs::{DirBuilder, File, TryLockError};
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
+use toolgate_types::Locked;
 
 use crate::error::SessionError;
 
@@ -32,7 +33,7 @@ impl Folder {
             Ok(handle) => (handle, false),
             Err(Errno::NOENT) => {
                 let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
-                made.map_err(|error| failed("make")(Errno::from_io_error(&error).unwrap_or(Errno::IO)))?;
+                made.map_err(|error| failed("make")(cause_of(&error)))?;
                 (open_folder(path).map_err(failed("open"))?, true)
             }
             Err(Errno::LOOP | Errno::NOTDIR) => {
@@ -92,15 +93,15 @@ impl Folder {
     }
 
     /// Locks a file of this folder, made if it is not there; `None` where somebody else has it locked.
-    pub(crate) fn lock(&self, name: &str) -> Result<Option<OwnedFd>, SessionError> {
+    pub(crate) fn lock(&self, name: &str) -> Result<Option<Locked<File>>, SessionError> {
         let failed = |cause| self.failed("lock", name, cause);
         loop {
             let file = self.open_file(name, OFlags::RDWR | OFlags::CREATE).map_err(failed)?;
-            match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => {}
-                Err(Errno::WOULDBLOCK) => return Ok(None),
-                Err(cause) => return Err(failed(cause)),
-            }
+            let file = match Locked::at_once(File::from(file)) {
+                Ok(file) => file,
+                Err(TryLockError::WouldBlock) => return Ok(None),
+                Err(TryLockError::Error(error)) => return Err(failed(cause_of(&error))),
+            };
             // Whoever had it before may have removed it between the two steps above; then this is a lock on nothing.
             if self.is_named(&file, name).map_err(failed)? {
                 return Ok(Some(file));
@@ -111,9 +112,9 @@ impl Folder {
     /// Removes a file that nobody has locked. Whoever locks it meanwhile is told that somebody else has it.
     pub(crate) fn remove_unlocked(&self, name: &str) {
         let Ok(file) = self.open_file(name, OFlags::RDWR | OFlags::NONBLOCK) else { return };
-        let is_unlocked = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
+        let Ok(file) = Locked::at_once(File::from(file)) else { return };
         // It may have been removed between the two steps above, and the name may be another file's by now.
-        if is_unlocked && self.is_named(&file, name).unwrap_or(false) {
+        if self.is_named(&file, name).unwrap_or(false) {
             self.remove(name);
         }
     }
@@ -145,7 +146,7 @@ impl Folder {
     }
 
     /// Whether this name is still the name of this file.
-    fn is_named(&self, file: &OwnedFd, name: &str) -> Result<bool, Errno> {
+    fn is_named(&self, file: &File, name: &str) -> Result<bool, Errno> {
         let opened = rustix::fs::fstat(file)?;
         match self.stat(name) {
             Ok(named) => Ok((named.st_dev, named.st_ino) == (opened.st_dev, opened.st_ino)),
@@ -161,6 +162,10 @@ impl Folder {
     fn failed(&self, action: &'static str, name: &str, cause: Errno) -> SessionError {
         SessionError::Io { action, path: self.path_of(name), cause }
     }
+}
+
+fn cause_of(error: &std::io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
 }
 
 fn open_folder(path: &Path) -> Result<OwnedFd, Errno> {

@@ -3,12 +3,12 @@
 //! A hold is a lock of the operating system (`flock`) on a file beside the database. It ends with the process that took it, however that ends.
 
 use std::collections::BTreeSet;
-use std::os::fd::OwnedFd;
+use std::fs::File;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
-use toolgate_types::SessionId;
+use toolgate_types::{Locked, SessionId};
 
 use crate::error::SessionError;
 use crate::folder::Folder;
@@ -34,7 +34,7 @@ pub(crate) struct Hold {
     holds: Holds,
     id: SessionId,
     /// The lock, where it is one of the operating system.
-    _lock: Option<OwnedFd>,
+    _lock: Option<Locked<File>>,
 }
 
 impl Holds {
@@ -64,14 +64,14 @@ impl Holds {
     }
 }
 
-fn lock(folder: &Folder, id: &SessionId) -> Result<OwnedFd, SessionError> {
+fn lock(folder: &Folder, id: &SessionId) -> Result<Locked<File>, SessionError> {
     let name = file_name(id);
     let mut tries = 0;
     loop {
         if let Some(lock) = folder.lock(&name)? {
             // For the message that others get, and for whoever sweeps.
-            let _ = rustix::fs::ftruncate(&lock, 0);
-            let _ = rustix::io::write(&lock, std::process::id().to_string().as_bytes());
+            let _ = rustix::fs::ftruncate(&*lock, 0);
+            let _ = rustix::io::write(&*lock, std::process::id().to_string().as_bytes());
             return Ok(lock);
         }
         let process = holder(folder, &name);

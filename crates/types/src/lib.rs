@@ -1,8 +1,8 @@
 //! What a tool call is made of.
 //!
 //! Ids, callers, stages, stable codes, outcomes and limits: the words that every other crate speaks.
-//! This crate decides nothing, does no input or output, and knows no wire format: a profile or a protocol
-//! that wants another spelling of a code or an answer keeps that spelling to itself.
+//! This crate decides nothing, does no input or output but locking what others opened, and knows no wire format: a
+//! profile or a protocol that wants another spelling of a code or an answer keeps that spelling to itself.
 
 pub mod id;
 pub mod class;
@@ -19,6 +19,7 @@ pub mod stop;
 pub mod cover;
 pub mod digest;
 pub mod time;
+pub mod locked;
 
 pub use call::ToolCall;
 pub use caller::{Caller, Trust};
@@ -29,6 +30,7 @@ pub use digest::Sha256;
 pub use failure::Failure;
 pub use id::{AgentName, CallId, RunId, SessionId, ToolName};
 pub use limits::Limits;
+pub use locked::Locked;
 pub use outcome::{Attachment, Decision, DocumentContent, Outcome, ToolOutput};
 pub use stage::Stage;
 pub use stop::{Stop, StopReason};

@@ -8,7 +8,6 @@
 //! What is kept is bounded: see [`MAX_AGE`](sweep::MAX_AGE), [`MAX_ENTRIES`](sweep::MAX_ENTRIES) and [`MAX_BYTES`](sweep::MAX_BYTES).
 
 mod entry;
-mod held;
 mod record;
 mod recover;
 mod sweep;

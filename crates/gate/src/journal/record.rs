@@ -10,11 +10,10 @@ use jiff::Timestamp;
 use rustix::fs::{AtFlags, CWD};
 use toolgate_audit::Ticket;
 use toolgate_types::time::rfc3339_millis;
-use toolgate_types::{CallId, SessionId, Stop};
+use toolgate_types::{CallId, Locked, SessionId, Stop};
 use toolgate_workspace::{ChangeKind, NotKept, PlannedChange, Recorder, Settled};
 
 use super::entry::{Change, ChangeSet, Kept, Kind, Place};
-use super::held::Held;
 use super::{Journal, blob_name, entry_name, unfinished_name, written};
 
 /// The largest file that is copied before it changes. Larger ones can be changed only where they need not be copied.
@@ -35,7 +34,7 @@ struct State {
     /// The intent in the audit log; it must be on disk before the first change.
     intent: Option<Ticket>,
     /// The entry: as long as it is held, nobody takes this process for dead.
-    entry: Option<Held>,
+    entry: Option<Locked<File>>,
     blobs: Vec<String>,
     /// Whether an earlier change of this call was left half-made; its entry must not be written over.
     is_unsure: bool,
@@ -187,12 +186,12 @@ impl Journal {
 
     /// An entry that says nothing yet. It is locked before anything is kept for it, so that nobody takes it for one of a dead process,
     /// and whatever is kept for it is found if this process dies now.
-    pub(super) fn begin(&self, call: CallId) -> io::Result<Held> {
+    pub(super) fn begin(&self, call: CallId) -> io::Result<Locked<File>> {
         let unfinished = unfinished_name(call);
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true).mode(0o600);
         loop {
-            let entry = Held::after_others(self.pending.open_with(&unfinished, &options)?.into_std())?;
+            let entry = Locked::after_others(self.pending.open_with(&unfinished, &options)?.into_std())?;
             // Before it was locked, another start may have taken it for litter.
             if is_named(&self.pending, &unfinished, &entry) {
                 return Ok(entry);

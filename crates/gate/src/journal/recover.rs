@@ -11,13 +11,12 @@ use std::sync::Mutex;
 
 use cap_std::fs::OpenOptions;
 use toolgate_types::digest::Sha256Hasher;
-use toolgate_types::{CallId, Sha256, Stop};
+use toolgate_types::{CallId, Locked, Sha256, Stop};
 use toolgate_workspace::{
     NotKept, Patience, PlannedChange, Recorder, Restoration, Settled, View, WorkspaceError,
 };
 
 use super::entry::{Change, ChangeSet, Kind, Place};
-use super::held::Held;
 use super::record::is_named;
 use super::undo::{expectation, restoration_of, restoring, workspace_of};
 use super::{Journal, entry_name, written};
@@ -55,7 +54,7 @@ impl Journal {
     }
 
     /// Locks an entry and reads it; nothing when somebody else holds it.
-    fn take_over(&self, name: &std::ffi::OsStr) -> io::Result<Option<(Held, Vec<u8>)>> {
+    fn take_over(&self, name: &std::ffi::OsStr) -> io::Result<Option<(Locked<File>, Vec<u8>)>> {
         let mut options = OpenOptions::new();
         options.read(true);
         let file = match self.pending.open_with(name, &options) {
@@ -64,7 +63,7 @@ impl Journal {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
-        let Some(entry) = Held::at_once(file) else { return Ok(None) };
+        let Ok(entry) = Locked::at_once(file) else { return Ok(None) };
         // Between opening and locking, a living process may have ended one attempt and begun another under the same name.
         if !is_named(&self.pending, name, &entry) {
             return Ok(None);
@@ -227,7 +226,7 @@ fn digest_of(mut file: &File) -> io::Result<Sha256> {
 /// Adds the temporary names of putting back to the entry itself: whoever dies while putting back leaves litter that the next start knows of.
 struct Remembering<'j> {
     journal: &'j Journal,
-    held: Mutex<(ChangeSet, Option<Held>)>,
+    held: Mutex<(ChangeSet, Option<Locked<File>>)>,
 }
 
 impl<'j> Remembering<'j> {
