@@ -4,12 +4,13 @@
 //! What came out is compared with what was expected, so that a change made meanwhile by anyone is put back instead of being lost.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{AtFlags, FlockOperation, Stat};
+use rustix::fs::{AtFlags, Stat};
 use rustix::io::Errno;
+use toolgate_types::Locked;
 
 use crate::change::{ChangeKind, NotKept, PlannedChange, Recorder, Settled};
 use crate::error::WorkspaceError;
@@ -78,7 +79,8 @@ pub(crate) fn carry_out_within(
     // The disk had time for it while the changes were recorded.
     let saved = steps.iter_mut().try_for_each(Step::save);
     saved.inspect_err(|_| recorder.settle(Settled::RolledBack))?;
-    let Ending { settled, answer } = make_folders_and_swap(view, &mut steps, &names, patience);
+    let mut locks = Locks::new();
+    let Ending { settled, answer } = make_folders_and_swap(view, &mut steps, &names, patience, &mut locks);
     recorder.settle(settled);
     answer
 }
@@ -91,15 +93,16 @@ fn not_recorded(view: &View<'_>, error: NotKept) -> WorkspaceError {
     }
 }
 
-fn make_folders_and_swap(
+fn make_folders_and_swap<'s>(
     view: &View<'_>,
-    steps: &mut [Step<'_>],
+    steps: &'s mut [Step<'_>],
     names: &[OsString],
     patience: Duration,
+    locks: &mut Locks<'s>,
 ) -> Ending {
     let mut made = Vec::new();
     let ending = match steps.iter_mut().try_for_each(|step| step.destination_mut().make_parents(&mut made)) {
-        Ok(()) => swap_all(view, steps, names, patience),
+        Ok(()) => swap_all(view, steps, names, patience, locks),
         Err(error) => Ending::rolled_back(Err(error)),
     };
     if ending.settled == Settled::RolledBack {
@@ -114,8 +117,14 @@ fn make_folders_and_swap(
 /// A step that was made, its temporary name, and the file that it put there.
 type Made<'s, 'a> = (&'s Step<'a>, &'s OsString, Option<Stat>);
 
-fn swap_all(view: &View<'_>, steps: &[Step<'_>], names: &[OsString], patience: Duration) -> Ending {
-    let folders = match lock_folders(view, steps, patience) {
+fn swap_all<'s>(
+    view: &View<'_>,
+    steps: &'s [Step<'_>],
+    names: &[OsString],
+    patience: Duration,
+    locks: &mut Locks<'s>,
+) -> Ending {
+    let folders = match lock_folders(view, steps, patience, locks) {
         Ok(folders) => folders,
         Err(error) => return Ending::rolled_back(Err(error)),
     };
@@ -132,13 +141,12 @@ fn swap_all(view: &View<'_>, steps: &[Step<'_>], names: &[OsString], patience: D
         }
     }
     made.iter().for_each(|(step, name, _)| step.clear_away(name));
-    let saved = match steps.iter().all(|step| matches!(step, Step::Put(..))) {
-        // Others need not wait for the disk: their own changes are saved with these.
-        true => save(&folders.unlock()),
-        // Where a name is free again, somebody else could use it; if this process died now, that would be taken for what was moved or deleted.
-        false => save(&folders.0),
-    };
-    Ending { settled: Settled::Done, answer: saved.map(|()| Attempt::Done) }
+    if steps.iter().all(|step| matches!(step, Step::Put(..))) {
+        // Others need not wait for the disk: their own changes are saved with these. If this process dies before the journal knows, what they made of
+        // these files is left alone: only content that is still the very same is put back.
+        locks.clear();
+    }
+    Ending { settled: Settled::Done, answer: save(&folders).map(|()| Attempt::Done) }
 }
 
 /// Takes back what was made before a step failed, newest first. Whatever cannot be taken back stays in the journal for the next start.
@@ -168,31 +176,11 @@ pub(crate) fn is_temporary(name: &OsStr) -> bool {
     id.is_some_and(|id| id.trim_end_matches('~').parse::<toolgate_types::CallId>().is_ok())
 }
 
-/// Folders that no other gate changes meanwhile, and how they are called.
+/// Folders that no other gate changes meanwhile.
 ///
-/// Closing a handle would not unlock it at once: a process that another thread is just starting has all handles, until it becomes another program.
-struct LockedFolders<'s>(Vec<(&'s File, &'s str)>);
-
-impl<'s> LockedFolders<'s> {
-    /// Lets others in.
-    fn unlock(mut self) -> Vec<(&'s File, &'s str)> {
-        self.release();
-        std::mem::take(&mut self.0)
-    }
-
-    fn release(&self) {
-        for (folder, _) in &self.0 {
-            // Where there are no locks there is nothing to unlock.
-            let _ = rustix::fs::flock(folder, FlockOperation::Unlock);
-        }
-    }
-}
-
-impl Drop for LockedFolders<'_> {
-    fn drop(&mut self) {
-        self.release();
-    }
-}
+/// They stay locked until the journal knows how it ended. Of a name that is free the next start cannot tell whose doing that was: if somebody else could use
+/// it, or free it, and this process died before its entry is settled, what they did would be taken for what it did, and put back.
+type Locks<'s> = Vec<Locked<&'s File>>;
 
 /// The changes are made and visible by now; only their survival of a power cut is in doubt, and that is worth an error.
 fn save(folders: &[(&File, &str)]) -> Result<(), WorkspaceError> {
@@ -204,12 +192,13 @@ fn save(folders: &[(&File, &str)]) -> Result<(), WorkspaceError> {
     })
 }
 
-/// Locks every folder once, in one order for all gates, so that none waits for another in a circle.
+/// Locks every folder once, in one order for all gates, so that none waits for another in a circle. Says which they are, and how they are called.
 fn lock_folders<'s>(
     view: &View<'_>,
     steps: &'s [Step<'_>],
     patience: Duration,
-) -> Result<LockedFolders<'s>, WorkspaceError> {
+    locks: &mut Locks<'s>,
+) -> Result<Vec<(&'s File, &'s str)>, WorkspaceError> {
     let mut folders = Vec::new();
     for place in steps.iter().flat_map(Step::places) {
         let stat = rustix::fs::fstat(&place.directory)
@@ -218,28 +207,35 @@ fn lock_folders<'s>(
     }
     folders.sort_by_key(|(identity, _, _)| *identity);
     folders.dedup_by_key(|(identity, _, _)| *identity);
-    let mut locked = LockedFolders(Vec::with_capacity(folders.len()));
-    for (_, folder, shown) in folders {
-        lock(view, folder, shown, patience)?;
-        locked.0.push((folder, shown));
+    for (_, folder, shown) in &folders {
+        locks.extend(lock(view, folder, shown, patience)?);
     }
-    Ok(locked)
+    Ok(folders.into_iter().map(|(_, folder, shown)| (folder, shown)).collect())
 }
 
-/// Waits for the lock as long as the call may take: whoever holds it for good must not hold us.
-fn lock(view: &View<'_>, folder: &File, shown: &str, patience: Duration) -> Result<(), WorkspaceError> {
+/// Waits for the lock as long as the call may take: whoever holds it for good must not hold us. Nothing where there are no locks.
+fn lock<'s>(
+    view: &View<'_>,
+    folder: &'s File,
+    shown: &str,
+    patience: Duration,
+) -> Result<Option<Locked<&'s File>>, WorkspaceError> {
     let begun = Instant::now();
     loop {
-        match rustix::fs::flock(folder, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return Ok(()),
-            Err(Errno::WOULDBLOCK) if begun.elapsed() < patience => view.stop.check()?,
-            Err(Errno::WOULDBLOCK) => {
+        match Locked::at_once(folder) {
+            Ok(locked) => return Ok(Some(locked)),
+            Err(TryLockError::WouldBlock) if begun.elapsed() < patience => view.stop.check()?,
+            Err(TryLockError::WouldBlock) => {
                 let reason = "its folder is locked by another program".to_owned();
                 return Err(WorkspaceError::Precondition { path: shown.to_owned(), reason });
             }
-            // Filesystems without locks are left to the comparison after the swap.
-            Err(Errno::NOLCK | Errno::OPNOTSUPP | Errno::INVAL) => return Ok(()),
-            Err(error) => return Err(WorkspaceError::io("locking the folder of", shown, error.into())),
+            Err(TryLockError::Error(error)) => {
+                return match Errno::from_io_error(&error) {
+                    // Filesystems without locks are left to the comparison after the swap.
+                    Some(Errno::NOLCK | Errno::OPNOTSUPP | Errno::INVAL) => Ok(None),
+                    _ => Err(WorkspaceError::io("locking the folder of", shown, error)),
+                };
+            }
         }
         std::thread::sleep(Duration::from_micros(200));
     }
@@ -324,15 +320,14 @@ impl Target<'_> {
 mod tests {
     use std::cell::RefCell;
     use std::fs;
-    use std::path::Path;
-    use std::rc::Rc;
+    use std::sync::{Arc, Mutex};
 
     use toolgate_types::Stop;
 
     use super::*;
+    use crate::Overwrite;
     use crate::stage::{Content, stage};
     use crate::testing::{view, workspace};
-    use crate::{Forgetful, Overwrite};
 
     thread_local! {
         /// What a test does whenever its thread has saved a folder.
@@ -343,17 +338,39 @@ mod tests {
         WHEN_SAVED.with_borrow_mut(|look| look());
     }
 
-    /// What another gate finds, through a handle of its own.
-    fn is_locked(folder: &Path) -> bool {
-        let folder = File::open(folder).unwrap();
-        match rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => rustix::fs::flock(&folder, FlockOperation::Unlock).map(|()| false).unwrap(),
-            Err(error) => error == Errno::WOULDBLOCK,
+    /// Another gate, which knocks at `here/` and `there/` and writes down which of them it finds locked.
+    #[derive(Clone)]
+    struct Neighbour {
+        root: PathBuf,
+        seen: Arc<Mutex<Vec<String>>>,
+    }
+
+    impl Neighbour {
+        fn look(&self, event: &str) {
+            let is_locked = |folder: &&str| {
+                let handle = File::open(self.root.join(folder)).unwrap();
+                matches!(Locked::at_once(handle), Err(TryLockError::WouldBlock))
+            };
+            let locked: Vec<&str> = ["here", "there"].into_iter().filter(is_locked).collect();
+            self.seen.lock().unwrap().push(format!("{event}: {}", locked.join(" ")));
         }
     }
 
-    /// Makes a change among `here/a`, `here/b` and `there/`, and says which of the two folders were locked each time that one had been saved.
-    fn locked_when_saved(change: impl FnOnce(&View<'_>)) -> Vec<Vec<&'static str>> {
+    impl Recorder for Neighbour {
+        fn record(&self, _changes: &[PlannedChange<'_>], _stop: &Stop) -> Result<(), NotKept> {
+            Ok(())
+        }
+
+        fn settle(&self, settled: Settled) {
+            self.look(&format!("{settled:?}"));
+        }
+    }
+
+    type Change = fn(&View<'_>, &Neighbour);
+
+    /// Makes a change among `here/a`, `here/b` and `there/`, and says which of the two folders were locked each time that one had been saved, when the
+    /// journal was told, and in the end.
+    fn locked_during(change: Change) -> Vec<String> {
         let scratch = tempfile::tempdir().unwrap();
         let root = fs::canonicalize(scratch.path()).unwrap();
         for folder in ["here", "there"] {
@@ -363,53 +380,71 @@ mod tests {
             fs::write(root.join(file), "old").unwrap();
         }
         let (workspace, stop) = (workspace(&root), Stop::never());
-        let locked =
-            move || ["here", "there"].into_iter().filter(|folder| is_locked(&root.join(folder))).collect();
-        let seen: Rc<RefCell<Vec<Vec<&'static str>>>> = Rc::default();
-        let (look, seeing) = (locked.clone(), Rc::clone(&seen));
-        WHEN_SAVED.set(Box::new(move || seeing.borrow_mut().push(look())));
-        change(&view(&workspace, &stop));
+        let neighbour = Neighbour { root, seen: Arc::default() };
+        let looking = neighbour.clone();
+        WHEN_SAVED.set(Box::new(move || looking.look("saved")));
+        change(&view(&workspace, &stop), &neighbour);
         WHEN_SAVED.set(Box::new(|| {}));
-        let left: Vec<&str> = locked();
-        assert!(left.is_empty(), "{left:?} stayed locked");
-        seen.take()
+        neighbour.look("in the end");
+        neighbour.seen.lock().unwrap().split_off(0)
     }
 
     /// What a move to another filesystem is made of.
-    fn copy_and_remove(view: &View<'_>) {
+    fn copy_and_remove(view: &View<'_>, neighbour: &Neighbour) {
         let (from, to) = (view.find_by_name("here/a").unwrap(), view.find_by_name("there/a").unwrap());
         let staged = stage(view, &to, Content::Bytes(b"old"), None).unwrap();
         let steps = vec![Step::Put(to, staged), Step::Remove(from)];
-        assert_eq!(carry_out(view, steps, &Forgetful).unwrap(), Attempt::Done);
+        assert_eq!(carry_out(view, steps, neighbour).unwrap(), Attempt::Done);
+    }
+
+    /// A deletion that is taken back, because somebody was faster at another file.
+    fn overtaken(view: &View<'_>, neighbour: &Neighbour) {
+        let (from, other) = (view.find_by_name("here/a").unwrap(), view.find_by_name("here/b").unwrap());
+        let staged = stage(view, &other, Content::Bytes(b"new"), None).unwrap();
+        fs::write(neighbour.root.join("here/b"), "newer").unwrap();
+        let steps = vec![Step::Remove(from), Step::Put(other, staged)];
+        assert_eq!(carry_out(view, steps, neighbour).unwrap(), Attempt::Overtaken);
     }
 
     #[test]
-    fn where_a_name_became_free_the_folder_is_locked_until_that_is_saved() {
-        fn moved(view: &View<'_>, to: &str, overwrite: Overwrite) {
-            view.move_file("here/a", to, overwrite, &Forgetful).unwrap();
+    fn where_a_name_became_free_the_folder_is_locked_until_the_journal_knows() {
+        fn moved(view: &View<'_>, to: &str, overwrite: Overwrite, neighbour: &Neighbour) {
+            view.move_file("here/a", to, overwrite, neighbour).unwrap();
         }
-        type Change = fn(&View<'_>);
-        let changes: [(&str, Change, &[&[&str]]); 5] = [
-            ("a deletion", |view| drop(view.delete("here/a", &Forgetful).unwrap()), &[&["here"]]),
-            ("another name", |view| moved(view, "here/c", Overwrite::No), &[&["here"]]),
-            ("the name of another file", |view| moved(view, "here/b", Overwrite::Yes), &[&["here"]]),
+        let both = ["saved: here there", "saved: here there", "Done: here there"];
+        let changes: [(&str, Change, &[&str]); 6] = [
             (
-                "another folder",
-                |view| moved(view, "there/a", Overwrite::No),
-                &[&["here", "there"], &["here", "there"]],
+                "a deletion",
+                |view, neighbour| drop(view.delete("here/a", neighbour).unwrap()),
+                &["saved: here", "Done: here"],
             ),
-            ("another filesystem", copy_and_remove, &[&["here", "there"], &["here", "there"]]),
+            (
+                "another name",
+                |view, neighbour| moved(view, "here/c", Overwrite::No, neighbour),
+                &["saved: here", "Done: here"],
+            ),
+            (
+                "the name of another file",
+                |view, neighbour| moved(view, "here/b", Overwrite::Yes, neighbour),
+                &["saved: here", "Done: here"],
+            ),
+            ("another folder", |view, neighbour| moved(view, "there/a", Overwrite::No, neighbour), &both),
+            ("another filesystem", copy_and_remove, &both),
+            ("a deletion that is taken back", overtaken, &["RolledBack: here"]),
         ];
         for (what, change, expected) in changes {
-            assert_eq!(locked_when_saved(change), expected, "{what}");
+            assert_eq!(locked_during(change), [expected, &["in the end: "]].concat(), "{what}");
         }
     }
 
     #[test]
     fn others_need_not_wait_until_new_content_is_saved() {
-        for path in ["here/a", "here/new"] {
-            let write = |view: &View<'_>| drop(view.write(path, b"new", None, &Forgetful).unwrap());
-            assert_eq!(locked_when_saved(write), [[""; 0]], "{path}");
+        let changes: [Change; 2] = [
+            |view, neighbour| drop(view.write("here/a", b"new", None, neighbour).unwrap()),
+            |view, neighbour| drop(view.write("here/new", b"new", None, neighbour).unwrap()),
+        ];
+        for change in changes {
+            assert_eq!(locked_during(change), ["saved: ", "Done: ", "in the end: "]);
         }
     }
 }
