@@ -1,5 +1,7 @@
 //! A call that has no record yet.
 
+use std::borrow::Cow;
+use std::iter::once;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -7,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use toolgate_audit::{Denial, Entry, Response, Ticket};
 use toolgate_types::digest::Sha256Hasher;
 use toolgate_types::{
-    Attachment, Caller, ErrorCode, Failure, Outcome, Sha256, Stage, ToolCall, ToolClass, ToolOutput,
+    Attachment, Browsed, Caller, ErrorCode, Failure, Outcome, Sha256, Stage, ToolCall, ToolClass, ToolOutput,
 };
 
 use crate::gate::{AuditMode, Gate, Settled};
@@ -21,31 +23,31 @@ pub(crate) struct RawOutput {
 }
 
 impl RawOutput {
+    /// Of all that was given: the text, or the structured answer where there is none, then what is attached, then what is shown by address.
     pub(crate) fn of(output: &ToolOutput) -> Self {
-        let of = |bytes: &[u8], known: Option<Sha256>| {
-            let hash = match output.attachments.as_slice() {
-                [] => known.unwrap_or_else(|| Sha256::of(bytes)),
-                attached => with_attached(bytes, attached),
-            };
-            let attached: usize = output.attachments.iter().map(|attached| attached.data().len()).sum();
-            Self { hash, bytes: (bytes.len() + attached) as u64, redacted: Vec::new() }
+        let ToolOutput { text, structured, attachments, text_sha256, text_as, browsed, .. } = output;
+        let is_in_words = !text.is_empty() || text_as.is_some() || browsed.is_some();
+        let answer = if is_in_words { Cow::Borrowed(text.as_str()) } else { structured.json() };
+        let shown = browsed.as_ref().map(Browsed::data);
+        let parts = once(&*answer).chain(attachments.iter().map(Attachment::data)).chain(shown.as_deref());
+        let known = match browsed {
+            _ if !attachments.is_empty() => None,
+            None => text_sha256.filter(|_| is_in_words),
+            Some(browsed) => browsed.sha256().filter(|_| text.is_empty()),
         };
         debug_assert!(
-            output.text_sha256.is_none_or(|known| known == Sha256::of(output.text.as_bytes())),
+            known.is_none_or(|known| known == digest(parts.clone())),
             "a tool is wrong about the digest of its answer"
         );
-        match output.text.as_bytes() {
-            [] if output.text_as.is_none() => of(output.structured.json().as_bytes(), None),
-            text => of(text, output.text_sha256),
-        }
+        let bytes: usize = parts.clone().map(str::len).sum();
+        Self { hash: known.unwrap_or_else(|| digest(parts)), bytes: bytes as u64, redacted: Vec::new() }
     }
 }
 
-/// The digest of an answer and of what goes with it.
-fn with_attached(answer: &[u8], attached: &[Attachment]) -> Sha256 {
+/// The digest of all parts, one after the other.
+fn digest<'p>(parts: impl Iterator<Item = &'p str>) -> Sha256 {
     let mut hasher = Sha256Hasher::new();
-    hasher.update(answer);
-    attached.iter().for_each(|attached| hasher.update(attached.data().as_bytes()));
+    parts.for_each(|part| hasher.update(part.as_bytes()));
     hasher.finish()
 }
 
@@ -150,6 +152,49 @@ impl Drop for Unsettled<'_> {
             if let Err(reason) = self.append(&outcome, None, self.begun.elapsed()) {
                 (self.gate.complain)(&format!("an abandoned call could not be recorded: {reason}"));
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use toolgate_types::DocumentContent;
+
+    use super::*;
+
+    /// A record is of each part that was given, in their order.
+    #[test]
+    fn nothing_of_an_answer_is_left_out_of_its_record() {
+        let words = |text: &str| ToolOutput::new(text, json!({"a": 1}));
+        let picture = || Attachment::Image { mime_type: "image/png".to_owned(), data: "cGlj".to_owned() };
+        let known = |text: &str| Some(Sha256::of(text.as_bytes()));
+        let file =
+            |text: &str, sha256| Browsed::File { content: DocumentContent::Text(text.to_owned()), sha256 };
+        let page = Browsed::Page { files: vec![("a".to_owned(), 7)], next: Some("a".to_owned()) };
+        let browsed = |browsed| ToolOutput::browsed(browsed, json!({"a": 1}));
+        for (output, recorded) in [
+            (words("text"), "text"),
+            (ToolOutput { text_sha256: known("text"), ..words("text") }, "text"),
+            (words(""), r#"{"a":1}"#),
+            (ToolOutput { text_as: Some("content"), text_sha256: known(""), ..words("") }, ""),
+            (ToolOutput { attachments: vec![picture(), picture()], ..words("text") }, "textcGljcGlj"),
+            (
+                ToolOutput { attachments: vec![picture()], text_sha256: known("text"), ..words("text") },
+                "textcGlj",
+            ),
+            (ToolOutput { attachments: vec![picture()], ..words("") }, r#"{"a":1}cGlj"#),
+            (browsed(file("all", known("all"))), "all"),
+            (browsed(file("all", None)), "all"),
+            (browsed(file("", known(""))), ""),
+            (browsed(page), r#"[["a",7]]"#),
+            // Nobody gives both; should somebody, both are recorded.
+            (ToolOutput { browsed: Some(file("all", known("all"))), ..words("text") }, "textall"),
+            (ToolOutput { attachments: vec![picture()], ..browsed(file("all", known("all"))) }, "cGljall"),
+        ] {
+            let raw = RawOutput::of(&output);
+            let expected = (Sha256::of(recorded.as_bytes()), recorded.len() as u64);
+            assert_eq!((raw.hash, raw.bytes), expected, "{output:?}");
         }
     }
 }

@@ -109,6 +109,7 @@ mod tests {
             attachments: Vec::new(),
             whole: None,
             text_as: None,
+            browsed: None,
         }
     }
 

@@ -10,7 +10,7 @@ use toolgate_gate::{
 use toolgate_types::{Category, ErrorCode, Failure, Stop, ToolClass, ToolOutput};
 use toolgate_workspace::{PathStyle, Recorder, View, Workspace};
 
-use crate::browse;
+use crate::browse::{self, Browsable};
 use crate::preview::{self, Show};
 
 /// Does the work of one call.
@@ -36,7 +36,12 @@ impl Declaration {
     }
 
     /// The tool over a workspace; `None` if its name is not a tool name, which a test rules out.
-    pub(crate) fn over(self, workspace: &Arc<Workspace>, style: PathStyle) -> Option<Arc<dyn Tool>> {
+    pub(crate) fn over(
+        self,
+        workspace: &Arc<Workspace>,
+        style: PathStyle,
+        browsable: Option<Browsable>,
+    ) -> Option<Arc<dyn Tool>> {
         let searches = self.name.contains("search") || self.name.contains("find");
         let spec = ToolSpec {
             name: self.name.parse().ok()?,
@@ -58,6 +63,7 @@ impl Declaration {
             style,
             work: self.work,
             show: self.show,
+            browsable,
         }))
     }
 }
@@ -69,6 +75,7 @@ struct FileTool {
     style: PathStyle,
     work: Work,
     show: Option<Show>,
+    browsable: Option<Browsable>,
 }
 
 impl FileTool {
@@ -90,14 +97,16 @@ impl FileTool {
 
     fn work(&self, arguments: Value, context: &CallContext, stop: &Stop) -> Result<ToolOutput, Failure> {
         let (arguments, view) = (whole_numbers(&self.spec.input_schema, arguments), self.view(context, stop));
-        match &context.browse {
-            None => (self.work)(&view, arguments, context.recorder.as_ref()),
-            Some(_) if self.spec.class.has_effect() => Err(nothing_to_show(&self.spec)),
-            Some(Browse::Page { after }) => browse::page(&view, arguments, after.as_deref()),
-            Some(Browse::Whole { most, usual }) => {
-                let set = Some(view.limits.max_read_bytes).filter(|bytes| bytes != usual);
-                browse::whole(&view, arguments, set.map_or(*most, |set| set.min(*most)), self.work)
+        match (&context.browse, self.browsable) {
+            (None, _) => (self.work)(&view, arguments, context.recorder.as_ref()),
+            (Some(Browse::Page { after }), Some(Browsable::Files)) => {
+                browse::page(&view, arguments, after.as_deref())
             }
+            (Some(Browse::Whole { most, usual }), Some(Browsable::File(about))) => {
+                let set = Some(view.limits.max_read_bytes).filter(|bytes| bytes != usual);
+                browse::whole(&view, arguments, set.map_or(*most, |set| set.min(*most)), about)
+            }
+            (Some(_), _) => Err(nothing_to_show(&self.spec)),
         }
     }
 }
@@ -135,7 +144,7 @@ impl Tool for FileTool {
 }
 
 fn nothing_to_show(spec: &ToolSpec) -> Failure {
-    Failure::new(ErrorCode::NotPermitted, format!("`{}` changes something, and shows nothing", spec.name))
+    Failure::new(ErrorCode::NotPermitted, format!("`{}` shows nothing of that kind by address", spec.name))
 }
 
 /// Arguments as a type. The schema was checked before, so a failure here is a schema that says less than the type.

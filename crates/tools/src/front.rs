@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use toolgate_gate::{CallOptions, Credential, Gate, Settled};
-use toolgate_types::{Attachment, CallId, Decision, Failure, Outcome, Stage, Structured, ToolCall};
+use toolgate_types::{Attachment, Browsed, CallId, Decision, Failure, Outcome, Stage, Structured, ToolCall};
 
 use crate::crew::RunLog;
 use crate::profile::{FileTools, Profile};
@@ -40,6 +40,8 @@ pub struct Called {
     pub whole: Option<String>,
     /// The property that the structured answer lacks because the text is its value.
     pub text_as: Option<&'static str>,
+    /// What is to be shown by address, where the call was made for that. The answer has no text then.
+    pub browsed: Option<Browsed>,
 }
 
 impl Called {
@@ -47,7 +49,8 @@ impl Called {
     #[must_use]
     pub fn bytes(&self) -> usize {
         let attached = self.attachments.iter().map(|attached| attached.data().len());
-        self.answer.text.len() + attached.sum::<usize>()
+        let browsed = self.browsed.as_ref().map_or(0, Browsed::bytes);
+        self.answer.text.len() + attached.sum::<usize>() + browsed
     }
 
     /// The structured answer with everything that belongs to it, for those who take it without the text.
@@ -116,8 +119,8 @@ impl Front {
             Outcome::Done(_) => None,
         };
         let answer = self.profile.render(&call.tool, outcome);
-        let (attachments, whole, text_as) = (Vec::new(), None, None);
-        Called { answer, call: id, decision, failed, duration, attachments, whole, text_as }
+        let (attachments, whole, text_as, browsed) = (Vec::new(), None, None, None);
+        Called { answer, call: id, decision, failed, duration, attachments, whole, text_as, browsed }
     }
 
     /// One call.
@@ -132,19 +135,21 @@ impl Front {
         let tool = call.tool.clone();
         let Settled { call, mut outcome, duration } = self.gate.call(call, credential, options).await;
         let decision = outcome.decision();
-        let (mut failed, mut attachments, mut whole, mut text_as) = (None, Vec::new(), None, None);
+        let (mut failed, mut attachments, mut whole) = (None, Vec::new(), None);
+        let (mut text_as, mut browsed) = (None, None);
         match &mut outcome {
             Outcome::Failed { stage, failure } => failed = Some((*stage, failure.clone())),
             Outcome::Done(output) => {
                 attachments = std::mem::take(&mut output.attachments);
                 whole = output.whole.take();
                 text_as = output.text_as;
+                browsed = output.browsed.take();
             }
         }
         let answer = self.profile.render(&tool, outcome);
         if let (Some(log), Some(told)) = (&self.run_log, told) {
             log.finish(told, &answer, duration);
         }
-        Called { answer, call, decision, failed, duration, attachments, whole, text_as }
+        Called { answer, call, decision, failed, duration, attachments, whole, text_as, browsed }
     }
 }

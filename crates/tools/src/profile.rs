@@ -10,6 +10,7 @@ use toolgate_gate::{GateError, Registry, Tool, ToolSpec};
 use toolgate_types::{Limits, Outcome};
 use toolgate_workspace::{PathStyle, Workspace};
 
+use crate::browse::Browsable;
 use crate::command::{CommandRunner, Shell, ShellDress};
 use crate::declared::SHIPPED;
 use crate::file_tool::Declaration;
@@ -170,7 +171,10 @@ impl Profile {
     pub fn registry(self, parts: &Parts) -> Result<Registry, GateError> {
         let mut registry = Registry::new();
         let files = self.declarations().into_iter();
-        let files = files.filter_map(|declaration| declaration.over(&parts.workspace, self.path_style()));
+        let files = files.filter_map(|declaration| {
+            let browsable = self.browsable(declaration.name);
+            declaration.over(&parts.workspace, self.path_style(), browsable)
+        });
         let shell = parts.commands.as_ref().zip(self.shell());
         let shell = shell.and_then(|(runner, dress)| Shell::over(runner, dress));
         let web_search = parts.web_search.iter().filter(|_| self.searches_web());
@@ -189,6 +193,18 @@ impl Profile {
             Self::Native => Some(FileTools { read: "read_file", find: Some("find_files"), usual_bytes }),
             Self::Crew => Some(FileTools { read: "fs.read", find: None, usual_bytes }),
             Self::Claw | Self::Proxy | Self::Sidecar | Self::Studio => None,
+        }
+    }
+
+    /// What of one of its tools can be shown by address.
+    fn browsable(self, tool: &str) -> Option<Browsable> {
+        let FileTools { read, find, .. } = self.file_tools()?;
+        match tool {
+            _ if tool == read => Some(Browsable::File(match self {
+                Self::Crew => crew::about_file,
+                _ => native::about_file,
+            })),
+            _ => (find == Some(tool)).then_some(Browsable::Files),
         }
     }
 

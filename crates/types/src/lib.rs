@@ -31,7 +31,7 @@ pub use failure::Failure;
 pub use id::{AgentName, CallId, RunId, SessionId, ToolName};
 pub use limits::Limits;
 pub use locked::Locked;
-pub use outcome::{Attachment, Decision, DocumentContent, Outcome, ToolOutput};
+pub use outcome::{Attachment, Browsed, Decision, DocumentContent, Outcome, ToolOutput};
 pub use stage::Stage;
 pub use stop::{Stop, StopReason};
 pub use structured::{Fields, Spelt, Structured};

@@ -1,5 +1,7 @@
 //! How a call ended.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{Failure, Sha256, Stage, Structured};
@@ -19,6 +21,8 @@ pub struct ToolOutput {
     pub text_sha256: Option<Sha256>,
     /// The property of `structured` that `text` is the value of, where it was left out: a text is held once.
     pub text_as: Option<&'static str>,
+    /// What a door is given that made the call to show something by address; there is no text then. Nor does it leave a tool with an output policy.
+    pub browsed: Option<Browsed>,
 }
 
 impl ToolOutput {
@@ -32,7 +36,14 @@ impl ToolOutput {
             whole: None,
             text_sha256: None,
             text_as: None,
+            browsed: None,
         }
+    }
+
+    /// The answer to a door, and what the tool declares to tell programs.
+    #[must_use]
+    pub fn browsed(browsed: Browsed, structured: impl Into<Structured>) -> Self {
+        Self { browsed: Some(browsed), ..Self::new(String::new(), structured) }
     }
 }
 
@@ -70,9 +81,7 @@ impl Attachment {
     pub fn data(&self) -> &str {
         match self {
             Self::Image { data, .. } | Self::Audio { data, .. } => data,
-            Self::Document {
-                content: DocumentContent::Text(data) | DocumentContent::Base64(data), ..
-            } => data,
+            Self::Document { content, .. } => content.data(),
         }
     }
 }
@@ -84,6 +93,64 @@ pub enum DocumentContent {
     Text(String),
     /// Anything else, in base64.
     Base64(String),
+}
+
+impl DocumentContent {
+    /// What it is, as it is sent.
+    #[must_use]
+    pub fn data(&self) -> &str {
+        match self {
+            Self::Text(data) | Self::Base64(data) => data,
+        }
+    }
+}
+
+/// What is shown by address, for the program that shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Browsed {
+    /// Some of the files of a mount.
+    Page {
+        /// Where they are, relative to the root of the mount, in order, and their sizes.
+        files: Vec<(String, u64)>,
+        /// After which path there are more, if there are.
+        next: Option<String>,
+    },
+    /// A whole file.
+    File {
+        /// What is in it.
+        content: DocumentContent,
+        /// The digest of that as it is sent, where whoever read it knows: the record holds it, and nobody computes it twice.
+        sha256: Option<Sha256>,
+    },
+}
+
+impl Browsed {
+    /// What the record is of: a file as it is sent, or the paths and sizes as JSON.
+    #[must_use]
+    pub fn data(&self) -> Cow<'_, str> {
+        match self {
+            Self::Page { files, .. } => Cow::Owned(serde_json::to_string(files).unwrap_or_default()),
+            Self::File { content, .. } => Cow::Borrowed(content.data()),
+        }
+    }
+
+    /// The digest of that, where it is known.
+    #[must_use]
+    pub fn sha256(&self) -> Option<Sha256> {
+        match self {
+            Self::Page { .. } => None,
+            Self::File { sha256, .. } => *sha256,
+        }
+    }
+
+    /// About how many bytes it has.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Page { files, .. } => files.iter().map(|(path, _)| path.len()).sum(),
+            Self::File { content, .. } => content.data().len(),
+        }
+    }
 }
 
 /// The end of a call. A denial is an outcome like any other.

@@ -47,7 +47,7 @@ pub use error::WorkspaceError;
 pub use git_config::sanitised_git_config;
 pub use mount::{Access, Mount, MountError, is_alias};
 pub use patch::{PatchAction, Patched, PatchedFile};
-pub use read::{FileContent, FileRead, ReadRequest, TextWindow};
+pub use read::{EntireContent, EntireFile, FileContent, FileRead, ReadRequest, TextWindow};
 pub use relocate::{Deleted, Moved, Overwrite};
 pub use request::PathStyle;
 pub use restore::{Expect, Patience, Restoration};

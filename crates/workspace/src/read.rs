@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Seek as _};
+use std::string::FromUtf8Error;
 
 use toolgate_types::Sha256;
 use toolgate_types::digest::Sha256Hasher;
@@ -59,6 +60,28 @@ pub struct TextWindow {
     pub last_line: u64,
 }
 
+/// A file of which nothing is left out.
+#[derive(Debug)]
+pub struct EntireFile {
+    /// The path as answers show it.
+    pub path: String,
+    /// Its size.
+    pub bytes: u64,
+    /// Its digest.
+    pub sha256: Sha256,
+    /// What is in it.
+    pub content: EntireContent,
+}
+
+/// Text or not.
+#[derive(Debug)]
+pub enum EntireContent {
+    /// UTF-8 without NUL.
+    Text(String),
+    /// Anything else.
+    Bytes(Vec<u8>),
+}
+
 pub(crate) const CHUNK: usize = 128 * 1024;
 
 /// Less is not read at once where it is not known how much will come.
@@ -93,13 +116,14 @@ impl View<'_> {
         self.read_through(&opened, Scan::new(window, self.limits.max_read_bytes, expected), expected, shown)
     }
 
-    /// All bytes of a file, whatever they are, if they are no more than this.
+    /// All of a file, whatever is in it, if it has no more bytes than this.
     ///
     /// # Errors
     /// See [`WorkspaceError`].
-    pub fn read_bytes(&self, path: &str, most: u64) -> Result<Vec<u8>, WorkspaceError> {
+    pub fn read_entire(&self, path: &str, most: u64) -> Result<EntireFile, WorkspaceError> {
         let requested = self.request(path)?;
         let opened = open_to_read(self, &requested)?;
+        let path = self.show(self.mount(requested.mount)?, &opened.location);
         let shown = requested.shown.into_owned();
         if opened.is_directory() {
             return Err(WorkspaceError::NotAFile { path: shown });
@@ -109,11 +133,14 @@ impl View<'_> {
         if opened.size() > most {
             return Err(too_long(shown, opened.size()));
         }
-        self.whole(&opened.file, opened.size(), most, &shown).map_err(|error| match error {
+        let bytes = self.whole(&opened.file, opened.size(), most, &shown).map_err(|error| match error {
             // It has grown meanwhile.
             WorkspaceError::WriteLimit { path, bytes, .. } => too_long(path, bytes),
             other => other,
-        })
+        })?;
+        let (length, sha256) = (bytes.len() as u64, Sha256::of(&bytes));
+        let content = text_of(bytes).map_or_else(EntireContent::Bytes, EntireContent::Text);
+        Ok(EntireFile { path, bytes: length, sha256, content })
     }
 
     /// A file that is wanted whole and expected to be no longer than may be kept.
@@ -165,10 +192,15 @@ impl View<'_> {
             return Err(WorkspaceError::WriteLimit { path: shown.to_owned(), bytes: opened.size(), limit });
         }
         let bytes = self.whole(&opened.file, opened.size(), limit, shown)?;
-        if memchr::memchr(0, &bytes).is_some() {
-            return Err(WorkspaceError::Binary { path: shown.to_owned() });
-        }
-        String::from_utf8(bytes).map_err(|_| WorkspaceError::Binary { path: shown.to_owned() })
+        text_of(bytes).map_err(|_| WorkspaceError::Binary { path: shown.to_owned() })
+    }
+}
+
+/// The bytes as text, if they are UTF-8 without NUL.
+fn text_of(bytes: Vec<u8>) -> Result<String, Vec<u8>> {
+    match memchr::memchr(0, &bytes) {
+        Some(_) => Err(bytes),
+        None => String::from_utf8(bytes).map_err(FromUtf8Error::into_bytes),
     }
 }
 

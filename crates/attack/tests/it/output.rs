@@ -7,7 +7,9 @@ use toolgate_attack::{Bench, BenchOptions, Scratch, code_of, person};
 use toolgate_gate::CallOptions;
 use toolgate_policy::OutputRule::{self, Allow, Mask, Redact};
 use toolgate_tools::{Called, Profile};
-use toolgate_types::{Decision, ErrorCode, Fields, Sha256, Stage, ToolCall, ToolOutput};
+use toolgate_types::{
+    Browsed, Decision, DocumentContent, ErrorCode, Fields, Sha256, Stage, ToolCall, ToolOutput,
+};
 
 use crate::declared::Declared;
 
@@ -91,6 +93,23 @@ fn what_a_tool_puts_into_words_itself_is_checked_and_filtered_all_the_same() {
     assert_eq!(call(json!({"type": "object"})).structured(), Some(json!({"name": "Ada"})));
     let refused = call(json!({"type": "object", "required": ["id"]}));
     assert_eq!(code_of(&refused), Some(ErrorCode::OutputInvalid));
+}
+
+#[test]
+fn what_a_tool_shows_by_address_does_not_leave_past_a_policy() {
+    let file = Browsed::File { content: DocumentContent::Text(SECRET.to_owned()), sha256: None };
+    let page = Browsed::Page { files: vec![(SECRET.to_owned(), 1)], next: Some(SECRET.to_owned()) };
+    for browsed in [file, page] {
+        let output = ToolOutput::browsed(browsed.clone(), json!({"name": "Ada", "key": SECRET}));
+        let desk = Desk::answering(Profile::Native, output, json!({"type": "object"}), &[("name", Allow)]);
+        let called = desk.call();
+        desk.keeps_secret(&called);
+        assert_eq!((&called.browsed, called.structured()), (&None, Some(json!({"name": "Ada"}))));
+        // The record tells of what the tool said, and not of what was left of it.
+        let recorded = desk.bench.record(called.call).response.unwrap();
+        assert_eq!(recorded.output_hash, Sha256::of(browsed.data().as_bytes()));
+        assert_eq!(recorded.redacted_fields, ["key"]);
+    }
 }
 
 #[test]

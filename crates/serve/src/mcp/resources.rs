@@ -13,7 +13,7 @@ use rmcp::service::{RequestContext, RoleServer};
 use serde_json::{Value, json};
 use toolgate_gate::Browse;
 use toolgate_tools::{Called, FileTools};
-use toolgate_types::{Attachment, DocumentContent, ErrorCode, Failure, Stage, Structured};
+use toolgate_types::{Browsed, DocumentContent, ErrorCode, Failure, Stage};
 
 use crate::mcp::addresses::{Cursor, FILES, bare, file_resource, kind_of, path_of};
 use crate::mcp::call::{Step, Wanted};
@@ -151,9 +151,8 @@ impl McpHandler {
             Some((stage, failure)) => return Err(unlisted(stage, failure, alias)),
             None => {}
         }
-        let files: Vec<(String, u64)> = serde_json::from_str(&called.answer.text).unwrap_or_default();
-        let about = called.answer.structured.map(Structured::into_value).unwrap_or_default();
-        let next = about.pointer("/paths/0").and_then(Value::as_str).map(str::to_owned);
+        // What a policy let nobody see is not there.
+        let Some(Browsed::Page { files, next }) = called.browsed else { return Ok(Found::default()) };
         let files = files.iter().map(|(path, bytes)| file_resource(alias, path, *bytes)).collect();
         Ok(Found { files, next })
     }
@@ -221,25 +220,19 @@ fn file_contents(called: Called, uri: String, path: &str) -> Result<Vec<Resource
     if let Some((_, failure)) = called.failed {
         return Err(unread(failure, &uri));
     }
-    let kind = kind_of(path);
-    let document = called.attachments.into_iter().find_map(|attachment| match attachment {
-        Attachment::Document { content: DocumentContent::Base64(bytes), .. } => Some(bytes),
-        _ => None,
-    });
-    if let Some(bytes) = document {
-        let kind = kind.filter(|kind| !kind.starts_with("text/")).unwrap_or("application/octet-stream");
-        return Ok(vec![ResourceContents::blob(bytes, uri).with_mime_type(kind)]);
-    }
-    let text = match called.text_as {
-        Some(_) => Some(called.answer.text),
-        None => {
-            let about = called.answer.structured.map(Structured::into_value).unwrap_or_default();
-            about.get("content").and_then(Value::as_str).map(str::to_owned)
-        }
+    let Some(Browsed::File { content, .. }) = called.browsed else {
+        return Err(ErrorData::invalid_params("this file may not be shown", Some(json!({"uri": uri}))));
     };
-    let text =
-        text.ok_or_else(|| ErrorData::invalid_params("this file is not text", Some(json!({"uri": uri}))))?;
-    Ok(vec![ResourceContents::text(text, uri).with_mime_type(kind.unwrap_or("text/plain"))])
+    let kind = kind_of(path);
+    Ok(vec![match content {
+        DocumentContent::Text(text) => {
+            ResourceContents::text(text, uri).with_mime_type(kind.unwrap_or("text/plain"))
+        }
+        DocumentContent::Base64(bytes) => {
+            let kind = kind.filter(|kind| !kind.starts_with("text/")).unwrap_or("application/octet-stream");
+            ResourceContents::blob(bytes, uri).with_mime_type(kind)
+        }
+    }])
 }
 
 /// Whether files are not listed because this caller may not see them, or only after a question: then they are not there. Whatever else goes wrong is told,

@@ -12,7 +12,7 @@ use crate::front::Answer;
 
 pub use run::{RunError, initialise_run};
 pub(crate) use run_log::RunLog;
-pub(crate) use tools::tools;
+pub(crate) use tools::{about_file, tools};
 
 /// The codes of this profile.
 fn code(code: ErrorCode) -> &'static str {

@@ -4,10 +4,10 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use toolgate_gate::{Effect, ToolSchema};
 use toolgate_text::frontmatter;
-use toolgate_types::{ErrorCode, Failure, Sha256, ToolClass, ToolOutput};
+use toolgate_types::{ErrorCode, Failure, Sha256, Structured, ToolClass, ToolOutput};
 use toolgate_workspace::{
-    EntryKind, FileContent, Forgetful, ListOptions, ReadRequest, Recorder, Rehearsal, SearchOptions,
-    Transformed, View, WorkspaceError,
+    EntireContent, EntireFile, EntryKind, FileContent, Forgetful, ListOptions, ReadRequest, Recorder,
+    Rehearsal, SearchOptions, Transformed, View, WorkspaceError,
 };
 
 use super::workflow::{self, WORKFLOW};
@@ -198,6 +198,17 @@ struct SearchArguments {
     after: Option<usize>,
     max_matches: Option<usize>,
 }
+/// What is told about a file that is shown by address. This profile reads text alone.
+pub(crate) fn about_file(file: &EntireFile) -> Result<Structured, Failure> {
+    let EntireFile { path, bytes, sha256, content } = file;
+    match content {
+        EntireContent::Text(_) => {
+            Ok(json!({"ok": true, "path": path, "bytes": bytes, "sha256": sha256}).into())
+        }
+        EntireContent::Bytes(_) => Err(WorkspaceError::Binary { path: path.clone() }.into()),
+    }
+}
+
 
 /// `/…/` and `/…/i` are regular expressions; anything else is looked for as it is.
 fn regex_in(pattern: &str) -> Option<(&str, bool)> {

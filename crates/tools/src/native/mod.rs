@@ -10,7 +10,7 @@ use crate::command::output_before;
 use crate::file_tool::Declaration;
 use crate::front::Answer;
 
-pub(crate) use reading::{content_notice, list_text};
+pub(crate) use reading::{about_file, content_notice, list_text};
 
 pub(crate) fn tools() -> Vec<Declaration> {
     let mut tools = reading::tools();

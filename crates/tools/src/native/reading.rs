@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use toolgate_gate::Effect;
-use toolgate_types::{Failure, Fields, ToolClass, ToolOutput};
+use toolgate_types::{Failure, Fields, Sha256, Structured, ToolClass, ToolOutput};
 use toolgate_workspace::{
-    EntryKind, FileContent, FileRead, FindOptions, FoundLines, Listed, Match, ReadRequest, Recorder,
-    TextWindow, View,
+    EntireContent, EntireFile, EntryKind, FileContent, FileRead, FindOptions, FoundLines, Listed, Match,
+    ReadRequest, Recorder, TextWindow, View,
 };
 
 use crate::arguments::{ListArguments, ReadArguments, SearchArguments, every_entry};
@@ -133,17 +133,13 @@ fn read_file(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<Tool
     let window = match content {
         FileContent::Binary => {
             let text = format!("binary file `{path}`: {bytes} bytes, sha256 {sha256}");
-            return Ok(ToolOutput::new(
-                text,
-                json!({"path": path, "bytes": bytes, "sha256": sha256, "binary": true}),
-            ));
+            return Ok(ToolOutput::new(text, about(&path, bytes, sha256, true).end()));
         }
         FileContent::Text(window) => window,
     };
     let notice = content_notice(&window, bytes);
     let is_text = notice.is_empty();
-    let told = Fields::with_room(AROUND_TEXT).and_text("path", &path).and("bytes", &bytes);
-    let told = told.and("sha256", &sha256).and("binary", &false).and("truncated", &window.truncated);
+    let told = about(&path, bytes, sha256, false).and("truncated", &window.truncated);
     let told = told.and("start_line", &window.first_line).and("end_line", &window.last_line);
     let told = told.and("total_lines", &window.total_lines);
     // Where it is all that the model reads, it is not held twice.
@@ -189,6 +185,18 @@ fn list_directory(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result
     let told = told.and("total", &listed.total).and("truncated", &listed.truncated);
     Ok(ToolOutput::new(list_text(&listed), told.end()))
 }
+/// What is told about every file.
+fn about(path: &str, bytes: u64, sha256: Sha256, is_binary: bool) -> Fields {
+    let told = Fields::with_room(AROUND_TEXT).and_text("path", path).and("bytes", &bytes);
+    told.and("sha256", &sha256).and("binary", &is_binary)
+}
+
+/// The same about one that is shown by address.
+pub(crate) fn about_file(file: &EntireFile) -> Result<Structured, Failure> {
+    let is_binary = matches!(file.content, EntireContent::Bytes(_));
+    Ok(about(&file.path, file.bytes, file.sha256, is_binary).end())
+}
+
 
 /// The bytes of all names that are told. Only of a listing that was cut are there more.
 fn length_of_names(listed: &Listed) -> usize {

@@ -7,6 +7,7 @@
     reason = "tests arrange files by hand and fail by panicking"
 )]
 
+mod browsed;
 mod codes;
 mod deny_list;
 mod git_diff;

@@ -9,17 +9,22 @@ use toolgate_audit::{AuditLog, LogOptions};
 use toolgate_gate::{AuditMode, Blocking, CallOptions, Gate, GateOptions, Journal, Loaded, NobodyToAsk};
 use toolgate_tools::{Called, Front, Parts, Profile};
 use toolgate_types::{Caller, ErrorCode, Limits, Sha256, ToolCall, Trust};
+use toolgate_workspace::Workspace;
 
 use crate::setting::setting;
 
 /// A front over the workspace of a setting, with its record beside it.
-fn front(scratch: &Path, workspace: &Arc<toolgate_workspace::Workspace>) -> Front {
+fn front(scratch: &Path, workspace: &Arc<Workspace>) -> Front {
+    front_of(Profile::Native, scratch, workspace)
+}
+
+pub(crate) fn front_of(profile: Profile, scratch: &Path, workspace: &Arc<Workspace>) -> Front {
     let (audit, _) = AuditLog::open(LogOptions::new(scratch.join("audit"))).unwrap();
     std::fs::create_dir(scratch.join("journal")).unwrap();
     let journal = cap_std::fs::Dir::open_ambient_dir(scratch.join("journal"), cap_std::ambient_authority());
-    let limits = Limits { max_read_bytes: 1 << 20, ..Profile::Native.limits() };
+    let limits = Limits { max_read_bytes: 1 << 20, ..profile.limits() };
     let gate = Gate::new(GateOptions {
-        loaded: Loaded::new(Profile::Native.registry(&Parts::files(workspace)).unwrap(), limits),
+        loaded: Loaded::new(profile.registry(&Parts::files(workspace)).unwrap(), limits),
         audit,
         audit_mode: AuditMode::Deny,
         journal: Arc::new(Journal::open(&journal.unwrap()).unwrap()),
@@ -29,10 +34,14 @@ fn front(scratch: &Path, workspace: &Arc<toolgate_workspace::Workspace>) -> Fron
         clock: Arc::new(Instant::now),
         complain: Arc::new(|words| panic!("{words}")),
     });
-    Front::new(Profile::Native, Arc::new(gate))
+    Front::new(profile, Arc::new(gate))
 }
 
 fn read(front: &Front, path: &str, options: CallOptions) -> Called {
+    call(front, "read_file", json!({"path": path}), options)
+}
+
+pub(crate) fn call(front: &Front, tool: &str, arguments: Value, options: CallOptions) -> Called {
     let caller = Caller {
         subject: "test".to_owned(),
         permissions: std::collections::BTreeSet::new(),
@@ -42,16 +51,16 @@ fn read(front: &Front, path: &str, options: CallOptions) -> Called {
         trust: Trust::Autonomous,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    runtime.block_on(front.call(ToolCall::new("read_file", json!({"path": path})), caller, options))
+    runtime.block_on(front.call(ToolCall::new(tool, arguments), caller, options))
 }
 
-/// How many calls the record tells of.
-fn records(scratch: &Path) -> Vec<Value> {
+/// What is recorded of calls.
+pub(crate) fn records(scratch: &Path) -> Vec<Value> {
     let files = std::fs::read_dir(scratch.join("audit")).unwrap().map(|entry| entry.unwrap().path());
     let logs = files.filter(|path| path.extension().is_some_and(|extension| extension == "jsonl"));
     let lines: Vec<String> = logs.map(|path| std::fs::read_to_string(path).unwrap()).collect();
     let records = lines.iter().flat_map(|log| log.lines()).map(|line| serde_json::from_str(line).unwrap());
-    records.filter(|record: &Value| record["tool"]["name"] == "read_file").collect()
+    records.filter(|record: &Value| record.get("tool").is_some()).collect()
 }
 
 fn recorded(scratch: &Path) -> usize {

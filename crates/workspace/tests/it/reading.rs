@@ -4,7 +4,9 @@ use std::fs::{self, File};
 
 use proptest::prelude::*;
 use toolgate_types::{Limits, Sha256, Stop};
-use toolgate_workspace::{Access, FileContent, Mount, PathStyle, ReadRequest, Rules, View, Workspace};
+use toolgate_workspace::{
+    Access, EntireContent, FileContent, Mount, PathStyle, ReadRequest, Rules, View, Workspace, WorkspaceError,
+};
 
 use crate::resolution::LIMITS;
 
@@ -162,6 +164,40 @@ fn a_large_file_is_read_as_a_small_one_is() {
             }
             (FileContent::Binary, None) => {}
             (content, _) => panic!("{name}: {content:?}"),
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn an_entire_file_is_all_of_it_or_refused(
+        bytes in prop_oneof!["[a-zé漢🦀\0\n]{0,40}".prop_map(String::into_bytes), prop::collection::vec(any::<u8>(), 0..40)],
+        most in 0u64..60,
+    ) {
+        let scratch = tempfile::tempdir().unwrap();
+        fs::write(scratch.path().join("f"), &bytes).unwrap();
+        let root = File::open(scratch.path()).unwrap();
+        let mount = Mount::new("@project", root, scratch.path(), Access::ReadOnly, Rules::new()).unwrap();
+        let workspace = Workspace::new(vec![mount.as_default()]).unwrap();
+        // What a model is given at once is no bound here.
+        let (limits, stop) = (Limits { max_read_bytes: 1, ..LIMITS }, Stop::never());
+        let view = View { workspace: &workspace, style: PathStyle::Free, limits: &limits, grant: None, stop: &stop, unlocked: None };
+        let length = bytes.len() as u64;
+        match view.read_entire("@project/f", most) {
+            Err(WorkspaceError::ReadLimit { path, bytes, limit }) => {
+                prop_assert!(length > most);
+                prop_assert_eq!((path.as_str(), bytes, limit), ("@project/f", length, most));
+            }
+            Err(error) => prop_assert!(false, "{error}"),
+            Ok(file) => {
+                prop_assert!(length <= most);
+                prop_assert_eq!((file.path.as_str(), file.bytes, file.sha256), ("f", length, Sha256::of(&bytes)));
+                match (file.content, String::from_utf8(bytes.clone()).ok().filter(|text| !text.contains('\0'))) {
+                    (EntireContent::Text(read), Some(text)) => prop_assert_eq!(read, text),
+                    (EntireContent::Bytes(read), None) => prop_assert_eq!(read, bytes),
+                    (content, text) => prop_assert!(false, "{content:?} instead of {text:?}"),
+                }
+            }
         }
     }
 }

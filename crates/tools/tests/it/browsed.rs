@@ -1,0 +1,134 @@
+//! Calls that a door makes to show files by their addresses.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use toolgate_gate::{Browse, CallOptions};
+use toolgate_tools::{Called, Front, Profile};
+use toolgate_types::{Browsed, DocumentContent, ErrorCode, Sha256};
+
+use crate::reads::{call, front_of, records};
+use crate::setting::setting;
+
+const MOST: u64 = 1000;
+
+fn browse(front: &Front, tool: &str, arguments: Value, browse: Browse) -> Called {
+    call(front, tool, arguments, CallOptions { browse: Some(browse), ..CallOptions::default() })
+}
+
+/// Whoever set a bound set it to what the setting has; the rest is up to the door.
+fn whole(usual: u64) -> Browse {
+    Browse::Whole { most: MOST, usual }
+}
+
+const USUAL: u64 = 1 << 20;
+
+fn code(called: &Called) -> Option<ErrorCode> {
+    called.failed.as_ref().map(|(_, failure)| failure.code)
+}
+
+#[test]
+fn a_file_is_given_as_it_is_and_the_record_is_of_that() {
+    let bytes: Vec<u8> = (0..=255).collect();
+    let text = DocumentContent::Text("é\n\"\n".to_owned());
+    let base64 = |bytes: &[u8]| DocumentContent::Base64(STANDARD.encode(bytes));
+    for (profile, tool) in [(Profile::Native, "read_file"), (Profile::Crew, "fs.read")] {
+        let (scratch, workspace, _) = setting();
+        let front = front_of(profile, scratch.path(), &workspace);
+        for (content, given) in [
+            ("é\n\"\n".as_bytes(), text.clone()),
+            (b"", DocumentContent::Text(String::new())),
+            (&[b'x'; MOST as usize], DocumentContent::Text("x".repeat(MOST as usize))),
+            (&bytes, base64(&bytes)),
+            (b"a\0b", base64(b"a\0b")),
+            ("é".as_bytes().split_last().unwrap().1, base64(b"\xc3")),
+        ] {
+            std::fs::write(scratch.path().join("work/file"), content).unwrap();
+            let called = browse(&front, tool, json!({"path": "@project/file"}), whole(USUAL));
+            if let (Profile::Crew, DocumentContent::Base64(_)) = (profile, &given) {
+                assert_eq!((code(&called), &called.browsed), (Some(ErrorCode::BinaryFile), &None));
+                continue;
+            }
+            assert_eq!(called.bytes(), called.answer.text.len() + given.data().len());
+            let about = called.structured().unwrap();
+            assert_eq!(about["sha256"], Sha256::of(content).to_string(), "{about}");
+            let record = records(scratch.path()).pop().unwrap();
+            assert_eq!(record["response"]["outputBytes"], given.data().len());
+            assert_eq!(record["response"]["outputHash"], Sha256::of(given.data().as_bytes()).to_string());
+            let Some(Browsed::File { content, .. }) = called.browsed else { panic!("{called:?}") };
+            assert_eq!(content, given);
+        }
+    }
+}
+
+#[test]
+fn what_is_longer_than_the_door_takes_or_somebody_set_is_refused() {
+    let (scratch, workspace, _) = setting();
+    let front = front_of(Profile::Native, scratch.path(), &workspace);
+    for (bytes, bound, is_refused) in [
+        (MOST, whole(USUAL), false),
+        (MOST + 1, whole(USUAL), true),
+        (MOST + 1, Browse::Whole { most: MOST + 1, usual: USUAL }, false),
+        // A bound that is not the usual one holds.
+        (USUAL + 1, Browse::Whole { most: 2 * USUAL, usual: USUAL }, false),
+        (USUAL + 1, Browse::Whole { most: 2 * USUAL, usual: 7 }, true),
+    ] {
+        for byte in [b'x', 0] {
+            std::fs::write(scratch.path().join("work/file"), vec![byte; bytes as usize]).unwrap();
+            let called = browse(&front, "read_file", json!({"path": "file"}), bound.clone());
+            let refused = is_refused.then_some(ErrorCode::ReadLimit);
+            assert_eq!(code(&called), refused, "{bytes} bytes of {byte}, {bound:?}");
+            assert_eq!(called.browsed.is_none(), is_refused);
+        }
+    }
+}
+
+#[test]
+fn a_page_is_given_as_files_and_the_record_is_of_that() {
+    let (scratch, workspace, _) = setting();
+    let front = front_of(Profile::Native, scratch.path(), &workspace);
+    for (name, content) in [("a", "1"), ("b \"\n", "22"), ("c", "")] {
+        std::fs::write(scratch.path().join("work").join(name), content).unwrap();
+    }
+    let arguments = json!({"glob": "**/*", "path": "@project", "max_results": 2});
+    let mut page = |after: Option<&str>| {
+        let after = after.map(str::to_owned);
+        let called = browse(&front, "find_files", arguments.clone(), Browse::Page { after });
+        (called.browsed.unwrap(), records(scratch.path()).pop().unwrap()["response"].clone())
+    };
+    let file = |name: &str, bytes: u64| (name.to_owned(), bytes);
+    for (after, files, next) in [
+        (None, vec![file("a", 1), file("b \"\n", 2)], Some("b \"\n".to_owned())),
+        (Some("b \"\n"), vec![file("c", 0)], None),
+        (Some("c"), Vec::new(), None),
+    ] {
+        let (browsed, recorded) = page(after);
+        let json = json!(files).to_string();
+        assert_eq!(browsed, Browsed::Page { files, next });
+        assert_eq!(recorded["outputHash"], Sha256::of(json.as_bytes()).to_string());
+        assert_eq!(recorded["outputBytes"], json.len());
+    }
+}
+
+#[test]
+fn tools_show_what_they_are_for_and_nothing_else() {
+    let page = || Browse::Page { after: None };
+    for (profile, tool, arguments, wanted) in [
+        (Profile::Native, "find_files", json!({"glob": "*", "path": "file"}), whole(USUAL)),
+        (Profile::Native, "read_file", json!({"path": "file"}), page()),
+        (Profile::Native, "list_directory", json!({"path": "."}), page()),
+        (Profile::Native, "write_file", json!({"path": "file", "content": "new"}), whole(USUAL)),
+        (Profile::Native, "write_file", json!({"path": "file", "content": "new"}), page()),
+        (Profile::Native, "delete_file", json!({"path": "file"}), whole(USUAL)),
+        (Profile::Crew, "fs.list", json!({"path": "@project/"}), page()),
+        (Profile::Studio, "file_read", json!({"path": "file"}), whole(USUAL)),
+    ] {
+        let (scratch, workspace, _) = setting();
+        let front = front_of(profile, scratch.path(), &workspace);
+        std::fs::write(scratch.path().join("work/file"), "old").unwrap();
+        let called = browse(&front, tool, arguments, wanted);
+        assert_eq!(code(&called), Some(ErrorCode::NotPermitted), "{profile} {tool}: {called:?}");
+        assert!(called.browsed.is_none());
+        assert_eq!(std::fs::read_to_string(scratch.path().join("work/file")).unwrap(), "old");
+    }
+}
