@@ -8,7 +8,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toolgate_gate::{Approver, CallOptions, Credential};
 use toolgate_llm::{CallResult, ModelCall};
-use toolgate_tools::{Called, Front};
+use toolgate_tools::{Called, Front, Listener};
 use toolgate_types::{CallId, Decision, ErrorCode, Failure, Stage, ToolCall};
 
 use crate::arguments;
@@ -16,7 +16,7 @@ use crate::asking::Asking;
 use crate::event::{ChatEvent, EventSink, MessageId, ResultMetadata, ToolStatus, no_input};
 use crate::offer::Offer;
 use crate::patience::Patience;
-use crate::relay::{INTERVAL, Relay};
+use crate::relay::Relay;
 
 /// A longer structured answer is not told beside the text.
 const LONGEST_STRUCTURED: usize = 4096;
@@ -36,7 +36,7 @@ pub(crate) struct Calls<'a> {
 pub(crate) struct Started {
     call: ModelCall,
     id: CallId,
-    relay: Arc<Relay>,
+    relay: Relay,
     cancelled: CancellationToken,
     running: JoinHandle<Called>,
     _ends_with_this: DropGuard,
@@ -88,7 +88,7 @@ impl Calls<'_> {
     /// Waits for the end of a call. When nobody wants to wait any longer it is cancelled, and its end is soon.
     pub(crate) async fn finish(&self, started: Started, patience: &Patience) -> Answered {
         let Started { call, id, relay, cancelled, mut running, _ends_with_this } = started;
-        let mut tick = interval(INTERVAL);
+        let mut tick = interval(Listener::INTERVAL);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let called = loop {
             tokio::select! {

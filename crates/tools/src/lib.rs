@@ -12,6 +12,7 @@ mod output;
 mod arguments;
 mod edit;
 mod command;
+mod listener;
 mod web_search;
 mod declared;
 mod hints;
@@ -32,6 +33,7 @@ pub use crew::{RunError, initialise_run};
 pub use declared::{LoadedTools, SHIPPED, Surroundings, load_manifests};
 pub use front::{Answer, Called, Front};
 pub use hints::Hints;
+pub use listener::{Heard, Listener};
 pub use profile::{FileTools, Parts, Profile, ToolFormat};
 pub use web_search::{
     SearchKey, WEB_SEARCH, WebSearch, WebSearchError, WebSearchOptions, usual_key_variable,

@@ -193,7 +193,7 @@ impl McpHandler {
         };
         let (approver, questions) = self.approver(way, context, visitor, &room);
         let listens = way == Way::ComingAgain || progress_token(context).is_some();
-        let relay = listens.then(Arc::<Relay>::default);
+        let relay = listens.then(|| Arc::new(Relay::new()));
         // With its session, a call ends too.
         let cancelled = visitor.ended.child_token();
         if self.is_given_up(context) {
@@ -201,7 +201,7 @@ impl McpHandler {
             cancelled.cancel();
         }
         let options = CallOptions {
-            progress: relay.as_ref().map(Relay::ear),
+            progress: relay.as_ref().map(|relay| relay.ear()),
             cancelled: cancelled.clone(),
             approver: Some(approver),
             among_others: is_quick && self.connection.is_shared(size),

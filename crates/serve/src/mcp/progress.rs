@@ -1,57 +1,36 @@
 //! Output on its way while a call is still running.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rmcp::model::{ProgressNotificationParam, ProgressToken};
 use rmcp::service::{Peer, RoleServer};
-use tokio::sync::Notify;
 use tokio::time::Instant;
-use toolgate_gate::{Progress, Said, Share};
-use toolgate_tools::clean;
-
-/// Not more often than this.
-const INTERVAL: Duration = Duration::from_millis(40);
+use toolgate_gate::{Progress, Share};
+use toolgate_tools::{Heard, Listener};
 
 /// A call that says nothing is said to go on this often.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 
-/// Longer pieces lose their beginning: whoever looks on wants to see the newest.
+/// The longest message.
 const LONGEST: usize = 4096;
 
-/// Collects what a tool says until it is told.
-#[derive(Debug, Default)]
+/// Tells what a tool says as progress, in words and in numbers that grow.
+#[derive(Debug)]
 pub(crate) struct Relay {
-    said: Mutex<Heard>,
-    more: Notify,
+    listener: Arc<Listener>,
     /// The last number that the client was told.
     told: Mutex<Option<f64>>,
 }
 
-/// What a tool has said and nobody was told.
-#[derive(Debug, Default)]
-struct Heard {
-    words: String,
-    share: Option<Share>,
-}
-
 impl Relay {
-    /// What the tool is given to speak into.
-    pub(crate) fn ear(self: &Arc<Self>) -> Progress {
-        let relay = Arc::clone(self);
-        Arc::new(move |said: Said<'_>| relay.hear(said))
+    pub(crate) fn new() -> Self {
+        Self { listener: Listener::keeping(LONGEST), told: Mutex::default() }
     }
 
-    fn hear(&self, said: Said<'_>) {
-        let mut heard = lock(&self.said);
-        heard.share = said.share.or(heard.share);
-        let words = &mut heard.words;
-        words.push_str(said.words);
-        if words.len() > 2 * LONGEST {
-            words.drain(..words.ceil_char_boundary(words.len() - LONGEST));
-        }
-        drop(heard);
-        self.more.notify_one();
+    /// What the tool is given to speak into.
+    pub(crate) fn ear(&self) -> Progress {
+        self.listener.ear()
     }
 
     /// Tells a client of it, as long as it is asked to.
@@ -59,9 +38,9 @@ impl Relay {
         let begun = Instant::now();
         let mut last: Option<Instant> = None;
         loop {
-            if tokio::time::timeout(HEARTBEAT, self.more.notified()).await.is_ok() {
+            if tokio::time::timeout(HEARTBEAT, self.listener.more()).await.is_ok() {
                 if let Some(last) = last {
-                    tokio::time::sleep_until(last + INTERVAL).await;
+                    tokio::time::sleep_until(last + Listener::INTERVAL).await;
                 }
                 self.tell_rest(peer, &token).await;
             } else {
@@ -74,12 +53,8 @@ impl Relay {
 
     /// Tells what was not told yet.
     pub(crate) async fn tell_rest(&self, peer: &Peer<RoleServer>, token: &ProgressToken) {
-        let Heard { words, share } = std::mem::take(&mut *lock(&self.said));
-        let words = clean(&words);
-        let newest = words.get(words.ceil_char_boundary(words.len().saturating_sub(LONGEST))..);
-        let newest = newest.unwrap_or_default();
-        if !newest.is_empty() {
-            self.send(peer, token, newest.to_owned(), share).await;
+        if let Some(Heard { words, share }) = self.listener.take() {
+            self.send(peer, token, words, share).await;
         }
     }
 
@@ -91,7 +66,7 @@ impl Relay {
         share: Option<Share>,
     ) {
         let progress = {
-            let mut told = lock(&self.told);
+            let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
             let next = after(*told, share);
             *told.insert(next)
         };
@@ -111,10 +86,6 @@ fn after(last: Option<f64>, share: Option<Share>) -> f64 {
         (Some(last), Some(_)) => last.next_up(),
         (Some(last), None) => (last + 1.0).max(last.next_up()),
     }
-}
-
-fn lock<Inner>(mutex: &Mutex<Inner>) -> MutexGuard<'_, Inner> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
