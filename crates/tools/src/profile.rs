@@ -185,7 +185,7 @@ impl Profile {
         Ok(registry)
     }
 
-    /// The tools that files can be read and found with by somebody who knows no tool: both take a `path` and answer with `content`, or with `paths`.
+    /// The tools that files can be read and found with by somebody who knows no tool: both take a `path` and can be browsed.
     #[must_use]
     pub fn file_tools(self) -> Option<FileTools> {
         let usual_bytes = self.limits().max_read_bytes;
