@@ -1,7 +1,7 @@
 //! Five text tools: `ok: …`, or a stable category and a reason.
 
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use toolgate_gate::Effect;
 use toolgate_text::edit::Edit;
 use toolgate_types::{ErrorCode, Failure, Outcome, ToolClass, ToolOutput};
@@ -10,15 +10,16 @@ use toolgate_workspace::{
 };
 
 use crate::arguments::{ListArguments, PathAndContent, every_entry, show_append, show_write};
-use crate::file_tool::{Declaration, decode, object};
+use crate::file_tool::{Declaration, decode};
 use crate::front::Answer;
 use crate::native::list_text;
 use crate::output::{EntryCost, bound_listing};
 use crate::preview::{Shown, Verb};
+use crate::schemas::{described, object, of_type};
 
 pub(crate) fn tools() -> Vec<Declaration> {
-    let path = json!({"type": "string", "description": "Path relative to the workspace"});
-    let content = json!({"type": "string", "description": "Text content"});
+    let path = described("string", "Path relative to the workspace");
+    let content = described("string", "Text content");
     let declare = |name, title, description, class, input, work, show| Declaration {
         name,
         title,
@@ -26,7 +27,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
         class,
         effect: Effect::Any,
         input,
-        output: json!({"type": "string"}).into(),
+        output: of_type("string").into(),
         work,
         show,
     };
@@ -36,7 +37,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
             "Read a file",
             "Read a UTF-8 text file of the workspace.",
             ToolClass::Read,
-            object(json!({"path": path}), &["path"]),
+            object([("path", path.clone())], &["path"]),
             read_file,
             None,
         ),
@@ -45,7 +46,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
             "Write a file",
             "Replace the whole content of a file, or create it. Parent directories are made.",
             ToolClass::Write,
-            object(json!({"path": path, "content": content}), &["path", "content"]),
+            object([("path", path.clone()), ("content", content.clone())], &["path", "content"]),
             write_file,
             Some(show_write),
         )
@@ -55,7 +56,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
             "Append to a file",
             "Add text to the end of a file, or create it.",
             ToolClass::Write,
-            object(json!({"path": path, "content": content}), &["path", "content"]),
+            object([("path", path.clone()), ("content", content)], &["path", "content"]),
             append_file,
             Some(show_append),
         )
@@ -65,7 +66,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
             "List a directory",
             "List the entries of a directory, sorted by name. Without a path: the workspace.",
             ToolClass::Read,
-            object(json!({"path": path}), &[]),
+            object([("path", path.clone())], &[]),
             list_dir,
             None,
         ),
@@ -75,11 +76,12 @@ pub(crate) fn tools() -> Vec<Declaration> {
             "Replace exact text. old_text must match once, unless replace_all is true.",
             ToolClass::Write,
             object(
-                json!({
-                    "path": path, "old_text": {"type": "string", "description": "Text to replace, exactly"},
-                    "new_text": {"type": "string", "description": "Text to put in its place"},
-                    "replace_all": {"type": "boolean", "description": "Replace every match (default false)"},
-                }),
+                [
+                    ("path", path),
+                    ("old_text", described("string", "Text to replace, exactly")),
+                    ("new_text", described("string", "Text to put in its place")),
+                    ("replace_all", described("boolean", "Replace every match (default false)")),
+                ],
                 &["path", "old_text", "new_text"],
             ),
             edit_file,

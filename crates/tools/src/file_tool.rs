@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use toolgate_gate::{
     ApprovedCall, Browse, CallContext, Effect, Preview, Tool, ToolFuture, ToolSchema, ToolSpec,
 };
@@ -171,26 +171,15 @@ pub(crate) fn whole_numbers(schema: &ToolSchema, mut arguments: Value) -> Value 
     arguments
 }
 
-/// A JSON Schema of an object that refuses unknown properties.
-pub(crate) fn object(properties: Value, required: &[&str]) -> ToolSchema {
-    // By hand, because the macro would copy what it is given, and this is done for every tool whenever the gate starts.
-    let fields = [
-        ("type", Value::from("object")),
-        ("properties", properties),
-        ("required", Value::from(required)),
-        ("additionalProperties", Value::from(false)),
-    ];
-    Map::from_iter(fields.map(|(name, value)| (name.to_owned(), value))).into()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::schemas::{object, of_type};
 
     #[test]
     fn integers_may_be_written_with_a_point_and_may_be_huge() {
         let schema = object(
-            json!({"line": {"type": "integer"}, "text": {"type": "string"}, "any": {"type": "object"}}),
+            [("line", of_type("integer")), ("text", of_type("string")), ("any", of_type("object"))],
             &[],
         );
         for (given, read) in [

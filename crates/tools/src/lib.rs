@@ -6,6 +6,7 @@
 //! anybody on the network, and no host path is ever in an answer.
 
 mod browse;
+mod schemas;
 mod file_tool;
 mod preview;
 mod output;
@@ -35,6 +36,7 @@ pub use front::{Answer, Called, Front};
 pub use hints::Hints;
 pub use listener::{Heard, Listener};
 pub use profile::{FileTools, Parts, Profile, ToolFormat};
+pub use schemas::NOTICE;
 pub use web_search::{
     SearchKey, WEB_SEARCH, WebSearch, WebSearchError, WebSearchOptions, usual_key_variable,
 };

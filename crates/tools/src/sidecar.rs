@@ -9,12 +9,12 @@ use crate::arguments::{
     ListArguments, PathAndContent, ReadArguments, SearchArguments, every_entry, show_write,
 };
 use crate::command::output_before;
-use crate::file_tool::{Declaration, decode, object};
+use crate::file_tool::{Declaration, decode};
 use crate::front::Answer;
 use crate::output::{EntryCost, bound_listing, bound_matches};
+use crate::schemas::{described, object, of_type};
 
 pub(crate) fn tools() -> Vec<Declaration> {
-    let path = |what: &str| json!({"type": "string", "description": what});
     let line = |what: &str| json!({"type": "integer", "minimum": 1, "description": what});
     let declare = |name, title, description, class, input, work, show| Declaration {
         name,
@@ -23,7 +23,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
         class,
         effect: Effect::Any,
         input,
-        output: json!({"type": "object"}).into(),
+        output: of_type("object").into(),
         work,
         show,
     };
@@ -34,11 +34,11 @@ pub(crate) fn tools() -> Vec<Declaration> {
             "Read the contents of a file, or a range of its lines.",
             ToolClass::Read,
             object(
-                json!({
-                    "path": path("File path relative to workspace root"),
-                    "start_line": line("Starting line number (1-based, optional)"),
-                    "end_line": line("Ending line number (inclusive, optional)"),
-                }),
+                [
+                    ("path", described("string", "File path relative to workspace root")),
+                    ("start_line", line("Starting line number (1-based, optional)")),
+                    ("end_line", line("Ending line number (inclusive, optional)")),
+                ],
                 &["path"],
             ),
             read_file,
@@ -50,7 +50,10 @@ pub(crate) fn tools() -> Vec<Declaration> {
             "Write content to a file. Creates the file and its parent directories if needed.",
             ToolClass::Write,
             object(
-                json!({"path": path("File path relative to workspace root"), "content": path("Content to write")}),
+                [
+                    ("path", described("string", "File path relative to workspace root")),
+                    ("content", described("string", "Content to write")),
+                ],
                 &["path", "content"],
             ),
             write_file,
@@ -62,7 +65,10 @@ pub(crate) fn tools() -> Vec<Declaration> {
             "List a directory",
             "List files and directories at a path.",
             ToolClass::Read,
-            object(json!({"path": path("Directory path relative to workspace root (optional)")}), &[]),
+            object(
+                [("path", described("string", "Directory path relative to workspace root (optional)"))],
+                &[],
+            ),
             list_directory,
             None,
         ),
@@ -72,14 +78,20 @@ pub(crate) fn tools() -> Vec<Declaration> {
             "Search file contents for a text or a regular expression.",
             ToolClass::Read,
             object(
-                json!({
-                    "pattern": {"type": "string", "minLength": 1, "description": "Text to search for"},
-                    "path": path("File or directory to search (optional)"),
-                    "regex": {"type": "boolean", "description": "Read the pattern as a regular expression"},
-                    "case_sensitive": {"type": "boolean", "description": "Whether a and A differ (default true)"},
-                    "glob": path("Only files that match, such as *.js"),
-                    "max_matches": {"type": "integer", "minimum": 1, "maximum": 50, "description": "At most 50"},
-                }),
+                [
+                    (
+                        "pattern",
+                        json!({"type": "string", "minLength": 1, "description": "Text to search for"}),
+                    ),
+                    ("path", described("string", "File or directory to search (optional)")),
+                    ("regex", described("boolean", "Read the pattern as a regular expression")),
+                    ("case_sensitive", described("boolean", "Whether a and A differ (default true)")),
+                    ("glob", described("string", "Only files that match, such as *.js")),
+                    (
+                        "max_matches",
+                        json!({"type": "integer", "minimum": 1, "maximum": 50, "description": "At most 50"}),
+                    ),
+                ],
                 &["pattern"],
             ),
             search_files,

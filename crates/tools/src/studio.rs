@@ -7,12 +7,13 @@ use toolgate_workspace::{FileContent, ReadRequest, Recorder, View, WorkspaceErro
 
 use crate::arguments::{PathAndContent, ReadArguments, show_write};
 use crate::command::{ShellDress, output_before};
-use crate::file_tool::{Declaration, decode, object};
+use crate::file_tool::{Declaration, decode};
 use crate::front::Answer;
 use crate::native::content_notice;
+use crate::schemas::{described, object, of_type};
 
 pub(crate) fn tools() -> Vec<Declaration> {
-    let path = json!({"type": "string", "description": "Path relative to the project, or @central/… for the second zone"});
+    let path = described("string", "Path relative to the project, or @central/… for the second zone");
     let line = |what: &str| json!({"type": "integer", "minimum": 1, "description": what});
     vec![
         Declaration {
@@ -22,10 +23,14 @@ pub(crate) fn tools() -> Vec<Declaration> {
             class: ToolClass::Read,
             effect: Effect::Any,
             input: object(
-                json!({"path": path, "start_line": line("First line, from 1"), "end_line": line("Last line, inclusive")}),
+                [
+                    ("path", path.clone()),
+                    ("start_line", line("First line, from 1")),
+                    ("end_line", line("Last line, inclusive")),
+                ],
                 &["path"],
             ),
-            output: json!({"type": "object"}).into(),
+            output: of_type("object").into(),
             work: file_read,
             show: None,
         },
@@ -36,10 +41,10 @@ pub(crate) fn tools() -> Vec<Declaration> {
             class: ToolClass::Write,
             effect: Effect::Sets,
             input: object(
-                json!({"path": path, "content": {"type": "string", "description": "The whole new content"}}),
+                [("path", path), ("content", described("string", "The whole new content"))],
                 &["path", "content"],
             ),
-            output: json!({"type": "object"}).into(),
+            output: of_type("object").into(),
             work: file_write,
             show: Some(show_write),
         },

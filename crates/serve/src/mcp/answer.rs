@@ -3,7 +3,7 @@
 use rmcp::model::{CallToolResult, ContentBlock, MetaObject, Resource, ResourceContents};
 use serde_json::Value;
 use toolgate_gate::{ToolSchema, ToolSpec};
-use toolgate_tools::{Answer, Called};
+use toolgate_tools::{Answer, Called, NOTICE};
 use toolgate_types::{Attachment, DocumentContent, Spelt, Structured};
 
 use crate::mcp::listing::repeats_text;
@@ -147,9 +147,6 @@ impl Told {
         }
     }
 }
-
-/// The name under which a structured answer repeats what the text says about having been cut.
-pub(crate) const NOTICE: &str = "notice";
 
 /// Says in the structured part, too, how to get at what was cut: the last line of the text.
 fn repeat_notice(structured: Structured, text: &str) -> Structured {

@@ -5,11 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use serde_json::{Value, json};
 use toolgate_gate::{Tool as GateTool, ToolSchema, ToolSpec};
-use toolgate_tools::{Front, Hints};
+use toolgate_tools::{Front, Hints, NOTICE};
 use toolgate_types::Failure;
 
 use crate::mcp::Visitor;
-use crate::mcp::answer::NOTICE;
 
 /// How many callers' lists are remembered.
 const REMEMBERED: usize = 16;
@@ -106,7 +105,7 @@ pub(crate) fn repeats_text(spec: &ToolSpec) -> bool {
     spec.is_ours() && spec.output_schema.property("content").is_some()
 }
 
-/// What a tool declares. Where its answers can be cut, a copy says what is said about that.
+/// What a tool declares. Where answers can be cut and nothing is declared about that, as with tools of others, a copy says it.
 fn told_schema(schema: &ToolSchema) -> Arc<JsonObject> {
     let mut told = schema.share();
     let tells_of_a_cut = schema.property("truncated").is_some() && schema.property(NOTICE).is_none();

@@ -18,7 +18,8 @@ use super::{
     Bounds, Command, CommandRunner, Finished, Seen, inside, look, may_change, spelt_out, stop_within, told,
     view,
 };
-use crate::file_tool::{decode, object, whole_numbers};
+use crate::file_tool::{decode, whole_numbers};
+use crate::schemas::{described, list_of, notice, object, of_type};
 
 /// The kernel takes no longer argument.
 const LONGEST_LINE: usize = 128 * 1024 - 1;
@@ -64,20 +65,29 @@ impl ShellDress {
     fn output_schema(self) -> ToolSchema {
         match self {
             Self::Native => {}
-            Self::Sidecar => return json!({"type": "object"}).into(),
+            Self::Sidecar => return of_type("object").into(),
             Self::Studio => {
                 return json!({"type": "object", "properties": {"fullOutput": full_output()}}).into();
             }
         }
-        let list = json!({"type": "array", "items": {"type": "object"}});
+        let list = list_of(of_type("object"));
         object(
-            json!({
-                "exit_code": {"type": ["integer", "null"]}, "signal": {"type": ["string", "null"]},
-                "duration_ms": {"type": "integer"}, "stdout": {"type": "string"}, "stderr": {"type": "string"},
-                "truncated": {"type": "boolean"}, "timed_out": {"type": "boolean"}, "denied": list, "quarantined": list,
-                "quarantined_total": {"type": "integer"}, "hidden_files": {"type": "integer"},
-                "pinned_folders": {"type": "integer"}, "full_output": full_output(),
-            }),
+            [
+                ("exit_code", json!({"type": ["integer", "null"]})),
+                ("signal", json!({"type": ["string", "null"]})),
+                ("duration_ms", of_type("integer")),
+                ("stdout", of_type("string")),
+                ("stderr", of_type("string")),
+                ("truncated", of_type("boolean")),
+                ("timed_out", of_type("boolean")),
+                ("denied", list.clone()),
+                ("quarantined", list),
+                ("quarantined_total", of_type("integer")),
+                ("hidden_files", of_type("integer")),
+                ("pinned_folders", of_type("integer")),
+                ("full_output", full_output()),
+                notice(),
+            ],
             &[
                 "exit_code",
                 "signal",
@@ -112,7 +122,7 @@ impl ShellDress {
 
 /// Where the whole output is, filled in by whoever keeps it.
 fn full_output() -> Value {
-    json!({"type": "string", "description": "Where the whole output can be read for a while"})
+    described("string", "Where the whole output can be read for a while")
 }
 
 fn camel_case(fields: Map<String, Value>) -> Map<String, Value> {
@@ -156,11 +166,14 @@ impl Shell {
     pub(crate) fn over(runner: &Arc<CommandRunner>, dress: ShellDress) -> Option<Arc<dyn Tool>> {
         let title = if dress == ShellDress::Studio { "Run a bash command" } else { "Run a command" };
         let input = object(
-            json!({
-                "command": {"type": "string", "minLength": 1, "description": "A shell line"},
-                "cwd": {"type": "string", "description": "Directory to run in; the workspace when absent"},
-                "timeout_ms": {"type": "integer", "minimum": 1, "description": "Time after which it is ended; never more than a call may take"},
-            }),
+            [
+                ("command", json!({"type": "string", "minLength": 1, "description": "A shell line"})),
+                ("cwd", described("string", "Directory to run in; the workspace when absent")),
+                (
+                    "timeout_ms",
+                    json!({"type": "integer", "minimum": 1, "description": "Time after which it is ended; never more than a call may take"}),
+                ),
+            ],
             &["command"],
         );
         let spec = ToolSpec {

@@ -12,16 +12,16 @@ use toolgate_workspace::{
 
 use super::workflow::{self, WORKFLOW};
 use crate::arguments::show_write;
-use crate::file_tool::{Declaration, decode, object};
+use crate::file_tool::{Declaration, decode};
 use crate::output::{EntryCost, bound_listing, bound_matches};
 use crate::preview::{Shown, Verb};
+use crate::schemas::{described, object, of_type};
 
 /// Folders that a search never enters, as this profile's users know it.
 const SKIPPED: &[&str] = &[".git", "node_modules"];
 
 pub(crate) fn tools() -> Vec<Declaration> {
-    let path =
-        json!({"type": "string", "description": "Path with its mount: @project/…, @pkg/… or @state/…"});
+    let path = described("string", "Path with its mount: @project/…, @pkg/… or @state/…");
     let line = json!({"type": "integer", "minimum": 1, "description": "Line number, from 1, inclusive"});
     let count = |minimum: u64| json!({"type": "integer", "minimum": minimum});
     let digest = json!({"type": "string", "pattern": "^[0-9a-fA-F]{64}$", "description": "SHA-256 that the file must have now"});
@@ -45,7 +45,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
             "List a directory",
             "List the direct children of a directory. Hidden entries and symbolic links are left out.",
             ToolClass::Read,
-            object(json!({"path": path}), &["path"]),
+            object([("path", path.clone())], &["path"]),
             list,
             None,
         ),
@@ -54,7 +54,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
             "Read a file",
             "Read a text file, or the lines from startLine to endLine. Large files are cut; use a range of lines or fs.search.",
             ToolClass::Read,
-            object(json!({"path": path, "startLine": line, "endLine": line}), &["path"]),
+            object([("path", path.clone()), ("startLine", line.clone()), ("endLine", line)], &["path"]),
             read,
             None,
         ),
@@ -64,10 +64,16 @@ pub(crate) fn tools() -> Vec<Declaration> {
             "Search a directory tree for a text; a pattern written as /…/ or /…/i is a regular expression.",
             ToolClass::Read,
             object(
-                json!({
-                    "path": path, "pattern": {"type": "string", "minLength": 1, "description": "Text to find, or /regular expression/i"},
-                    "before": count(0), "after": count(0), "maxMatches": count(1),
-                }),
+                [
+                    ("path", path.clone()),
+                    (
+                        "pattern",
+                        json!({"type": "string", "minLength": 1, "description": "Text to find, or /regular expression/i"}),
+                    ),
+                    ("before", count(0)),
+                    ("after", count(0)),
+                    ("maxMatches", count(1)),
+                ],
                 &["path", "pattern"],
             ),
             search,
@@ -79,7 +85,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
             "Create a file or replace its content, in @project or @state.",
             ToolClass::Write,
             object(
-                json!({"path": path, "content": {"type": "string"}, "ifMatchSha256": digest}),
+                [("path", path.clone()), ("content", of_type("string")), ("ifMatchSha256", digest.clone())],
                 &["path", "content"],
             ),
             write,
@@ -93,15 +99,18 @@ pub(crate) fn tools() -> Vec<Declaration> {
              currentNodeId.set, updatedAt.set. The body is left as it is.",
             ToolClass::Write,
             object(
-                json!({
-                    "path": path,
-                    "patch": {
-                        "type": "object",
-                        "properties": {"operation": {"const": "updateFrontmatter"}, "update": {"type": "object"}, "ifMatchSha256": digest},
-                        "required": ["operation", "update"],
-                        "additionalProperties": true,
-                    },
-                }),
+                [
+                    ("path", path),
+                    (
+                        "patch",
+                        json!({
+                            "type": "object",
+                            "properties": {"operation": {"const": "updateFrontmatter"}, "update": {"type": "object"}, "ifMatchSha256": digest},
+                            "required": ["operation", "update"],
+                            "additionalProperties": true,
+                        }),
+                    ),
+                ],
                 &["path", "patch"],
             ),
             apply_patch,
@@ -189,15 +198,6 @@ fn read(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutpu
     result(Value::Object(fields))
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct SearchArguments {
-    path: String,
-    pattern: String,
-    before: Option<usize>,
-    after: Option<usize>,
-    max_matches: Option<usize>,
-}
 /// What is told about a file that is shown by address. This profile reads text alone.
 pub(crate) fn about_file(file: &EntireFile) -> Result<Structured, Failure> {
     let EntireFile { path, bytes, sha256, content } = file;
@@ -209,6 +209,15 @@ pub(crate) fn about_file(file: &EntireFile) -> Result<Structured, Failure> {
     }
 }
 
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SearchArguments {
+    path: String,
+    pattern: String,
+    before: Option<usize>,
+    after: Option<usize>,
+    max_matches: Option<usize>,
+}
 
 /// `/…/` and `/…/i` are regular expressions; anything else is looked for as it is.
 fn regex_in(pattern: &str) -> Option<(&str, bool)> {

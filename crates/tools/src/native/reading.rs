@@ -12,8 +12,9 @@ use toolgate_workspace::{
 };
 
 use crate::arguments::{ListArguments, ReadArguments, SearchArguments, every_entry};
-use crate::file_tool::{Declaration, decode, object};
+use crate::file_tool::{Declaration, decode};
 use crate::output::{EntryCost, bound_listing, bound_matches, bound_paths, has_byte};
+use crate::schemas::{described, list_of, notice, object, of_type};
 
 /// More matches or results than this are never answered at once, whatever the call says.
 const MOST_RESULTS: usize = 1000;
@@ -22,8 +23,9 @@ const MOST_RESULTS: usize = 1000;
 const AROUND_TEXT: usize = 512;
 
 pub(crate) fn tools() -> Vec<Declaration> {
-    let path = json!({"type": "string", "description": "Path relative to the workspace, or with a mount alias such as @project/src"});
-    let names = json!({"type": "array", "items": {"type": "string"}});
+    let path =
+        described("string", "Path relative to the workspace, or with a mount alias such as @project/src");
+    let names = list_of(of_type("string"));
     let line = |which: &str| json!({"type": "integer", "minimum": 1, "description": format!("{which} line, counted from 1, inclusive")});
     vec![
         Declaration {
@@ -34,15 +36,21 @@ pub(crate) fn tools() -> Vec<Declaration> {
             class: ToolClass::Read,
             effect: Effect::Any,
             input: object(
-                json!({"path": path, "start_line": line("First"), "end_line": line("Last")}),
+                [("path", path), ("start_line", line("First")), ("end_line", line("Last"))],
                 &["path"],
             ),
             output: object(
-                json!({
-                    "path": {"type": "string"}, "content": {"type": "string"}, "bytes": {"type": "integer"},
-                    "sha256": {"type": "string"}, "binary": {"type": "boolean"}, "truncated": {"type": "boolean"},
-                    "start_line": {"type": "integer"}, "end_line": {"type": "integer"}, "total_lines": {"type": "integer"},
-                }),
+                [
+                    ("path", of_type("string")),
+                    ("content", of_type("string")),
+                    ("bytes", of_type("integer")),
+                    ("sha256", of_type("string")),
+                    ("binary", of_type("boolean")),
+                    ("truncated", of_type("boolean")),
+                    ("start_line", of_type("integer")),
+                    ("end_line", of_type("integer")),
+                    ("total_lines", of_type("integer")),
+                ],
                 &["path", "bytes", "sha256", "binary"],
             ),
             work: read_file,
@@ -55,14 +63,20 @@ pub(crate) fn tools() -> Vec<Declaration> {
             class: ToolClass::Read,
             effect: Effect::Any,
             input: object(
-                json!({"path": {"type": "string", "description": "Directory; the workspace itself when absent"}}),
+                [("path", described("string", "Directory; the workspace itself when absent"))],
                 &[],
             ),
             output: object(
-                json!({
-                    "path": {"type": "string"}, "total": {"type": "integer"}, "truncated": {"type": "boolean"},
-                    "directories": names, "files": names, "symlinks": names, "other": names,
-                }),
+                [
+                    ("path", of_type("string")),
+                    ("total", of_type("integer")),
+                    ("truncated", of_type("boolean")),
+                    ("directories", names.clone()),
+                    ("files", names.clone()),
+                    ("symlinks", names.clone()),
+                    ("other", names),
+                    notice(),
+                ],
                 &["path", "directories", "files", "symlinks", "other", "total", "truncated"],
             ),
             work: list_directory,
@@ -76,27 +90,45 @@ pub(crate) fn tools() -> Vec<Declaration> {
             class: ToolClass::Read,
             effect: Effect::Any,
             input: object(
-                json!({
-                    "pattern": {"type": "string", "minLength": 1, "description": "Text to find, or a regular expression with regex: true"},
-                    "path": {"type": "string", "description": "File or directory to search; the workspace when absent"},
-                    "regex": {"type": "boolean", "description": "Read the pattern as a regular expression (default false)"},
-                    "case_sensitive": {"type": "boolean", "description": "Whether a and A differ (default true)"},
-                    "glob": {"type": "string", "description": "Only files that match, such as *.rs or src/**/*.ts"},
-                    "before": {"type": "integer", "minimum": 0, "maximum": 50, "description": "Lines before each match"},
-                    "after": {"type": "integer", "minimum": 0, "maximum": 50, "description": "Lines after each match"},
-                    "max_matches": {"type": "integer", "minimum": 1, "maximum": MOST_RESULTS},
-                }),
+                [
+                    (
+                        "pattern",
+                        json!({"type": "string", "minLength": 1, "description": "Text to find, or a regular expression with regex: true"}),
+                    ),
+                    ("path", described("string", "File or directory to search; the workspace when absent")),
+                    (
+                        "regex",
+                        described("boolean", "Read the pattern as a regular expression (default false)"),
+                    ),
+                    ("case_sensitive", described("boolean", "Whether a and A differ (default true)")),
+                    ("glob", described("string", "Only files that match, such as *.rs or src/**/*.ts")),
+                    (
+                        "before",
+                        json!({"type": "integer", "minimum": 0, "maximum": 50, "description": "Lines before each match"}),
+                    ),
+                    (
+                        "after",
+                        json!({"type": "integer", "minimum": 0, "maximum": 50, "description": "Lines after each match"}),
+                    ),
+                    ("max_matches", json!({"type": "integer", "minimum": 1, "maximum": MOST_RESULTS})),
+                ],
                 &["pattern"],
             ),
             output: object(
-                json!({
-                    "matches": {"type": "array", "items": {"type": "object", "properties": {
-                        "path": {"type": "string"}, "line": {"type": "integer"}, "text": {"type": "string"},
-                        "before": {"type": "array", "items": {"type": "string"}}, "after": {"type": "array", "items": {"type": "string"}},
-                    }, "required": ["path", "line", "text"]}},
-                    "truncated": {"type": "boolean"}, "timed_out": {"type": "boolean"},
-                    "files_searched": {"type": "integer"}, "files_with_matches": {"type": "integer"},
-                }),
+                [
+                    (
+                        "matches",
+                        list_of(json!({"type": "object", "properties": {
+                            "path": {"type": "string"}, "line": {"type": "integer"}, "text": {"type": "string"},
+                            "before": {"type": "array", "items": {"type": "string"}}, "after": {"type": "array", "items": {"type": "string"}},
+                        }, "required": ["path", "line", "text"]})),
+                    ),
+                    ("truncated", of_type("boolean")),
+                    ("timed_out", of_type("boolean")),
+                    ("files_searched", of_type("integer")),
+                    ("files_with_matches", of_type("integer")),
+                    notice(),
+                ],
                 &["matches", "truncated", "files_searched"],
             ),
             work: search_files,
@@ -109,15 +141,18 @@ pub(crate) fn tools() -> Vec<Declaration> {
             class: ToolClass::Read,
             effect: Effect::Any,
             input: object(
-                json!({
-                    "glob": {"type": "string", "minLength": 1, "description": "Glob; without a slash it matches names at any depth"},
-                    "path": {"type": "string", "description": "Directory to look in; the workspace when absent"},
-                    "max_results": {"type": "integer", "minimum": 1, "maximum": MOST_RESULTS},
-                }),
+                [
+                    (
+                        "glob",
+                        json!({"type": "string", "minLength": 1, "description": "Glob; without a slash it matches names at any depth"}),
+                    ),
+                    ("path", described("string", "Directory to look in; the workspace when absent")),
+                    ("max_results", json!({"type": "integer", "minimum": 1, "maximum": MOST_RESULTS})),
+                ],
                 &["glob"],
             ),
             output: object(
-                json!({"paths": {"type": "array", "items": {"type": "string"}}, "truncated": {"type": "boolean"}}),
+                [("paths", list_of(of_type("string"))), ("truncated", of_type("boolean")), notice()],
                 &["paths", "truncated"],
             ),
             work: find_files,
@@ -148,6 +183,18 @@ fn read_file(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<Tool
     let text_sha256 = (window.text.len() as u64 == bytes && is_text).then_some(sha256);
     let text_as = is_text.then_some("content");
     Ok(ToolOutput { text_sha256, text_as, ..ToolOutput::new(window.text + &notice, told.end()) })
+}
+
+/// What is told about every file.
+fn about(path: &str, bytes: u64, sha256: Sha256, is_binary: bool) -> Fields {
+    let told = Fields::with_room(AROUND_TEXT).and_text("path", path).and("bytes", &bytes);
+    told.and("sha256", &sha256).and("binary", &is_binary)
+}
+
+/// The same about one that is shown by address.
+pub(crate) fn about_file(file: &EntireFile) -> Result<Structured, Failure> {
+    let is_binary = matches!(file.content, EntireContent::Bytes(_));
+    Ok(about(&file.path, file.bytes, file.sha256, is_binary).end())
 }
 
 /// What is said after text that was cut; the same words for the same cut.
@@ -185,18 +232,6 @@ fn list_directory(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result
     let told = told.and("total", &listed.total).and("truncated", &listed.truncated);
     Ok(ToolOutput::new(list_text(&listed), told.end()))
 }
-/// What is told about every file.
-fn about(path: &str, bytes: u64, sha256: Sha256, is_binary: bool) -> Fields {
-    let told = Fields::with_room(AROUND_TEXT).and_text("path", path).and("bytes", &bytes);
-    told.and("sha256", &sha256).and("binary", &is_binary)
-}
-
-/// The same about one that is shown by address.
-pub(crate) fn about_file(file: &EntireFile) -> Result<Structured, Failure> {
-    let is_binary = matches!(file.content, EntireContent::Bytes(_));
-    Ok(about(&file.path, file.bytes, file.sha256, is_binary).end())
-}
-
 
 /// The bytes of all names that are told. Only of a listing that was cut are there more.
 fn length_of_names(listed: &Listed) -> usize {

@@ -9,22 +9,26 @@ use toolgate_types::{ErrorCode, Failure, Sha256, ToolClass, ToolOutput};
 use toolgate_workspace::{Forgetful, Overwrite, Recorder, Rehearsal, Transformed, View, Written};
 
 use crate::arguments::{PathAndContent, show_append, show_write};
-use crate::file_tool::{Declaration, decode, object};
+use crate::file_tool::{Declaration, decode};
 use crate::output::cut_lines;
 use crate::preview::{DIFF_CONTEXT, Shown, Verb};
+use crate::schemas::{described, list_of, notice, object, of_type};
 
 /// What is said where a diff had to be cut.
 const DIFF_CUT: &str = "read the file to see the rest";
 
 pub(crate) fn tools() -> Vec<Declaration> {
-    let path = json!({"type": "string", "description": "Path relative to the workspace, or with a mount alias such as @project/src"});
-    let dry_run = json!({"type": "boolean", "description": "Only answer with the diff; change nothing"});
-    let text = |what: &str| json!({"type": "string", "description": what});
+    let path =
+        described("string", "Path relative to the workspace, or with a mount alias such as @project/src");
+    let dry_run = described("boolean", "Only answer with the diff; change nothing");
     let written = object(
-        json!({
-            "path": {"type": "string"}, "created": {"type": "boolean"}, "bytes": {"type": "integer"},
-            "sha256_before": {"type": "string"}, "sha256": {"type": "string"},
-        }),
+        [
+            ("path", of_type("string")),
+            ("created", of_type("boolean")),
+            ("bytes", of_type("integer")),
+            ("sha256_before", of_type("string")),
+            ("sha256", of_type("string")),
+        ],
         &["path", "created", "bytes", "sha256"],
     );
     vec![
@@ -36,10 +40,14 @@ pub(crate) fn tools() -> Vec<Declaration> {
             class: ToolClass::Write,
             effect: Effect::Sets,
             input: object(
-                json!({
-                    "path": path, "content": text("The whole new content"),
-                    "if_match_sha256": {"type": "string", "pattern": "^[0-9a-fA-F]{64}$", "description": "SHA-256 that the file must have now"},
-                }),
+                [
+                    ("path", path.clone()),
+                    ("content", described("string", "The whole new content")),
+                    (
+                        "if_match_sha256",
+                        json!({"type": "string", "pattern": "^[0-9a-fA-F]{64}$", "description": "SHA-256 that the file must have now"}),
+                    ),
+                ],
                 &["path", "content"],
             ),
             output: written.clone(),
@@ -52,7 +60,10 @@ pub(crate) fn tools() -> Vec<Declaration> {
             description: "Add text to the end of a file; the file is made if it does not exist.",
             class: ToolClass::Write,
             effect: Effect::Adds,
-            input: object(json!({"path": path, "content": text("The text to add")}), &["path", "content"]),
+            input: object(
+                [("path", path.clone()), ("content", described("string", "The text to add"))],
+                &["path", "content"],
+            ),
             output: written,
             work: append_file,
             show: Some(show_append),
@@ -65,23 +76,34 @@ pub(crate) fn tools() -> Vec<Declaration> {
             class: ToolClass::Write,
             effect: Effect::Any,
             input: object(
-                json!({
-                    "path": path, "old_text": text("Text that is there now, exactly"), "new_text": text("Text to put in its place"),
-                    "replace_all": {"type": "boolean", "description": "Replace every occurrence"},
-                    "edits": {"type": "array", "minItems": 1, "maxItems": 1000, "description": "Several edits, instead of old_text and new_text", "items": {
-                        "type": "object",
-                        "properties": {"old_text": {"type": "string"}, "new_text": {"type": "string"}, "replace_all": {"type": "boolean"}},
-                        "required": ["old_text", "new_text"], "additionalProperties": false,
-                    }},
-                    "dry_run": dry_run,
-                }),
+                [
+                    ("path", path.clone()),
+                    ("old_text", described("string", "Text that is there now, exactly")),
+                    ("new_text", described("string", "Text to put in its place")),
+                    ("replace_all", described("boolean", "Replace every occurrence")),
+                    (
+                        "edits",
+                        json!({"type": "array", "minItems": 1, "maxItems": 1000, "description": "Several edits, instead of old_text and new_text", "items": {
+                            "type": "object",
+                            "properties": {"old_text": {"type": "string"}, "new_text": {"type": "string"}, "replace_all": {"type": "boolean"}},
+                            "required": ["old_text", "new_text"], "additionalProperties": false,
+                        }}),
+                    ),
+                    ("dry_run", dry_run.clone()),
+                ],
                 &["path"],
             ),
             output: object(
-                json!({
-                    "path": {"type": "string"}, "replacements": {"type": "integer"}, "diff": {"type": "string"}, "truncated": {"type": "boolean"},
-                    "dry_run": {"type": "boolean"}, "sha256_before": {"type": "string"}, "sha256": {"type": "string"},
-                }),
+                [
+                    ("path", of_type("string")),
+                    ("replacements", of_type("integer")),
+                    ("diff", of_type("string")),
+                    ("truncated", of_type("boolean")),
+                    ("dry_run", of_type("boolean")),
+                    ("sha256_before", of_type("string")),
+                    ("sha256", of_type("string")),
+                    notice(),
+                ],
                 &["path", "replacements", "diff", "truncated", "dry_run"],
             ),
             work: edit_file,
@@ -95,16 +117,25 @@ pub(crate) fn tools() -> Vec<Declaration> {
             class: ToolClass::Write,
             effect: Effect::Any,
             input: object(
-                json!({"patch": text("Unified diff, as `git diff` or `diff -u` writes it"), "dry_run": dry_run}),
+                [
+                    ("patch", described("string", "Unified diff, as `git diff` or `diff -u` writes it")),
+                    ("dry_run", dry_run),
+                ],
                 &["patch"],
             ),
             output: object(
-                json!({
-                    "files": {"type": "array", "items": {"type": "object", "properties": {
-                        "path": {"type": "string"}, "from": {"type": "string"}, "action": {"enum": ["create", "modify", "delete", "rename"]},
-                    }, "required": ["path", "action"]}},
-                    "dry_run": {"type": "boolean"}, "diff": {"type": "string"}, "truncated": {"type": "boolean"},
-                }),
+                [
+                    (
+                        "files",
+                        list_of(json!({"type": "object", "properties": {
+                            "path": {"type": "string"}, "from": {"type": "string"}, "action": {"enum": ["create", "modify", "delete", "rename"]},
+                        }, "required": ["path", "action"]})),
+                    ),
+                    ("dry_run", of_type("boolean")),
+                    ("diff", of_type("string")),
+                    ("truncated", of_type("boolean")),
+                    notice(),
+                ],
                 &["files", "dry_run", "diff", "truncated"],
             ),
             work: apply_patch,
@@ -117,11 +148,15 @@ pub(crate) fn tools() -> Vec<Declaration> {
             class: ToolClass::Write,
             effect: Effect::Any,
             input: object(
-                json!({"from": path, "to": path, "overwrite": {"type": "boolean", "description": "Replace a file that is there"}}),
+                [
+                    ("from", path.clone()),
+                    ("to", path.clone()),
+                    ("overwrite", described("boolean", "Replace a file that is there")),
+                ],
                 &["from", "to"],
             ),
             output: object(
-                json!({"from": {"type": "string"}, "to": {"type": "string"}, "replaced": {"type": "boolean"}}),
+                [("from", of_type("string")), ("to", of_type("string")), ("replaced", of_type("boolean"))],
                 &["from", "to", "replaced"],
             ),
             work: move_file,
@@ -133,11 +168,8 @@ pub(crate) fn tools() -> Vec<Declaration> {
             description: "Delete one file. Directories are not deleted.",
             class: ToolClass::Destructive,
             effect: Effect::Any,
-            input: object(json!({"path": path}), &["path"]),
-            output: object(
-                json!({"path": {"type": "string"}, "bytes": {"type": "integer"}}),
-                &["path", "bytes"],
-            ),
+            input: object([("path", path)], &["path"]),
+            output: object([("path", of_type("string")), ("bytes", of_type("integer"))], &["path", "bytes"]),
             work: delete_file,
             show: None,
         },

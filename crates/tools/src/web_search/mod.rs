@@ -22,7 +22,8 @@ use toolgate_types::{Category, ErrorCode, Failure, Sha256, ToolClass, ToolOutput
 use self::client::SearchClient;
 use self::result::{Bounds, answer};
 use crate::command::spelt_out;
-use crate::file_tool::{decode, object, whole_numbers};
+use crate::file_tool::{decode, whole_numbers};
+use crate::schemas::{list_of, notice, object, of_type};
 
 pub use self::engine::usual_key_variable;
 pub use self::key::SearchKey;
@@ -132,7 +133,9 @@ impl WebSearch {
 /// What it declares; `None` if its name is not a tool name, which a test rules out.
 fn spec(usual_results: u64, suspended: Option<String>) -> Option<ToolSpec> {
     let results = format!("How many results at most; {usual_results} when absent");
-    let text = json!({"type": "string"});
+    let text = || of_type("string");
+    let result =
+        object([("title", text()), ("url", text()), ("snippet", text())], &["title", "url", "snippet"]);
     Some(ToolSpec {
         name: WEB_SEARCH.parse().ok()?,
         title: "Search the web".to_owned(),
@@ -142,20 +145,26 @@ fn spec(usual_results: u64, suspended: Option<String>) -> Option<ToolSpec> {
         class: ToolClass::Read,
         category: Category::Web,
         input_schema: object(
-            json!({
-                "query": {"type": "string", "minLength": 1, "maxLength": LONGEST_QUERY, "description": "What to search for"},
-                "max_results": {"type": "integer", "minimum": 1, "maximum": MOST_RESULTS, "description": results},
-            }),
+            [
+                (
+                    "query",
+                    json!({"type": "string", "minLength": 1, "maxLength": LONGEST_QUERY, "description": "What to search for"}),
+                ),
+                (
+                    "max_results",
+                    json!({"type": "integer", "minimum": 1, "maximum": MOST_RESULTS, "description": results}),
+                ),
+            ],
             &["query"],
         ),
         output_schema: object(
-            json!({
-                "untrusted": {"const": true}, "backend": text,
-                "results": {"type": "array", "items": object(
-                    json!({"title": text, "url": text, "snippet": text}), &["title", "url", "snippet"],
-                )},
-                "truncated": {"type": "boolean"},
-            }),
+            [
+                ("untrusted", json!({"const": true})),
+                ("backend", text()),
+                ("results", list_of(json!(result))),
+                ("truncated", of_type("boolean")),
+                notice(),
+            ],
             &["untrusted", "backend", "results", "truncated"],
         ),
         requirements: None,

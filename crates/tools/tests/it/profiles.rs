@@ -44,7 +44,7 @@ fn without_commands_and_engines_there_is_no_shell_and_no_web() {
 }
 
 fn row(spec: &ToolSpec) -> String {
-    let required = spec.input_schema["required"].as_array().cloned().unwrap_or_default();
+    let required = spec.input_schema.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
     let names = spec.input_schema["properties"].as_object().unwrap().keys();
     let mark = |name: &String| match required.contains(&Value::String(name.clone())) {
         true => format!("`{name}`"),
