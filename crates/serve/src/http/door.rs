@@ -152,6 +152,11 @@ impl Door {
             ("toolgate_http_connections", "Connections.", self.connections.len()),
             ("toolgate_http_sessions", "Sessions of the older era.", self.sessions.count()),
             ("toolgate_http_streams", "Streams that go on.", streams),
+            (
+                "toolgate_http_answers_waiting",
+                "Long answers that wait until others are read.",
+                self.service.outbox.waiting(),
+            ),
         ];
         self.service.metrics.render(self.service.calls.len()) + &self.meter.render(&gauges)
     }

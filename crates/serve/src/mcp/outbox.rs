@@ -3,6 +3,7 @@
 //! Such a wire takes every answer and holds it until its client has read it, however long that takes. So a long answer takes room first, among those of
 //! its caller and among all, and has it until it is written. Our own wire counts answers instead, see [`Room`](super::connection::Room).
 
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use rmcp::model::ErrorData;
 use rmcp::service::{RequestContext, RoleServer};
 use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::task::TaskTracker;
 use toolgate_types::ErrorCode;
 
 use crate::mcp::places::Shares;
@@ -36,11 +38,14 @@ const PATIENCE: Duration = Duration::from_secs(45);
 pub(crate) struct Outbox {
     all: Arc<Semaphore>,
     of_each: Shares,
+    /// Those among them that wait for room.
+    waiting: TaskTracker,
 }
 
 impl Default for Outbox {
     fn default() -> Self {
-        Self { all: Arc::new(Semaphore::new(ALL)), of_each: Shares::new(OF_ONE) }
+        let all = Arc::new(Semaphore::new(ALL));
+        Self { all, of_each: Shares::new(OF_ONE), waiting: TaskTracker::new() }
     }
 }
 
@@ -54,10 +59,26 @@ pub(crate) struct Postage {
 impl Outbox {
     /// Room for so many bytes of this caller, once there is some. What is longer than all that one may have takes all of that.
     async fn take(&self, owner: [u8; 32], bytes: usize) -> Option<Postage> {
+        let mut taking = pin!(self.taken(owner, bytes));
+        tokio::select! {
+            biased;
+            taken = &mut taking => return taken,
+            () = std::future::ready(()) => {}
+        }
+        let _waits = self.waiting.token();
+        taking.await
+    }
+
+    async fn taken(&self, owner: [u8; 32], bytes: usize) -> Option<Postage> {
         let pieces = u32::try_from(bytes.div_ceil(PIECE).min(OF_ONE)).ok()?;
         let among_own = self.of_each.take_many(owner, pieces).await?;
         let among_all = Arc::clone(&self.all).acquire_many_owned(pieces).await.ok()?;
         Some(Postage { _among_own: among_own, _among_all: among_all })
+    }
+
+    /// How many answers wait for room.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.len()
     }
 }
 
@@ -130,7 +151,16 @@ mod tests {
         let second = soon(2, of_one).await;
         assert!(second.is_some(), "others have theirs");
         assert!(soon(3, LONG).await.is_none(), "there is no more");
+        assert_eq!(outbox.waiting(), 0, "nobody waits for what has room, or was given up");
+        let mut next = pin!(outbox.take([3; 32], LONG));
+        tokio::select! {
+            biased;
+            _ = &mut next => panic!("there is no more"),
+            () = std::future::ready(()) => assert_eq!(outbox.waiting(), 1),
+        }
         drop(first);
+        drop(next.await);
+        assert_eq!(outbox.waiting(), 0);
         // What is longer than everything waits for no more than a caller may have.
         let longest = soon(1, usize::MAX / 2).await;
         assert!(longest.is_some());
