@@ -12,9 +12,8 @@ use std::path::{Component, Path, PathBuf};
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 
-use toolgate_types::CallId;
-
 use crate::exit::Failed;
+use crate::spot::Spot;
 
 /// Where the process stands.
 #[derive(Clone, Debug)]
@@ -126,6 +125,11 @@ pub(crate) fn read_regular_file(path: &Path) -> io::Result<Vec<u8>> {
     // Without this, opening a pipe waits for somebody who writes into it.
     let flags = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
     let file = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    read_regular(file)
+}
+
+/// Reads a file to its end, unless it is a pipe or a device.
+pub(crate) fn read_regular(file: File) -> io::Result<Vec<u8>> {
     match file.metadata()?.is_file() {
         true => read_bounded(file),
         false => Err(io::Error::other("it is not a regular file")),
@@ -141,11 +145,6 @@ pub(crate) fn read_bounded(from: impl io::Read) -> io::Result<Vec<u8>> {
         true => Ok(bytes),
         false => Err(io::Error::other("it is longer than 16 MiB")),
     }
-}
-
-/// Whether a path is a link to nothing.
-pub(crate) fn leads_nowhere(path: &Path) -> bool {
-    std::fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink()) && !exists(path)
 }
 
 /// The files of a folder by name, without those that begin with a dot; `None` where the path is no folder.
@@ -224,51 +223,12 @@ pub(crate) fn write_new_file(path: &Path, content: &[u8], mode: u32) -> io::Resu
     use std::os::unix::fs::DirBuilderExt as _;
     let private = if mode & 0o077 == 0 { 0o700 } else { 0o777 };
     std::fs::DirBuilder::new().recursive(true).mode(private).create(folder_of(path))?;
-    let draft = draft(path, content, mode)?;
-    let placed = std::fs::hard_link(&draft, path);
-    std::fs::remove_file(&draft)?;
-    placed?;
-    File::open(folder_of(path))?.sync_all()
+    at_spot(path, |spot| spot.write_new(content, mode))
 }
 
-/// Writes a file that only this user may read, in one step and over what is there. That is never followed where it is a link: in a folder that others
-/// write as well, one could lead anywhere.
-pub(crate) fn write_own_file_over(path: &Path, content: &[u8]) -> io::Result<()> {
-    refuse_other_than_file(path)?;
-    let draft = draft(path, content, 0o600)?;
-    if let Err(error) = std::fs::rename(&draft, path) {
-        std::fs::remove_file(&draft)?;
-        return Err(error);
-    }
-    File::open(folder_of(path))?.sync_all()
-}
-
-/// Refuses a link, a folder or a device at a place where a plain file is expected, or nothing.
-pub(crate) fn refuse_other_than_file(path: &Path) -> io::Result<()> {
-    match std::fs::symlink_metadata(path) {
-        Ok(found) if found.is_file() => Ok(()),
-        Ok(found) => {
-            let what = if found.is_symlink() { "a link" } else { "no file" };
-            let name = path.file_name().unwrap_or_default().display();
-            Err(io::Error::other(format!("`{name}` beside it is {what}; move it away")))
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(error),
-    }
-}
-
-/// A file that was not there before, beside the one whose content it has.
-fn draft(path: &Path, content: &[u8], mode: u32) -> io::Result<PathBuf> {
-    use std::io::Write as _;
-    use std::os::unix::fs::OpenOptionsExt as _;
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let draft = folder_of(path).join(format!(".{name}.{}.new", CallId::fresh()));
-    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(&draft)?;
-    if let Err(error) = file.write_all(content).and_then(|()| file.sync_all()) {
-        std::fs::remove_file(&draft)?;
-        return Err(error);
-    }
-    Ok(draft)
+fn at_spot(path: &Path, write: impl FnOnce(Spot<'_>) -> io::Result<()>) -> io::Result<()> {
+    let folder = Dir::from_std_file(open_folder(folder_of(path))?);
+    write(Spot::new(&folder, path.file_name().unwrap_or_default()))
 }
 
 fn folder_of(path: &Path) -> &Path {
@@ -283,19 +243,7 @@ pub(crate) fn create_own_file(path: &Path) -> io::Result<File> {
 
 /// Puts other content into a file of the operator, in one step and only while it is what was read. A link stays, and what it leads to changes.
 pub(crate) fn replace_file(path: &Path, read: &[u8], content: &[u8]) -> io::Result<()> {
-    use std::os::unix::fs::PermissionsExt as _;
-    let place = real_path(path);
-    let mode = std::fs::metadata(&place)?.permissions().mode() & 0o7777;
-    let draft = draft(&place, content, mode)?;
-    let unchanged = std::fs::read(&place).and_then(|now| match now == read {
-        true => Ok(()),
-        false => Err(io::Error::other("somebody else changed it meanwhile")),
-    });
-    if let Err(error) = unchanged.and_then(|()| std::fs::rename(&draft, &place)) {
-        std::fs::remove_file(&draft)?;
-        return Err(error);
-    }
-    File::open(folder_of(&place))?.sync_all()
+    at_spot(&real_path(path), |spot| spot.replace(read, content))
 }
 
 /// The program that runs.
@@ -308,21 +256,6 @@ pub(crate) fn links_on_the_way(path: &Path) -> Vec<PathBuf> {
     let is_link = |place: &&Path| std::fs::symlink_metadata(place).is_ok_and(|found| found.is_symlink());
     let place = |path: &Path| Some(real_path(path.parent()?).join(path.file_name()?));
     path.ancestors().filter(is_link).filter_map(place).collect()
-}
-
-/// More links than this in a row are a circle.
-const MOST_LINKS: usize = 40;
-
-/// The same with the links that those of a file lead to.
-pub(crate) fn links_followed(path: &Path) -> Vec<PathBuf> {
-    let (mut links, mut place) = (links_on_the_way(path), path.to_path_buf());
-    while links.len() < MOST_LINKS
-        && let Ok(target) = std::fs::read_link(&place)
-    {
-        place = folder_of(&place).join(target);
-        links.extend(links_on_the_way(&place));
-    }
-    links
 }
 
 /// The real place of a file or folder, as far as it exists.

@@ -3,6 +3,8 @@
 mod exit;
 mod arguments;
 mod ambient;
+mod spot;
+mod way;
 mod settings;
 mod question;
 mod terminal;

@@ -1,17 +1,19 @@
 //! The file of a client, as `mcp install` and `mcp uninstall` read, show and change it.
 
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::ambient::{
-    Surroundings, leads_nowhere, links_followed, read_regular_file, real_path, refuse_other_than_file,
-    replace_file, variable, write_new_file, write_own_file_over,
-};
+use cap_std::fs::Dir;
+
+use crate::ambient::{Surroundings, real_path, variable};
 use crate::arguments::McpInstall;
 use crate::clients::{Facts, Folders, Scope};
 use crate::exit::{DENIED, Failed};
 use crate::settings::Settings;
+use crate::spot::Spot;
 use crate::terminal::confirm;
+use crate::way::Way;
 
 /// A file of a client.
 pub(super) struct ClientFile {
@@ -29,16 +31,12 @@ impl ClientFile {
         let mounts = settings.mounts.iter().filter(|mount| !mount.read_only).map(|mount| &mount.path);
         let writable: Vec<PathBuf> =
             std::iter::once(&settings.workspace).chain(mounts).map(|folder| real_path(folder)).collect();
-        refuse_way_out(&path, &writable).map_err(|error| {
+        let way = Way::follow(&path).and_then(|way| checked(way, &writable)).map_err(|error| {
             Failed::usage(error.to_string())
-                .help("put a file or a folder in its place, or leave out --scope and --file")
+                .help("put a file or a folder in its place, or name another file with --file")
         })?;
-        let read = match read_regular_file(&path) {
+        let read = match way.open_folder(None).and_then(|folder| Spot::new(&folder, way.name()).read()) {
             Ok(bytes) => Some(bytes),
-            Err(_) if leads_nowhere(&path) => {
-                let message = format!("`{}` is a link to a file that is not there", path.display());
-                return Err(Failed::usage(message).help("make that file, or remove the link"));
-            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(Failed::usage(format!("`{}` cannot be read: {error}", path.display()))),
         };
@@ -52,44 +50,74 @@ impl ClientFile {
     /// Writes the file and says where its old content is kept.
     pub(super) fn write(&self, text: &str, scope: Scope) -> io::Result<Option<PathBuf>> {
         // Somebody was asked meanwhile, which may have taken long.
-        refuse_way_out(&self.path, &self.writable)?;
-        let mode = if scope == Scope::Project { 0o644 } else { 0o600 };
-        let Some(read) = &self.read else {
-            write_new_file(&self.path, text.as_bytes(), mode)?;
-            return Ok(None);
+        self.look_again(scope)?.write(self.read.as_deref(), text, scope)
+    }
+
+    fn look_again(&self, scope: Scope) -> io::Result<Target<'_>> {
+        let mode = if scope == Scope::Project { 0o777 } else { 0o700 };
+        let way = checked(Way::follow(&self.path)?, &self.writable)?;
+        let folder = way.open_folder(Some(mode))?;
+        let beside = checked(Way::follow_to_beside(&self.path)?, &self.writable)?.open_folder(None)?;
+        Ok(Target { path: &self.path, name: way.name().to_owned(), folder, beside })
+    }
+}
+
+/// What is going to be written, through folders that stay the same whatever is put in their places.
+struct Target<'f> {
+    /// As it was named.
+    path: &'f Path,
+    name: OsString,
+    folder: Dir,
+    /// Where the path was named; the file itself is elsewhere where that is a link.
+    beside: Dir,
+}
+
+impl Target<'_> {
+    fn write(&self, read: Option<&[u8]>, text: &str, scope: Scope) -> io::Result<Option<PathBuf>> {
+        let file = Spot::new(&self.folder, &self.name);
+        let Some(read) = read else {
+            let mode = if scope == Scope::Project { 0o644 } else { 0o600 };
+            return file.write_new(text.as_bytes(), mode).map(|()| None);
         };
-        let backup = keep(&self.path, read)?;
-        replace_file(&self.path, read, text.as_bytes())?;
+        let backup = self.keep(read)?;
+        file.replace(read, text.as_bytes())?;
         Ok(Some(backup))
     }
+
+    /// Keeps what the file holds beside it: as it was before the first change, and as it was before the last one.
+    fn keep(&self, content: &[u8]) -> io::Result<PathBuf> {
+        let name = self.path.file_name().unwrap_or_default().to_string_lossy();
+        let [first, last] = ["", "-last"].map(|ending| format!("{name}.before-toolgate{ending}"));
+        let at = |name: &str| self.path.with_file_name(name);
+        let (kept_first, kept_last) = (self.beside(&first), self.beside(&last));
+        kept_first.refuse_other_than_file()?;
+        match kept_first.write_new(content, 0o600) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            other => return other.map(|()| at(&first)),
+        }
+        if kept_first.read().is_ok_and(|kept| kept == content) {
+            return Ok(at(&first));
+        }
+        kept_last.write_own_over(content).map(|()| at(&last))
+    }
+
+    fn beside<'n>(&'n self, name: &'n str) -> Spot<'n> {
+        Spot::new(&self.beside, OsStr::new(name))
+    }
 }
 
-/// Keeps what a file holds beside it: as it was before the first change, and as it was before the last one.
-fn keep(file: &Path, content: &[u8]) -> io::Result<PathBuf> {
-    let name = file.file_name().unwrap_or_default().to_string_lossy();
-    let beside = |ending: &str| file.with_file_name(format!("{name}.before-toolgate{ending}"));
-    let (first, last) = (beside(""), beside("-last"));
-    refuse_other_than_file(&first)?;
-    match write_new_file(&first, content, 0o600) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        other => return other.map(|()| first),
-    }
-    if read_regular_file(&first).is_ok_and(|kept| kept == content) {
-        return Ok(first);
-    }
-    write_own_file_over(&last, content).map(|()| last)
-}
-
-/// A link of a person may lead anywhere. One in a folder that a model can write may be the model's, so that it must not lead out of such folders: what it
-/// leads to would be changed, and what that holds be kept where the model reads it.
-fn refuse_way_out(path: &Path, writable: &[PathBuf]) -> io::Result<()> {
+/// A link of a person may lead anywhere where something is. One in a folder that a model can write may be the model's, so that it must not lead out of such
+/// folders: what it leads to would be changed, and what that holds be kept where the model reads it.
+fn checked(way: Way, writable: &[PathBuf]) -> io::Result<Way> {
     let lies_within = |place: &Path| writable.iter().any(|folder| place.starts_with(folder));
-    match links_followed(path).into_iter().find(|link| lies_within(link)) {
-        Some(link) if !lies_within(&real_path(path)) => Err(io::Error::other(format!(
-            "`{}` is a link that leads out of the folders that tools write",
-            link.display()
-        ))),
-        _ => Ok(()),
+    let refused =
+        |link: &Path, what: &str| Err(io::Error::other(format!("`{}` is a link {what}", link.display())));
+    match (way.links.iter().find(|link| lies_within(link)), &way.broken) {
+        (Some(link), _) if !lies_within(&way.end) => {
+            refused(link, "that leads out of the folders that tools write")
+        }
+        (_, Some(link)) => refused(link, "to a file that is not there"),
+        _ => Ok(way),
     }
 }
 
@@ -141,34 +169,127 @@ fn folders(surroundings: &Surroundings) -> Folders {
 #[expect(clippy::disallowed_methods, reason = "links are planted by hand")]
 mod tests {
     use std::os::unix::fs::symlink;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    use tempfile::TempDir;
 
     use super::*;
+
+    /// A project that a model writes, and a folder of somebody's home that it must not.
+    struct Ground {
+        project: PathBuf,
+        home: PathBuf,
+        _folder: TempDir,
+    }
+
+    impl Ground {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let (project, home) = (folder.path().join("project"), folder.path().join("home"));
+            for folder in [&project, &home] {
+                std::fs::create_dir(folder).unwrap();
+            }
+            Self { project, home, _folder: folder }
+        }
+
+        /// With a file to change, if it holds something.
+        fn file(&self, holds: Option<&str>) -> ClientFile {
+            let path = self.project.join(".vscode/mcp.json");
+            if let Some(holds) = holds {
+                std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+                std::fs::write(&path, holds).unwrap();
+            }
+            let read = holds.map(|text| text.as_bytes().to_vec());
+            ClientFile { path, read, writable: vec![real_path(&self.project)] }
+        }
+
+        /// What a command does: the folder is elsewhere, and a link has its name.
+        fn swap(&self) {
+            std::fs::rename(self.project.join(".vscode"), self.project.join("moved")).unwrap();
+            symlink(&self.home, self.project.join(".vscode")).unwrap();
+        }
+
+        fn names_in_home(&self) -> Vec<OsString> {
+            std::fs::read_dir(&self.home).unwrap().map(|entry| entry.unwrap().file_name()).collect()
+        }
+    }
 
     /// A person reads the question, and a model has all the time.
     #[test]
     fn a_link_that_is_planted_during_the_question_leads_nowhere() {
-        let folder = tempfile::tempdir().unwrap();
-        let (project, home) = (folder.path().join("project"), folder.path().join("home"));
-        for folder in [&project, &home] {
-            std::fs::create_dir(folder).unwrap();
-        }
-        let writable = vec![real_path(&project)];
-        let file = ClientFile { path: project.join(".vscode/mcp.json"), read: None, writable };
-        symlink(&home, project.join(".vscode")).unwrap();
+        let ground = Ground::new();
+        let file = ground.file(None);
+        symlink(&ground.home, ground.project.join(".vscode")).unwrap();
         assert!(file.write("{}", Scope::Project).is_err());
-        assert_eq!(std::fs::read_dir(&home).unwrap().count(), 0);
+        assert_eq!(ground.names_in_home(), [""; 0]);
+        std::fs::remove_file(ground.project.join(".vscode")).unwrap();
+        symlink("elsewhere", ground.project.join(".vscode")).unwrap();
+        assert!(file.write("{}", Scope::Project).is_err());
+        assert!(!ground.project.join("elsewhere").exists());
+    }
+
+    #[test]
+    fn a_link_that_is_planted_after_the_look_is_not_followed() {
+        let ground = Ground::new();
+        let file = ground.file(Some("{}"));
+        let way = checked(Way::follow(&file.path).unwrap(), &file.writable).unwrap();
+        ground.swap();
+        for missing in [None, Some(0o777)] {
+            let refused = way.open_folder(missing).unwrap_err().to_string();
+            assert!(refused.ends_with(".vscode` is no folder"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn what_was_looked_at_is_written_wherever_its_name_leads_by_then() {
+        for holds in [None, Some("{}")] {
+            let ground = Ground::new();
+            let file = ground.file(holds);
+            let target = file.look_again(Scope::Project).unwrap();
+            ground.swap();
+            target.write(file.read.as_deref(), "{\"new\": 1}", Scope::Project).unwrap();
+            let written = std::fs::read_to_string(ground.project.join("moved/mcp.json")).unwrap();
+            assert_eq!(written, "{\"new\": 1}");
+            let kept = std::fs::read_to_string(ground.project.join("moved/mcp.json.before-toolgate"));
+            assert_eq!(kept.ok().as_deref(), holds);
+            assert_eq!(ground.names_in_home(), [""; 0], "{holds:?}");
+        }
+    }
+
+    /// At every instant there is a folder or a link, and nobody knows which.
+    #[test]
+    fn a_folder_that_keeps_becoming_a_link_leads_nowhere() {
+        let ground = Ground::new();
+        let (folder, link) = (ground.project.join(".vscode"), ground.project.join("link"));
+        std::fs::create_dir(&folder).unwrap();
+        symlink(&ground.home, &link).unwrap();
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    renameat_with(CWD, &folder, CWD, &link, RenameFlags::EXCHANGE).unwrap();
+                }
+            });
+            for number in 0..1500 {
+                let path = folder.join(format!("{number}.json"));
+                let file = ClientFile { path, ..ground.file(None) };
+                let _ = file.write("{}", Scope::Project);
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+        assert_eq!(ground.names_in_home(), [""; 0]);
     }
 
     /// Whoever keeps dotfiles in the workspace has links that lead into it, and may find one there that leads out again.
     #[test]
     fn a_link_that_leads_in_and_out_again_is_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        let (project, home) = (folder.path().join("project"), folder.path().join("home"));
-        for folder in [&project, &home] {
-            std::fs::create_dir(folder).unwrap();
+        let ground = Ground::new();
+        let (project, home) = (&ground.project, &ground.home);
+        for folder in [project, home] {
             std::fs::write(folder.join("plain.json"), "{}").unwrap();
         }
-        let writable = [real_path(&project)];
+        let writable = [real_path(project)];
         symlink(home.join("plain.json"), project.join("out.json")).unwrap();
         for (target, is_refused) in [
             (project.join("plain.json"), false),
@@ -178,7 +299,8 @@ mod tests {
             let link = home.join("link.json");
             let _ = std::fs::remove_file(&link);
             symlink(&target, &link).unwrap();
-            assert_eq!(refuse_way_out(&link, &writable).is_err(), is_refused, "{target:?}");
+            let way = Way::follow(&link).unwrap();
+            assert_eq!(checked(way, &writable).is_err(), is_refused, "{target:?}");
         }
     }
 }

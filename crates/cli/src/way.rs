@@ -1,0 +1,159 @@
+//! The way to a file of a person: the links on it, where it ends, and the folder there, opened only while it is no link itself.
+#![expect(clippy::disallowed_methods, reason = "a person's files may be anywhere, behind links as well")]
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+use cap_std::fs::Dir;
+use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
+use rustix::io::Errno;
+
+/// More links than this on one way are a circle.
+const MOST_LINKS: usize = 40;
+
+/// A way that was followed to its end. Whoever judges it judges what is opened: links and end were found in one walk, and a link that came
+/// afterwards is not followed.
+#[derive(Debug)]
+pub(crate) struct Way {
+    /// Where each link is that was followed.
+    pub(crate) links: Vec<PathBuf>,
+    /// The link that leads to something that is not there.
+    pub(crate) broken: Option<PathBuf>,
+    /// Without any link in it.
+    pub(crate) end: PathBuf,
+}
+
+/// A name on the way, and the link that named it.
+struct Step {
+    name: OsString,
+    link: Option<PathBuf>,
+}
+
+impl Way {
+    /// Follows an absolute path, as far as it exists.
+    pub(crate) fn follow(path: &Path) -> io::Result<Self> {
+        let mut way = Self { links: Vec::new(), broken: None, end: PathBuf::from("/") };
+        let mut ahead: Vec<Step> = steps(path, None).collect();
+        while let Some(Step { name, link }) = ahead.pop() {
+            if name == ".." {
+                way.end.pop();
+                continue;
+            }
+            let here = way.end.join(name);
+            match std::fs::read_link(&here) {
+                Ok(_) if way.links.len() == MOST_LINKS => {
+                    return Err(io::Error::other(format!("`{}` leads in a circle of links", path.display())));
+                }
+                Ok(target) => {
+                    if target.is_absolute() {
+                        way.end = PathBuf::from("/");
+                    }
+                    ahead.extend(steps(&target, Some(&here)));
+                    way.links.push(here);
+                }
+                Err(error) => {
+                    if error.kind() == io::ErrorKind::NotFound && way.broken.is_none() {
+                        way.broken = link;
+                    }
+                    way.end = here;
+                }
+            }
+        }
+        Ok(way)
+    }
+
+    /// The same without the last name, which may be that of a link: the way to what is beside it.
+    pub(crate) fn follow_to_beside(path: &Path) -> io::Result<Self> {
+        let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return Self::follow(path) };
+        let way = Self::follow(folder)?;
+        Ok(Self { end: way.end.join(name), ..way })
+    }
+
+    /// The name at the end.
+    pub(crate) fn name(&self) -> &OsStr {
+        self.end.file_name().unwrap_or_default()
+    }
+
+    /// Opens the folder that the file is in. Missing folders are made with this mode, or are an error.
+    pub(crate) fn open_folder(&self, missing: Option<u32>) -> io::Result<Dir> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut place = PathBuf::from("/");
+        let mut folder = openat(CWD, &place, flags, Mode::empty())?;
+        for name in self.end.parent().unwrap_or(Path::new("/")).components().skip(1) {
+            place.push(name);
+            let open = || openat(&folder, name.as_os_str(), flags, Mode::empty());
+            let opened = match (open(), missing) {
+                (Err(Errno::NOENT), Some(mode)) => {
+                    match mkdirat(&folder, name.as_os_str(), Mode::from_raw_mode(mode)) {
+                        // Somebody else may have been faster.
+                        Ok(()) | Err(Errno::EXIST) => open(),
+                        Err(error) => Err(error),
+                    }
+                }
+                (opened, _) => opened,
+            };
+            folder = opened.map_err(|error| match error {
+                Errno::NOTDIR => io::Error::other(format!("`{}` is no folder", place.display())),
+                error => error.into(),
+            })?;
+        }
+        // What was only found so far is opened, so that it can be saved.
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Dir::from_std_file(File::from(openat(&folder, ".", flags, Mode::empty())?)))
+    }
+}
+
+/// The names of a path, the last one first.
+fn steps(path: &Path, link: Option<&Path>) -> impl Iterator<Item = Step> {
+    let names =
+        path.components().rev().filter(|part| matches!(part, Component::Normal(_) | Component::ParentDir));
+    names.map(move |part| Step { name: part.as_os_str().to_owned(), link: link.map(Path::to_owned) })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+    use crate::ambient::real_path;
+
+    #[test]
+    fn a_way_ends_where_the_system_says_and_tells_its_links() {
+        let scratch = tempfile::tempdir().unwrap();
+        let root = real_path(scratch.path());
+        let at = |name: &str| root.join(name);
+        std::fs::create_dir_all(at("real/inner")).unwrap();
+        std::fs::write(at("real/file"), "").unwrap();
+        for (target, link) in [
+            ("real", "link"),
+            ("../link/inner", "real/back"),
+            ("nowhere", "broken"),
+            ("broken", "chain"),
+            ("circle", "circle"),
+        ] {
+            symlink(target, at(link)).unwrap();
+        }
+        symlink(at("link/file"), at("absolute")).unwrap();
+        for (path, links) in [
+            ("real/file", &[][..]),
+            ("missing/below", &[]),
+            ("real/file/below", &[]),
+            ("link/file", &["link"]),
+            ("link/missing", &["link"]),
+            ("absolute", &["absolute", "link"]),
+            ("link/back/below", &["link", "real/back", "link"]),
+        ] {
+            let way = Way::follow(&at(path)).unwrap();
+            assert_eq!((way.end, way.broken), (real_path(&at(path)), None), "{path}");
+            assert_eq!(way.links, links.iter().map(|link| at(link)).collect::<Vec<_>>(), "{path}");
+        }
+        for (path, broken) in [("broken", "broken"), ("broken/below", "broken"), ("chain", "broken")] {
+            assert_eq!(Way::follow(&at(path)).unwrap().broken, Some(at(broken)), "{path}");
+        }
+        Way::follow(&at("circle/below")).unwrap_err();
+        let beside = Way::follow_to_beside(&at("link/back")).unwrap();
+        assert_eq!((beside.end, beside.links), (at("real/back"), vec![at("link")]));
+    }
+}
