@@ -30,7 +30,7 @@ const FULL: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n";
 
 /// Takes connections until it is told to stop.
-pub(crate) async fn accept(door: &Arc<Door>, listener: TcpListener, until: &CancellationToken) {
+pub(crate) async fn accept(door: &Arc<Door>, listener: &TcpListener, until: &CancellationToken) {
     let places = Arc::new(Semaphore::new(door.limits().max_connections));
     let router = door.router();
     loop {

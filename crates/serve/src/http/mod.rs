@@ -159,7 +159,11 @@ pub async fn serve_http(
 ) -> Result<(), HttpError> {
     listener.set_nonblocking(true)?;
     let door = Arc::new(Door::new(options, service, listener.local_addr()?)?);
-    accept(&door, tokio::net::TcpListener::from_std(listener)?, &shutdown).await;
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    accept(&door, &listener, &shutdown).await;
+    // Before it can be seen from outside: whoever finds nobody listening knows that nothing more is taken from anybody.
+    door.leaving.cancel();
+    drop(listener);
     close(&door).await;
     Ok(())
 }
@@ -167,7 +171,6 @@ pub async fn serve_http(
 /// From the gentlest way to the last.
 async fn close(door: &Door) {
     let HttpLimits { grace, last_words, farewell, .. } = *door.limits();
-    door.leaving.cancel();
     door.connections.close();
     if tokio::time::timeout(grace, door.quiet()).await.is_err() {
         door.end_calls();
