@@ -107,6 +107,10 @@ impl Recorder for Bound {
         Err(NotKept::Failed("a person agreed to something else".to_owned()))
     }
 
+    fn begin(&self) -> Result<(), NotKept> {
+        self.recorder.begin()
+    }
+
     fn settle(&self, settled: Settled) {
         self.recorder.settle(settled);
     }

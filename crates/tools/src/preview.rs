@@ -118,6 +118,10 @@ impl Recorder for Foresight {
         Err(NotKept::Failed("this is a rehearsal".to_owned()))
     }
 
+    fn begin(&self) -> Result<(), NotKept> {
+        Err(NotKept::Failed("this is a rehearsal".to_owned()))
+    }
+
     fn settle(&self, _settled: Settled) {}
 }
 

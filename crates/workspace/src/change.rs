@@ -65,6 +65,13 @@ pub trait Recorder: Sync {
     /// Why it could not be stored.
     fn record(&self, changes: &[PlannedChange<'_>], stop: &Stop) -> Result<(), NotKept>;
 
+    /// What was recorded counts from here on: unless it is settled, the next start puts it back. Called with the folders locked, right before the first
+    /// change: what other gates did until then is not to be taken for what this call did.
+    ///
+    /// # Errors
+    /// Why it cannot count; nothing may be changed then.
+    fn begin(&self) -> Result<(), NotKept>;
+
     /// Says how it went. After `RolledBack` nothing has changed, and another attempt may be recorded.
     fn settle(&self, settled: Settled);
 }
@@ -106,6 +113,10 @@ pub struct Forgetful;
 
 impl Recorder for Forgetful {
     fn record(&self, _changes: &[PlannedChange<'_>], _stop: &Stop) -> Result<(), NotKept> {
+        Ok(())
+    }
+
+    fn begin(&self) -> Result<(), NotKept> {
         Ok(())
     }
 

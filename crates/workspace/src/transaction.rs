@@ -80,7 +80,8 @@ pub(crate) fn carry_out_within(
     let saved = steps.iter_mut().try_for_each(Step::save);
     saved.inspect_err(|_| recorder.settle(Settled::RolledBack))?;
     let mut locks = Locks::new();
-    let Ending { settled, answer } = make_folders_and_swap(view, &mut steps, &names, patience, &mut locks);
+    let Ending { settled, answer } =
+        make_folders_and_swap(view, &mut steps, &names, recorder, patience, &mut locks);
     recorder.settle(settled);
     answer
 }
@@ -97,12 +98,13 @@ fn make_folders_and_swap<'s>(
     view: &View<'_>,
     steps: &'s mut [Step<'_>],
     names: &[OsString],
+    recorder: &dyn Recorder,
     patience: Duration,
     locks: &mut Locks<'s>,
 ) -> Ending {
     let mut made = Vec::new();
     let ending = match steps.iter_mut().try_for_each(|step| step.destination_mut().make_parents(&mut made)) {
-        Ok(()) => swap_all(view, steps, names, patience, locks),
+        Ok(()) => swap_all(view, steps, names, recorder, patience, locks),
         Err(error) => Ending::rolled_back(Err(error)),
     };
     if ending.settled == Settled::RolledBack {
@@ -121,6 +123,7 @@ fn swap_all<'s>(
     view: &View<'_>,
     steps: &'s [Step<'_>],
     names: &[OsString],
+    recorder: &dyn Recorder,
     patience: Duration,
     locks: &mut Locks<'s>,
 ) -> Ending {
@@ -128,6 +131,9 @@ fn swap_all<'s>(
         Ok(folders) => folders,
         Err(error) => return Ending::rolled_back(Err(error)),
     };
+    if let Err(error) = recorder.begin() {
+        return Ending::rolled_back(Err(not_recorded(view, error)));
+    }
     let mut made: Vec<Made<'_, '_>> = Vec::new();
     for (step, name) in steps.iter().zip(names) {
         match step.swap(name) {
@@ -178,8 +184,8 @@ pub(crate) fn is_temporary(name: &OsStr) -> bool {
 
 /// Folders that no other gate changes meanwhile.
 ///
-/// They stay locked until the journal knows how it ended. Of a name that is free the next start cannot tell whose doing that was: if somebody else could use
-/// it, or free it, and this process died before its entry is settled, what they did would be taken for what it did, and put back.
+/// The journal's entry counts only once they are locked, and they stay so until it is settled. Of a name that is free the next start cannot tell whose doing
+/// that was: if somebody else could use it, or free it, while the entry counts, and this process died, what they did would be put back.
 type Locks<'s> = Vec<Locked<&'s File>>;
 
 /// The changes are made and visible by now; only their survival of a power cut is in doubt, and that is worth an error.
@@ -361,6 +367,11 @@ mod tests {
             Ok(())
         }
 
+        fn begin(&self) -> Result<(), NotKept> {
+            self.look("begun");
+            Ok(())
+        }
+
         fn settle(&self, settled: Settled) {
             self.look(&format!("{settled:?}"));
         }
@@ -368,8 +379,8 @@ mod tests {
 
     type Change = fn(&View<'_>, &Neighbour);
 
-    /// Makes a change among `here/a`, `here/b` and `there/`, and says which of the two folders were locked each time that one had been saved, when the
-    /// journal was told, and in the end.
+    /// Makes a change among `here/a`, `here/b` and `there/`, and says which of the two folders were locked when it counted, each time that one had
+    /// been saved, when the journal was told, and in the end.
     fn locked_during(change: Change) -> Vec<String> {
         let scratch = tempfile::tempdir().unwrap();
         let root = fs::canonicalize(scratch.path()).unwrap();
@@ -411,26 +422,26 @@ mod tests {
         fn moved(view: &View<'_>, to: &str, overwrite: Overwrite, neighbour: &Neighbour) {
             view.move_file("here/a", to, overwrite, neighbour).unwrap();
         }
-        let both = ["saved: here there", "saved: here there", "Done: here there"];
+        let both = ["begun: here there", "saved: here there", "saved: here there", "Done: here there"];
         let changes: [(&str, Change, &[&str]); 6] = [
             (
                 "a deletion",
                 |view, neighbour| drop(view.delete("here/a", neighbour).unwrap()),
-                &["saved: here", "Done: here"],
+                &["begun: here", "saved: here", "Done: here"],
             ),
             (
                 "another name",
                 |view, neighbour| moved(view, "here/c", Overwrite::No, neighbour),
-                &["saved: here", "Done: here"],
+                &["begun: here", "saved: here", "Done: here"],
             ),
             (
                 "the name of another file",
                 |view, neighbour| moved(view, "here/b", Overwrite::Yes, neighbour),
-                &["saved: here", "Done: here"],
+                &["begun: here", "saved: here", "Done: here"],
             ),
             ("another folder", |view, neighbour| moved(view, "there/a", Overwrite::No, neighbour), &both),
             ("another filesystem", copy_and_remove, &both),
-            ("a deletion that is taken back", overtaken, &["RolledBack: here"]),
+            ("a deletion that is taken back", overtaken, &["begun: here", "RolledBack: here"]),
         ];
         for (what, change, expected) in changes {
             assert_eq!(locked_during(change), [expected, &["in the end: "]].concat(), "{what}");
@@ -444,7 +455,7 @@ mod tests {
             |view, neighbour| drop(view.write("here/new", b"new", None, neighbour).unwrap()),
         ];
         for change in changes {
-            assert_eq!(locked_during(change), ["saved: ", "Done: ", "in the end: "]);
+            assert_eq!(locked_during(change), ["begun: here", "saved: ", "Done: ", "in the end: "]);
         }
     }
 }

@@ -125,6 +125,11 @@ impl Change {
         format!("{}/{}", self.mount, self.path)
     }
 
+    /// The mount in which folders were made for it: that of the new name, if it moved.
+    pub(super) fn mount_of_new_folders(&self) -> &str {
+        self.moved_to.as_ref().map_or(&self.mount, |place| &place.mount)
+    }
+
     /// The file's new name with its alias, if it moved.
     #[must_use]
     pub fn shown_destination(&self) -> Option<String> {

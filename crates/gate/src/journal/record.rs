@@ -70,12 +70,12 @@ impl CallRecorder {
     }
 
     fn keep(&self, state: &mut State, changes: &[PlannedChange<'_>], stop: &Stop) -> Result<(), NotKept> {
-        let entry = self.journal.begin(self.set.call).map_err(|error| error.to_string())?;
+        let entry = self.journal.make_entry(self.set.call).map_err(|error| error.to_string())?;
         let mut set = self.set.clone();
         for (index, change) in changes.iter().enumerate() {
             set.changes.push(self.keep_one(state, index, change, stop)?);
         }
-        self.journal.announce(&entry, &set).map_err(|error| error.to_string())?;
+        write_down(&entry, &set).map_err(|error| error.to_string())?;
         state.entry = Some(entry);
         match state.intent.take() {
             Some(intent) => match intent.wait() {
@@ -139,6 +139,10 @@ impl Recorder for CallRecorder {
         kept
     }
 
+    fn begin(&self) -> Result<(), NotKept> {
+        Ok(self.journal.announce(self.set.call).map_err(|error| error.to_string())?)
+    }
+
     fn settle(&self, settled: Settled) {
         let Ok(mut state) = self.state.lock() else { return };
         match settled {
@@ -186,7 +190,7 @@ impl Journal {
 
     /// An entry that says nothing yet. It is locked before anything is kept for it, so that nobody takes it for one of a dead process,
     /// and whatever is kept for it is found if this process dies now.
-    pub(super) fn begin(&self, call: CallId) -> io::Result<Locked<File>> {
+    pub(super) fn make_entry(&self, call: CallId) -> io::Result<Locked<File>> {
         let unfinished = unfinished_name(call);
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true).mode(0o600);
@@ -200,10 +204,8 @@ impl Journal {
     }
 
     /// Lets an entry count: from here on its changes are put back unless it is finished.
-    pub(super) fn announce(&self, mut entry: &File, set: &ChangeSet) -> io::Result<()> {
-        use std::io::Write as _;
-        entry.write_all(&serde_json::to_vec(set)?)?;
-        self.pending.rename(unfinished_name(set.call), &self.pending, entry_name(set.call))
+    pub(super) fn announce(&self, call: CallId) -> io::Result<()> {
+        self.pending.rename(unfinished_name(call), &self.pending, entry_name(call))
     }
 
     fn finish(&self, set: &ChangeSet) {
@@ -221,6 +223,12 @@ impl Journal {
             let _ = self.blobs.remove_file(blob);
         }
     }
+}
+
+/// Writes what an entry says.
+pub(super) fn write_down(mut entry: &File, set: &ChangeSet) -> io::Result<()> {
+    use std::io::Write as _;
+    entry.write_all(&serde_json::to_vec(set)?)
 }
 
 /// Copies what may be copied, and gives up when the call must end. A file that grows meanwhile is not followed further than that.
@@ -255,6 +263,7 @@ pub(super) fn is_named(folder: &Dir, name: impl AsRef<Path>, file: &File) -> boo
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests arrange files by hand")]
 mod tests {
     use super::*;
 
@@ -266,10 +275,58 @@ mod tests {
         let (call, session) = (CallId::fresh(), "s".parse().unwrap());
         let recorder = CallRecorder::new(journal, call, session, "write_file", None, None);
         recorder.record(&[], &Stop::never()).unwrap();
+        recorder.begin().unwrap();
         let in_use = Journal::open(&folder).unwrap();
         assert_eq!(in_use.recovery().put_back, [], "somebody is at work on it");
         let _inherited = recorder.state.lock().unwrap().entry.as_ref().unwrap().try_clone().unwrap();
         recorder.settle(Settled::Unsure);
         assert_eq!(Journal::open(&folder).unwrap().recovery().put_back, [call]);
+    }
+    #[test]
+    fn what_others_did_before_a_call_began_is_not_put_back() {
+        for has_begun in [false, true] {
+            let scratch = tempfile::tempdir().unwrap();
+            let root = std::fs::canonicalize(scratch.path()).unwrap().join("w");
+            let state = scratch.path().join("state");
+            for folder in [&root, &state] {
+                std::fs::create_dir(folder).unwrap();
+            }
+            let path = root.join("a");
+            std::fs::write(&path, "old").unwrap();
+            let state = Dir::open_ambient_dir(state, cap_std::ambient_authority()).unwrap();
+            let journal = Arc::new(Journal::open(&state).unwrap());
+            let (call, session) = (CallId::fresh(), "s".parse().unwrap());
+            let recorder = CallRecorder::new(journal, call, session, "delete_file", None, None);
+            let before = File::open(&path).unwrap();
+            let deletion = PlannedChange {
+                alias: "@w",
+                host_root: &root,
+                location: Path::new("a"),
+                kind: ChangeKind::Delete,
+                before: Some(&before),
+                after: None,
+                temporary: None,
+                new_folders: vec!["new".into()],
+            };
+            recorder.record(&[deletion], &Stop::never()).unwrap();
+            std::fs::create_dir(root.join("new")).unwrap();
+            if has_begun {
+                recorder.begin().unwrap();
+            }
+            // By this call, or by another gate that it waits for.
+            std::fs::remove_file(&path).unwrap();
+            // Its process dies.
+            drop(recorder);
+            let journal = Journal::open(&state).unwrap();
+            let expected: &[CallId] = if has_begun { &[call] } else { &[] };
+            assert_eq!(
+                (journal.recovery().put_back.as_slice(), &*journal.recovery().kept),
+                (expected, &[][..])
+            );
+            assert_eq!(path.exists(), has_begun);
+            assert!(!root.join("new").exists(), "begun: {has_begun}");
+            let left = [&journal.pending, &journal.blobs].map(|folder| folder.entries().unwrap().count());
+            assert_eq!(left, [0, 0], "begun: {has_begun}");
+        }
     }
 }

@@ -17,7 +17,7 @@ use toolgate_workspace::{
 };
 
 use super::entry::{Change, ChangeSet, Kind, Place};
-use super::record::is_named;
+use super::record::{is_named, write_down};
 use super::undo::{expectation, restoration_of, restoring, workspace_of};
 use super::{Journal, entry_name, written};
 
@@ -39,7 +39,7 @@ impl Journal {
             let Some((_held, bytes)) = self.take_over(&name)? else { continue };
             let shown = name.to_string_lossy();
             if shown.starts_with('.') {
-                self.abandon(&shown);
+                self.abandon(&shown, &bytes);
                 continue;
             }
             match serde_json::from_slice::<ChangeSet>(&bytes) {
@@ -73,8 +73,8 @@ impl Journal {
         Ok(Some((entry, bytes)))
     }
 
-    /// An entry that never counted: nothing was changed, but something may have been kept for it.
-    fn abandon(&self, name: &str) {
+    /// An entry that never counted: nothing was changed, but something may have been kept for it, and folders made.
+    fn abandon(&self, name: &str, bytes: &[u8]) {
         let call = name.trim_start_matches('.').trim_end_matches(".json");
         let counts = |name: &str| self.pending.exists(name) || self.done.exists(name);
         if !call.is_empty() && !counts(&format!("{call}.json")) {
@@ -83,6 +83,9 @@ impl Journal {
                 if blob.to_string_lossy().strip_prefix(call).is_some_and(|index| index.starts_with('.')) {
                     let _ = self.blobs.remove_file(blob);
                 }
+            }
+            if let Ok(set) = serde_json::from_slice(bytes) {
+                remove_new_folders(&set);
             }
         }
         let _ = self.pending.remove_file(name);
@@ -130,9 +133,18 @@ fn put_one_back(
     if let Some(temporary) = &change.temporary {
         known.remove_litter(view, &change.mount, &change.path, temporary).map_err(told)?;
     }
-    let mount = change.moved_to.as_ref().map_or(&change.mount, |place| &place.mount);
-    view.remove_empty_folders(mount, &change.new_folders);
+    view.remove_empty_folders(change.mount_of_new_folders(), &change.new_folders);
     Ok(())
+}
+
+fn remove_new_folders(set: &ChangeSet) {
+    // Where a mount is no longer there, neither are they.
+    let Ok(workspace) = workspace_of(set) else { return };
+    let stop = Stop::never();
+    let view = restoring(&workspace, &stop);
+    for change in &set.changes {
+        view.remove_empty_folders(change.mount_of_new_folders(), &change.new_folders);
+    }
 }
 
 /// A file that moved is put back from where it went; if nothing is there, somebody has taken it further.
@@ -244,9 +256,15 @@ impl Recorder for Remembering<'_> {
             let path = written(&change.location.with_file_name(temporary))?;
             held.0.litter.push(Place { mount, root, path });
         }
-        let entry = self.journal.begin(held.0.call).map_err(|error| error.to_string())?;
-        self.journal.announce(&entry, &held.0).map_err(|error| error.to_string())?;
+        let entry = self.journal.make_entry(held.0.call).map_err(|error| error.to_string())?;
+        write_down(&entry, &held.0).map_err(|error| error.to_string())?;
+        self.journal.announce(held.0.call).map_err(|error| error.to_string())?;
         held.1 = Some(entry);
+        Ok(())
+    }
+
+    /// The entry has counted since the call that is put back, and must go on to.
+    fn begin(&self) -> Result<(), NotKept> {
         Ok(())
     }
 

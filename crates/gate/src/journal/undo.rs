@@ -126,8 +126,7 @@ impl Journal {
         view.restore(&restorations, Patience::Usual, &recorder)
             .map_err(|source| UndoError::Conflict { call, source })?;
         for change in &set.changes {
-            let mount = change.moved_to.as_ref().map_or(&change.mount, |place| &place.mount);
-            view.remove_empty_folders(mount, &change.new_folders);
+            view.remove_empty_folders(change.mount_of_new_folders(), &change.new_folders);
         }
         Ok(Undone { call, by, paths: set.changes.iter().map(Change::shown).collect() })
     }
