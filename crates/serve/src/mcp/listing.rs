@@ -135,4 +135,28 @@ mod tests {
         assert!(!found(1, 8, &["alpha", "beta"]), "defined anew");
         assert!(!found(2, 7, &["alpha", "beta"]), "somebody else's");
     }
+
+    #[test]
+    fn a_schema_is_copied_only_to_say_what_a_tool_of_others_leaves_unsaid() {
+        let schema =
+            |properties: Value| ToolSchema::from(json!({"type": "object", "properties": properties}));
+        let text = json!({"type": "string"});
+        for (properties, is_copied) in [
+            (json!({"truncated": {}}), true),
+            (json!({"truncated": {}, "notice": text}), false),
+            (json!({"truncated": {}, "notice": {"type": "integer"}}), false),
+            (json!({"path": text}), false),
+            (json!({}), false),
+        ] {
+            let schema = schema(properties.clone());
+            let (told, declared) = (told_schema(&schema), schema.share());
+            assert_eq!(Arc::ptr_eq(&told, &declared), !is_copied, "{properties}");
+            if is_copied {
+                assert_eq!(told["properties"], json!({"truncated": {}, "notice": text}), "{properties}");
+                assert_eq!(declared["properties"], properties);
+            }
+        }
+        let nothing = ToolSchema::from(json!({"type": "object"}));
+        assert!(Arc::ptr_eq(&told_schema(&nothing), &nothing.share()));
+    }
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use serde_json::Value;
-use toolgate_gate::ToolSpec;
-use toolgate_tools::{Parts, Profile, Surroundings, load_manifests};
+use toolgate_gate::{Tool, ToolSpec};
+use toolgate_tools::{NOTICE, Parts, Profile, Surroundings, load_manifests};
 
 use crate::page::rows;
 
@@ -40,6 +40,23 @@ fn without_commands_and_engines_there_is_no_shell_and_no_web() {
         let registry = profile.registry(&Parts::files(&workspace)).unwrap();
         let is_more = |name| matches!(name, "run_command" | "bash" | "web_search");
         assert!(!registry.names().any(is_more), "{profile}");
+    }
+}
+
+/// A door adds the notice to what a tool says for programs, and copies no schema of ours to declare it.
+#[test]
+fn tools_whose_answers_can_be_cut_declare_the_notice_about_it() {
+    let (_scratch, workspace, runner) = crate::setting::setting();
+    let is_declared = |tool: &Arc<dyn Tool>, name: &str| tool.spec().output_schema.property(name).is_some();
+    for profile in Profile::ALL {
+        let web_search = Some(crate::web_search::nowhere());
+        let parts = Parts { commands: Some(Arc::clone(&runner)), web_search, ..Parts::files(&workspace) };
+        let registry = profile.registry(&parts).unwrap();
+        // Of what has a content, no door declares anything.
+        for tool in registry.iter().filter(|tool| !is_declared(tool, "content")) {
+            let name = &tool.spec().name;
+            assert_eq!(is_declared(tool, "truncated"), is_declared(tool, NOTICE), "{profile} {name}");
+        }
     }
 }
 
