@@ -267,6 +267,9 @@ fn suggested(name: &str) -> Type {
     }
 }
 
+/// Characters besides control characters that are read in more than one way, or that YAML refuses where they are not written as escapes.
+const STRANGE: [char; 5] = ['\u{2028}', '\u{2029}', '\u{feff}', '\u{fffe}', '\u{ffff}'];
+
 /// Text in double quotes where YAML would read it as something else.
 pub(crate) fn quoted(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'/' | b'-' | b'=');
@@ -284,8 +287,8 @@ pub(crate) fn quoted(text: &str) -> String {
         match character {
             '"' => quoted.push_str("\\\""),
             '\\' => quoted.push_str("\\\\"),
-            control if control.is_control() || matches!(control, '\u{2028}' | '\u{2029}' | '\u{feff}') => {
-                let _ = write!(quoted, "\\U{:08X}", u32::from(control));
+            hidden if hidden.is_control() || STRANGE.contains(&hidden) => {
+                let _ = write!(quoted, "\\U{:08X}", u32::from(hidden));
             }
             other => quoted.push(other),
         }

@@ -36,6 +36,10 @@ fn commands_become_manifests_without_warnings() {
             &["echo", "a: b", "# c", "\"d\"", "e\\f", "null", "~", "", "5", "- x", "*y", "&z", "é\u{1f600}"],
         ),
         (&["echo", "two\nlines\ttab"], &["echo", "two\nlines\ttab"]),
+        (
+            &["echo", "\u{feff}", "a\u{85}\u{2028}\u{2029}", "\u{fffe}b", "\u{ffff}\u{10ffff}"],
+            &["echo", "\u{feff}", "a\u{85}\u{2028}\u{2029}", "\u{fffe}b", "\u{ffff}\u{10ffff}"],
+        ),
         (&["git", "show", "{revision}:{path}"], &["git", "show", "example:./README.md"]),
         (
             &["git", "diff", "{from}...{to}", "--", "{path}"],
