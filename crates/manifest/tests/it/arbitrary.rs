@@ -6,7 +6,8 @@ use toolgate_manifest::{Config, EXAMPLE};
 fn check(bytes: &[u8]) -> Result<(), TestCaseError> {
     let Err(problems) = Config::parse_bytes("toolgate.yaml", bytes) else { return Ok(()) };
     prop_assert!(!problems.as_slice().is_empty());
-    let lines = bytes.split(|byte| *byte == b'\n').count();
+    // YAML ends a line at a lone carriage return, too.
+    let lines = bytes.split(|byte| matches!(byte, b'\n' | b'\r')).count();
     for problem in problems.as_slice() {
         prop_assert!((1..=lines + 1).contains(&problem.line), "line {} of {lines}", problem.line);
         prop_assert!(problem.column >= 1);
