@@ -91,7 +91,7 @@ fn a_page_is_given_as_files_and_the_record_is_of_that() {
         std::fs::write(scratch.path().join("work").join(name), content).unwrap();
     }
     let arguments = json!({"glob": "**/*", "path": "@project", "max_results": 2});
-    let mut page = |after: Option<&str>| {
+    let page = |after: Option<&str>| {
         let after = after.map(str::to_owned);
         let called = browse(&front, "find_files", arguments.clone(), Browse::Page { after });
         (called.browsed.unwrap(), records(scratch.path()).pop().unwrap()["response"].clone())
