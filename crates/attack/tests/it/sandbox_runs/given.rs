@@ -1,0 +1,135 @@
+//! What a command begins with: its program, its arguments, its places and its way out, and nothing besides.
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+
+use toolgate_sandbox::{Exit, Job, Network, PROXY_PORT, SandboxError};
+use toolgate_types::{Cover, ErrorCode};
+
+use super::Shop;
+use crate::sandbox_host::secret;
+
+#[test]
+fn what_cannot_be_run_is_said_to_be_so() {
+    let shop = Shop::open();
+    shop.write("plain.txt", "plain\n");
+    // Written by another process: a handle of this one might go along to a process that is just being started, and nobody can start
+    // what somebody has open for writing.
+    let line =
+        "printf '\\1\\2\\3' > garbage; echo '#!/nonexistent/interpreter' > lost; chmod +x garbage lost";
+    assert!(
+        Command::new("sh").args(["-c", line]).current_dir(shop.folder.path()).status().unwrap().success()
+    );
+    for (program, code) in [
+        ("no-such-program", ErrorCode::CommandNotFound),
+        ("/mnt/project/missing", ErrorCode::CommandNotFound),
+        ("/mnt/project/lost", ErrorCode::CommandNotFound),
+        ("/root/.profile", ErrorCode::CommandNotFound),
+        ("/mnt/project/plain.txt", ErrorCode::PermissionDenied),
+        ("/mnt/project/garbage", ErrorCode::PermissionDenied),
+        ("/mnt/project", ErrorCode::PermissionDenied),
+        ("nul\0nul", ErrorCode::CommandNotFound),
+        ("/nul\0nul", ErrorCode::InvalidArguments),
+    ] {
+        let refused = shop.run(&shop.job(program, &[])).map(|ran| ran.ended).unwrap_err();
+        assert_eq!(refused.code(), code, "{program:?}: {refused}");
+    }
+    for directory in ["/mnt/project/missing", "/mnt/project/plain.txt", "/mnt/elsewhere", "/root"] {
+        let job = Job { directory: PathBuf::from(directory), ..shop.job("true", &[]) };
+        let refused = shop.run(&job).map(|ran| ran.ended).unwrap_err();
+        assert!(matches!(refused, SandboxError::NoDirectory { .. }), "{directory}: {refused}");
+    }
+    let nul = shop.run(&shop.job("echo", &["a\0b"])).map(|ran| ran.ended).unwrap_err();
+    assert_eq!(nul.code(), ErrorCode::InvalidArguments);
+    // After all of that the sandbox is as good as new.
+    assert_eq!(shop.says("echo fine"), "fine\n");
+}
+
+#[test]
+fn arguments_are_passed_byte_by_byte() {
+    let shop = Shop::open();
+    let words: [&[u8]; 6] = [b"\xff\xfe", b"", b"a b", b"$HOME `id` \"'\\", b"\n\t\x01", b"--"];
+    let arguments = [b"%s|".to_vec()].into_iter().chain(words.map(<[u8]>::to_vec)).map(OsString::from_vec);
+    let job = Job { arguments: arguments.collect(), ..shop.job("printf", &[]) };
+    let expected: Vec<u8> = words.iter().flat_map(|word| [*word, b"|"].concat()).collect();
+    assert_eq!(shop.run(&job).unwrap().output, expected);
+}
+
+#[test]
+fn a_command_begins_with_nothing_but_what_it_is_given() {
+    let shop = Shop::open();
+    assert_eq!(
+        shop.says("echo /proc/self/fd/*"),
+        "/proc/self/fd/0 /proc/self/fd/1 /proc/self/fd/2 /proc/self/fd/3\n"
+    );
+    let environment = shop.says("env");
+    let mut names: Vec<&str> = environment.lines().filter_map(|line| Some(line.split_once('=')?.0)).collect();
+    names.retain(|name| !["PWD", "OLDPWD", "SHLVL", "_"].contains(name));
+    names.sort_unstable();
+    let given = "CI DEBIAN_FRONTEND GIT_PAGER GIT_TERMINAL_PROMPT HOME LANG LC_ALL LOGNAME NO_COLOR PAGER PATH SHELL TERM TMPDIR TZ USER";
+    assert_eq!(names, given.split(' ').collect::<Vec<_>>());
+    let places = shop.says("ls /; ls /mnt; ls -A /tmp; ls /dev");
+    assert!(!places.contains("root\n") && !places.contains("home\nlib"), "{places}");
+    // And nothing of one command is there for the next.
+    assert_eq!(shop.says("echo x > /tmp/left; echo x > /dev/shm/left; echo x > ~/left; echo done"), "done\n");
+    assert_eq!(shop.says("ls /tmp/left /dev/shm/left ~/left 2>/dev/null; echo none"), "none\n");
+}
+
+#[test]
+fn a_cover_whose_place_is_not_what_it_was_stops_everything() {
+    let shop = Shop::open();
+    shop.write("target", secret("denied"));
+    std::os::unix::fs::symlink("target", shop.folder.path().join("link")).unwrap();
+    std::os::unix::fs::symlink("/etc", shop.folder.path().join("folder")).unwrap();
+    for path in ["missing", "folder/passwd", "target/below"] {
+        let covers = [
+            Cover::Hide { path: path.into(), directory: false },
+            Cover::Freeze { path: path.into() },
+            Cover::Replace { path: path.into(), content: b"x".to_vec() },
+        ];
+        for cover in covers {
+            let mut job = shop.shell("echo ran > ran");
+            job.mounts[0].covers.push(cover);
+            let refused = shop.run(&job).map(|ran| ran.ended).unwrap_err();
+            assert!(matches!(refused, SandboxError::Changed { .. }), "{path}: {refused}");
+        }
+    }
+    assert!(!shop.folder.path().join("ran").exists());
+    // A link is covered itself, wherever it leads.
+    let mut job = shop.shell("cat link; rm -f link; mv link moved; echo x > link; readlink link; cat target");
+    job.mounts[0].covers.push(Cover::Hide { path: "link".into(), directory: false });
+    job.mounts[0].covers.push(Cover::Hide { path: "target".into(), directory: false });
+    let ran = shop.run(&job).unwrap();
+    assert_eq!(ran.text(), "", "{:?}", String::from_utf8_lossy(&ran.error));
+    assert_eq!(std::fs::read_link(shop.folder.path().join("link")).unwrap(), Path::new("target"));
+    assert_eq!(std::fs::read_to_string(shop.folder.path().join("target")).unwrap(), secret("denied"));
+}
+
+#[test]
+fn the_only_way_out_is_the_one_that_is_given() {
+    let shop = Shop::open();
+    let elsewhere = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let line = format!(
+        "exec 3<>/dev/tcp/127.0.0.1/{PROXY_PORT} && cat <&3; echo > /dev/tcp/127.0.0.1/{} && echo ESCAPED",
+        elsewhere.local_addr().unwrap().port()
+    );
+    // The handles that processes take along which are started meanwhile.
+    let inherited = Mutex::new(Vec::new());
+    let serve = |listener: std::net::TcpListener| -> std::io::Result<Box<dyn Send>> {
+        inherited.lock().unwrap().push(listener.try_clone()?);
+        let served =
+            std::thread::spawn(move || listener.accept().unwrap().0.write_all(b"through\n").unwrap());
+        Ok(Box::new(served))
+    };
+    let proxied = Job { network: Network::Proxied(&serve), ..shop.job("bash", &["-c", &line]) };
+    for _ in 0..3 {
+        assert_eq!(shop.run(&proxied).unwrap().text(), "through\n");
+        // The next command is in the same network, and finds nobody there.
+        let alone = shop.run(&shop.job("bash", &["-c", &line])).unwrap();
+        assert_eq!((alone.text().as_str(), alone.ended.exit), ("", Exit::Code(1)));
+    }
+}

@@ -1,0 +1,104 @@
+//! Ordinary commands in the sandbox: what goes in, what comes out, how they end, and what is left of them.
+
+mod given;
+mod streams;
+mod handed;
+mod ended;
+mod layers;
+
+use std::fs::File;
+use std::os::fd::AsFd as _;
+use std::path::PathBuf;
+
+use tempfile::TempDir;
+use toolgate_sandbox::{
+    Ended, Job, Mounted, Network, OnFlood, Pumped, ResourceLimits, Sandbox, SandboxError, SandboxOptions,
+    Stream, Streams,
+};
+use toolgate_types::Stop;
+
+/// A sandbox with a folder to work in.
+struct Shop {
+    sandbox: Sandbox,
+    folder: TempDir,
+    opened: File,
+}
+
+/// No input, and room for all that tests write.
+const PLENTY: Pumped = Pumped { input: None, max_output: 1 << 24, on_flood: OnFlood::Stop };
+
+/// What one command did.
+struct Ran {
+    ended: Ended,
+    output: Vec<u8>,
+    error: Vec<u8>,
+}
+
+impl Ran {
+    fn text(&self) -> String {
+        String::from_utf8(self.output.clone()).unwrap()
+    }
+}
+
+impl Shop {
+    fn open() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let opened = File::open(folder.path()).unwrap();
+        Self { sandbox: Sandbox::prepare(SandboxOptions::default()).unwrap(), folder, opened }
+    }
+
+    fn job(&self, program: &str, arguments: &[&str]) -> Job<'_> {
+        Job {
+            program: program.into(),
+            arguments: arguments.iter().map(Into::into).collect(),
+            directory: PathBuf::from("/mnt/project"),
+            environment: Vec::new(),
+            streams: Streams::Pumped(PLENTY),
+            read: Vec::new(),
+            mounts: vec![Mounted {
+                directory: self.opened.as_fd(),
+                at: PathBuf::from("/mnt/project"),
+                writable: true,
+                covers: Vec::new(),
+            }],
+            network: Network::None,
+            limits: ResourceLimits::default(),
+        }
+    }
+
+    fn shell(&self, line: &str) -> Job<'_> {
+        self.job("sh", &["-c", line])
+    }
+
+    fn run(&self, job: &Job<'_>) -> Result<Ran, SandboxError> {
+        self.run_until(job, &Stop::never(), &mut |_| {})
+    }
+
+    /// `heard` is told the output so far.
+    fn run_until(
+        &self,
+        job: &Job<'_>,
+        stop: &Stop,
+        heard: &mut dyn FnMut(&[u8]),
+    ) -> Result<Ran, SandboxError> {
+        let (mut output, mut error) = (Vec::new(), Vec::new());
+        let ended = self.sandbox.run(job, stop, &mut |stream, bytes| match stream {
+            Stream::Output => {
+                output.extend_from_slice(bytes);
+                heard(&output);
+            }
+            Stream::Error => error.extend_from_slice(bytes),
+        })?;
+        Ok(Ran { ended, output, error })
+    }
+
+    fn says(&self, line: &str) -> String {
+        self.run(&self.shell(line)).unwrap().text()
+    }
+
+    fn write(&self, name: &str, content: &str) -> PathBuf {
+        let path = self.folder.path().join(name);
+        std::fs::write(&path, content).unwrap();
+        path
+    }
+}
