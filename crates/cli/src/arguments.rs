@@ -69,7 +69,7 @@ const AFTER: &str = "Examples:
 
 Exit codes: 0 done, 1 the tool answered with an error, 2 usage or configuration, 3 denied, 4 limit (time, rate, resources, steps), 5 the model could not be asked, 130 interrupted.";
 
-/// Options of every command.
+// Options of every command. No documentation, here and where else arguments are grouped: it would be told as what the command does.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Common {
     /// Configuration file [default: toolgate.yaml, looked for upward]

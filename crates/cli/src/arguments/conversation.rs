@@ -7,7 +7,6 @@ use clap::Args;
 
 use super::lifetime;
 
-/// `toolgate run`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct RunArguments {
     /// What the model is told, or - to read it from standard input
@@ -17,7 +16,7 @@ pub(crate) struct RunArguments {
     pub(crate) conversation: ConversationArguments,
 }
 
-/// How a conversation is held.
+// How a conversation is held.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct ConversationArguments {
     /// The model: anthropic/NAME, openai/NAME, openai-chat/NAME, openrouter/NAME, ollama/NAME, scripted/FILE, or of a provider under `models:` [default: `model:` of the configuration, else what the environment has a key for]

@@ -50,7 +50,6 @@ pub(crate) enum McpCommand {
     },
 }
 
-/// `toolgate mcp import`.
 #[derive(Args, Debug)]
 pub(crate) struct McpImport {
     /// The client's file, in JSON or TOML, or - for standard input
@@ -64,7 +63,7 @@ pub(crate) struct McpImport {
     pub(crate) write: bool,
 }
 
-/// `toolgate mcp install` and `toolgate mcp uninstall`.
+// `toolgate mcp install` and `toolgate mcp uninstall`.
 #[derive(Args, Debug)]
 pub(crate) struct McpInstall {
     /// The client
