@@ -49,6 +49,8 @@ pub(crate) trait Log {
     fn flush(&self, queue: &[Queued]) -> Flushed;
     /// Signs a checkpoint.
     fn vouch(&self, mark: Mark);
+    /// Hears, once, that the disk did not confirm what was written: there may be nobody who waits to be told.
+    fn is_not_durable(&self, error: &AuditError);
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
@@ -188,6 +190,11 @@ impl Commit {
         self.synced.load(Ordering::Acquire) >= number && !self.any_rejected.load(Ordering::Acquire)
     }
 
+    /// Forgets a file that is not needed any more, on the disk or otherwise.
+    pub(crate) fn need_not_sync(&self, gone: &Unsynced) {
+        lock(&self.state).unsynced.retain(|known| !known.is(gone));
+    }
+
     /// Why nothing more can be settled, if that is so.
     pub(crate) fn failure(&self) -> Option<AuditError> {
         lock(&self.state).failure.clone()
@@ -312,7 +319,11 @@ impl Commit {
 
         let began = Instant::now();
         let sync = |unsynced: &Unsynced| unsynced.sync().map_err(|cause| AuditError::NotDurable { cause });
+        let is_news = failure.is_none();
         let result = failure.map_or_else(|| unsynced.iter().try_for_each(sync), Err);
+        if let (Err(error), true) = (&result, is_news) {
+            log.is_not_durable(error);
+        }
         self.settle(goal, result, began.elapsed());
         lock(&self.state)
     }
@@ -421,6 +432,8 @@ mod tests {
         }
 
         fn vouch(&self, _: Mark) {}
+
+        fn is_not_durable(&self, _: &AuditError) {}
     }
 
     struct Woken(AtomicU64);

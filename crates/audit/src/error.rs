@@ -122,6 +122,10 @@ pub enum Warning {
     /// Records are written, but the newest are not under a signature yet.
     #[error("no checkpoint was signed: {0}")]
     Checkpoint(AuditError),
+    /// The disk did not confirm what was written. Whoever waits for it is told so too, but nobody may be waiting. Told once; what comes after it is
+    /// not safe either.
+    #[error("what was recorded last may be lost in a power failure: {0}")]
+    NotDurable(AuditError),
     /// The log was dropped and could not be closed as it should; every record is kept.
     #[error("the log was not closed properly: {0}")]
     Closing(AuditError),

@@ -87,7 +87,8 @@ impl Intents {
         let mut unsynced = Vec::new();
         if !self.accepting {
             // Tidying must not keep a call from being announced; what stays is looked at by the next start.
-            let _ = self.remove_ended(|number| matches!(records.settled(number), Some(Ok(()))));
+            let _ =
+                self.remove_ended(announcements, |number| matches!(records.settled(number), Some(Ok(()))));
             unsynced = self.begin_file(writer)?;
         }
         let (Some(folder), Some(generation)) = (&self.folder, self.generations.last_mut()) else {
@@ -128,18 +129,30 @@ impl Intents {
 
     /// Removes the files whose calls have all ended, if their records are known to be on the disk, and gives
     /// up the others to the next start.
-    pub(crate) fn close(&mut self, settled: impl Fn(u64) -> bool) -> Result<(), AuditError> {
+    pub(crate) fn close(
+        &mut self,
+        announcements: &Commit,
+        settled: impl Fn(u64) -> bool,
+    ) -> Result<(), AuditError> {
         self.accepting = false;
-        let removed = self.remove_ended(settled);
+        let removed = self.remove_ended(announcements, settled);
         self.generations.clear();
         removed
     }
 
-    fn remove_ended(&mut self, settled: impl Fn(u64) -> bool) -> Result<(), AuditError> {
+    fn remove_ended(
+        &mut self,
+        announcements: &Commit,
+        settled: impl Fn(u64) -> bool,
+    ) -> Result<(), AuditError> {
         let Some(folder) = &self.folder else { return Ok(()) };
         let ended =
             |generation: &mut Generation| generation.open.is_empty() && settled(generation.last_outcome);
-        self.generations.extract_if(.., ended).try_for_each(|generation| folder.remove(&generation.name))
+        self.generations.extract_if(.., ended).try_for_each(|generation| {
+            // Where nobody waits for announcements, nothing else would let go of the file.
+            announcements.need_not_sync(&Unsynced::File(Handle::clone(&generation.file)));
+            folder.remove(&generation.name)
+        })
     }
 
     fn begin_file(&mut self, writer: &Mutex<Writer>) -> Result<Vec<Unsynced>, AuditError> {

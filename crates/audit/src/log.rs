@@ -187,7 +187,7 @@ impl Shared {
         // Not under the lock of the intents: a round may need it.
         let last_outcome = lock(&self.intents).last_outcome();
         let synced = self.commit.wait(last_outcome, self);
-        let tidied = lock(&self.intents).close(|_| synced.is_ok());
+        let tidied = lock(&self.intents).close(&self.announcements, |_| synced.is_ok());
         signed.and(synced).and(tidied)
     }
 }
@@ -211,6 +211,10 @@ impl commit::Log for Shared {
         if let Err(error) = self.sign(mark) {
             (self.warn)(Warning::Checkpoint(error));
         }
+    }
+
+    fn is_not_durable(&self, error: &AuditError) {
+        (self.warn)(Warning::NotDurable(error.clone()));
     }
 }
 
@@ -335,5 +339,41 @@ mod tests {
         let number = log.shared.commit.issue([Unsynced::File(Arc::new(OwnedFd::from(reader).into()))]);
         assert!(log.shared.commit.wait(number, &*log.shared).is_err());
         assert!(matches!(announced(), Err(AuditError::NotDurable { .. })));
+    }
+
+    #[test]
+    fn a_disk_that_does_not_confirm_is_told_of_although_nobody_waits() {
+        let folder = tempfile::tempdir().unwrap();
+        let told: Arc<Mutex<Vec<String>>> = Arc::default();
+        let heard = Arc::clone(&told);
+        let warn: Warn = Arc::new(move |warning| lock(&heard).push(warning.to_string()));
+        let options =
+            LogOptions { checkpoint_every: 2, warn, ..LogOptions::new(folder.path().join("audit")) };
+        let (log, _) = AuditLog::open(options).unwrap();
+        let (reader, _) = std::io::pipe().unwrap();
+        log.shared.commit.issue([Unsynced::File(Arc::new(OwnedFd::from(reader).into()))]);
+        let (subject, session) = ("alice".to_owned(), "s1".parse().unwrap());
+        let trust = toolgate_types::Trust::Guided;
+        let caller = Caller { subject, permissions: [].into(), agent: None, session, run: None, trust };
+        for _ in 0..6 {
+            let entry = Entry {
+                call: CallId::fresh(),
+                client_call_id: None,
+                caller: &caller,
+                tool: "read_file",
+                class: Some(ToolClass::Read),
+                args_hash: Sha256::of(b"{}"),
+                denial: None,
+                response: None,
+                duration: std::time::Duration::ZERO,
+            };
+            // As `on_failure: warn` does.
+            drop(log.append(&entry).unwrap());
+        }
+        // The worker has done what it was asked for when the log is closed.
+        let _ = log.close();
+        let told = lock(&told);
+        let not_durable = told.iter().filter(|words| words.starts_with("what was recorded last may be lost"));
+        assert_eq!(not_durable.count(), 1, "{told:?}");
     }
 }
