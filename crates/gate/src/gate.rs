@@ -26,7 +26,7 @@ use crate::schema::{Check as _, Patience, checked};
 use crate::sessions::SessionCalls;
 use crate::snapshot::{Loaded, Snapshot};
 use crate::stages::{Asking, Ready, Received, Refused, stage_of, unknown_tool};
-use crate::tool::{Blocking, Browse, Progress, Tool, ToolSpec};
+use crate::tool::{Announced, Blocking, Browse, Progress, Tool, ToolSpec};
 use crate::unsettled::{RawOutput, Unsettled};
 
 /// What happens when a call cannot be recorded.
@@ -34,7 +34,8 @@ use crate::unsettled::{RawOutput, Unsettled};
 pub enum AuditMode {
     /// A record is on disk before the answer leaves; without one there is no answer.
     Deny,
-    /// A failing log is complained about, and calls go on.
+    /// A record is written before the answer leaves, and outlasts this process; the disk is waited for when a checkpoint is signed. A failing log is
+    /// complained about, and calls go on.
     Warn,
 }
 
@@ -295,9 +296,15 @@ impl Gate {
     async fn run(&self, unsettled: &Unsettled<'_>, ready: Ready<'_>) -> (Outcome, Option<RawOutput>) {
         let Ready { approved, tool, mut context, foreseen, .. } = ready;
         let failed = |failure| (Outcome::Failed { stage: stage_of(&failure), failure }, None);
-        let mut bound = None;
-        if tool.tool.spec().is_announced() {
-            match self.before_effect(unsettled, tool.tool.spec()).await {
+        let (mut bound, spec) = (None, tool.tool.spec());
+        let announced = spec.announced();
+        if announced == Announced::Written
+            && let Err(failure) = self.intend(unsettled, spec.class)
+        {
+            return failed(failure);
+        }
+        if announced == Announced::OnDisk {
+            match self.before_effect(unsettled, spec).await {
                 Ok(recorder) => context.recorder = Arc::new(recorder),
                 Err(failure) => return failed(failure),
             }

@@ -57,11 +57,27 @@ impl ToolSpec {
         is_built_in && matches!(self.category, Category::File | Category::Search)
     }
 
-    /// Whether an intent is on disk before a call begins: whatever leaves something behind, and every command and every question to the web, whatever
-    /// its class says. What was told to others cannot be taken back.
-    pub(crate) fn is_announced(&self) -> bool {
-        self.class.has_effect() || matches!(self.category, Category::Exec | Category::Web)
+    /// What is announced before a call begins: whatever leaves something behind, and every command and every question to the web, whatever its class
+    /// says. What was told to others cannot be taken back. What another server makes of a call nobody here can tell either; where the operator says
+    /// that it only reads, a gate that is killed leaves a trace of it, and the disk, which takes longer than most such calls, is not waited for.
+    pub(crate) fn announced(&self) -> Announced {
+        match (self.category, self.class.has_effect()) {
+            (_, true) | (Category::Exec | Category::Web, false) => Announced::OnDisk,
+            (Category::Mcp, false) => Announced::Written,
+            (Category::File | Category::Search, false) => Announced::Not,
+        }
     }
+}
+
+/// How far the intent of a call must be before the call begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Announced {
+    /// There is none.
+    Not,
+    /// It outlasts this process.
+    Written,
+    /// It outlasts a power failure.
+    OnDisk,
 }
 
 /// What calls of a tool leave of what was there, as far as everybody may rely on it.

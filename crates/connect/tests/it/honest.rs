@@ -1,14 +1,16 @@
 //! Servers that do as they should.
 
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use toolgate_audit::{AuditLog, Filter, LogOptions, Record};
 use toolgate_connect::{HealthState, Secret, ServerProcess, ToolSettings, TransportSettings};
 use toolgate_gate::{Approver, CallOptions, PreviewBody, Question, Reply, Said, Share};
 use toolgate_policy::{OutputPolicy, OutputRule};
-use toolgate_types::{Caller, Category, ErrorCode, Outcome, Stage, ToolCall, ToolClass, Trust};
+use toolgate_types::{Caller, Category, Decision, ErrorCode, Outcome, Stage, ToolCall, ToolClass, Trust};
 
 use crate::setting::{
     Care, Going, Leaving, NEVER, PATIENCE, Setting, caller, cancelling, hurried, notes, process, server,
@@ -311,6 +313,42 @@ async fn calls_that_are_cancelled_end_nobody_elses() {
     assert_eq!((waited.text.as_str(), setting.health("fix").restarts), ("waited", 0));
 }
 
+/// What a server makes of a call nobody here can tell, whatever class it was given.
+#[tokio::test]
+async fn a_gate_that_is_killed_leaves_a_record_of_a_call_that_was_said_to_read() {
+    let (setting, notes) = waiting().await;
+    let audit = setting.folder.path().join("audit");
+    let killed = setting.folder.path().join("killed");
+    let (waited, ()) = tokio::join!(setting.done("fix__wait", json!({})), async {
+        setting.until("the server works on it", || notes.join("waiting").exists()).await;
+        // What would be found if the gate were killed now; nobody holds the copy.
+        copy_folder(&audit, &killed);
+        std::fs::write(notes.join("go"), "").unwrap();
+    });
+    assert_eq!(waited.text, "waited");
+    let records = |folder: &Path| -> Vec<(String, Decision, Option<ErrorCode>)> {
+        drop(AuditLog::open(LogOptions::new(folder)).unwrap());
+        let records = toolgate_audit::show(folder, Filter::default()).unwrap().map(Result::unwrap);
+        let told =
+            |record: Record| (record.tool.name, record.decision, record.denial.map(|denial| denial.code));
+        records.map(told).collect()
+    };
+    let name = || "fix__wait".to_owned();
+    assert_eq!(records(&killed), [(name(), Decision::Error, Some(ErrorCode::Interrupted))]);
+    assert_eq!(records(&audit), [(name(), Decision::Allowed, None)]);
+}
+
+fn copy_folder(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let copy = to.join(entry.file_name());
+        match entry.file_type().unwrap().is_dir() {
+            true => copy_folder(&entry.path(), &copy),
+            false => drop(std::fs::copy(entry.path(), copy).unwrap()),
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_server_that_answers_others_meanwhile_does_not_hang() {
     let (setting, notes) = waiting().await;
@@ -334,7 +372,7 @@ async fn a_server_that_answers_others_meanwhile_does_not_hang() {
 async fn a_server_that_is_declared_otherwise_ends_after_the_calls_it_works_on() {
     let (setting, notes) = waiting().await;
     let started = std::fs::read_to_string(notes.join("started")).unwrap();
-    let process = std::path::Path::new("/proc").join(started.trim());
+    let process = Path::new("/proc").join(started.trim());
     let (waited, ()) = tokio::join!(setting.done("fix__wait", json!({})), async {
         setting.until("the server works on it", || notes.join("waiting").exists()).await;
         let mut otherwise = server("fix", self::process("honest", Some(&notes)));
