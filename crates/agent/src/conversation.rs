@@ -78,7 +78,7 @@ impl<'a> Conversation<'a> {
         turn: Turn,
         prompt: &str,
     ) -> Result<Ended, AgentError> {
-        let (events, session_id) = (turn.events.clone(), session.id().clone());
+        let (events, session_id) = (turn.events.clone(), Some(session.id().clone()));
         let mut spent = Spent::default();
         let held = Conversation::hold_within(agent, session, turn, prompt, &mut spent).await;
         let (reason, text) = match &held {

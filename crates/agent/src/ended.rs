@@ -45,7 +45,7 @@ reasons! {
     Loop = "loop";
     /// The model could not be asked.
     ProviderError = "provider_error";
-    /// It could not be held at all: see [`AgentError`].
+    /// It could not be held at all: see [`AgentError`]. Or whoever would hold it found no model, no key, no session.
     Failed = "failed";
 }
 

@@ -128,8 +128,9 @@ pub enum ChatEvent {
         usage: Usage,
         /// How many steps had calls.
         iterations: u32,
-        /// The conversation.
-        session_id: SessionId,
+        /// The conversation; none where the turn could not begin.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        session_id: Option<SessionId>,
     },
 }
 

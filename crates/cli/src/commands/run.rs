@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use toolgate_agent::{EndReason, Ended, EventSink};
 
-use self::events::Printer;
+use self::events::{Begun, Printer, tell_not_begun};
 use super::{LAST_MOMENT, close, print, serving_runtime};
 use crate::ambient::read_bounded;
 use crate::arguments::{Common, RunArguments};
@@ -20,17 +20,28 @@ use crate::reload::keep_up;
 use crate::terminal::{can_erase, complain, reveal, screen};
 
 pub(crate) fn run(common: &Common, arguments: &RunArguments) -> Result<u8, Failed> {
+    let shown = Shown::of(common);
+    let begun = Begun::default();
+    let held = hold(common, arguments, shown, &begun);
+    if let (Err(failed), AnswerGoes::AsEvents) = (&held, shown.answer)
+        && !begun.has()
+    {
+        tell_not_begun(failed);
+    }
+    held
+}
+
+fn hold(common: &Common, arguments: &RunArguments, shown: Shown, begun: &Begun) -> Result<u8, Failed> {
     let prompt = prompt(&arguments.prompt)?;
     let interrupt = Interrupt::listen();
     let runtime = serving_runtime()?;
     let (sitting, reloader) = Sitting::begin(common, &arguments.conversation, &runtime, Wait::Yes)?;
-    let shown = Shown::of(common);
     let person = Person::default();
     let ended = runtime.block_on(async {
         let _watching = interrupt.watch()?;
         let keeping_up = tokio::spawn(keep_up(reloader));
         let stop = interrupt.token();
-        let (events, printer) = shown.events(person.clone(), &stop)?;
+        let (events, printer) = shown.events(person.clone(), &stop, begun)?;
         let with = With { person: person.clone(), cancelled: stop.clone(), events };
         let ended = match sitting.talk(&stop).await {
             Ok(mut talk) => sitting.turn(&mut talk, &prompt, with).await,
@@ -81,10 +92,11 @@ impl Shown {
         self,
         person: Person,
         stop: &CancellationToken,
+        begun: &Begun,
     ) -> Result<(EventSink, Option<Printer>), Failed> {
         if self.answer == AnswerGoes::AsEvents {
             let printer = Printer::begin(stop)?;
-            return Ok((printer.sink(stop.clone()), Some(printer)));
+            return Ok((printer.sink(stop.clone(), begun.clone()), Some(printer)));
         }
         let is_live = self.answer == AnswerGoes::Live;
         let view = View::new(Look {

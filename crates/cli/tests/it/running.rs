@@ -178,8 +178,8 @@ fn exit_codes_say_how_it_ended() {
             "context_limit",
         ),
         ("provider", "steps: [{fault: {status: 401}}]".to_owned(), &[], 5, "provider_error"),
-        ("usage", "steps: nonsense".to_owned(), &[], 2, ""),
-        ("no such model", "steps: [{say: x}]".to_owned(), &["--model", "nobody/x"], 2, ""),
+        ("usage", "steps: nonsense".to_owned(), &[], 2, "failed"),
+        ("no such model", "steps: [{say: x}]".to_owned(), &["--model", "nobody/x"], 2, "failed"),
     ];
     for (name, script, options, code, reason) in table {
         let place = Place::new();
@@ -189,6 +189,53 @@ fn exit_codes_say_how_it_ended() {
         let last = events(&output).pop();
         let ended = last.as_ref().and_then(|event| event["data"]["reason"].as_str()).unwrap_or_default();
         assert_eq!(ended, reason, "{name}: {output:?}");
+    }
+}
+
+#[test]
+fn programs_are_told_of_a_task_that_could_not_begin() {
+    let place = Place::new();
+    place.write("broken.yaml", "mounts: 3\n");
+    place.write("not-a-folder", "");
+    let database = "damaged/sessions.toolgate/sessions.db";
+    place.write(database, &format!("SQLite format 3\0{}", "x".repeat(5000)));
+    let only_mine = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(place.scratch.path().join(database), only_mine).unwrap();
+    let table: [(&str, &[&str], i32, &str, &str); 8] = [
+        ("no such provider", &["--model", "nobody/x"], 2, "usage", "no provider `nobody`"),
+        ("no key", &["--model", "anthropic/claude"], 2, "usage", "ANTHROPIC_API_KEY is not set"),
+        ("no script", &["--model", "scripted/missing.yaml"], 2, "usage", "missing.yaml` cannot be read"),
+        ("no session", &["--session", "none-such"], 2, "usage", "none-such"),
+        ("nothing to go on with", &["--continue"], 2, "usage", "no conversation of this workspace"),
+        ("a configuration with mistakes", &["--config", "broken.yaml"], 2, "usage", "broken.yaml"),
+        ("nowhere to keep anything", &["--state-dir", "not-a-folder/state"], 2, "usage", "not-a-folder"),
+        ("a damaged database", &["--state-dir", "damaged"], 1, "not_begun", "is damaged"),
+    ];
+    for (name, options, code, error, words) in table {
+        let options: Vec<&str> = options.iter().copied().chain(["--json"]).collect();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_toolgate"));
+        command.current_dir(place.scratch.path()).arg("--workspace").arg(&place.workspace);
+        if !options.contains(&"--state-dir") {
+            command.arg("--state-dir").arg(&place.state);
+        }
+        for variable in ["ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "TOOLGATE_TOKEN"] {
+            command.env_remove(variable);
+        }
+        let output = command.args(["run", "do it"]).args(options).stdin(Stdio::null()).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{name}: {output:?}");
+        let told = events(&output);
+        let [failed, ended] = told.as_slice() else { panic!("{name}: {output:?}") };
+        assert_eq!((&failed["seq"], &failed["event"]), (&1.into(), &"chat:error".into()), "{name}");
+        assert_eq!((&ended["seq"], &ended["event"]), (&2.into(), &"chat:stream-end".into()), "{name}");
+        assert_eq!((&failed["data"]["code"], &failed["data"]["retryable"]), (&error.into(), &false.into()));
+        assert_eq!((&ended["data"]["reason"], ended["data"].get("sessionId")), (&"failed".into(), None));
+        assert_eq!(failed["data"]["message"], ended["data"]["text"], "{name}");
+        assert!(ended["data"]["text"].as_str().unwrap().contains(words), "{name}: {output:?}");
+        // People are told on standard error, as ever.
+        assert!(
+            text(&output.stderr).starts_with("error: ") && text(&output.stderr).contains(words),
+            "{output:?}"
+        );
     }
 }
 

@@ -1,18 +1,29 @@
 //! Events on standard output, printed by a thread of their own: a reader that sleeps stops neither the clock nor Ctrl-C.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use tokio_util::sync::CancellationToken;
-use toolgate_agent::{EventSink, Numbered, numbered};
+use toolgate_agent::{ChatEvent, EndReason, EventSink, Numbered, numbered};
+use toolgate_llm::Usage;
 
 use crate::commands::{LAST_MOMENT, Reader, print};
-use crate::exit::Failed;
+use crate::exit::{Failed, INTERRUPTED, USAGE};
 use crate::terminal::{complain, spelt_out};
 
 /// Whoever leaves more than this unread is not waited for any longer: it would all have to be kept in memory.
 const MOST_WAITING: usize = 64 * 1024 * 1024;
+
+/// Whether anything was told. A turn that was begun tells its own end, whatever that is.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Begun(Arc<AtomicBool>);
+
+impl Begun {
+    pub(super) fn has(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
+}
 
 /// What the thread is told.
 enum Told {
@@ -46,9 +57,10 @@ impl Printer {
         Ok(printer)
     }
 
-    pub(super) fn sink(&self, stop: CancellationToken) -> EventSink {
+    pub(super) fn sink(&self, stop: CancellationToken, begun: Begun) -> EventSink {
         let (lines, waiting) = (self.lines.clone(), Arc::clone(&self.waiting));
         numbered(move |event| {
+            begun.0.store(true, Ordering::SeqCst);
             let line = line(&event);
             let before = waiting.fetch_add(line.len(), Ordering::SeqCst);
             if before > MOST_WAITING && !stop.is_cancelled() {
@@ -83,6 +95,32 @@ fn print_all(told: &Receiver<Told>, waiting: &AtomicUsize) -> bool {
         };
     }
     true
+}
+
+/// Tells programs of a task that could not begin what they are told of one that fails: why, and that it is over.
+pub(super) fn tell_not_begun(failed: &Failed) {
+    let events = not_begun(failed);
+    let lines = (1..).zip(events).map(|(seq, event)| line(&Numbered { seq, event }));
+    // The task ends with why it could not begin, whether or not anybody reads this.
+    let _ = print(&lines.collect::<String>());
+}
+
+fn not_begun(failed: &Failed) -> Vec<ChatEvent> {
+    let text = match &failed.help {
+        Some(help) => format!("{}; {help}", failed.message),
+        None => failed.message.clone(),
+    };
+    let end = |reason, text| {
+        let (usage, iterations, session_id) = (Usage::default(), 0, None);
+        ChatEvent::StreamEnd { reason, text, usage, iterations, session_id }
+    };
+    if failed.code == INTERRUPTED {
+        return vec![end(EndReason::Cancelled, text)];
+    }
+    let code = if failed.code == USAGE { "usage" } else { "not_begun" };
+    let (message, retryable, attempt) = (text.clone(), false, None);
+    let error = ChatEvent::Error { code, message, retryable, attempt, wait_ms: None, voided: None };
+    vec![error, end(EndReason::Failed, text)]
 }
 
 fn line(event: &Numbered) -> String {
