@@ -154,7 +154,8 @@ impl<'a> Conversation<'a> {
         let prompt = std::slice::from_ref(prompt);
         let fits = |messages: &[Message]| self.room.has_room(self.room.estimate(messages, self.beside()), 1);
         // Where not even the tools fit, a shorter prompt would not help.
-        (fits(&[]) && !fits(prompt)).then(|| words::too_long(self.room.estimate(prompt, 0)))
+        (fits(&[]) && !fits(prompt))
+            .then(|| words::too_long(self.room.estimate(prompt, 0), self.room.assumed()))
     }
 
     async fn go_on(&mut self) -> Result<End, AgentError> {

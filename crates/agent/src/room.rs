@@ -19,9 +19,14 @@ const WORTH_LEAVING_OUT: usize = 256;
 /// One result takes at most one part in so many of the window: what a tool may answer is bounded without knowing how little a model can look at.
 const RESULTS_IN_A_WINDOW: u64 = 4;
 
+/// So many tokens are sent at most to a model of which nobody says how many it can look at. Hardly any can look at more, and whoever has one that
+/// can is able to say so; without a bound everything would go out, again with each step, and be refused or paid for.
+const MOST_UNASKED: u64 = 2_000_000;
+
 /// How much room there is.
 #[derive(Clone, Debug)]
 pub(crate) struct Room {
+    /// How many tokens the model can look at, where that is known.
     window: Option<u64>,
     settings: ContextSettings,
     /// What the server counted last, and what we would have estimated then.
@@ -39,6 +44,16 @@ struct Counted {
 impl Room {
     pub(crate) fn new(settings: ContextSettings, window: Option<u64>) -> Self {
         Self { window: settings.window.or(window), settings, counted: None, left_out: 0 }
+    }
+
+    /// How many tokens are shown to the model at most.
+    fn bound(&self) -> u64 {
+        self.window.unwrap_or(MOST_UNASKED)
+    }
+
+    /// The bound that was set because nobody knows how many tokens the model can look at.
+    pub(crate) fn assumed(&self) -> Option<u64> {
+        self.window.is_none().then_some(MOST_UNASKED)
     }
 
     /// The server has counted a step; `estimate` is what we take it for, with the answer.
@@ -59,10 +74,9 @@ impl Room {
 
     /// Whether a conversation that is estimated at so many tokens leaves so many times the reserve free.
     pub(crate) fn has_room(&self, estimate: u64, times: u64) -> bool {
-        self.window.is_none_or(|window| {
-            let reserve = self.settings.reserve(window).saturating_mul(times);
-            self.used(estimate).saturating_add(reserve) <= window
-        })
+        let bound = self.bound();
+        let reserve = self.settings.reserve(bound).saturating_mul(times);
+        self.used(estimate).saturating_add(reserve) <= bound
     }
 
     /// About how many tokens the model is shown, with so many bytes beside the messages.
@@ -76,8 +90,8 @@ impl Room {
         if place < self.left_out {
             return WORTH_LEAVING_OUT;
         }
-        let share = self.window.map(|window| (window / RESULTS_IN_A_WINDOW).saturating_mul(BYTES_PER_TOKEN));
-        share.map_or(usize::MAX, |share| usize::try_from(share).unwrap_or(usize::MAX).max(WORTH_LEAVING_OUT))
+        let share = (self.bound() / RESULTS_IN_A_WINDOW).saturating_mul(BYTES_PER_TOKEN);
+        usize::try_from(share).unwrap_or(usize::MAX).max(WORTH_LEAVING_OUT)
     }
 
     fn tokens(bytes: u64, beside: u64) -> u64 {

@@ -50,11 +50,20 @@ fn is_line_break(character: char) -> bool {
     matches!(character, '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
-/// What the person is told whose prompt leaves no room for an answer.
-pub(crate) fn too_long(tokens: u64) -> String {
+/// What the person is told whose prompt leaves no room for an answer, also where the room was assumed because nobody knows it.
+pub(crate) fn too_long(tokens: u64, assumed: Option<u64>) -> String {
+    let (why, otherwise) = match assumed {
+        None => (
+            "that leaves no room for an answer in the model's context".to_owned(),
+            "use a model with a larger context",
+        ),
+        Some(most) => (
+            format!("no more than {most} are sent where nobody says how many the model can look at"),
+            "if the model can look at more, say how much in the configuration (`conversation.context.window`)",
+        ),
+    };
     format!(
-        "Stopped: this prompt is about {tokens} tokens long, and that leaves no room for an answer in the model's context. It was not kept: say it in \
-         less, name a file to read instead, or use a model with a larger context."
+        "Stopped: this prompt is about {tokens} tokens long, and {why}. It was not kept: say it in less, name a file to read instead, or {otherwise}."
     )
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio_util::sync::CancellationToken;
 use toolgate_agent::{ChatEvent, EndReason};
-use toolgate_llm::{Capabilities, ToolChoice};
+use toolgate_llm::{Capabilities, Message, ToolChoice};
 use toolgate_tools::Profile;
 use toolgate_types::ErrorCode;
 
@@ -152,6 +152,45 @@ fn a_prompt_that_fills_the_context_is_refused_and_not_kept() {
     let tiny = Capabilities { context_window: Some(500), ..CAPABLE };
     let held = World::new().turn(Played::able(tiny, |_, _| say("Hello.")), "Hello?");
     assert_eq!((held.ended.reason, held.ended.text.as_str()), (EndReason::ContextLimit, "Hello."));
+}
+
+/// Without a bound, everything would be sent to find out.
+#[test]
+fn where_nobody_knows_the_context_not_everything_is_sent() {
+    let world = World::new();
+    let unsaid = Capabilities { context_window: None, ..CAPABLE };
+    let model = Played::able(unsaid, |_, _| say("Hello."));
+    let giant = "word ".repeat(2_000_000);
+    world.runtime.block_on(async {
+        let mut session = world.session("talk").await;
+        let held = world.hold(model.clone(), &mut session, &giant, world.how()).await;
+        insta::assert_snapshot!(held.story());
+        assert!(model.asked().is_empty() && session.messages().is_empty());
+        // Prompts that fit by themselves add up, and then room is made.
+        let large = &"word ".repeat(600_000);
+        for _ in 0..5 {
+            world.hold(model.clone(), &mut session, large, world.how()).await;
+        }
+        let length = |message: &Message| match message {
+            Message::User { text } => text.len(),
+            _ => 0,
+        };
+        let sent = model.asked().iter().map(|asked| asked.messages.iter().map(length).sum::<usize>()).max();
+        assert!(sent.is_some_and(|most| most < 4 * 2_000_000 + large.len()), "{sent:?}");
+        // Nobody claims to know what nobody knows.
+        let held = world.hold(model.clone(), &mut world.session("other").await, "Hello?", world.how()).await;
+        let told = held
+            .events
+            .iter()
+            .any(|event| matches!(event, ChatEvent::Context { context_window: None, fraction: None, .. }));
+        assert!(told, "{:?}", held.events);
+    });
+    // Whoever says that the model can look at more is believed.
+    let world = World::new();
+    let mut how = world.how();
+    how.settings.context.window = Some(4_000_000);
+    let held = world.turn_as(Played::able(unsaid, |_, _| say("Hello.")), &giant, how);
+    assert_eq!(held.ended.reason, EndReason::Done);
 }
 
 /// Nobody says anything any more.
