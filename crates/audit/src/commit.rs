@@ -79,6 +79,8 @@ struct State {
     round_running: bool,
     /// The number at which a gathering round has all the company it hopes for; 0 when none gathers.
     gathering_until: u64,
+    /// How many began to wait since the last round ended.
+    company: u64,
     last_batch: u64,
     last_cost: Duration,
     /// Once a sync failed, the kernel may have dropped what it could not write: nothing later is safe.
@@ -208,6 +210,9 @@ impl Commit {
     /// Blocks until the number is settled.
     pub(crate) fn wait(&self, number: u64, log: &dyn Log) -> Result<(), AuditError> {
         let mut state = lock(&self.state);
+        if state.settled(number).is_none() {
+            state.company += 1;
+        }
         loop {
             if let Some(result) = state.settled(number) {
                 return result;
@@ -229,7 +234,10 @@ impl Commit {
         let known = if again { state.wakers.iter_mut().find(|(known, _)| *known == number) } else { None };
         match known {
             Some((_, known)) => known.clone_from(waker),
-            None => state.wakers.push((number, waker.clone())),
+            None => {
+                state.wakers.push((number, waker.clone()));
+                state.company += 1;
+            }
         }
         state.wanted = state.wanted.max(number);
         self.rouse(&mut state);
@@ -350,7 +358,8 @@ impl Commit {
         let mut state = lock(&self.state);
         state.round_running = false;
         state.last_cost = cost;
-        state.last_batch = goal - state.synced;
+        // Those for whom nobody waits are not back together with anybody.
+        state.last_batch = std::mem::take(&mut state.company).min(goal - state.synced);
         let wakers = match result {
             Ok(()) => {
                 state.synced = goal;
@@ -473,6 +482,15 @@ mod tests {
         let (queued, _) = commit.enqueue(CallId::fresh(), Vec::new());
         drop(commit.round(lock(&commit.state), &log));
         assert_eq!((commit.settled(queued), lock(&log.flushed).len()), (Some(failure), 1));
+    }
+
+    #[test]
+    fn whoever_waits_for_nothing_is_no_company() {
+        let (commit, log) = (Commit::default(), Answering::new(None));
+        (0..50).for_each(|_| _ = commit.issue([file()]));
+        let alone = commit.issue([file()]);
+        assert_eq!(commit.wait(alone, &log), Ok(()));
+        assert_eq!(lock(&commit.state).last_batch, 1);
     }
 
     #[test]
