@@ -39,7 +39,9 @@ impl Journal {
             let Some((_held, bytes)) = self.take_over(&name)? else { continue };
             let shown = name.to_string_lossy();
             if shown.starts_with('.') {
-                self.abandon(&shown, &bytes);
+                if let Some(kept) = self.abandon(&shown, &bytes) {
+                    recovery.kept.push(kept);
+                }
                 continue;
             }
             match serde_json::from_slice::<ChangeSet>(&bytes) {
@@ -73,22 +75,30 @@ impl Journal {
         Ok(Some((entry, bytes)))
     }
 
-    /// An entry that never counted: nothing was changed, but something may have been kept for it, and folders made.
-    fn abandon(&self, name: &str, bytes: &[u8]) {
+    /// An entry that never counted: nothing was changed, but something may have been kept for it, and folders made. A power cut may have lost that it
+    /// counted: where files look changed, all of it stays, and the operator is told.
+    fn abandon(&self, name: &str, bytes: &[u8]) -> Option<(String, String)> {
         let call = name.trim_start_matches('.').trim_end_matches(".json");
         let counts = |name: &str| self.pending.exists(name) || self.done.exists(name);
         if !call.is_empty() && !counts(&format!("{call}.json")) {
+            let set = serde_json::from_slice(bytes).ok();
+            if let Some(shown) = set.as_ref().and_then(looks_changed) {
+                let reason =
+                    format!("`{shown}` was changed by this call, or by somebody else that it waited for");
+                return Some((call.to_owned(), reason));
+            }
             for blob in self.blobs.entries().into_iter().flatten().flatten() {
                 let blob = blob.file_name();
                 if blob.to_string_lossy().strip_prefix(call).is_some_and(|index| index.starts_with('.')) {
                     let _ = self.blobs.remove_file(blob);
                 }
             }
-            if let Ok(set) = serde_json::from_slice(bytes) {
-                remove_new_folders(&set);
+            if let Some(set) = &set {
+                remove_new_folders(set);
             }
         }
         let _ = self.pending.remove_file(name);
+        None
     }
 
     fn put_back(&self, set: &ChangeSet) -> Result<(), String> {
@@ -120,11 +130,7 @@ fn put_one_back(
     recorder: &dyn Recorder,
 ) -> Result<(), String> {
     let told = |error: WorkspaceError| operator_text(&error);
-    let now = view.digest_of(&change.shown()).map_err(told)?;
-    let made = match change.kind {
-        Kind::Create | Kind::Modify => change.after.is_some() && now == change.after,
-        Kind::Delete | Kind::Move => now.is_none(),
-    };
+    let made = is_made(view, change).map_err(told)?;
     // Somebody may be at work on the file by now: only what this change left behind is put back.
     if made && is_where_it_went(view, change).map_err(told)? {
         let restoration = known.restoration(view, change)?;
@@ -135,6 +141,24 @@ fn put_one_back(
     }
     view.remove_empty_folders(change.mount_of_new_folders(), &change.new_folders);
     Ok(())
+}
+
+/// Whether a file is as the change would have left it.
+fn is_made(view: &View<'_>, change: &Change) -> Result<bool, WorkspaceError> {
+    let now = view.digest_of(&change.shown())?;
+    Ok(match change.kind {
+        Kind::Create | Kind::Modify => change.after.is_some() && now == change.after,
+        Kind::Delete | Kind::Move => now.is_none(),
+    })
+}
+
+/// A file that is as the call would have left it, or cannot be looked at, and of which there may be no other copy than the one that was kept.
+fn looks_changed(set: &ChangeSet) -> Option<String> {
+    let mut kept = set.changes.iter().filter(|change| change.before.is_some());
+    let Ok(workspace) = workspace_of(set) else { return kept.next().map(Change::shown) };
+    let stop = Stop::never();
+    let view = restoring(&workspace, &stop);
+    kept.find(|change| is_made(&view, change).unwrap_or(true)).map(Change::shown)
 }
 
 fn remove_new_folders(set: &ChangeSet) {
