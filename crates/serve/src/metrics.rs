@@ -36,7 +36,7 @@ impl Metrics {
         }
         let unrecorded = code.is_some_and(|(_, code)| code == ErrorCode::AuditUnavailable);
         self.unrecorded.store(unrecorded, Ordering::Relaxed);
-        self.answered_bytes.fetch_add(called.answer.text.len() as u64, Ordering::Relaxed);
+        self.answered_bytes.fetch_add(called.bytes() as u64, Ordering::Relaxed);
         let microseconds = u64::try_from(called.duration.as_micros()).unwrap_or(u64::MAX);
         self.call_microseconds.fetch_add(microseconds, Ordering::Relaxed);
     }
@@ -62,7 +62,7 @@ impl Metrics {
             (
                 "toolgate_answer_bytes_total",
                 "counter",
-                "Text that callers were given.",
+                "Bytes that callers were given.",
                 self.answered_bytes.load(Ordering::Relaxed).to_string(),
             ),
         ] {
@@ -94,7 +94,7 @@ mod tests {
     use std::time::Duration;
 
     use toolgate_tools::Answer;
-    use toolgate_types::{CallId, Decision, Failure, Stage};
+    use toolgate_types::{Browsed, CallId, Decision, DocumentContent, Failure, Stage};
 
     use super::*;
 
@@ -119,15 +119,21 @@ mod tests {
         metrics.count(Some(ToolClass::Read), &called(None));
         let failure = Failure::new(ErrorCode::NotPermitted, "call of `secret_name`");
         metrics.count(None, &called(Some((Stage::Permission, failure))));
+        // A file that is read by its address has no text for a model.
+        let content = DocumentContent::Text("a whole file".to_owned());
+        let mut read = called(None);
+        read.answer.text.clear();
+        read.browsed = Some(Browsed::File { content, sha256: None });
+        metrics.count(Some(ToolClass::Read), &read);
 
         let text = metrics.render(3);
         for line in [
-            "toolgate_calls_total{class=\"read\",decision=\"ALLOWED\"} 1",
+            "toolgate_calls_total{class=\"read\",decision=\"ALLOWED\"} 2",
             "toolgate_calls_total{class=\"unknown\",decision=\"DENIED\"} 1",
             "toolgate_failures_total{stage=\"PERMISSION\",code=\"not_permitted\"} 1",
             "toolgate_calls_in_flight 3",
-            "toolgate_call_seconds_total 0.5",
-            "toolgate_answer_bytes_total 8",
+            "toolgate_call_seconds_total 0.75",
+            "toolgate_answer_bytes_total 20",
         ] {
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");
         }
