@@ -101,6 +101,16 @@ pub enum TransportSettings {
     Http(HttpSettings),
 }
 
+impl TransportSettings {
+    /// Whether what is told to the server may become known elsewhere.
+    pub(crate) fn leaves_the_machine(&self) -> bool {
+        match self {
+            Self::Stdio(process) => !process.network.is_empty(),
+            Self::Http(_) => true,
+        }
+    }
+}
+
 /// A process to start, confined to what is named here.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ServerProcess {
@@ -320,5 +330,18 @@ mod tests {
             }),
         };
         assert!(!format!("{:?}", TransportSettings::Http(http)).contains("hunter2"));
+    }
+
+    #[test]
+    fn only_a_process_without_network_keeps_calls_on_this_machine() {
+        let process = |network: &[&str]| {
+            let network = network.iter().map(|host| (*host).to_owned()).collect();
+            TransportSettings::Stdio(ServerProcess { network, ..ServerProcess::default() })
+        };
+        let url = "http://127.0.0.1:9/mcp".to_owned();
+        let elsewhere = TransportSettings::Http(HttpSettings { url, headers: Vec::new(), oauth: None });
+        let leaves = [process(&[]), process(&["example.com"]), elsewhere]
+            .map(|transport| transport.leaves_the_machine());
+        assert_eq!(leaves, [false, true, true]);
     }
 }

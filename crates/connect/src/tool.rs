@@ -23,6 +23,7 @@ pub(crate) struct BridgedTool {
     digest: Sha256,
     fingerprint: Sha256,
     declared_output: bool,
+    leaves_the_machine: bool,
 }
 
 impl BridgedTool {
@@ -50,6 +51,7 @@ impl BridgedTool {
             digest: entry.digest,
             fingerprint: fingerprint.finish(),
             declared_output: definition.output_schema.is_some(),
+            leaves_the_machine: settings.transport.leaves_the_machine(),
         }))
     }
 }
@@ -90,6 +92,10 @@ impl Tool for BridgedTool {
 
     fn fingerprint(&self) -> Option<Sha256> {
         Some(self.fingerprint)
+    }
+
+    fn leaves_the_machine(&self) -> bool {
+        self.leaves_the_machine
     }
 
     /// Whose tool it is, what the server says it does, and the arguments, with nothing hidden.

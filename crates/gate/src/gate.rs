@@ -297,7 +297,7 @@ impl Gate {
         let Ready { approved, tool, mut context, foreseen, .. } = ready;
         let failed = |failure| (Outcome::Failed { stage: stage_of(&failure), failure }, None);
         let (mut bound, spec) = (None, tool.tool.spec());
-        let announced = spec.announced();
+        let announced = Announced::of(tool.tool.as_ref());
         if announced == Announced::Written
             && let Err(failure) = self.intend(unsettled, spec.class)
         {

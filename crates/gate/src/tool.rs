@@ -56,17 +56,6 @@ impl ToolSpec {
         let is_built_in = self.requirements.is_none() && self.output_policy.is_none();
         is_built_in && matches!(self.category, Category::File | Category::Search)
     }
-
-    /// What is announced before a call begins: whatever leaves something behind, and every command and every question to the web, whatever its class
-    /// says. What was told to others cannot be taken back. What another server makes of a call nobody here can tell either; where the operator says
-    /// that it only reads, a gate that is killed leaves a trace of it, and the disk, which takes longer than most such calls, is not waited for.
-    pub(crate) fn announced(&self) -> Announced {
-        match (self.category, self.class.has_effect()) {
-            (_, true) | (Category::Exec | Category::Web, false) => Announced::OnDisk,
-            (Category::Mcp, false) => Announced::Written,
-            (Category::File | Category::Search, false) => Announced::Not,
-        }
-    }
 }
 
 /// How far the intent of a call must be before the call begins.
@@ -78,6 +67,22 @@ pub(crate) enum Announced {
     Written,
     /// It outlasts a power failure.
     OnDisk,
+}
+
+impl Announced {
+    /// Whatever leaves something behind is announced on disk, and every command and whatever leaves the machine, whatever its class says: what was told to
+    /// others cannot be taken back. What a server on this machine makes of a call nobody here can tell either; where the operator says that it only reads,
+    /// a gate that is killed leaves a trace of it, and the disk, which takes longer than most such calls, is not waited for.
+    pub(crate) fn of(tool: &dyn Tool) -> Self {
+        let spec = tool.spec();
+        match spec.category {
+            _ if spec.class.has_effect() => Self::OnDisk,
+            Category::Exec | Category::Web => Self::OnDisk,
+            Category::Mcp if tool.leaves_the_machine() => Self::OnDisk,
+            Category::Mcp => Self::Written,
+            Category::File | Category::Search => Self::Not,
+        }
+    }
 }
 
 /// What calls of a tool leave of what was there, as far as everybody may rely on it.
@@ -104,6 +109,11 @@ pub trait Tool: Send + Sync {
     /// for the rest of a session is no longer a yes to this tool. A tool with requirements that cannot tell is taken for another after every reload.
     fn fingerprint(&self) -> Option<Sha256> {
         None
+    }
+
+    /// Whether calls of a server's tool may be told to somebody elsewhere. Where nothing is known, they are.
+    fn leaves_the_machine(&self) -> bool {
+        true
     }
 
     /// What its calls leave of what was there. Where nothing is known, the most is feared.
@@ -490,6 +500,51 @@ mod tests {
             let failure =
                 run(blocking.run_harmless::<()>(&Stop::never(), |_| panic!("on purpose"))).unwrap_err();
             assert_eq!(failure.code, ErrorCode::Internal);
+        }
+    }
+
+    struct Named(ToolSpec, bool);
+
+    impl Tool for Named {
+        fn spec(&self) -> &ToolSpec {
+            &self.0
+        }
+
+        fn leaves_the_machine(&self) -> bool {
+            self.1
+        }
+
+        fn run(self: Arc<Self>, _: ApprovedCall, _: CallContext) -> ToolFuture {
+            Box::pin(async { Err(Failure::new(ErrorCode::Internal, "never run")) })
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_taken_back_is_announced_on_disk() {
+        for (category, class, leaves, expected) in [
+            (Category::File, ToolClass::Read, true, Announced::Not),
+            (Category::File, ToolClass::Write, false, Announced::OnDisk),
+            (Category::Search, ToolClass::Read, true, Announced::Not),
+            (Category::Exec, ToolClass::Read, false, Announced::OnDisk),
+            (Category::Web, ToolClass::Read, false, Announced::OnDisk),
+            (Category::Mcp, ToolClass::Read, false, Announced::Written),
+            (Category::Mcp, ToolClass::Read, true, Announced::OnDisk),
+            (Category::Mcp, ToolClass::Destructive, false, Announced::OnDisk),
+        ] {
+            let spec = ToolSpec {
+                name: "tool".parse().unwrap(),
+                title: String::new(),
+                description: String::new(),
+                class,
+                category,
+                input_schema: serde_json::json!({}).into(),
+                output_schema: serde_json::json!({}).into(),
+                requirements: None,
+                output_policy: None,
+                timeout: None,
+                suspended: None,
+            };
+            assert_eq!(Announced::of(&Named(spec, leaves)), expected, "{category:?} {class:?} {leaves}");
         }
     }
 }
