@@ -53,15 +53,11 @@ const RUN_PROTECTED: &[&str] = &["logs", "logs/**", "workflow.md", "workflow.md/
 
 pub(crate) fn workspace(settings: &Settings, own: &Own) -> Result<Workspace, Failed> {
     own.refuse_links(settings)?;
-    let rules = |deny: &[String], scope: &[String]| {
-        let all: Vec<String> = settings.deny.iter().chain(deny).cloned().collect();
-        Rules::new().deny(&all)?.scope(scope)
-    };
     let mut mounts = Vec::new();
     own.refuse_mount("@project", &settings.workspace)?;
     let project = open_or_make_folder(&settings.workspace)
         .map_err(|source| cannot_open("@project", &settings.workspace, source))?;
-    let project_rules = rules(&[], &[]).map_err(|error| Failed::usage(error.to_string()))?;
+    let project_rules = rules(settings, &[], &[])?;
     let project = Mount::new("@project", project, &settings.workspace, Access::ReadWrite, project_rules);
     mounts.push(
         project.map_err(|error| Failed::usage(error.to_string()))?.hide_own_files(own.places()).as_default(),
@@ -71,7 +67,7 @@ pub(crate) fn workspace(settings: &Settings, own: &Own) -> Result<Workspace, Fai
         let opened = if *read_only { open_folder(path) } else { open_or_make_folder(path) };
         let opened = opened.map_err(|source| cannot_open(alias, path, source))?;
         let access = if *read_only { Access::ReadOnly } else { Access::ReadWrite };
-        let rules = rules(deny, scope).map_err(|error| Failed::usage(error.to_string()))?;
+        let rules = rules(settings, deny, scope)?;
         let mount = Mount::new(alias, opened, path, access, rules)
             .map_err(|error| Failed::usage(error.to_string()))?;
         mounts.push(mount.hide_own_files(own.places()));
@@ -80,6 +76,13 @@ pub(crate) fn workspace(settings: &Settings, own: &Own) -> Result<Workspace, Fai
         mounts.push(state_mount(settings)?);
     }
     Workspace::new(mounts).map_err(|error| Failed::usage(error.to_string()))
+}
+
+/// What of a mount tools reach: what the operator says of it, and of all mounts.
+pub(crate) fn rules(settings: &Settings, deny: &[String], scope: &[String]) -> Result<Rules, Failed> {
+    let all: Vec<String> = settings.deny.iter().chain(deny).cloned().collect();
+    let rules = Rules::new().deny(&all).and_then(|rules| rules.scope(scope));
+    rules.map_err(|error| Failed::usage(error.to_string()))
 }
 
 fn cannot_open(alias: &str, path: &Path, source: std::io::Error) -> Failed {

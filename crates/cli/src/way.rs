@@ -4,6 +4,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Component, Path, PathBuf};
 
 use cap_std::fs::Dir;
@@ -76,8 +77,20 @@ impl Way {
         self.end.file_name().unwrap_or_default()
     }
 
-    /// Opens the folder that the file is in. Missing folders are made with this mode, or are an error.
+    /// Opens the folder that the file is in, to change it. Missing folders are made with this mode, or are an error.
     pub(crate) fn open_folder(&self, missing: Option<u32>) -> io::Result<Dir> {
+        let found = self.walk(missing)?;
+        // What was only found so far is opened, so that it can be saved.
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Dir::from_std_file(File::from(openat(&found, ".", flags, Mode::empty())?)))
+    }
+
+    /// Finds the folder that the file is in, to read the file: that is allowed in a folder that cannot be listed as well.
+    pub(crate) fn find_folder(&self) -> io::Result<Dir> {
+        Ok(Dir::from_std_file(File::from(self.walk(None)?)))
+    }
+
+    fn walk(&self, missing: Option<u32>) -> io::Result<OwnedFd> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mut place = PathBuf::from("/");
         let mut folder = openat(CWD, &place, flags, Mode::empty())?;
@@ -99,9 +112,7 @@ impl Way {
                 error => error.into(),
             })?;
         }
-        // What was only found so far is opened, so that it can be saved.
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Ok(Dir::from_std_file(File::from(openat(&folder, ".", flags, Mode::empty())?)))
+        Ok(folder)
     }
 }
 
@@ -114,10 +125,14 @@ fn steps(path: &Path, link: Option<&Path>) -> impl Iterator<Item = Step> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::symlink;
+    use std::fs::Permissions;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 
     use super::*;
     use crate::ambient::real_path;
+    use crate::spot::Spot;
 
     #[test]
     fn a_way_ends_where_the_system_says_and_tells_its_links() {
@@ -155,5 +170,25 @@ mod tests {
         Way::follow(&at("circle/below")).unwrap_err();
         let beside = Way::follow_to_beside(&at("link/back")).unwrap();
         assert_eq!((beside.end, beside.links), (at("real/back"), vec![at("link")]));
+    }
+
+    #[test]
+    fn a_file_is_read_in_a_folder_that_cannot_be_listed() {
+        let scratch = tempfile::tempdir().unwrap();
+        let folder = real_path(scratch.path()).join("folder");
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::write(folder.join("file"), "held").unwrap();
+        std::fs::set_permissions(&folder, Permissions::from_mode(0o300)).unwrap();
+        let read = || {
+            // Root may list everything, and without these is like everybody.
+            let none = CapabilitySet::empty();
+            set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })
+                .unwrap();
+            let way = Way::follow(&folder.join("file")).unwrap();
+            way.open_folder(None).unwrap_err();
+            Spot::new(&way.find_folder().unwrap(), way.name()).read().unwrap()
+        };
+        assert_eq!(std::thread::scope(|scope| scope.spawn(read).join().unwrap()), b"held");
+        std::fs::set_permissions(&folder, Permissions::from_mode(0o700)).unwrap();
     }
 }

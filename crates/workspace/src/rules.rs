@@ -84,9 +84,15 @@ impl Rules {
 
     /// The gate's own files and folders, as locations inside this mount.
     #[must_use]
-    pub(crate) fn own_files(mut self, locations: Vec<PathBuf>) -> Self {
+    pub fn own_files(mut self, locations: Vec<PathBuf>) -> Self {
         self.own_files = locations.iter().map(|location| fold(location).into_owned()).collect();
         self
+    }
+
+    /// Whether tools reach the file at a real location of the mount.
+    #[must_use]
+    pub fn reaches(&self, location: &Path) -> bool {
+        self.verdict(location, false, None) == Verdict::Reachable
     }
 
     pub(crate) fn verdict(

@@ -5,12 +5,15 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use cap_std::fs::Dir;
+use toolgate_workspace::Rules;
 
 use crate::ambient::{Surroundings, real_path, variable};
 use crate::arguments::McpInstall;
+use crate::build::rules;
 use crate::clients::{Facts, Folders, Scope};
 use crate::exit::{DENIED, Failed};
-use crate::settings::Settings;
+use crate::own::Own;
+use crate::settings::{MountSettings, Settings};
 use crate::spot::Spot;
 use crate::terminal::confirm;
 use crate::way::Way;
@@ -20,27 +23,25 @@ pub(super) struct ClientFile {
     pub(super) path: PathBuf,
     /// What it holds, if it is there.
     pub(super) read: Option<Vec<u8>>,
-    /// The folders that tools write.
-    writable: Vec<PathBuf>,
+    /// The folders that tools see.
+    seen: Vec<Seen>,
 }
 
 impl ClientFile {
     /// Reads the file that somebody means.
     pub(super) fn read(settings: &Settings, wanted: &McpInstall, facts: &Facts) -> Result<Self, Failed> {
         let path = place(settings, wanted, facts)?;
-        let mounts = settings.mounts.iter().filter(|mount| !mount.read_only).map(|mount| &mount.path);
-        let writable: Vec<PathBuf> =
-            std::iter::once(&settings.workspace).chain(mounts).map(|folder| real_path(folder)).collect();
-        let way = Way::follow(&path).and_then(|way| checked(way, &writable)).map_err(|error| {
+        let seen = Seen::all(settings)?;
+        let way = Way::follow(&path).and_then(|way| checked(way, &seen)).map_err(|error| {
             Failed::usage(error.to_string())
                 .help("put a file or a folder in its place, or name another file with --file")
         })?;
-        let read = match way.open_folder(None).and_then(|folder| Spot::new(&folder, way.name()).read()) {
+        let read = match way.find_folder().and_then(|folder| Spot::new(&folder, way.name()).read()) {
             Ok(bytes) => Some(bytes),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(Failed::usage(format!("`{}` cannot be read: {error}", path.display()))),
         };
-        Ok(Self { path, read, writable })
+        Ok(Self { path, read, seen })
     }
 
     pub(super) fn text(&self) -> Result<&str, &'static str> {
@@ -55,10 +56,39 @@ impl ClientFile {
 
     fn look_again(&self, scope: Scope) -> io::Result<Target<'_>> {
         let mode = if scope == Scope::Project { 0o777 } else { 0o700 };
-        let way = checked(Way::follow(&self.path)?, &self.writable)?;
+        let way = checked(Way::follow(&self.path)?, &self.seen)?;
         let folder = way.open_folder(Some(mode))?;
-        let beside = checked(Way::follow_to_beside(&self.path)?, &self.writable)?.open_folder(None)?;
+        let beside = checked(Way::follow_to_beside(&self.path)?, &self.seen)?.open_folder(None)?;
         Ok(Target { path: &self.path, name: way.name().to_owned(), folder, beside })
+    }
+}
+
+/// A folder that tools see, and what of it they do not reach.
+struct Seen {
+    folder: PathBuf,
+    is_writable: bool,
+    rules: Rules,
+}
+
+impl Seen {
+    fn all(settings: &Settings) -> Result<Vec<Self>, Failed> {
+        let own = Own::of(settings);
+        let seen = |path: &Path, is_writable: bool, rules: Rules| {
+            let folder = real_path(path);
+            let own = own.places().iter().filter_map(|place| place.strip_prefix(&folder).ok());
+            let own = own.filter(|place| !place.as_os_str().is_empty()).map(Path::to_path_buf).collect();
+            Self { folder, is_writable, rules: rules.own_files(own) }
+        };
+        let mut all = vec![seen(&settings.workspace, true, rules(settings, &[], &[])?)];
+        for MountSettings { path, read_only, scope, deny, .. } in &settings.mounts {
+            all.push(seen(path, !read_only, rules(settings, deny, scope)?));
+        }
+        Ok(all)
+    }
+
+    /// Whether a place lies within, and tools are kept from it.
+    fn keeps_tools_from(&self, place: &Path) -> bool {
+        place.strip_prefix(&self.folder).is_ok_and(|location| !self.rules.reaches(location))
     }
 }
 
@@ -106,15 +136,20 @@ impl Target<'_> {
     }
 }
 
-/// A link of a person may lead anywhere where something is. One in a folder that a model can write may be the model's, so that it must not lead out of such
-/// folders: what it leads to would be changed, and what that holds be kept where the model reads it.
-fn checked(way: Way, writable: &[PathBuf]) -> io::Result<Way> {
-    let lies_within = |place: &Path| writable.iter().any(|folder| place.starts_with(folder));
+/// A link of a person may lead anywhere where something is. One in a folder that a model can write may be the model's, or have come
+/// with a repository, so that it must lead neither out of such folders nor to what tools are kept from: what it leads to would be changed, and what that holds
+/// be kept where the model reads it.
+fn checked(way: Way, seen: &[Seen]) -> io::Result<Way> {
+    let lies_within =
+        |place: &Path| seen.iter().any(|seen| seen.is_writable && place.starts_with(&seen.folder));
     let refused =
         |link: &Path, what: &str| Err(io::Error::other(format!("`{}` is a link {what}", link.display())));
     match (way.links.iter().find(|link| lies_within(link)), &way.broken) {
         (Some(link), _) if !lies_within(&way.end) => {
             refused(link, "that leads out of the folders that tools write")
+        }
+        (Some(link), _) if seen.iter().any(|seen| seen.keeps_tools_from(&way.end)) => {
+            refused(link, "to what tools are kept from")
         }
         (_, Some(link)) => refused(link, "to a file that is not there"),
         _ => Ok(way),
@@ -201,7 +236,11 @@ mod tests {
                 std::fs::write(&path, holds).unwrap();
             }
             let read = holds.map(|text| text.as_bytes().to_vec());
-            ClientFile { path, read, writable: vec![real_path(&self.project)] }
+            ClientFile { path, read, seen: self.seen(Rules::new()) }
+        }
+
+        fn seen(&self, rules: Rules) -> Vec<Seen> {
+            vec![Seen { folder: real_path(&self.project), is_writable: true, rules }]
         }
 
         /// What a command does: the folder is elsewhere, and a link has its name.
@@ -233,7 +272,7 @@ mod tests {
     fn a_link_that_is_planted_after_the_look_is_not_followed() {
         let ground = Ground::new();
         let file = ground.file(Some("{}"));
-        let way = checked(Way::follow(&file.path).unwrap(), &file.writable).unwrap();
+        let way = checked(Way::follow(&file.path).unwrap(), &file.seen).unwrap();
         ground.swap();
         for missing in [None, Some(0o777)] {
             let refused = way.open_folder(missing).unwrap_err().to_string();
@@ -289,7 +328,7 @@ mod tests {
         for folder in [project, home] {
             std::fs::write(folder.join("plain.json"), "{}").unwrap();
         }
-        let writable = [real_path(project)];
+        let seen = ground.seen(Rules::new());
         symlink(home.join("plain.json"), project.join("out.json")).unwrap();
         for (target, is_refused) in [
             (project.join("plain.json"), false),
@@ -300,7 +339,55 @@ mod tests {
             let _ = std::fs::remove_file(&link);
             symlink(&target, &link).unwrap();
             let way = Way::follow(&link).unwrap();
-            assert_eq!(checked(way, &writable).is_err(), is_refused, "{target:?}");
+            assert_eq!(checked(way, &seen).is_err(), is_refused, "{target:?}");
         }
+    }
+
+    /// What a repository brings along, or a command makes, beside what nobody may read.
+    #[test]
+    fn a_link_to_what_tools_are_kept_from_is_refused() {
+        let ground = Ground::new();
+        let inner = ground.project.join("inner");
+        let rules = Rules::new().deny(&["private".to_owned()]).unwrap();
+        let mut seen = ground.seen(rules.own_files(vec!["state".into()]));
+        seen.push(Seen {
+            folder: real_path(&ground.project).join("inner"),
+            is_writable: false,
+            rules: Rules::new().scope(&["open/**".to_owned()]).unwrap(),
+        });
+        for folder in ["private", "state", ".aws", "config", "inner/open"] {
+            std::fs::create_dir_all(ground.project.join(folder)).unwrap();
+        }
+        for file in ["credentials.json", "plain.json", "private/mcp.json"] {
+            std::fs::write(ground.project.join(file), "{}").unwrap();
+        }
+        for file in [inner.join("mcp.json"), inner.join("open/mcp.json")] {
+            std::fs::write(file, "{}").unwrap();
+        }
+        symlink("credentials.json", ground.project.join("innocent.json")).unwrap();
+        for (target, named, is_refused) in [
+            ("plain.json", "", false),
+            ("credentials.json", "", true),
+            ("innocent.json", "", true),
+            ("private/mcp.json", "", true),
+            ("inner/mcp.json", "", true),
+            ("inner/open/mcp.json", "", false),
+            ("config", "mcp.json", false),
+            ("private", "mcp.json", true),
+            ("private", "missing.json", true),
+            ("state", "mcp.json", true),
+            (".aws", "mcp.json", true),
+            ("config/../private", "mcp.json", true),
+        ] {
+            let link = ground.project.join("link");
+            let _ = std::fs::remove_file(&link);
+            symlink(target, &link).unwrap();
+            let path = if named.is_empty() { link } else { link.join(named) };
+            let way = Way::follow(&path).unwrap();
+            assert_eq!(checked(way, &seen).is_err(), is_refused, "{target} {named}");
+        }
+        // Without a link it is what the person named.
+        let named = Way::follow(&ground.project.join("credentials.json")).unwrap();
+        assert!(checked(named, &seen).is_ok());
     }
 }

@@ -167,6 +167,47 @@ fn a_planted_folder_leads_nowhere() {
     assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0);
 }
 
+/// What nobody may read stays where it is, although the link to it does not lead out.
+#[test]
+fn a_planted_link_leads_to_nothing_that_is_denied() {
+    let secret = "{\"token\": \"hunter2\"}";
+    for (link, target, victim) in [
+        (".vscode/mcp.json", "../credentials.json", "credentials.json"),
+        (".vscode/mcp.json", "../private/mcp.json", "private/mcp.json"),
+        (".vscode", "private", "private/mcp.json"),
+        (".vscode", "state/audit", "state/audit/mcp.json"),
+    ] {
+        for command in ["install", "uninstall"] {
+            let person = Person::new();
+            person.write("toolgate.yaml", "deny: [private/**]\nstate_dir: ./state\n");
+            for path in [link, victim] {
+                std::fs::create_dir_all(person.project.join(path).parent().unwrap()).unwrap();
+            }
+            person.write(victim, secret);
+            symlink(target, person.project.join(link)).unwrap();
+            let refused = person.run(&["mcp", command, "--client", "vscode", "--scope", "project", "--yes"]);
+            assert_eq!(refused.status.code(), Some(2), "{link} {target}: {refused:?}");
+            let said = String::from_utf8_lossy(&refused.stderr);
+            assert!(said.contains("is a link to what tools are kept from"), "{said}");
+            assert_eq!(person.read(victim), secret, "{link} {target}");
+            let beside = person.project.join(".vscode/mcp.json.before-toolgate");
+            assert!(!beside.exists(), "{link} {target}");
+        }
+    }
+}
+
+/// A project may keep the folders of its editors elsewhere within it.
+#[test]
+fn a_folder_that_is_a_link_within_the_project_stays_one() {
+    let person = Person::new();
+    std::fs::create_dir_all(person.project.join("config/vscode")).unwrap();
+    person.write("config/vscode/mcp.json", "{}");
+    symlink("config/vscode", person.project.join(".vscode")).unwrap();
+    person.must(&["mcp", "install", "--client", "vscode", "--scope", "project", "--yes"]);
+    assert!(person.project.join(".vscode").is_symlink());
+    assert!(json_of(&person.project.join("config/vscode/mcp.json"))["servers"]["toolgate"].is_object());
+}
+
 /// Several clients that share one file in the project do so by links within it.
 #[test]
 fn a_link_within_the_project_stays_a_link() {
