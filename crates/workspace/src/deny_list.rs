@@ -70,7 +70,7 @@ pub const DEFAULT_DENY: &[&str] = &[
     "*.jks",
     "*.keystore",
     "*.kdbx",
-    // The gate's own configuration, and what it keeps for undoing, of whichever gate.
+    // The gate's own configuration, what it keeps for undoing, of whichever gate, and what files of clients held before it was entered in them.
     "toolgate.yaml",
     "toolgate.yml",
     "*.toolgate",
@@ -247,6 +247,8 @@ mod tests {
             (".git/modules/a/hooks/post-checkout", ".git/modules/**/hooks"),
             ("home/.ssh/known_hosts", ".ssh"),
             ("deploy/server.pem", "*.pem"),
+            (".vscode/mcp.json.before.toolgate", "*.toolgate"),
+            (".mcp.json.before-last.toolgate", "*.toolgate"),
             ("client_secret_12.json", "client_secret*.json"),
             ("sub/toolgate.yaml", "toolgate.yaml"),
         ] {

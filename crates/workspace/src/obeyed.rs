@@ -77,9 +77,6 @@ pub(crate) const OBEYED: &[&str] = &[
     // Wrappers, runners and linkers of every build below.
     ".cargo/config",
     ".cargo/config.toml",
-    // What such a file held before the gate was entered in it, for a person to put back.
-    "*.before-toolgate",
-    "*.before-toolgate-last",
 ];
 
 /// Packages bring such files along by the hundred, and nobody opens a package as a project.
@@ -163,8 +160,6 @@ mod tests {
             (".factory/settings.local.json", true),
             (".aider.conf.yml", true),
             (".cursor/worktrees.json", true),
-            (".mcp.json.before-toolgate", true),
-            (".vscode/mcp.json.before-toolgate-last", true),
         ] {
             assert!(is_obeyed(location), "{location}");
             assert_eq!(ends_at_obeyed(location), ends, "{location}");

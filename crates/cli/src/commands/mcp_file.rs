@@ -117,7 +117,7 @@ impl Target<'_> {
     /// Keeps what the file holds beside it: as it was before the first change, and as it was before the last one.
     fn keep(&self, content: &[u8]) -> io::Result<PathBuf> {
         let name = self.path.file_name().unwrap_or_default().to_string_lossy();
-        let [first, last] = ["", "-last"].map(|ending| format!("{name}.before-toolgate{ending}"));
+        let [first, last] = ["", "-last"].map(|ending| format!("{name}.before{ending}.toolgate"));
         let at = |name: &str| self.path.with_file_name(name);
         let (kept_first, kept_last) = (self.beside(&first), self.beside(&last));
         kept_first.refuse_other_than_file()?;
@@ -290,7 +290,7 @@ mod tests {
             target.write(file.read.as_deref(), "{\"new\": 1}", Scope::Project).unwrap();
             let written = std::fs::read_to_string(ground.project.join("moved/mcp.json")).unwrap();
             assert_eq!(written, "{\"new\": 1}");
-            let kept = std::fs::read_to_string(ground.project.join("moved/mcp.json.before-toolgate"));
+            let kept = std::fs::read_to_string(ground.project.join("moved/mcp.json.before.toolgate"));
             assert_eq!(kept.ok().as_deref(), holds);
             assert_eq!(ground.names_in_home(), [""; 0], "{holds:?}");
         }

@@ -87,16 +87,16 @@ fn what_is_in_a_file_stays_there_and_is_kept_beside_it() {
         assert!(after.contains(kept), "{kept}: {after}");
     }
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
-    let backup = person.home.join(".config/zed/settings.json.before-toolgate");
+    let backup = person.home.join(".config/zed/settings.json.before.toolgate");
     assert_eq!(std::fs::read_to_string(backup).unwrap(), before);
     // Later changes keep what was there before the last of them, beside the first.
     for trust in ["autonomous", "supervised", "guided"] {
         let before_last = std::fs::read_to_string(&path).unwrap();
         person.must(&["mcp", "install", "--client", "zed", "--yes", "--name", "gate", "--trust", trust]);
-        let last = person.home.join(".config/zed/settings.json.before-toolgate-last");
+        let last = person.home.join(".config/zed/settings.json.before-last.toolgate");
         assert_eq!(std::fs::read_to_string(last).unwrap(), before_last);
     }
-    let first = person.home.join(".config/zed/settings.json.before-toolgate");
+    let first = person.home.join(".config/zed/settings.json.before.toolgate");
     assert_eq!(std::fs::read_to_string(first).unwrap(), before);
     assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 3, "something was left behind");
 }
@@ -121,8 +121,8 @@ fn a_planted_link_leads_nowhere() {
     let install = ["mcp", "install", "--client", "claude-code", "--scope", "project", "--yes"];
     let config = "{\"mcpServers\": {}}";
     for (planted, victim_holds, before) in [
-        (".mcp.json.before-toolgate-last", "export PATH\n", config),
-        (".mcp.json.before-toolgate", "export PATH\n", config),
+        (".mcp.json.before-last.toolgate", "export PATH\n", config),
+        (".mcp.json.before.toolgate", "export PATH\n", config),
         (".mcp.json", config, ""),
     ] {
         let person = Person::new();
@@ -130,7 +130,7 @@ fn a_planted_link_leads_nowhere() {
         std::fs::write(&victim, victim_holds).unwrap();
         if !before.is_empty() {
             person.write(".mcp.json", before);
-            person.write(".mcp.json.before-toolgate", "{}");
+            person.write(".mcp.json.before.toolgate", "{}");
         }
         let planted = person.project.join(planted);
         let _ = std::fs::remove_file(&planted);
@@ -190,7 +190,7 @@ fn a_planted_link_leads_to_nothing_that_is_denied() {
             let said = String::from_utf8_lossy(&refused.stderr);
             assert!(said.contains("is a link to what tools are kept from"), "{said}");
             assert_eq!(person.read(victim), secret, "{link} {target}");
-            let beside = person.project.join(".vscode/mcp.json.before-toolgate");
+            let beside = person.project.join(".vscode/mcp.json.before.toolgate");
             assert!(!beside.exists(), "{link} {target}");
         }
     }
@@ -520,13 +520,16 @@ fn no_tool_writes_a_file_that_a_client_obeys() {
         let told: Value = serde_json::from_slice(&shown.stdout).unwrap();
         let file = PathBuf::from(told["file"].as_str().unwrap());
         let path = file.strip_prefix(person.project.canonicalize().unwrap()).unwrap();
-        for ending in ["", ".before-toolgate", ".before-toolgate-last"] {
+        // What a file held before is for the person alone: the file may be one that tools are kept from.
+        for (ending, code) in
+            [("", "read_only"), (".before.toolgate", "denied_path"), (".before-last.toolgate", "denied_path")]
+        {
             let arguments =
                 json!({"path": format!("{}{ending}", path.display()), "content": "{}"}).to_string();
             let refused = person.run(&["call", "write_file", &arguments]);
             let said = String::from_utf8(refused.stderr).unwrap();
             assert_eq!(refused.status.code(), Some(3), "{client}: {said}");
-            assert!(said.contains("read_only") && !file.exists(), "{client}: {said}");
+            assert!(said.contains(code) && !file.exists(), "{client}: {said}");
         }
         files += 1;
     }
