@@ -17,6 +17,7 @@ use toolgate_types::{
 use toolgate_workspace::Recorder;
 
 use crate::approval::{Approver, SessionGrants};
+use crate::blocking::Blocking;
 use crate::bound::Bound;
 use crate::breaker::suspended;
 use crate::caller::{Credential, Proved};
@@ -26,7 +27,7 @@ use crate::schema::{Check as _, Patience, checked};
 use crate::sessions::SessionCalls;
 use crate::snapshot::{Loaded, Snapshot};
 use crate::stages::{Asking, Ready, Received, Refused, stage_of, unknown_tool};
-use crate::tool::{Announced, Blocking, Browse, Progress, Tool, ToolSpec};
+use crate::tool::{Announced, Browse, Progress, Tool, ToolSpec};
 use crate::unsettled::{RawOutput, Unsettled};
 
 /// What happens when a call cannot be recorded.

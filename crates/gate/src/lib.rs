@@ -13,6 +13,7 @@
 //! [`Outcome`](toolgate_types::Outcome).
 
 mod tool_schema;
+mod blocking;
 mod tool;
 mod registry;
 mod quick;
@@ -34,6 +35,7 @@ mod undoing;
 mod error;
 
 pub use approval::{Approver, Nobody, NobodyToAsk, Question, Reply};
+pub use blocking::Blocking;
 pub use bound::ForeseenChange;
 pub use breaker::BreakerRule;
 pub use caller::Credential;
@@ -45,8 +47,7 @@ pub use registry::Registry;
 pub use snapshot::Loaded;
 pub use stages::ApprovedCall;
 pub use tool::{
-    Blocking, Browse, CallContext, Effect, Preview, PreviewBody, Progress, Said, Share, Tool, ToolFuture,
-    ToolSpec,
+    Browse, CallContext, Effect, Preview, PreviewBody, Progress, Said, Share, Tool, ToolFuture, ToolSpec,
 };
 pub use tool_schema::ToolSchema;
 /// What doors go by that make several calls at once.

@@ -12,6 +12,7 @@ use toolgate_types::{CallId, Caller, ErrorCode, Failure, Limits, Sha256, Stage, 
 use toolgate_workspace::{Forgetful, PathGrant};
 
 use crate::approval::{Approver, Question, Reply, SessionGrants, digest, expired, refusal};
+use crate::blocking::Blocking;
 use crate::bound::ForeseenChange;
 use crate::breaker::suspended;
 use crate::caller::{Credential, Proved};
@@ -19,7 +20,7 @@ use crate::gate::Clock;
 use crate::registry::Registered;
 use crate::schema::{Patience, checked};
 use crate::snapshot::Snapshot;
-use crate::tool::{Blocking, Browse, CallContext, Preview, Progress, ToolSpec};
+use crate::tool::{Browse, CallContext, Preview, Progress, ToolSpec};
 
 /// A refusal, and where it happened.
 #[derive(Debug)]
