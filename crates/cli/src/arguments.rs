@@ -31,26 +31,31 @@ pub(crate) struct Arguments {
 impl Arguments {
     /// What was typed.
     ///
-    /// To describe every command takes longer than all else before a gate answers, so that only the one is described that the first word names. Where that
-    /// does not fit, all are: whatever is said about it, about help too, comes from there.
+    /// To describe every command takes longer than all else before a gate answers, so that only the one is described that the first word names which names
+    /// one. Where that does not fit, all are: whatever is said about it, about help too, comes from there.
     pub(crate) fn from_command_line() -> Result<Self, clap::Error> {
         let words: Vec<OsString> = std::env::args_os().collect();
-        Self::from_first_word(&words).map_or_else(|| Self::try_parse_from(&words), Ok)
+        Self::for_one_command(&words).map_or_else(|| Self::try_parse_from(&words), Ok)
     }
 
-    fn from_first_word(words: &[OsString]) -> Option<Self> {
-        let only = Self::with_only(words.get(1)?.to_str()?)?;
-        let mut found = only.try_get_matches_from(words).ok()?;
-        let common = Common::from_arg_matches(found.subcommand()?.1).ok()?;
-        Some(Self { command: Command::from_arg_matches_mut(&mut found).ok()?, common })
-    }
-
-    /// The command line with one command, which has the common options itself. Where they are known to commands below it too, each is copied for each.
-    fn with_only(name: &str) -> Option<clap::Command> {
-        let all = Command::augment_subcommands(clap::Command::new("toolgate"));
-        let only = Common::augment_args(all.find_subcommand(name)?.clone());
-        let only = only.mut_args(|option| option.global(false));
-        Some(clap::Command::new("toolgate").subcommand_required(true).subcommand(only))
+    fn for_one_command(words: &[OsString]) -> Option<Self> {
+        let (root, all) =
+            (clap::Command::new("toolgate").subcommand_required(true), clap::Command::new("all"));
+        let all = Command::augment_subcommands(all);
+        let mut commands = words.iter().map(|word| all.find_subcommand(word).cloned()).skip(1);
+        match commands.next()? {
+            // The command has the common options itself. Where those below it were to know them too, each would be copied for each.
+            Some(command) => {
+                let command = Common::augment_args(command).mut_args(|option| option.global(false));
+                let mut found = root.subcommand(command).try_get_matches_from(words).ok()?;
+                let common = Common::from_arg_matches(found.subcommand()?.1).ok()?;
+                Some(Self { command: Command::from_arg_matches_mut(&mut found).ok()?, common })
+            }
+            None => {
+                let root = Common::augment_args(root).subcommand(commands.flatten().next()?);
+                Self::from_arg_matches_mut(&mut root.try_get_matches_from(words).ok()?).ok()
+            }
+        }
     }
 }
 
@@ -487,8 +492,11 @@ mod tests {
             "undo --force",
             "doctor --offline",
             "completions bash",
+            "-q call read_file {}",
+            "--json --workspace here audit show --limit 3 --state-dir there",
+            "--trust guided mcp install --client cursor --workspace here",
         ] {
-            let alone = Arguments::from_first_word(&typed(line)).unwrap_or_else(|| panic!("{line}"));
+            let alone = Arguments::for_one_command(&typed(line)).unwrap_or_else(|| panic!("{line}"));
             let among = Arguments::try_parse_from(typed(line)).unwrap();
             assert_eq!(format!("{alone:?}"), format!("{among:?}"), "{line}");
         }
@@ -502,7 +510,9 @@ mod tests {
             "mcp --version",
             "mcp --help",
             "help mcp",
-            "--workspace here mcp",
+            "--workspace call mcp",
+            "--workspace mcp",
+            "--json --help call",
             "mpc",
             "mcp instal",
             "call",
@@ -510,7 +520,7 @@ mod tests {
             "serve --no-such-option",
             "mcp install --client cursor --workspace here",
         ] {
-            assert!(Arguments::from_first_word(&typed(line)).is_none(), "{line}");
+            assert!(Arguments::for_one_command(&typed(line)).is_none(), "{line}");
         }
     }
 }
