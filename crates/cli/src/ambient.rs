@@ -251,13 +251,6 @@ pub(crate) fn this_program() -> io::Result<PathBuf> {
     std::env::current_exe()
 }
 
-/// Where the links on the way of a path are. Who could replace one of them could make the path lead elsewhere.
-pub(crate) fn links_on_the_way(path: &Path) -> Vec<PathBuf> {
-    let is_link = |place: &&Path| std::fs::symlink_metadata(place).is_ok_and(|found| found.is_symlink());
-    let place = |path: &Path| Some(real_path(path.parent()?).join(path.file_name()?));
-    path.ancestors().filter(is_link).filter_map(place).collect()
-}
-
 /// The real place of a file or folder, as far as it exists.
 pub(crate) fn real_path(path: &Path) -> PathBuf {
     if let Ok(real) = std::fs::canonicalize(path) {

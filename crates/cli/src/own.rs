@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::ambient::{RealPlaces, links_on_the_way, real_path};
+use crate::ambient::{RealPlaces, real_path};
 use crate::build::{STATE_FOLDERS, log_options};
 use crate::exit::Failed;
 use crate::settings::Settings;
+use crate::way::Way;
 
 /// Where everything of the gate's own really is. It is looked for once, and holds as long as the settings do.
 pub(crate) struct Own {
@@ -49,8 +50,10 @@ impl Own {
         let mounts: Vec<PathBuf> = mounts.map(|path| real_path(path)).collect();
         let own = named_files(settings).chain([&settings.state_dir, &settings.audit_dir]);
         for path in own {
-            let mut links = links_on_the_way(path).into_iter();
-            if let Some(link) = links.find(|link| mounts.iter().any(|mount| link.starts_with(mount))) {
+            let way = Way::follow(path).map_err(|error| Failed::usage(error.to_string()))?;
+            if let Some(link) =
+                way.links.iter().find(|link| mounts.iter().any(|mount| link.starts_with(mount)))
+            {
                 let message = format!(
                     "`{}` is reached through the link `{}`, which tools could replace",
                     path.display(),

@@ -149,7 +149,15 @@ fn what_declares_tools_is_out_of_their_reach() {
     // A link in the workspace could be replaced, and with it what is declared.
     place.write("elsewhere/more.d/other.yaml", &NOTE.replace("tool: note", "tool: other"));
     std::os::unix::fs::symlink(place.scratch.path().join("elsewhere"), inside("link")).unwrap();
-    for named in ["tools: [w/link/more.d]", "policies: [w/link/more.d]", "state_dir: w/link/s"] {
+    // So could one that another link leads to.
+    std::os::unix::fs::symlink(inside("link"), place.scratch.path().join("around")).unwrap();
+    for named in [
+        "tools: [w/link/more.d]",
+        "policies: [w/link/more.d]",
+        "state_dir: w/link/s",
+        "tools: [around/more.d]",
+        "state_dir: around/s",
+    ] {
         place.write("linked.conf", &format!("{named}\nworkspace: w\n"));
         let mut command = Command::new(env!("CARGO_BIN_EXE_toolgate"));
         command.current_dir(place.scratch.path()).env("XDG_STATE_HOME", &place.state);
