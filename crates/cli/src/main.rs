@@ -5,6 +5,7 @@ mod arguments;
 mod ambient;
 mod spot;
 mod way;
+mod ownership;
 mod settings;
 mod question;
 mod terminal;
