@@ -25,7 +25,7 @@ use toolgate_tools::{
     load_manifests,
 };
 use toolgate_types::{CallId, Caller, ErrorCode, Limits, ToolCall, Trust};
-use toolgate_workspace::{Access, Mount, Rules, Workspace};
+use toolgate_workspace::{Access, Mount, PersonalPaths, Rules, Workspace};
 
 /// What of a run only the gate writes, as in the binary.
 const RUN_PROTECTED: &[&str] = &["logs", "logs/**", "workflow.md", "workflow.md/**"];
@@ -50,6 +50,7 @@ pub struct BenchOptions {
     dialer: Arc<dyn Dial>,
     resources: ResourceLimits,
     blocking: Blocking,
+    personal: PersonalPaths,
 }
 
 impl BenchOptions {
@@ -75,7 +76,15 @@ impl BenchOptions {
             dialer: Arc::new(Direct),
             resources: ResourceLimits::default(),
             blocking: Blocking::Here,
+            personal: PersonalPaths::default(),
         }
+    }
+
+    /// Where the person's home and git configurations are.
+    #[must_use]
+    pub fn personal(mut self, personal: PersonalPaths) -> Self {
+        self.personal = personal;
+        self
     }
 
     /// Commands run, in a real sandbox.
@@ -276,8 +285,10 @@ impl BenchOptions {
 
     fn mount(&self, run_folder: &Path) -> Workspace {
         let own = vec![std::fs::canonicalize(&self.state).unwrap()];
+        let personal = Arc::new(self.personal.clone());
         let open = |alias: &str, path: &Path, access, rules| {
-            Mount::new(alias, File::open(path).unwrap(), path, access, rules).unwrap()
+            let mount = Mount::new(alias, File::open(path).unwrap(), path, access, rules).unwrap();
+            mount.protect_personal(Arc::clone(&personal))
         };
         let project = open("@project", &self.workspace, Access::ReadWrite, Rules::new());
         let mut mounts = vec![project.hide_own_files(&own).as_default()];

@@ -7,6 +7,7 @@
 //! This module mounts nothing and runs nothing: it tells what to cover, relative to a mount's handle.
 
 mod covers;
+mod discovery;
 mod ground;
 mod look;
 mod quarantine;

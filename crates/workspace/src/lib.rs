@@ -45,7 +45,7 @@ pub use confine::{Confined, ConfinedMount, Quarantine, Quarantined, Stray, Stray
 pub use deny_list::DEFAULT_DENY;
 pub use error::WorkspaceError;
 pub use git_config::sanitised_git_config;
-pub use mount::{Access, Mount, MountError, is_alias};
+pub use mount::{Access, Mount, MountError, PersonalPaths, is_alias};
 pub use patch::{PatchAction, Patched, PatchedFile};
 pub use read::{EntireContent, EntireFile, FileContent, FileRead, ReadRequest, TextWindow};
 pub use relocate::{Deleted, Moved, Overwrite};

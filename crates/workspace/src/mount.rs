@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use cap_std::fs::Dir;
 
@@ -29,6 +30,16 @@ pub struct Mount {
     rules: Rules,
     is_default: bool,
     inside: Vec<MountInside>,
+    personal: Arc<PersonalPaths>,
+}
+
+/// Where the person whose files these are keeps what programs obey for them, whichever directory they are run in. All paths are absolute.
+#[derive(Clone, Debug, Default)]
+pub struct PersonalPaths {
+    /// Home directories; `~` is the first.
+    pub homes: Vec<PathBuf>,
+    /// Configurations that git reads in every repository.
+    pub git_configs: Vec<PathBuf>,
 }
 
 /// A mount that lies inside another one.
@@ -90,6 +101,7 @@ impl Mount {
             rules,
             is_default: false,
             inside: Vec::new(),
+            personal: Arc::default(),
         })
     }
 
@@ -100,6 +112,13 @@ impl Mount {
         // A mount that is itself one of the gate's folders, such as `@state`, is meant to be reached.
         let inside = inside.filter(|rest| !rest.as_os_str().is_empty()).map(Path::to_path_buf).collect();
         self.rules = std::mem::take(&mut self.rules).own_files(inside);
+        self
+    }
+
+    /// Keeps what these paths make programs obey from being changed, where it lies in this mount.
+    #[must_use]
+    pub fn protect_personal(mut self, personal: Arc<PersonalPaths>) -> Self {
+        self.personal = personal;
         self
     }
 
@@ -154,6 +173,10 @@ impl Mount {
 
     pub(crate) fn rules(&self) -> &Rules {
         &self.rules
+    }
+
+    pub(crate) fn personal(&self) -> &PersonalPaths {
+        &self.personal
     }
 
     pub(crate) fn directory(&self) -> &Dir {

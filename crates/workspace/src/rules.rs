@@ -250,7 +250,8 @@ fn has_clear_classes(pattern: &str) -> Result<(), InvalidGlob> {
     }
 }
 
-fn is_at_or_below(folded: &str, own: &str) -> bool {
+/// Whether a folded location is another one, or lies in it.
+pub(crate) fn is_at_or_below(folded: &str, own: &str) -> bool {
     folded.strip_prefix(own).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 

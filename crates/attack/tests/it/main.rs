@@ -16,6 +16,7 @@ mod dress;
 mod hostile_paths;
 mod odd_names;
 mod repositories;
+mod hooks_path;
 mod undo;
 mod race;
 mod killed;

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 
+use super::discovery::{Configuration, personal_configurations};
 use super::repositories::{Part, has_name};
 use super::stray::obeyed;
 use super::todo::is_todo;
@@ -60,6 +61,8 @@ pub(super) struct Ground<'a> {
     /// Whether there are globs, so that every single place must be asked about.
     has_globs: bool,
     has_scope: bool,
+    /// What git reads in every repository.
+    pub(super) personal: Vec<Configuration>,
 }
 
 impl<'a> Ground<'a> {
@@ -73,7 +76,7 @@ impl<'a> Ground<'a> {
         let names = own.chain(roots).chain(folders).collect();
         let (has_globs, has_scope) =
             (rules().any(|rules| rules.has_globs()), rules().any(|rules| rules.has_scope()));
-        Self { mount, inner, names, has_globs, has_scope }
+        Self { mount, inner, names, has_globs, has_scope, personal: personal_configurations(mount) }
     }
 
     /// Whether everything must be asked about.

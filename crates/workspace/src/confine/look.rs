@@ -14,7 +14,7 @@ use super::ground::{Ground, Identity, identity, is_obeyed_folder, read_beginning
 use super::quarantine::identify_place;
 use super::repositories::{Part, has_name, is_repository, part};
 use super::stray::{StrayKind, obeyed};
-use super::targets::{Target, follow, targets};
+use super::targets::{Target, follow, targets, targets_from_above, worktree_targets};
 use super::todo::{LARGEST_TODO, is_todo, running_steps};
 use crate::fold::fold;
 use crate::git_config::{LARGEST_CONFIG, Refused, sanitised_git_config};
@@ -141,6 +141,10 @@ impl<'l> Look<'l> {
         if self.writable && self.ground.is_judged(&place, part) {
             self.remember(folder.handle(), entry.name, &place);
         }
+        if self.writable && folded == ".git" {
+            let directory = self.ground.mount.host_root().join(folder.place());
+            self.targets(worktree_targets(self.ground.mount, &directory, &self.ground.personal));
+        }
         match entry.kind {
             EntryKind::Symlink => self.link(folder, entry, place, &folded, part),
             // A socket or a pipe has somebody at its other end, who may not be confined.
@@ -170,8 +174,6 @@ impl<'l> Look<'l> {
 
     fn directory(&mut self, place: PathBuf, part: Option<Part>) -> bool {
         if self.ground.is_denied_by_operator(&place) {
-            // Git obeys it all the same.
-            self.config_in(&place);
             self.seal(place, Seal::Hide { directory: true });
             return false;
         }
@@ -300,18 +302,16 @@ impl<'l> Look<'l> {
             if let Some(known) = self.seen.known.get_mut(place) {
                 known.refused = Refused::of(content);
             }
-            let targets = targets(self.ground.mount, repository, content);
-            targets.into_iter().for_each(|target| self.target(target));
+            // What one called `.git` names was found with its worktree.
+            if !has_name(repository, ".git") {
+                self.targets(targets(self.ground.mount, repository, content));
+            }
         }
         sanitised(content)
     }
 
-    /// Freezes what the configuration of a hidden repository names.
-    fn config_in(&mut self, repository: &Path) {
-        let config = repository.join("config");
-        if let Some(opened) = follow(self.ground.mount, &config).filter(|_| has_name(repository, ".git")) {
-            self.config(repository, &config, read_beginning(&opened.file, LARGEST_CONFIG));
-        }
+    fn targets(&mut self, targets: Vec<Target>) {
+        targets.into_iter().for_each(|target| self.target(target));
     }
 
     fn target(&mut self, target: Target) {
@@ -339,6 +339,9 @@ impl Surveyor for Look<'_> {
         }
         let in_repository = is_repository(folder);
         let around = Around { in_repository, in_hooks: self.writable && has_name(folder.place(), "hooks") };
+        if self.writable && folder.place().as_os_str().is_empty() {
+            self.targets(targets_from_above(self.ground.mount, &self.ground.personal));
+        }
         if in_repository {
             self.seen.repositories.push(folder.place().to_path_buf());
         }

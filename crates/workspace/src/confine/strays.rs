@@ -17,6 +17,7 @@ use super::ground::{Ground, Identity, identity, is_obeyed_folder, read_small};
 use super::quarantine::identify_place;
 use super::repositories::{Part, has_name, is_head, is_repository, part};
 use super::stray::{Stray, StrayKind, Strays, obeyed};
+use super::targets::new_targets;
 use super::todo::{LARGEST_TODO, is_todo, running_steps};
 use super::{Before, ConfinedMount};
 use crate::error::WorkspaceError;
@@ -48,6 +49,8 @@ impl ConfinedMount<'_> {
         let mut found = Found::default();
         surveyors.into_iter().for_each(|search| found.add(search.found));
         found.strays.extend(before.targets.iter().filter_map(|target| target.stray(ground.mount)));
+        let worktrees = found.new_worktrees(before);
+        found.strays.extend(new_targets(ground.mount, &worktrees, &ground.personal));
         Ok(Strays { found: found.into_strays(ground), incomplete: stopped.is_some() })
     }
 }
@@ -93,6 +96,14 @@ impl Found {
         self.heads.extend(other.heads);
         self.pointers.extend(other.pointers);
         self.closed.extend(other.closed);
+    }
+
+    /// The directories that have a `.git` which was not there, or was another one.
+    fn new_worktrees(&self, before: &Before) -> Vec<PathBuf> {
+        let repositories = self.repositories.iter().filter(|place| !before.repositories.contains(*place));
+        let pointers = self.pointers.iter().map(|(stray, _)| &stray.location);
+        let dot_git = repositories.chain(pointers).filter(|place| has_name(place, ".git"));
+        dot_git.filter_map(|place| place.parent().map(Path::to_path_buf)).collect()
     }
 
     /// Only now all repositories are known.

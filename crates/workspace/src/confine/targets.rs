@@ -4,32 +4,19 @@
 //! the command.
 
 use std::collections::{HashMap, HashSet};
-use std::fs::File;
-use std::io;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
-use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
-use rustix::fs::OFlags;
-
+use super::discovery::{
+    Configuration, GitDirectory, absolute, configurations_of, open_beneath, personal_configurations,
+};
 use super::ground::{Identity, read_beginning};
 use super::quarantine::identify_place;
-use super::repositories::has_name;
 use super::stray::{Stray, StrayKind};
-use crate::git_config::{Judgement, LARGEST_CONFIG, Named, Refused, judge, named};
+use crate::fold::fold;
+use crate::git_config::{Judgement, LARGEST_CONFIG, Named, Refused, judge};
 use crate::mount::Mount;
 use crate::open::{Opened, identify};
-
-/// How deep configurations include others, as far as they are followed.
-const DEEPEST_INCLUDE: usize = 5;
-
-/// How many included configurations of one repository are followed.
-const MOST_INCLUDES: usize = 20;
-
-/// How many worktrees of one repository are asked where they are.
-const MOST_WORKTREES: usize = 64;
-
-/// Longer content is not where a worktree is.
-const LONGEST_POINTER: usize = 4096;
+use crate::rules::is_at_or_below;
 
 /// The hooks that git knows, for where a whole folder is too much to freeze.
 const HOOKS: [&str; 28] = [
@@ -112,9 +99,9 @@ impl Target {
         location.filter(|location| !location.as_os_str().is_empty())
     }
 
-    /// Whether a location is, or lies in, what is obeyed.
-    fn holds(&self, location: &Path) -> bool {
-        let is_in = |place: &Path| !place.as_os_str().is_empty() && location.starts_with(place);
+    /// Whether a folded location is, or lies in, what is obeyed.
+    fn holds(&self, location: &str) -> bool {
+        let is_in = |place: &Path| !place.as_os_str().is_empty() && is_at_or_below(location, &fold(place));
         is_in(&self.place) || self.frozen().is_some_and(is_in)
     }
 
@@ -147,84 +134,139 @@ impl Target {
     }
 }
 
-/// What a repository's configuration makes git obey in the mount.
+/// What a repository's configuration makes git obey in the mount, asked of a repository that is not called `.git`: those are found from their worktrees.
 pub(super) fn targets(mount: &Mount, repository: &Path, original: &[u8]) -> Vec<Target> {
-    let mut search = Search {
-        mount,
-        repository,
-        bases: bases(mount, repository),
-        found: Vec::new(),
-        read: HashSet::new(),
-    };
-    search.config(repository, original, 0);
-    search.found
+    let repository = GitDirectory::at(mount, mount.host_root().join(repository));
+    let configurations = configurations_of(mount, repository.own.join("config"), original);
+    let bases = repository.worktrees(mount);
+    Search::new(mount, bases, &repository, Whose::Repositorys).all(&configurations)
 }
 
-/// Whether the configuration of a repository around this location makes git obey what lies there. Only repositories whose inside lies in a folder
-/// called `.git` are asked.
+/// What git obeys in the mount when it is run in a directory with a `.git` in it, which is given by its absolute path.
+pub(super) fn worktree_targets(mount: &Mount, directory: &Path, personal: &[Configuration]) -> Vec<Target> {
+    let Some(repository) = GitDirectory::of_worktree(mount, directory) else { return Vec::new() };
+    let mut bases = repository.worktrees(mount);
+    bases.push(directory.to_path_buf());
+    let configurations = repository.configurations(mount);
+    let own = Search::new(mount, bases, &repository, Whose::Repositorys).all(&configurations);
+    let personal = personal_targets(mount, directory, &repository, personal);
+    own.into_iter().chain(personal).collect()
+}
+
+/// What the repositories above the mount make git obey in it: its files are theirs.
+pub(super) fn targets_from_above(mount: &Mount, personal: &[Configuration]) -> Vec<Target> {
+    let above = mount.host_root().ancestors().skip(1);
+    above.flat_map(|directory| worktree_targets(mount, directory, personal)).collect()
+}
+
+/// What came to be obeyed because a command made repositories or worktrees: nothing there was looked at before.
+pub(super) fn new_targets(mount: &Mount, worktrees: &[PathBuf], personal: &[Configuration]) -> Vec<Stray> {
+    let directories = worktrees.iter().map(|place| mount.host_root().join(place));
+    let targets = directories.flat_map(|directory| worktree_targets(mount, &directory, personal));
+    targets
+        .filter_map(|target| Target { leads_to: None, links: HashMap::new(), ..target }.stray(mount))
+        .collect()
+}
+
+fn personal_targets(
+    mount: &Mount,
+    directory: &Path,
+    repository: &GitDirectory,
+    personal: &[Configuration],
+) -> Vec<Target> {
+    Search::new(mount, vec![directory.to_path_buf()], repository, Whose::Persons).all(personal)
+}
+
+/// Whether git is made to obey what lies at this location, by a repository around it or a submodule of one, or by the person's own configuration. That holds
+/// for every directory around it, since each may become a repository.
 pub(crate) fn is_target(mount: &Mount, location: &Path) -> bool {
-    location.ancestors().skip(1).any(|folder| {
-        let repository = folder.join(".git");
-        let config = open(mount, &repository.join("config"));
-        let content = config.and_then(|file| read_beginning(&file, LARGEST_CONFIG));
-        content.is_ok_and(|content| {
-            targets(mount, &repository, &content).iter().any(|target| target.holds(location))
-        })
+    let personal = personal_configurations(mount);
+    let folded = fold(location);
+    let holds = |targets: Vec<Target>| targets.iter().any(|target| target.holds(&folded));
+    let whole = mount.host_root().join(location);
+    whole.ancestors().skip(1).any(|directory| {
+        let Some(repository) = GitDirectory::of_worktree(mount, directory) else {
+            let none = GitDirectory { own: directory.join(".git"), common: directory.join(".git") };
+            return !personal.is_empty() && holds(personal_targets(mount, directory, &none, &personal));
+        };
+        // More submodules than can be asked may name anything.
+        let Some(modules) = repository.modules(mount) else { return true };
+        let is_of_module = |module: PathBuf| {
+            let module = GitDirectory::at(mount, module);
+            let search = Search::new(mount, module.worktrees(mount), &module, Whose::Repositorys);
+            holds(search.all(&module.configurations(mount)))
+        };
+        holds(worktree_targets(mount, directory, &personal)) || modules.into_iter().any(is_of_module)
     })
 }
 
-struct Search<'s> {
-    mount: &'s Mount,
-    repository: &'s Path,
-    /// From where git and its hooks are run.
-    bases: Vec<PathBuf>,
-    found: Vec<Target>,
-    read: HashSet<PathBuf>,
+/// Whose configuration is followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Whose {
+    Repositorys,
+    /// It holds for all repositories, so a plain word in it is no file of this one.
+    Persons,
 }
 
-impl Search<'_> {
-    fn config(&mut self, folder: &Path, original: &[u8], depth: usize) {
-        let names = named(original);
-        for name in &names {
-            if let Named::Worktree(value) = name {
-                self.bases.extend(place(self.mount, folder, value));
+/// All paths are absolute.
+struct Search<'s> {
+    mount: &'s Mount,
+    /// From where git and its hooks are run.
+    bases: Vec<PathBuf>,
+    repository: &'s GitDirectory,
+    whose: Whose,
+    found: Vec<Target>,
+}
+
+impl<'s> Search<'s> {
+    fn new(mount: &'s Mount, bases: Vec<PathBuf>, repository: &'s GitDirectory, whose: Whose) -> Self {
+        Self { mount, bases, repository, whose, found: Vec::new() }
+    }
+
+    fn all(mut self, configurations: &[Configuration]) -> Vec<Target> {
+        for configuration in configurations {
+            for name in &configuration.names {
+                if let Named::Worktree(value) = name {
+                    self.bases.extend(absolute(self.mount, configuration.directory(), value));
+                }
             }
         }
-        for name in names {
+        configurations.iter().for_each(|configuration| self.configuration(configuration));
+        self.found
+    }
+
+    fn configuration(&mut self, configuration: &Configuration) {
+        let directory = configuration.directory();
+        if let Some(place) = self.mount.strip_root(&configuration.path).filter(|_| configuration.is_included)
+        {
+            let opened = follow(self.mount, place).filter(|opened| !opened.is_directory());
+            let purpose = Purpose::Config(configuration.refused.clone());
+            self.found.push(Target::with(self.mount, place, purpose, opened.as_ref()));
+        }
+        for name in &configuration.names {
             match name {
-                Named::Include(value) => self.include(folder, &value, depth),
-                Named::Hooks(value) => self.each_place(folder, &value, Self::hooks),
-                Named::Path(value) => self.each_place(folder, &value, |search, place| _ = search.path(place)),
-                Named::Word(value) => {
-                    self.each_place(folder, &value, |search, place| search.word(&value, place))
+                Named::Hooks(value) => self.each_place(directory, value, Self::hooks),
+                Named::Path(value) => {
+                    self.each_place(directory, value, |search, place| _ = search.path(place))
                 }
-                Named::Worktree(_) => {}
+                Named::Word(value) => {
+                    self.each_place(directory, value, |search, place| search.word(value, place))
+                }
+                Named::Worktree(_) | Named::Include(_) => {}
             }
         }
     }
 
     /// Settings differ in where their paths begin; all beginnings are tried.
-    fn each_place(&mut self, folder: &Path, value: &str, mut then: impl FnMut(&mut Self, PathBuf)) {
-        let bases = self.bases.iter().map(PathBuf::as_path).chain([folder]);
-        let places: HashSet<PathBuf> = bases.filter_map(|base| place(self.mount, base, value)).collect();
+    fn each_place(&mut self, directory: &Path, value: &str, mut then: impl FnMut(&mut Self, PathBuf)) {
+        let bases = self.bases.iter().map(PathBuf::as_path).chain([directory]);
+        let places = bases.filter_map(|base| absolute(self.mount, base, value));
+        let places: HashSet<PathBuf> =
+            places.filter_map(|path| self.mount.strip_root(&path).map(Path::to_path_buf)).collect();
         places.into_iter().for_each(|place| then(self, place));
     }
 
-    fn include(&mut self, folder: &Path, value: &str, depth: usize) {
-        let Some(place) = place(self.mount, folder, value) else { return };
-        if depth >= DEEPEST_INCLUDE || self.read.len() >= MOST_INCLUDES || !self.read.insert(place.clone()) {
-            return;
-        }
-        let opened = follow(self.mount, &place).filter(|opened| !opened.is_directory());
-        let content = opened.as_ref().and_then(|opened| read_beginning(&opened.file, LARGEST_CONFIG).ok());
-        let purpose = Purpose::Config(content.as_deref().map(Refused::of));
-        self.found.push(Target::with(self.mount, &place, purpose, opened.as_ref()));
-        let content = content.unwrap_or_default();
-        let folder = place.parent().unwrap_or(Path::new(""));
-        self.config(folder, &content, depth + 1);
-    }
-
-    /// A folder with the whole worktree or repository in it cannot be frozen, but its hooks can.
+    /// A directory with the whole worktree or repository in it cannot be frozen, but its hooks can.
     fn hooks(&mut self, place: PathBuf) {
         if !self.path(place.clone()) {
             let hooks =
@@ -237,8 +279,9 @@ impl Search<'_> {
     fn path(&mut self, place: PathBuf) -> bool {
         let target = Target::new(self.mount, &place, StrayKind::GitTarget);
         let location = target.leads_to.as_ref().map_or(place.as_path(), |(location, _)| location);
-        let holds_all =
-            self.repository.starts_with(location) || self.bases.iter().any(|base| base.starts_with(location));
+        let location = self.mount.host_root().join(location);
+        let holds_all = self.repository.own.starts_with(&location)
+            || self.bases.iter().any(|base| base.starts_with(&location));
         if !holds_all {
             self.found.push(target);
         }
@@ -247,12 +290,15 @@ impl Search<'_> {
 
     /// What a word looks like decides only where there is nothing yet: any file that a command names may be its program.
     fn word(&mut self, word: &str, place: PathBuf) {
-        if place.strip_prefix(self.repository).is_ok_and(is_written_by_git) {
+        let path = self.mount.host_root().join(&place);
+        let inside = path.strip_prefix(&self.repository.own).or(path.strip_prefix(&self.repository.common));
+        let looks_like_path = word.contains(['/', '.']);
+        if inside.is_ok_and(is_written_by_git) || (self.whose == Whose::Persons && !looks_like_path) {
             return;
         }
         let opened = follow(self.mount, &place);
         let is_file = opened.as_ref().map(|opened| !opened.is_directory());
-        if is_file.unwrap_or_else(|| word.contains(['/', '.'])) {
+        if is_file.unwrap_or(looks_like_path) {
             self.found.push(Target::with(self.mount, &place, Purpose::File, opened.as_ref()));
         }
     }
@@ -268,50 +314,6 @@ fn is_written_by_git(inside: &Path) -> bool {
     name.is_some_and(|name| OWN.contains(&name) || is_head(name))
 }
 
-/// The folders that hold the files of a repository: the one around it, or itself, and its worktrees.
-fn bases(mount: &Mount, repository: &Path) -> Vec<PathBuf> {
-    let around = repository.parent().filter(|_| has_name(repository, ".git")).unwrap_or(repository);
-    let trees = mount.directory().read_dir(beneath(&repository.join("worktrees")));
-    let trees = trees.into_iter().flatten().flatten().take(MOST_WORKTREES).filter_map(|tree| {
-        let pointer = repository.join("worktrees").join(tree.file_name()).join("gitdir");
-        worktree(mount, &pointer)
-    });
-    // The configuration of one worktree lies beside the file that says where it is.
-    std::iter::once(around.to_path_buf())
-        .chain(trees)
-        .chain(worktree(mount, &repository.join("gitdir")))
-        .collect()
-}
-
-/// Where a worktree is, by the file that says where its `.git` is.
-fn worktree(mount: &Mount, pointer: &Path) -> Option<PathBuf> {
-    let content = read_beginning(&open(mount, pointer).ok()?, LONGEST_POINTER).ok()?;
-    let path = String::from_utf8(content).ok()?;
-    let git = place(mount, pointer.parent()?, path.trim_end())?;
-    git.parent().map(Path::to_path_buf)
-}
-
-/// Which place of the mount a path means from a folder; `None` outside, and at the mount itself.
-fn place(mount: &Mount, base: &Path, path: &str) -> Option<PathBuf> {
-    if path.starts_with('~') || path.contains('\0') {
-        return None;
-    }
-    let path = Path::new(path);
-    let (mut place, rest) = match path.is_absolute() {
-        true => (PathBuf::new(), mount.strip_root(path)?),
-        false => (base.to_path_buf(), path),
-    };
-    for component in rest.components() {
-        match component {
-            Component::Normal(name) => place.push(name),
-            Component::ParentDir if place.pop() => {}
-            Component::CurDir => {}
-            Component::ParentDir | Component::RootDir | Component::Prefix(_) => return None,
-        }
-    }
-    Some(place)
-}
-
 /// The links among the folders of a place and at the place itself.
 fn links(mount: &Mount, place: &Path) -> HashMap<PathBuf, Identity> {
     let folders = place.ancestors().filter(|folder| !folder.as_os_str().is_empty());
@@ -325,18 +327,5 @@ fn links(mount: &Mount, place: &Path) -> HashMap<PathBuf, Identity> {
 
 /// What lies at a place, through links, as far as that is in the mount.
 pub(super) fn follow(mount: &Mount, place: &Path) -> Option<Opened> {
-    identify(mount, open(mount, place).ok()?, "").ok()
-}
-
-fn open(mount: &Mount, place: &Path) -> io::Result<File> {
-    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
-    let mut options = OpenOptions::new();
-    options.read(true).custom_flags(i32::try_from(flags.bits()).unwrap_or(0));
-    let directory: &Dir = mount.directory();
-    Ok(directory.open_with(beneath(place), &options)?.into_std())
-}
-
-/// The mount itself has a name too.
-fn beneath(place: &Path) -> &Path {
-    if place.as_os_str().is_empty() { Path::new(".") } else { place }
+    identify(mount, open_beneath(mount, place).ok()?, "").ok()
 }
