@@ -16,6 +16,7 @@ use crate::ambient::{open_folder, open_or_make_folder, open_own_folder};
 use crate::exit::Failed;
 use crate::load::{self, Behind, Tokens};
 use crate::own::Own;
+use crate::personal::{personal, refuse_root};
 use crate::servers::{PINS, Servers, Which};
 use crate::settings::{MountSettings, Settings};
 use crate::terminal::complain;
@@ -57,20 +58,22 @@ pub(crate) fn workspace(settings: &Settings, own: &Own) -> Result<Workspace, Fai
     own.refuse_mount("@project", &settings.workspace)?;
     let project = open_or_make_folder(&settings.workspace)
         .map_err(|source| cannot_open("@project", &settings.workspace, source))?;
+    refuse_root("@project", &settings.workspace, &project)?;
+    let personal = personal(&settings.surroundings);
     let project_rules = rules(settings, &[], &[])?;
     let project = Mount::new("@project", project, &settings.workspace, Access::ReadWrite, project_rules);
-    mounts.push(
-        project.map_err(|error| Failed::usage(error.to_string()))?.hide_own_files(own.places()).as_default(),
-    );
+    let project = project.map_err(|error| Failed::usage(error.to_string()))?.hide_own_files(own.places());
+    mounts.push(project.protect_personal(Arc::clone(&personal)).as_default());
     for MountSettings { alias, path, read_only, scope, deny } in &settings.mounts {
         own.refuse_mount(alias, path)?;
         let opened = if *read_only { open_folder(path) } else { open_or_make_folder(path) };
         let opened = opened.map_err(|source| cannot_open(alias, path, source))?;
+        refuse_root(alias, path, &opened)?;
         let access = if *read_only { Access::ReadOnly } else { Access::ReadWrite };
         let rules = rules(settings, deny, scope)?;
         let mount = Mount::new(alias, opened, path, access, rules)
             .map_err(|error| Failed::usage(error.to_string()))?;
-        mounts.push(mount.hide_own_files(own.places()));
+        mounts.push(mount.hide_own_files(own.places()).protect_personal(Arc::clone(&personal)));
     }
     if settings.profile.has_runs() {
         mounts.push(state_mount(settings)?);

@@ -17,6 +17,7 @@ mod confined;
 mod web_search;
 mod servers;
 mod own;
+mod personal;
 mod load;
 mod build;
 mod reload;

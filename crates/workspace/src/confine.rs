@@ -9,6 +9,7 @@
 mod covers;
 mod discovery;
 mod ground;
+mod inventory;
 mod look;
 mod quarantine;
 mod repositories;

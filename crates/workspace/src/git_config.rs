@@ -104,6 +104,15 @@ impl Refused {
     }
 }
 
+/// All values of a setting without a subsection; `None` of a configuration that does not parse.
+pub(crate) fn setting_values(original: &[u8], section: &[u8], key: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let is_it = |setting: &Setting| {
+        setting.section() == section && setting.subsection().is_none() && setting.key == key
+    };
+    let settings = parse(original)?.into_iter().filter(is_it);
+    Some(settings.filter_map(|setting| setting.value).collect())
+}
+
 fn write_header(copy: &mut Vec<u8>, section: &[u8], subsection: Option<&[u8]>) {
     copy.push(b'[');
     copy.extend_from_slice(section);

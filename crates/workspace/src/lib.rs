@@ -10,6 +10,7 @@ mod fold;
 mod deny_list;
 mod glance;
 mod obeyed;
+mod personal;
 mod rules;
 mod location;
 mod mount;

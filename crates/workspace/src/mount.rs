@@ -8,6 +8,7 @@ use std::sync::Arc;
 use cap_std::fs::Dir;
 
 use crate::location::real_location;
+use crate::personal::obeyed_places;
 use crate::rules::Rules;
 
 /// Whether a mount may be changed.
@@ -118,8 +119,16 @@ impl Mount {
     /// Keeps what these paths make programs obey from being changed, where it lies in this mount.
     #[must_use]
     pub fn protect_personal(mut self, personal: Arc<PersonalPaths>) -> Self {
+        let places = obeyed_places(&self.root, &personal.homes);
+        self.rules = std::mem::take(&mut self.rules).protect_places(places);
         self.personal = personal;
         self
+    }
+
+    /// Whether a home directory is this mount or lies in it, so that files are protected which programs obey there.
+    #[must_use]
+    pub fn holds_home(&self) -> bool {
+        self.personal.homes.iter().any(|home| home.starts_with(&self.root))
     }
 
     /// Bare relative paths mean this mount.

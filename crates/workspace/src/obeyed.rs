@@ -39,9 +39,16 @@ pub(crate) const OBEYED: &[&str] = &[
     ".continue/agents",
     ".github/agents",
     ".claude/agents",
+    // Plugins, which bring all of these.
+    ".claude/plugins",
+    ".claude-plugin",
+    ".agents",
+    ".agent",
     // The same for instructions, which may also say what is run before they are read, or which tools need no approval.
     ".claude/skills",
     ".claude/commands",
+    ".gemini/commands",
+    ".cursor/commands",
     // Codex: servers, hooks, agents, and rules about which commands need no approval.
     ".codex",
     // opencode: settings, and plugins and tools that are loaded as code, with the packages that are installed for them.
@@ -54,9 +61,19 @@ pub(crate) const OBEYED: &[&str] = &[
     ".vscode/settings.json",
     ".vscode/tasks.json",
     ".vscode/launch.json",
+    ".vscode/c_cpp_properties.json",
+    "*.code-workspace",
     ".zed/tasks.json",
     ".zed/debug.json",
     ".idea/runconfigurations",
+    ".idea/workspace.xml",
+    ".idea/watchertasks.xml",
+    ".run/*.run.xml",
+    ".fleet/run.json",
+    ".vs",
+    ".exrc",
+    ".nvimrc",
+    ".nvim.lua",
     // Hooks, setup commands, linters and permissions of another agent.
     ".claude/settings*.json",
     ".claude/hooks",
@@ -66,6 +83,8 @@ pub(crate) const OBEYED: &[&str] = &[
     ".factory/hooks",
     ".aider.conf.yml",
     ".cursor/worktrees.json",
+    ".cursor/environment.json",
+    ".openhands/setup.sh",
     ".cursor/hooks.json",
     ".cursor/cli.json",
     ".windsurf/hooks.json",
@@ -77,9 +96,36 @@ pub(crate) const OBEYED: &[&str] = &[
     // Wrappers, runners and linkers of every build below.
     ".cargo/config",
     ".cargo/config.toml",
+    // What is run by hooks that are installed once: husky's `_/pre-commit` runs the file of the same name around it.
+    ".husky",
+    ".pre-commit-config.yaml",
+    "lefthook.*",
+    "lefthook-local.*",
+    ".lefthook",
+    ".lefthook.*",
+    ".lefthook-local",
+    ".lefthook-local.*",
+    // Programs that a package manager or a version manager loads whenever it is started below.
+    ".yarnrc",
+    ".pnpmfile.cjs",
+    "mise.toml",
+    ".mise.toml",
+    "mise.local.toml",
+    ".mise.local.toml",
+    ".config/mise.toml",
+    ".mise/config.toml",
+    "mise/config.toml",
+    ".arcconfig",
+    // Version control whose configuration lies in another repository: it is wherever this file says.
+    ".hg/sharedpath",
+    ".jj/repo",
 ];
 
-/// Packages bring such files along by the hundred, and nobody opens a package as a project.
+/// Rules that mean a file alone when a command is confined: as a directory it is the repository itself, which its program writes.
+const FILES_ONLY: &[&str] = &[".jj/repo"];
+
+/// Where package managers unpack whole packages, which bring such files along by the hundred, and take them away again. What is in there is not frozen for a command, which
+/// could not update a package then; what has changed is taken away afterwards.
 const PACKAGES: &[&str] = &["node_modules", "site-packages", "vendor"];
 
 /// Whether a folded location is, or lies in, what is obeyed.
@@ -87,18 +133,23 @@ pub(crate) fn is_obeyed(folded: &str) -> bool {
     from_each_name(folded, |name, below| OBEYED.iter().any(|rule| begins_with(name, below, rule)))
 }
 
-/// Whether what is obeyed ends right at this folded location.
-pub(crate) fn ends_at_obeyed(folded: &str) -> bool {
-    from_each_name(folded, |name, below| OBEYED.iter().any(|rule| matches_all(name, below, rule)))
+/// Whether what is obeyed ends right at this folded location, of a directory or of anything else.
+pub(crate) fn ends_at_obeyed(folded: &str, is_directory: bool) -> bool {
+    let means = |rule: &&&str| !(is_directory && FILES_ONLY.contains(*rule));
+    from_each_name(folded, |name, below| {
+        OBEYED.iter().filter(means).any(|rule| matches_all(name, below, rule))
+    })
+}
+
+/// Whether a folded location lies among packages.
+pub(crate) fn is_in_package(folded: &str) -> bool {
+    folded.split('/').any(|name| PACKAGES.contains(&name))
 }
 
 fn from_each_name(folded: &str, applies: impl Fn(&str, Option<&str>) -> bool) -> bool {
     let mut rest = folded;
     loop {
         let (name, below) = split(rest);
-        if PACKAGES.contains(&name) {
-            return false;
-        }
         if applies(name, below) {
             return true;
         }
@@ -132,6 +183,12 @@ mod tests {
     }
 
     #[test]
+    fn a_directory_that_its_program_writes_is_none_of_these() {
+        assert!(!ends_at_obeyed(".jj/repo", true) && is_obeyed(".jj/repo/store/x"));
+        assert!(is_in_package("a/node_modules/b") && !is_in_package("a/vendored"));
+    }
+
+    #[test]
     fn what_is_obeyed_is_told_wherever_it_lies() {
         for (location, ends) in [
             (".mcp.json", true),
@@ -160,9 +217,20 @@ mod tests {
             (".factory/settings.local.json", true),
             (".aider.conf.yml", true),
             (".cursor/worktrees.json", true),
+            ("node_modules/x/.vscode/settings.json", true),
+            ("vendor/x/.husky/pre-commit", false),
+            (".husky", true),
+            (".husky/_/pre-commit", false),
+            ("a/x.code-workspace", true),
+            (".run/all.run.xml", true),
+            (".vs/tasks.vs.json", false),
+            ("a/lefthook.toml", true),
+            (".hg/sharedpath", true),
+            (".jj/repo", true),
+            (".gemini/commands/test.toml", false),
         ] {
             assert!(is_obeyed(location), "{location}");
-            assert_eq!(ends_at_obeyed(location), ends, "{location}");
+            assert_eq!(ends_at_obeyed(location, false), ends, "{location}");
             let name = location.rsplit('/').next().unwrap();
             assert!(!ends || may_be_obeyed(name.to_uppercase().as_bytes()), "{location}");
         }
@@ -171,11 +239,15 @@ mod tests {
             "mcp.json",
             ".vscode/extensions.json",
             ".vscode",
-            "node_modules/x/.vscode/settings.json",
             ".cargo/x",
             "settings.json",
             ".kiro/steering/product.md",
-            ".gemini/commands/test.toml",
+            ".husky.md",
+            "code-workspace",
+            ".run/x.xml",
+            "lefthook/x",
+            ".jj/working_copy/x",
+            ".idea/modules.xml",
             ".github/workflows/ci.yml",
             ".cursor/rules/x.mdc",
             ".clinerules/style.md",
@@ -183,7 +255,7 @@ mod tests {
             "claude.md",
             "codex/config.toml",
         ] {
-            assert!(!is_obeyed(location) && !ends_at_obeyed(location), "{location}");
+            assert!(!is_obeyed(location) && !ends_at_obeyed(location, false), "{location}");
         }
     }
 }

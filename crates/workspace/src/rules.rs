@@ -36,6 +36,8 @@ pub struct Rules {
     protected: Option<Globs>,
     /// Folded.
     own_files: Vec<String>,
+    /// Folded, and protected with all that is below.
+    protected_places: Vec<String>,
 }
 
 /// The answer about one location.
@@ -80,6 +82,35 @@ impl Rules {
     pub fn protect(mut self, patterns: &[&str]) -> Result<Self, InvalidGlob> {
         self.protected = Globs::compile(patterns.iter().map(|pattern| (*pattern).to_owned()).collect())?;
         Ok(self)
+    }
+
+    /// Folded places that may be read but not changed, nor may what is below them.
+    pub(crate) fn protect_places(mut self, places: Vec<String>) -> Self {
+        self.protected_places = places;
+        self
+    }
+
+    /// The places that are protected with all that is below them.
+    pub(crate) fn protected_places(&self) -> &[String] {
+        &self.protected_places
+    }
+
+    /// Whether this is, or lies in, such a place.
+    pub(crate) fn is_protected_place(&self, location: &Path) -> bool {
+        if self.protected_places.is_empty() {
+            return false;
+        }
+        let folded = fold(location);
+        self.protected_places.iter().any(|place| is_at_or_below(&folded, place))
+    }
+
+    /// Whether such a place lies in this one, so that a symlink here decides what it is.
+    pub(crate) fn is_above_protected_place(&self, location: &Path) -> bool {
+        if self.protected_places.is_empty() {
+            return false;
+        }
+        let folded = fold(location);
+        self.protected_places.iter().any(|place| is_at_or_below(place, &folded))
     }
 
     /// The gate's own files and folders, as locations inside this mount.
@@ -195,7 +226,8 @@ impl Rules {
     }
 
     pub(crate) fn may_change(&self, location: &Path) -> bool {
-        self.protected.as_ref().is_none_or(|globs| globs.first_match(&fold(location)).is_none())
+        !self.is_protected_place(location)
+            && self.protected.as_ref().is_none_or(|globs| globs.first_match(&fold(location)).is_none())
     }
 }
 

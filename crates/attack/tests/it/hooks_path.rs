@@ -1,7 +1,7 @@
 //! A repository whose configuration names a directory of hooks in the workspace, in every way in which git finds a configuration. The oracle is the host's git: it
 //! runs the hook that was there, and none that a model wrote.
 
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

@@ -17,6 +17,7 @@ mod hostile_paths;
 mod odd_names;
 mod repositories;
 mod hooks_path;
+mod obeyed_names;
 mod undo;
 mod race;
 mod killed;

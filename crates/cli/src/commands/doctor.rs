@@ -11,11 +11,12 @@ use toolgate_sandbox::{LayerReport, Sandbox};
 use toolgate_types::Trust;
 
 use super::{close, print, serving_runtime};
-use crate::ambient::{open_or_make_folder, open_own_folder};
+use crate::ambient::{open_or_make_folder, open_own_folder, real_path};
 use crate::arguments::Common;
 use crate::confined::sandbox_options;
 use crate::exit::{DONE, Failed, TOOL_ERROR};
 use crate::own::Own;
+use crate::personal::{HOLDS_HOME, personal, refuse_root};
 use crate::servers::{Servers, Which};
 use crate::settings::{Settings, settle};
 use crate::terminal::reveal_line;
@@ -87,12 +88,25 @@ fn examine(settings: &Settings) -> Vec<Finding> {
             findings.push(found("workspace", State::Missing, error.to_string()));
         }
         Ok(folder) => {
+            findings.extend(whole_system(settings, &folder).or_else(|| home_directory(settings)));
             findings.push(opening_beneath(&folder));
             findings.push(unnamed_files(&folder));
             findings.push(exchange(&folder));
         }
     }
     findings
+}
+
+fn whole_system(settings: &Settings, folder: &std::fs::File) -> Option<Finding> {
+    let refused = refuse_root("@project", &settings.workspace, folder).err()?;
+    Some(found("workspace", State::Missing, refused.message))
+}
+
+/// Nothing is said of a workspace that is a project.
+fn home_directory(settings: &Settings) -> Option<Finding> {
+    let root = real_path(&settings.workspace);
+    let holds_home = personal(&settings.surroundings).homes.iter().any(|home| home.starts_with(&root));
+    holds_home.then(|| found("workspace", State::Fallback, format!("it {HOLDS_HOME}")))
 }
 
 /// Every layer that commands are confined by. One that the operator does not demand may be missing.

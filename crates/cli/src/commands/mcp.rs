@@ -20,6 +20,7 @@ use crate::build::{self, Built, How};
 use crate::callers;
 use crate::exit::{DENIED, DONE, Failed};
 use crate::interrupt::Interrupt;
+use crate::personal::warn_of_homes;
 use crate::reload::{Reloader, keep_up, stamps};
 use crate::servers::Which;
 use crate::settings::{Settings, settle};
@@ -48,6 +49,7 @@ pub(crate) fn run(common: &Common) -> Result<u8, Failed> {
         },
     )?;
     settings.warn_of_unknown_tools(&built.tools);
+    warn_of_homes(&built.workspace);
     let gate = Arc::clone(built.front.gate());
     let mut reloader = Reloader::new(common, &settings, &built, seen);
     let servers = built.servers.clone();

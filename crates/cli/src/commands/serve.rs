@@ -21,6 +21,7 @@ use crate::callers::local_secret;
 use crate::exit::{DONE, Failed};
 use crate::interrupt::Interrupt;
 use crate::load::Tokens;
+use crate::personal::warn_of_homes;
 use crate::reload::{Reloader, keep_up, stamps};
 use crate::secrets;
 use crate::servers::{Servers, Which};
@@ -64,6 +65,7 @@ pub(crate) fn run(common: &Common, arguments: &ServeArguments) -> Result<u8, Fai
         },
     )?;
     settings.warn_of_unknown_tools(&built.tools);
+    warn_of_homes(&built.workspace);
     let mut reloader = Reloader::new(common, &settings, &built, seen);
     let servers = built.servers.clone();
     options.ready = ready(servers.clone());

@@ -27,6 +27,7 @@ use crate::arguments::{Common, ConversationArguments};
 use crate::build::{self, Built, How};
 use crate::commands::{nobody, tokens};
 use crate::exit::{DENIED, DONE, Failed, INTERRUPTED, LIMIT, PROVIDER, TOOL_ERROR};
+use crate::personal::warn_of_homes;
 use crate::reload::{Reloader, stamps};
 use crate::servers::{Servers, Which};
 use crate::settings::{Settings, settle};
@@ -86,6 +87,7 @@ impl Sitting {
         };
         let built = build::gate(&settings, how)?;
         settings.warn_of_unknown_tools(&built.tools);
+        warn_of_homes(&built.workspace);
         let reloader = Reloader::new(common, &settings, &built, seen);
         let Built { front, workspace, servers, .. } = built;
         let store = runtime.block_on(async {

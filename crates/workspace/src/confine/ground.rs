@@ -11,7 +11,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use super::discovery::{Configuration, personal_configurations};
 use super::repositories::{Part, has_name};
 use super::stray::obeyed;
-use super::todo::is_todo;
+use super::todo::{STATE_NAMES, is_state};
 use crate::fold::fold;
 use crate::glance::is_harmless;
 use crate::mount::{Access, Mount};
@@ -22,9 +22,6 @@ use crate::view::Workspace;
 /// The folders of version control: as a link they lead to one that nobody has looked at.
 const VERSION_CONTROL: [&str; 3] = [".git", ".hg", ".jj"];
 
-/// What git calls the steps of a rebase.
-const TODOS: [&str; 2] = ["git-rebase-todo", "todo"];
-
 /// Which file it is, and when anything about it changed last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Identity {
@@ -33,12 +30,14 @@ pub(super) struct Identity {
     changed: (i64, i64),
     /// The clock of a filesystem is coarse, so that a quick change may be told by this alone.
     size: i64,
+    pub(super) is_directory: bool,
 }
 
 impl Identity {
     pub(super) fn of(stat: &Stat) -> Self {
         let changed = (signed(stat.st_ctime), signed(stat.st_ctime_nsec));
-        Self { device: stat.st_dev, inode: stat.st_ino, changed, size: signed(stat.st_size) }
+        let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+        Self { device: stat.st_dev, inode: stat.st_ino, changed, size: signed(stat.st_size), is_directory }
     }
 
     pub(super) fn is_same_file(&self, other: &Self) -> bool {
@@ -72,8 +71,13 @@ impl<'a> Ground<'a> {
         let last = |folded: &str| folded.rsplit('/').next().unwrap_or(folded).to_owned();
         let own = rules().flat_map(|rules| rules.own_places()).map(|own| last(own));
         let roots = inner.iter().map(|(_, place)| last(&fold(place)));
-        let folders = VERSION_CONTROL.into_iter().chain(obeyed_folders()).chain(TODOS).map(str::to_owned);
-        let names = own.chain(roots).chain(folders).collect();
+        let folders =
+            VERSION_CONTROL.into_iter().chain(obeyed_folders()).chain(STATE_NAMES).map(str::to_owned);
+        let protected = rules().flat_map(|rules| rules.protected_places());
+        let protected = protected.flat_map(|place| place.split('/')).map(str::to_owned);
+        let mut names: Vec<String> = own.chain(protected).chain(roots).chain(folders).collect();
+        names.sort_unstable();
+        names.dedup();
         let (has_globs, has_scope) =
             (rules().any(|rules| rules.has_globs()), rules().any(|rules| rules.has_scope()));
         Self { mount, inner, names, has_globs, has_scope, personal: personal_configurations(mount) }
@@ -113,14 +117,25 @@ impl<'a> Ground<'a> {
         self.mounts_at(place).any(|(mount, rest)| mount.rules().is_own(rest))
     }
 
+    /// Whether it is, or lies in, a place that is protected as a whole.
+    pub(super) fn is_protected_place(&self, place: &Path) -> bool {
+        self.mounts_at(place).any(|(mount, rest)| mount.rules().is_protected_place(rest))
+    }
+
+    /// Whether a symlink here decides what such a place is.
+    pub(super) fn is_above_protected_place(&self, place: &Path) -> bool {
+        self.mounts_at(place).any(|(mount, rest)| mount.rules().is_above_protected_place(rest))
+    }
+
     /// Whether anything at this place is looked at after a command, whatever it is.
     pub(super) fn is_judged(&self, place: &Path, part: Option<Part>) -> bool {
         part.is_some()
             || place.parent().is_some_and(|folder| has_name(folder, "hooks"))
             || has_name(place, ".git")
             || obeyed(&fold(place)).is_some()
-            || is_todo(&fold(place))
+            || is_state(&fold(place))
             || self.is_own(place)
+            || self.is_protected_place(place)
     }
 
     /// Whether a file is among what the mount and the call are limited to.

@@ -11,14 +11,15 @@ use toolgate_search::{EntryKind, SurveyedEntry, SurveyedFolder, Surveyor};
 
 use super::MOST_COVERS;
 use super::ground::{Ground, Identity, identity, is_obeyed_folder, read_beginning, read_small};
+use super::inventory::{Inventory, inventory};
 use super::quarantine::identify_place;
 use super::repositories::{Part, has_name, is_repository, part};
 use super::stray::{StrayKind, obeyed};
 use super::targets::{Target, follow, targets, targets_from_above, worktree_targets};
-use super::todo::{LARGEST_TODO, is_todo, running_steps};
+use super::todo::{MAX_STATE_BYTES, is_state, running_steps};
 use crate::fold::fold;
 use crate::git_config::{LARGEST_CONFIG, Refused, sanitised_git_config};
-use crate::obeyed::ends_at_obeyed;
+use crate::obeyed::{ends_at_obeyed, is_in_package};
 use crate::rules::{PathGrant, is_denied_by_name};
 
 /// How a place is kept from a command.
@@ -54,11 +55,13 @@ pub(super) struct Known {
     pub(super) refused: Refused,
     /// Of a rebase that is under way: the steps that run something.
     pub(super) steps: HashSet<Vec<u8>>,
+    /// Of a directory that programs obey and that is not frozen: what is in it.
+    pub(super) below: Option<Inventory>,
 }
 
 impl Known {
     fn new(identity: Identity) -> Self {
-        Self { identity, refused: Refused::default(), steps: HashSet::new() }
+        Self { identity, refused: Refused::default(), steps: HashSet::new(), below: None }
     }
 }
 
@@ -166,8 +169,9 @@ impl<'l> Look<'l> {
     fn remember(&mut self, folder: BorrowedFd<'_>, name: &CStr, place: &Path) {
         let Some(identity) = identity(folder, name) else { return };
         let mut known = Known::new(identity);
-        if is_todo(&fold(place)) {
-            known.steps = running_steps(&read_small(folder, name, LARGEST_TODO).unwrap_or_default());
+        if is_state(&fold(place)) {
+            let content = read_small(folder, name, MAX_STATE_BYTES).unwrap_or_default();
+            known.steps = running_steps(&fold(place), &content);
         }
         self.seen.known.insert(place.to_path_buf(), known);
     }
@@ -183,10 +187,25 @@ impl<'l> Look<'l> {
         } else if is_denied_by_name(&place, true) {
             self.seal(place, Seal::Hide { directory: true });
             return false;
-        } else if ends_at_obeyed(&fold(&place)) {
+        } else if self.ground.is_protected_place(&place)
+            || (ends_at_obeyed(&fold(&place), true) && !self.is_left_to_packages(&place))
+        {
             self.seal(place, Seal::Freeze);
         }
         true
+    }
+
+    /// Whether a directory lies among packages, and all that is in it could be remembered.
+    fn is_left_to_packages(&mut self, place: &Path) -> bool {
+        if !self.writable || !is_in_package(&fold(place)) {
+            return false;
+        }
+        let below = inventory(self.ground.mount, place);
+        let is_known = below.is_some();
+        if let Some(known) = self.seen.known.get_mut(place) {
+            known.below = below;
+        }
+        is_known
     }
 
     fn file(
@@ -214,7 +233,7 @@ impl<'l> Look<'l> {
             // It tells git where the repository is.
             None if folded == ".git" => Some(Seal::Freeze),
             None if is_denied_by_name(&place, false) => Some(Seal::Hide { directory: false }),
-            None if ends_at_obeyed(&fold(&place)) || !self.ground.may_change(&place) => Some(Seal::Freeze),
+            None if is_frozen_file(&fold(&place)) || !self.ground.may_change(&place) => Some(Seal::Freeze),
             None => None,
         };
         match seal {
@@ -243,14 +262,15 @@ impl<'l> Look<'l> {
             self.behind_link(&place, part);
         }
         let is_denied = is_denied_by_name(&place, false) || self.ground.is_denied_by_operator(&place);
-        let is_obeyed = obeyed(&fold(&place)).is_some();
+        let is_obeyed = obeyed(&fold(&place)).is_some() || self.ground.is_protected_place(&place);
         if part.is_none() && is_denied {
             self.hide_behind_link(&place);
         }
         if part.is_none() && is_obeyed && self.writable {
             self.target(Target::new(self.ground.mount, &place, StrayKind::ProgramConfig));
         }
-        let is_protected = part.is_some() || is_obeyed_folder(folded) || is_denied || is_obeyed;
+        let is_above = is_obeyed_folder(folded) || self.ground.is_above_protected_place(&place);
+        let is_protected = part.is_some() || is_above || is_denied || is_obeyed;
         if self.writable
             && is_protected
             && let Some(identity) = identity(folder.handle(), entry.name)
@@ -320,6 +340,11 @@ impl<'l> Look<'l> {
         }
         self.seen.targets.push(target);
     }
+}
+
+/// Whether programs obey a file at this folded place, and a command is kept from changing it.
+fn is_frozen_file(folded: &str) -> bool {
+    ends_at_obeyed(folded, false) && !is_in_package(folded)
 }
 
 /// What is shown of a configuration; one that cannot be read is not shown at all.

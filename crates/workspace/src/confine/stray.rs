@@ -98,7 +98,7 @@ pub(super) fn obeyed(folded: &str) -> Option<StrayKind> {
     let ends_with = |names: &str| {
         folded.strip_suffix(names).is_some_and(|before| before.is_empty() || before.ends_with('/'))
     };
-    if PROGRAMS.iter().any(|names| ends_with(names)) || ends_at_obeyed(folded) {
+    if PROGRAMS.iter().any(|names| ends_with(names)) || ends_at_obeyed(folded, false) {
         Some(StrayKind::ProgramConfig)
     } else if folded.ends_with(".toolgate") || GATES.iter().any(|names| ends_with(names)) {
         Some(StrayKind::GateConfig)

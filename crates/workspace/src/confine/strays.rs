@@ -14,11 +14,13 @@ use toolgate_search::{EntryKind, Surveyed, SurveyedEntry, SurveyedFolder, Survey
 use toolgate_types::Stop;
 
 use super::ground::{Ground, Identity, identity, is_obeyed_folder, read_small};
+use super::inventory::inventory;
+use super::look::Known;
 use super::quarantine::identify_place;
 use super::repositories::{Part, has_name, is_head, is_repository, part};
 use super::stray::{Stray, StrayKind, Strays, obeyed};
 use super::targets::new_targets;
-use super::todo::{LARGEST_TODO, is_todo, running_steps};
+use super::todo::{MAX_STATE_BYTES, is_state, is_state_directory, running_steps};
 use super::{Before, ConfinedMount};
 use crate::error::WorkspaceError;
 use crate::fold::fold;
@@ -201,13 +203,18 @@ impl Search<'_> {
             self.found.hooks.push(stray(StrayKind::Hook));
         }
         match entry.kind {
+            EntryKind::Symlink if around.in_repository && is_state_directory(&folded) => {
+                self.found.strays.push(stray(StrayKind::Link));
+            }
             EntryKind::Symlink if self.is_protected(&place, &folded, part) => {
                 if self.before.links.get(&place) != Some(&identity) {
                     self.found.strays.push(stray(StrayKind::Link));
                 }
             }
             EntryKind::File => self.file(folder, entry, stray, &folded, part),
-            EntryKind::Directory if ends_at_obeyed(&fold(&place)) => {
+            EntryKind::Directory
+                if ends_at_obeyed(&fold(&place), true) || self.ground.is_protected_place(&place) =>
+            {
                 self.found.strays.push(stray(StrayKind::ProgramConfig));
                 return false;
             }
@@ -219,18 +226,24 @@ impl Search<'_> {
     /// Whether to go into something that is as it was before; `None` for what is not. A cover is no proof: it falls off when somebody who is not
     /// kept from the place moves it away.
     fn enters_known(&self, place: &Path, is_directory: bool, now: Identity) -> Option<bool> {
-        let known = self.before.known.get(place)?.identity;
+        let Known { identity: known, below, .. } = self.before.known.get(place)?;
+        if below.is_some() && inventory(self.ground.mount, place) != *below {
+            return None;
+        }
         // The gate writes its own files meanwhile, and what lies in a folder is looked at by itself.
         let may_change = is_directory || self.ground.is_own(place);
-        let is_known = if may_change { known.is_same_file(&now) } else { known == now };
+        let is_known = if may_change { known.is_same_file(&now) } else { *known == now };
         is_known.then(|| is_directory && !self.before.hidden.contains(place))
     }
 
     fn is_protected(&self, place: &Path, folded: &str, part: Option<Part>) -> bool {
         part.is_some()
             || is_obeyed_folder(folded)
+            || is_state(&fold(place))
+            || self.ground.is_protected_place(place)
+            || self.ground.is_above_protected_place(place)
             || is_denied_by_name(place, false)
-            || ends_at_obeyed(&fold(place))
+            || ends_at_obeyed(&fold(place), false)
             || self.ground.is_denied_by_operator(place)
     }
 
@@ -255,11 +268,13 @@ impl Search<'_> {
             // A file called `hooks` is no folder of hooks.
             Some(Part::Hooks) | None => {
                 let named = stray(StrayKind::ProgramConfig);
-                if is_todo(&fold(&named.location)) && self.has_new_steps(&named, read(LARGEST_TODO)) {
+                if is_state(&fold(&named.location)) && self.has_new_steps(&named, read(MAX_STATE_BYTES)) {
                     // It counts in a repository only, like what lies among hooks.
                     self.found.hooks.push(Stray { kind: StrayKind::GitTodo, ..named });
                 } else if let Some(kind) = obeyed(&fold(&named.location)) {
                     self.found.strays.push(Stray { kind, ..named });
+                } else if self.ground.is_protected_place(&named.location) {
+                    self.found.strays.push(named);
                 }
             }
         }
@@ -285,9 +300,13 @@ impl Search<'_> {
 
     /// What cannot be read may be anything.
     fn has_new_steps(&self, todo: &Stray, content: io::Result<Vec<u8>>) -> bool {
-        let Some(content) = content.ok().filter(|content| content.len() <= LARGEST_TODO) else { return true };
+        let Some(content) = content.ok().filter(|content| content.len() <= MAX_STATE_BYTES) else {
+            return true;
+        };
         let before = self.before.known.get(&todo.location).map(|known| &known.steps);
-        running_steps(&content).iter().any(|step| !before.is_some_and(|before| before.contains(step)))
+        running_steps(&fold(&todo.location), &content)
+            .iter()
+            .any(|step| !before.is_some_and(|before| before.contains(step)))
     }
 
     /// What cannot be read leads nowhere that anybody knows.

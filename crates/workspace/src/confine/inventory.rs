@@ -1,0 +1,44 @@
+//! What lies in a directory that programs obey as a whole and that is not frozen: every entry with its identity, so that a change anywhere in it is seen.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::fd::AsFd as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::Dir;
+
+use super::ground::{Identity, identity};
+use crate::mount::Mount;
+use crate::target::open_folder;
+
+/// A directory with more in it is frozen instead.
+const MAX_ENTRIES: usize = 4096;
+
+/// The entries of a directory at any depth, by their places in the mount.
+pub(super) type Inventory = BTreeMap<PathBuf, Identity>;
+
+/// What there is; `None` if there is too much, or a directory cannot be read.
+pub(super) fn inventory(mount: &Mount, place: &Path) -> Option<Inventory> {
+    let (mut found, mut left) = (Inventory::new(), vec![place.to_path_buf()]);
+    while let Some(directory) = left.pop() {
+        let opened = open_folder(mount, &directory).ok()?;
+        for entry in Dir::read_from(&opened).ok()? {
+            let entry = entry.ok()?;
+            let name = entry.file_name();
+            if matches!(name.to_bytes(), b"." | b"..") {
+                continue;
+            }
+            let place = directory.join(OsStr::from_bytes(name.to_bytes()));
+            let identity = identity(opened.as_fd(), name)?;
+            if identity.is_directory {
+                left.push(place.clone());
+            }
+            found.insert(place, identity);
+        }
+        if found.len() > MAX_ENTRIES {
+            return None;
+        }
+    }
+    Some(found)
+}
