@@ -254,10 +254,10 @@ fn attack(bench: &Bench, hooks: &str, evil: &str) {
     let last = evil.lines().last().unwrap();
     let patch = format!("--- {old}\n+++ {old}\n@@ -1,1 +1,2 @@\n #!/bin/sh\n+{last}\n");
     bench.call("apply_patch", json!({"patch": patch}));
-    bench.call("move_file", json!({"from": "tool.sh", "to": new}));
+    bench.call("move_file", json!({"from": "spare.sh", "to": new}));
     for (place, name) in [(&old, "old"), (&new, "new")] {
         let line = format!(
-            "cp tool.sh {place}; mkdir {name}.d; cp tool.sh {name}.d/x; mv -f {name}.d/x {place}; ln -sf $PWD/tool.sh {place}"
+            "cp tool.sh {place}; mkdir {name}.d; cp tool.sh {name}.d/x; mv -f {name}.d/x {place}"
         );
         bench.call("run_command", json!({"command": line}));
     }
@@ -278,6 +278,7 @@ fn no_tool_writes_a_hook_however_git_finds_the_directory_of_hooks() {
         executable(&hook, &format!("#!/bin/sh\ntouch {}\n", harmless.display()));
         let evil = format!("#!/bin/sh\ntouch {}\n", canary.display());
         executable(&layout.workspace.join("tool.sh"), &evil);
+        executable(&layout.workspace.join("spare.sh"), &evil);
         let bench = open(&layout, &scratch.folder(&format!("s{number}")));
         attack(&bench, layout.hooks, &evil);
         let global = layout.git_config.as_deref();
@@ -297,9 +298,10 @@ fn a_directory_of_hooks_that_a_command_makes_is_taken_away() {
         let layout = arrange(&root);
         let evil = format!("#!/bin/sh\ntouch {}\n", canary.display());
         executable(&layout.workspace.join("tool.sh"), &evil);
+        executable(&layout.workspace.join("spare.sh"), &evil);
         let bench = open(&layout, &scratch.folder(&format!("s{number}")));
         let new = format!("{}/pre-commit", layout.hooks);
-        bench.call("move_file", json!({"from": "tool.sh", "to": new}));
+        bench.call("move_file", json!({"from": "spare.sh", "to": new}));
         bench.call("run_command", json!({"command": format!("mkdir -p {}; cp tool.sh {new}", layout.hooks)}));
         let global = layout.git_config.as_deref();
         assert!(git(&layout.worktree, global, &["commit", "-q", "--allow-empty", "-m", "second"]));
