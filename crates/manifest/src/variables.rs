@@ -73,6 +73,17 @@ impl VariableText {
         })
     }
 
+    /// The text as it was written, variables by name. It may hold a secret: only for the person who is asked about the file.
+    #[must_use]
+    pub fn as_written(&self) -> String {
+        let written = |piece: &Piece| match piece {
+            Piece::Literal(text) => text.clone(),
+            Piece::Variable { name, otherwise: None } => format!("${{{name}}}"),
+            Piece::Variable { name, otherwise: Some(otherwise) } => format!("${{{name}:-{otherwise}}}"),
+        };
+        self.pieces.iter().map(written).collect()
+    }
+
     /// Whether the text is the same in every environment.
     #[must_use]
     pub fn is_literal(&self) -> bool {
@@ -175,6 +186,13 @@ mod tests {
         let text = VariableText::parse("hunter2 ${TOKEN}").unwrap();
         assert_eq!(format!("{text:?}"), r#"VariableText(["TOKEN"])"#);
         assert!(!text.is_literal() && VariableText::parse("$x").unwrap().is_literal());
+    }
+
+    #[test]
+    fn text_is_shown_as_it_was_written() {
+        for text in ["", "plain $5 {x}", "Bearer ${TOKEN}!", "${A}${B:-x y}", "${A:-}"] {
+            assert_eq!(VariableText::parse(text).unwrap().as_written(), text);
+        }
     }
 
     proptest! {

@@ -23,6 +23,13 @@ impl CommandTemplate {
     pub fn program(&self) -> &str {
         &self.program
     }
+
+    /// The program and every argument that a call could lead to, with `{name}` where a value goes.
+    #[must_use]
+    pub fn words(&self) -> Vec<String> {
+        let arguments = self.parts.iter().flat_map(Part::elements).map(Element::as_written);
+        std::iter::once(self.program.clone()).chain(arguments).collect()
+    }
 }
 
 /// Text with placeholders, for standard input: no rule of arguments applies to it.
@@ -72,6 +79,14 @@ impl Element {
             [Piece::Slot(slot)] => Some(slot),
             _ => None,
         }
+    }
+
+    fn as_written(&self) -> String {
+        let written = |piece: &Piece| match piece {
+            Piece::Literal(text) => text.clone(),
+            Piece::Slot(slot) => format!("{{{}}}", slot.name),
+        };
+        self.pieces.iter().map(written).collect()
     }
 
     pub(super) fn is_separator(&self) -> bool {
