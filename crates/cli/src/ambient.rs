@@ -284,9 +284,33 @@ impl RealPlaces {
     }
 }
 
-/// `toolgate.yaml` in this folder or the nearest one above.
-pub(crate) fn find_upward(start: &Path) -> Option<PathBuf> {
-    start.ancestors().map(|folder| folder.join("toolgate.yaml")).find(|candidate| candidate.is_file())
+/// What a configuration is called that is found.
+pub(crate) const CONFIG_NAME: &str = "toolgate.yaml";
+
+/// `toolgate.yaml` in this directory or the nearest one above. Whatever has that name counts, also a FIFO or a dangling symlink: what cannot be read must
+/// not be passed over in favour of one above, or of the defaults.
+pub(crate) fn find_upward(start: &Path) -> io::Result<Option<PathBuf>> {
+    for directory in start.ancestors() {
+        let candidate = directory.join(CONFIG_NAME);
+        match std::fs::symlink_metadata(&candidate) {
+            Ok(_) => return Ok(Some(candidate)),
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {}
+            Err(error) => {
+                return Err(io::Error::new(error.kind(), format!("`{}`: {error}", candidate.display())));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// Whether a path is a symlink.
+pub(crate) fn is_symlink(path: &Path) -> bool {
+    std::fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink())
+}
+
+/// Whether a path is a directory, or a symlink to one.
+pub(crate) fn is_directory(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|found| found.is_dir())
 }
 
 #[cfg(test)]

@@ -77,9 +77,12 @@ Exit codes: 0 done, 1 the tool answered with an error, 2 usage or configuration,
 // Options of every command. No documentation, here and where else arguments are grouped: it would be told as what the command does.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Common {
-    /// Configuration file [default: toolgate.yaml, looked for upward]
+    /// Configuration file [default: a toolgate.yaml found upward from the workspace or here, and agreed to with `toolgate trust`]
     #[arg(long, global = true, value_name = "FILE", help_heading = "Common options")]
     pub(crate) config: Option<PathBuf>,
+    /// Use no configuration file, whatever lies here
+    #[arg(long, global = true, conflicts_with = "config", help_heading = "Common options")]
+    pub(crate) no_config: bool,
     /// Names, limits and wording of the tools: native, crew, claw, proxy, sidecar, studio
     #[arg(long, global = true, value_name = "NAME", help_heading = "Common options")]
     pub(crate) profile: Option<String>,
@@ -178,6 +181,13 @@ pub(crate) enum Command {
         #[arg(long)]
         strict: bool,
     },
+    /// Agree to a configuration that was found: shows what it would do, or what changed, and asks
+    #[command(after_help = "Examples:
+  toolgate trust                    the toolgate.yaml that would be found here
+  toolgate trust ~/project --yes    after it was read
+  toolgate trust --list
+  toolgate trust --revoke ~/project")]
+    Trust(TrustArguments),
     /// Give a model one task; it works on it with the tools, and its answer is printed
     #[command(after_help = "Examples:
   toolgate run 'what is in this folder?'
@@ -268,6 +278,21 @@ pub(crate) enum Command {
         /// The shell
         shell: clap_complete::Shell,
     },
+}
+
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct TrustArguments {
+    /// The configuration, or its directory [default: the toolgate.yaml that would be found]
+    pub(crate) file: Option<PathBuf>,
+    /// Agree without being asked, once it is shown
+    #[arg(short, long, conflicts_with_all = ["list", "revoke"])]
+    pub(crate) yes: bool,
+    /// List what was agreed to
+    #[arg(long, conflicts_with_all = ["revoke", "file"])]
+    pub(crate) list: bool,
+    /// Take the agreement back
+    #[arg(long)]
+    pub(crate) revoke: bool,
 }
 
 #[derive(Args, Clone, Debug, Default)]
@@ -478,6 +503,9 @@ mod tests {
             "tools --format mcp --agent reviewer",
             "tools --json new word_count --output - -- wc -w",
             "check a.yaml b.yaml --strict",
+            "trust --list --json",
+            "trust here --yes",
+            "tools --no-config",
             "run --model scripted/demo hello",
             "chat --continue",
             "scripted demo --listen localhost:0",

@@ -160,8 +160,8 @@ pub(crate) fn gate(settings: &Settings, how: How<'_>) -> Result<Built, Failed> {
 }
 
 /// What the gate keeps in its state directory.
-pub(crate) const STATE_FOLDERS: [&str; 8] =
-    ["audit", "keys", "runs", JOURNAL, QUARANTINE, OUTPUTS, PINS, SESSIONS];
+pub(crate) const STATE_FOLDERS: [&str; 9] =
+    ["audit", "keys", "runs", JOURNAL, QUARANTINE, OUTPUTS, PINS, SESSIONS, TRUST];
 
 /// The ending keeps every gate from showing it, also one that was given another state directory.
 const JOURNAL: &str = "journal.toolgate";
@@ -173,6 +173,9 @@ const OUTPUTS: &str = "outputs.toolgate";
 
 /// And this.
 const SESSIONS: &str = "sessions.toolgate";
+
+/// Agreements to configurations that were found; only in the default state directory.
+pub(crate) const TRUST: &str = "trust.toolgate";
 
 /// Where conversations are kept.
 pub(crate) fn sessions_folder(settings: &Settings) -> PathBuf {

@@ -9,7 +9,7 @@ use toolgate_identity::{
 };
 use toolgate_manifest::{CallerKey, CallersConfig, Config, KeySource as Declared, Problem, Warning};
 
-use crate::ambient::{exists, mode, read_file};
+use crate::ambient::{exists, mode};
 use crate::exit::Failed;
 use crate::files::unreadable;
 use crate::load::Fault;
@@ -121,11 +121,13 @@ fn source(key: &CallerKey, settings: &Settings) -> Result<Result<KeySource, Prob
         config.problem_at(at, "a key without `kid`", help)
     };
     Ok(match &key.source {
-        Declared::PublicKey(at) => match (key_id(), read_file(&settings.resolve(&at.value)?)) {
-            (_, Err(error)) => Err(unreadable(config, at, &error)),
-            (None, _) => Err(nameless(at)),
-            (Some(key_id), Ok(pem)) => Ok(KeySource::Pem { key_id, pem }),
-        },
+        Declared::PublicKey(at) => {
+            match (key_id(), settings.loaded.named_files.read(&settings.resolve(&at.value)?)) {
+                (_, Err(error)) => Err(unreadable(config, at, &error)),
+                (None, _) => Err(nameless(at)),
+                (Some(key_id), Ok(pem)) => Ok(KeySource::Pem { key_id, pem }),
+            }
+        }
         Declared::Secret(at) => match (key_id(), secrets::read(&settings.resolve(&at.value)?)) {
             (_, Err(error)) => {
                 let shown = at.value.as_str();
@@ -134,7 +136,7 @@ fn source(key: &CallerKey, settings: &Settings) -> Result<Result<KeySource, Prob
             (None, _) => Err(nameless(at)),
             (Some(key_id), Ok(secret)) => Ok(KeySource::Secret { key_id, secret }),
         },
-        Declared::KeySetFile(at) => match read_file(&settings.resolve(&at.value)?) {
+        Declared::KeySetFile(at) => match settings.loaded.named_files.read(&settings.resolve(&at.value)?) {
             Err(error) => Err(unreadable(config, at, &error)),
             Ok(json) => Ok(KeySource::KeySet { json }),
         },

@@ -1,10 +1,14 @@
 //! The files beside the configuration that it names: tool manifests, policies, keys.
 
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use toolgate_manifest::{Config, DeclaredPath, Located, Problem};
 
-use crate::ambient::{Surroundings, list_folder, read_file};
+use crate::ambient::{Surroundings, list_folder, read_regular_file};
+use crate::settings::Loaded;
+use crate::trust::Covered;
 
 /// A file or folder that the configuration names.
 #[derive(Clone, Debug)]
@@ -13,6 +17,33 @@ pub(crate) struct Named {
     pub(crate) at: Located<DeclaredPath>,
     /// Where it is.
     pub(crate) path: PathBuf,
+}
+
+/// Where the content of files comes from that a configuration names and that decide something.
+#[derive(Clone, Debug)]
+pub(crate) enum NamedFiles {
+    /// A person named the configuration: each is read from disk when it is needed.
+    OnDisk,
+    /// The user agreed to exactly these bytes, which were read once; the disk is not asked again.
+    Agreed(Arc<Covered>),
+}
+
+impl NamedFiles {
+    /// The files of a directory by name; `None` where the path is no directory.
+    fn list(&self, path: &Path) -> io::Result<Option<Vec<PathBuf>>> {
+        match self {
+            Self::OnDisk => list_folder(path),
+            Self::Agreed(covered) => Ok(covered.list(path)),
+        }
+    }
+
+    /// What a file holds. A FIFO or a device is refused: opening one could block for ever.
+    pub(crate) fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        match self {
+            Self::OnDisk => read_regular_file(path),
+            Self::Agreed(covered) => covered.read(path),
+        }
+    }
 }
 
 /// One file with its content.
@@ -31,8 +62,8 @@ pub(crate) const POLICIES: &[&str] = &["cedar"];
 
 impl Named {
     /// The files: itself, or what a folder holds, by name. Folders in a folder are not looked into.
-    pub(crate) fn files(&self, endings: &[&str]) -> std::io::Result<Vec<PathBuf>> {
-        let Some(files) = list_folder(&self.path)? else { return Ok(vec![self.path.clone()]) };
+    pub(crate) fn files(&self, endings: &[&str], from: &NamedFiles) -> io::Result<Vec<PathBuf>> {
+        let Some(files) = from.list(&self.path)? else { return Ok(vec![self.path.clone()]) };
         Ok(files.into_iter().filter(|file| ends_with(file, endings)).collect())
     }
 }
@@ -46,13 +77,14 @@ pub(crate) fn ends_with(file: &Path, endings: &[&str]) -> bool {
 pub(crate) fn read_all(
     named: &[Named],
     endings: &[&str],
-    config: &Config,
+    loaded: &Loaded,
     surroundings: &Surroundings,
 ) -> Result<Vec<Content>, Vec<Problem>> {
     let (mut contents, mut problems): (Vec<Content>, Vec<Problem>) = (Vec::new(), Vec::new());
     for one in named {
-        let read = one.files(endings).and_then(|files| {
-            files.into_iter().map(|path| read(path, surroundings)).collect::<std::io::Result<Vec<Content>>>()
+        let from = &loaded.named_files;
+        let read = one.files(endings, from).and_then(|files| {
+            files.into_iter().map(|path| read(path, from, surroundings)).collect::<io::Result<Vec<Content>>>()
         });
         match read {
             // A file that is named twice, by itself and in its folder, is one file.
@@ -61,21 +93,20 @@ pub(crate) fn read_all(
                 let fresh: Vec<Content> = read.into_iter().filter(is_new).collect();
                 contents.extend(fresh);
             }
-            Err(error) => problems.push(unreadable(config, &one.at, &error)),
+            Err(error) => problems.push(unreadable(&loaded.config, &one.at, &error)),
         }
     }
     if problems.is_empty() { Ok(contents) } else { Err(problems) }
 }
 
-fn read(path: PathBuf, surroundings: &Surroundings) -> std::io::Result<Content> {
+fn read(path: PathBuf, from: &NamedFiles, surroundings: &Surroundings) -> io::Result<Content> {
     let name = surroundings.shown(&path);
-    let bytes =
-        read_file(&path).map_err(|error| std::io::Error::new(error.kind(), format!("{name}: {error}")))?;
+    let bytes = from.read(&path).map_err(|error| io::Error::new(error.kind(), format!("{name}: {error}")))?;
     Ok(Content { name, path, bytes })
 }
 
 /// A problem with something that is named and cannot be read.
-pub(crate) fn unreadable(config: &Config, at: &Located<DeclaredPath>, error: &std::io::Error) -> Problem {
+pub(crate) fn unreadable(config: &Config, at: &Located<DeclaredPath>, error: &io::Error) -> Problem {
     let message = format!("`{}` cannot be read: {error}", at.value.as_str());
     config.problem_at(at, message, Some("name something that exists and that you may read".to_owned()))
 }

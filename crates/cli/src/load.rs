@@ -118,7 +118,7 @@ fn decided(
 pub(crate) fn manifest_files(settings: &Settings) -> Result<Vec<Content>, Vec<Problem>> {
     let config = &settings.loaded.config;
     if !config.tools.is_empty() {
-        return read_all(&settings.tools, MANIFESTS, config, &settings.surroundings);
+        return read_all(&settings.tools, MANIFESTS, &settings.loaded, &settings.surroundings);
     }
     let shipped = settings.profile.shipped().iter().filter(|(name, text)| is_allowed(settings, name, text));
     let content = |(name, text): &(&str, &str)| Content {
@@ -178,7 +178,7 @@ pub(crate) fn registry(
 
 /// The policies that are in use.
 pub(crate) fn policy_files(settings: &Settings) -> Result<Vec<Content>, Vec<Problem>> {
-    read_all(&settings.policies, POLICIES, &settings.loaded.config, &settings.surroundings)
+    read_all(&settings.policies, POLICIES, &settings.loaded, &settings.surroundings)
 }
 
 /// Policies, checked against every tool. A tool that waits for an operator, or whose server does not name it now, is the one that was agreed to: what a

@@ -6,6 +6,7 @@ mod ambient;
 mod spot;
 mod way;
 mod ownership;
+mod trust;
 mod settings;
 mod question;
 mod terminal;
@@ -67,6 +68,7 @@ fn run(arguments: Arguments) -> Result<u8, Failed> {
             commands::tools_new::run(&common, &name, output.as_deref(), &words)
         }
         Command::Check { files, strict } => commands::check::run(&common, &files, strict),
+        Command::Trust(arguments) => commands::trust::run(&common, &arguments),
         Command::Run(arguments) => commands::run::run(&common, &arguments),
         Command::Chat(arguments) => commands::chat::run(&common, &arguments),
         Command::Scripted { file, listen } => commands::scripted::run(&common, &file, listen),

@@ -81,7 +81,7 @@ impl Own {
 /// The files of the operator that decide what the gate does.
 fn named_files(settings: &Settings) -> impl Iterator<Item = &PathBuf> {
     let beside = settings.key_files.iter().chain(&settings.system_files);
-    settings.loaded.file.iter().chain(declarations(settings)).chain(beside)
+    settings.loaded.file().into_iter().chain(declarations(settings)).chain(beside)
 }
 
 fn declarations(settings: &Settings) -> impl Iterator<Item = &PathBuf> {

@@ -20,8 +20,9 @@ use crate::files::{MANIFESTS, POLICIES};
 use crate::load::{self, Behind, Tokens};
 use crate::own::Own;
 use crate::servers::Servers;
-use crate::settings::{Settings, settle};
+use crate::settings::{Settings, settle_again};
 use crate::terminal::{complain, remark};
+use crate::trust::Origin;
 
 /// What came of looking.
 #[derive(Debug)]
@@ -43,6 +44,8 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// Watches the files that a gate was loaded from, and the servers behind it.
 pub(crate) struct Reloader {
     common: Common,
+    /// The file that was in use is the file that is watched, whatever appears nearer.
+    origin: Origin,
     trust: Trust,
     gate: Arc<Gate>,
     servers: Option<(Arc<Servers>, watch::Receiver<u64>)>,
@@ -79,16 +82,14 @@ impl Reloader {
         built: &Built,
         seen: Vec<(PathBuf, Option<Stamp>)>,
     ) -> Self {
-        // The file that was found is the file that is watched, whatever appears nearer.
-        let config = settings.loaded.file.clone();
-        let common = Common { config, ..common.clone() };
+        let (common, origin) = (common.clone(), settings.loaded.origin.clone());
         let servers = built.servers.clone().map(|servers| {
             let changed = servers.changed();
             (servers, changed)
         });
         let gate = Arc::clone(built.front.gate());
         let (trust, fixed) = (settings.caller.trust, Fixed::of(settings));
-        Self { trust, fixed, common, gate, servers, seen, complete: None }
+        Self { trust, fixed, common, origin, gate, servers, seen, complete: None }
     }
 
     /// Tells when the tools of all servers are there; nothing, where they are. Only a server that is met for the first time is waited for.
@@ -116,7 +117,10 @@ impl Reloader {
         match self.check() {
             Checked::Same => {}
             Checked::Replaced { generation } => remark(|| format!("loaded anew ({generation})")),
-            Checked::Kept(failed) => complain(&format!("nothing was reloaded: {}", failed.message)),
+            Checked::Kept(failed) => {
+                let help = failed.help.map(|help| format!("; {help}")).unwrap_or_default();
+                complain(&format!("nothing was reloaded: {}{help}", failed.message));
+            }
         }
     }
 
@@ -135,7 +139,7 @@ impl Reloader {
     }
 
     fn reload(&mut self) -> Result<u64, Failed> {
-        let settings = settle(&self.common, self.trust)?;
+        let settings = settle_again(&self.common, self.trust, &self.origin)?;
         // Before anything else is read, and also when it cannot be used: what mends it will be seen.
         self.seen = stamps(&settings);
         if Fixed::of(&settings) != self.fixed {
@@ -172,13 +176,19 @@ pub(crate) async fn keep_up(mut reloader: Reloader) {
 
 /// Everything that settings were made of, as it is now.
 pub(crate) fn stamps(settings: &Settings) -> Vec<(PathBuf, Option<Stamp>)> {
-    let mut paths: Vec<PathBuf> = settings.loaded.file.iter().chain(&settings.key_files).cloned().collect();
+    let loaded = &settings.loaded;
+    let mut paths: Vec<PathBuf> = loaded.file().into_iter().chain(&settings.key_files).cloned().collect();
+    // What was found holds as long as the agreement does, and a new agreement makes a change count.
+    if let Some(agreement) = loaded.agreement(&settings.surroundings) {
+        paths.push(agreement);
+        paths.extend(settings.system_files.iter().cloned());
+    }
     paths.push(crate::callers::local_secret(settings));
     for (named, endings) in [(&settings.tools, MANIFESTS), (&settings.policies, POLICIES)] {
         for one in named {
             // The folder itself changes when a file comes or goes.
             paths.push(one.path.clone());
-            paths.extend(one.files(endings).unwrap_or_default());
+            paths.extend(one.files(endings, &loaded.named_files).unwrap_or_default());
         }
     }
     paths.into_iter().map(|path| (path.clone(), stamp(&path))).collect()
@@ -226,7 +236,7 @@ mod tests {
             write(folder.path(), "tools.d/one.yaml", &manifest("one"));
             std::fs::create_dir(folder.path().join("rules")).unwrap();
             let common = Common { config: Some(folder.path().join("toolgate.yaml")), ..Common::default() };
-            let settings = settle(&common, Trust::Guided).unwrap();
+            let settings = crate::settings::settle(&common, Trust::Guided).unwrap();
             let seen = stamps(&settings);
             let built = build::gate(&settings, How::alone(nobody(), Tokens::Possibly)).unwrap();
             let gate = Arc::clone(built.front.gate());
@@ -308,7 +318,7 @@ mod tests {
     /// A gate with servers behind it that are all dead: nothing has to be installed for them.
     fn with_servers(folder: &Path, runtime: &Runtime) -> (Built, Reloader) {
         let common = Common { config: Some(folder.join("toolgate.yaml")), ..Common::default() };
-        let settings = settle(&common, Trust::Guided).unwrap();
+        let settings = crate::settings::settle(&common, Trust::Guided).unwrap();
         let seen = stamps(&settings);
         let servers = Some((Which::All, runtime));
         let how = How { servers, ..How::alone(nobody(), Tokens::Possibly) };

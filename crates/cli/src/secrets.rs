@@ -5,7 +5,7 @@ use std::path::Path;
 
 use toolgate_identity::{Secret, generate_secret};
 
-use crate::ambient::{mode, read_file, write_new_file};
+use crate::ambient::{mode, read_regular_file, write_new_file};
 use crate::exit::Failed;
 
 /// The group may read a secret, as deployments that mount secrets need; nobody else, and nobody may change it.
@@ -41,7 +41,7 @@ pub(crate) fn read(path: &Path) -> Result<Secret, SecretError> {
     if mode(path).map_err(SecretError::Unreadable)? & FORBIDDEN_MODE != 0 {
         return Err(SecretError::Open);
     }
-    let mut bytes = read_file(path).map_err(SecretError::Unreadable)?;
+    let mut bytes = read_regular_file(path).map_err(SecretError::Unreadable)?;
     if let Ok(text) = std::str::from_utf8(&bytes) {
         let kept = text.trim_end_matches(['\n', '\r']).len();
         bytes.truncate(kept);

@@ -9,16 +9,19 @@ use toolgate_manifest::{
 use toolgate_tools::Profile;
 use toolgate_types::{Caller, Limits, RunId, SessionId, Sha256, Trust};
 
-use crate::ambient::{Surroundings, find_upward, read_file};
+use crate::ambient::{Surroundings, read_file};
 use crate::arguments::Common;
 use crate::exit::Failed;
-use crate::files::Named;
+use crate::files::{Named, NamedFiles};
 use crate::terminal::{complain, remark};
+use crate::trust::{self, Agreements, Asking, Origin};
 
 /// A configuration with the place it came from.
 pub(crate) struct Loaded {
     pub(crate) config: Config,
-    pub(crate) file: Option<PathBuf>,
+    pub(crate) origin: Origin,
+    /// Where the content of the files comes from that it names.
+    pub(crate) named_files: NamedFiles,
     folder: PathBuf,
 }
 
@@ -61,30 +64,60 @@ pub(crate) struct MountSettings {
 /// What a question waits by default.
 const APPROVAL_PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
 
-/// Reads the configuration that is in use: the named one, the nearest upward, or none.
+/// Reads the configuration that is in use: the named one, one that was found and agreed to, or none.
 pub(crate) fn load(common: &Common, surroundings: &Surroundings) -> Result<Loaded, Failed> {
-    let file = match &common.config {
-        Some(file) => Some(surroundings.absolute(file)?),
-        None => find_upward(&surroundings.current),
-    };
-    let Some(file) = file else {
+    load_from(Origin::choose(common, surroundings)?, surroundings, Asking::OnTerminal)
+}
+
+/// Reads the configuration of an origin.
+pub(crate) fn load_from(
+    origin: Origin,
+    surroundings: &Surroundings,
+    asking: Asking,
+) -> Result<Loaded, Failed> {
+    let Some(file) = origin.file() else {
         let config =
             Config::parse("built-in defaults", "").map_err(|problems| Failed::usage(problems.render()))?;
-        return Ok(Loaded { config, file: None, folder: surroundings.current.clone() });
+        let folder = surroundings.current.clone();
+        return Ok(Loaded { config, origin, named_files: NamedFiles::OnDisk, folder });
     };
-    let bytes = read_file(&file).map_err(|error| {
+    if let Origin::Found(file) = &origin {
+        let covered = trust::agreed(file, surroundings, asking)?;
+        let (config, folder) = (covered.config.clone(), covered.folder.clone());
+        return Ok(Loaded { config, origin, named_files: NamedFiles::Agreed(covered), folder });
+    }
+    let bytes = read_file(file).map_err(|error| {
         Failed::usage(format!("the configuration `{}` cannot be read: {error}", file.display()))
             .help("name an existing file with --config, or leave it out")
     })?;
-    let config = Config::parse_bytes(&surroundings.shown(&file), &bytes).map_err(|problems| {
-        Failed::usage(problems.render().trim_end())
-            .help("correct the file; `toolgate check` says when nothing is left")
-    })?;
-    let folder = file.parent().map_or_else(|| surroundings.current.clone(), Path::to_path_buf);
-    Ok(Loaded { config, file: Some(file), folder })
+    trust::refuse_others(file)?;
+    Loaded::read(origin, &bytes, surroundings)
 }
 
 impl Loaded {
+    /// A configuration whose files are read from disk: a person named it, or it is only looked at.
+    pub(crate) fn read(origin: Origin, bytes: &[u8], surroundings: &Surroundings) -> Result<Self, Failed> {
+        let shown = origin.file().map_or_else(String::new, |file| surroundings.shown(file));
+        let config = Config::parse_bytes(&shown, bytes).map_err(|problems| {
+            Failed::usage(problems.render().trim_end())
+                .help("correct the file; `toolgate check` says when nothing is left")
+        })?;
+        let folder = origin.file().and_then(|file| file.parent());
+        let folder = folder.map_or_else(|| surroundings.current.clone(), Path::to_path_buf);
+        Ok(Self { config, origin, named_files: NamedFiles::OnDisk, folder })
+    }
+
+    /// The file, if there is one.
+    pub(crate) fn file(&self) -> Option<&PathBuf> {
+        self.origin.file()
+    }
+
+    /// Where the agreement is kept that makes it count, if it needs one.
+    pub(crate) fn agreement(&self, surroundings: &Surroundings) -> Option<PathBuf> {
+        let Origin::Found(file) = &self.origin else { return None };
+        Some(Agreements::of(surroundings).ok()?.place(file))
+    }
+
     /// The folder that relative paths start at.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
@@ -96,18 +129,43 @@ impl Loaded {
         path: &DeclaredPath,
         surroundings: &Surroundings,
     ) -> Result<PathBuf, Failed> {
-        let resolved = path.resolve(&self.folder, surroundings.home.as_deref());
-        let resolved = resolved.ok_or_else(|| {
-            Failed::usage(format!("`{}` needs a home folder, and HOME is not set", path.as_str()))
-        })?;
-        surroundings.absolute(&resolved)
+        resolve(path, &self.folder, surroundings)
     }
+}
+
+/// A path of a configuration that lies in `folder`, on this machine.
+pub(crate) fn resolve(
+    path: &DeclaredPath,
+    folder: &Path,
+    surroundings: &Surroundings,
+) -> Result<PathBuf, Failed> {
+    let resolved = path.resolve(folder, surroundings.home.as_deref()).ok_or_else(|| {
+        Failed::usage(format!("`{}` needs a home folder, and HOME is not set", path.as_str()))
+    })?;
+    surroundings.absolute(&resolved)
 }
 
 /// Joins command line and configuration; the command line wins.
 pub(crate) fn settle(common: &Common, default_trust: Trust) -> Result<Settings, Failed> {
     let surroundings = Surroundings::look()?;
     let loaded = load(common, &surroundings)?;
+    join(common, default_trust, loaded, surroundings)
+}
+
+/// The same while a gate runs: the file that was in use is the file that counts, whatever appears nearer, and no question is asked.
+pub(crate) fn settle_again(common: &Common, trust: Trust, origin: &Origin) -> Result<Settings, Failed> {
+    let surroundings = Surroundings::look()?;
+    let loaded = load_from(origin.clone(), &surroundings, Asking::Never)?;
+    join(common, trust, loaded, surroundings)
+}
+
+/// Joins the command line and a configuration.
+pub(crate) fn join(
+    common: &Common,
+    default_trust: Trust,
+    loaded: Loaded,
+    surroundings: Surroundings,
+) -> Result<Settings, Failed> {
     let config = &loaded.config;
     let profile = profile(common, config)?;
     let agent = agent(common, config)?;
@@ -178,7 +236,7 @@ pub(crate) fn settle(common: &Common, default_trust: Trust) -> Result<Settings, 
 impl Settings {
     /// What was decided, for operators who wonder.
     fn told(&self) -> String {
-        let config = self.loaded.file.as_ref().map_or("none".to_owned(), |file| file.display().to_string());
+        let config = self.loaded.file().map_or("none".to_owned(), |file| file.display().to_string());
         let Limits { max_read_bytes, max_write_bytes, max_entries, max_matches, max_output_bytes, timeout } =
             self.limits;
         format!(
@@ -282,7 +340,7 @@ fn default_run(workspace: &Path) -> Result<RunId, Failed> {
     format!("default-{short}").parse().map_err(|error| Failed::usage(format!("{error}")))
 }
 
-fn default_state_dir(surroundings: &Surroundings) -> Result<PathBuf, Failed> {
+pub(crate) fn default_state_dir(surroundings: &Surroundings) -> Result<PathBuf, Failed> {
     let base = match (&surroundings.state_home, &surroundings.home) {
         (Some(state_home), _) => state_home.clone(),
         (None, Some(home)) => home.join(".local/state"),

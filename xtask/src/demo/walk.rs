@@ -15,6 +15,12 @@ pub(super) struct Step {
 
 pub(super) const WALK: &[Step] = &[
     Step {
+        title: "Agreeing to the configuration",
+        explanation: "A file that lies somewhere is not obeyed: it is shown what it would do, and you agree to exactly that.",
+        arguments: &["trust", "--yes"],
+        exit: DONE,
+    },
+    Step {
         title: "The tools",
         explanation: "What a model would be offered under the default profile.",
         arguments: &["tools"],

@@ -19,15 +19,18 @@ pub(crate) fn arguments(
     workspace: Option<&Path>,
     absolute: impl Fn(&Path) -> Option<PathBuf>,
 ) -> Option<Vec<String>> {
-    let mut words = vec!["mcp".to_owned()];
+    let text = |path: PathBuf| path.to_str().map(str::to_owned);
+    let path = |path: &Path| absolute(path).and_then(text);
+    // The directory that the client opens must not decide which configuration counts.
+    let mut words = match config {
+        Some(file) => vec!["mcp".to_owned(), "--config".to_owned(), path(file)?],
+        None => vec!["mcp".to_owned(), "--no-config".to_owned()],
+    };
     let mut option = |name: &str, value: Option<String>| {
         if let Some(value) = value {
             words.extend([format!("--{name}"), value]);
         }
     };
-    let text = |path: PathBuf| path.to_str().map(str::to_owned);
-    let path = |path: &Path| absolute(path).and_then(text);
-    option("config", config.and_then(path));
     option("workspace", workspace.and_then(path));
     for mount in &common.mounts {
         let (alias, rest) = mount.split_once('=')?;
@@ -53,7 +56,7 @@ mod tests {
     fn options_are_passed_on_with_absolute_paths() {
         let absolute = |path: &Path| Some(Path::new("/here").join(path));
         let nothing = arguments(&Common::default(), None, Some(Path::new("/w")), absolute);
-        assert_eq!(nothing.unwrap(), ["mcp", "--workspace", "/w"]);
+        assert_eq!(nothing.unwrap(), ["mcp", "--no-config", "--workspace", "/w"]);
         let common = Common {
             mounts: vec!["@docs=docs:ro".to_owned(), "@more=/more".to_owned()],
             state_dir: Some("state".into()),

@@ -13,7 +13,7 @@ use toolgate_types::Trust;
 use toolgate_workspace::Workspace;
 
 use super::print;
-use crate::ambient::{Surroundings, exists, find_upward, read_file};
+use crate::ambient::{CONFIG_NAME, Surroundings, exists, read_file, read_regular_file, variable};
 use crate::arguments::Common;
 use crate::callers;
 use crate::confined::{self, sandbox_options};
@@ -22,7 +22,9 @@ use crate::files::{Content, POLICIES, ends_with};
 use crate::load::{self, Fault};
 use crate::own::Own;
 use crate::servers;
-use crate::settings::{Settings, reserved, settle};
+use crate::settings::{Loaded, Settings, join, load_from, reserved};
+use crate::terminal::complain;
+use crate::trust::{self, Asking, Origin};
 use crate::web_search;
 
 /// What was found so far.
@@ -35,15 +37,15 @@ struct Report {
 
 pub(crate) fn run(common: &Common, files: &[PathBuf], strict: bool) -> Result<u8, Failed> {
     let surroundings = Surroundings::look()?;
-    let files = match (files.is_empty(), &common.config) {
+    let origin = Origin::choose(common, &surroundings)?;
+    let files = match (files.is_empty(), origin.file()) {
         (false, _) => files.to_vec(),
         (true, Some(file)) => vec![file.clone()],
-        (true, None) => find_upward(&surroundings.current).into_iter().collect(),
+        (true, None) => {
+            return Err(Failed::usage("there is no toolgate.yaml here or in a folder above")
+                .help("name the file to check"));
+        }
     };
-    if files.is_empty() {
-        return Err(Failed::usage("there is no toolgate.yaml here or in a folder above")
-            .help("name the file to check"));
-    }
     let mut report = Report::default();
     let (mut manifests, mut policies) = (Vec::new(), Vec::new());
     for file in &files {
@@ -55,11 +57,29 @@ pub(crate) fn run(common: &Common, files: &[PathBuf], strict: bool) -> Result<u8
         }
     }
     if !(manifests.is_empty() && policies.is_empty()) {
-        // What these are about is said by the configuration in use.
-        let settings = settle(common, Trust::Guided)?;
+        // What these are about is said by the configuration that lies here, agreed to or not: it is only looked at.
+        let loaded = match origin.file() {
+            Some(file) => looked_at(&read(file, &surroundings)?, &surroundings)?,
+            None => load_from(Origin::Defaults, &surroundings, Asking::Never)?,
+        };
+        let settings = join(common, Trust::Guided, loaded, surroundings.clone())?;
         report.loose(&settings, &manifests, &policies)?;
     }
+    warn_unless_agreed(&origin, &surroundings);
     report.tell(common.json, strict)
+}
+
+/// A configuration that is only looked at: nothing of it has an effect, so that it need not be agreed to.
+fn looked_at(content: &Content, surroundings: &Surroundings) -> Result<Loaded, Failed> {
+    Loaded::read(Origin::Named(content.path.clone()), &content.bytes, surroundings)
+}
+
+/// A file without mistakes is not a file that counts.
+fn warn_unless_agreed(origin: &Origin, surroundings: &Surroundings) {
+    let Origin::Found(file) = origin else { return };
+    if let Err(failed) = trust::agreed(file, surroundings, Asking::Never) {
+        complain(&format!("{}; {}", failed.message, failed.help.unwrap_or_default()));
+    }
 }
 
 enum Kind {
@@ -81,7 +101,10 @@ fn kind(content: &Content) -> Kind {
 
 fn read(file: &Path, surroundings: &Surroundings) -> Result<Content, Failed> {
     let path = surroundings.absolute(file)?;
-    let bytes = read_file(&path).map_err(|error| {
+    // Somebody may name a pipe; one that is found would be waited for in vain.
+    let is_found = path.file_name().is_some_and(|name| name == CONFIG_NAME);
+    let bytes = if is_found { read_regular_file(&path) } else { read_file(&path) };
+    let bytes = bytes.map_err(|error| {
         Failed::usage(format!("`{}` cannot be read: {error}", file.display())).help("name an existing file")
     })?;
     Ok(Content { name: surroundings.shown(&path), path, bytes })
@@ -103,8 +126,9 @@ impl Report {
             self.problems.extend(taken);
             return Ok(());
         }
-        let common = Common { config: Some(content.path.clone()), ..common.clone() };
-        let settings = settle(&common, Trust::Guided)?;
+        let surroundings = Surroundings::look()?;
+        let loaded = looked_at(content, &surroundings)?;
+        let settings = join(common, Trust::Guided, loaded, surroundings)?;
         let config = &settings.loaded.config;
         self.problems.extend(confined::problems(config));
         self.servers(&settings)?;
@@ -131,7 +155,11 @@ impl Report {
 
     /// The servers behind the gate. Nothing is started.
     fn servers(&mut self, settings: &Settings) -> Result<(), Failed> {
-        let Some((_, unusable)) = self.keep(servers::declared(settings))? else { return Ok(()) };
+        // Whether a variable is set is worth a warning; what it holds is nobody's business here.
+        let is_set = |name: &str| {
+            variable(name).map(|value| if value.is_empty() { String::new() } else { "set".to_owned() })
+        };
+        let Some((_, unusable)) = self.keep(servers::declared(settings, &is_set))? else { return Ok(()) };
         self.warnings.extend(unusable.into_iter().map(|server| Warning::from(server.problem)));
         self.warnings.extend(settings.loaded.config.warnings());
         self.warnings.extend(missing_servers(settings)?);

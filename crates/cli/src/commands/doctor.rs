@@ -11,15 +11,16 @@ use toolgate_sandbox::{LayerReport, Sandbox};
 use toolgate_types::Trust;
 
 use super::{close, print, serving_runtime};
-use crate::ambient::{open_or_make_folder, open_own_folder, real_path};
+use crate::ambient::{Surroundings, open_or_make_folder, open_own_folder, real_path};
 use crate::arguments::Common;
 use crate::confined::sandbox_options;
 use crate::exit::{DONE, Failed, TOOL_ERROR};
 use crate::own::Own;
 use crate::personal::{HOLDS_HOME, personal, refuse_root};
 use crate::servers::{Servers, Which};
-use crate::settings::{Settings, settle};
+use crate::settings::{Settings, join, load_from};
 use crate::terminal::reveal_line;
+use crate::trust::{Asking, Origin};
 
 /// One thing that was tried.
 struct Finding {
@@ -52,8 +53,9 @@ impl State {
 }
 
 pub(crate) fn run(common: &Common, offline: bool) -> Result<u8, Failed> {
-    let settings = settle(common, Trust::Guided)?;
-    let mut findings = examine(&settings);
+    let (settings, configuration) = configuration(common)?;
+    let mut findings = vec![configuration];
+    findings.extend(examine(&settings));
     findings.extend(layers(&settings)?);
     if !offline && !settings.loaded.config.mcp_servers.is_empty() {
         findings.extend(servers(&settings)?);
@@ -79,6 +81,28 @@ pub(crate) fn run(common: &Common, offline: bool) -> Result<u8, Failed> {
     }
     let broken = findings.iter().any(|finding| matches!(finding.state, State::Missing | State::Failing));
     Ok(if broken { TOOL_ERROR } else { DONE })
+}
+
+/// What is in use. A file that was found and not agreed to is told of; the machine is examined without it.
+fn configuration(common: &Common) -> Result<(Settings, Finding), Failed> {
+    let surroundings = Surroundings::look()?;
+    let origin = Origin::choose(common, &surroundings)?;
+    let (file, detail) = match &origin {
+        Origin::Found(file) => (file.display().to_string(), "agreed to"),
+        Origin::Named(file) => (file.display().to_string(), "named with --config"),
+        Origin::Defaults => ("none".to_owned(), "built-in defaults"),
+    };
+    let is_found = matches!(origin, Origin::Found(_));
+    let (loaded, finding) = match load_from(origin, &surroundings, Asking::Never) {
+        Ok(loaded) => (loaded, found("configuration", State::Ok, format!("{file}; {detail}"))),
+        Err(failed) if is_found => {
+            let help = failed.help.map(|help| format!("; {help}")).unwrap_or_default();
+            let defaults = load_from(Origin::Defaults, &surroundings, Asking::Never)?;
+            (defaults, found("configuration", State::Missing, failed.message + &help))
+        }
+        Err(failed) => return Err(failed),
+    };
+    Ok((join(common, Trust::Guided, loaded, surroundings)?, finding))
 }
 
 fn examine(settings: &Settings) -> Vec<Finding> {

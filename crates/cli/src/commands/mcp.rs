@@ -13,7 +13,7 @@ use toolgate_identity::TokenError;
 use toolgate_serve::{OutputStore, Service, ServiceOptions, serve_stdio};
 use toolgate_types::{CallId, SessionId, Trust};
 
-use super::tokens;
+use super::{mcp_refusal, tokens};
 use crate::ambient::open_own_folder;
 use crate::arguments::Common;
 use crate::build::{self, Built, How};
@@ -30,7 +30,7 @@ use crate::terminal::complain;
 const STARTED: Duration = Duration::from_millis(150);
 
 pub(crate) fn run(common: &Common) -> Result<u8, Failed> {
-    let mut settings = settle(common, Trust::Guided)?;
+    let mut settings = settle(common, Trust::Guided).inspect_err(mcp_refusal::answer)?;
     if common.run.is_none() {
         settings.caller.session = session()?;
     }

@@ -18,6 +18,7 @@ use crate::clients::read_toml;
 use crate::exit::{DONE, Failed};
 use crate::settings::{Loaded, load};
 use crate::terminal::{complain, reveal_line};
+use crate::trust::Origin;
 
 /// Where the servers go when there is no configuration yet.
 const FILE: &str = "toolgate.yaml";
@@ -28,12 +29,13 @@ pub(crate) fn run(common: &Common, wanted: &McpImport) -> Result<u8, Failed> {
     imported.leave_out_gate(is_this_program);
     choose(&mut imported, &wanted.servers)?;
     let unusable = imported.servers.is_empty();
-    let (mut declared, mut file) = (Vec::new(), None);
+    let (mut declared, mut file, mut is_found) = (Vec::new(), None, false);
     if wanted.write {
         let loaded = load(common, &surroundings)?;
         declared = leave_out_declared(&mut imported, &loaded);
         if !imported.servers.is_empty() {
-            file = Some(surroundings.shown(&add(&surroundings, loaded.file, &imported)?));
+            file = Some(surroundings.shown(&add(&surroundings, loaded.file(), &imported)?));
+            is_found = !matches!(loaded.origin, Origin::Named(_));
         }
     }
     let notes = notes(&imported);
@@ -64,7 +66,10 @@ pub(crate) fn run(common: &Common, wanted: &McpImport) -> Result<u8, Failed> {
     }
     match file {
         Some(_) => {
-            complain("say what each server may see and reach, run `toolgate check`, then `toolgate mcp list`")
+            let agree = if is_found { ", agree to it with `toolgate trust`" } else { "" };
+            complain(&format!(
+                "say what each server may see and reach, run `toolgate check`{agree}, then `toolgate mcp list`"
+            ));
         }
         None if wanted.write => complain("nothing was written; there is nothing to add"),
         None => complain("nothing was written; --write adds it to the configuration"),
@@ -167,7 +172,7 @@ fn notes(imported: &Imported) -> Vec<String> {
 }
 
 /// Adds the servers to the configuration in use, or to a new one.
-fn add(surroundings: &Surroundings, file: Option<PathBuf>, imported: &Imported) -> Result<PathBuf, Failed> {
+fn add(surroundings: &Surroundings, file: Option<&PathBuf>, imported: &Imported) -> Result<PathBuf, Failed> {
     let cannot = |file: &Path, error: io::Error| {
         Failed::usage(format!("`{}` cannot be written: {error}", surroundings.shown(file)))
     };
@@ -177,8 +182,8 @@ fn add(surroundings: &Surroundings, file: Option<PathBuf>, imported: &Imported) 
         write_new_file(&file, imported.render().as_bytes(), 0o600).map_err(|error| cannot(&file, error))?;
         return Ok(file);
     };
-    let bytes = read_regular_file(&file).map_err(|error| cannot(&file, error))?;
-    let shown = surroundings.shown(&file);
+    let bytes = read_regular_file(file).map_err(|error| cannot(file, error))?;
+    let shown = surroundings.shown(file);
     let text = String::from_utf8_lossy(&bytes);
     let edited = insert_servers(&shown, &text, imported).map_err(|error| {
         let failed = Failed::usage(format!("nothing was added to `{shown}`: {error}"));
@@ -190,6 +195,6 @@ fn add(surroundings: &Surroundings, file: Option<PathBuf>, imported: &Imported) 
             CannotInsert::Unclear => failed.help("leave out --write, and paste what is printed"),
         }
     })?;
-    replace_file(&file, &bytes, edited.as_bytes()).map_err(|error| cannot(&file, error))?;
-    Ok(file)
+    replace_file(file, &bytes, edited.as_bytes()).map_err(|error| cannot(file, error))?;
+    Ok(file.clone())
 }

@@ -13,6 +13,7 @@ use crate::clients::{Entry, Facts, Installed, arguments};
 use crate::exit::{DONE, Failed};
 use crate::settings::{Settings, settle};
 use crate::terminal::{complain, reveal_line};
+use crate::trust::Origin;
 
 pub(crate) fn run(common: &Common, wanted: &McpInstall) -> Result<u8, Failed> {
     let settings = settle(common, Trust::Guided)?;
@@ -21,6 +22,12 @@ pub(crate) fn run(common: &Common, wanted: &McpInstall) -> Result<u8, Failed> {
     let file = ClientFile::read(&settings, wanted, &facts)?;
     let entry = entry(common, &settings)?;
     let shown = facts.file.shown(&wanted.name, &entry).map_err(Failed::error)?;
+    if let Origin::Found(file) = &settings.loaded.origin {
+        let file = file.display();
+        complain(&format!(
+            "the entry names {file}, which the client's gate then obeys also after it changes; pass --no-config to leave it out"
+        ));
+    }
     if common.token.is_some() {
         complain("the token is not written down; give it to the client's own environment as TOOLGATE_TOKEN");
     }
@@ -148,7 +155,7 @@ fn entry(common: &Common, settings: &Settings) -> Result<Entry, Failed> {
     let named = common.workspace.is_none() && config.config.workspace.is_some();
     let workspace = (!named).then_some(settings.workspace.as_path());
     let absolute = |path: &Path| settings.surroundings.absolute(path).ok();
-    let arguments = arguments(common, config.file.as_deref(), workspace, absolute)
+    let arguments = arguments(common, config.file().map(PathBuf::as_path), workspace, absolute)
         .ok_or_else(|| Failed::usage("a path of the options is not UTF-8 text"))?;
     Ok(Entry { program, arguments })
 }

@@ -13,6 +13,7 @@ use crate::arguments::Common;
 use crate::exit::{DONE, Failed};
 use crate::settings::{Loaded, load};
 use crate::terminal::complain;
+use crate::trust::Origin;
 
 /// Where manifests go when nobody says.
 const FOLDER: &str = "tools.d";
@@ -50,12 +51,12 @@ pub(crate) fn run(
     };
     complain(&format!("narrow it by hand, then run `toolgate check {shown}`"));
     if !is_named {
-        let place = loaded
-            .file
-            .as_deref()
-            .map_or_else(|| "toolgate.yaml".to_owned(), |file| surroundings.shown(file));
+        let place = loaded.file().map_or_else(|| "toolgate.yaml".to_owned(), |file| surroundings.shown(file));
         let entry = file.parent().filter(|_| output.is_none()).map_or(shown, |_| FOLDER.to_owned());
         complain(&format!("to use it, write `tools: [{entry}]` in {place}"));
+    }
+    if is_named && matches!(loaded.origin, Origin::Found(_)) {
+        complain("it counts once you agree to it: run `toolgate trust`");
     }
     Ok(DONE)
 }

@@ -91,7 +91,7 @@ pub(crate) fn settings(
 fn declared_system(declared: &ConversationConfig, settings: &Settings) -> Result<Option<String>, Failed> {
     let Some(file) = &declared.system_file else { return Ok(declared.system.clone()) };
     let not_text = |_| std::io::Error::other("it is not UTF-8 text");
-    let read = read_file(&settings.resolve(&file.value)?);
+    let read = settings.loaded.named_files.read(&settings.resolve(&file.value)?);
     let text = read.and_then(|bytes| String::from_utf8(bytes).map_err(not_text));
     let failed =
         |error: std::io::Error| Fault::from(vec![unreadable(&settings.loaded.config, file, &error)]).into();

@@ -16,7 +16,7 @@ use toolgate_policy::{OutputPolicy, OutputRule};
 use toolgate_sandbox::{refused_place, steering_variable};
 use toolgate_types::ToolClass;
 
-use crate::ambient::{real_path, variable};
+use crate::ambient::real_path;
 use crate::settings::Settings;
 
 /// How long a server may take to say which tools it has, unless said.
@@ -38,11 +38,17 @@ enum Refused {
     Missing(Problem),
 }
 
+/// What a variable of the environment holds.
+pub(crate) type Environment<'e> = &'e dyn Fn(&str) -> Option<String>;
+
 /// The servers that are declared and not disabled, and those among them that lack something.
-pub(crate) fn declared(settings: &Settings) -> Result<(Vec<ServerSettings>, Vec<Unusable>), Vec<Problem>> {
+pub(crate) fn declared(
+    settings: &Settings,
+    variable: Environment<'_>,
+) -> Result<(Vec<ServerSettings>, Vec<Unusable>), Vec<Problem>> {
     let (mut servers, mut unusable, mut problems) = (Vec::new(), Vec::new(), Vec::new());
     for server in &settings.loaded.config.mcp_servers {
-        match one(settings, server) {
+        match one(settings, server, variable) {
             Ok(_) if server.disabled => {}
             Ok(settings) => servers.push(settings),
             Err(Refused::Problems(found)) => problems.extend(found),
@@ -55,7 +61,11 @@ pub(crate) fn declared(settings: &Settings) -> Result<(Vec<ServerSettings>, Vec<
     if problems.is_empty() { Ok((servers, unusable)) } else { Err(problems) }
 }
 
-fn one(settings: &Settings, server: &ServerConfig) -> Result<ServerSettings, Refused> {
+fn one(
+    settings: &Settings,
+    server: &ServerConfig,
+    variable: Environment<'_>,
+) -> Result<ServerSettings, Refused> {
     let config = &settings.loaded.config;
     let name: ServerName = server.name.value.parse().map_err(|error: toolgate_connect::ConnectError| {
         Refused::Problems(vec![config.problem_at(&server.name, error.to_string(), None)])
@@ -69,8 +79,10 @@ fn one(settings: &Settings, server: &ServerConfig) -> Result<ServerSettings, Ref
         return Err(Refused::Problems(problems));
     }
     let transport = match &server.transport {
-        ServerTransport::Process(process) => TransportSettings::Stdio(self::process(settings, process)?),
-        ServerTransport::Remote(remote) => TransportSettings::Http(self::remote(config, remote)?),
+        ServerTransport::Process(process) => {
+            TransportSettings::Stdio(self::process(settings, process, variable)?)
+        }
+        ServerTransport::Remote(remote) => TransportSettings::Http(self::remote(config, remote, variable)?),
     };
     Ok(ServerSettings {
         name,
@@ -144,13 +156,17 @@ fn shared_place(settings: &Settings, path: &Located<DeclaredPath>) -> Option<Pro
     Some(settings.loaded.config.problem_at(path, message, Some(help)))
 }
 
-fn process(settings: &Settings, process: &manifest::ServerProcess) -> Result<ServerProcess, Refused> {
+fn process(
+    settings: &Settings,
+    process: &manifest::ServerProcess,
+    variable: Environment<'_>,
+) -> Result<ServerProcess, Refused> {
     let config = &settings.loaded.config;
-    let arguments = process.arguments.iter().map(|text| expand(config, text).map(OsString::from));
+    let arguments = process.arguments.iter().map(|text| expand(config, text, variable).map(OsString::from));
     let environment = process
         .environment
         .iter()
-        .map(|(name, text)| Ok((name.value.clone(), Secret::new(expand(config, text)?))));
+        .map(|(name, text)| Ok((name.value.clone(), Secret::new(expand(config, text, variable)?))));
     let read = process.read.iter().map(|path| {
         settings
             .resolve(&path.value)
@@ -172,29 +188,37 @@ fn process(settings: &Settings, process: &manifest::ServerProcess) -> Result<Ser
     })
 }
 
-fn remote(config: &Config, remote: &manifest::ServerRemote) -> Result<HttpSettings, Refused> {
+fn remote(
+    config: &Config,
+    remote: &manifest::ServerRemote,
+    variable: Environment<'_>,
+) -> Result<HttpSettings, Refused> {
     let headers = remote
         .headers
         .iter()
-        .map(|(name, text)| Ok((name.value.clone(), Secret::new(expand(config, text)?))));
+        .map(|(name, text)| Ok((name.value.clone(), Secret::new(expand(config, text, variable)?))));
     let oauth = remote.oauth.as_ref().map(|oauth| -> Result<ClientCredentials, Refused> {
         Ok(ClientCredentials {
             token_url: oauth.token_url.value.clone(),
-            client_id: expand(config, &oauth.client_id)?,
-            client_secret: Secret::new(expand(config, &oauth.client_secret)?),
+            client_id: expand(config, &oauth.client_id, variable)?,
+            client_secret: Secret::new(expand(config, &oauth.client_secret, variable)?),
             scopes: oauth.scopes.clone(),
             resource: oauth.resource.as_ref().map(|resource| resource.value.clone()),
         })
     });
     Ok(HttpSettings {
-        url: expand(config, &remote.url)?,
+        url: expand(config, &remote.url, variable)?,
         headers: headers.collect::<Result<_, Refused>>()?,
         oauth: oauth.transpose()?,
     })
 }
 
 /// The text with what the variables of this process hold.
-fn expand(config: &Config, text: &Located<VariableText>) -> Result<String, Refused> {
+fn expand(
+    config: &Config,
+    text: &Located<VariableText>,
+    variable: Environment<'_>,
+) -> Result<String, Refused> {
     text.value.expand(variable).map_err(|missing| {
         let name = &missing.0;
         let help = format!("set it for the gate, or write `${{{name}:-text}}` where it may be unset");

@@ -22,6 +22,7 @@ pub(crate) use agreed::agreed;
 pub(crate) use declared::{Unusable, declared};
 use launch::{Launcher, Means};
 
+use crate::ambient::variable;
 use crate::build;
 use crate::confined;
 use crate::exit::Failed;
@@ -133,7 +134,7 @@ impl Servers {
         settings: &Settings,
         runner: &Arc<CommandRunner>,
     ) -> Result<Before, Vec<Problem>> {
-        let (mut servers, mut unusable) = declared(settings)?;
+        let (mut servers, mut unusable) = declared(settings, &variable)?;
         servers.retain(|server| self.which.includes(server.name.as_str()));
         unusable.retain(|server| self.which.includes(&server.name));
         for server in &unusable {

@@ -146,8 +146,9 @@ fn the_doctor_names_every_layer() {
     let (code, rows) = examined(&[]);
     let names: Vec<&str> = rows.iter().filter_map(|row| row["check"].as_str()).collect();
     let layers: Vec<&str> = toolgate_sandbox::Layer::ALL.iter().map(|layer| layer.as_str()).collect();
-    assert_eq!(&names[..6], ["/proc", "state directory", "audit", "openat2", "unnamed files", "exchange"]);
-    assert_eq!(&names[6..], layers);
+    let machine = ["/proc", "state directory", "audit", "openat2", "unnamed files", "exchange"];
+    assert_eq!((names[0], &names[1..7]), ("configuration", &machine[..]));
+    assert_eq!(&names[7..], layers);
     let missing = rows.iter().any(|row| row["state"] == "missing");
     assert_eq!(code, i32::from(missing));
 

@@ -180,6 +180,7 @@ fn a_planted_link_leads_to_nothing_that_is_denied() {
         for command in ["install", "uninstall"] {
             let person = Person::new();
             person.write("toolgate.yaml", "deny: [private/**]\nstate_dir: ./state\n");
+            person.must(&["trust", "--yes"]);
             for path in [link, victim] {
                 std::fs::create_dir_all(person.project.join(path).parent().unwrap()).unwrap();
             }
@@ -294,6 +295,7 @@ fn a_project_has_its_own_file_where_the_client_has_one() {
 fn the_configuration_is_passed_on() {
     let person = Person::new();
     person.write("toolgate.yaml", "workspace: ./w\n");
+    person.must(&["trust", "--yes"]);
     let told = person.must(&["--json", "mcp", "install", "--client", "cursor", "--dry-run"]);
     let told: Value = serde_json::from_str(&told).unwrap();
     let arguments = told["entry"]["mcpServers"]["toolgate"]["args"].as_array().unwrap();
@@ -398,10 +400,11 @@ fn servers_of_a_client_are_printed_or_added() {
     );
     assert!(!format!("{stdout}{stderr}").contains("hunter2"));
 
-    person.must(&["mcp", "import", "client.json", "--write"]);
+    let write = ["--config", "toolgate.yaml", "mcp", "import", "client.json", "--write"];
+    person.must(&write);
     let config = person.read("toolgate.yaml");
     assert!(config.starts_with("# mine\ntrust: guided # why\n\nmcp_servers:\n  issues:\n"), "{config}");
-    let twice = person.run(&["mcp", "import", "client.json", "--write"]);
+    let twice = person.run(&write);
     assert_eq!(twice.status.code(), Some(0));
     let said = String::from_utf8(twice.stderr).unwrap();
     assert!(said.contains("declared already, and left as they are: issues"), "{said}");
@@ -422,7 +425,8 @@ fn servers_are_chosen_and_those_of_the_configuration_stay() {
     person.write("client.json", CLIENT_OF_MANY);
     person.write("toolgate.yaml", "mcp_servers:\n  issues:\n    command: tracker\n");
     let asked = |arguments: &[&str]| -> Value {
-        let told = person.must(&[&["--json", "mcp", "import", "client.json"], arguments].concat());
+        let import = &["--config", "toolgate.yaml", "--json", "mcp", "import", "client.json"];
+        let told = person.must(&[import, arguments].concat());
         serde_json::from_str(&told).unwrap()
     };
     let left_out = |told: &Value| -> Vec<String> {

@@ -18,6 +18,7 @@ mod undo;
 mod wiring;
 mod manners;
 mod tokens;
+mod trust;
 mod declared;
 mod checked;
 mod bridged;

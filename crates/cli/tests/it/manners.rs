@@ -15,6 +15,7 @@ use crate::place::Place;
 fn loud(place: &Place, arguments: &[&str]) -> (i32, String, String) {
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_toolgate"));
     command.current_dir(place.scratch.path()).arg("--state-dir").arg(&place.state);
+    place.configured(&mut command);
     let output = command.arg("--workspace").arg(&place.workspace).args(arguments).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     (output.status.code().unwrap(), text(output.stdout), text(output.stderr))

@@ -62,7 +62,16 @@ impl Place {
     pub(crate) fn aloud(&self, mut command: Command) -> Command {
         command.current_dir(self.scratch.path()).arg("--state-dir").arg(&self.state);
         command.arg("--workspace").arg(&self.workspace).env_remove("TOOLGATE_TOKEN");
+        self.configured(&mut command);
         command
+    }
+
+    /// Names the configuration that lies beside the workspace, if one does: what is only found has to be agreed to.
+    pub(crate) fn configured(&self, command: &mut Command) {
+        let config = self.scratch.path().join("toolgate.yaml");
+        if config.exists() {
+            command.arg("--config").arg(config);
+        }
     }
 
     /// Starts the binary, and listens to what it says to operators.

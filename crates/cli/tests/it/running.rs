@@ -372,6 +372,7 @@ steps:
     let run = |options: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_toolgate"));
         command.current_dir(place.scratch.path()).arg("--state-dir").arg(&place.state).env("TEAM", "tools");
+        place.configured(&mut command);
         command.args(["run", "hi", "--quiet"]).args(options).stdin(Stdio::null()).output().unwrap()
     };
     let open = run(&[]);

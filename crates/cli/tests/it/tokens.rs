@@ -123,6 +123,7 @@ fn a_token_is_never_shown_and_acts_for_whom_it_says() {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_toolgate"));
         command.current_dir(place.scratch.path()).env("TOOLGATE_TOKEN", &token);
         command.arg("--state-dir").arg(&place.state).arg("--workspace").arg(&place.workspace);
+        place.configured(&mut command);
         let output = command.args(arguments).output().unwrap();
         let said = [output.stdout, output.stderr].concat();
         (output.status.code().unwrap(), String::from_utf8(said).unwrap())

@@ -1,0 +1,182 @@
+//! What the user agreed to, one file for each configuration, in the user's own default state directory: never in one that a configuration names.
+
+use std::ffi::OsStr;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use cap_std::fs::Dir;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use toolgate_types::Sha256;
+use toolgate_types::time::rfc3339_millis;
+
+use super::covered::Covered;
+use crate::ambient::{Surroundings, exists, open_folder, open_own_folder};
+use crate::build::TRUST;
+use crate::exit::Failed;
+use crate::ownership::check_directory;
+use crate::settings::default_state_dir;
+use crate::spot::Spot;
+
+/// Contents are kept up to this size altogether, so that a difference can be shown later.
+const MAX_KEPT_BYTES: usize = 256 * 1024;
+
+/// How the names of the files end.
+const ENDING: &str = ".json";
+
+/// The agreements of this user.
+pub(crate) struct Agreements {
+    state: PathBuf,
+    directory: PathBuf,
+}
+
+/// What the user agreed to.
+#[derive(Clone, Debug)]
+pub(crate) struct Agreement {
+    pub(crate) file: PathBuf,
+    /// Of all paths and contents.
+    pub(crate) digest: Sha256,
+    pub(crate) agreed_at: String,
+    /// The configuration first.
+    pub(crate) files: Vec<AgreedFile>,
+}
+
+/// One file of an agreement.
+#[derive(Clone, Debug)]
+pub(crate) struct AgreedFile {
+    pub(crate) path: String,
+    pub(crate) digest: Sha256,
+    /// What it held, if that was kept.
+    pub(crate) content: Option<String>,
+}
+
+impl Agreements {
+    pub(crate) fn of(surroundings: &Surroundings) -> Result<Self, Failed> {
+        let state = default_state_dir(surroundings).map_err(|_| {
+            Failed::usage("nothing can be agreed to: neither XDG_STATE_HOME nor HOME is set")
+                .help("name the configuration with --config, or do without one with --no-config")
+        })?;
+        Ok(Self { directory: state.join(TRUST), state })
+    }
+
+    /// Where an agreement about a configuration is kept.
+    pub(crate) fn place(&self, file: &Path) -> PathBuf {
+        self.directory.join(name(file))
+    }
+
+    /// The agreement about a configuration. What cannot be understood is none.
+    pub(crate) fn find(&self, file: &Path) -> Result<Option<Agreement>, Failed> {
+        let Some(directory) = self.open()? else { return Ok(None) };
+        let name = name(file);
+        match Spot::new(&directory, OsStr::new(&name)).read() {
+            Ok(bytes) => Ok(understood(&bytes)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(self.unusable(&error)),
+        }
+    }
+
+    /// Keeps an agreement, in place of an earlier one about the same configuration.
+    pub(crate) fn keep(&self, covered: &Covered) -> Result<(), Failed> {
+        open_own_folder(&self.directory).map_err(|error| self.unusable(&error))?;
+        self.refuse_others()?;
+        let directory = self.reopen()?;
+        let (name, text) = (name(covered.file()), written(covered));
+        let kept = Spot::new(&directory, OsStr::new(&name)).write_own_over(text.as_bytes());
+        kept.map_err(|error| self.unusable(&error))
+    }
+
+    /// Takes an agreement back; whether there was one.
+    pub(crate) fn revoke(&self, file: &Path) -> Result<bool, Failed> {
+        let Some(directory) = self.open()? else { return Ok(false) };
+        match directory.remove_file(name(file)) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(self.unusable(&error)),
+        }
+    }
+
+    /// All agreements, by path.
+    pub(crate) fn all(&self) -> Result<Vec<Agreement>, Failed> {
+        let Some(directory) = self.open()? else { return Ok(Vec::new()) };
+        let entries = directory.entries().map_err(|error| self.unusable(&error))?;
+        let names = entries.filter_map(|entry| Some(entry.ok()?.file_name()));
+        let names = names.filter(|name| name.to_string_lossy().ends_with(ENDING));
+        let agreement = |name: std::ffi::OsString| understood(&Spot::new(&directory, &name).read().ok()?);
+        let mut all: Vec<Agreement> = names.filter_map(agreement).collect();
+        all.sort_by(|one, other| one.file.cmp(&other.file));
+        Ok(all)
+    }
+
+    fn open(&self) -> Result<Option<Dir>, Failed> {
+        if !exists(&self.directory) {
+            return Ok(None);
+        }
+        self.refuse_others()?;
+        self.reopen().map(Some)
+    }
+
+    /// Opened for reading: what is opened with `O_PATH` cannot be synced, `fsync` says `EBADF`.
+    fn reopen(&self) -> Result<Dir, Failed> {
+        let opened = open_folder(&self.directory).map_err(|error| self.unusable(&error))?;
+        Ok(Dir::from_std_file(opened))
+    }
+
+    /// Another user who could write here would agree in this user's name.
+    fn refuse_others(&self) -> Result<(), Failed> {
+        for directory in [&self.state, &self.directory] {
+            check_directory(directory).map_err(|error| {
+                Failed::usage(format!("agreements are not believed: {error}")).help(
+                    "make it a directory of your own that others cannot write (`chmod 700`), or name the configuration with --config",
+                )
+            })?;
+        }
+        Ok(())
+    }
+
+    fn unusable(&self, error: &io::Error) -> Failed {
+        Failed::usage(format!("agreements in `{}` cannot be used: {error}", self.directory.display()))
+            .help("make the directory readable and writable for you, or name the configuration with --config")
+    }
+}
+
+fn name(file: &Path) -> String {
+    format!("{}{ENDING}", Sha256::of(file.as_os_str().as_encoded_bytes()))
+}
+
+/// What was agreed to. Content is kept of what lies beside the configuration: what is elsewhere may be private, and is not copied.
+fn written(covered: &Covered) -> String {
+    let mut room = MAX_KEPT_BYTES;
+    let files = covered.files().iter().map(|(path, bytes)| {
+        let is_kept = bytes.len() <= room && path.starts_with(&covered.folder);
+        let content = is_kept.then(|| std::str::from_utf8(bytes).ok()).flatten();
+        room -= content.map_or(0, str::len);
+        json!({"path": path.to_string_lossy(), "sha256": Sha256::of(bytes).to_string(), "content": content})
+    });
+    let files: Vec<Value> = files.collect();
+    let agreement = json!({
+        "version": 1,
+        "file": covered.file().to_string_lossy(),
+        "digest": covered.digest().to_string(),
+        "agreed": rfc3339_millis(Timestamp::now()),
+        "files": files,
+    });
+    format!("{agreement}\n")
+}
+
+fn understood(bytes: &[u8]) -> Option<Agreement> {
+    let value: Value = serde_json::from_slice(bytes).ok()?;
+    let text = |value: &Value, key: &str| Some(value.get(key)?.as_str()?.to_owned());
+    let file = |value: &Value| {
+        let (path, digest) = (text(value, "path")?, text(value, "sha256")?.parse().ok()?);
+        Some(AgreedFile { path, digest, content: text(value, "content") })
+    };
+    if value.get("version")?.as_u64()? != 1 {
+        return None;
+    }
+    Some(Agreement {
+        file: PathBuf::from(text(&value, "file")?),
+        digest: text(&value, "digest")?.parse().ok()?,
+        agreed_at: text(&value, "agreed")?,
+        files: value.get("files")?.as_array()?.iter().map(file).collect::<Option<_>>()?,
+    })
+}

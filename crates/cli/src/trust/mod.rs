@@ -1,0 +1,170 @@
+//! Folder trust: a configuration that was found is obeyed only as the user agreed to it, byte for byte.
+//!
+//! A repository brings a `toolgate.yaml` along, and a model may write one. Until the user has agreed to it nothing of it has an effect: it is read and
+//! digested, and no file that it names is opened. The bytes that were digested are the bytes that are parsed and used.
+
+mod agreements;
+mod covered;
+mod effects;
+mod shown;
+
+use std::io::{self, IsTerminal as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use toolgate_manifest::Problem;
+
+pub(crate) use agreements::{Agreement, Agreements};
+pub(crate) use covered::{Candidate, Covered, refuse_others};
+pub(crate) use effects::{Group, effects};
+pub(crate) use shown::{Difference, differences, overview};
+
+use crate::ambient::{Surroundings, find_upward, real_path};
+use crate::arguments::Common;
+use crate::exit::Failed;
+use crate::load::Fault;
+use crate::terminal::confirm;
+
+/// Where a configuration comes from, which decides what makes it count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// There is none: built-in defaults.
+    Defaults,
+    /// A person named this file.
+    Named(PathBuf),
+    /// This file was found; the user has to agree to its content.
+    Found(PathBuf),
+}
+
+impl Origin {
+    /// The file that a person names, else the nearest one upward: from the workspace where that is given, since the current directory may be a stranger's.
+    pub(crate) fn choose(common: &Common, surroundings: &Surroundings) -> Result<Self, Failed> {
+        if common.no_config {
+            return Ok(Self::Defaults);
+        }
+        if let Some(file) = &common.config {
+            return surroundings.absolute(file).map(Self::Named);
+        }
+        let start = match &common.workspace {
+            Some(workspace) => real_path(&surroundings.absolute(workspace)?),
+            None => surroundings.current.clone(),
+        };
+        let found = find_upward(&start).map_err(|error| {
+            Failed::usage(format!("it cannot be told whether there is a configuration: {error}"))
+                .help("name one with --config, or do without one with --no-config")
+        })?;
+        Ok(found.map_or(Self::Defaults, Self::Found))
+    }
+
+    pub(crate) fn file(&self) -> Option<&PathBuf> {
+        match self {
+            Self::Defaults => None,
+            Self::Named(file) | Self::Found(file) => Some(file),
+        }
+    }
+}
+
+/// Whether a person may be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asking {
+    /// Where standard input and standard error are a terminal.
+    OnTerminal,
+    Never,
+}
+
+/// How the user stands to a configuration that was found.
+#[derive(Debug)]
+pub(crate) enum Standing {
+    /// Agreed to, exactly as it is.
+    Agreed(Arc<Covered>),
+    /// Never agreed to.
+    New(Candidate),
+    /// Agreed to as it was before.
+    Changed(Candidate, Box<Agreement>),
+}
+
+impl Standing {
+    /// Looks. The files that it names are read only where the file itself is what the user agreed to.
+    pub(crate) fn of(
+        file: &Path,
+        agreements: &Agreements,
+        surroundings: &Surroundings,
+    ) -> Result<Self, Failed> {
+        let candidate = Candidate::read(file)?;
+        let Some(agreement) = agreements.find(file)? else { return Ok(Self::New(candidate)) };
+        if agreement.files.first().is_none_or(|first| first.digest != candidate.digest()) {
+            return Ok(Self::Changed(candidate, Box::new(agreement)));
+        }
+        let covered = candidate.clone().cover(surroundings)?;
+        match covered.problems.is_empty() && covered.digest() == agreement.digest {
+            true => Ok(Self::Agreed(Arc::new(covered))),
+            false => Ok(Self::Changed(candidate, Box::new(agreement))),
+        }
+    }
+}
+
+/// A configuration that was found, as the user agreed to it; asks where that is possible and needed.
+pub(crate) fn agreed(
+    file: &Path,
+    surroundings: &Surroundings,
+    asking: Asking,
+) -> Result<Arc<Covered>, Failed> {
+    let agreements = Agreements::of(surroundings)?;
+    let (candidate, before) = match Standing::of(file, &agreements, surroundings)? {
+        Standing::Agreed(covered) => return Ok(covered),
+        Standing::New(candidate) => (candidate, None),
+        Standing::Changed(candidate, before) => (candidate, Some(before)),
+    };
+    let refused = || not_agreed(file, before.is_some());
+    if asking == Asking::Never || !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        return Err(refused());
+    }
+    let covered = candidate.cover(surroundings)?;
+    let effects = usable(&covered, surroundings)?;
+    let shown = |screen| overview(&covered, &effects, before.as_deref(), screen);
+    match confirm(shown, QUESTION) {
+        Some(true) => {
+            agreements.keep(&covered)?;
+            Ok(Arc::new(covered))
+        }
+        Some(false) | None => Err(refused()),
+    }
+}
+
+/// What is asked.
+pub(crate) const QUESTION: &str = "Agree to this configuration?";
+
+/// What it would do; a configuration with a mistake in it, or in a manifest, cannot be agreed to.
+pub(crate) fn usable(covered: &Covered, surroundings: &Surroundings) -> Result<Vec<Group>, Failed> {
+    let wrong = |problems: Vec<Problem>| Failed::from(Fault::from(problems));
+    if !covered.problems.is_empty() {
+        return Err(wrong(covered.problems.clone()));
+    }
+    effects(covered, surroundings).map_err(wrong)
+}
+
+/// Why nothing of a file counts, and what to do about it.
+fn not_agreed(file: &Path, is_changed: bool) -> Failed {
+    let path = file.display();
+    let (message, shows) = match is_changed {
+        false => (
+            format!("`{path}` was found and you have not agreed to it, so nothing was done"),
+            "shows what it would do",
+        ),
+        true => (
+            format!("`{path}`, or a file that it names, changed since you agreed to it, so nothing was done"),
+            "shows what changed",
+        ),
+    };
+    let file = quoted(file);
+    Failed::usage(message).help(format!(
+        "`toolgate trust {file}` {shows} and asks; or obey it unseen with --config {file}, or do without it with --no-config"
+    ))
+}
+
+/// A path as a shell takes it.
+fn quoted(file: &Path) -> String {
+    let text = file.display().to_string();
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+@%:,".contains(&byte);
+    if text.bytes().all(is_plain) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
+}
