@@ -181,7 +181,7 @@ pub(crate) enum Command {
         #[arg(long)]
         strict: bool,
     },
-    /// Agree to a configuration that was found: shows what it would do, or what changed, and asks
+    /// Agree to a configuration that was found, after seeing what it would do
     #[command(after_help = "Examples:
   toolgate trust                    the toolgate.yaml that would be found here
   toolgate trust ~/project --yes    after it was read

@@ -24,7 +24,7 @@ use crate::own::Own;
 use crate::servers;
 use crate::settings::{Loaded, Settings, join, load_from, reserved};
 use crate::terminal::complain;
-use crate::trust::{self, Asking, Origin};
+use crate::trust::{Agreements, Asking, Origin, Standing};
 use crate::web_search;
 
 /// What was found so far.
@@ -46,6 +46,9 @@ pub(crate) fn run(common: &Common, files: &[PathBuf], strict: bool) -> Result<u8
                 .help("name the file to check"));
         }
     };
+    let is_found =
+        |file: &PathBuf| surroundings.absolute(file).is_ok_and(|file| origin.file() == Some(&file));
+    let is_about_found = files.iter().any(is_found);
     let mut report = Report::default();
     let (mut manifests, mut policies) = (Vec::new(), Vec::new());
     for file in &files {
@@ -65,7 +68,9 @@ pub(crate) fn run(common: &Common, files: &[PathBuf], strict: bool) -> Result<u8
         let settings = join(common, Trust::Guided, loaded, surroundings.clone())?;
         report.loose(&settings, &manifests, &policies)?;
     }
-    warn_unless_agreed(&origin, &surroundings);
+    if let (Origin::Found(file), true) = (&origin, is_about_found) {
+        warn_unless_agreed(file, &surroundings);
+    }
     report.tell(common.json, strict)
 }
 
@@ -75,10 +80,16 @@ fn looked_at(content: &Content, surroundings: &Surroundings) -> Result<Loaded, F
 }
 
 /// A file without mistakes is not a file that counts.
-fn warn_unless_agreed(origin: &Origin, surroundings: &Surroundings) {
-    let Origin::Found(file) = origin else { return };
-    if let Err(failed) = trust::agreed(file, surroundings, Asking::Never) {
-        complain(&format!("{}; {}", failed.message, failed.help.unwrap_or_default()));
+fn warn_unless_agreed(file: &Path, surroundings: &Surroundings) {
+    let standing =
+        Agreements::of(surroundings).and_then(|agreements| Standing::of(file, &agreements, surroundings));
+    match standing {
+        Ok(Standing::Agreed(_)) => {}
+        Ok(Standing::New(_) | Standing::Changed(..)) => {
+            let file = surroundings.shown(file);
+            complain(&format!("{file} does not count before you agree to it as it is: run `toolgate trust`"));
+        }
+        Err(failed) => complain(&failed.message),
     }
 }
 

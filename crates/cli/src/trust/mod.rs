@@ -168,3 +168,53 @@ fn quoted(file: &Path) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+@%:,".contains(&byte);
     if text.bytes().all(is_plain) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
 }
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "files are swapped by hand")]
+mod tests {
+    use super::*;
+    use crate::files::NamedFiles;
+
+    /// A hostile process rewrites every file right after it was read.
+    #[test]
+    fn what_was_digested_is_what_is_used_whatever_the_disk_says_later() {
+        let scratch = tempfile::tempdir().unwrap();
+        let at = |name: &str| scratch.path().join(name);
+        let file = at("toolgate.yaml");
+        std::fs::create_dir(at("tools.d")).unwrap();
+        std::fs::write(at("tools.d/one.yaml"), "one").unwrap();
+        std::fs::write(at("system.md"), "kind").unwrap();
+        std::fs::write(&file, "tools: [tools.d]\nconversation: {system_file: system.md}\n").unwrap();
+        let surroundings = Surroundings {
+            current: scratch.path().to_path_buf(),
+            home: Some(at("home")),
+            state_home: None,
+            config_home: None,
+            user: "user".to_owned(),
+        };
+        let agreements = Agreements::of(&surroundings).unwrap();
+        let Standing::New(candidate) = Standing::of(&file, &agreements, &surroundings).unwrap() else {
+            panic!("it is agreed to");
+        };
+        std::fs::write(&file, "trust: autonomous\n").unwrap();
+        let covered = candidate.cover(&surroundings).unwrap();
+        assert!(covered.config.trust.is_none() && covered.config.tools.len() == 1);
+        agreements.keep(&covered).unwrap();
+        std::fs::write(at("tools.d/one.yaml"), "other").unwrap();
+        std::fs::write(at("tools.d/two.yaml"), "two").unwrap();
+        std::fs::write(at("system.md"), "hostile").unwrap();
+        let files = NamedFiles::Agreed(Arc::new(covered));
+        assert_eq!(files.read(&at("tools.d/one.yaml")).unwrap(), b"one");
+        assert_eq!(files.read(&at("system.md")).unwrap(), b"kind");
+        assert!(files.read(&at("tools.d/two.yaml")).is_err());
+        // Nor is any of it what was agreed to.
+        assert!(matches!(Standing::of(&file, &agreements, &surroundings).unwrap(), Standing::Changed(..)));
+    }
+
+    #[test]
+    fn a_path_is_told_as_a_shell_takes_it() {
+        for (path, expected) in [("/a/b-c.yaml", "/a/b-c.yaml"), ("/a $(id)'", r"'/a $(id)'\'''")] {
+            assert_eq!(quoted(Path::new(path)), expected);
+        }
+    }
+}

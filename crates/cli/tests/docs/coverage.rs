@@ -11,6 +11,7 @@ const COMMANDS: &[&str] = &[
     "tools",
     "tools new",
     "check",
+    "trust",
     "run",
     "chat",
     "scripted",
