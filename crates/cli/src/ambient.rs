@@ -114,16 +114,18 @@ pub(crate) fn open_own_folder(path: &Path) -> io::Result<Dir> {
 /// A file of an operator that is longer than this is none.
 const MAX_FILE: u64 = 16 * 1024 * 1024;
 
-/// Reads a file that the operator named. It may be a pipe, and must have an end.
+/// Reads a file that the command line names. It may be a pipe (`--config <(…)`, `/dev/stdin`), which is read until its writer closes it.
 pub(crate) fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     read_bounded(File::open(path)?)
 }
 
-/// The same for a file that is going to be replaced, which a pipe or a device cannot be.
+/// Reads a file that another file names, that was found, or that is going to be replaced: a regular one. Opening a FIFO blocks until something opens its
+/// other end, and a device may never end, so `O_NONBLOCK` and `fstat` come before the first read; `O_NOCTTY` keeps a terminal from becoming the
+/// controlling one.
 pub(crate) fn read_regular_file(path: &Path) -> io::Result<Vec<u8>> {
+    use rustix::fs::OFlags;
     use std::os::unix::fs::OpenOptionsExt as _;
-    // Without this, opening a pipe waits for somebody who writes into it.
-    let flags = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
+    let flags = i32::try_from((OFlags::NONBLOCK | OFlags::NOCTTY).bits()).unwrap_or(0);
     let file = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     read_regular(file)
 }

@@ -12,7 +12,7 @@ use toolgate_tools::{CommandOptions, CommandRunner, Confinement, Identity};
 use toolgate_types::{ErrorCode, Failure};
 use toolgate_workspace::Workspace;
 
-use crate::ambient::{open_own_folder, read_file, variable};
+use crate::ambient::{open_own_folder, read_regular_file, variable};
 use crate::build::quarantine_folder;
 use crate::exit::Failed;
 use crate::load::Fault;
@@ -122,6 +122,6 @@ fn identity() -> Identity {
             config.into_iter().chain(home.map(|home| home.join(".gitconfig"))).collect()
         }
     };
-    let configs: Vec<Vec<u8>> = files.iter().filter_map(|file| read_file(file).ok()).collect();
+    let configs: Vec<Vec<u8>> = files.iter().filter_map(|file| read_regular_file(file).ok()).collect();
     Identity::from_git_configs(configs.iter().map(Vec::as_slice))
 }

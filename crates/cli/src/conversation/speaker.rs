@@ -13,7 +13,7 @@ use toolgate_scripted::{DEMO, Script, ScriptServer, ServerOptions};
 
 use super::keys;
 use super::model::{Chosen, Route, SCRIPTED, ScriptName};
-use crate::ambient::{Surroundings, read_file, variable};
+use crate::ambient::{Surroundings, read_regular_file, variable};
 use crate::exit::Failed;
 
 /// The name of the script that came along, in messages about it.
@@ -101,7 +101,7 @@ pub(crate) fn script(file: Option<&std::path::Path>, surroundings: &Surroundings
         Failed::usage(format!("the script `{shown}` cannot be read: {reason}"))
             .help("name an existing file, or demo for the script that came along")
     };
-    let bytes = read_file(&path).map_err(|error| unreadable(error.to_string()))?;
+    let bytes = read_regular_file(&path).map_err(|error| unreadable(error.to_string()))?;
     let text = String::from_utf8(bytes).map_err(|_| unreadable("it is not UTF-8 text".to_owned()))?;
     Script::parse(&shown, &text).map_err(|problems| Failed::usage(problems.to_string()))
 }

@@ -166,3 +166,75 @@ fn the_doctor_names_every_layer() {
         place.must(&["call", "list_directory"]);
     }
 }
+
+/// What a configuration names, each as a FIFO that nothing writes to, and what is said about it.
+const FIFOS: &[(&str, &str)] = &[
+    ("tools: [pipe]\n", "`pipe` cannot be read"),
+    ("policies: [pipe]\n", "`pipe` cannot be read"),
+    ("conversation: {system_file: pipe}\n", "`pipe` cannot be read"),
+    (
+        "callers: {issuer: a, audience: b, keys: [{algorithm: ES256, kid: k, file: pipe}]}\n",
+        "`pipe` cannot be read",
+    ),
+    (
+        "callers: {issuer: a, audience: b, keys: [{algorithm: HS256, kid: k, secret_file: pipe}]}\n",
+        "`pipe` cannot be read",
+    ),
+    (
+        "callers: {issuer: a, audience: b, keys: [{algorithm: ES256, jwks_file: pipe}]}\n",
+        "`pipe` cannot be read",
+    ),
+];
+
+#[test]
+fn a_fifo_that_a_configuration_names_is_refused_and_not_waited_for() {
+    let place = Place::new();
+    let fifo = place.scratch.path().join("pipe");
+    let status = std::process::Command::new("mkfifo").args(["-m", "600"]).arg(&fifo).status().unwrap();
+    assert!(status.success());
+    for (config, message) in FIFOS {
+        place.write("named.yaml", config);
+        // `system_file` is read by conversations alone, and keys of callers where a token could come.
+        let commands: &[&[&str]] = match config.split(':').next() {
+            Some("conversation") => &[&["run", "hello", "--model", "scripted/demo"]],
+            Some("callers") => &[&["check"]],
+            _ => &[&["check"], &["tools"], &["call", "list_directory", "{}"]],
+        };
+        for command in commands {
+            let mut toolgate = place.toolgate();
+            toolgate.args(["--config", "named.yaml"]).args(*command);
+            let output = ended_in_time(toolgate, &format!("{command:?} with {config}"));
+            let said = String::from_utf8_lossy(&output.stderr).into_owned()
+                + &String::from_utf8_lossy(&output.stdout);
+            assert!(said.contains(message) && said.contains("not a regular file"), "{command:?}: {said}");
+        }
+    }
+}
+
+/// Runs a command that must end by itself. One that waits for a FIFO never does.
+fn ended_in_time(mut command: std::process::Command, what: &str) -> std::process::Output {
+    use std::process::Stdio;
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let process = command.spawn().unwrap();
+    let id = process.id();
+    let (sender, ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || sender.send(process.wait_with_output()));
+    match ended.recv_timeout(std::time::Duration::from_secs(60)) {
+        Ok(output) => output.unwrap(),
+        Err(_) => {
+            let _ = std::process::Command::new("kill").args(["-9", &id.to_string()]).status();
+            panic!("{what} does not end");
+        }
+    }
+}
+
+#[test]
+fn a_pipe_that_the_command_line_names_is_read_as_a_configuration() {
+    let place = Place::new();
+    let mut command = place.toolgate();
+    command.args(["--config", "/dev/stdin", "tools"]).stdin(std::process::Stdio::piped());
+    let mut process = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    std::io::Write::write_all(&mut process.stdin.take().unwrap(), b"profile: claw\n").unwrap();
+    let output = process.wait_with_output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stdout).contains("list_dir"), "{output:?}");
+}
