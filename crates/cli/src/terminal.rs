@@ -18,7 +18,7 @@ use toolgate_text::is_hidden;
 use unicode_width::UnicodeWidthChar as _;
 
 use crate::interrupt::Interrupt;
-use crate::question::{Asker, Screen, asked, prompt};
+use crate::question::{Asker, Screen, asked, prompt, scrolled};
 
 /// How wide a terminal is that does not say.
 const USUAL_COLUMNS: usize = 80;
@@ -57,8 +57,8 @@ pub(crate) fn remark(message: impl FnOnce() -> String) {
 }
 
 fn say(message: &str) {
-    // Nobody can be told that standard error is gone.
-    let _ = writeln!(io::stderr(), "toolgate: {}", reveal(message));
+    // What goes on is moved in: a line end in a name or in words of a server begins no line of the gate's. That standard error is gone cannot be reported.
+    let _ = writeln!(io::stderr(), "toolgate: {}", reveal(message).replace('\n', "\n    "));
 }
 
 /// Whether colours are wanted on a stream.
@@ -114,7 +114,7 @@ pub(crate) fn reveal_line(text: &str) -> String {
 pub(crate) fn spelt_out(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for character in json.chars() {
-        match is_hidden(character) {
+        match is_hidden(character) || matches!(character, '\u{2028}' | '\u{2029}') {
             true => {
                 let escaped = |unit: &mut u16| format!("\\u{unit:04x}");
                 text.extend(character.encode_utf16(&mut [0; 2]).iter_mut().map(escaped));
@@ -168,7 +168,10 @@ const CONFIRM_PATIENCE: Duration = Duration::from_secs(600);
 /// Shows something on the controlling terminal and asks for a yes. Silence and everything else is a no; `None` where nobody can be asked.
 pub(crate) fn confirm(show: impl FnOnce(Screen) -> String, question: &str) -> Option<bool> {
     let terminal = open_terminal().ok()?;
-    (&terminal).write_all(show(screen(&terminal)).as_bytes()).ok()?;
+    let screen = screen(&terminal);
+    let shown = show(screen);
+    let notice = scrolled(&shown, question, screen);
+    (&terminal).write_all((shown + &notice).as_bytes()).ok()?;
     let _ = tcflush(&terminal, QueueSelector::IFlush);
     (&terminal).write_all(format!("{} [y/N] ", reveal_line(question)).as_bytes()).ok()?;
     let answer = read_line(&terminal, CONFIRM_PATIENCE, &|| false).ok()?;
@@ -193,13 +196,15 @@ pub(crate) fn restore_terminal() {
 }
 
 /// What anything can show that is no terminal.
-pub(crate) const PAPER: Screen = Screen { columns: 120, unicode: true, colour: false };
+pub(crate) const PAPER: Screen = Screen { columns: 120, rows: None, unicode: true, colour: false };
 
 /// What the terminal can show.
 pub(crate) fn screen(terminal: impl AsFd) -> Screen {
-    let columns = tcgetwinsize(terminal).map_or(0, |size| usize::from(size.ws_col));
+    let size = tcgetwinsize(terminal).ok();
+    let rows = size.map(|size| usize::from(size.ws_row)).filter(|rows| *rows > 0);
+    let columns = size.map_or(0, |size| usize::from(size.ws_col));
     let columns = if columns == 0 { USUAL_COLUMNS } else { columns };
-    Screen { columns, unicode: speaks_unicode(), colour: wants_colour(true) }
+    Screen { columns, rows, unicode: speaks_unicode(), colour: wants_colour(true) }
 }
 
 /// Whether the locale is one of UTF-8, asked the way the system does.

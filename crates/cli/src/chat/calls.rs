@@ -290,7 +290,7 @@ mod tests {
         for columns in 0..100 {
             for input in &inputs {
                 for tool in ["read_file", long.as_str()] {
-                    let screen = Screen { columns, unicode: true, colour: false };
+                    let screen = Screen { columns, rows: None, unicode: true, colour: false };
                     let calls = call(tool, input.clone());
                     let line = first(&calls).line(screen);
                     assert!(!line.contains(['\n', '\u{1b}']), "{line:?}");
@@ -303,7 +303,7 @@ mod tests {
 
     #[test]
     fn a_row_says_what_the_call_is_about() {
-        let screen = Screen { columns: 40, unicode: true, colour: false };
+        let screen = Screen { columns: 40, rows: None, unicode: true, colour: false };
         let line = |tool: &str, input: Value| first(&call(tool, input)).line(screen);
         assert_eq!(line("read_file", json!({"path": "README.md"})), "● read_file README.md #1");
         assert_eq!(line("move_file", json!({"from": "a", "to": "b"})), "● move_file a -> b #1");

@@ -125,7 +125,7 @@ impl Window {
 mod tests {
     use super::*;
 
-    const SCREEN: Screen = Screen { columns: 30, unicode: true, colour: false };
+    const SCREEN: Screen = Screen { columns: 30, rows: None, unicode: true, colour: false };
 
     fn shown(chunks: &[&str], can_redraw: bool) -> String {
         let mut window = Window::new(SCREEN, can_redraw);

@@ -79,7 +79,7 @@ impl Page {
 
     fn quote(&mut self, text: &str) {
         if !text.trim_end().is_empty() {
-            self.text.push_str(&self.screen.behind_edge(text.trim_end(), |_| ""));
+            self.text.push_str(&self.screen.behind_edge(text.trim_end()));
         }
     }
 
