@@ -7,6 +7,7 @@ use jsonschema::{ValidationError, Validator};
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 use toolgate_manifest::{schema_problem, validator};
+use toolgate_text::escaped_line;
 use toolgate_text::nearest::nearest_name;
 use toolgate_types::{Category, ErrorCode, Failure, Stop};
 
@@ -130,7 +131,8 @@ impl Check for InputCheck {
             if problems.is_empty() { "the arguments do not fit".to_owned() } else { problems.join("; ") };
         let required: Vec<&Value> =
             schema.get("required").and_then(Value::as_array).into_iter().flatten().collect();
-        Err(Failure::new(ErrorCode::InvalidArguments, message)
+        // Names and values in it are the caller's.
+        Err(Failure::new(ErrorCode::InvalidArguments, escaped_line(&message))
             .help(format!("known arguments: {}", known.join(", ")))
             .detail("problems", problems)
             .detail("known", known)

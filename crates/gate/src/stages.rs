@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use toolgate_policy::{CallFacts, Decision, Grant, PathScope, Verdict, effective_limits, needs_question};
+use toolgate_text::escaped_line;
 use toolgate_text::nearest::nearest_name;
 use toolgate_types::{CallId, Caller, ErrorCode, Failure, Limits, Sha256, Stage, Stop, ToolCall, ToolClass};
 use toolgate_workspace::{Forgetful, PathGrant};
@@ -50,7 +51,8 @@ impl<'g> Received<'g> {
 /// A refusal that helps only with tools that the caller may see.
 pub(crate) fn unknown_tool(name: &str, visible: &[&str]) -> Refused {
     let shown: String = name.chars().take(100).collect();
-    let mut failure = Failure::new(ErrorCode::UnknownTool, format!("there is no tool `{shown}`"));
+    let mut failure =
+        Failure::new(ErrorCode::UnknownTool, format!("there is no tool `{}`", escaped_line(&shown)));
     failure.help = match nearest_name(&shown, visible.iter().copied()) {
         Some(nearest) => Some(format!("did you mean `{nearest}`?")),
         None if visible.is_empty() => None,

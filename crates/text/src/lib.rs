@@ -11,6 +11,7 @@ pub mod glob;
 pub mod weight;
 mod hidden;
 pub mod fold;
+mod quote;
 mod place;
 pub mod window;
 
@@ -24,3 +25,4 @@ pub mod frontmatter;
 
 pub use hidden::is_hidden;
 pub use place::{Difference, Mismatch, Place};
+pub use quote::{escaped_line, quoted_name};

@@ -4,6 +4,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use toolgate_gate::Effect;
 use toolgate_text::edit::Edit;
+use toolgate_text::quoted_name;
 use toolgate_types::{ErrorCode, Failure, Outcome, ToolClass, ToolOutput};
 use toolgate_workspace::{
     FileContent, Forgetful, ReadRequest, Recorder, Rehearsal, Transformed, View, WorkspaceError,
@@ -111,7 +112,7 @@ fn read_file(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<Tool
                 true => format!("\n[truncated: first {shown} of {} bytes shown]", read.bytes),
                 false => String::new(),
             };
-            ok(format!("read {shown} bytes from {}\n{}{notice}", read.path, window.text))
+            ok(format!("read {shown} bytes from {}\n{}{notice}", quoted_name(&read.path), window.text))
         }
     }
 }
@@ -119,20 +120,25 @@ fn read_file(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<Tool
 fn write_file(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Result<ToolOutput, Failure> {
     let PathAndContent { path, content } = decode(arguments)?;
     let written = view.write(&path, content.as_bytes(), None, recorder)?;
-    ok(format!("wrote {} bytes to {}", written.bytes, written.path))
+    ok(format!("wrote {} bytes to {}", written.bytes, quoted_name(&written.path)))
 }
 
 fn append_file(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Result<ToolOutput, Failure> {
     let PathAndContent { path, content } = decode(arguments)?;
     let written = view.append(&path, content.as_bytes(), recorder)?;
-    ok(format!("appended {} bytes to {} (now {} bytes)", content.len(), written.path, written.bytes))
+    ok(format!(
+        "appended {} bytes to {} (now {} bytes)",
+        content.len(),
+        quoted_name(&written.path),
+        written.bytes
+    ))
 }
 
 fn list_dir(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {
     let arguments: ListArguments = decode(arguments)?;
     let mut listed = view.list(arguments.path(), &every_entry(view, true))?;
     bound_listing(view, &mut listed, EntryCost { names: 1, around: 24 });
-    ok(format!("{} entries in {}\n{}", listed.total, listed.path, list_text(&listed)))
+    ok(format!("{} entries in {}\n{}", listed.total, quoted_name(&listed.path), list_text(&listed)))
 }
 
 #[derive(Deserialize)]
@@ -162,7 +168,7 @@ fn show_edit(view: &View<'_>, arguments: Value) -> Result<Shown, Failure> {
 
 fn edit_file(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Result<ToolOutput, Failure> {
     let (transformed, count) = edit(view, arguments, Rehearsal::No, recorder)?;
-    ok(format!("replaced {count} of {count} matches in {}", transformed.written.path))
+    ok(format!("replaced {count} of {count} matches in {}", quoted_name(&transformed.written.path)))
 }
 
 /// The stable categories of this profile.

@@ -1,5 +1,6 @@
 //! How much one answer may hold, whatever it is made of. File contents have a limit of their own.
 
+use toolgate_text::quoted_name;
 use toolgate_workspace::{Entry, FoundFiles, FoundLines, Listed, View};
 
 /// What an answer keeps free for the words around a list or a diff, as far as it can.
@@ -44,6 +45,11 @@ fn fitting(view: &View<'_>, costs: impl Iterator<Item = usize>) -> usize {
 /// The bytes that a text takes in JSON, which is never less than it takes by itself.
 pub(crate) fn written(text: &str) -> usize {
     text.len() + text.bytes().map(added_by_escaping).sum::<usize>()
+}
+
+/// The bytes that a name takes at most, in JSON or in a line of text.
+fn shown(name: &str) -> usize {
+    written(name).max(quoted_name(name).len())
 }
 
 /// Whether any byte of a text is such a one. All are looked at, many at once: that is faster than to end at the first, and there is seldom one.
@@ -96,15 +102,16 @@ fn most_written(listed: &Listed, cost: EntryCost) -> usize {
 
 /// The bytes that the name of each entry takes in JSON.
 fn written_names(listed: &Listed) -> impl Iterator<Item = usize> {
-    // What stands between names is a NUL, and in none.
-    let is_escaped = has_byte(&listed.names, |byte| byte != 0 && added_by_escaping(byte) > 0);
-    let name = move |entry: &Entry| if is_escaped { written(listed.name(entry)) } else { entry.name.len() };
+    // What stands between names is a NUL, and in none. Characters that are not ASCII may be invisible, and are escaped in a text then.
+    let is_escaped =
+        has_byte(&listed.names, |byte| byte != 0 && (added_by_escaping(byte) > 0 || !byte.is_ascii()));
+    let name = move |entry: &Entry| if is_escaped { shown(listed.name(entry)) } else { entry.name.len() };
     listed.entries.iter().map(name)
 }
 
 /// Shortens a list of paths.
 pub(crate) fn bound_paths(view: &View<'_>, found: &mut FoundFiles) {
-    let fit = fitting(view, found.paths.iter().map(|path| written(path) + "\"\",".len()));
+    let fit = fitting(view, found.paths.iter().map(|path| shown(path) + "\"\",".len()));
     found.truncated |= fit < found.paths.len();
     found.paths.truncate(fit);
 }
@@ -114,7 +121,7 @@ pub(crate) fn bound_matches(view: &View<'_>, found: &mut FoundLines) {
     const NUMBER_AND_FIELDS: usize = 64;
     let costs = found.matches.iter().map(|(path, found)| {
         let lines = std::iter::once(&found.line).chain(&found.before).chain(&found.after);
-        lines.map(|line| written(path) + written(&line.text) + NUMBER_AND_FIELDS).sum()
+        lines.map(|line| shown(path) + written(&line.text) + NUMBER_AND_FIELDS).sum()
     });
     let fit = fitting(view, costs);
     found.truncated |= fit < found.matches.len();
@@ -148,9 +155,11 @@ mod tests {
             }
             for (counted, name) in written_names(&listed).zip(&names) {
                 let spelt = serde_json::to_string(name).unwrap().len() - "\"\"".len();
-                // Short escapes of two control characters are counted as long ones.
+                // Short escapes of two control characters are counted as long ones, and a line of text has quotes around the name.
                 let short = name.matches(['\u{8}', '\u{c}']).count() * ("\\u0008".len() - "\\b".len());
-                prop_assert_eq!(counted, spelt + short);
+                let deleted = name.matches('\u{7f}').count() * ("\\u007f".len() - 1);
+                prop_assert!((spelt..=spelt + short + deleted + "\"\"".len()).contains(&counted));
+                prop_assert!(counted >= quoted_name(name).len() || counted == name.len());
             }
             prop_assert_eq!(written_names(&listed).count(), names.len());
             for cost in [EntryCost { names: 1, around: 3 }, EntryCost { names: 2, around: 0 }] {

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use toolgate_gate::Effect;
+use toolgate_text::quoted_name;
 use toolgate_types::{Failure, Outcome, ToolClass, ToolOutput};
 use toolgate_workspace::{FileContent, ReadRequest, Recorder, View, WorkspaceError};
 
@@ -73,7 +74,7 @@ fn file_write(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Res
     let text = format!(
         "{} {} ({} bytes)",
         if written.created { "created" } else { "wrote" },
-        written.path,
+        quoted_name(&written.path),
         written.bytes
     );
     let structured = json!({

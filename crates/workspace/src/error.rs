@@ -334,7 +334,8 @@ impl From<WorkspaceError> for Failure {
         if let WorkspaceError::Other(failure) = error {
             return *failure;
         }
-        let mut failure = Self::new(error.code(), error.to_string());
+        // A name in it may hold line ends and more.
+        let mut failure = Self::new(error.code(), toolgate_text::escaped_line(&error.to_string()));
         failure.help = error.help();
         match &error {
             WorkspaceError::Denied { rule, .. } => {

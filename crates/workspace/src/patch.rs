@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use toolgate_text::diff::unified;
+use toolgate_text::escaped_line;
 use toolgate_text::patch::{self, FilePatch, PatchKind};
 use toolgate_types::{ErrorCode, Failure};
 
@@ -198,8 +199,11 @@ impl<'v> Plan<'v> {
         match self.places.iter().find(|place| !seen.insert(*place)) {
             None => Ok(()),
             Some((_, location)) => Err(WorkspaceError::other(
-                Failure::new(ErrorCode::PatchInvalid, format!("the patch changes `{location}` twice"))
-                    .help("put all changes of one file under one header"),
+                Failure::new(
+                    ErrorCode::PatchInvalid,
+                    format!("the patch changes `{}` twice", escaped_line(location)),
+                )
+                .help("put all changes of one file under one header"),
             )),
         }
     }

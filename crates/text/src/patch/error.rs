@@ -153,7 +153,7 @@ impl PatchError {
 
 impl From<PatchError> for Failure {
     fn from(error: PatchError) -> Self {
-        let failure = Self::new(error.code(), error.to_string()).help(error.help());
+        let failure = Self::new(error.code(), crate::escaped_line(&error.to_string())).help(error.help());
         match error.line() {
             Some(line) => failure.detail("patch_line", line),
             None => failure,

@@ -3,16 +3,22 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// The name as it stands after `---` or `+++`: quoted where it holds quotes, backslashes or control
+use crate::is_hidden;
+
+/// The name as it stands after `---` or `+++`: quoted where it holds quotes, backslashes, control or invisible
 /// characters, and closed with a tab where it holds spaces, as GNU `diff` does.
 pub(crate) fn written(name: &str) -> Cow<'_, str> {
-    if name.chars().any(|character| character.is_control() || matches!(character, '"' | '\\')) {
+    if name.chars().any(|character| is_escaped(character) || matches!(character, '"' | '\\')) {
         Cow::Owned(quoted(name))
     } else if name.contains(' ') {
         Cow::Owned(format!("{name}\t"))
     } else {
         Cow::Borrowed(name)
     }
+}
+
+fn is_escaped(character: char) -> bool {
+    character.is_control() || is_hidden(character) || matches!(character, '\u{2028}' | '\u{2029}')
 }
 
 fn quoted(name: &str) -> String {
@@ -23,8 +29,8 @@ fn quoted(name: &str) -> String {
             '\t' => out.push_str("\\t"),
             '\n' => out.push_str("\\n"),
             '\r' => out.push_str("\\r"),
-            control if control.is_control() => {
-                for byte in control.encode_utf8(&mut [0; 4]).bytes() {
+            escaped if is_escaped(escaped) => {
+                for byte in escaped.encode_utf8(&mut [0; 4]).bytes() {
                     // Writing to a string cannot fail.
                     let _ = write!(out, "\\{byte:03o}");
                 }

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use toolgate_gate::Effect;
+use toolgate_text::quoted_name;
 use toolgate_types::{Failure, Fields, Sha256, Structured, ToolClass, ToolOutput};
 use toolgate_workspace::{
     EntireContent, EntireFile, EntryKind, FileContent, FileRead, FindOptions, FoundLines, Listed, Match,
@@ -167,7 +168,7 @@ fn read_file(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<Tool
     let FileRead { path, bytes, sha256, content } = read;
     let window = match content {
         FileContent::Binary => {
-            let text = format!("binary file `{path}`: {bytes} bytes, sha256 {sha256}");
+            let text = format!("binary file `{}`: {bytes} bytes, sha256 {sha256}", quoted_name(&path));
             return Ok(ToolOutput::new(text, about(&path, bytes, sha256, true).end()));
         }
         FileContent::Text(window) => window,
@@ -245,11 +246,12 @@ fn length_of_names(listed: &Listed) -> usize {
 /// One line per entry: directories end in a slash, links in an at sign, files carry their size where it is known.
 pub(crate) fn list_text(listed: &Listed) -> String {
     let mut text = String::with_capacity(length_of_names(listed) + 2 * listed.entries.len());
-    let has_line_ends = has_byte(&listed.names, |byte| matches!(byte, b'\n' | b'\r'));
+    // One look at all names tells that none of them needs quotes, most of the time. Between names stands a NUL.
+    let may_need_quotes = has_byte(&listed.names, needs_a_look);
     for entry in &listed.entries {
         let name = listed.name(entry);
-        match has_line_ends {
-            true => text.push_str(&name.replace(['\n', '\r'], "\u{fffd}")),
+        match may_need_quotes {
+            true => text.push_str(&quoted_name(name)),
             false => text.push_str(name),
         }
         match (entry.kind, entry.size) {
@@ -267,6 +269,11 @@ pub(crate) fn list_text(listed: &Listed) -> String {
         let _ = writeln!(text, "[truncated: {} of {} entries shown]", listed.entries.len(), listed.total);
     }
     text
+}
+
+/// Whether a name with this byte may have to be quoted.
+fn needs_a_look(byte: u8) -> bool {
+    byte != 0 && !matches!(byte, b'!' | b'#'..=b'9' | b';'..=b'Z' | b'\\' | b'^'..=b'~')
 }
 
 fn search_files(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {
@@ -304,6 +311,7 @@ fn match_json(path: &str, found: &Match) -> Value {
 fn search_text(found: &FoundLines, remedy: &str) -> String {
     let mut text = String::new();
     for (index, (path, found)) in found.matches.iter().enumerate() {
+        let path = quoted_name(path);
         let context = !found.before.is_empty() || !found.after.is_empty();
         if context && index > 0 {
             text.push_str("--\n");
@@ -344,7 +352,8 @@ fn find_files(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<Too
     };
     let mut found = view.find(arguments.path.as_deref().unwrap_or("."), &options)?;
     bound_paths(view, &mut found);
-    let mut text = found.paths.join("\n");
+    let shown: Vec<_> = found.paths.iter().map(|path| quoted_name(path)).collect();
+    let mut text = shown.join("\n");
     text.push_str(if found.paths.is_empty() { "no files match\n" } else { "\n" });
     if found.truncated {
         let _ = writeln!(text, "[truncated: the first {} files shown]", found.paths.len());

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use toolgate_gate::Effect;
 use toolgate_text::diff::unified;
 use toolgate_text::edit::Edit;
+use toolgate_text::quoted_name;
 use toolgate_types::{ErrorCode, Failure, Sha256, ToolClass, ToolOutput};
 use toolgate_workspace::{Forgetful, Overwrite, Recorder, Rehearsal, Transformed, View, Written};
 
@@ -187,7 +188,7 @@ fn write_file(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Res
     let WriteArguments { path, content, if_match_sha256 } = decode(arguments)?;
     let written = view.write(&path, content.as_bytes(), if_match_sha256, recorder)?;
     let verb = if written.created { "created" } else { "replaced" };
-    Ok(written_output(&written, &format!("{verb} {}: {} bytes", written.path, written.bytes)))
+    Ok(written_output(&written, &format!("{verb} {}: {} bytes", quoted_name(&written.path), written.bytes)))
 }
 
 fn written_output(written: &Written, what: &str) -> ToolOutput {
@@ -203,7 +204,12 @@ fn written_output(written: &Written, what: &str) -> ToolOutput {
 fn append_file(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Result<ToolOutput, Failure> {
     let PathAndContent { path, content } = decode(arguments)?;
     let written = view.append(&path, content.as_bytes(), recorder)?;
-    let what = format!("appended {} bytes to {}: {} bytes now", content.len(), written.path, written.bytes);
+    let what = format!(
+        "appended {} bytes to {}: {} bytes now",
+        content.len(),
+        quoted_name(&written.path),
+        written.bytes
+    );
     Ok(written_output(&written, &what))
 }
 
@@ -275,7 +281,7 @@ fn edit_file(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Resu
     let (diff, truncated) = cut_lines(view, diff_of(&transformed), DIFF_CUT);
     let written = &transformed.written;
     let verb = if dry_run { "would replace" } else { "replaced" };
-    let text = format!("{verb} {replacements} in {}\n{diff}", written.path);
+    let text = format!("{verb} {replacements} in {}\n{diff}", quoted_name(&written.path));
     let mut structured = json!({
         "path": written.path, "replacements": replacements, "diff": diff, "truncated": truncated, "dry_run": dry_run,
     });
@@ -311,7 +317,7 @@ fn apply_patch(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Re
             "{}{} {}\n",
             if dry_run { "would " } else { "" },
             file.action.as_str(),
-            file.path
+            quoted_name(&file.path)
         ));
         let mut entry = json!({"path": file.path, "action": file.action.as_str()});
         if let (Some(from), Value::Object(fields)) = (&file.from, &mut entry) {
@@ -342,7 +348,7 @@ fn move_file(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Resu
     let MoveArguments { from, to, overwrite } = decode(arguments)?;
     let overwrite = if overwrite { Overwrite::Yes } else { Overwrite::No };
     let moved = view.move_file(&from, &to, overwrite, recorder)?;
-    let text = format!("moved {} to {}\n", moved.from, moved.to);
+    let text = format!("moved {} to {}\n", quoted_name(&moved.from), quoted_name(&moved.to));
     Ok(ToolOutput::new(text, json!({"from": moved.from, "to": moved.to, "replaced": moved.replaced})))
 }
 
@@ -354,6 +360,6 @@ struct DeleteArguments {
 fn delete_file(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Result<ToolOutput, Failure> {
     let DeleteArguments { path } = decode(arguments)?;
     let deleted = view.delete(&path, recorder)?;
-    let text = format!("deleted {} ({} bytes)\n", deleted.path, deleted.bytes);
+    let text = format!("deleted {} ({} bytes)\n", quoted_name(&deleted.path), deleted.bytes);
     Ok(ToolOutput::new(text, json!({"path": deleted.path, "bytes": deleted.bytes})))
 }
