@@ -1,5 +1,6 @@
 //! All servers behind the gate.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use toolgate_gate::Tool;
 
+use crate::definition::folded_name;
 use crate::launch::Launch;
 use crate::pins::Pins;
 use crate::schema::Room;
@@ -113,27 +115,44 @@ impl Bridge {
     }
 
     /// The tools, server by server as these were declared, each one's by name. One that is suspended says why. One that cannot be a tool is complained
-    /// about and left out.
+    /// about and left out, and so are all of several whose names look the same: a server does not stand in for another by a name such as `b__c` of `a`
+    /// beside `c` of `a__b`.
     #[must_use]
     pub fn tools(&self) -> Vec<Arc<dyn Tool>> {
+        let made = self.made();
+        let mut counts: HashMap<String, usize> = HashMap::new();
+        for (_, tool) in &made {
+            *counts.entry(folded_name(tool.spec().name.as_str())).or_default() += 1;
+        }
         let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
-        let mut names = std::collections::HashSet::new();
+        for (server, tool) in made {
+            let name = tool.spec().name.as_str();
+            match counts.get(&folded_name(name)) {
+                Some(1) => tools.push(Arc::new(tool)),
+                _ => server.leave_out(&format!(
+                    "the tool `{name}` is left out: a tool of another server looks like it"
+                )),
+            }
+        }
+        tools
+    }
+
+    /// Every tool that can be one, with its server.
+    fn made(&self) -> Vec<(Arc<Server>, BridgedTool)> {
+        let mut made = Vec::new();
         for server in self.current() {
             let (settings, mut room) = (server.settings(), Room::of_a_server());
             for entry in server.catalogue().entries() {
                 let shown =
                     || toolgate_tools::spelt_out(&crate::definition::cut(&entry.definition.name, 100));
                 match BridgedTool::of(&server, &settings, entry, &mut room) {
-                    Ok(Some(tool)) if names.insert(tool.spec().name.clone()) => tools.push(Arc::new(tool)),
-                    Ok(Some(_)) => {
-                        server.complain(&format!("the tool `{}` is left out: another has its name", shown()))
-                    }
+                    Ok(Some(tool)) => made.push((Arc::clone(&server), tool)),
                     Ok(None) => {}
-                    Err(reason) => server.complain(&format!("the tool `{}` is left out: {reason}", shown())),
+                    Err(reason) => server.leave_out(&format!("the tool `{}` is left out: {reason}", shown())),
                 }
             }
         }
-        tools
+        made
     }
 
     /// Tells when [`Bridge::tools`] would answer something else.

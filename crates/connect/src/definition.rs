@@ -114,6 +114,12 @@ impl Definition {
     }
 }
 
+/// A name as somebody who does not look closely reads it: names that are the same folded are taken for each other.
+pub(crate) fn folded_name(name: &str) -> String {
+    let fold = |character: char| if matches!(character, '-' | '.') { '_' } else { character };
+    name.chars().flat_map(char::to_lowercase).map(fold).collect()
+}
+
 /// Objects by the order of their names, to any depth.
 fn sorted(value: Value) -> Value {
     match value {

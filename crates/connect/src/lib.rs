@@ -11,6 +11,7 @@ mod error;
 mod settings;
 mod launch;
 mod definition;
+mod advice;
 mod schema;
 mod pins;
 mod wire;
@@ -19,6 +20,7 @@ mod answer;
 mod tool;
 mod bridge;
 
+pub use advice::Finding;
 pub use bridge::{Bridge, BridgeOptions};
 pub use definition::Definition;
 pub use error::ConnectError;

@@ -9,7 +9,7 @@ mod editor;
 mod signals;
 mod room;
 
-pub(crate) use self::prose::cut;
+pub(crate) use self::prose::{Prose, cut};
 pub(crate) use self::room::Room;
 pub(crate) use self::signals::Signals;
 pub(crate) use self::view::{Look, View};

@@ -15,7 +15,7 @@ use crate::ambient::{Surroundings, read_file};
 use crate::arguments::{AuditCommand, AuditFilter, Common};
 use crate::exit::{DONE, Failed, TOOL_ERROR};
 use crate::settings::{Settings, settle};
-use crate::terminal::{paint, reveal, wants_colour};
+use crate::terminal::{paint, reveal_line, spelt_out, wants_colour};
 
 /// How often a followed log is looked at.
 const FOLLOW_EVERY: Duration = Duration::from_millis(200);
@@ -206,7 +206,7 @@ fn print_records(common: &Common, records: &[Record]) -> Result<Reader, Failed> 
     for record in records {
         if common.json {
             let line = serde_json::to_string(record).map_err(|error| Failed::error(error.to_string()))?;
-            let _ = writeln!(text, "{line}");
+            let _ = writeln!(text, "{}", spelt_out(&line));
         } else {
             let _ = writeln!(text, "{}", record_line(record, colour));
         }
@@ -222,8 +222,8 @@ fn record_line(record: &Record, colour: bool) -> String {
     };
     let decision = paint(&format!("{:<7}", record.decision.as_str()), code, colour);
     let who = match &record.caller.agent {
-        Some(agent) => format!("{}/{agent}", record.caller.sub),
-        None => record.caller.sub.clone(),
+        Some(agent) => format!("{}/{agent}", reveal_line(&record.caller.sub)),
+        None => reveal_line(&record.caller.sub),
     };
     let why = record.denial.as_ref().map(|denial| {
         let reason = if denial.reason == denial.code.as_str() {
@@ -237,10 +237,10 @@ fn record_line(record: &Record, colour: bool) -> String {
         "{:>5}  {}  {decision}  {:<16} {who}  {:.1} ms  {}{}",
         record.seq,
         rfc3339_millis(record.timestamp),
-        reveal(&record.tool.name),
+        reveal_line(&record.tool.name),
         record.duration,
         record.trace_id,
-        reveal(&why.unwrap_or_default()),
+        reveal_line(&why.unwrap_or_default()),
     );
     line
 }

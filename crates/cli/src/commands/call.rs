@@ -1,21 +1,24 @@
 //! `toolgate call`: one call through the whole gate.
 
 use std::io::{self, IsTerminal as _, Read as _, Write as _};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value, json};
 use toolgate_gate::{CallOptions, Progress, Said};
 use toolgate_tools::{Called, Profile, WEB_SEARCH};
 use toolgate_types::{Attachment, DocumentContent, ErrorCode, Failure, Stage, ToolCall, Trust};
 
-use super::{Reader, close, print, runtime, serving_runtime, tokens};
+use super::{Reader, close, print, print_json, runtime, serving_runtime, tokens};
 use crate::arguments::Common;
 use crate::build::{self, How};
+use crate::chat::Prose;
 use crate::exit::{DENIED, DONE, Failed, INTERRUPTED, LIMIT, TOOL_ERROR};
 use crate::interrupt::Interrupt;
 use crate::servers::Which;
 use crate::settings::{Settings, settle};
-use crate::terminal::{Terminal, complain, paint, remark, reveal, reveal_line, wants_colour};
+use crate::terminal::{
+    Terminal, can_erase, complain, remark, reveal, reveal_line, screen, spelt_out, wants_colour,
+};
 
 /// Arguments longer than this are no tool call.
 const MAX_ARGUMENTS: u64 = 64 * 1024 * 1024;
@@ -34,10 +37,11 @@ pub(crate) fn run(common: &Common, tool: String, arguments: &str) -> Result<u8, 
     let built = build::gate(&settings, How { servers, wait: true, ..How::alone(approver, tokens(common)) })?;
     settings.warn_of_unknown_tools(&built.tools);
     let call = ToolCall::new(tool.clone(), arguments);
+    let shown = Shown::on_terminal(common);
     let options = CallOptions {
         cancelled: interrupt.token(),
         interrupted: Some(interrupt.flag()),
-        progress: progress(common),
+        progress: shown.as_ref().map(Shown::progress),
         approver: None,
         among_others: false,
         browse: None,
@@ -49,8 +53,9 @@ pub(crate) fn run(common: &Common, tool: String, arguments: &str) -> Result<u8, 
         called
     });
     drop(built);
+    shown.iter().for_each(Shown::end);
     match common.json {
-        true => print(&format!("{}\n", envelope(&settings, &tool, &called)))?,
+        true => print_json(&envelope(&settings, &tool, &called))?,
         false => print_answer(&settings, &called)?,
     };
     match &called.failed {
@@ -63,17 +68,34 @@ pub(crate) fn run(common: &Common, tool: String, arguments: &str) -> Result<u8, 
     Ok(called.failed.map_or(DONE, |(_, failure)| exit_code(failure.code)))
 }
 
-/// Shows output as it comes to whoever sits at the terminal. It is not the answer, which follows on standard output.
-fn progress(common: &Common) -> Option<Progress> {
-    let colour = wants_colour(true);
-    let show = move |said: Said<'_>| {
-        let _ = write!(io::stderr(), "{}", paint(&reveal(said.words), "2", colour));
-    };
-    (!common.quiet && io::stderr().is_terminal()).then(|| Arc::new(show) as Progress)
+/// Shows output as it comes to whoever sits at the terminal, moved in, so that no line of it can be taken for the gate's. It is not the answer, which
+/// follows on standard output.
+struct Shown(Arc<Mutex<Prose>>);
+
+impl Shown {
+    fn on_terminal(common: &Common) -> Option<Self> {
+        let stderr = io::stderr();
+        let colour = if wants_colour(true) { "2" } else { "" };
+        let prose = || Prose::new(screen(&stderr).columns, can_erase(true), colour);
+        (!common.quiet && stderr.is_terminal()).then(|| Self(Arc::new(Mutex::new(prose()))))
+    }
+
+    fn progress(&self) -> Progress {
+        let prose = Arc::clone(&self.0);
+        Arc::new(move |said: Said<'_>| {
+            let written = prose.lock().unwrap_or_else(PoisonError::into_inner).push(said.words);
+            let _ = write!(io::stderr(), "{written}");
+        })
+    }
+
+    /// Ends the row that was begun.
+    fn end(&self) {
+        let _ = write!(io::stderr(), "{}", self.0.lock().unwrap_or_else(PoisonError::into_inner).end());
+    }
 }
 
 /// Exactly what a model is given, and which pictures, sounds and documents it is given beside that. Lines end for people, and for readers of objects that
-/// would stand one beside the other.
+/// would stand one beside the other. A terminal would obey control characters of file names and contents, so they are escaped where standard output is one.
 fn print_answer(settings: &Settings, called: &Called) -> Result<Reader, Failed> {
     let is_object =
         matches!(settings.profile, Profile::Crew | Profile::Proxy | Profile::Sidecar | Profile::Studio);
@@ -86,7 +108,11 @@ fn print_answer(settings: &Settings, called: &Called) -> Result<Reader, Failed> 
     text.extend(
         called.attachments.iter().map(|attachment| format!("[{}]\n", reveal_line(&named(attachment)))),
     );
-    print(&text)
+    match (io::stdout().is_terminal(), is_object) {
+        (false, _) => print(&text),
+        (true, false) => print(&reveal(&text)),
+        (true, true) => print(&spelt_out(&text)),
+    }
 }
 
 /// What came along, and how much of it.

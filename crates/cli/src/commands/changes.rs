@@ -7,7 +7,7 @@ use toolgate_gate::{ChangeSet, Gate, UndoError, UndoOptions};
 use toolgate_types::{CallId, SessionId, Trust};
 use toolgate_workspace::Workspace;
 
-use super::{nobody, print, runtime};
+use super::{nobody, print, print_json, runtime};
 use crate::arguments::Common;
 use crate::build::{self, How};
 use crate::exit::{DENIED, DONE, Failed, INTERRUPTED};
@@ -26,7 +26,7 @@ pub(crate) fn list(common: &Common, session: Option<&SessionId>, all: bool) -> R
         .collect();
     if common.json {
         let rows: Vec<Value> = sets.iter().map(set_json).collect();
-        print(&format!("{}\n", Value::Array(rows)))?;
+        print_json(&Value::Array(rows))?;
     } else {
         print(&table(&sets))?;
     }
@@ -116,17 +116,16 @@ pub(crate) fn undo(
             }
             Err(error) => {
                 if common.json {
-                    print(&format!(
-                        "{}\n",
-                        json!({"undone": rows, "error": {"call": call, "code": error.code().as_str(), "message": error.to_string()}})
-                    ))?;
+                    print_json(
+                        &json!({"undone": rows, "error": {"call": call, "code": error.code().as_str(), "message": error.to_string()}}),
+                    )?;
                 }
                 return Err(explain(error));
             }
         }
     }
     if common.json {
-        print(&format!("{}\n", json!({"undone": rows})))?;
+        print_json(&json!({"undone": rows}))?;
     } else if rows.is_empty() {
         print("nothing to undo\n")?;
     }

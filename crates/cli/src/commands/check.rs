@@ -12,7 +12,7 @@ use toolgate_tools::LoadedTools;
 use toolgate_types::Trust;
 use toolgate_workspace::Workspace;
 
-use super::print;
+use super::{print, print_json};
 use crate::ambient::{CONFIG_NAME, Surroundings, exists, read_file, read_regular_file, variable};
 use crate::arguments::Common;
 use crate::callers;
@@ -244,7 +244,7 @@ impl Report {
     fn tell(self, as_json: bool, strict: bool) -> Result<u8, Failed> {
         let Self { files, problems, warnings } = self;
         if as_json {
-            print(&format!("{}\n", json!({"files": files, "problems": problems, "warnings": warnings})))?;
+            print_json(&json!({"files": files, "problems": problems, "warnings": warnings}))?;
         } else {
             let told = problems.iter().map(Problem::render).chain(warnings.iter().map(Warning::render));
             let mut told: Vec<String> = told.collect();

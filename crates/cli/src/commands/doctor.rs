@@ -10,7 +10,7 @@ use toolgate_connect::{HealthState, ServerHealth};
 use toolgate_sandbox::{LayerReport, Sandbox};
 use toolgate_types::Trust;
 
-use super::{close, print, serving_runtime};
+use super::{close, print, print_json, serving_runtime};
 use crate::ambient::{Surroundings, open_or_make_folder, open_own_folder, real_path};
 use crate::arguments::Common;
 use crate::confined::sandbox_options;
@@ -65,7 +65,7 @@ pub(crate) fn run(common: &Common, offline: bool) -> Result<u8, Failed> {
             .iter()
             .map(|finding| json!({"check": finding.name, "state": finding.state.as_str(), "detail": finding.detail}))
             .collect();
-        print(&format!("{}\n", Value::Array(rows)))?;
+        print_json(&Value::Array(rows))?;
     } else {
         let mut text = String::new();
         for finding in &findings {

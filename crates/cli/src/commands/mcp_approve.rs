@@ -1,10 +1,11 @@
 //! `toolgate mcp approve`: an operator sees what is new or changed about tools of servers, and agrees to it or not.
 
 use serde_json::{Value, json};
-use toolgate_connect::{Definition, HealthState, PinState, Pinned, ServerName};
+use toolgate_connect::{Definition, Finding, HealthState, PinState, Pinned, ServerName};
 use toolgate_types::{Sha256, Trust};
 
-use super::{close, named_servers, print, serving_runtime};
+use super::mcp_list::{advice_json, advised};
+use super::{close, named_servers, print, print_json, serving_runtime};
 use crate::arguments::Common;
 use crate::exit::{DENIED, DONE, Failed};
 use crate::question::{Screen, quoted};
@@ -46,14 +47,11 @@ pub(crate) fn run(
         }
         rows.push(one.told(*answer, common.json));
     }
-    let told = match common.json {
-        true => {
-            format!("{}\n", Value::Array(answers.iter().map(|(one, answer)| one.json(*answer)).collect()))
-        }
-        false if rows.is_empty() => "nothing waits for approval\n".to_owned(),
-        false => rows.concat(),
+    match common.json {
+        true => print_json(&Value::Array(answers.iter().map(|(one, answer)| one.json(*answer)).collect()))?,
+        false if rows.is_empty() => print("nothing waits for approval\n")?,
+        false => print(&rows.concat())?,
     };
-    print(&told)?;
     if answers.iter().any(|(_, answer)| *answer == Answer::Nobody) {
         return Err(Failed {
             code: DENIED,
@@ -107,6 +105,8 @@ struct Waiting {
     description: String,
     /// Why no tool can be made of it, if none can.
     useless: Option<String>,
+    /// What in it a person should look at before agreeing.
+    advice: Vec<Finding>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,6 +163,7 @@ impl Waiting {
             shown,
             description: offered.revealed_description(),
             useless: offered.check().err(),
+            advice: offered.advice(),
         })
     }
 
@@ -180,8 +181,12 @@ impl Waiting {
         let useless =
             self.useless.as_ref().map(|reason| format!("It cannot be used: {}\n", reveal_line(reason)));
         let what = if self.state == PinState::Changed { "What is different, in " } else { "All of it, in " };
+        // What a server says to the model stands last, right above the question.
+        let advice: String =
+            self.advice.iter().map(|finding| screen.line(&advised(finding), "1;33")).collect();
+        let addresses = if advice.is_empty() { "" } else { "It may address the model:\n" };
         format!(
-            "{name} is {state}.\n{}{description}{what}{}Its digest: {}\n\n",
+            "{name} is {state}.\n{}{description}{what}{}Its digest: {}\n{addresses}{advice}\n",
             useless.unwrap_or_default(),
             quoted(&self.shown, screen),
             self.digest
@@ -202,6 +207,7 @@ impl Waiting {
         json!({
             "server": self.server.as_str(), "tool": self.tool, "state": self.state.as_str(), "digest": self.digest,
             "definition": self.shown, "approved": answer == Answer::Yes,
+            "advice": self.advice.iter().map(advice_json).collect::<Vec<_>>(),
         })
     }
 }

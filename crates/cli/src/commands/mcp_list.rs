@@ -3,16 +3,16 @@
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
-use toolgate_connect::{HealthState, PinState, ServerHealth};
+use toolgate_connect::{Finding, HealthState, PinState, ServerHealth};
 use toolgate_manifest::ServerConfig;
 use toolgate_types::{ToolClass, Trust};
 
-use super::{close, named_servers, print, serving_runtime};
+use super::{close, named_servers, print, print_json, serving_runtime};
 use crate::arguments::Common;
 use crate::exit::{DONE, Failed};
 use crate::servers::Servers;
 use crate::settings::settle;
-use crate::terminal::{complain, reveal_line, spelt_out};
+use crate::terminal::{complain, reveal_line};
 
 pub(crate) fn run(common: &Common, server: Option<&str>) -> Result<u8, Failed> {
     let settings = settle(common, Trust::Guided)?;
@@ -24,11 +24,10 @@ pub(crate) fn run(common: &Common, server: Option<&str>) -> Result<u8, Failed> {
     let declared = declared.filter(|known| server.is_none_or(|server| known.name.value == server));
     let rows: Vec<Row> = declared.map(|config| Row::of(config, &health, &servers)).collect();
     runtime.block_on(close(Some(&servers)));
-    let told = match common.json {
-        true => spelt_out(&format!("{}\n", Value::Array(rows.iter().map(Row::json).collect()))),
-        false => rows.iter().map(Row::text).collect(),
+    match common.json {
+        true => print_json(&Value::Array(rows.iter().map(Row::json).collect()))?,
+        false => print(&rows.iter().map(Row::text).collect::<String>())?,
     };
-    print(&told)?;
     if rows.is_empty() {
         complain(
             "no server is declared: write `mcp_servers:` in toolgate.yaml, or run `toolgate mcp import FILE`",
@@ -44,6 +43,8 @@ struct Row {
     detail: String,
     tools: Vec<ToolRow>,
     errors: String,
+    /// What of its offer is no tool.
+    left_out: Vec<String>,
 }
 
 /// One of its tools.
@@ -54,6 +55,8 @@ struct ToolRow {
     allowed: bool,
     pin: PinState,
     description: String,
+    /// What in the definition an operator should look at.
+    advice: Vec<Finding>,
 }
 
 impl Row {
@@ -82,6 +85,7 @@ impl Row {
             detail,
             tools,
             errors: found.map(|found| found.errors.clone()).unwrap_or_default(),
+            left_out: found.map(|found| found.left_out.clone()).unwrap_or_default(),
         }
     }
 
@@ -93,6 +97,10 @@ impl Row {
             let allowed = if tool.allowed { "" } else { ", not allowed" };
             let (name, class) = (reveal_line(&tool.name), tool.class.as_str());
             let _ = writeln!(text, "    {name:<28} {class:<12} {}{allowed}", tool.pin.as_str());
+            tool.advice.iter().for_each(|finding| text.push_str(&format!("        {}\n", advised(finding))));
+        }
+        for words in &self.left_out {
+            let _ = writeln!(text, "    {}", reveal_line(words));
         }
         if self.state != HealthState::Ready.as_str() {
             for line in self.errors.lines() {
@@ -107,11 +115,22 @@ impl Row {
             json!({
                 "name": tool.name, "tool": format!("{}__{}", self.name, tool.name), "class": tool.class,
                 "allowed": tool.allowed, "pin": tool.pin.as_str(), "description": tool.description,
+                "advice": tool.advice.iter().map(advice_json).collect::<Vec<_>>(),
             })
         };
         let tools: Vec<Value> = self.tools.iter().map(tool).collect();
-        json!({"server": self.name, "state": self.state, "detail": self.detail, "tools": tools, "stderr": self.errors})
+        json!({"server": self.name, "state": self.state, "detail": self.detail, "tools": tools, "leftOut": self.left_out, "stderr": self.errors})
     }
+}
+
+/// A finding on one line. The words are the server's.
+pub(crate) fn advised(finding: &Finding) -> String {
+    let Finding { place, what, words } = finding;
+    reveal_line(&format!("look at its {place}, it {what}: \"{words}\""))
+}
+
+pub(crate) fn advice_json(finding: &Finding) -> Value {
+    json!({"place": finding.place, "what": finding.what, "words": finding.words})
 }
 
 /// What there is to say about a server beside its state.
@@ -141,6 +160,7 @@ fn tools(config: &ServerConfig, servers: &Servers) -> Result<Vec<ToolRow>, Strin
             allowed: entry.is_none_or(|entry| entry.allowed),
             pin: pinned.state(),
             description: pinned.offered().map(|offered| offered.revealed_description()).unwrap_or_default(),
+            advice: pinned.offered().map(|offered| offered.advice()).unwrap_or_default(),
         }
     };
     Ok(pins.tools().map(row).collect())

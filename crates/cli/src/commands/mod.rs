@@ -36,6 +36,7 @@ use crate::exit::Failed;
 use crate::load::Tokens;
 use crate::servers::{Servers, Which};
 use crate::settings::Settings;
+use crate::terminal::spelt_out;
 
 /// How long work that blocks may take to notice that everything is over.
 pub(crate) const LAST_MOMENT: Duration = Duration::from_secs(1);
@@ -55,6 +56,11 @@ pub(crate) fn print(text: &str) -> Result<Reader, Failed> {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Reader::Gone),
         Err(error) => Err(Failed::error(format!("the results could not be written: {error}"))),
     }
+}
+
+/// Writes a result for programs, one line of JSON. Invisible and steering characters are escaped, which means the same and is safe on a terminal.
+pub(crate) fn print_json(value: &serde_json::Value) -> Result<Reader, Failed> {
+    print(&spelt_out(&format!("{value}\n")))
 }
 
 /// Waits, but no longer than there is a reader.

@@ -1,6 +1,6 @@
 //! `toolgate tools`: what a model would see.
 
-use std::fmt::Write as _;
+use std::io::{self, IsTerminal as _};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -13,8 +13,10 @@ use super::{close, nobody, print, serving_runtime, tokens};
 use crate::arguments::{Common, Format};
 use crate::build::{self, How};
 use crate::exit::{DENIED, DONE, Failed};
+use crate::question::Screen;
 use crate::servers::Which;
 use crate::settings::settle;
+use crate::terminal::{PAPER, screen, spelt_out};
 
 pub(crate) fn run(common: &Common, format: Format) -> Result<u8, Failed> {
     let settings = settle(common, Trust::Guided)?;
@@ -35,14 +37,14 @@ pub(crate) fn run(common: &Common, format: Format) -> Result<u8, Failed> {
     })?;
     let written = match format {
         Format::Table if common.json => json_table(&tools),
-        Format::Table => return print(&table(&tools)).map(|_| DONE),
+        Format::Table => return print(&table(&tools, here())).map(|_| DONE),
         Format::Openai => ToolFormat::OpenAi.write(&tools),
         Format::Anthropic => ToolFormat::Anthropic.write(&tools),
         Format::Ollama => ToolFormat::Ollama.write(&tools),
         Format::Mcp => listed_tools(&built.front, &tools),
     };
     let text = serde_json::to_string_pretty(&written).map_err(|error| Failed::error(error.to_string()))?;
-    print(&format!("{text}\n"))?;
+    print(&spelt_out(&format!("{text}\n")))?;
     Ok(DONE)
 }
 
@@ -61,13 +63,20 @@ fn argument_names(tool: &Arc<dyn Tool>) -> Vec<String> {
     properties.into_iter().flat_map(|properties| properties.keys().map(mark)).collect()
 }
 
-fn table(tools: &[Arc<dyn Tool>]) -> String {
+/// A terminal breaks long lines in its first column, where the next tool would stand; a file has no columns.
+fn here() -> Screen {
+    let stdout = io::stdout();
+    if stdout.is_terminal() { screen(&stdout) } else { Screen { columns: usize::MAX, ..PAPER } }
+}
+
+fn table(tools: &[Arc<dyn Tool>], screen: Screen) -> String {
     let mut text = String::new();
     for tool in tools {
         let spec = tool.spec();
         let arguments = argument_names(tool).join(", ");
-        let _ = writeln!(text, "{:<16} {:<12} {arguments}", spec.name.as_str(), spec.class.as_str());
-        let _ = writeln!(text, "    {}", spec.description);
+        let row = format!("{:<16} {:<12} {arguments}", spec.name.as_str(), spec.class.as_str());
+        text.push_str(&screen.line(row.trim_end(), ""));
+        text.push_str(&screen.indented(&spec.description));
     }
     if tools.is_empty() {
         text.push_str("no tools: this caller may use none\n");

@@ -125,6 +125,8 @@ impl Servers {
         let runner = confined::runner(settings, &own, &workspace)?;
         servers.configure(settings, &runner).map_err(Fault::from)?;
         servers.wait(runtime);
+        // Which of them are none is found out where they are made.
+        drop(servers.bridge.tools());
         Ok(servers)
     }
 

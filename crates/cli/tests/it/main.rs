@@ -32,3 +32,4 @@ mod studio;
 mod searching;
 mod chatting;
 mod hostile_words;
+mod hostile_names;

@@ -22,6 +22,8 @@ pub struct ServerHealth {
     pub tried: bool,
     /// How often it had to be started again.
     pub restarts: u32,
+    /// What of its offer is no tool, and why, with hidden characters spelt out.
+    pub left_out: Vec<String>,
     /// What went wrong last.
     pub last_error: Option<String>,
     /// The end of what it wrote to standard error, with hidden characters spelt out.
@@ -73,6 +75,7 @@ impl Server {
             suspended: catalogue.entries().filter(|entry| entry.suspended.is_some()).count(),
             tried: *self.tried.borrow(),
             restarts: self.restarts.load(Ordering::Relaxed),
+            left_out: self.voice.left_out(),
             last_error: locked(&self.last_error).clone(),
             errors: toolgate_tools::spelt_out(&errors),
         }

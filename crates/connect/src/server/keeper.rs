@@ -173,7 +173,7 @@ impl Server {
 
     /// Takes down what the server offers.
     async fn note(&self, known: &mut Known, listing: Listing) {
-        listing.complaints.iter().for_each(|words| self.complain(words));
+        listing.complaints.iter().for_each(|words| self.leave_out(words));
         known.listed = Instant::now();
         known.lists = known.lists.saturating_add(1);
         known.offered = Arc::new(listing.tools);

@@ -1,6 +1,6 @@
 //! Asking a server for its tools.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use rmcp::model::{
     ClientRequest, CustomResult, ErrorCode, ListToolsRequest, ListToolsResult, PaginatedRequestParams,
@@ -9,7 +9,7 @@ use rmcp::model::{
 use rmcp::service::{Peer, RoleClient, ServiceError};
 use serde_json::Value;
 
-use crate::definition::Definition;
+use crate::definition::{Definition, cut, folded_name};
 use crate::error::ConnectError;
 
 /// The most tools of one server.
@@ -21,10 +21,47 @@ const MOST_BYTES: usize = 4 << 20;
 /// The most pages that these may come in.
 const MOST_PAGES: usize = 200;
 
+/// The most bytes of a tool's name: MCP recommends 128 at most, and a [`toolgate_types::ToolName`] has no more.
+const MAX_NAME_BYTES: usize = 128;
+
 /// What came back, and what of it is of no use.
 pub(super) struct Listing {
     pub(super) tools: Vec<Definition>,
     pub(super) complaints: Vec<String>,
+}
+
+impl Listing {
+    /// Of tools whose names only differ in case or in `-`, `_` and `.`, none is kept: a person who agrees to one, or a model that calls one, could mean the other.
+    fn leave_out_twins(&mut self) {
+        let mut counts: HashMap<String, usize> = HashMap::new();
+        for tool in &self.tools {
+            *counts.entry(folded_name(&tool.name)).or_default() += 1;
+        }
+        let (complaints, is_alone) =
+            (&mut self.complaints, |name: &str| counts.get(&folded_name(name)) == Some(&1));
+        self.tools.retain(|tool| {
+            let is_kept = is_alone(&tool.name);
+            if !is_kept {
+                complaints.push(format!(
+                    "the tool `{}` is left out: it names another one that looks like it",
+                    shown(&tool.name)
+                ));
+            }
+            is_kept
+        });
+    }
+}
+
+/// Why nothing that has this name is kept or shown at all; other names that are none are left out where tools are made.
+fn name_problem(name: &str) -> Option<String> {
+    match name.len() {
+        0 => Some("it names a tool with an empty name; it is left out".to_owned()),
+        1..=MAX_NAME_BYTES => None,
+        bytes => Some(format!(
+            "it names a tool with a name of {bytes} bytes, `{}`; it is left out",
+            cut(&shown(name), 40)
+        )),
+    }
 }
 
 /// All tools, page by page.
@@ -44,7 +81,9 @@ pub(super) async fn list(peer: &Peer<RoleClient>) -> Result<Listing, ConnectErro
                 );
                 return Err(ConnectError::Protocol { reason });
             }
-            if names.insert(definition.name.clone()) {
+            if let Some(problem) = name_problem(&definition.name) {
+                listing.complaints.push(problem);
+            } else if names.insert(definition.name.clone()) {
                 listing.tools.push(definition);
             } else {
                 listing.complaints.push(format!(
@@ -55,6 +94,7 @@ pub(super) async fn list(peer: &Peer<RoleClient>) -> Result<Listing, ConnectErro
         }
         cursor = page.next_cursor;
         if cursor.is_none() {
+            listing.leave_out_twins();
             return Ok(listing);
         }
     }
@@ -105,5 +145,5 @@ fn leniently(value: &Value, complaints: &mut Vec<String>) -> ListToolsResult {
 
 /// The words of a stranger, short and with nothing hidden.
 pub(super) fn shown(text: &str) -> String {
-    toolgate_tools::spelt_out(&crate::definition::cut(text, 200))
+    toolgate_tools::spelt_out(&cut(text, 200))
 }

@@ -172,6 +172,11 @@ impl Server {
         self.voice.complain(words);
     }
 
+    /// Tells the operator, once, that something of its offer is no tool.
+    pub(crate) fn leave_out(&self, words: &str) {
+        self.voice.leave_out(words);
+    }
+
     fn failed(&self, words: &str) {
         *locked(&self.last_error) = Some(words.to_owned());
         self.complain(words);

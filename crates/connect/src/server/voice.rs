@@ -1,6 +1,6 @@
 //! What the operator is told about one server.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, Mutex};
 
 use toolgate_types::Failure;
@@ -20,11 +20,12 @@ pub(crate) struct Voice {
     name: ServerName,
     options: Arc<BridgeOptions>,
     said: Mutex<HashSet<String>>,
+    left_out: Mutex<BTreeSet<String>>,
 }
 
 impl Voice {
     pub(super) fn new(name: ServerName, options: Arc<BridgeOptions>) -> Arc<Self> {
-        Arc::new(Self { name, options, said: Mutex::default() })
+        Arc::new(Self { name, options, said: Mutex::default(), left_out: Mutex::default() })
     }
 
     /// Tells the operator, once.
@@ -33,6 +34,20 @@ impl Voice {
         if said.len() < MOST_COMPLAINTS && said.insert(words.to_owned()) {
             (self.options.complain)(&format!("mcp server `{}`: {words}", self.name));
         }
+    }
+
+    /// Tells the operator, once, that something of the server's is no tool; it is listed with the server, too.
+    pub(super) fn leave_out(&self, words: &str) {
+        self.complain(words);
+        let mut left_out = locked(&self.left_out);
+        if left_out.len() < MOST_COMPLAINTS {
+            left_out.insert(words.to_owned());
+        }
+    }
+
+    /// What was left out.
+    pub(super) fn left_out(&self) -> Vec<String> {
+        locked(&self.left_out).iter().cloned().collect()
     }
 
     /// Tells what was taken away, every time: it may have been somebody's own.

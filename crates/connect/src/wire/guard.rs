@@ -32,7 +32,10 @@ const BETWEEN_REPORTS: Duration = Duration::from_millis(10);
 const MOST_COUNTED: f64 = (1_u64 << 53) as f64;
 
 /// The longest report of progress, in bytes.
-const LONGEST_REPORT: usize = 4 << 10;
+const LONGEST_REPORT: usize = 500;
+
+/// So much of a report is looked at to make that of it.
+const MAX_REPORT_SOURCE: usize = 4 << 10;
 
 /// Rides along with a request: who is told of its progress.
 #[derive(Clone)]
@@ -175,14 +178,17 @@ fn counted(progress: &ProgressNotificationParam) -> Option<Share> {
     (counts.contains(&share.done) && share.total.is_none_or(|total| counts.contains(&total))).then_some(share)
 }
 
-/// Progress in words: what the server says, else how far it is.
+/// Progress in words: what the server says, on one line and with nothing that steers a terminal, else how far it is.
 fn worded(progress: &ProgressNotificationParam) -> String {
     let done = match progress.total {
         Some(total) => format!("{} of {total}", progress.progress),
         None => progress.progress.to_string(),
     };
-    let said =
-        progress.message.as_deref().map(|message| cut(&toolgate_tools::clean(message), LONGEST_REPORT));
+    let said = progress.message.as_deref().map(|message| {
+        let message = cut(message, MAX_REPORT_SOURCE);
+        let words: Vec<&str> = message.split_whitespace().collect();
+        cut(&toolgate_tools::clean(&words.join(" ")), LONGEST_REPORT)
+    });
     said.filter(|said| !said.is_empty()).unwrap_or(done) + "\n"
 }
 
@@ -353,6 +359,24 @@ mod tests {
             times += usize::from(passes);
             assert_eq!(told.lock().unwrap().len(), times, "{millis}");
         }
+    }
+
+    #[test]
+    fn a_report_of_progress_is_one_short_line() {
+        let report = |message: &str| {
+            let params = json!({"progressToken": 1, "progress": 1, "total": 4, "message": message});
+            worded(&serde_json::from_value(params).unwrap())
+        };
+        for (message, told) in [
+            ("half of it", "half of it\n"),
+            ("done\ntoolgate: ALLOWED", "done toolgate: ALLOWED\n"),
+            ("10%\r20%\t\u{85}x\u{2028}y", "10% 20% x y\n"),
+            ("\u{1b}]0;title\u{7}\u{1b}[2Jred\u{202e}", "red\n"),
+            ("\u{1b}[2J \n", "1 of 4\n"),
+        ] {
+            assert_eq!(report(message), told, "{message:?}");
+        }
+        assert!(report(&"x\n".repeat(100_000)).len() < LONGEST_REPORT + 10);
     }
 
     #[tokio::test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use toolgate_connect::{HealthState, ServerProcess, TransportSettings};
+use toolgate_connect::{HealthState, Pins, ServerProcess, TransportSettings};
 use toolgate_gate::CallOptions;
 use toolgate_types::{ErrorCode, Outcome};
 
@@ -146,6 +146,43 @@ async fn tools_that_cannot_be_are_left_out_and_the_others_are_not() {
         "`no_schema` cannot be read",
     ] {
         assert!(setting.complained(words), "{words}: {:?}", setting.complaints.lock().unwrap());
+    }
+}
+
+#[tokio::test]
+async fn names_that_are_none_or_look_alike_are_no_tools() {
+    let setting = Setting::ready(vec![server("odd", process("names", None))]).await;
+    assert_eq!(setting.names(), ["odd__b__plain", "odd__good"]);
+    for words in [
+        "a tool with an empty name",
+        "a name of 129 bytes",
+        "`Read` is left out: it names another",
+        "`read` is left out: it names another",
+        "`get-item` is left out: it names another",
+    ] {
+        assert!(setting.complained(words), "{words}: {:?}", setting.complaints.lock().unwrap());
+    }
+    let pins = Pins::new(setting.folder.path().join("pins.toolgate")).of(&"odd".parse().unwrap()).unwrap();
+    assert_eq!(
+        pins.tools().map(|(name, _)| name.len()).max(),
+        Some("b__plain".len()),
+        "nothing else is kept"
+    );
+}
+
+#[tokio::test]
+async fn no_server_stands_in_for_another_by_a_name() {
+    for order in [["a", "a__b"], ["a__b", "a"]] {
+        let servers =
+            order.map(|name| server(name, process(if name == "a" { "names" } else { "plain" }, None)));
+        let setting = Setting::ready(servers.into()).await;
+        let names = setting.names();
+        assert!(!names.contains(&"a__b__plain".to_owned()), "{names:?}");
+        assert!(
+            names.contains(&"a__b__other".to_owned()) && names.contains(&"a__good".to_owned()),
+            "{names:?}"
+        );
+        assert!(setting.complained("`a__b__plain` is left out: a tool of another server looks like it"));
     }
 }
 

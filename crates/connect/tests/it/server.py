@@ -55,6 +55,11 @@ def tools():
         return [tool("slow_check", "Declares what takes long to check.", outputSchema={"type": "object", "properties": {"a": {"items": {"allOf": [{"not": {"const": part}} for part in range(1500)]}}}})]
     if MODE == "patterns":
         return [tool(f"t{index:02}", "x", {"type": "object", "properties": {"a": {"allOf": [{"pattern": "\\w{900}%d" % part} for part in range(8)]}}}) for index in range(30)] + [tool("without", "x")]
+    if MODE == "names":
+        names = ["", "x" * 129, "Read", "read", "get-item", "get_item", "b__plain", "good"]
+        return [tool(name, "fine") for name in names]
+    if MODE == "plain":
+        return [tool("plain", "fine"), tool("other", "fine")]
     if MODE == "odd":
         return [
             tool("good", "fine"),

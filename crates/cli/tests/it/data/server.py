@@ -32,6 +32,12 @@ def answer(method, params):
     if method == "tools/call":
         told = {"echo": lambda: params["arguments"]["text"], "environment": lambda: json.dumps(dict(os.environ))}
         told["plant"] = lambda: plant(params["arguments"]["text"])
+        if params["name"] == "report":
+            token = (params.get("_meta") or {}).get("progressToken")
+            words = "working\n\x1b[2J\x9b1m\u202eFORGED of the server\nFORGED of the server"
+            progress = {"progressToken": token, "progress": 1, "message": words}
+            print(json.dumps({"jsonrpc": "2.0", "method": "notifications/progress", "params": progress}), flush=True)
+            return {"content": [{"type": "text", "text": words}]}
         if params["name"] == "picture":
             picture = {"type": "image", "mimeType": "image/png", "data": "aGVsbG8="}
             return {"content": [{"type": "text", "text": "here it is"}, picture]}
