@@ -27,6 +27,8 @@ pub struct Order {
     pub passed: Vec<String>,
     /// The folders it sees.
     pub mounts: Vec<Place>,
+    /// Directories of the host that it may read beside the system's.
+    pub read: Vec<PathBuf>,
     /// Bounds that are not the usual ones, by their names.
     pub limits: Bounds,
     /// How many bytes of output are kept before it is ended.

@@ -7,13 +7,17 @@
 use std::ffi::CString;
 use std::net::TcpListener;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::time::Instant;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, Result};
 
+use crate::apart::MAX_AGE;
 use crate::error::SandboxError;
+use crate::filter::Sockets;
 use crate::job::PROXY_PORT;
 use crate::plan::{Plan, ViewKey};
 use crate::step::Step;
@@ -32,6 +36,7 @@ impl Shelf {
     /// A cell with this view that nobody uses, if there is one.
     pub(crate) fn take(&self, view: Option<&ViewKey>) -> Option<Cell> {
         let mut kept = self.0.lock().ok()?;
+        kept.retain(|cell| cell.made.elapsed() < MAX_AGE);
         let place = kept.iter().rposition(|cell| cell.view_key.as_ref() == view)?;
         Some(kept.remove(place))
     }
@@ -65,17 +70,32 @@ pub(crate) struct Cell {
     /// The network's own count of packets that had nowhere to go, and what it was when somebody last looked.
     counters: Vec<OwnedFd>,
     lost_before: AtomicU64,
+    made: Instant,
+    /// Which sockets its commands may have.
+    pub(crate) sockets: Sockets,
+}
+
+/// What became of making a cell.
+pub(crate) enum Made {
+    Cell(Cell),
+    /// No overlay can be made of this directory.
+    NoOverlay(PathBuf),
+}
+
+/// A view to be furnished.
+pub(crate) struct Furnishing {
+    pub(crate) key: ViewKey,
+    pub(crate) plan: Plan,
+    pub(crate) sockets: Sockets,
 }
 
 impl Cell {
     /// Makes the namespaces, and furnishes a view in them where one is wanted.
-    pub(crate) fn make(
-        kind: CellKind,
-        view: Option<(ViewKey, Plan)>,
-    ) -> std::result::Result<Self, SandboxError> {
+    pub(crate) fn make(kind: CellKind, view: Option<Furnishing>) -> std::result::Result<Made, SandboxError> {
         let (user, group) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
         let map = |id: u32| CString::new(format!("{id} {id} 1")).unwrap_or_default();
-        let (view_key, plan) = view.unzip();
+        let sockets = view.as_ref().map_or(Sockets::None, |view| view.sockets);
+        let (view_key, plan) = view.map(|view| (view.key, view.plan)).unzip();
         let slots: Vec<AtomicI32> =
             (0..plan.as_ref().map_or(0, |plan| plan.slots)).map(|_| AtomicI32::new(-1)).collect();
         let progress = Progress::default();
@@ -104,11 +124,16 @@ impl Cell {
             drop(calls::adopt(slot.into_inner()));
         }
         made.map_err(SandboxError::system("a namespace cannot be made"))?;
-        if let Some(failure) = progress.failure(plan.as_ref().map_or(&[], |plan| &*plan.steps)) {
+        let steps = plan.as_ref().map_or(&[][..], |plan| &*plan.steps);
+        if let Some(Step::Overlay { from, .. }) = progress.failed_step(steps) {
+            return Ok(Made::NoOverlay(from.clone()));
+        }
+        if let Some(failure) = progress.failure(steps) {
             return Err(failure);
         }
         let counters = counters.into_iter().flatten().collect();
-        Ok(Self { user, network, view, view_key, counters, lost_before: AtomicU64::new(0) })
+        let (lost_before, made) = (AtomicU64::new(0), Instant::now());
+        Ok(Made::Cell(Self { user, network, view, view_key, counters, lost_before, made, sockets }))
     }
 
     /// The namespaces to join, in the order in which they can be.

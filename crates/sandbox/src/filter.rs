@@ -7,6 +7,8 @@
 //! The program that comes out is a tree of comparisons and not a list, as crates make it: when a filter is installed the kernel walks it once for every
 //! system call there is, and for a list of this length that takes as long as starting a program.
 
+use std::sync::OnceLock;
+
 use libc::sock_filter;
 
 /// One refusal: the call answers "not permitted" when all conditions of one of the cases hold; no case is always.
@@ -195,14 +197,33 @@ const X32: u32 = 0x4000_0000;
 pub(crate) enum Sockets {
     /// Those that lead nowhere but into its own namespaces.
     Confined,
+    /// The same but for Unix sockets, which a file of the host in the view could lead to.
+    NoUnix,
     /// None: without a network namespace they lead out, and without a view to every socket file of the machine.
     None,
+}
+
+/// The programs for the kernel, each compiled when it is first needed.
+#[derive(Default)]
+pub(crate) struct Filters([OnceLock<Vec<sock_filter>>; 3]);
+
+impl Filters {
+    pub(crate) fn get(&self, sockets: Sockets) -> &[sock_filter] {
+        let Self([confined, no_unix, none]) = self;
+        let kept = match sockets {
+            Sockets::Confined => confined,
+            Sockets::NoUnix => no_unix,
+            Sockets::None => none,
+        };
+        kept.get_or_init(|| compile(sockets))
+    }
 }
 
 /// The program for the kernel.
 pub(crate) fn compile(sockets: Sockets) -> Vec<sock_filter> {
     let cases = |refusal: &Refusal| match (refusal.call, sockets) {
         (libc::SYS_socket, Sockets::None) => refuse_cases(&[]),
+        (libc::SYS_socket, Sockets::NoUnix) => refuse_cases(&[refusal.cases, &[&[(0, Is, UNIX)]]].concat()),
         _ => refuse_cases(refusal.cases),
     };
     let refused = REFUSALS.iter().chain(OLDER).map(|refusal| Leaf::of(refusal.call, cases(refusal)));
@@ -477,6 +498,17 @@ mod tests {
                 libc::SECCOMP_RET_ALLOW
             );
         }
+    }
+
+    #[test]
+    fn where_a_socket_file_may_lead_out_there_are_no_unix_sockets_but_pairs() {
+        let program = compile(Sockets::NoUnix);
+        let judged = |call, arguments| judge(&program, ARCHITECTURE, number(call), arguments).0;
+        assert_eq!(judged(libc::SYS_socket, [1, 1, 0, 0, 0, 0]), REFUSED);
+        assert_eq!(judged(libc::SYS_socket, [1, 5, 0, 0, 0, 0]), REFUSED);
+        assert_eq!(judged(libc::SYS_socket, [17, 3, 0, 0, 0, 0]), REFUSED);
+        assert_eq!(judged(libc::SYS_socket, [2, 1, 0, 0, 0, 0]), libc::SECCOMP_RET_ALLOW);
+        assert_eq!(judged(libc::SYS_socketpair, [1, 1, 0, 0, 0, 0]), libc::SECCOMP_RET_ALLOW);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //!
 //! Raw system calls are in `sys`, and only there. Other systems would come as further implementations of [`Backend`].
 
+mod apart;
 mod backend;
 mod cell;
 mod cgroup;

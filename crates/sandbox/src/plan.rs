@@ -6,12 +6,15 @@ use std::path::{Component, Path, PathBuf};
 
 use toolgate_types::Cover;
 
+use crate::apart::Bare;
 use crate::error::SandboxError;
 use crate::job::{Job, Mounted};
 use crate::landlock::{Access, Dialect};
 use crate::layer::{Layer, Layers};
 use crate::step::{Slot, Step};
-use crate::view::{DEVICE_LINKS, DEVICES, SECRET_IN_PROC, SystemView, c_path, identity};
+use crate::view::{
+    DEVICE_LINKS, DEVICES, HIDDEN_IN_PROC, SECRET_IN_PROC, Shown, SystemView, c_path, changed, identity,
+};
 
 const READ_ONLY: u64 = libc::MOUNT_ATTR_RDONLY;
 const PLAIN: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
@@ -89,9 +92,14 @@ impl Plan {
     }
 
     /// Everything is opened before the new root covers it.
-    fn view(&mut self, mounts: &[Mounted<'_>], planning: &Planning<'_>) -> Result<(), SandboxError> {
+    fn view(
+        &mut self,
+        mounts: &[Mounted<'_>],
+        planning: &Planning<'_>,
+        bare: &Bare,
+    ) -> Result<(), SandboxError> {
         self.steps.push(Step::StopPropagation);
-        let shown = planning.system.shown.iter().map(|shown| Ok((shown, self.open(&shown.path, None)?)));
+        let shown = planning.system.shown.iter().map(|shown| Ok((shown, self.open_shown(shown, bare)?)));
         let shown: Vec<_> = shown.collect::<Result<_, SandboxError>>()?;
         let devices = DEVICES.iter().map(|name| Ok((*name, self.open(&Path::new("/dev").join(name), None)?)));
         let devices: Vec<_> = devices.collect::<Result<_, SandboxError>>()?;
@@ -106,22 +114,7 @@ impl Plan {
         let mut made = Made::default();
         for (place, slot) in &shown {
             made.parents(&place.path, self)?;
-            self.place_for(&place.path, place.is_directory)?;
-            self.steps.push(Step::Attach {
-                slot: *slot,
-                path: inside(&place.path)?,
-                attributes: PLAIN | READ_ONLY,
-            });
-            for (path, is_directory) in &place.hidden {
-                let with = c_literal(if *is_directory { ".toolgate/folder" } else { ".toolgate/file" })?;
-                self.steps.push(Step::Cover {
-                    slot: *slot,
-                    path: c_text(path, "a path")?,
-                    with,
-                    attributes: PLAIN | READ_ONLY,
-                    missing_is_fine: true,
-                });
-            }
+            self.show(place, *slot, bare)?;
         }
         for (path, target) in &planning.system.links {
             made.parents(path, self)?;
@@ -148,12 +141,51 @@ impl Plan {
         Ok(())
     }
 
+    /// Opens a place of the system as it will be shown: as a layer of an overlay, or as a tree to attach.
+    fn open_shown(&mut self, shown: &Shown, bare: &Bare) -> Result<Slot, SandboxError> {
+        if !shown.is_directory || bare.contains(&shown.path) {
+            return self.open(&shown.path, None);
+        }
+        self.open_place(c_text(&shown.path, "a path")?)
+    }
+
+    fn open_place(&mut self, path: CString) -> Result<Slot, SandboxError> {
+        let slot = self.slot();
+        self.steps.push(Step::OpenPlace { path, slot });
+        Ok(slot)
+    }
+
+    /// Shows a place of the system, without what is hidden in it and without anything that leads to a process outside.
+    fn show(&mut self, place: &Shown, opened: Slot, bare: &Bare) -> Result<(), SandboxError> {
+        self.place_for(&place.path, place.is_directory)?;
+        let path = inside(&place.path)?;
+        let slot = if !place.is_directory || bare.contains(&place.path) {
+            self.steps.push(Step::Attach { slot: opened, path, attributes: PLAIN | READ_ONLY });
+            opened
+        } else {
+            let from = place.path.clone();
+            self.steps.push(Step::Overlay { slot: opened, path: path.clone(), from });
+            self.open_place(path)?
+        };
+        let masks = bare.masks(&place.path).iter().map(|path| (path, false));
+        for (path, is_directory) in place.hidden.iter().map(|(path, kind)| (path, *kind)).chain(masks) {
+            let with = c_literal(if is_directory { ".toolgate/folder" } else { ".toolgate/file" })?;
+            self.steps.push(Step::Cover {
+                slot,
+                path: c_text(path, "a path")?,
+                with,
+                attributes: PLAIN | READ_ONLY,
+                missing_is_fine: true,
+            });
+        }
+        Ok(())
+    }
+
     /// Makes a copy of the view fit one command.
     fn fit(&mut self, job: &Job<'_>, planning: &Planning<'_>) -> Result<(), SandboxError> {
         self.temporary(job);
         for mount in job.mounts.iter().filter(|mount| !mount.covers.is_empty()) {
-            let slot = self.slot();
-            self.steps.push(Step::OpenPlace { path: c_text(&mount.at, "a path")?, slot });
+            let slot = self.open_place(c_text(&mount.at, "a path")?)?;
             self.covers(mount, slot)?;
         }
         if planning.layers.contains(Layer::PrivateProc) {
@@ -164,17 +196,14 @@ impl Plan {
                 });
             self.steps.push(Step::Proc { path: CString::from(c"/proc"), processes });
         }
-        if planning.is_root {
-            self.hide_in_proc()?;
-        }
-        Ok(())
+        self.hide_in_proc(planning.is_root)
     }
 
     /// Being root without any right still opens files whose owner may.
-    fn hide_in_proc(&mut self) -> Result<(), SandboxError> {
-        let slot = self.slot();
-        self.steps.push(Step::OpenPlace { path: CString::from(c"/proc"), slot });
-        for name in SECRET_IN_PROC {
+    fn hide_in_proc(&mut self, is_root: bool) -> Result<(), SandboxError> {
+        let slot = self.open_place(CString::from(c"/proc"))?;
+        let secret = SECRET_IN_PROC.iter().filter(|_| is_root);
+        for name in HIDDEN_IN_PROC.iter().chain(secret) {
             self.steps.push(Step::Cover {
                 slot,
                 path: c_literal(name)?,
@@ -320,15 +349,26 @@ impl Plan {
 pub(crate) struct ViewKey(Vec<(PathBuf, PathBuf, (u64, u64), bool)>);
 
 /// The steps that furnish a view for these mounts.
-pub(crate) fn furnish(mounts: &[Mounted<'_>], planning: &Planning<'_>) -> Result<Plan, SandboxError> {
+pub(crate) fn furnish(
+    mounts: &[Mounted<'_>],
+    planning: &Planning<'_>,
+    bare: &Bare,
+) -> Result<Plan, SandboxError> {
     let mut plan = Plan::default();
-    plan.view(mounts, planning)?;
+    plan.view(mounts, planning, bare)?;
     Ok(plan)
 }
 
-/// The key of the view that a job needs. What is hidden in it belongs to it: whoever replaces a hidden file on the host uncovers it.
-pub(crate) fn view_key(job: &Job<'_>, system: &SystemView) -> Result<ViewKey, SandboxError> {
-    let mut key = Vec::new();
+/// The key of the view that a job needs. What is hidden in it belongs to it: whoever replaces a hidden file on the host uncovers it. So do the times at which the
+/// directories of programs changed, because an overlay remembers which names were not there.
+pub(crate) fn view_key(
+    job: &Job<'_>,
+    system: &SystemView,
+    programs: &[PathBuf],
+) -> Result<ViewKey, SandboxError> {
+    let roots = system.shown.iter().map(|shown| &shown.path);
+    let key = programs.iter().filter(|path| !system.is_linked(path)).chain(roots);
+    let mut key: Vec<_> = key.map(|path| (path.clone(), PathBuf::new(), changed(path), false)).collect();
     for place in &job.read {
         key.push((place.clone(), place.clone(), identity(place), false));
     }

@@ -11,15 +11,16 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, WaitOptions};
 use toolgate_types::Stop;
 
-use crate::cell::{Cell, CellKind, Shelf};
+use crate::apart::Bare;
+use crate::cell::{Cell, CellKind, Furnishing, Made, Shelf};
 use crate::cgroup::{Cgroups, Group};
 use crate::environment;
 use crate::error::SandboxError;
-use crate::filter::{self, Sockets};
+use crate::filter::{Filters, Sockets};
 use crate::job::{Ended, Ends, Exit, Job, LimitHit, Network, Stream, Streams};
 use crate::landlock::Dialect;
 use crate::layer::{Layer, LayerReport, Layers};
-use crate::plan::{Plan, Planning, furnish, host_place, plan, view_key};
+use crate::plan::{Plan, Planning, ViewKey, furnish, host_place, plan, view_key};
 use crate::probe::probe;
 use crate::pump::{Bounds, Ears, Until, listen};
 use crate::step::Step;
@@ -67,7 +68,7 @@ pub struct Sandbox {
     layers: Layers,
     reports: Vec<LayerReport>,
     landlock: Option<Dialect>,
-    filter: Option<Vec<libc::sock_filter>>,
+    filters: Filters,
     system: SystemView,
     init: OwnedFd,
     /// This process, for children to see whether it is still there.
@@ -103,7 +104,7 @@ impl Sandbox {
             layers: probed.works,
             reports: probed.reports,
             landlock: probed.landlock,
-            filter: probed.works.contains(Layer::Seccomp).then(|| filter::compile(sockets(probed.works))),
+            filters: Filters::default(),
             system: SystemView::look(&options.read, &options.hide),
             init,
             gate: out_of_the_way(gate)?,
@@ -202,7 +203,7 @@ impl Sandbox {
     /// A cell for a job: one that waited, or a new one.
     fn cell(&self, job: &Job<'_>, planning: &Planning<'_>) -> Result<Cell, SandboxError> {
         let has_view = self.has(Layer::MountNamespace);
-        let key = has_view.then(|| view_key(job, planning.system)).transpose()?;
+        let key = has_view.then(|| view_key(job, planning.system, &self.options.path)).transpose()?;
         if let Some(cell) = self.cells.take(key.as_ref()) {
             return Ok(cell);
         }
@@ -211,8 +212,30 @@ impl Sandbox {
             network: self.has(Layer::NetworkNamespace),
             proc: self.has(Layer::PrivateProc),
         };
-        let view = key.map(|key| Ok((key, furnish(&job.mounts, planning)?))).transpose()?;
-        Cell::make(kind, view)
+        // Without a user namespace an overlay is not refused over a directory that holds further mounts, and shows none of them.
+        let mut bare = if kind.user { Bare::default() } else { Bare::all_of(planning.system) };
+        loop {
+            let furnishing = |key: ViewKey| {
+                let plan = furnish(&job.mounts, planning, &bare)?;
+                Ok(Furnishing { key, plan, sockets: self.sockets(&bare) })
+            };
+            match Cell::make(kind, key.clone().map(furnishing).transpose()?)? {
+                Made::Cell(cell) => return Ok(cell),
+                Made::NoOverlay(path) if bare.add(&path) => {}
+                Made::NoOverlay(_) => {
+                    return Err(SandboxError::system("a view cannot be made")(Errno::INVAL));
+                }
+            }
+        }
+    }
+
+    /// Which sockets a command may have in a view.
+    fn sockets(&self, bare: &Bare) -> Sockets {
+        match (self.has(Layer::NetworkNamespace), bare.leads_out()) {
+            (true, false) => Sockets::Confined,
+            (true, true) => Sockets::NoUnix,
+            (false, _) => Sockets::None,
+        }
     }
 
     fn run_in(
@@ -299,7 +322,7 @@ impl Sandbox {
             steps: &prepared.steps,
             hands: Hands { slots: &slots, rules: rules.as_ref().map(AsRawFd::as_raw_fd) },
             limits: &limits,
-            filter: self.filter.as_deref(),
+            filter: self.has(Layer::Seccomp).then(|| self.filters.get(cell.sockets)),
             streams: theirs.each_ref().map(AsRawFd::as_raw_fd),
             program: self.init.as_raw_fd(),
             arguments: &Pointers::to(arguments.iter().map(CString::as_c_str)),
@@ -376,11 +399,6 @@ struct Place<'a> {
     cell: &'a Cell,
     group: Option<&'a Group<'a>>,
     temporary: &'a Path,
-}
-
-fn sockets(layers: Layers) -> Sockets {
-    let confined = layers.contains(Layer::NetworkNamespace) && layers.contains(Layer::MountNamespace);
-    if confined { Sockets::Confined } else { Sockets::None }
 }
 
 /// Where temporary files go: the view's own `/tmp`, or a folder of the host that is removed in the end.
@@ -465,14 +483,20 @@ fn wait(process: Pid) -> Result<(), SandboxError> {
 }
 
 impl Progress {
+    /// The step that failed, if one did.
+    pub(crate) fn failed_step<'s>(&self, steps: &'s [Step]) -> Option<&'s Step> {
+        let is_step = self.part.load(Ordering::Acquire) == Part::Step as i32;
+        let step = usize::try_from(self.step.load(Ordering::Relaxed)).ok().filter(|_| is_step)?;
+        steps.get(step)
+    }
+
     /// What went wrong before the command began, if anything did.
     pub(crate) fn failure(&self, steps: &[Step]) -> Option<SandboxError> {
         let part = self.part.load(Ordering::Acquire);
         let part = Part::ALL.into_iter().find(|known| *known as i32 == part)?;
         let error = Errno::from_raw_os_error(self.error.load(Ordering::Relaxed));
-        let step = usize::try_from(self.step.load(Ordering::Relaxed)).unwrap_or(usize::MAX);
         let path = |text: &CString| PathBuf::from(OsStr::from_bytes(text.to_bytes()));
-        Some(match (steps.get(step).filter(|_| part == Part::Step), error) {
+        Some(match (self.failed_step(steps), error) {
             (Some(Step::WorkIn { path: text }), _) => SandboxError::NoDirectory { path: path(text) },
             (
                 Some(Step::Cover { path: text, .. } | Step::CoverWithItself { path: text, .. }),

@@ -5,6 +5,7 @@
 
 use std::ffi::CString;
 use std::fmt;
+use std::path::PathBuf;
 
 /// Which open tree a step means: trees are numbered in the order in which they are opened.
 pub(crate) type Slot = usize;
@@ -32,11 +33,13 @@ pub(crate) enum Step {
     Unlink { path: CString, directory: bool },
     /// Puts an open tree into the view.
     Attach { slot: Slot, path: CString, attributes: u64 },
+    /// Shows a directory of the host that is open through an overlay.
+    Overlay { slot: Slot, path: CString, from: PathBuf },
     /// Puts a copy of something in the view over something in a tree.
     Cover { slot: Slot, path: CString, with: CString, attributes: u64, missing_is_fine: bool },
     /// Puts a place in a tree over itself, so that it is a mount of its own.
     CoverWithItself { slot: Slot, path: CString, attributes: u64 },
-    /// Opens a folder of the view, so that what is in it can be covered.
+    /// Opens a folder, so that what is in it can be covered, or an overlay made of it.
     OpenPlace { path: CString, slot: Slot },
     /// Puts an empty, writable folder into the view.
     Temporary { path: CString, options: CString },
@@ -65,7 +68,7 @@ impl fmt::Display for Step {
             Self::File { path, .. } => write!(formatter, "make the file `{}`", text(path)),
             Self::Link { path, .. } => write!(formatter, "make the link `{}`", text(path)),
             Self::Unlink { path, .. } => write!(formatter, "remove `{}`", text(path)),
-            Self::Attach { path, .. } | Self::Temporary { path, .. } => {
+            Self::Attach { path, .. } | Self::Overlay { path, .. } | Self::Temporary { path, .. } => {
                 write!(formatter, "mount `{}`", text(path))
             }
             Self::OpenPlace { path, .. } => write!(formatter, "open `{}`", text(path)),

@@ -21,8 +21,24 @@ const SYSTEM: &[&str] = &[
     "/gnu/store",
 ];
 
-/// What of them is nobody's business, hidden where the gate itself could read it.
-const HIDDEN: &[&str] = &["/etc/ssh", "/etc/machine-id", "/etc/hostname"];
+/// What of them says something about the machine, or where its keepers leave credentials that every user may read: variables, jobs, services, mounts, logins. Hidden
+/// where the gate itself could read it.
+const HIDDEN: &[&str] = &[
+    "/etc/ssh",
+    "/etc/machine-id",
+    "/etc/hostname",
+    "/etc/environment",
+    "/etc/environment.d",
+    "/etc/fstab",
+    "/etc/crontab",
+    "/etc/cron.d",
+    "/etc/systemd/system",
+    "/etc/cloud",
+    "/etc/netplan",
+    "/etc/apt/auth.conf",
+    "/etc/apt/auth.conf.d",
+    "/etc/containers/auth.json",
+];
 
 /// What of them is secret, hidden in the same way; without a view to hide it in, nothing is run where it could be read.
 const SECRET: &[&str] = &[
@@ -55,6 +71,9 @@ const PRIVATE_FILES_IN: &[&str] = &["/etc", "/opt"];
 /// A place with more in it, or with more to hide, is not shown at all to the commands of root.
 const MOST_ENTRIES: usize = 100_000;
 const MOST_HIDDEN: usize = 1_000;
+
+/// What of `/proc` everybody may read, and no command needs: how the machine was started, for which some keep credentials on the kernel's command line.
+pub(crate) const HIDDEN_IN_PROC: &[&str] = &["cmdline", "bootconfig"];
 
 /// What of `/proc` only root may read, and no command needs: the kernel's memory and what is in it. Hidden where the gate is root.
 pub(crate) const SECRET_IN_PROC: &[&str] = &[
@@ -138,8 +157,12 @@ impl SystemView {
 
     /// Whether a place is in it.
     pub(crate) fn shows(&self, place: &Path) -> bool {
-        self.shown.iter().any(|shown| place.starts_with(&shown.path))
-            || self.links.iter().any(|(link, _)| place.starts_with(link))
+        self.shown.iter().any(|shown| place.starts_with(&shown.path)) || self.is_linked(place)
+    }
+
+    /// Whether a place is reached through a link at the top, such as `/bin`: the same is shown under another name.
+    pub(crate) fn is_linked(&self, place: &Path) -> bool {
+        self.links.iter().any(|(link, _)| place.starts_with(link))
     }
 
     /// Something secret that the gate could read, if there is anything.
@@ -165,6 +188,12 @@ impl SystemView {
 pub(crate) fn identity(path: &Path) -> (u64, u64) {
     let found = rustix::fs::statat(rustix::fs::CWD, path, AtFlags::SYMLINK_NOFOLLOW);
     found.map_or((0, 0), |found| (found.st_dev, found.st_ino))
+}
+
+/// When a directory last changed, in seconds and nanoseconds.
+pub(crate) fn changed(path: &Path) -> (u64, u64) {
+    let found = rustix::fs::statat(rustix::fs::CWD, path, AtFlags::empty());
+    found.map_or((0, 0), |found| (found.st_ctime.cast_unsigned(), found.st_ctime_nsec))
 }
 
 /// Why a place of the host cannot be shown to commands, if it cannot.

@@ -40,6 +40,7 @@ mod commands;
 mod injection;
 mod hostile_repository;
 mod sandbox_host;
+mod sandbox_shown;
 mod sandbox_table;
 mod sandbox;
 mod sandbox_runs;

@@ -15,6 +15,7 @@ use tempfile::TempDir;
 use toolgate_attack::{Covered, Order, Place, Report, Tree};
 
 use crate::fixture::copy_program;
+use crate::sandbox_shown::Shown;
 
 /// What must never come out: each is in another place, so that a leak says where it is.
 pub(crate) const SECRETS: [(&str, &str); 6] = [
@@ -121,6 +122,7 @@ pub(crate) struct Host {
     tools: Arc<Tools>,
     folder: TempDir,
     servers: Servers,
+    shown: Shown,
     neighbour: Child,
     /// The other side of the terminal that the gate sits at.
     terminal: Option<(std::fs::File, PathBuf)>,
@@ -161,7 +163,10 @@ impl Host {
         let mark = format!("toolgate-attack-{}", root.file_name().unwrap().to_str().unwrap());
         let before = Self::watched(root).into_iter().map(|place| (place.clone(), Tree::of(&place))).collect();
         let terminal = with_terminal.then(|| terminal(who));
-        Self { who, tools: tools(), servers, neighbour: neighbour(who), terminal, mark, before, folder }
+        let shown = Shown::new(secret("outside"));
+        who.own(shown.path());
+        let neighbour = neighbour(who);
+        Self { who, tools: tools(), servers, shown, neighbour, terminal, mark, before, folder }
     }
 
     /// What an attack must leave as it is.
@@ -210,6 +215,7 @@ impl Host {
                 place(&self.path("docs"), "/mnt/docs", false, Vec::new()),
                 place(self.tools.folder(), "/mnt/tools", false, Vec::new()),
             ],
+            read: vec![self.shown.path().to_path_buf()],
             timeout_ms: Some(20_000),
             held: Some((self.path("outside/held.txt"), self.path("outside"))),
             queue: line.contains("$QUEUE").then(|| format!("/{}", self.mark)),
@@ -226,6 +232,7 @@ impl Host {
         };
         let pairs = [
             ("OUTSIDE", self.path("outside").display().to_string()),
+            ("SHOWN", self.shown.path().display().to_string()),
             ("DOCS", inside("/mnt/docs", &self.path("docs"))),
             ("ATTACKER", format!("{} escape", inside("/mnt/tools/attacker", &self.tools.attacker()))),
             ("SET_ID", format!("{} escape", inside("/mnt/project", &self.path("w")) + "/set-id")),
@@ -289,7 +296,9 @@ impl Host {
 
     /// Which servers somebody reached.
     pub(crate) fn reached(&self) -> Vec<&'static str> {
-        self.servers.reached()
+        let shown = [("shown", self.shown.was_connected()), ("fifo", self.shown.was_written())];
+        let shown = shown.into_iter().filter_map(|(name, reached)| reached.then_some(name));
+        self.servers.reached().into_iter().chain(shown).collect()
     }
 
     /// Whether something was written to, or typed at, the terminal.

@@ -124,6 +124,8 @@ pub(crate) enum Need {
     TypingAhead,
     /// The shadow file.
     Shadow,
+    /// The file of variables that logins begin with.
+    EnvironmentFile,
 }
 
 impl Need {
@@ -145,6 +147,7 @@ impl Need {
             Self::X32Entrance => escapes(&["x32-entrance"]),
             Self::PlainCores => says("/proc/sys/kernel/core_pattern", "core"),
             Self::TypingAhead => says("/proc/sys/dev/tty/legacy_tiocsti", "1"),
+            Self::EnvironmentFile => std::path::Path::new("/etc/environment").exists(),
             Self::Shadow => std::path::Path::new("/etc/shadow").exists(),
         }
     }

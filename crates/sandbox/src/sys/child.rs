@@ -6,7 +6,7 @@ use std::ffi::CStr;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, StatVfsMountFlags};
 use rustix::io::{Errno, Result};
 use rustix::mount::{MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags};
 use rustix::process::{Resource, Rlimit, Signal};
@@ -313,6 +313,7 @@ pub(crate) fn take(step: &Step, hands: Hands<'_>) -> Result<()> {
             calls::set_mount_attributes(tree, true, *attributes)?;
             rustix::mount::move_mount(tree, c"", cwd, &**path, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
         }
+        Step::Overlay { slot, path, .. } => mount_overlay(slot_of(hands, *slot)?, path),
         Step::Cover { slot, path, with, attributes, missing_is_fine } => {
             let target = match beneath(slot_of(hands, *slot)?, path) {
                 Err(Errno::NOENT) if *missing_is_fine => return Ok(()),
@@ -393,6 +394,44 @@ fn put_over(tree: &std::os::fd::OwnedFd, target: &std::os::fd::OwnedFd, attribut
     calls::set_mount_attributes(std::os::fd::AsFd::as_fd(tree), true, attributes)?;
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
     rustix::mount::move_mount(tree, c"", target, c"", flags)
+}
+
+/// The lower layer is named by its descriptor: its path may be covered already, be too long for an option, or hold a `:` or `,`. An overlay without an upper
+/// layer needs two lower ones; the second is empty. `noexec` is a flag of the mount that the directory lies in, and does not pass through by itself.
+fn mount_overlay(lower: RawFd, path: &CStr) -> Result<()> {
+    let mut flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV;
+    if rustix::fs::fstatvfs(calls::borrow(lower))?.f_flag.contains(StatVfsMountFlags::NOEXEC) {
+        flags |= MountFlags::NOEXEC;
+    }
+    let mut options = [0_u8; 96];
+    let mut number = [0_u8; 10];
+    let parts: [&[u8]; 3] =
+        [b"xino=off,lowerdir=/proc/self/fd/", digits(lower, &mut number), b":.toolgate/folder"];
+    let options = in_order(&mut options, &parts)?;
+    rustix::mount::mount(c"toolgate", path, c"overlay", flags, Some(options))
+}
+
+/// Puts text together without allocating.
+fn in_order<'b>(buffer: &'b mut [u8], parts: &[&[u8]]) -> Result<&'b CStr> {
+    let mut length = 0;
+    for byte in parts.iter().copied().flatten() {
+        *buffer.get_mut(length).ok_or(Errno::NAMETOOLONG)? = *byte;
+        length += 1;
+    }
+    CStr::from_bytes_until_nul(buffer).map_err(|_| Errno::NAMETOOLONG)
+}
+
+/// A descriptor in decimal.
+fn digits(descriptor: RawFd, buffer: &mut [u8; 10]) -> &[u8] {
+    let (mut rest, mut first) = (descriptor.unsigned_abs(), buffer.len());
+    for (place, digit) in buffer.iter_mut().enumerate().rev() {
+        *digit = b'0' + u8::try_from(rest % 10).unwrap_or(0);
+        (rest, first) = (rest / 10, place);
+        if rest == 0 {
+            break;
+        }
+    }
+    buffer.get(first..).unwrap_or_default()
 }
 
 /// The mount is read-only and not what is mounted: the kernel mounts nothing writable where only something read-only can be seen, and the number is written first.

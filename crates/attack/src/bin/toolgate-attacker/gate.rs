@@ -174,6 +174,7 @@ fn attempt(order: &Order, traps: &Traps) -> Report {
     let options = SandboxOptions {
         require: order.require.as_ref().map_or(Layers::required_by_default(), |words| layers(words)),
         without: layers(&order.without),
+        read: order.read.clone(),
         ..SandboxOptions::default()
     };
     match Sandbox::prepare(options).and_then(|sandbox| confined(&sandbox, order, traps, &|| ())) {

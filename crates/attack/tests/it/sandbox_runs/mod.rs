@@ -1,6 +1,7 @@
 //! Ordinary commands in the sandbox: what goes in, what comes out, how they end, and what is left of them.
 
 mod given;
+mod shown;
 mod streams;
 mod handed;
 mod ended;

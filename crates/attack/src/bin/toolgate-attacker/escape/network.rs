@@ -1,5 +1,6 @@
 //! Attacks by sockets.
 
+use std::io::{Read as _, Write as _};
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixStream};
 
@@ -16,6 +17,7 @@ pub(super) fn run(words: &[&str]) -> Option<Tried> {
             UnixStream::connect_addr(&address).map(drop).map_err(stopped)
         }
         ["connect", path] => UnixStream::connect(path).map(drop).map_err(stopped),
+        ["answer-itself", path] => answer_itself(path),
         ["datagram", path] => {
             let socket = UnixDatagram::unbound().map_err(stopped);
             socket.and_then(|socket| socket.send_to(b"datagram", path).map(drop).map_err(stopped))
@@ -27,6 +29,19 @@ pub(super) fn run(words: &[&str]) -> Option<Tried> {
         }
         _ => return None,
     })
+}
+
+/// A server and its client in one process, as in many test suites.
+fn answer_itself(path: &str) -> Tried {
+    let listener = std::os::unix::net::UnixListener::bind(path).map_err(stopped)?;
+    let mut client = UnixStream::connect(path).map_err(stopped)?;
+    let (mut server, _) = listener.accept().map_err(stopped)?;
+    server.write_all(b"itself").map_err(stopped)?;
+    drop(server);
+    let mut heard = Vec::new();
+    client.read_to_end(&mut heard).map_err(stopped)?;
+    super::show(&heard);
+    Ok(())
 }
 
 /// A question to a resolver that carries a secret out in the name it asks for.
