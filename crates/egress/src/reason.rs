@@ -32,6 +32,9 @@ pub enum Reason {
     /// The name inside the TLS handshake is not one that the command may reach.
     #[error("the server name of the TLS handshake is not named by `network`")]
     ServerName,
+    /// The `Host` of a plain request inside a tunnel is not one that the command may reach.
+    #[error("the `Host` of the request inside the tunnel is not named by `network`")]
+    HostHeader,
     /// The TLS handshake hides the name of the server (ECH), or leaves it out where there must be one.
     #[error("the TLS handshake does not show the name of its server")]
     HiddenName,
@@ -65,6 +68,7 @@ impl Reason {
             Self::NotListed => "host_not_listed",
             Self::Address(_) => "address_not_allowed",
             Self::ServerName => "server_name_not_listed",
+            Self::HostHeader => "host_header_not_listed",
             Self::HiddenName => "server_name_hidden",
             Self::Handshake => "tls_handshake_malformed",
             Self::TooManyConnections => "too_many_connections",

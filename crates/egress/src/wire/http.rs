@@ -58,6 +58,13 @@ pub enum Framing {
 /// # Errors
 /// When it is malformed, too large, or names no host in its plain spelling.
 pub fn read_head(bytes: &[u8]) -> Result<Progress<Request>, Reason> {
+    read(bytes, |line, headers| line.request(headers))
+}
+
+fn read<T>(
+    bytes: &[u8],
+    request: impl FnOnce(&RequestLine<'_>, &[Header<'_>]) -> Result<T, Reason>,
+) -> Result<Progress<T>, Reason> {
     let bytes = bytes.get(..MAX_HEAD).unwrap_or(bytes);
     let Some(length) = head_length(bytes)? else {
         return if bytes.len() < MAX_HEAD { Ok(Progress::Partial) } else { Err(Reason::TooLarge) };
@@ -71,7 +78,37 @@ pub fn read_head(bytes: &[u8]) -> Result<Progress<Request>, Reason> {
     if headers.len() > MAX_HEADERS {
         return Err(Reason::TooLarge);
     }
-    Ok(Progress::Done { value: line.request(&headers)?, length })
+    if headers.iter().filter(|header| header.is("host")).count() > 1 {
+        return Err(Reason::Malformed("there is more than one Host header"));
+    }
+    Ok(Progress::Done { value: request(&line, &headers)?, length })
+}
+
+/// Reads the head of a request inside a tunnel, where its target is a path and its `Host` may name any host that the same server answers to. The host that it
+/// names is the one of the result; without any, that of the tunnel.
+///
+/// # Errors
+/// As for [`read_head`].
+pub fn read_head_in_tunnel(bytes: &[u8], host: &Host, port: u16) -> Result<Progress<Forward>, Reason> {
+    read(bytes, |line, headers| line.request_in_tunnel(headers, host, port))
+}
+
+/// Whether the first bytes of a connection are an HTTP request, as far as that can be told from them. A server may pass over empty lines before it (RFC 9112, section
+/// 2.2), and take any word for a method. Without a version there are no headers (HTTP/0.9), and so no `Host`.
+#[must_use]
+pub fn begins_request(bytes: &[u8]) -> Option<bool> {
+    let start = bytes.iter().position(|byte| !b"\r\n \t".contains(byte))?;
+    let rest = bytes.get(start..)?;
+    let mut lines = rest.split(|byte| matches!(byte, b'\n' | 0));
+    let (line, is_whole) = (lines.next()?, lines.next().is_some());
+    let method = line.iter().take_while(|byte| is_token(**byte)).count();
+    let has_version = line.windows(5).any(|part| part.eq_ignore_ascii_case(b"HTTP/"));
+    match line.get(method) {
+        Some(b' ' | b'\t') if method > 0 && has_version => Some(true),
+        Some(b' ' | b'\t') if method > 0 && !is_whole => None,
+        None if !is_whole => None,
+        _ => Some(false),
+    }
 }
 
 /// The length of the head with its empty line, once that is there. Every byte is looked at, so that a line
@@ -123,9 +160,6 @@ impl<'a> RequestLine<'a> {
     }
 
     fn request(&self, headers: &[Header<'_>]) -> Result<Request, Reason> {
-        if headers.iter().filter(|header| header.is("host")).count() > 1 {
-            return Err(Reason::Malformed("there is more than one Host header"));
-        }
         if self.method == "CONNECT" {
             let (host, port) = Host::parse_with_port(self.target, None)?;
             return Ok(Request::Connect { host, port });
@@ -135,6 +169,21 @@ impl<'a> RequestLine<'a> {
         let (host, port) = Host::parse_with_port(authority, Some(80))?;
         let head = self.rewritten(&host, port, &path, headers, body);
         Ok(Request::Forward(Forward { host, port, head, body }))
+    }
+
+    fn request_in_tunnel(&self, headers: &[Header<'_>], host: &Host, port: u16) -> Result<Forward, Reason> {
+        let body = self.framing(headers)?;
+        let named = headers.iter().find(|header| header.is("host")).map(|header| header.value);
+        let (authority, path) = match self.target {
+            path if path.starts_with('/') || path == "*" => (named, path.to_owned()),
+            url => split_url(url).map(|(authority, path)| (Some(authority), path))?,
+        };
+        let host = match authority {
+            Some(authority) => Host::parse_with_port(authority, Some(port))?.0,
+            None => host.clone(),
+        };
+        let head = self.rewritten(&host, port, &path, headers, body);
+        Ok(Forward { host, port, head, body })
     }
 
     fn framing(&self, headers: &[Header<'_>]) -> Result<Framing, Reason> {

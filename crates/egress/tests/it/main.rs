@@ -18,6 +18,7 @@ mod wire;
 mod http;
 mod socks;
 mod tls;
+mod plain_tunnel;
 mod addresses;
 mod transfer;
 mod curl;
