@@ -14,12 +14,12 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::door::{Door, Peer};
 use super::meter::add;
+use super::slots::{ConnectionSlot, ConnectionSlots};
 
 /// Headers longer than this are refused.
 const LONGEST_HEAD: usize = 64 * 1024;
@@ -31,7 +31,7 @@ const FULL: &[u8] =
 
 /// Takes connections until it is told to stop.
 pub(crate) async fn accept(door: &Arc<Door>, listener: &TcpListener, until: &CancellationToken) {
-    let places = Arc::new(Semaphore::new(door.limits().max_connections));
+    let slots = ConnectionSlots::new(door.limits().max_connections);
     let router = door.router();
     loop {
         let accepted = tokio::select! {
@@ -43,12 +43,14 @@ pub(crate) async fn accept(door: &Arc<Door>, listener: &TcpListener, until: &Can
             tokio::time::sleep(BREATH).await;
             continue;
         };
-        match Arc::clone(&places).try_acquire_owned() {
-            Ok(place) => {
-                let peer = Peer(peer.ip().to_canonical());
-                door.connections.spawn(converse(Arc::clone(door), router.clone(), stream, peer, place));
+        let peer = peer.ip().to_canonical();
+        match slots.acquire(peer) {
+            Some((slot, gave_way)) => {
+                add(&door.meter.turned_away, u64::from(gave_way));
+                let (slot, peer) = (Arc::new(slot), Peer(peer));
+                door.connections.spawn(converse(Arc::clone(door), router.clone(), stream, peer, slot));
             }
-            Err(_) => {
+            None => {
                 add(&door.meter.turned_away, 1);
                 // Whoever cannot take even this learns it from the end of the connection.
                 let _ = stream.try_write(FULL);
@@ -57,19 +59,15 @@ pub(crate) async fn accept(door: &Arc<Door>, listener: &TcpListener, until: &Can
     }
 }
 
-async fn converse(
-    door: Arc<Door>,
-    router: Router,
-    stream: TcpStream,
-    peer: Peer,
-    _place: OwnedSemaphorePermit,
-) {
+async fn converse(door: Arc<Door>, router: Router, stream: TcpStream, peer: Peer, slot: Arc<ConnectionSlot>) {
     // Answers are small and waited for.
     let _ = stream.set_nodelay(true);
     let (head, stall) = (door.limits().head_patience, door.limits().stall_patience);
     let router = TowerToHyperService::new(router);
+    let own = Arc::clone(&slot);
     let service = service_fn(move |mut request: hyper::Request<Incoming>| {
         request.extensions_mut().insert(peer);
+        request.extensions_mut().insert(Arc::clone(&own));
         router.call(request)
     });
     let connection = http1::Builder::new()
@@ -81,6 +79,7 @@ async fn converse(
     tokio::select! {
         // How a connection ended is its client's concern.
         _ = connection.as_mut() => return,
+        () = slot.evicted.cancelled() => return,
         () = door.leaving.cancelled() => {}
     }
     connection.as_mut().graceful_shutdown();

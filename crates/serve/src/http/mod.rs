@@ -19,6 +19,7 @@ mod meter;
 mod door;
 mod strangers;
 mod passage;
+mod slots;
 mod connection;
 
 use std::fmt;

@@ -22,6 +22,7 @@ use super::answers::{self, in_json, later, refusal};
 use super::door::{Door, MCP, MCP_METADATA, Peer};
 use super::meter::add;
 use super::pace::Pace;
+use super::slots::ConnectionSlot;
 use super::who::{Demand, Guest, Stranger, bearer};
 
 /// So much is read of what a stranger sends. It is enough to say in a record what it tried.
@@ -71,7 +72,12 @@ impl Door {
             self.familiar.note(token, admitted.is_ok());
         }
         match admitted {
-            Ok(guest) => Ok(guest),
+            Ok(guest) => {
+                if let Some(slot) = request.extensions_mut().remove::<Arc<ConnectionSlot>>() {
+                    slot.prove();
+                }
+                Ok(guest)
+            }
             Err(stranger) => {
                 let request = std::mem::replace(request, Request::new(Body::empty()));
                 Err(self.turn_away(stranger, peer, request).await)

@@ -170,9 +170,9 @@ fn connections_beyond_the_bound_are_told_so() {
     let mut held: Vec<TcpStream> = (0..2)
         .map(|_| {
             let mut stream = world.connect();
-            let asked = format!("GET /healthz HTTP/1.1\r\nHost: {}\r\n\r\n", world.address);
-            stream.write_all(asked.as_bytes()).unwrap();
-            // Answered, so that it has its place.
+            let asked = get("/metrics").bearing(TOKEN).render(world.address);
+            stream.write_all(asked.replace("Connection: close\r\n", "").as_bytes()).unwrap();
+            // Answered, so that it has its place; and with a good token, so that it keeps it.
             assert_ne!(stream.read(&mut [0; 1024]).unwrap(), 0);
             stream
         })
@@ -183,6 +183,52 @@ fn connections_beyond_the_bound_are_told_so() {
     let found = std::iter::repeat_with(|| world.raw(world_health(&world).as_bytes())).take(10_000);
     let mut found = found.filter(|all| !all.is_empty()).map(|all| Got::parse(&all).status);
     assert!(found.any(|status| status == 200));
+}
+
+/// A connection from another address of this machine.
+fn connect_from(address: [u8; 4], world: &World) -> TcpStream {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let socket = runtime.block_on(async {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind((std::net::Ipv4Addr::from(address), 0).into()).unwrap();
+        socket.connect(world.address).await.unwrap().into_std().unwrap()
+    });
+    socket.set_nonblocking(false).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket
+}
+
+#[test]
+fn connections_that_say_nothing_keep_nobody_with_a_good_token_out() {
+    const MOST: usize = 256;
+    let world = by_token().limits(|limits| limits.max_connections = MOST).start();
+    let asked = get("/metrics").bearing(TOKEN).render(world.address);
+    let kept_open = asked.replace("Connection: close\r\n", "");
+    let ask = |stream: &mut TcpStream, asked: &str| {
+        stream.write_all(asked.as_bytes()).unwrap();
+        let mut begun = [0; 12];
+        stream.read_exact(&mut begun).map(|()| String::from_utf8_lossy(&begun).into_owned())
+    };
+    // Somebody who came before the flood, and stays.
+    let mut early = world.connect();
+    assert_eq!(ask(&mut early, &kept_open).unwrap(), "HTTP/1.1 200");
+    until(&mut early, b"toolgate_http_answers_waiting 0\n");
+    for half in ["", "GET /metrics HTTP/1.1\r\nHost: lo"] {
+        let flood: Vec<TcpStream> = (0..MOST + 44)
+            .map(|_| {
+                let mut stream = connect_from([127, 0, 0, 2], &world);
+                // One that had to give way already cannot say any more.
+                let _ = stream.write_all(half.as_bytes());
+                stream
+            })
+            .collect();
+        let mut elsewhere = world.connect();
+        assert_eq!(ask(&mut elsewhere, &asked).unwrap(), "HTTP/1.1 200", "from another address");
+        let mut beside = connect_from([127, 0, 0, 2], &world);
+        assert_eq!(ask(&mut beside, &asked).unwrap(), "HTTP/1.1 200", "from the same address");
+        drop(flood);
+    }
+    assert_eq!(ask(&mut early, &asked).unwrap(), "HTTP/1.1 200", "who was there before");
 }
 
 fn world_health(world: &World) -> String {
