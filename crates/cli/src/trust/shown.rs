@@ -93,7 +93,7 @@ pub(crate) fn overview(
     for group in effects {
         let _ = writeln!(text, "{}:", paint(group.title, "1", screen.colour));
         for item in group.items.iter().take(MAX_ITEMS) {
-            text.push_str(&screen.behind_edge(&reveal_line(&cut(item)), |_| ""));
+            text.push_str(&screen.behind_edge(&reveal_line(&cut(item))));
         }
         if let Some(more) = group.items.len().checked_sub(MAX_ITEMS).filter(|more| *more > 0) {
             let _ = writeln!(text, "and {more} more");
