@@ -20,6 +20,7 @@ pub mod cover;
 pub mod digest;
 pub mod time;
 pub mod locked;
+pub mod state_key;
 
 pub use call::ToolCall;
 pub use caller::{Caller, Trust};
@@ -33,5 +34,6 @@ pub use limits::Limits;
 pub use locked::Locked;
 pub use outcome::{Attachment, Browsed, Decision, DocumentContent, Outcome, ToolOutput};
 pub use stage::Stage;
+pub use state_key::StateKey;
 pub use stop::{Stop, StopReason};
 pub use structured::{Fields, Spelt, Structured};
