@@ -21,7 +21,7 @@ use serde_json::Value;
 use toolgate_audit::{AuditLog, LogOptions};
 use toolgate_gate::{AuditMode, Blocking, CallOptions, Gate, GateOptions, Journal, Loaded, NobodyToAsk};
 use toolgate_tools::{Answer, Front, Parts, Profile};
-use toolgate_types::{Caller, Limits, ToolCall, Trust};
+use toolgate_types::{Caller, Limits, StateKey, ToolCall, Trust};
 use toolgate_workspace::{Access, Mount, Rules, Workspace};
 
 /// A gate of the native profile over a folder, with its state beside it.
@@ -53,7 +53,9 @@ impl Bench {
             loaded: Loaded::new(Profile::Native.registry(&Parts::files(&workspace)).unwrap(), limits),
             audit,
             audit_mode: AuditMode::Warn,
-            journal: Arc::new(Journal::open(&journal).unwrap()),
+            journal: Arc::new(
+                Journal::open(&journal, &StateKey::new([7; 32])).unwrap().recover(&workspace).unwrap(),
+            ),
             approver: Arc::new(NobodyToAsk { remedy: String::new() }),
             approval_patience: Duration::from_secs(1),
             blocking: Blocking::Here,

@@ -24,7 +24,7 @@ use toolgate_tools::{
     Called, CommandOptions, CommandRunner, Confinement, Front, Parts, Profile, Surroundings, initialise_run,
     load_manifests,
 };
-use toolgate_types::{CallId, Caller, ErrorCode, Limits, ToolCall, Trust};
+use toolgate_types::{CallId, Caller, ErrorCode, Limits, StateKey, ToolCall, Trust};
 use toolgate_workspace::{Access, Mount, PersonalPaths, Rules, Workspace};
 
 /// What of a run only the gate writes, as in the binary.
@@ -51,6 +51,10 @@ pub struct BenchOptions {
     resources: ResourceLimits,
     blocking: Blocking,
     personal: PersonalPaths,
+    deny: Vec<String>,
+    access: Access,
+    mounts: Vec<(String, PathBuf, Access)>,
+    own_files: Vec<PathBuf>,
 }
 
 impl BenchOptions {
@@ -77,6 +81,10 @@ impl BenchOptions {
             resources: ResourceLimits::default(),
             blocking: Blocking::Here,
             personal: PersonalPaths::default(),
+            deny: Vec::new(),
+            access: Access::ReadWrite,
+            mounts: Vec::new(),
+            own_files: Vec::new(),
         }
     }
 
@@ -84,6 +92,34 @@ impl BenchOptions {
     #[must_use]
     pub fn personal(mut self, personal: PersonalPaths) -> Self {
         self.personal = personal;
+        self
+    }
+
+    /// What the operator denies in every mount.
+    #[must_use]
+    pub fn deny(mut self, globs: &[&str]) -> Self {
+        self.deny = globs.iter().map(|glob| (*glob).to_owned()).collect();
+        self
+    }
+
+    /// The workspace can only be read.
+    #[must_use]
+    pub fn read_only(mut self) -> Self {
+        self.access = Access::ReadOnly;
+        self
+    }
+
+    /// One more mount that can be written.
+    #[must_use]
+    pub fn mount_also(mut self, alias: &str, path: &Path) -> Self {
+        self.mounts.push((alias.to_owned(), path.to_path_buf(), Access::ReadWrite));
+        self
+    }
+
+    /// A file or directory that decides what the gate does, such as one of manifests.
+    #[must_use]
+    pub fn own_file(mut self, path: &Path) -> Self {
+        self.own_files.push(path.to_path_buf());
         self
     }
 
@@ -186,11 +222,14 @@ impl BenchOptions {
     /// Opens everything, which also puts right what dead processes left behind.
     #[must_use]
     pub fn open(self) -> Bench {
-        let journal = Journal::open(&own_folder(&self.state.join("journal.toolgate"))).unwrap();
-        let audit_dir = self.state.join("audit");
-        let (audit, recovered) = AuditLog::open(LogOptions::new(&audit_dir)).unwrap();
+        let _ = own_folder(&self.state);
         let run_folder = self.state.join("runs/run");
         let workspace = Arc::new(self.mount(&run_folder));
+        let journal =
+            Journal::open(&own_folder(&self.state.join("journal.toolgate")), &StateKey::new([7; 32]));
+        let journal = journal.unwrap().recover(&workspace).unwrap();
+        let audit_dir = self.state.join("audit");
+        let (audit, recovered) = AuditLog::open(LogOptions::new(&audit_dir)).unwrap();
         let loaded = self.load(&workspace);
         let complaints = Arc::new(Mutex::new(Vec::new()));
         let heard = Arc::clone(&complaints);
@@ -260,6 +299,7 @@ impl BenchOptions {
             verifier: self.verifier.clone(),
             rates: self.config.rate_limits.iter().map(RateRule::from).collect(),
             breaker: self.config.breaker.map(BreakerRule::from),
+            workspace: Some(Arc::clone(workspace)),
             ..Loaded::new(registry, self.limits())
         }
     }
@@ -284,14 +324,19 @@ impl BenchOptions {
     }
 
     fn mount(&self, run_folder: &Path) -> Workspace {
-        let own = vec![std::fs::canonicalize(&self.state).unwrap()];
+        let mut own = vec![std::fs::canonicalize(&self.state).unwrap()];
+        own.extend(self.own_files.iter().cloned());
+        let rules = || Rules::new().deny(&self.deny).unwrap();
         let personal = Arc::new(self.personal.clone());
         let open = |alias: &str, path: &Path, access, rules| {
             let mount = Mount::new(alias, File::open(path).unwrap(), path, access, rules).unwrap();
             mount.protect_personal(Arc::clone(&personal))
         };
-        let project = open("@project", &self.workspace, Access::ReadWrite, Rules::new());
+        let project = open("@project", &self.workspace, self.access, rules());
         let mut mounts = vec![project.hide_own_files(&own).as_default()];
+        for (alias, path, access) in &self.mounts {
+            mounts.push(open(alias, path, *access, rules()).hide_own_files(&own));
+        }
         if let Some(package) = &self.package {
             mounts.push(open("@pkg", package, Access::ReadOnly, Rules::new()).hide_own_files(&own));
         }

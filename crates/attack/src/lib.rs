@@ -19,6 +19,7 @@ mod bench;
 mod spread;
 mod diary;
 mod order;
+mod unfinished;
 
 pub use bench::{Bench, BenchOptions, code_of, person};
 pub use diary::{CHANGES, Change, Diary};
@@ -26,3 +27,4 @@ pub use order::{Bounds, Covered, HELD, Order, Place, Report};
 pub use scratch::{Scratch, is_litter, litter_below};
 pub use spread::spread;
 pub use tree::{Node, Tree};
+pub use unfinished::unfinish;

@@ -6,10 +6,12 @@ use std::sync::Arc;
 use cap_std::fs::Dir;
 use tokio::runtime::Runtime;
 use toolgate_audit::{AuditLog, LogOptions};
-use toolgate_gate::{Approver, AuditMode, Blocking, Gate, GateOptions, Journal, Recovery};
+use toolgate_gate::{
+    Approver, AuditMode, Blocking, Gate, GateOptions, Journal, Recovery, UnrecoveredJournal,
+};
 use toolgate_manifest::OnAuditFailure;
 use toolgate_tools::{Front, initialise_run};
-use toolgate_types::CallId;
+use toolgate_types::{CallId, StateKey};
 use toolgate_workspace::{Access, Mount, MountError, Rules, Workspace};
 
 use crate::ambient::{open_folder, open_or_make_folder, open_own_folder};
@@ -19,6 +21,7 @@ use crate::own::Own;
 use crate::personal::{personal, refuse_root};
 use crate::servers::{PINS, Servers, Which};
 use crate::settings::{MountSettings, Settings};
+use crate::state_dir;
 use crate::terminal::complain;
 
 /// A gate with its profile, ready to be called.
@@ -122,12 +125,15 @@ pub(crate) fn log_options(settings: &Settings) -> LogOptions {
 pub(crate) fn gate(settings: &Settings, how: How<'_>) -> Result<Built, Failed> {
     let How { approver, tokens, blocking, servers, wait } = how;
     let state = open_own_folder(&settings.state_dir).map_err(|error| state_failed(settings, &error))?;
-    let journal = open_journal(&state).map_err(|error| state_failed(settings, &error))?;
+    let key = state_dir::key(settings)?;
+    let own = Own::of(settings);
+    let workspace = Arc::new(workspace(settings, &own)?);
+    // Interrupted changes are put back before the record of their calls says that they were interrupted, and by the rules of the present mounts.
+    let journal = open_journal(&state, &key).and_then(|journal| journal.recover(&workspace));
+    let journal = journal.map_err(|error| state_failed(settings, &error))?;
     let (audit, recovered) = AuditLog::open(log_options(settings))
         .map_err(|error| Failed::usage(error.to_string()).help(error.help()))?;
     tell_of_interruptions(&recovered.interrupted, journal.recovery());
-    let own = Own::of(settings);
-    let workspace = Arc::new(workspace(settings, &own)?);
     let waiting = servers.as_ref().map(|(_, runtime)| *runtime).filter(|_| wait);
     let servers =
         servers.map(|(which, runtime)| Arc::new(Servers::new(settings, runtime.handle().clone(), which)));
@@ -204,17 +210,30 @@ fn tell_of_interruptions(recorded: &[CallId], recovery: &Recovery) {
     for (call, reason) in &recovery.kept {
         complain(&format!("the changes of call {call} could not be put back and are kept: {reason}"));
     }
+    tell_of_strangers(recovery.strangers);
 }
 
-fn open_journal(state: &Dir) -> std::io::Result<Journal> {
+/// Entries of the journal that carry no seal of this user's.
+pub(crate) fn tell_of_strangers(count: usize) {
+    if count > 0 {
+        let entries = if count == 1 { "entry" } else { "entries" };
+        complain(&format!(
+            "{count} {entries} of the undo journal {} not written by this user's gate here, and {} left alone",
+            if count == 1 { "was" } else { "were" },
+            if count == 1 { "is" } else { "are" },
+        ));
+    }
+}
+
+fn open_journal(state: &Dir, key: &StateKey) -> std::io::Result<UnrecoveredJournal> {
     match state.open_dir(JOURNAL) {
-        Ok(folder) => Journal::open(&folder),
+        Ok(folder) => Journal::open(&folder, key),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             match state.create_dir(JOURNAL) {
                 Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => return Err(error),
                 _ => {}
             }
-            Journal::open(&state.open_dir(JOURNAL)?)
+            Journal::open(&state.open_dir(JOURNAL)?, key)
         }
         Err(error) => Err(error),
     }

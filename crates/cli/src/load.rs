@@ -80,14 +80,14 @@ pub(crate) fn load(
     let runner = confined::runner(settings, own, workspace)?;
     let mut registry = registry(settings, workspace, &declared, Arc::clone(&runner))?;
     let Some(Behind { servers, waiting }) = behind else {
-        return decided(settings, tokens, &declared, registry);
+        return decided(settings, tokens, &declared, workspace, registry);
     };
     let before = servers.configure(settings, &runner)?;
     if let Some(runtime) = waiting {
         servers.wait(runtime);
     }
     servers.join(&mut registry);
-    let loaded = decided(settings, tokens, &declared, registry);
+    let loaded = decided(settings, tokens, &declared, workspace, registry);
     if loaded.is_err() {
         servers.revert(before);
     }
@@ -99,6 +99,7 @@ fn decided(
     settings: &Settings,
     tokens: Tokens,
     declared: &LoadedTools,
+    workspace: &Arc<Workspace>,
     registry: Registry,
 ) -> Result<Loaded, Fault> {
     let config = &settings.loaded.config;
@@ -110,6 +111,7 @@ fn decided(
         verifier: if tokens == Tokens::Possibly { callers::verifier(settings)? } else { None },
         rates: config.rate_limits.iter().map(RateRule::from).chain(own).collect(),
         breaker: Some(config.breaker.map(BreakerRule::from).unwrap_or_default()),
+        workspace: Some(Arc::clone(workspace)),
         ..Loaded::new(registry, settings.limits)
     })
 }

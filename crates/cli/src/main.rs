@@ -8,6 +8,7 @@ mod way;
 mod ownership;
 mod trust;
 mod settings;
+mod state_dir;
 mod question;
 mod terminal;
 mod interrupt;

@@ -49,20 +49,13 @@ impl Own {
         let mounts = settings.mounts.iter().map(|mount| &mount.path).chain([&settings.workspace]);
         let mounts: Vec<PathBuf> = mounts.map(|path| real_path(path)).collect();
         let own = named_files(settings).chain([&settings.state_dir, &settings.audit_dir]);
-        for path in own {
-            let way = Way::follow(path).map_err(|error| Failed::usage(error.to_string()))?;
-            if let Some(link) =
-                way.links.iter().find(|link| mounts.iter().any(|mount| link.starts_with(mount)))
-            {
-                let message = format!(
-                    "`{}` is reached through the link `{}`, which tools could replace",
-                    path.display(),
-                    link.display()
-                );
-                return Err(Failed::usage(message).help("name the place that the link leads to"));
-            }
-        }
-        Ok(())
+        own.into_iter().try_for_each(|path| refuse_link(path, &mounts))?;
+        // Nor may a mount: what replaces a directory by a symlink would choose where the next start lets tools write.
+        let writable = settings.mounts.iter().filter(|mount| !mount.read_only).map(|mount| &mount.path);
+        let writable: Vec<PathBuf> =
+            writable.chain([&settings.workspace]).map(|path| real_path(path)).collect();
+        let mounts = settings.mounts.iter().map(|mount| &mount.path);
+        mounts.chain([&settings.workspace]).try_for_each(|path| refuse_link(path, &writable))
     }
 
     /// A workspace inside the gate's own folders would hand them to the model.
@@ -75,6 +68,21 @@ impl Own {
         let message = format!("`{}` belongs to the gate and cannot be mounted as `{alias}`", path.display());
         Err(Failed::usage(message)
             .help("choose another folder; state, audit, manifests and policies are never mounted"))
+    }
+}
+
+fn refuse_link(path: &Path, mounts: &[PathBuf]) -> Result<(), Failed> {
+    let way = Way::follow(path).map_err(|error| Failed::usage(error.to_string()))?;
+    match way.links.iter().find(|link| mounts.iter().any(|mount| link.starts_with(mount))) {
+        None => Ok(()),
+        Some(link) => {
+            let message = format!(
+                "`{}` is reached through the link `{}`, which tools could replace",
+                path.display(),
+                link.display()
+            );
+            Err(Failed::usage(message).help("name the place that the link leads to"))
+        }
     }
 }
 

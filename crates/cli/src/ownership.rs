@@ -9,9 +9,13 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use crate::way::Way;
+
 const GROUP_WRITE: u32 = 0o020;
 const OTHER_WRITE: u32 = 0o002;
 const STICKY: u32 = 0o1000;
+/// `/proc/sys/kernel/overflowuid`.
+const OVERFLOW_UID: u32 = 65534;
 
 /// Why a path is not this user's alone.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +41,43 @@ pub(crate) fn check_directory(path: &Path) -> Result<(), NotOwned> {
     check(path, &metadata(path)?, Sticky::Refused)
 }
 
+/// Refuses a directory of this user's own in which another user could plant an entry, or that another user could replace: by its mode, by that of a directory
+/// above it, or by a symlink on the way. What is not there yet is judged by where it would be made.
+pub(crate) fn check_own_directory(path: &Path) -> Result<(), NotOwned> {
+    let way = Way::follow(path).map_err(|source| NotOwned::Io { path: path.to_path_buf(), source })?;
+    for link in &way.links {
+        let found =
+            std::fs::symlink_metadata(link).map_err(|source| NotOwned::Io { path: link.clone(), source })?;
+        // The mode of a symlink means nothing: who may replace it is up to its directory.
+        check_owner(link, &found)?;
+        check_above(link)?;
+    }
+    match std::fs::symlink_metadata(&way.end) {
+        Ok(found) => check(&way.end, &found, Sticky::Refused)?,
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {}
+        Err(source) => return Err(NotOwned::Io { path: way.end, source }),
+    }
+    check_above(&way.end)
+}
+
+/// Refuses a place below a directory in which another user could rename what leads there.
+fn check_above(path: &Path) -> Result<(), NotOwned> {
+    for directory in path.ancestors().skip(1) {
+        let found = match std::fs::symlink_metadata(directory) {
+            Ok(found) => found,
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                continue;
+            }
+            Err(source) => return Err(NotOwned::Io { path: directory.to_path_buf(), source }),
+        };
+        // In a user namespace, root outside of it and everyone else that is not mapped has this number.
+        if found.uid() != OVERFLOW_UID {
+            check(directory, &found, Sticky::Allowed)?;
+        }
+    }
+    Ok(())
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sticky {
     Allowed,
@@ -47,13 +88,18 @@ fn metadata(path: &Path) -> Result<Metadata, NotOwned> {
     std::fs::metadata(path).map_err(|source| NotOwned::Io { path: path.to_path_buf(), source })
 }
 
-fn check(path: &Path, found: &Metadata, sticky: Sticky) -> Result<(), NotOwned> {
-    let (path, mode) = (path.to_path_buf(), found.mode() & 0o7777);
+fn check_owner(path: &Path, found: &Metadata) -> Result<(), NotOwned> {
     let this_user = rustix::process::geteuid().as_raw();
     // Root can write everything anyway.
     if found.uid() != this_user && found.uid() != 0 {
-        return Err(NotOwned::OtherOwner { path, owner: found.uid() });
+        return Err(NotOwned::OtherOwner { path: path.to_path_buf(), owner: found.uid() });
     }
+    Ok(())
+}
+
+fn check(path: &Path, found: &Metadata, sticky: Sticky) -> Result<(), NotOwned> {
+    check_owner(path, found)?;
+    let (path, mode) = (path.to_path_buf(), found.mode() & 0o7777);
     // A group with the number of its owner is that user's private group (the `umask 002` convention of Debian and Fedora).
     let shared_group = mode & GROUP_WRITE != 0 && found.gid() != found.uid();
     let writable = shared_group || mode & OTHER_WRITE != 0;
@@ -101,6 +147,37 @@ mod tests {
         set_mode(&file, 0o664);
         let found = std::fs::metadata(&file).unwrap();
         assert_eq!(check_file(&file).is_ok(), found.uid() == found.gid());
+    }
+
+    #[test]
+    fn an_own_directory_that_others_can_replace_is_refused() {
+        let scratch = tempfile::tempdir().unwrap();
+        let at = |name: &str| scratch.path().join(name);
+        std::fs::create_dir_all(at("above/own")).unwrap();
+        std::os::unix::fs::symlink("above", at("link")).unwrap();
+        for (above, own, is_fine) in [
+            (0o755, 0o700, true),
+            (0o1777, 0o755, true),
+            (0o777, 0o700, false),
+            (0o755, 0o777, false),
+            (0o755, 0o1777, false),
+        ] {
+            set_mode(&at("above"), above);
+            set_mode(&at("above/own"), own);
+            for name in ["above/own", "link/own"] {
+                assert_eq!(check_own_directory(&at(name)).is_ok(), is_fine, "{name} {above:o} {own:o}");
+            }
+            let is_safe_to_make = above & 0o002 == 0 || above & 0o1000 != 0;
+            assert_eq!(check_own_directory(&at("above/missing/below")).is_ok(), is_safe_to_make, "{above:o}");
+        }
+        set_mode(&at("above"), 0o755);
+        set_mode(&at("above/own"), 0o700);
+        // Only root may give files away.
+        if std::os::unix::fs::lchown(at("link"), Some(4711), None).is_ok() {
+            assert!(matches!(check_own_directory(&at("link/own")), Err(NotOwned::OtherOwner { .. })));
+            std::os::unix::fs::chown(at("above"), Some(4711), None).unwrap();
+            assert!(matches!(check_own_directory(&at("above/own")), Err(NotOwned::OtherOwner { .. })));
+        }
     }
 
     #[test]

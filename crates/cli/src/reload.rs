@@ -229,6 +229,11 @@ mod tests {
 
     const CONFIG: &str = "workspace: w\nstate_dir: s\ntools: [tools.d]\npolicies: [rules]\n";
 
+    /// Without the state of the person who runs the tests.
+    fn alone(settings: Settings) -> Settings {
+        Settings { default_state_dir: None, ..settings }
+    }
+
     impl Running {
         fn start() -> Self {
             let folder = tempfile::tempdir().unwrap();
@@ -236,7 +241,7 @@ mod tests {
             write(folder.path(), "tools.d/one.yaml", &manifest("one"));
             std::fs::create_dir(folder.path().join("rules")).unwrap();
             let common = Common { config: Some(folder.path().join("toolgate.yaml")), ..Common::default() };
-            let settings = crate::settings::settle(&common, Trust::Guided).unwrap();
+            let settings = alone(crate::settings::settle(&common, Trust::Guided).unwrap());
             let seen = stamps(&settings);
             let built = build::gate(&settings, How::alone(nobody(), Tokens::Possibly)).unwrap();
             let gate = Arc::clone(built.front.gate());
@@ -318,7 +323,7 @@ mod tests {
     /// A gate with servers behind it that are all dead: nothing has to be installed for them.
     fn with_servers(folder: &Path, runtime: &Runtime) -> (Built, Reloader) {
         let common = Common { config: Some(folder.join("toolgate.yaml")), ..Common::default() };
-        let settings = crate::settings::settle(&common, Trust::Guided).unwrap();
+        let settings = alone(crate::settings::settle(&common, Trust::Guided).unwrap());
         let seen = stamps(&settings);
         let servers = Some((Which::All, runtime));
         let how = How { servers, ..How::alone(nobody(), Tokens::Possibly) };

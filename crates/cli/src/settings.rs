@@ -13,6 +13,7 @@ use crate::ambient::{Surroundings, read_file};
 use crate::arguments::Common;
 use crate::exit::Failed;
 use crate::files::{Named, NamedFiles};
+use crate::state_dir;
 use crate::terminal::{complain, remark};
 use crate::trust::{self, Agreements, Asking, Origin};
 
@@ -230,6 +231,7 @@ pub(crate) fn join(
         surroundings,
     };
     remark(|| settings.told());
+    state_dir::check(&settings)?;
     Ok(settings)
 }
 

@@ -44,7 +44,8 @@ impl ForeseenChange {
     }
 }
 
-fn content_of(mut file: &File, stop: &Stop) -> io::Result<After> {
+/// Digest and size of what a file holds. It is read from its beginning, and left there.
+pub(crate) fn content_of(mut file: &File, stop: &Stop) -> io::Result<After> {
     const CHUNK: usize = 64 * 1024;
     file.rewind()?;
     let (mut hasher, mut bytes) = (Sha256Hasher::new(), 0);

@@ -10,6 +10,7 @@ use toolgate_identity::Verifier;
 use toolgate_manifest::AgentConfig;
 use toolgate_policy::{Policies, Scope};
 use toolgate_types::{AgentName, Limits};
+use toolgate_workspace::Workspace;
 
 use crate::breaker::BreakerRule;
 use crate::gate::Clock;
@@ -33,10 +34,12 @@ pub struct Loaded {
     pub rates: Vec<RateRule>,
     /// When a tool that keeps failing rests.
     pub breaker: Option<BreakerRule>,
+    /// The mounts, with the rules by which undo puts back. Without them it puts back nothing.
+    pub workspace: Option<Arc<Workspace>>,
 }
 
 impl Loaded {
-    /// Tools and bounds, and nothing else: no agents, no policies, no tokens, no rates, and no rest for tools that fail.
+    /// Tools and bounds, and nothing else: no agents, no policies, no tokens, no rates, no rest for tools that fail, and no undo.
     #[must_use]
     pub fn new(registry: Registry, limits: Limits) -> Self {
         Self {
@@ -47,6 +50,7 @@ impl Loaded {
             verifier: None,
             rates: Vec::new(),
             breaker: None,
+            workspace: None,
         }
     }
 }
@@ -67,6 +71,7 @@ pub(crate) struct Snapshot {
     pub(crate) verifier: Option<Arc<Verifier>>,
     pub(crate) rates: Rates,
     pub(crate) breaker: Option<BreakerRule>,
+    pub(crate) workspace: Option<Arc<Workspace>>,
     agents: HashMap<AgentName, Agent>,
 }
 
@@ -78,7 +83,7 @@ impl Snapshot {
     /// The one that follows `before`. Tools that were not changed keep what was learnt about them, and unchanged rates what was spent of them:
     /// a reload is not a way to begin anew.
     pub(crate) fn after(before: Option<&Self>, loaded: Loaded, clock: &Clock) -> Self {
-        let Loaded { mut registry, agents, limits, policies, verifier, rates, breaker } = loaded;
+        let Loaded { mut registry, agents, limits, policies, verifier, rates, breaker, workspace } = loaded;
         let generation = before.map_or(0, |before| before.generation.saturating_add(1));
         if let Some(before) = before {
             registry.inherit(generation, &before.registry, before.generation);
@@ -90,7 +95,7 @@ impl Snapshot {
             // The first declaration of a name is the one that counts; configuration has no second.
             by_name.entry(config.name.value.clone()).or_insert(Agent { config, scope });
         }
-        Self { generation, registry, limits, policies, verifier, rates, breaker, agents: by_name }
+        Self { generation, registry, limits, policies, verifier, rates, breaker, workspace, agents: by_name }
     }
 
     pub(crate) fn agent(&self, name: &AgentName) -> Option<&Agent> {

@@ -62,8 +62,11 @@ impl Gate {
         caller: &Caller,
         options: UndoOptions,
     ) -> Result<Undone, UndoError> {
+        let Some(workspace) = self.current.load().workspace.clone() else {
+            return Err(UndoError::NoWorkspace);
+        };
         let (journal, session) = (Arc::clone(self.journal()), caller.session.clone());
-        let undoing = move || Ok(journal.undo(target, by, session, options));
+        let undoing = move || Ok(journal.undo(target, by, session, options, &workspace));
         self.blocking.run(undoing).await.unwrap_or_else(|failure| {
             // Whoever was putting back is gone; what it left half-done is put back by the next start.
             Err(UndoError::NotRecorded(failure.message))

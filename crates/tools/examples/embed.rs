@@ -24,7 +24,7 @@ use toolgate_gate::{
 };
 use toolgate_manifest::Config;
 use toolgate_tools::{Front, Parts, Profile, ToolFormat};
-use toolgate_types::{Caller, ToolCall, Trust};
+use toolgate_types::{Caller, StateKey, ToolCall, Trust};
 use toolgate_workspace::{Access, Mount, Rules, Workspace};
 
 /// Who is asked before something is changed. Yours would show a dialog; this one agrees to all but deletions.
@@ -72,15 +72,19 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let project = project.hide_own_files(std::slice::from_ref(&state)).as_default();
     let workspace = Arc::new(Workspace::new(vec![project])?);
 
-    // 3. The record, and the journal that undo reads. Opening them also settles what a crash left behind.
+    // 3. The journal that undo reads, and the record. Opening them also settles what a crash left behind. The journal believes only entries that were
+    //    sealed with this key: 32 random bytes that are kept where only this user can read them.
+    let key = StateKey::new(*b"32 random bytes of this user's..");
+    let journal = Dir::open_ambient_dir(state.join("journal"), ambient_authority())?;
+    let journal = Journal::open(&journal, &key)?.recover(&workspace)?;
     let (audit, _recovered) = AuditLog::open(LogOptions::new(state.join("audit")))?;
-    let journal = Journal::open(&Dir::open_ambient_dir(state.join("journal"), ambient_authority())?)?;
 
     // 4. The gate, and a profile in front of it. `Deny` means: no record, no answer.
     let profile = Profile::Native;
     let gate = Gate::new(GateOptions {
         loaded: Loaded {
             agents: config.agents.clone(),
+            workspace: Some(Arc::clone(&workspace)),
             ..Loaded::new(profile.registry(&Parts::files(&workspace))?, profile.limits())
         },
         audit,

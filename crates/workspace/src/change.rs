@@ -4,7 +4,10 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::Stat;
 use toolgate_types::{Sha256, Stop};
+
+use crate::mount::RootIdentity;
 
 /// One file that is about to change.
 #[derive(Debug)]
@@ -13,12 +16,16 @@ pub struct PlannedChange<'a> {
     pub alias: &'a str,
     /// Where the mount really is. For the journal only.
     pub host_root: &'a Path,
+    /// Which directory that is.
+    pub root: RootIdentity,
     /// The file below the mount.
     pub location: &'a Path,
     /// What happens to it.
     pub kind: ChangeKind,
     /// What is there now, open for reading, so that it can be kept.
     pub before: Option<&'a File>,
+    /// Digest of what is there now, where it was read already.
+    pub before_sha256: Option<Sha256>,
     /// What will be there.
     pub after: Option<After>,
     /// A name in the same folder that exists for an instant; whatever is left of it after a crash is litter.
@@ -42,9 +49,29 @@ pub enum ChangeKind {
         alias: String,
         /// Where that mount really is.
         host_root: PathBuf,
+        /// Which directory that is.
+        root: RootIdentity,
         /// The new location below it.
         location: PathBuf,
     },
+}
+
+/// Which file it is and when it was last written, for files that are too large to be hashed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileStamp {
+    /// `st_ino`.
+    pub inode: u64,
+    /// `st_size`.
+    pub bytes: u64,
+    /// `st_mtime` and its nanoseconds.
+    pub modified: (i64, u64),
+}
+
+impl From<&Stat> for FileStamp {
+    fn from(stat: &Stat) -> Self {
+        let bytes = u64::try_from(stat.st_size).unwrap_or(0);
+        Self { inode: stat.st_ino, bytes, modified: (stat.st_mtime, stat.st_mtime_nsec) }
+    }
 }
 
 /// Content that a change leaves behind.

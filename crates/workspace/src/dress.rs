@@ -104,6 +104,14 @@ impl Dress {
     }
 }
 
+/// Gives a copy of a file its mode, owner, access list and attributes.
+///
+/// # Errors
+/// The file cannot be examined, or the copy's mode cannot be set.
+pub fn copy_attributes(from: &File, to: &File) -> io::Result<()> {
+    Dress::of(from, &rustix::fs::fstat(from)?).put_on(to)
+}
+
 fn attribute_names(file: &File) -> rustix::io::Result<Vec<OsString>> {
     // Almost every file has none, and then this is one question.
     if rustix::fs::flistxattr_query(file)? == 0 {

@@ -98,6 +98,18 @@ pub enum WorkspaceError {
         /// The path as named.
         path: String,
     },
+    /// A symlink lies on the way to a file that is to be put back, and did not when the file was changed.
+    #[error("`{path}` is reached through a symbolic link that was not there when it was changed")]
+    ReplacedByLink {
+        /// The path as named.
+        path: String,
+    },
+    /// What was kept of a file is not what the file held.
+    #[error("what was kept of `{path}` is not what it held, so it is not put back")]
+    KeptContentDiffers {
+        /// The path as named.
+        path: String,
+    },
     /// A file where a directory is needed.
     #[error("`{path}` is not a directory")]
     NotADirectory {
@@ -219,6 +231,7 @@ impl WorkspaceError {
             Self::UnknownAlias { .. } => ErrorCode::UnknownAlias,
             Self::AliasRequired { .. } | Self::Outside { .. } => ErrorCode::OutsideWorkspace,
             Self::SymlinkOutside { .. } => ErrorCode::SymlinkOutsideWorkspace,
+            Self::ReplacedByLink { .. } | Self::KeptContentDiffers { .. } => ErrorCode::PreconditionFailed,
             Self::SymlinkLoop { .. } => ErrorCode::SymlinkLoop,
             Self::Denied { .. } => ErrorCode::DeniedPath,
             Self::OutOfScope { .. } => ErrorCode::OutOfScope,

@@ -20,12 +20,38 @@ pub enum Access {
     ReadWrite,
 }
 
+/// Which directory the root of a mount is, whatever it is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RootIdentity {
+    /// `st_dev`.
+    pub device: u64,
+    /// `st_ino`.
+    pub inode: u64,
+    /// `f_fsid`. Device numbers may be others after a reboot; this one stays where a filesystem has an id of its own, and is 0 elsewhere.
+    pub filesystem: u64,
+}
+
+impl RootIdentity {
+    /// Whether both are the same directory.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        let same_filesystem = self.filesystem != 0 && self.filesystem == other.filesystem;
+        self.inode == other.inode && (self.device == other.device || same_filesystem)
+    }
+
+    fn of(directory: BorrowedFd<'_>) -> std::io::Result<Self> {
+        let (stat, filesystem) = (rustix::fs::fstat(directory)?, rustix::fs::fstatvfs(directory)?);
+        Ok(Self { device: stat.st_dev, inode: stat.st_ino, filesystem: filesystem.f_fsid })
+    }
+}
+
 /// An open directory with a name and rules.
 #[derive(Debug)]
 pub struct Mount {
     alias: String,
     directory: Dir,
     root: PathBuf,
+    identity: RootIdentity,
     declared: PathBuf,
     access: Access,
     rules: Rules,
@@ -88,15 +114,15 @@ impl Mount {
         if !is_alias(alias) {
             return Err(MountError::InvalidAlias(alias.to_owned()));
         }
-        let root = real_location(directory.as_fd()).map_err(|source| MountError::Open {
-            alias: alias.to_owned(),
-            path: declared.to_path_buf(),
-            source,
-        })?;
+        let failed =
+            |source| MountError::Open { alias: alias.to_owned(), path: declared.to_path_buf(), source };
+        let root = real_location(directory.as_fd()).map_err(failed)?;
+        let identity = RootIdentity::of(directory.as_fd()).map_err(failed)?;
         Ok(Self {
             alias: alias.to_owned(),
             directory: Dir::from_std_file(directory),
             root,
+            identity,
             declared: declared.to_path_buf(),
             access,
             rules,
@@ -160,6 +186,12 @@ impl Mount {
     #[must_use]
     pub fn host_root(&self) -> &Path {
         &self.root
+    }
+
+    /// Which directory its root is.
+    #[must_use]
+    pub fn identity(&self) -> RootIdentity {
+        self.identity
     }
 
     /// The mounts of its workspace that lie inside it.

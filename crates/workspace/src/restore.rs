@@ -10,12 +10,14 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use toolgate_types::Sha256;
 
-use crate::change::Recorder;
+use crate::change::{FileStamp, Recorder};
 use crate::dress::Dress;
 use crate::error::WorkspaceError;
+use crate::open::Opened;
+use crate::rules::Verdict;
 use crate::stage::{Content, stage};
 use crate::swap::{second_name, unfinished_name};
-use crate::target::{Target, keeps_changing, open_folder};
+use crate::target::{Target, keeps_changing, open_directory_by_names};
 use crate::transaction::{Attempt, LOCK_PATIENCE, Step, carry_out_within};
 use crate::view::View;
 
@@ -28,6 +30,8 @@ pub enum Restoration {
         path: String,
         /// What it held.
         content: File,
+        /// The digest of that, where it is known: something else is not put back.
+        sha256: Option<Sha256>,
         /// Its mode.
         mode: u32,
         /// Whose it was, user and group, where there is no file now that says so.
@@ -48,9 +52,22 @@ pub enum Restoration {
         now: String,
         /// With its alias: where it was.
         before: String,
-        /// What is expected to be there now.
+        /// What is expected to be where it is.
+        moved: MovedFile,
+        /// What is expected to be where it was.
         expect: Expect,
     },
+}
+
+/// What is expected under the new name of a file that moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MovedFile {
+    /// Content with this digest.
+    Digest(Sha256),
+    /// This very file, not written to since: for those that are too large to be hashed.
+    Stamp(FileStamp),
+    /// Whatever is there is moved.
+    Anything,
 }
 
 /// What a file is expected to be before it is put back.
@@ -83,7 +100,7 @@ impl Patience {
 }
 
 impl View<'_> {
-    /// Puts files back, all or none.
+    /// Puts files back, all or none: by the rules of the mounts, and never through a symlink.
     ///
     /// # Errors
     /// `Precondition` when a file is not what it is expected to be; else see [`WorkspaceError`].
@@ -104,8 +121,8 @@ impl View<'_> {
     }
 
     /// The place, if what is there is what is expected.
-    fn expected(&self, path: &str, expect: Expect) -> Result<Target<'_>, WorkspaceError> {
-        let target = self.find_by_name(path)?;
+    fn expected<'b>(&'b self, path: &'b str, expect: Expect) -> Result<Target<'b>, WorkspaceError> {
+        let target = self.find_exactly(path)?;
         let found = match (&target.existing, expect) {
             (_, Expect::Anything) | (None, Expect::Absent) => return Ok(target),
             (None, Expect::Digest(_)) => "it was deleted",
@@ -118,12 +135,35 @@ impl View<'_> {
         Err(WorkspaceError::Precondition { path: path.to_owned(), reason: found.to_owned() })
     }
 
-    /// Takes away folders of a mount if they are empty, innermost first.
+    /// Whether what lies under the new name of a file is what moved there; `false` where nothing does.
+    ///
+    /// # Errors
+    /// See [`WorkspaceError`].
+    pub fn is_moved_file(&self, now: &str, moved: MovedFile) -> Result<bool, WorkspaceError> {
+        match &self.find_exactly(now)?.existing {
+            Some(existing) => self.is_moved(existing, now, moved),
+            None => Ok(false),
+        }
+    }
+
+    fn is_moved(&self, there: &Opened, shown: &str, moved: MovedFile) -> Result<bool, WorkspaceError> {
+        match moved {
+            MovedFile::Anything => Ok(true),
+            MovedFile::Digest(digest) => Ok(self.hash(&there.file, shown)? == digest),
+            MovedFile::Stamp(stamp) => Ok(FileStamp::from(&there.stat) == stamp),
+        }
+    }
+
+    /// Takes away folders of a mount if they are empty, innermost first. What the rules keep from being changed stays.
     pub fn remove_empty_folders(&self, alias: &str, folders: &[PathBuf]) {
         let Some(mount) = self.workspace.mount(alias) else { return };
         for folder in folders.iter().rev() {
             let (Some(parent), Some(name)) = (folder.parent(), folder.file_name()) else { continue };
-            if let Ok(parent) = open_folder(mount, parent) {
+            let reachable = self.verdict(mount, folder, true) == Verdict::Reachable;
+            if !reachable || !self.may_change(mount, folder) {
+                continue;
+            }
+            if let Ok(parent) = open_directory_by_names(mount, parent) {
                 // Not empty means in use: it stays.
                 let _ = rustix::fs::unlinkat(&parent, name, AtFlags::REMOVEDIR);
             }
@@ -177,7 +217,7 @@ impl View<'_> {
     /// The folder of a file; nothing when there is none any more.
     fn folder_of(&self, alias: &str, beside: &Path) -> Result<Option<File>, WorkspaceError> {
         let Some(mount) = self.workspace.mount(alias) else { return Ok(None) };
-        match open_folder(mount, beside.parent().unwrap_or(Path::new(""))) {
+        match open_directory_by_names(mount, beside.parent().unwrap_or(Path::new(""))) {
             Ok(folder) => Ok(Some(folder)),
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
             Err(error) => {
@@ -191,7 +231,7 @@ impl View<'_> {
     /// # Errors
     /// See [`WorkspaceError`].
     pub fn digest_of(&self, path: &str) -> Result<Option<Sha256>, WorkspaceError> {
-        match self.find_by_name(path)?.existing {
+        match self.find_exactly(path)?.existing {
             Some(existing) => Ok(Some(self.hash(&existing.file, path)?)),
             None => Ok(None),
         }
@@ -224,28 +264,36 @@ struct Steps<'v> {
 }
 
 impl<'v> Steps<'v> {
-    fn add(&mut self, view: &'v View<'_>, restoration: &Restoration) -> Result<(), WorkspaceError> {
+    fn add(&mut self, view: &'v View<'_>, restoration: &'v Restoration) -> Result<(), WorkspaceError> {
         match restoration {
-            Restoration::Content { path, content, mode, owner, expect } => {
-                let target = match self.freed(view.find_by_name(path)?) {
+            Restoration::Content { path, content, sha256, mode, owner, expect } => {
+                let target = match self.freed(view.find_exactly(path)?) {
                     Some(freed) => freed,
                     None => view.expected(path, *expect)?,
                 };
                 let dress = dress_again(&target, content, *mode, *owner, path)?;
                 let staged = stage(view, &target, Content::CopyOf(content), Some(dress))?;
+                // Compared with what was just copied, not with what could be read before: the file may be open elsewhere.
+                if sha256.is_some_and(|sha256| sha256 != staged.after.sha256) {
+                    return Err(WorkspaceError::KeptContentDiffers { path: path.clone() });
+                }
                 self.steps.push(Step::Put(target, staged));
             }
             Restoration::Absence { path, expect } => {
-                // What is gone already is as it should be, whoever took it away.
-                let target = view.find_by_name(path)?;
+                // What is gone already is as it should be, whatever took it away.
+                let target = view.find_exactly(path)?;
                 if target.existing.is_some() {
                     self.remove(view.expected(path, *expect)?);
                 }
             }
-            Restoration::Name { now, before, expect } => {
-                let from = view.find_by_name(now)?;
-                if from.existing.is_none() {
+            Restoration::Name { now, before, moved, expect } => {
+                let from = view.find_exactly(now)?;
+                let Some(there) = &from.existing else {
                     return Err(WorkspaceError::NotFound { path: now.clone() });
+                };
+                if !view.is_moved(there, now, *moved)? {
+                    let reason = "it is not the file that was moved there, or was changed since".to_owned();
+                    return Err(WorkspaceError::Precondition { path: now.clone(), reason });
                 }
                 let to = self.make_room(view, before, *expect)?;
                 self.freed.push(place(&from));
@@ -266,13 +314,13 @@ impl<'v> Steps<'v> {
     fn make_room(
         &mut self,
         view: &'v View<'_>,
-        path: &str,
+        path: &'v str,
         expect: Expect,
     ) -> Result<Target<'v>, WorkspaceError> {
-        if expect == Expect::Anything && self.freed(view.find_by_name(path)?).is_none() {
-            self.remove(view.find_by_name(path)?);
+        if expect == Expect::Anything && self.freed(view.find_exactly(path)?).is_none() {
+            self.remove(view.find_exactly(path)?);
         }
-        let target = view.find_by_name(path)?;
+        let target = view.find_exactly(path)?;
         if target.existing.is_none() {
             return Ok(target);
         }
@@ -281,7 +329,8 @@ impl<'v> Steps<'v> {
 
     /// The place as it will be after the steps so far, if one of them leaves it free.
     fn freed(&self, target: Target<'v>) -> Option<Target<'v>> {
-        self.freed.contains(&place(&target)).then_some(Target { existing: None, ..target })
+        let is_freed = self.freed.contains(&place(&target));
+        is_freed.then_some(Target { existing: None, sha256: None, ..target })
     }
 }
 

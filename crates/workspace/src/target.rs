@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use cap_std::fs::{OpenOptions, OpenOptionsExt as _};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
+use toolgate_types::Sha256;
 
 use crate::error::WorkspaceError;
 use crate::mount::Mount;
@@ -32,6 +33,8 @@ pub(crate) struct Target<'a> {
     pub(crate) location: PathBuf,
     /// What is there now.
     pub(crate) existing: Option<Opened>,
+    /// Digest of that, where it was read.
+    pub(crate) sha256: Option<Sha256>,
     /// As named.
     pub(crate) shown: String,
 }
@@ -92,6 +95,18 @@ impl View<'_> {
         find_named(self, &self.request(path)?)
     }
 
+    /// The place that an entry of the journal names with its alias. Never through a symlink: the entry holds real locations, and a link on the way was
+    /// put there since. A file of the gate that this call alone may change was changed by its guard, and goes back without it.
+    pub(crate) fn find_exactly<'b>(&'b self, path: &'b str) -> Result<Target<'b>, WorkspaceError> {
+        let view = View { unlocked: Some(path), ..*self };
+        let requested = view.request(path)?;
+        let target = find_target(&view, &requested)?;
+        if target.location != requested.relative() {
+            return Err(WorkspaceError::ReplacedByLink { path: requested.shown.to_string() });
+        }
+        Ok(target)
+    }
+
     /// The place that a path names, for writing.
     pub(crate) fn find_by_name(&self, path: &str) -> Result<Target<'_>, WorkspaceError> {
         find_target(self, &self.request(path)?)
@@ -123,7 +138,16 @@ fn existing_target<'a>(
     }
     let location = opened.location.clone();
     let shown = requested.shown.to_string();
-    Ok(Some(Target { mount, directory, missing: Vec::new(), name, location, existing: Some(opened), shown }))
+    Ok(Some(Target {
+        mount,
+        directory,
+        missing: Vec::new(),
+        name,
+        location,
+        existing: Some(opened),
+        sha256: None,
+        shown,
+    }))
 }
 
 /// The deepest existing folder above a file that does not exist yet; `None` when it appeared meanwhile.
@@ -158,7 +182,16 @@ fn new_target<'a>(
     let location = missing.iter().fold(opened.location.clone(), |path, name| path.join(name));
     let Some(name) = missing.pop() else { return Ok(None) };
     let shown = requested.shown.to_string();
-    Ok(Some(Target { mount, directory: opened.file, missing, name, location, existing: None, shown }))
+    Ok(Some(Target {
+        mount,
+        directory: opened.file,
+        missing,
+        name,
+        location,
+        existing: None,
+        sha256: None,
+        shown,
+    }))
 }
 
 /// Opens a folder beneath a mount. Whatever else has the name by now, a named pipe for one, is refused and never waited for.
@@ -168,6 +201,19 @@ pub(crate) fn open_folder(mount: &Mount, location: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).custom_flags(i32::try_from(flags.bits()).unwrap_or(0));
     Ok(mount.directory().open_with(path, &options)?.into_std())
+}
+
+/// Opens a directory beneath a mount name by name, `O_NOFOLLOW` each time: no symlink is followed, wherever it leads.
+pub(crate) fn open_directory_by_names(mount: &Mount, location: &Path) -> io::Result<File> {
+    let mut directory = open_folder(mount, Path::new(""))?;
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    for name in location.components() {
+        if !matches!(name, std::path::Component::Normal(_)) {
+            return Err(io::ErrorKind::InvalidFilename.into());
+        }
+        directory = File::from(rustix::fs::openat(&directory, name.as_os_str(), flags, Mode::empty())?);
+    }
+    Ok(directory)
 }
 
 /// Opens a folder by its real location; `None` when that is no longer its real location.

@@ -293,9 +293,11 @@ impl<'a> Step<'a> {
         PlannedChange {
             alias: place.mount.alias(),
             host_root: place.mount.host_root(),
+            root: place.mount.identity(),
             location: &place.location,
             kind,
             before: place.existing.as_ref().map(|existing| &existing.file),
+            before_sha256: place.sha256,
             after,
             temporary: Some(temporary.to_owned()),
             new_folders: maker.new_folders(),
@@ -308,6 +310,7 @@ impl Target<'_> {
         ChangeKind::Move {
             alias: self.mount.alias().to_owned(),
             host_root: self.mount.host_root().to_path_buf(),
+            root: self.mount.identity(),
             location: self.location.clone(),
         }
     }

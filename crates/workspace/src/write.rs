@@ -71,7 +71,7 @@ impl View<'_> {
             |target| {
                 let before = self.check_digest(&target, if_match)?;
                 let staged = stage(self, &target, Content::Bytes(content), None)?;
-                Ok((Step::Put(target, staged), before))
+                Ok((Step::Put(Target { sha256: before, ..target }, staged), before))
             },
             recorder,
         )
@@ -148,6 +148,7 @@ impl View<'_> {
             let sha256 = || digests.1;
             let staged = stage(self, &target, Content::Digested(after.as_bytes(), &sha256), None)?;
             let written = written(*digests);
+            let target = Target { sha256: Some(digests.0), ..target };
             if carry_out(self, vec![Step::Put(target, staged)], recorder)? == Attempt::Done {
                 return Ok(Transformed { before, after, written });
             }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, FlockOperation, Mode, flock, mknodat};
 use serde_json::json;
-use toolgate_attack::{Bench, BenchOptions, Scratch, litter_below};
+use toolgate_attack::{Bench, BenchOptions, Scratch, litter_below, unfinish};
 use toolgate_gate::{ChangeSet, UndoOptions};
 use toolgate_tools::Profile;
 use toolgate_types::{CallId, Limits, Stop};
@@ -32,7 +32,6 @@ impl Place {
     }
 
     fn start(&self) -> Bench {
-        // Recovery does not need the workspace that the gate itself opens.
         BenchOptions::new(Profile::Native, &self.scratch.folder("w"), &self.scratch.folder("s")).open()
     }
 
@@ -53,8 +52,7 @@ impl Place {
         let bench = self.start();
         let call = bench.must(tool, arguments).call;
         let set = bench.gate().journal().change_set(call).unwrap();
-        let name = format!("{call}.json");
-        std::fs::rename(self.journal("done").join(&name), self.journal("pending").join(&name)).unwrap();
+        unfinish(&self.scratch.path().join("s/journal.toolgate"), call);
         set
     }
 
@@ -149,7 +147,8 @@ fn what_cannot_be_read_is_kept() {
     let good = std::fs::read(&entry).unwrap();
     for bad in ["", "{", "{\"call\": 7}"] {
         std::fs::write(&entry, bad).unwrap();
-        assert_eq!(kept(&place.start()), [format!("{}.json", set.call)], "{bad}");
+        let bench = place.start();
+        assert_eq!((kept(&bench), bench.gate().journal().recovery().strangers), (vec![], 1), "{bad}");
         assert_eq!((place.count("pending"), place.count("blobs")), (1, 1), "{bad}");
     }
     std::fs::write(&entry, good).unwrap();
@@ -185,31 +184,52 @@ fn a_pipe_in_place_of_a_folder_is_not_waited_for() {
     view.remove_litter("@w", Path::new("a.txt"), "pipe".as_ref(), &|_| true).unwrap_err();
 }
 
+/// The id of a call that was made so many days ago; the first 48 bits are the time in milliseconds.
+fn call_made(days_ago: u64, number: u64) -> String {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis() as u64;
+    let then = format!("{:012x}", now - days_ago * 24 * 60 * 60 * 1000 + number);
+    format!("{}-{}-7000-8000-{number:012x}", &then[..8], &then[8..])
+}
+
 #[test]
-fn the_journal_lets_go_of_the_oldest() {
+fn the_journal_lets_go_of_the_oldest_and_of_nothing_younger_than_a_day() {
     let place = Place::new();
     let bench = place.start();
-    let newest = bench.must("delete_file", json!({"path": "a.txt"})).call;
+    let first = bench.must("delete_file", json!({"path": "a.txt"})).call;
     drop(bench);
     let done = place.journal("done");
-    let entry = std::fs::read(done.join(format!("{newest}.json"))).unwrap();
-    // Older than a month, and more than a thousand.
-    let ancient = "01800000-0000-7000-8000-000000000000";
-    let young: Vec<String> = (0..1005).map(|_| CallId::fresh().to_string()).collect();
-    for call in young.iter().map(String::as_str).chain([ancient]) {
+    let entry = std::fs::read(done.join(format!("{first}.json"))).unwrap();
+    // A model that writes and writes, another one two days ago, and one of long ago.
+    let young: Vec<String> = (0..1100).map(|number| call_made(0, number)).collect();
+    let old: Vec<String> = (0..50).map(|number| call_made(2, number)).collect();
+    let ancient = call_made(31, 0);
+    for call in young.iter().chain(&old).chain([&ancient]) {
         std::fs::write(done.join(format!("{call}.json")), &entry).unwrap();
         std::fs::write(place.journal("blobs").join(format!("{call}.0")), "x").unwrap();
     }
-    std::fs::write(place.journal("blobs").join("01800000-0000-7000-8000-000000000001.0"), "orphan").unwrap();
+    std::fs::write(place.journal("blobs").join(format!("{}.0", call_made(31, 1))), "orphan").unwrap();
     // Nobody looks twice within minutes.
     drop(place.start());
-    assert_eq!(place.count("done"), 1007);
+    assert_eq!(place.count("done"), 1152);
     std::fs::remove_file(place.journal("swept")).unwrap();
+    let bench = place.start();
+    assert_eq!((place.count("done"), place.count("blobs")), (1101, 1101));
+    assert!(young.iter().all(|call| done.join(format!("{call}.json")).exists()));
+    bench.undo(first, GENTLY).unwrap();
+    assert_eq!(place.text("a.txt").as_deref(), Some("a\n"));
+}
+
+#[test]
+fn fewer_calls_than_a_thousand_are_kept_for_a_month() {
+    let place = Place::new();
     drop(place.start());
-    assert_eq!((place.count("done"), place.count("blobs")), (1000, 1000));
-    assert!(done.join(format!("{}.json", young.last().unwrap())).exists());
-    assert!(!done.join(format!("{ancient}.json")).exists());
-    assert!(!done.join(format!("{newest}.json")).exists(), "it is the oldest of the young ones");
+    for (days_ago, is_kept) in [(1, true), (29, true), (31, false)] {
+        let entry = place.journal("done").join(format!("{}.json", call_made(days_ago, 1)));
+        std::fs::write(&entry, "").unwrap();
+        std::fs::remove_file(place.journal("swept")).unwrap();
+        drop(place.start());
+        assert_eq!(entry.exists(), is_kept, "{days_ago} days");
+    }
 }
 
 #[test]

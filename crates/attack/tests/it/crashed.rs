@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use toolgate_attack::{Bench, BenchOptions, Scratch, Tree, litter_below};
+use toolgate_attack::{Bench, BenchOptions, Scratch, Tree, litter_below, unfinish};
 use toolgate_gate::{ChangeSet, UndoOptions};
 use toolgate_tools::Profile;
 
@@ -76,8 +76,7 @@ impl Crash {
 
     /// Takes the entry of a finished change for one of a process that died.
     fn unfinish(&self, set: &ChangeSet) {
-        let name = format!("{}.json", set.call);
-        std::fs::rename(self.journal("done").join(&name), self.journal("pending").join(&name)).unwrap();
+        unfinish(&self.scratch.path().join("s/journal.toolgate"), set.call);
     }
 
     /// Arranges what the process would have left.
@@ -165,6 +164,8 @@ fn what_others_did_since_the_crash_is_left_alone() {
         ("write_file", json!({"path": "new.txt", "content": "new\n"}), "new.txt"),
         ("delete_file", json!({"path": "d/c.txt"}), "d/c.txt"),
         ("move_file", json!({"from": "a.txt", "to": "m.txt"}), "a.txt"),
+        // Under the new name as well: what was written there since is not carried off to the old one.
+        ("move_file", json!({"from": "a.txt", "to": "m.txt"}), "m.txt"),
     ] {
         let crash = Crash::new();
         let bench = crash.start();

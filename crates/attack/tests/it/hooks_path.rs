@@ -256,9 +256,8 @@ fn attack(bench: &Bench, hooks: &str, evil: &str) {
     bench.call("apply_patch", json!({"patch": patch}));
     bench.call("move_file", json!({"from": "spare.sh", "to": new}));
     for (place, name) in [(&old, "old"), (&new, "new")] {
-        let line = format!(
-            "cp tool.sh {place}; mkdir {name}.d; cp tool.sh {name}.d/x; mv -f {name}.d/x {place}"
-        );
+        let line =
+            format!("cp tool.sh {place}; mkdir {name}.d; cp tool.sh {name}.d/x; mv -f {name}.d/x {place}");
         bench.call("run_command", json!({"command": line}));
     }
     let line = format!("mv {hooks} moved; mkdir -p {hooks}; cp tool.sh {old}; cp tool.sh {new}");

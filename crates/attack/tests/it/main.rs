@@ -19,6 +19,7 @@ mod repositories;
 mod hooks_path;
 mod obeyed_names;
 mod undo;
+mod undo_rules;
 mod race;
 mod killed;
 mod crash_recovery;

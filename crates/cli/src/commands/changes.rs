@@ -19,10 +19,12 @@ use crate::terminal::reveal_line;
 pub(crate) fn list(common: &Common, session: Option<&SessionId>, all: bool) -> Result<u8, Failed> {
     let settings = settle(common, Trust::Guided)?;
     let built = build::gate(&settings, How::alone(nobody(), Tokens::Never))?;
-    let sets: Vec<ChangeSet> = known(built.front.gate())?
-        .into_iter()
-        .filter(|set| all || is_here(set, &built.workspace))
+    let known = known(built.front.gate())?;
+    let sets: Vec<ChangeSet> = known
+        .iter()
+        .filter(|set| all || is_here(set, &known, &built.workspace))
         .filter(|set| session.is_none_or(|session| set.session == *session))
+        .cloned()
         .collect();
     if common.json {
         let rows: Vec<Value> = sets.iter().map(set_json).collect();
@@ -34,14 +36,19 @@ pub(crate) fn list(common: &Common, session: Option<&SessionId>, all: bool) -> R
 }
 
 fn known(gate: &Gate) -> Result<Vec<ChangeSet>, Failed> {
-    gate.journal().changes().map_err(|error| Failed::error(format!("the journal cannot be read: {error}")))
+    let known = gate.journal().changes_and_strangers();
+    let (sets, strangers) =
+        known.map_err(|error| Failed::error(format!("the journal cannot be read: {error}")))?;
+    build::tell_of_strangers(strangers);
+    Ok(sets)
 }
 
-/// Whether a change was made in the workspace that is in use now.
-fn is_here(set: &ChangeSet, workspace: &Workspace) -> bool {
-    let mounted =
-        |root: &str| workspace.mounts().iter().any(|mount| mount.host_root().to_str() == Some(root));
-    set.changes.iter().all(|change| mounted(&change.root))
+/// Whether a change was made in the workspace that is in use now. An undo that found nothing to do belongs where the call is that it put back.
+fn is_here(set: &ChangeSet, known: &[ChangeSet], workspace: &Workspace) -> bool {
+    let undone = |set: &&ChangeSet| known.iter().find(|other| Some(other.call) == set.undoes);
+    let mut chain = std::iter::successors(Some(set), undone);
+    let subject = chain.find(|set| !set.changes.is_empty());
+    subject.is_some_and(|set| set.missing_mount(workspace).is_none())
 }
 
 fn set_json(set: &ChangeSet) -> Value {
@@ -141,7 +148,7 @@ pub(crate) fn chosen(
     let mut sets = known(gate)?;
     sets.reverse();
     let in_force = sets.iter().filter(|set| set.undone_by.is_none() && set.undoes.is_none());
-    let here = in_force.filter(|set| is_here(set, workspace));
+    let here = in_force.filter(|set| is_here(set, &sets, workspace));
     Ok(match session {
         Some(session) => here.filter(|set| set.session == *session).map(|set| set.call).collect(),
         None => here.take(1).map(|set| set.call).collect(),
@@ -155,6 +162,10 @@ pub(crate) fn explain(error: UndoError) -> Failed {
         UndoError::Conflict { .. } => {
             Failed { code: DENIED, ..failed }.help("nothing was touched; look at the file, then use --force to put the old content back all the same")
         }
+        UndoError::Refused { .. } => Failed { code: DENIED, ..failed }
+            .help("nothing was touched; the rules of the present configuration hold for undo as well, also with --force"),
+        UndoError::OtherMount { .. } => Failed { code: DENIED, ..failed }
+            .help("nothing was touched; undo it with the configuration and the workspace that the change was made in"),
         UndoError::Unknown(_) => failed.help("`toolgate changes` lists what can be undone"),
         _ => failed,
     }

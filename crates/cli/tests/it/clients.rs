@@ -175,11 +175,12 @@ fn a_planted_link_leads_to_nothing_that_is_denied() {
         (".vscode/mcp.json", "../credentials.json", "credentials.json"),
         (".vscode/mcp.json", "../private/mcp.json", "private/mcp.json"),
         (".vscode", "private", "private/mcp.json"),
-        (".vscode", "state/audit", "state/audit/mcp.json"),
+        (".vscode", "rules", "rules/mcp.json"),
     ] {
         for command in ["install", "uninstall"] {
             let person = Person::new();
-            person.write("toolgate.yaml", "deny: [private/**]\nstate_dir: ./state\n");
+            person.write("toolgate.yaml", "deny: [private/**]\npolicies: [rules]\n");
+            std::fs::create_dir_all(person.project.join("rules")).unwrap();
             person.must(&["trust", "--yes"]);
             for path in [link, victim] {
                 std::fs::create_dir_all(person.project.join(path).parent().unwrap()).unwrap();

@@ -6,7 +6,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use toolgate_attack::{CHANGES, Change, litter_below, spread};
+use toolgate_attack::{CHANGES, Change, litter_below, spread, unfinish};
 use toolgate_audit::Record;
 use toolgate_types::{CallId, Decision, ErrorCode, Sha256};
 
@@ -200,7 +200,7 @@ fn a_killed_undo_is_done_or_not_and_knows_which() {
 fn die_before_the_end(place: &Place, call: &str) -> PathBuf {
     let journal = place.state.join("journal.toolgate");
     let name = format!("{call}.json");
-    std::fs::rename(journal.join("done").join(&name), journal.join("pending").join(&name)).unwrap();
+    unfinish(&journal, call.parse().unwrap());
     journal.join("pending").join(name)
 }
 

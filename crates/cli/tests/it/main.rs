@@ -11,6 +11,7 @@
 )]
 
 mod place;
+mod planted;
 mod killed;
 mod writers;
 mod file_size;

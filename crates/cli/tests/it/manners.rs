@@ -14,7 +14,11 @@ use crate::place::Place;
 /// Runs a command without `--quiet`, and returns its exit code and what it says on both streams.
 fn loud(place: &Place, arguments: &[&str]) -> (i32, String, String) {
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_toolgate"));
-    command.current_dir(place.scratch.path()).arg("--state-dir").arg(&place.state);
+    command
+        .current_dir(place.scratch.path())
+        .env("XDG_STATE_HOME", place.state_home())
+        .arg("--state-dir")
+        .arg(&place.state);
     place.configured(&mut command);
     let output = command.arg("--workspace").arg(&place.workspace).args(arguments).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
@@ -169,7 +173,11 @@ fn a_misspelt_tool_is_complained_about() {
 fn a_call_that_nobody_can_answer_tells_the_operator_what_to_do() {
     let place = Place::new();
     let mut command = std::process::Command::new("setsid");
-    command.arg(env!("CARGO_BIN_EXE_toolgate")).arg("--state-dir").arg(&place.state);
+    command
+        .arg(env!("CARGO_BIN_EXE_toolgate"))
+        .env("XDG_STATE_HOME", place.state_home())
+        .arg("--state-dir")
+        .arg(&place.state);
     command.arg("--workspace").arg(&place.workspace).args(["--trust", "guided", "call", "write_file"]);
     let output = command.arg(r#"{"path": "a", "content": ""}"#).stdin(Stdio::null()).output().unwrap();
     assert_eq!(output.status.code(), Some(3));
@@ -189,7 +197,7 @@ fn on_a_terminal(place: &Place, call: &str, typed: &[u8]) -> (i32, String) {
         "{binary} --state-dir {state} --workspace {workspace} --trust guided call {call} 2>/dev/null"
     );
     let mut script = std::process::Command::new("script");
-    script.current_dir(place.scratch.path()).args([
+    script.current_dir(place.scratch.path()).env("XDG_STATE_HOME", place.state_home()).args([
         "--quiet",
         "--return",
         "--command",
@@ -243,7 +251,7 @@ fn output_is_shown_at_a_terminal_as_it_comes() {
             r#"{binary} --state-dir {state} --workspace {workspace} {options} call run_command '{{"command": "echo live"}}' > answer"#
         );
         let mut script = std::process::Command::new("script");
-        script.current_dir(place.scratch.path()).args([
+        script.current_dir(place.scratch.path()).env("XDG_STATE_HOME", place.state_home()).args([
             "--quiet",
             "--return",
             "--command",

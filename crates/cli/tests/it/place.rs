@@ -17,6 +17,8 @@ pub(crate) struct Place {
     pub(crate) scratch: Scratch,
     pub(crate) workspace: PathBuf,
     pub(crate) state: PathBuf,
+    /// Where the user is at home; elsewhere than the person who runs the tests.
+    pub(crate) home: PathBuf,
 }
 
 /// A process of the binary that somebody listens to.
@@ -43,7 +45,24 @@ impl Drop for Overheard {
 impl Place {
     pub(crate) fn new() -> Self {
         let scratch = Scratch::new();
-        Self { workspace: scratch.folder("w"), state: scratch.folder("s"), scratch }
+        Self {
+            workspace: scratch.folder("w"),
+            state: scratch.folder("s"),
+            home: scratch.path().join("home"),
+            scratch,
+        }
+    }
+
+    /// A place whose workspace is the home of the user, with the state directory where it is by default.
+    pub(crate) fn at_home() -> Self {
+        let scratch = Scratch::new();
+        let home = scratch.folder("w");
+        Self { state: home.join(".local/state/toolgate"), workspace: home.clone(), home, scratch }
+    }
+
+    /// Where the default state directory is made.
+    pub(crate) fn state_home(&self) -> PathBuf {
+        self.home.join(".local/state")
     }
 
     /// The binary over this place. It stands outside the workspace, where no configuration can be found.
@@ -62,6 +81,7 @@ impl Place {
     pub(crate) fn aloud(&self, mut command: Command) -> Command {
         command.current_dir(self.scratch.path()).arg("--state-dir").arg(&self.state);
         command.arg("--workspace").arg(&self.workspace).env_remove("TOOLGATE_TOKEN");
+        command.env("HOME", &self.home).env("XDG_STATE_HOME", self.state_home());
         self.configured(&mut command);
         command
     }

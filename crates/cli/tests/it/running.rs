@@ -126,7 +126,11 @@ fn where_nobody_can_be_asked_the_call_is_refused_and_the_task_goes_on() {
     assert!(output.stderr.is_empty(), "--quiet is quiet: {output:?}");
     let mut loud = Command::new("setsid");
     loud.arg("--wait").arg(env!("CARGO_BIN_EXE_toolgate")).current_dir(place.scratch.path());
-    loud.arg("--state-dir").arg(&place.state).arg("--workspace").arg(&place.workspace);
+    loud.env("XDG_STATE_HOME", place.state_home())
+        .arg("--state-dir")
+        .arg(&place.state)
+        .arg("--workspace")
+        .arg(&place.workspace);
     let loud =
         loud.args(["run", "do it", "--model", "scripted/script.yaml"]).stdin(Stdio::null()).output().unwrap();
     let told = text(&loud.stderr);
@@ -215,6 +219,7 @@ fn programs_are_told_of_a_task_that_could_not_begin() {
         let options: Vec<&str> = options.iter().copied().chain(["--json"]).collect();
         let mut command = Command::new(env!("CARGO_BIN_EXE_toolgate"));
         command.current_dir(place.scratch.path()).arg("--workspace").arg(&place.workspace);
+        command.env("XDG_STATE_HOME", place.state_home());
         if !options.contains(&"--state-dir") {
             command.arg("--state-dir").arg(&place.state);
         }
@@ -371,7 +376,12 @@ steps:
     place.write("w/key", "sk-of-the-office\n");
     let run = |options: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_toolgate"));
-        command.current_dir(place.scratch.path()).arg("--state-dir").arg(&place.state).env("TEAM", "tools");
+        command
+            .current_dir(place.scratch.path())
+            .env("XDG_STATE_HOME", place.state_home())
+            .arg("--state-dir")
+            .arg(&place.state)
+            .env("TEAM", "tools");
         place.configured(&mut command);
         command.args(["run", "hi", "--quiet"]).args(options).stdin(Stdio::null()).output().unwrap()
     };
@@ -453,7 +463,11 @@ fn a_task_at_a_terminal_is_watched_and_says_things_once() {
         let place = Place::new();
         place.write("script.yaml", script);
         let mut command = Command::new(env!("CARGO_BIN_EXE_toolgate"));
-        command.current_dir(place.scratch.path()).arg("--state-dir").arg(&place.state);
+        command
+            .current_dir(place.scratch.path())
+            .env("XDG_STATE_HOME", place.state_home())
+            .arg("--state-dir")
+            .arg(&place.state);
         command.arg("--workspace").arg(&place.workspace);
         command.args(["run", "do it", "--model", "scripted/script.yaml"]);
         let mut terminal = crate::pty::Pty::start(&command, 40, 100);

@@ -201,11 +201,10 @@ fn what_is_deleted_is_gone() {
 /// Tools never see them, wherever the state directory lies.
 #[test]
 fn no_tool_shows_what_was_said() {
-    let place = Place::new();
-    let place =
-        Place { state: place.workspace.join("state"), workspace: place.workspace, scratch: place.scratch };
+    let place = Place::at_home();
     drop(wait(furnish(&place)));
-    for path in ["state/sessions.toolgate", "state/sessions.toolgate/sessions.db"] {
+    for name in ["sessions.toolgate", "sessions.toolgate/sessions.db"] {
+        let path = format!(".local/state/toolgate/{name}");
         let (code, envelope) = place.call("read_file", &serde_json::json!({"path": path}));
         assert_ne!(code, 0, "{path}: {envelope}");
     }
@@ -220,7 +219,11 @@ fn a_conversation_goes_on_where_it_was_held() {
     drop(wait(furnish(&place)));
     let mut toolgate = Command::new(env!("CARGO_BIN_EXE_toolgate"));
     toolgate.current_dir(place.scratch.folder("away")).env_remove("TOOLGATE_TOKEN");
-    toolgate.arg("--state-dir").arg(&place.state).args(["sessions", "resume", "k3"]);
+    toolgate
+        .env("XDG_STATE_HOME", place.state_home())
+        .arg("--state-dir")
+        .arg(&place.state)
+        .args(["sessions", "resume", "k3"]);
     let mut child =
         toolgate.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(b"And now?\n").unwrap();

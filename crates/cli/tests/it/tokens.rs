@@ -122,7 +122,12 @@ fn a_token_is_never_shown_and_acts_for_whom_it_says() {
     let run = |arguments: &[&str]| {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_toolgate"));
         command.current_dir(place.scratch.path()).env("TOOLGATE_TOKEN", &token);
-        command.arg("--state-dir").arg(&place.state).arg("--workspace").arg(&place.workspace);
+        command
+            .env("XDG_STATE_HOME", place.state_home())
+            .arg("--state-dir")
+            .arg(&place.state)
+            .arg("--workspace")
+            .arg(&place.workspace);
         place.configured(&mut command);
         let output = command.args(arguments).output().unwrap();
         let said = [output.stdout, output.stderr].concat();

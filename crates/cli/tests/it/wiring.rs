@@ -1,16 +1,8 @@
 //! What the binary itself puts together: mounts, the gate's own files, runs.
 
 use serde_json::{Value, json};
-use toolgate_attack::Scratch;
 
 use crate::place::{Place, finish_call};
-
-/// A place whose state directory lies in its workspace, as a careless operator would have it.
-fn careless() -> Place {
-    let scratch = Scratch::new();
-    let workspace = scratch.folder("w");
-    Place { state: scratch.folder("w/var/state"), workspace, scratch }
-}
 
 fn refused(place: &Place, options: &[&str], tool: &str, arguments: &Value, code: &str) {
     let mut command = place.toolgate();
@@ -22,17 +14,18 @@ fn refused(place: &Place, options: &[&str], tool: &str, arguments: &Value, code:
 
 #[test]
 fn the_gates_own_files_are_out_of_reach() {
-    let place = careless();
+    // The one workspace that a state directory may lie in is one that holds the home.
+    let place = Place::at_home();
     let config = place.workspace.join("gate.conf");
     std::fs::write(&config, "trust: autonomous\n").unwrap();
     let config = config.to_str().unwrap();
     place.must(&["--config", config, "call", "list_directory"]);
-    std::os::unix::fs::symlink("var/state", place.workspace.join("link")).unwrap();
+    std::os::unix::fs::symlink(".local/state/toolgate", place.workspace.join("link")).unwrap();
     for path in [
         "gate.conf",
-        "var/state/audit/lock",
+        ".local/state/toolgate/audit/lock",
         "link/audit/lock",
-        "var/state/journal.toolgate",
+        ".local/state/toolgate/journal.toolgate",
         "link/keys/audit.key",
     ] {
         refused(&place, &["--config", config], "read_file", &json!({"path": path}), "denied_path");

@@ -23,8 +23,9 @@ use toolgate_gate::{
     AuditMode, Blocking, CallOptions, Gate, GateOptions, Journal, Loaded, NobodyToAsk, Registry,
 };
 use toolgate_types::{
-    Caller, ErrorCode, Failure, Limits, Outcome, Stage, ToolCall, ToolClass, ToolOutput, Trust,
+    Caller, ErrorCode, Failure, Limits, Outcome, Stage, StateKey, ToolCall, ToolClass, ToolOutput, Trust,
 };
+use toolgate_workspace::Workspace;
 
 /// Starts what it is told to, with nothing in its environment.
 pub(crate) struct Plain;
@@ -303,7 +304,12 @@ impl Setting {
             audit: AuditLog::open(LogOptions::new(folder.path().join("audit"))).unwrap().0,
             audit_mode: AuditMode::Warn,
             journal: Arc::new(
-                Journal::open(&Dir::open_ambient_dir(&journal, ambient_authority()).unwrap()).unwrap(),
+                Journal::open(
+                    &Dir::open_ambient_dir(&journal, ambient_authority()).unwrap(),
+                    &StateKey::new([7; 32]),
+                )
+                .and_then(|journal| journal.recover(&Workspace::new(Vec::new()).unwrap()))
+                .unwrap(),
             ),
             approver: Arc::new(NobodyToAsk { remedy: "none".to_owned() }),
             approval_patience: Duration::from_secs(1),

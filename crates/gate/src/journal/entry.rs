@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use toolgate_types::{CallId, SessionId, Sha256};
+use toolgate_workspace::{FileStamp, MovedFile, RootIdentity, Workspace};
 
 /// All changes of one call.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -34,8 +35,10 @@ pub struct ChangeSet {
 pub struct Change {
     /// The mount's alias.
     pub mount: String,
-    /// Where the mount is on this host.
+    /// Where the mount is on this host, for people.
     pub root: String,
+    /// Which directory that is: nothing is put back into another one.
+    pub identity: Identity,
     /// The file below it.
     pub path: String,
     /// What happened.
@@ -43,9 +46,12 @@ pub struct Change {
     /// What was there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<Kept>,
-    /// Digest of what is there since.
+    /// Digest of what is there since; of a file that moved, what is under the new name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<Sha256>,
+    /// In place of the digest, where a file that moved is too large to be hashed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stamp: Option<Stamp>,
     /// Where it moved to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub moved_to: Option<Place>,
@@ -91,6 +97,8 @@ pub struct Kept {
     pub blob: String,
     /// Its size.
     pub bytes: u64,
+    /// Its digest: something else is not put back.
+    pub sha256: Sha256,
     /// The file's mode.
     pub mode: u32,
     /// The user it belonged to.
@@ -112,10 +120,75 @@ impl Kept {
 pub struct Place {
     /// The mount's alias.
     pub mount: String,
-    /// Where the mount is on this host.
+    /// Where the mount is on this host, for people.
     pub root: String,
+    /// Which directory that is.
+    pub identity: Identity,
     /// The file below it.
     pub path: String,
+}
+
+/// Which directory the root of a mount was.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Identity {
+    /// `st_dev`.
+    pub device: u64,
+    /// `st_ino`.
+    pub inode: u64,
+    /// `f_fsid`.
+    pub filesystem: u64,
+}
+
+impl From<RootIdentity> for Identity {
+    fn from(RootIdentity { device, inode, filesystem }: RootIdentity) -> Self {
+        Self { device, inode, filesystem }
+    }
+}
+
+impl From<Identity> for RootIdentity {
+    fn from(Identity { device, inode, filesystem }: Identity) -> Self {
+        Self { device, inode, filesystem }
+    }
+}
+
+/// Which file it was, and when it was last written.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Stamp {
+    inode: u64,
+    bytes: u64,
+    modified: (i64, u64),
+}
+
+impl From<FileStamp> for Stamp {
+    fn from(FileStamp { inode, bytes, modified }: FileStamp) -> Self {
+        Self { inode, bytes, modified }
+    }
+}
+
+impl From<Stamp> for FileStamp {
+    fn from(Stamp { inode, bytes, modified }: Stamp) -> Self {
+        Self { inode, bytes, modified }
+    }
+}
+
+impl ChangeSet {
+    /// The mounts that its files are in: alias, place for people, and which directory that was.
+    fn mounts(&self) -> impl Iterator<Item = (&str, &str, Identity)> {
+        let changed = self.changes.iter().map(|change| (&*change.mount, &*change.root, change.identity));
+        let places = self.changes.iter().filter_map(|change| change.moved_to.as_ref()).chain(&self.litter);
+        changed.chain(places.map(|place| (&*place.mount, &*place.root, place.identity)))
+    }
+
+    /// The first of its mounts that is not among those of a workspace, by alias and by the directory that it is.
+    #[must_use]
+    pub fn missing_mount(&self, workspace: &Workspace) -> Option<(String, String)> {
+        let is_present = |alias: &str, identity: Identity| {
+            let mount = workspace.mount(alias);
+            mount.is_some_and(|mount| mount.identity().is_same(&identity.into()))
+        };
+        let mut missing = self.mounts().filter(|(alias, _, identity)| !is_present(alias, *identity));
+        missing.next().map(|(alias, root, _)| (alias.to_owned(), root.to_owned()))
+    }
 }
 
 impl Change {
@@ -123,6 +196,15 @@ impl Change {
     #[must_use]
     pub fn shown(&self) -> String {
         format!("{}/{}", self.mount, self.path)
+    }
+
+    /// What must lie under the new name for the file to be moved back from there.
+    pub(super) fn moved_file(&self) -> MovedFile {
+        match (self.after, self.stamp) {
+            (Some(digest), _) => MovedFile::Digest(digest),
+            (None, Some(stamp)) => MovedFile::Stamp(stamp.into()),
+            (None, None) => MovedFile::Anything,
+        }
     }
 
     /// The mount in which folders were made for it: that of the new name, if it moved.

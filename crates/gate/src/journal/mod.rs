@@ -2,52 +2,77 @@
 //!
 //! Before a change becomes visible, what was there is kept in the journal's folder, outside the workspace, and an entry under `pending/` says what
 //! is about to happen. Afterwards the entry moves to `done/`. An entry that is still pending while nobody holds its lock belongs to a process that died: the next
-//! start puts its files back and clears its temporary names away, so that an interrupted call has changed nothing. What cannot be put back stays, with
-//! all that was kept for it.
+//! start over the same mounts puts its files back and clears its temporary names away, so that an interrupted call has changed nothing. What cannot be
+//! put back stays, with all that was kept for it.
+//!
+//! An entry is believed only with a seal of this user's key, and puts back only into a mount of the present settings that is the directory it was: by the
+//! rules of that mount, never through a symlink, and only content that has the digest of what was there.
 //!
 //! What is kept is bounded: see [`MAX_AGE`](sweep::MAX_AGE), [`MAX_ENTRIES`](sweep::MAX_ENTRIES) and [`MAX_BYTES`](sweep::MAX_BYTES).
 
 mod entry;
+mod seal;
 mod record;
 mod recover;
 mod sweep;
 mod undo;
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::Path;
 
 use cap_std::fs::{Dir, DirBuilder, DirBuilderExt as _};
-use toolgate_types::CallId;
+use toolgate_types::{CallId, StateKey};
+use toolgate_workspace::Workspace;
 
 pub use entry::{Change, ChangeSet};
 pub(crate) use record::CallRecorder;
 pub use recover::Recovery;
+use seal::{Phase, Seals};
 pub use undo::{UndoError, UndoOptions, Undone};
 
 /// The journal of one state directory.
 #[derive(Debug)]
 pub struct Journal {
+    directory: Dir,
     pending: Dir,
     done: Dir,
     blobs: Dir,
+    seals: Seals,
     recovery: Recovery,
 }
 
-impl Journal {
-    /// Opens the journal in a folder that belongs to it alone, and puts back what dead processes left half-done.
+/// A journal whose pending entries were not looked at yet: what dead processes left half-done is put back first.
+#[derive(Debug)]
+pub struct UnrecoveredJournal(Journal);
+
+impl UnrecoveredJournal {
+    /// Puts back what dead processes left half-done in the mounts of this workspace, by their rules.
     ///
     /// # Errors
-    /// The folder cannot be used.
-    pub fn open(folder: &Dir) -> io::Result<Self> {
-        let mut journal = Self {
-            pending: subfolder(folder, "pending")?,
-            done: subfolder(folder, "done")?,
-            blobs: subfolder(folder, "blobs")?,
-            recovery: Recovery::default(),
-        };
-        journal.recovery = journal.recover()?;
-        journal.sweep(folder);
+    /// The journal cannot be read.
+    pub fn recover(self, workspace: &Workspace) -> io::Result<Journal> {
+        let Self(mut journal) = self;
+        journal.recovery = journal.recover(workspace)?;
+        journal.sweep();
         Ok(journal)
+    }
+}
+
+impl Journal {
+    /// Opens the journal in a directory that belongs to it alone. Only entries that were sealed with this key are believed.
+    ///
+    /// # Errors
+    /// The directory cannot be used.
+    pub fn open(directory: &Dir, key: &StateKey) -> io::Result<UnrecoveredJournal> {
+        Ok(UnrecoveredJournal(Self {
+            pending: subfolder(directory, "pending")?,
+            done: subfolder(directory, "done")?,
+            blobs: subfolder(directory, "blobs")?,
+            seals: Seals::new(key.clone(), directory)?,
+            directory: directory.try_clone()?,
+            recovery: Recovery::default(),
+        }))
     }
 
     /// What was found half-done when the journal was opened, and what became of it. The operator should be told.
@@ -59,25 +84,46 @@ impl Journal {
     /// Every change that was made and is still known, oldest first.
     ///
     /// # Errors
-    /// The folder cannot be read.
+    /// The journal cannot be read.
     pub fn changes(&self) -> io::Result<Vec<ChangeSet>> {
-        let mut sets = Vec::new();
+        self.changes_and_strangers().map(|(sets, _)| sets)
+    }
+
+    /// The same, and how many entries are not believed.
+    ///
+    /// # Errors
+    /// The journal cannot be read.
+    pub fn changes_and_strangers(&self) -> io::Result<(Vec<ChangeSet>, usize)> {
+        let (mut sets, mut strangers) = (Vec::new(), 0);
         for entry in self.done.entries()? {
-            let name = entry?.file_name();
-            if name.to_string_lossy().starts_with('.') {
+            let name = entry?.file_name().to_string_lossy().into_owned();
+            if name.starts_with('.') {
                 continue;
             }
-            let Ok(bytes) = self.done.read(&name) else { continue };
-            sets.extend(serde_json::from_slice::<ChangeSet>(&bytes));
+            let Ok(file) = self.done.open(&name) else { continue };
+            match self.believed(&name, &read_entry(&file.into_std())) {
+                Some((set, Phase::Done)) => sets.push(set),
+                _ => strangers += 1,
+            }
         }
         sets.sort_by_key(|set| set.call);
-        Ok(sets)
+        Ok((sets, strangers))
     }
 
     /// The changes of one call.
     #[must_use]
     pub fn change_set(&self, call: CallId) -> Option<ChangeSet> {
-        serde_json::from_slice(&self.done.read(entry_name(call)).ok()?).ok()
+        let name = entry_name(call);
+        let file = self.done.open(&name).ok()?.into_std();
+        match self.believed(&name, &read_entry(&file))? {
+            (set, Phase::Done) => Some(set),
+            (_, Phase::Pending) => None,
+        }
+    }
+
+    /// What an entry of this name says, if a gate of this user wrote it under this name.
+    fn believed(&self, name: &str, bytes: &[u8]) -> Option<(ChangeSet, Phase)> {
+        self.seals.read(bytes).filter(|(set, _)| name.trim_start_matches('.') == entry_name(set.call))
     }
 }
 
@@ -93,6 +139,16 @@ fn subfolder(folder: &Dir, name: &str) -> io::Result<Dir> {
             }
         }
         Err(error) => Err(error),
+    }
+}
+
+/// What a file holds that is no longer than an entry may be. Whatever cannot be read is no entry.
+fn read_entry(file: &File) -> Vec<u8> {
+    const MAX_ENTRY_BYTES: u64 = 16 << 20;
+    let mut bytes = Vec::new();
+    match file.take(MAX_ENTRY_BYTES).read_to_end(&mut bytes) {
+        Ok(_) => bytes,
+        Err(_) => Vec::new(),
     }
 }
 

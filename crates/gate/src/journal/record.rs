@@ -9,16 +9,20 @@ use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
 use jiff::Timestamp;
 use rustix::fs::{AtFlags, CWD};
 use toolgate_audit::Ticket;
+use toolgate_types::digest::Sha256Hasher;
 use toolgate_types::time::rfc3339_millis;
-use toolgate_types::{CallId, Locked, SessionId, Stop};
-use toolgate_workspace::{ChangeKind, NotKept, PlannedChange, Recorder, Settled};
+use toolgate_types::{CallId, Locked, SessionId, Sha256, Stop};
+use toolgate_workspace::{ChangeKind, FileStamp, NotKept, PlannedChange, Recorder, Settled, copy_attributes};
 
-use super::entry::{Change, ChangeSet, Kept, Kind, Place};
-use super::{Journal, blob_name, entry_name, unfinished_name, written};
+use super::entry::{Change, ChangeSet, Kept, Kind, Place, Stamp};
+use super::{Journal, Phase, blob_name, entry_name, unfinished_name, written};
+use crate::bound::content_of;
 
 /// The largest file that is copied before it changes. Larger ones can be changed only where they need not be copied.
 const MAX_COPIED_BYTES: u64 = 64 << 20;
 const COPIED_AT_ONCE: u64 = 1 << 20;
+/// The largest file that is hashed before it moves. A larger one is known again by its inode, size and modification time.
+const MAX_HASHED_TO_MOVE: u64 = 16 << 20;
 
 /// Records the changes of one call. A call that changes nothing leaves nothing.
 pub(crate) struct CallRecorder {
@@ -35,6 +39,8 @@ struct State {
     intent: Option<Ticket>,
     /// The entry: as long as it is held, nobody takes this process for dead.
     entry: Option<Locked<File>>,
+    /// The line that makes it one of a change that was made.
+    done: String,
     blobs: Vec<String>,
     /// Whether an earlier change of this call was left half-made; its entry must not be written over.
     is_unsure: bool,
@@ -75,7 +81,7 @@ impl CallRecorder {
         for (index, change) in changes.iter().enumerate() {
             set.changes.push(self.keep_one(state, index, change, stop)?);
         }
-        write_down(&entry, &set).map_err(|error| error.to_string())?;
+        state.done = self.journal.write_down(&entry, &set).map_err(|error| error.to_string())?;
         state.entry = Some(entry);
         match state.intent.take() {
             Some(intent) => match intent.wait() {
@@ -97,28 +103,32 @@ impl CallRecorder {
             ChangeKind::Create => (Kind::Create, None),
             ChangeKind::Modify => (Kind::Modify, None),
             ChangeKind::Delete => (Kind::Delete, None),
-            ChangeKind::Move { alias, host_root, location } => {
-                let place =
-                    Place { mount: alias.clone(), root: written(host_root)?, path: written(location)? };
+            ChangeKind::Move { alias, host_root, root, location } => {
+                let (root, identity) = (written(host_root)?, (*root).into());
+                let place = Place { mount: alias.clone(), root, identity, path: written(location)? };
                 (Kind::Move, Some(place))
             }
         };
-        let before = match change.before {
+        let (before, moved) = match change.before {
             // What only moves stays what it is; its content need not be kept.
-            Some(file) if kind != Kind::Move => {
+            Some(file) if kind == Kind::Move => (None, known_again(file, change.before_sha256, stop)?),
+            Some(file) => {
                 let blob = blob_name(self.set.call, index);
                 state.blobs.push(blob.clone());
-                Some(self.journal.keep_content(file, blob, stop)?)
+                let wanted = Wanted { blob, sha256: change.before_sha256, is_last: kind == Kind::Delete };
+                (Some(self.journal.keep_content(file, wanted, stop)?), (None, None))
             }
-            _ => None,
+            None => (None, (None, None)),
         };
         Ok(Change {
             mount: change.alias.to_owned(),
             root: written(change.host_root)?,
+            identity: change.root.into(),
             path: written(change.location)?,
             kind,
             before,
-            after: change.after.map(|after| after.sha256),
+            after: change.after.map(|after| after.sha256).or(moved.0),
+            stamp: moved.1,
             moved_to,
             temporary: change.temporary.as_ref().map(|name| name.to_string_lossy().into_owned()),
             new_folders: change.new_folders.clone(),
@@ -146,7 +156,7 @@ impl Recorder for CallRecorder {
     fn settle(&self, settled: Settled) {
         let Ok(mut state) = self.state.lock() else { return };
         match settled {
-            Settled::Done => self.journal.finish(&self.set),
+            Settled::Done => self.journal.finish(&self.set, &state),
             Settled::RolledBack => self.journal.forget(self.set.call, &mut state.blobs),
             // Without its lock, the entry is one that the next start puts back.
             Settled::Unsure => state.is_unsure = true,
@@ -155,25 +165,46 @@ impl Recorder for CallRecorder {
     }
 }
 
+/// How the content of a file is to be kept.
+struct Wanted {
+    blob: String,
+    /// Its digest, where it was read already.
+    sha256: Option<Sha256>,
+    /// Whether no file will be left that says which attributes it had.
+    is_last: bool,
+}
+
 impl Journal {
-    /// Keeps content: as another name of the same file where that is possible and safe, else as a copy.
-    fn keep_content(&self, file: &File, blob: String, stop: &Stop) -> Result<Kept, NotKept> {
+    /// Keeps content as a copy. Another name of the same file would not do: a process that has the file open for writing, a command that was left running for
+    /// one, goes on writing into it. Only what is too large to be copied is kept that way, and its digest tells whether it was written to.
+    fn keep_content(&self, file: &File, wanted: Wanted, stop: &Stop) -> Result<Kept, NotKept> {
+        let Wanted { blob, sha256, is_last } = wanted;
         let failed = |error: io::Error| NotKept::Failed(error.to_string());
         let stat = rustix::fs::fstat(file).map_err(|error| failed(error.into()))?;
         let bytes = u64::try_from(stat.st_size).unwrap_or(0);
-        // Another name elsewhere means that somebody may still write into this very file.
-        let linked = stat.st_nlink == 1 && self.link(file, &blob).is_ok();
-        if !linked {
-            let mut options = OpenOptions::new();
-            options.write(true).create(true).truncate(true).mode(0o600);
-            let copy = self.blobs.open_with(&blob, &options).map_err(failed)?.into_std();
-            // Where the filesystem can share the blocks of two files, size does not matter.
-            if rustix::fs::ioctl_ficlone(&copy, file).is_err() {
-                copy_bounded(file, &copy, bytes, stop)?;
-            }
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(true).mode(0o600);
+        let copy = self.blobs.open_with(&blob, &options).map_err(failed)?.into_std();
+        // `FICLONE`: where the filesystem can share the blocks of two files, size does not matter.
+        let is_cloned = rustix::fs::ioctl_ficlone(&copy, file).is_ok();
+        let is_copied = is_cloned || bytes <= MAX_COPIED_BYTES;
+        let copied = match is_copied && !is_cloned {
+            true => copy_bounded(file, &copy, sha256, stop)?,
+            false => sha256,
+        };
+        if is_copied && is_last {
+            copy_attributes(file, &copy).map_err(failed)?;
         }
+        // Another name elsewhere means that it may be written to by that name.
+        if !is_copied && (stat.st_nlink != 1 || self.link(file, &blob).is_err()) {
+            return Err(NotKept::TooLarge { bytes, limit: MAX_COPIED_BYTES });
+        }
+        let sha256 = match copied {
+            Some(sha256) => sha256,
+            None => content_of(if is_cloned { &copy } else { file }, stop).map_err(failed)?.sha256,
+        };
         let (uid, gid) = (Some(stat.st_uid), Some(stat.st_gid));
-        Ok(Kept { blob, bytes, mode: stat.st_mode & 0o777, uid, gid })
+        Ok(Kept { blob, bytes, sha256, mode: stat.st_mode & 0o777, uid, gid })
     }
 
     fn link(&self, file: &File, blob: &str) -> io::Result<()> {
@@ -208,12 +239,23 @@ impl Journal {
         self.pending.rename(unfinished_name(call), &self.pending, entry_name(call))
     }
 
-    fn finish(&self, set: &ChangeSet) {
-        // If this fails, the entry stays pending and the next start puts the change back; the answer says nothing else.
-        let name = entry_name(set.call);
-        if self.note_undoing(set, true).is_ok() {
+    /// If this fails, the entry stays pending and the next start puts the change back, or once it is sealed as done, moves it; the answer says nothing else.
+    fn finish(&self, set: &ChangeSet, state: &State) {
+        use std::io::Write as _;
+        let (name, Some(entry)) = (entry_name(set.call), &state.entry) else { return };
+        if self.note_undoing(set, true).is_ok() && (&**entry).write_all(state.done.as_bytes()).is_ok() {
             let _ = self.pending.rename(&name, &self.done, &name);
         }
+    }
+
+    /// Writes what an entry says as long as it is pending; returns the line that makes it one that is done.
+    pub(super) fn write_down(&self, mut entry: &File, set: &ChangeSet) -> io::Result<String> {
+        use std::io::Write as _;
+        let json = serde_json::to_vec(set)?;
+        let done = self.seals.line(Phase::Done, &json);
+        let pending = self.seals.line(Phase::Pending, &json);
+        entry.write_all(&[&json, &b"\n"[..], pending.as_bytes()].concat())?;
+        Ok(done)
     }
 
     pub(super) fn forget(&self, call: CallId, blobs: &mut Vec<String>) {
@@ -225,30 +267,53 @@ impl Journal {
     }
 }
 
-/// Writes what an entry says.
-pub(super) fn write_down(mut entry: &File, set: &ChangeSet) -> io::Result<()> {
-    use std::io::Write as _;
-    entry.write_all(&serde_json::to_vec(set)?)
+/// By what a file that moves is known again: its digest, or where that would take long, which file it is and when it was written.
+fn known_again(
+    file: &File,
+    sha256: Option<Sha256>,
+    stop: &Stop,
+) -> Result<(Option<Sha256>, Option<Stamp>), NotKept> {
+    let stat = rustix::fs::fstat(file).map_err(|error| error.to_string())?;
+    let stamp = FileStamp::from(&stat);
+    if stamp.bytes > MAX_HASHED_TO_MOVE {
+        return Ok((None, Some(stamp.into())));
+    }
+    let sha256 = match sha256 {
+        Some(sha256) => sha256,
+        None => content_of(file, stop).map_err(|error| error.to_string())?.sha256,
+    };
+    Ok((Some(sha256), None))
 }
 
-/// Copies what may be copied, and gives up when the call must end. A file that grows meanwhile is not followed further than that.
-fn copy_bounded(mut file: &File, mut copy: &File, bytes: u64, stop: &Stop) -> Result<(), NotKept> {
+/// Copies what may be copied, hashes it unless its digest is known, and gives up when the call must end. A file that grows is not followed further.
+fn copy_bounded(
+    mut file: &File,
+    mut copy: &File,
+    known: Option<Sha256>,
+    stop: &Stop,
+) -> Result<Option<Sha256>, NotKept> {
+    use std::io::Write as _;
     let failed = |error: io::Error| NotKept::Failed(error.to_string());
-    let limit = MAX_COPIED_BYTES;
-    if bytes > limit {
-        return Err(NotKept::TooLarge { bytes, limit });
-    }
     file.rewind().map_err(failed)?;
-    let mut copied = 0;
+    let (mut copied, mut hasher, mut buffer) = (0, Sha256Hasher::new(), Vec::new());
     loop {
         stop.check().map_err(|_| NotKept::Failed("the call must end".to_owned()))?;
-        let count = io::copy(&mut file.take(COPIED_AT_ONCE), &mut copy).map_err(failed)?;
+        let count = match known {
+            Some(_) => io::copy(&mut file.take(COPIED_AT_ONCE), &mut copy).map_err(failed)?,
+            None => {
+                buffer.clear();
+                let count = file.take(COPIED_AT_ONCE).read_to_end(&mut buffer).map_err(failed)?;
+                hasher.update(&buffer);
+                copy.write_all(&buffer).map_err(failed)?;
+                count as u64
+            }
+        };
         copied += count;
         if count == 0 {
-            return Ok(());
+            return Ok(Some(known.unwrap_or_else(|| hasher.finish())));
         }
-        if copied > limit {
-            return Err(NotKept::TooLarge { bytes: copied, limit });
+        if copied > MAX_COPIED_BYTES {
+            return Err(NotKept::TooLarge { bytes: copied, limit: MAX_COPIED_BYTES });
         }
     }
 }
@@ -265,23 +330,32 @@ pub(super) fn is_named(folder: &Dir, name: impl AsRef<Path>, file: &File) -> boo
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "tests arrange files by hand")]
 mod tests {
+    use toolgate_types::StateKey;
+    use toolgate_workspace::{Access, Mount, Rules, Workspace};
+
     use super::*;
+
+    fn open(directory: &Dir, workspace: &Workspace) -> Journal {
+        Journal::open(directory, &StateKey::new([7; 32])).unwrap().recover(workspace).unwrap()
+    }
 
     #[test]
     fn what_was_left_half_done_is_found_although_a_new_process_still_has_its_entry() {
         let scratch = tempfile::tempdir().unwrap();
         let folder = Dir::open_ambient_dir(scratch.path(), cap_std::ambient_authority()).unwrap();
-        let journal = Arc::new(Journal::open(&folder).unwrap());
+        let nothing = Workspace::new(Vec::new()).unwrap();
+        let journal = Arc::new(open(&folder, &nothing));
         let (call, session) = (CallId::fresh(), "s".parse().unwrap());
         let recorder = CallRecorder::new(journal, call, session, "write_file", None, None);
         recorder.record(&[], &Stop::never()).unwrap();
         recorder.begin().unwrap();
-        let in_use = Journal::open(&folder).unwrap();
+        let in_use = open(&folder, &nothing);
         assert_eq!(in_use.recovery().put_back, [], "somebody is at work on it");
         let _inherited = recorder.state.lock().unwrap().entry.as_ref().unwrap().try_clone().unwrap();
         recorder.settle(Settled::Unsure);
-        assert_eq!(Journal::open(&folder).unwrap().recovery().put_back, [call]);
+        assert_eq!(open(&folder, &nothing).recovery().put_back, [call]);
     }
+
     #[test]
     fn what_others_did_before_a_call_began_is_not_put_back() {
         for has_begun in [false, true] {
@@ -294,16 +368,22 @@ mod tests {
             let path = root.join("a");
             std::fs::write(&path, "old").unwrap();
             let state = Dir::open_ambient_dir(state, cap_std::ambient_authority()).unwrap();
-            let journal = Arc::new(Journal::open(&state).unwrap());
+            let mount =
+                Mount::new("@w", File::open(&root).unwrap(), &root, Access::ReadWrite, Rules::new()).unwrap();
+            let identity = mount.identity();
+            let workspace = Workspace::new(vec![mount]).unwrap();
+            let journal = Arc::new(open(&state, &workspace));
             let (call, session) = (CallId::fresh(), "s".parse().unwrap());
             let recorder = CallRecorder::new(journal, call, session, "delete_file", None, None);
             let before = File::open(&path).unwrap();
             let deletion = PlannedChange {
                 alias: "@w",
                 host_root: &root,
+                root: identity,
                 location: Path::new("a"),
                 kind: ChangeKind::Delete,
                 before: Some(&before),
+                before_sha256: None,
                 after: None,
                 temporary: None,
                 new_folders: vec!["new".into()],
@@ -317,7 +397,7 @@ mod tests {
             std::fs::remove_file(&path).unwrap();
             // Its process dies.
             drop(recorder);
-            let journal = Journal::open(&state).unwrap();
+            let journal = open(&state, &workspace);
             let recovery = journal.recovery();
             assert_eq!(path.exists(), has_begun);
             if has_begun {
@@ -330,10 +410,10 @@ mod tests {
                 // Whoever puts the file there has no need of what was kept.
                 std::fs::write(&path, "anything").unwrap();
                 drop(journal);
-                let journal = Journal::open(&state).unwrap();
+                let journal = open(&state, &workspace);
                 assert_eq!(journal.recovery(), &super::super::Recovery::default());
             }
-            let journal = Journal::open(&state).unwrap();
+            let journal = open(&state, &workspace);
             assert!(!root.join("new").exists(), "begun: {has_begun}");
             let left = [&journal.pending, &journal.blobs].map(|folder| folder.entries().unwrap().count());
             assert_eq!(left, [0, 0], "begun: {has_begun}");

@@ -6,20 +6,21 @@
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{self, Read as _};
+use std::io;
 use std::sync::Mutex;
 
-use cap_std::fs::OpenOptions;
-use toolgate_types::digest::Sha256Hasher;
+use cap_std::fs::{OpenOptions, OpenOptionsExt as _};
+use rustix::fs::OFlags;
 use toolgate_types::{CallId, Locked, Sha256, Stop};
 use toolgate_workspace::{
-    NotKept, Patience, PlannedChange, Recorder, Restoration, Settled, View, WorkspaceError,
+    NotKept, Patience, PlannedChange, Recorder, Restoration, Settled, View, Workspace, WorkspaceError,
 };
 
 use super::entry::{Change, ChangeSet, Kind, Place};
-use super::record::{is_named, write_down};
-use super::undo::{expectation, restoration_of, restoring, workspace_of};
-use super::{Journal, entry_name, written};
+use super::record::is_named;
+use super::undo::{expectation, restoration_of, restoring};
+use super::{Journal, Phase, read_entry, written};
+use crate::bound::content_of;
 
 /// What a start found of processes that died, or that could not take a change back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,28 +29,32 @@ pub struct Recovery {
     pub put_back: Vec<CallId>,
     /// Calls, or names of entries, whose changes could not be put back, and why. All that was kept for them is still there.
     pub kept: Vec<(String, String)>,
+    /// How many pending entries are not believed, because no gate of this user wrote them. They are left where they are.
+    pub strangers: usize,
 }
 
 impl Journal {
-    /// Takes every pending entry that nobody holds, undoes what it did, and removes it.
-    pub(super) fn recover(&self) -> io::Result<Recovery> {
+    /// Takes every pending entry that no process holds, undoes what it did in these mounts, and removes it.
+    pub(super) fn recover(&self, workspace: &Workspace) -> io::Result<Recovery> {
         let mut recovery = Recovery::default();
         for entry in self.pending.entries()? {
             let name = entry?.file_name();
             let Some((_held, bytes)) = self.take_over(&name)? else { continue };
             let shown = name.to_string_lossy();
+            let believed = self.believed(&shown, &bytes);
             if shown.starts_with('.') {
-                if let Some(kept) = self.abandon(&shown, &bytes) {
-                    recovery.kept.push(kept);
-                }
+                let set = believed.map(|(set, _)| set);
+                recovery.kept.extend(self.abandon(&shown, set.as_ref(), workspace));
                 continue;
             }
-            match serde_json::from_slice::<ChangeSet>(&bytes) {
-                Ok(set) if *shown == entry_name(set.call) => match self.put_back(&set) {
+            match believed {
+                Some((set, Phase::Pending)) => match self.put_back(&set, workspace) {
                     Ok(()) => recovery.put_back.push(set.call),
                     Err(reason) => recovery.kept.push((set.call.to_string(), reason)),
                 },
-                _ => recovery.kept.push((shown.into_owned(), "the entry cannot be read".to_owned())),
+                // Its process died between the two steps of finishing it.
+                Some((_, Phase::Done)) => self.pending.rename(&name, &self.done, &name)?,
+                None => recovery.strangers += 1,
             }
         }
         Ok(recovery)
@@ -58,7 +63,9 @@ impl Journal {
     /// Locks an entry and reads it; nothing when somebody else holds it.
     fn take_over(&self, name: &std::ffi::OsStr) -> io::Result<Option<(Locked<File>, Vec<u8>)>> {
         let mut options = OpenOptions::new();
-        options.read(true);
+        // A FIFO in place of an entry is not waited for.
+        let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
+        options.read(true).custom_flags(i32::try_from(flags.bits()).unwrap_or(0));
         let file = match self.pending.open_with(name, &options) {
             Ok(file) => file.into_std(),
             // Its process has just ended the call.
@@ -70,19 +77,30 @@ impl Journal {
         if !is_named(&self.pending, name, &entry) {
             return Ok(None);
         }
-        let mut bytes = Vec::new();
-        (&*entry).read_to_end(&mut bytes)?;
+        let bytes = read_entry(&entry);
         Ok(Some((entry, bytes)))
     }
 
     /// An entry that never counted: nothing was changed, but something may have been kept for it, and folders made. A power cut may have lost that it
     /// counted: where files look changed, all of it stays, and the operator is told.
-    fn abandon(&self, name: &str, bytes: &[u8]) -> Option<(String, String)> {
+    fn abandon(
+        &self,
+        name: &str,
+        set: Option<&ChangeSet>,
+        workspace: &Workspace,
+    ) -> Option<(String, String)> {
+        if let Some(set) = set.filter(|set| set.missing_mount(workspace).is_some()) {
+            // A gate that has the mount takes the folders away. Without content that was kept there is nothing to tell.
+            let kept = set.changes.iter().find(|change| change.before.is_some())?;
+            return Some((
+                set.call.to_string(),
+                format!("the mount of `{}` is not one of this gate", kept.shown()),
+            ));
+        }
         let call = name.trim_start_matches('.').trim_end_matches(".json");
         let counts = |name: &str| self.pending.exists(name) || self.done.exists(name);
-        if !call.is_empty() && !counts(&format!("{call}.json")) {
-            let set = serde_json::from_slice(bytes).ok();
-            if let Some(shown) = set.as_ref().and_then(looks_changed) {
+        if call.parse::<CallId>().is_ok() && !counts(&format!("{call}.json")) {
+            if let Some(shown) = set.and_then(|set| looks_changed(set, workspace)) {
                 let reason =
                     format!("`{shown}` was changed by this call, or by somebody else that it waited for");
                 return Some((call.to_owned(), reason));
@@ -93,18 +111,20 @@ impl Journal {
                     let _ = self.blobs.remove_file(blob);
                 }
             }
-            if let Some(set) = &set {
-                remove_new_folders(set);
+            if let Some(set) = set {
+                remove_new_folders(set, workspace);
             }
         }
         let _ = self.pending.remove_file(name);
         None
     }
 
-    fn put_back(&self, set: &ChangeSet) -> Result<(), String> {
-        let workspace = workspace_of(set).map_err(|error| error.to_string())?;
+    fn put_back(&self, set: &ChangeSet, workspace: &Workspace) -> Result<(), String> {
+        if let Some((alias, root)) = set.missing_mount(workspace) {
+            return Err(format!("its mount `{alias}`, which was `{root}`, is not one of this gate"));
+        }
         let stop = Stop::never();
-        let view = restoring(&workspace, &stop);
+        let view = restoring(workspace, &stop);
         let remembering = Remembering::new(self, set);
         let known = Known { journal: self, set, digests: OnceCell::new() };
         let mut left = Ok(());
@@ -116,7 +136,10 @@ impl Journal {
         for Place { mount, path, .. } in &set.litter {
             known.remove_litter(&view, mount, path, path).map_err(|error| error.to_string())?;
         }
-        self.note_undoing(set, false).map_err(|error| error.to_string())?;
+        if set.undoes.is_some() {
+            let _alone = self.lock_undoing().map_err(|error| error.to_string())?;
+            self.note_undoing(set, false).map_err(|error| error.to_string())?;
+        }
         let kept = set.changes.iter().filter_map(|change| change.before.as_ref());
         self.forget(set.call, &mut kept.map(|kept| kept.blob.clone()).collect());
         Ok(())
@@ -153,27 +176,24 @@ fn is_made(view: &View<'_>, change: &Change) -> Result<bool, WorkspaceError> {
 }
 
 /// A file that is as the call would have left it, or cannot be looked at, and of which there may be no other copy than the one that was kept.
-fn looks_changed(set: &ChangeSet) -> Option<String> {
+fn looks_changed(set: &ChangeSet, workspace: &Workspace) -> Option<String> {
     let mut kept = set.changes.iter().filter(|change| change.before.is_some());
-    let Ok(workspace) = workspace_of(set) else { return kept.next().map(Change::shown) };
     let stop = Stop::never();
-    let view = restoring(&workspace, &stop);
+    let view = restoring(workspace, &stop);
     kept.find(|change| is_made(&view, change).unwrap_or(true)).map(Change::shown)
 }
 
-fn remove_new_folders(set: &ChangeSet) {
-    // Where a mount is no longer there, neither are they.
-    let Ok(workspace) = workspace_of(set) else { return };
+fn remove_new_folders(set: &ChangeSet, workspace: &Workspace) {
     let stop = Stop::never();
-    let view = restoring(&workspace, &stop);
+    let view = restoring(workspace, &stop);
     for change in &set.changes {
         view.remove_empty_folders(change.mount_of_new_folders(), &change.new_folders);
     }
 }
 
-/// A file that moved is put back from where it went; if nothing is there, somebody has taken it further.
+/// A file that moved is put back from where it went. If nothing is there, or something else, or it was written to since, it is left alone.
 fn is_where_it_went(view: &View<'_>, change: &Change) -> Result<bool, WorkspaceError> {
-    change.shown_destination().map_or(Ok(true), |now| Ok(view.digest_of(&now)?.is_some()))
+    change.shown_destination().map_or(Ok(true), |now| view.is_moved_file(&now, change.moved_file()))
 }
 
 /// The reason as the operator may see it.
@@ -189,16 +209,15 @@ struct Known<'j> {
     journal: &'j Journal,
     set: &'j ChangeSet,
     /// Read only when there is litter to judge.
-    digests: OnceCell<BTreeSet<String>>,
+    digests: OnceCell<BTreeSet<Sha256>>,
 }
 
 impl Known<'_> {
-    fn digests(&self) -> &BTreeSet<String> {
+    fn digests(&self) -> &BTreeSet<Sha256> {
         self.digests.get_or_init(|| {
             let after = self.set.changes.iter().filter_map(|change| change.after);
             let kept = self.set.changes.iter().filter_map(|change| change.before.as_ref());
-            let before = kept.filter_map(|kept| self.journal.digest_of_blob(&kept.blob).ok());
-            after.chain(before).map(|digest| digest.to_string()).collect()
+            after.chain(kept.map(|kept| kept.sha256)).collect()
         })
     }
 
@@ -211,11 +230,12 @@ impl Known<'_> {
                 .open_litter(&change.mount, change.path.as_ref(), temporary.as_ref())
                 .map_err(|error| operator_text(&error))?;
             if let Some(taken) = taken {
-                let digest = digest_of(&taken).map_err(|error| error.to_string())?;
+                let digest = content_of(&taken, &Stop::never()).map_err(|error| error.to_string())?.sha256;
                 if Some(digest) != change.after {
-                    let (path, expect) = (change.shown(), expectation(change));
+                    let (path, (expect, _)) = (change.shown(), expectation(change));
                     let (mode, owner) = (kept.mode, kept.owner());
-                    return Ok(Restoration::Content { path, content: taken, mode, owner, expect });
+                    let content = taken;
+                    return Ok(Restoration::Content { path, content, sha256: None, mode, owner, expect });
                 }
             }
         }
@@ -235,27 +255,8 @@ impl Known<'_> {
         let elsewhere = |digest| {
             places.clone().any(|path| matches!(view.digest_of(&path), Ok(Some(now)) if now == digest))
         };
-        let is_known = |digest: Sha256| self.digests().contains(&digest.to_string()) || elsewhere(digest);
+        let is_known = |digest: Sha256| self.digests().contains(&digest) || elsewhere(digest);
         view.remove_litter(mount, beside.as_ref(), name.as_ref(), &is_known)
-    }
-}
-
-impl Journal {
-    fn digest_of_blob(&self, blob: &str) -> io::Result<Sha256> {
-        digest_of(&self.blobs.open(blob)?.into_std())
-    }
-}
-
-fn digest_of(mut file: &File) -> io::Result<Sha256> {
-    let mut hasher = Sha256Hasher::new();
-    let mut buffer = vec![0; 128 * 1024];
-    loop {
-        match file.read(&mut buffer) {
-            Ok(0) => return Ok(hasher.finish()),
-            Ok(count) => hasher.update(buffer.get(..count).unwrap_or_default()),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
     }
 }
 
@@ -278,10 +279,10 @@ impl Recorder for Remembering<'_> {
             let Some(temporary) = &change.temporary else { continue };
             let (mount, root) = (change.alias.to_owned(), written(change.host_root)?);
             let path = written(&change.location.with_file_name(temporary))?;
-            held.0.litter.push(Place { mount, root, path });
+            held.0.litter.push(Place { mount, root, identity: change.root.into(), path });
         }
         let entry = self.journal.make_entry(held.0.call).map_err(|error| error.to_string())?;
-        write_down(&entry, &held.0).map_err(|error| error.to_string())?;
+        self.journal.write_down(&entry, &held.0).map_err(|error| error.to_string())?;
         self.journal.announce(held.0.call).map_err(|error| error.to_string())?;
         held.1 = Some(entry);
         Ok(())

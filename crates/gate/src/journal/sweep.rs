@@ -6,15 +6,17 @@ use std::collections::BTreeMap;
 use std::io;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use cap_std::fs::{Dir, MetadataExt as _};
+use cap_std::fs::MetadataExt as _;
 
 use super::Journal;
 
 /// Changes older than this can no longer be undone.
 pub(super) const MAX_AGE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
-/// So many calls can be undone at most; the oldest are let go first.
+/// Changes younger than this can always be undone, however many others came since: what a model did an hour ago is not flushed by what it does now.
+pub(super) const MIN_AGE: Duration = Duration::from_secs(24 * 60 * 60);
+/// Beyond so many calls the oldest are let go, once they are older than [`MIN_AGE`].
 pub(super) const MAX_ENTRIES: usize = 1000;
-/// So much is kept of files as they were; the oldest are let go first. The newest call can always be undone.
+/// Beyond so much content the oldest calls are let go, once they are older than [`MIN_AGE`].
 pub(super) const MAX_BYTES: u64 = 1 << 30;
 
 /// A start looks only so often: a call at the command line should not count what is there.
@@ -24,8 +26,8 @@ const STAMP: &str = "swept";
 
 impl Journal {
     /// Lets go of what is too old or too much, if nobody has looked lately. Nothing depends on its success.
-    pub(super) fn sweep(&self, folder: &Dir) {
-        let now = SystemTime::now();
+    pub(super) fn sweep(&self) {
+        let (folder, now) = (&self.directory, SystemTime::now());
         let stamp = folder.metadata(STAMP).and_then(|stamp| stamp.modified());
         // A time in the future was set by somebody, or by a clock that was wrong.
         let lately = stamp.is_ok_and(|at| now.duration_since(at.into_std()).is_ok_and(|age| age < INTERVAL));
@@ -35,8 +37,11 @@ impl Journal {
     }
 
     fn let_go(&self, now: SystemTime) -> io::Result<()> {
-        let oldest = now.checked_sub(MAX_AGE).and_then(|oldest| oldest.duration_since(UNIX_EPOCH).ok());
-        let oldest = oldest.unwrap_or_default().as_millis();
+        let milliseconds_before = |age: Duration| {
+            let then = now.checked_sub(age).and_then(|then| then.duration_since(UNIX_EPOCH).ok());
+            then.unwrap_or_default().as_millis()
+        };
+        let (oldest, young) = (milliseconds_before(MAX_AGE), milliseconds_before(MIN_AGE));
         let mut blobs = self.blobs_by_call()?;
         let mut calls = Vec::new();
         for entry in self.done.entries()? {
@@ -48,8 +53,9 @@ impl Journal {
         for (index, call) in calls.iter().enumerate() {
             let kept = blobs.remove(call).unwrap_or_default();
             bytes = bytes.saturating_add(kept.bytes);
-            let is_too_much = index >= MAX_ENTRIES || (index > 0 && bytes > MAX_BYTES);
-            if is_too_much || made_at(call).is_some_and(|at| at < oldest) {
+            let is_too_much = index >= MAX_ENTRIES || bytes > MAX_BYTES;
+            let latest = if is_too_much { young } else { oldest };
+            if made_at(call).is_some_and(|at| at < latest) {
                 self.done.remove_file(format!("{call}.json"))?;
                 self.drop_blobs(&kept);
             }

@@ -1,21 +1,20 @@
 //! Putting the changes of a call back.
 
+use std::fs::File;
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cap_std::fs::Dir;
+use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
 use thiserror::Error;
-use toolgate_types::{CallId, ErrorCode, Limits, SessionId, Stop};
+use toolgate_types::{CallId, ErrorCode, Limits, Locked, SessionId, Stop};
 use toolgate_workspace::{
-    Access, Expect, Mount, MountError, PathStyle, Patience, Restoration, Rules, View, Workspace,
-    WorkspaceError,
+    Expect, MovedFile, PathStyle, Patience, Restoration, View, Workspace, WorkspaceError,
 };
 
 use super::entry::{Change, ChangeSet, Kind};
 use super::record::CallRecorder;
-use super::{Journal, entry_name};
+use super::{Journal, Phase, entry_name};
 
 /// No limits.
 const UNLIMITED: Limits = Limits {
@@ -30,7 +29,7 @@ const UNLIMITED: Limits = Limits {
 /// How to undo.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct UndoOptions {
-    /// Put things back even over changes that others made since.
+    /// Put things back even over changes that others made since. What the rules forbid stays forbidden.
     pub force: bool,
 }
 
@@ -68,14 +67,29 @@ pub enum UndoError {
         /// Which file, and how it differs.
         source: WorkspaceError,
     },
-    /// The workspace is not where it was.
-    #[error("the workspace of call `{call}` cannot be opened: {source}")]
-    Workspace {
+    /// The rules of the mounts forbid it now, whatever they said when the change was made, or what was kept is not what was there.
+    #[error("call `{call}` is not undone: {source}")]
+    Refused {
         /// The call.
         call: CallId,
-        /// The reason.
-        source: MountError,
+        /// Which file, and why.
+        source: WorkspaceError,
     },
+    /// A mount is not there, or is another directory than it was.
+    #[error(
+        "call `{call}` changed the mount `{alias}`, which was `{root}` and is not there now or is another directory"
+    )]
+    OtherMount {
+        /// The call.
+        call: CallId,
+        /// The mount's alias.
+        alias: String,
+        /// Where it was on this host.
+        root: String,
+    },
+    /// This gate puts nothing back, because it has no workspace.
+    #[error("this gate has no workspace to put anything back into")]
+    NoWorkspace,
     /// The undoing could not be recorded, so it was not done.
     #[error("the undoing could not be recorded, so nothing was put back: {0}")]
     NotRecorded(String),
@@ -91,15 +105,29 @@ impl UndoError {
         match self {
             Self::Unknown(_) => ErrorCode::NotFound,
             Self::AlreadyUndone { .. } => ErrorCode::PreconditionFailed,
-            Self::Conflict { source, .. } => source.code(),
-            Self::Workspace { .. } | Self::Journal(_) => ErrorCode::IoError,
+            Self::Conflict { source, .. } | Self::Refused { source, .. } => source.code(),
+            Self::OtherMount { .. } | Self::NoWorkspace => ErrorCode::PreconditionFailed,
+            Self::Journal(_) => ErrorCode::IoError,
             Self::NotRecorded(_) => ErrorCode::AuditUnavailable,
+        }
+    }
+
+    /// What others did since can be overwritten by force; what rules forbid cannot.
+    fn of(call: CallId, source: WorkspaceError) -> Self {
+        match source {
+            WorkspaceError::Precondition { .. }
+            | WorkspaceError::AlreadyExists { .. }
+            | WorkspaceError::NotFound { .. } => Self::Conflict { call, source },
+            _ => Self::Refused { call, source },
         }
     }
 }
 
+/// Held while changes are put back: its lock keeps undoings of one journal apart, so that none is made twice and none loses what another notes.
+const LOCK: &str = "undoing";
+
 impl Journal {
-    /// Puts back all that a call changed, or nothing. The undoing is itself journalled under `by`.
+    /// Puts back all that a call changed, or nothing: in the mounts of this workspace, by their rules. The undoing is itself journalled under `by`.
     ///
     /// # Errors
     /// See [`UndoError`].
@@ -109,26 +137,40 @@ impl Journal {
         by: CallId,
         session: SessionId,
         options: UndoOptions,
+        workspace: &Workspace,
     ) -> Result<Undone, UndoError> {
+        let _alone = self.lock_undoing()?;
         let set = self.change_set(call).ok_or(UndoError::Unknown(call))?;
         if let Some(by) = set.undone_by {
             return Err(UndoError::AlreadyUndone { call, by });
         }
-        let workspace = workspace_of(&set).map_err(|source| UndoError::Workspace { call, source })?;
+        if let Some((alias, root)) = set.missing_mount(workspace) {
+            return Err(UndoError::OtherMount { call, alias, root });
+        }
         let stop = Stop::never();
-        let view = restoring(&workspace, &stop);
+        let view = restoring(workspace, &stop);
         let mut restorations = Vec::new();
         for change in set.changes.iter().rev() {
-            let expect = if options.force { Expect::Anything } else { expectation(change) };
-            restorations.push(restoration_of(&self.blobs, change, expect)?);
+            let expected = match options.force {
+                true => (Expect::Anything, MovedFile::Anything),
+                false => expectation(change),
+            };
+            restorations.push(restoration_of(&self.blobs, change, expected)?);
         }
         let recorder = CallRecorder::new(Arc::clone(self), by, session, "undo", None, Some(call));
         view.restore(&restorations, Patience::Usual, &recorder)
-            .map_err(|source| UndoError::Conflict { call, source })?;
+            .map_err(|source| UndoError::of(call, source))?;
         for change in &set.changes {
             view.remove_empty_folders(change.mount_of_new_folders(), &change.new_folders);
         }
         Ok(Undone { call, by, paths: set.changes.iter().map(Change::shown).collect() })
+    }
+
+    /// Waits until no other undoing of this journal is under way. A process that dies lets go.
+    pub(super) fn lock_undoing(&self) -> io::Result<Locked<File>> {
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).mode(0o600);
+        Locked::after_others(self.directory.open_with(LOCK, &options)?.into_std())
     }
 
     /// Notes at the calls concerned whether an undoing is in force. Undoing an undoing puts the first call's changes in force again, and so on.
@@ -145,31 +187,37 @@ impl Journal {
     fn rewrite(&self, set: &ChangeSet) -> io::Result<()> {
         let name = entry_name(set.call);
         let temporary = format!(".{name}");
-        self.done.write(&temporary, serde_json::to_vec(set)?)?;
+        self.done.write(&temporary, self.seals.sealed(Phase::Done, set)?)?;
         self.done.rename(&temporary, &self.done, &name)
     }
 }
 
-/// What a change left behind.
-pub(super) fn expectation(change: &Change) -> Expect {
-    match (change.kind, change.after) {
+/// What a change left behind: under its name, and for a file that moved, under the new one.
+pub(super) fn expectation(change: &Change) -> (Expect, MovedFile) {
+    let expect = match (change.kind, change.after) {
         // A file that moved must find its old name free.
         (Kind::Delete | Kind::Move, _) => Expect::Absent,
         (_, Some(digest)) => Expect::Digest(digest),
         (_, None) => Expect::Anything,
-    }
+    };
+    (expect, change.moved_file())
 }
 
 /// What would put one change back.
-pub(super) fn restoration_of(blobs: &Dir, change: &Change, expect: Expect) -> io::Result<Restoration> {
+pub(super) fn restoration_of(
+    blobs: &Dir,
+    change: &Change,
+    (expect, moved): (Expect, MovedFile),
+) -> io::Result<Restoration> {
     let path = change.shown();
     if let Some(now) = change.shown_destination() {
-        return Ok(Restoration::Name { now, before: path, expect });
+        return Ok(Restoration::Name { now, before: path, moved, expect });
     }
     Ok(match &change.before {
         Some(kept) => {
             let content = blobs.open(&kept.blob)?.into_std();
-            Restoration::Content { path, content, mode: kept.mode, owner: kept.owner(), expect }
+            let (sha256, mode, owner) = (Some(kept.sha256), kept.mode, kept.owner());
+            Restoration::Content { path, content, sha256, mode, owner, expect }
         }
         None => Restoration::Absence { path, expect },
     })
@@ -179,28 +227,4 @@ pub(super) fn restoration_of(blobs: &Dir, change: &Change, expect: Expect) -> io
 pub(super) fn restoring<'a>(workspace: &'a Workspace, stop: &'a Stop) -> View<'a> {
     // Not `AliasOnly`, which would read a backslash in a name as a slash.
     View { workspace, style: PathStyle::Free, limits: &UNLIMITED, grant: None, stop, unlocked: None }
-}
-
-/// The mounts that a change set names, opened where they were.
-pub(super) fn workspace_of(set: &ChangeSet) -> Result<Workspace, MountError> {
-    let mut mounts: Vec<Mount> = Vec::new();
-    for change in &set.changes {
-        let destination = change.moved_to.as_ref().map(|place| (&place.mount, &place.root));
-        for (alias, root) in [Some((&change.mount, &change.root)), destination].into_iter().flatten() {
-            if mounts.iter().all(|mount| mount.alias() != alias) {
-                mounts.push(reopen(alias, Path::new(root))?);
-            }
-        }
-    }
-    Workspace::new(mounts)
-}
-
-#[expect(clippy::disallowed_methods, reason = "the journal wrote this path itself, from an open mount")]
-fn reopen(alias: &str, root: &Path) -> Result<Mount, MountError> {
-    let directory = std::fs::File::open(root).map_err(|source| MountError::Open {
-        alias: alias.to_owned(),
-        path: root.to_path_buf(),
-        source,
-    })?;
-    Mount::new(alias, directory, root, Access::ReadWrite, Rules::new())
 }

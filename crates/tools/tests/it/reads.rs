@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use toolgate_audit::{AuditLog, LogOptions};
 use toolgate_gate::{AuditMode, Blocking, CallOptions, Gate, GateOptions, Journal, Loaded, NobodyToAsk};
 use toolgate_tools::{Called, Front, Parts, Profile};
-use toolgate_types::{Caller, ErrorCode, Limits, Sha256, ToolCall, Trust};
+use toolgate_types::{Caller, ErrorCode, Limits, Sha256, StateKey, ToolCall, Trust};
 use toolgate_workspace::Workspace;
 
 use crate::setting::setting;
@@ -27,7 +27,9 @@ pub(crate) fn front_of(profile: Profile, scratch: &Path, workspace: &Arc<Workspa
         loaded: Loaded::new(profile.registry(&Parts::files(workspace)).unwrap(), limits),
         audit,
         audit_mode: AuditMode::Deny,
-        journal: Arc::new(Journal::open(&journal.unwrap()).unwrap()),
+        journal: Arc::new(
+            Journal::open(&journal.unwrap(), &StateKey::new([7; 32])).unwrap().recover(workspace).unwrap(),
+        ),
         approver: Arc::new(NobodyToAsk { remedy: String::new() }),
         approval_patience: Duration::from_secs(1),
         blocking: Blocking::Briefly,

@@ -17,7 +17,7 @@ use toolgate_gate::{
 };
 use toolgate_manifest::{Config, SearchBackend};
 use toolgate_tools::{Called, Front, Parts, Profile, SearchKey, WebSearch, WebSearchError, WebSearchOptions};
-use toolgate_types::{Caller, ErrorCode, Limits, Stage, ToolCall, Trust};
+use toolgate_types::{Caller, ErrorCode, Limits, Stage, StateKey, ToolCall, Trust};
 
 use crate::setting::setting;
 
@@ -172,7 +172,12 @@ impl Stand {
             },
             audit,
             audit_mode: AuditMode::Deny,
-            journal: Arc::new(Journal::open(&journal.unwrap()).unwrap()),
+            journal: Arc::new(
+                Journal::open(&journal.unwrap(), &StateKey::new([7; 32]))
+                    .unwrap()
+                    .recover(&workspace)
+                    .unwrap(),
+            ),
             approver: Arc::new(NobodyToAsk { remedy: String::new() }) as Arc<dyn Approver>,
             approval_patience: Duration::from_secs(1),
             blocking: Blocking::Pool,

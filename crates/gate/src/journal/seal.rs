@@ -1,0 +1,77 @@
+//! What makes an entry one of this user's own gate.
+//!
+//! An entry is a line of JSON and a line with its seal, an HMAC with the key of the user's state. The seal says also whether the entry is pending or done, and
+//! in which journal: so an entry that was planted, changed, renamed, moved between `pending/` and `done/`, or copied from another state directory is not
+//! believed. A change that is finished adds its second seal to the entry and then moves it, so that finishing costs one more `write`.
+
+use std::io;
+use std::os::fd::AsFd;
+
+use toolgate_types::StateKey;
+
+use super::entry::ChangeSet;
+
+const PURPOSE: &str = "toolgate journal entry 1";
+/// One for pending and one for done.
+const MAX_SEALS: usize = 2;
+
+/// What a seal says about an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Its changes are being made, or were when its process died.
+    Pending,
+    /// Its changes were made.
+    Done,
+}
+
+impl Phase {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Done => "done",
+        }
+    }
+}
+
+/// The seals of one journal.
+#[derive(Debug)]
+pub(super) struct Seals {
+    key: StateKey,
+    /// `st_ino` of the journal's directory, which outlives a rename and a reboot. A copy is another journal.
+    journal: u64,
+}
+
+impl Seals {
+    pub(super) fn new(key: StateKey, journal: impl AsFd) -> io::Result<Self> {
+        Ok(Self { key, journal: rustix::fs::fstat(journal)?.st_ino })
+    }
+
+    /// The line that says that an entry is in this phase.
+    pub(super) fn line(&self, phase: Phase, entry: &[u8]) -> String {
+        let inode = self.journal.to_le_bytes();
+        format!("{}\n", self.key.seal(PURPOSE, &[phase.as_str().as_bytes(), &inode, entry]))
+    }
+
+    /// A whole entry in this phase.
+    pub(super) fn sealed(&self, phase: Phase, set: &ChangeSet) -> io::Result<Vec<u8>> {
+        let mut bytes = serde_json::to_vec(set)?;
+        let line = self.line(phase, &bytes);
+        bytes.push(b'\n');
+        bytes.extend_from_slice(line.as_bytes());
+        Ok(bytes)
+    }
+
+    /// What an entry says, and in which phase it is; nothing, if no gate of this user wrote it here. What is done is no longer pending.
+    pub(super) fn read(&self, bytes: &[u8]) -> Option<(ChangeSet, Phase)> {
+        let mut lines = bytes.split(|byte| *byte == b'\n');
+        let entry = lines.next()?;
+        let seals: Vec<&[u8]> = lines.take(MAX_SEALS).collect();
+        let inode = self.journal.to_le_bytes();
+        let is_in = |phase: &Phase| {
+            let parts: [&[u8]; 3] = [phase.as_str().as_bytes(), &inode, entry];
+            seals.iter().any(|seal| self.key.verifies(PURPOSE, &parts, seal))
+        };
+        let phase = [Phase::Done, Phase::Pending].into_iter().find(is_in)?;
+        Some((serde_json::from_slice(entry).ok()?, phase))
+    }
+}
