@@ -322,16 +322,34 @@ fn an_entry_that_was_changed_renamed_or_moved_is_not_believed() {
 
 #[test]
 fn two_undoings_at_a_time_are_one() {
+    const GATES: usize = 4;
+    const ROUNDS: usize = 25;
     let place = Place::new();
-    let call = place.call("write_file", json!({"path": "new.txt", "content": "n\n"}));
-    // With the file gone neither finds anything to do, and nothing but the lock keeps them apart.
-    std::fs::remove_file(place.at("w/new.txt")).unwrap();
-    let undo = || place.options().open().undo(call, GENTLY);
-    let outcomes = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..8).map(|_| scope.spawn(undo)).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
+    let calls: Vec<CallId> = {
+        let bench = place.options().open();
+        let make = |round| {
+            let path = format!("new-{round}.txt");
+            let call = bench.must("write_file", json!({"path": path, "content": "n\n"})).call;
+            // With the file gone no undoing finds anything to do, and nothing but the lock keeps them apart.
+            std::fs::remove_file(place.at("w").join(path)).unwrap();
+            call
+        };
+        (0..ROUNDS).map(make).collect()
+    };
+    let together = std::sync::Barrier::new(GATES);
+    let undo_all = || -> Vec<Result<_, UndoError>> {
+        let bench = place.options().open();
+        let undo = |call: &CallId| {
+            together.wait();
+            bench.undo(*call, GENTLY)
+        };
+        calls.iter().map(undo).collect()
+    };
+    let outcomes: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..GATES).map(|_| scope.spawn(undo_all)).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
     });
-    assert_eq!(outcomes.iter().filter(|outcome| outcome.is_ok()).count(), 1, "{outcomes:?}");
     let late = outcomes.iter().filter(|outcome| matches!(outcome, Err(UndoError::AlreadyUndone { .. })));
-    assert_eq!(late.count(), 7, "{outcomes:?}");
+    assert_eq!(outcomes.iter().filter(|outcome| outcome.is_ok()).count(), ROUNDS);
+    assert_eq!(late.count(), (GATES - 1) * ROUNDS);
 }
