@@ -55,6 +55,7 @@ pub struct BenchOptions {
     access: Access,
     mounts: Vec<(String, PathBuf, Access)>,
     own_files: Vec<PathBuf>,
+    rules: Rules,
 }
 
 impl BenchOptions {
@@ -85,6 +86,7 @@ impl BenchOptions {
             access: Access::ReadWrite,
             mounts: Vec::new(),
             own_files: Vec::new(),
+            rules: Rules::new(),
         }
     }
 
@@ -120,6 +122,13 @@ impl BenchOptions {
     #[must_use]
     pub fn own_file(mut self, path: &Path) -> Self {
         self.own_files.push(path.to_path_buf());
+        self
+    }
+
+    /// What the operator says of the workspace.
+    #[must_use]
+    pub fn rules(mut self, rules: Rules) -> Self {
+        self.rules = rules;
         self
     }
 
@@ -332,7 +341,8 @@ impl BenchOptions {
             let mount = Mount::new(alias, File::open(path).unwrap(), path, access, rules).unwrap();
             mount.protect_personal(Arc::clone(&personal))
         };
-        let project = open("@project", &self.workspace, self.access, rules());
+        let rules_of_project = self.rules.clone().deny(&self.deny).unwrap();
+        let project = open("@project", &self.workspace, self.access, rules_of_project);
         let mut mounts = vec![project.hide_own_files(&own).as_default()];
         for (alias, path, access) in &self.mounts {
             mounts.push(open(alias, path, *access, rules()).hide_own_files(&own));

@@ -126,7 +126,7 @@ impl Workspace {
         Ok(ConfinedMount { ground, writable: wanted.writable, covers, before, taken: AtomicUsize::new(0) })
     }
 
-    fn unknown(&self, alias: &str) -> WorkspaceError {
+    pub(crate) fn unknown(&self, alias: &str) -> WorkspaceError {
         let known: Vec<&str> = self.mounts().iter().map(Mount::alias).collect();
         WorkspaceError::UnknownAlias { alias: alias.to_owned(), known: known.join(", ") }
     }

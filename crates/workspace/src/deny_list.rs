@@ -85,6 +85,11 @@ const CERTIFICATES: &[&str] = &["certifi"];
 /// Rules that mean a file: there are packages of this name, and folders full of code.
 const FILES_ONLY: &[&str] = &["credentials"];
 
+/// Whether a rule means a file alone.
+pub(crate) fn is_files_only(rule: &str) -> bool {
+    FILES_ONLY.contains(&rule)
+}
+
 /// The first rule that denies this folded location, which is that of a folder or of anything else.
 pub(crate) fn default_rule(folded: &str, is_directory: bool) -> Option<&'static str> {
     first_rule(folded, |name, below, rule| {

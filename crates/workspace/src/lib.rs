@@ -35,6 +35,7 @@ mod patch;
 mod relocate;
 mod restore;
 mod git_config;
+mod pathspecs;
 mod confine;
 mod error;
 #[cfg(test)]

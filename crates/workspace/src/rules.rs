@@ -33,6 +33,8 @@ pub trait PathGrant: Send + Sync + std::fmt::Debug {
 pub struct Rules {
     deny: Option<Globs>,
     scope: Option<GlobSet>,
+    /// The globs of the scope as they were written.
+    scope_texts: Vec<String>,
     protected: Option<Globs>,
     /// Folded.
     own_files: Vec<String>,
@@ -72,6 +74,7 @@ impl Rules {
     /// A glob that does not parse.
     pub fn scope(mut self, patterns: &[String]) -> Result<Self, InvalidGlob> {
         self.scope = if patterns.is_empty() { None } else { Some(compile(patterns, false)?) };
+        self.scope_texts = patterns.to_vec();
         Ok(self)
     }
 
@@ -213,6 +216,16 @@ impl Rules {
     /// Whether the mount is limited to some of its files.
     pub(crate) fn has_scope(&self) -> bool {
         self.scope.is_some()
+    }
+
+    /// The globs that the mount is limited to, as they were written.
+    pub(crate) fn scope_texts(&self) -> Option<&[String]> {
+        self.scope.is_some().then_some(self.scope_texts.as_slice())
+    }
+
+    /// The operator's denials as globs.
+    pub(crate) fn deny_texts(&self) -> &[String] {
+        self.deny.as_ref().map(|globs| globs.texts.as_slice()).unwrap_or_default()
     }
 
     /// Whether there are only the built-in rules, which judge an entry of a reachable folder by its name and those above it.

@@ -13,6 +13,9 @@ use crate::tree::{Kind, Node};
 const CHOICE: &[Key] =
     &[key("if", "if: verbose"), key("then", "then: [--verbose]"), key("else", "else: [--quiet]")];
 
+/// The key of an element that becomes pathspecs.
+const PATHSPECS: &str = "git_pathspecs";
+
 /// What templates are compiled against.
 pub(super) struct Scope<'s> {
     pub(super) properties: &'s Properties,
@@ -126,9 +129,27 @@ impl Compiler<'_, '_, '_> {
                     self.report.node(node, "a placeholder that stands alone must be in quotes", help);
                     None
                 }
+                [(name, value)] if name.text() == Some(PATHSPECS) => self.pathspecs(value),
                 _ => self.choice(node),
             },
         }
+    }
+
+    /// Git reads pathspecs after `--`, and from where it runs: that must be the mount whose rules they are.
+    fn pathspecs(&mut self, node: &Rc<Node>) -> Option<Part> {
+        let here = self.scope.directory.filter(|here| here.path.is_empty()).map(|here| here.alias.as_str());
+        let Some(alias) = node.text().filter(|alias| Some(*alias) == here) else {
+            let message = format!("`{PATHSPECS}` must name the mount that the command runs in, as a whole");
+            let help = "write `cwd: \"@project\"` and `{git_pathspecs: \"@project\"}`".to_owned();
+            self.report.node(node, message, Some(help));
+            return None;
+        };
+        if !self.separated {
+            let help = "put `\"--\"` before it".to_owned();
+            self.report.node(node, "pathspecs stand where git looks for options", Some(help));
+            return None;
+        }
+        Some(Part::Pathspecs { alias: alias.to_owned() })
     }
 
     fn choice(&mut self, node: &Rc<Node>) -> Option<Part> {

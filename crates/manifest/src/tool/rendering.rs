@@ -19,6 +19,8 @@ const MAX_ARGUMENT: usize = 128 * 1024 - 1;
 const MAX_ARGUMENTS: usize = 1 << 20;
 /// What the kernel keeps for each argument besides its text: its end and a pointer.
 const PER_ARGUMENT: usize = 9;
+/// What stands for pathspecs where no workspace has rules, as in examples.
+const WHOLE_WORKTREE: &str = ":(top)";
 /// The most bytes of a path.
 const MAX_PATH: usize = 4095;
 
@@ -28,10 +30,19 @@ impl CommandTemplate {
     /// # Errors
     /// `invalid_arguments`, with the argument and what would fit.
     pub fn render(&self, input: &Value) -> Result<Vec<String>, Failure> {
+        self.render_with(input, &[WHOLE_WORKTREE.to_owned()])
+    }
+
+    /// The same with these pathspecs where the template asks for them.
+    ///
+    /// # Errors
+    /// `invalid_arguments`, with the argument and what would fit.
+    pub fn render_with(&self, input: &Value, pathspecs: &[String]) -> Result<Vec<String>, Failure> {
         let mut arguments = vec![self.program.clone()];
         for part in &self.parts {
             match part {
                 Part::Group(elements) => group(elements, input, &mut arguments)?,
+                Part::Pathspecs { .. } => arguments.extend_from_slice(pathspecs),
                 Part::Choice { name, then, otherwise } => {
                     let chosen = if is_set(name, input)? { then } else { otherwise };
                     for element in chosen {

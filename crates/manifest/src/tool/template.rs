@@ -6,6 +6,7 @@
 //! - An element whose placeholder has no value is left out. A list inside the list, such as `["--author", "{author}"]`,
 //!   is left out as a whole.
 //! - `{if: verbose, then: [--verbose], else: [--quiet]}` chooses by a truth value; `else` may be missing.
+//! - `{git_pathspecs: "@project"}` becomes what git must be told to show of a history only what tools reach in that mount.
 //! - The program is literal.
 
 use super::property::ValueRules;
@@ -30,6 +31,15 @@ impl CommandTemplate {
         let arguments = self.parts.iter().flat_map(Part::elements).map(Element::as_written);
         std::iter::once(self.program.clone()).chain(arguments).collect()
     }
+
+    /// The mount whose rules git is told, if it is told any.
+    #[must_use]
+    pub fn pathspecs_of(&self) -> Option<&str> {
+        self.parts.iter().find_map(|part| match part {
+            Part::Pathspecs { alias } => Some(alias.as_str()),
+            Part::Group(_) | Part::Choice { .. } => None,
+        })
+    }
 }
 
 /// Text with placeholders, for standard input: no rule of arguments applies to it.
@@ -48,6 +58,10 @@ pub(super) enum Part {
         then: Vec<Element>,
         otherwise: Vec<Element>,
     },
+    /// The rules of a mount as git understands them.
+    Pathspecs {
+        alias: String,
+    },
 }
 
 impl Part {
@@ -55,6 +69,7 @@ impl Part {
         let (first, second): (&[Element], &[Element]) = match self {
             Self::Group(elements) => (elements, &[]),
             Self::Choice { then, otherwise, .. } => (then, otherwise),
+            Self::Pathspecs { .. } => (&[], &[]),
         };
         first.iter().chain(second)
     }

@@ -56,7 +56,13 @@ struct Rendered {
 impl CommandTool {
     fn render(&self, arguments: &Value, context: &CallContext) -> Result<Rendered, Failure> {
         let command = &self.declared.manifest.command;
-        let argv = command.template.render(arguments)?;
+        let argv = match command.template.pathspecs_of() {
+            Some(alias) => {
+                let pathspecs = self.runner.workspace().git_pathspecs(alias, context.grant.as_deref());
+                command.template.render_with(arguments, &pathspecs?)?
+            }
+            None => command.template.render(arguments)?,
+        };
         let input = command.stdin.as_ref().map(|stdin| stdin.render(arguments)).transpose()?.flatten();
         let folder = command.directory.iter().map(|directory| &directory.value);
         for place in folder {
@@ -204,16 +210,17 @@ impl Tool for CommandTool {
             |directory| format!("{}/{}", directory.value.alias, directory.value.path),
         );
         let hosts: Vec<&str> = command.network.iter().map(|host| host.value.as_str()).collect();
-        let summary = vec![
+        let mut summary = vec![
             format!("run in {}", place.trim_end_matches('/')),
             may_change(&self.mounts(), context),
             format!("network: {}", if hosts.is_empty() { "none".to_owned() } else { hosts.join(", ") }),
         ];
-        let mut body: Vec<String> = rendered
-            .argv
-            .iter()
-            .map(|argument| spelt_out(&Value::from(argument.as_str()).to_string()))
-            .collect();
+        // Pathspecs are the gate's own words, some hundred of them.
+        let left_out = command.template.pathspecs_of();
+        summary.extend(left_out.map(|alias| format!("git leaves out what is denied in {alias}")));
+        let argv = if left_out.is_some() { command.template.render(arguments)? } else { rendered.argv };
+        let mut body: Vec<String> =
+            argv.iter().map(|argument| spelt_out(&Value::from(argument.as_str()).to_string())).collect();
         if let Some(input) = rendered.input {
             body.push(format!("standard input:\n{}", spelt_out(&input)));
         }

@@ -10,7 +10,6 @@
 mod browsed;
 mod codes;
 mod deny_list;
-mod git_diff;
 mod lasting;
 mod manifests;
 mod page;

@@ -114,14 +114,3 @@ fn rates_are_handed_on() {
         loaded.rates().map(|(name, rate)| (name.to_string(), rate.calls.get())).collect();
     assert_eq!(rates, [("t".to_owned(), 5)]);
 }
-
-#[test]
-fn what_is_denied_in_the_workspace_is_left_out_of_its_history() {
-    let (_, diff) = SHIPPED.iter().find(|(file, _)| file.ends_with("git_diff.yaml")).unwrap();
-    let of_version_control = [".git/", ".hg/", ".jj/"];
-    let is_file = |rule: &&&str| !of_version_control.iter().any(|folder| rule.starts_with(folder));
-    for rule in toolgate_workspace::DEFAULT_DENY.iter().filter(is_file) {
-        let left_out = ["", "/**"].map(|rest| format!("\":(top,exclude,icase,glob)**/{rule}{rest}\""));
-        assert!(left_out.iter().any(|pathspec| diff.contains(pathspec)), "`{rule}` is shown by git_diff");
-    }
-}

@@ -14,4 +14,5 @@ mod reading;
 mod trees;
 mod confine;
 mod strays;
+mod pathspecs;
 mod writing;

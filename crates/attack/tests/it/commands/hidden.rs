@@ -8,6 +8,7 @@ use serde_json::json;
 use toolgate_attack::{Scratch, code_of};
 use toolgate_tools::{Called, Profile};
 use toolgate_types::ErrorCode;
+use toolgate_workspace::Rules;
 
 use super::{Desk, git, native, structured};
 use crate::fixture::write;
@@ -154,6 +155,67 @@ fn a_history_shows_no_more_than_the_workspace() {
         }
         for hidden in ["nobody-reads-this", ".env", "id_rsa", "pem", ".ssh", ".kube", "odd.key", ".json"] {
             assert!(!text.to_lowercase().contains(hidden), "{hidden}: {text}");
+        }
+    }
+}
+
+/// What the operator denies, and what lies outside a scope, is no more to be seen in the history than in the files.
+#[test]
+fn a_history_shows_nothing_that_the_operator_denies() {
+    let deny = ["internal/**", "*.Draft", "{plans,Pläne}/[qQ]*", "notes/secret.md"].map(str::to_owned);
+    let denied = Rules::new().deny(&deny).unwrap();
+    let scoped =
+        Rules::new().scope(&["src/**".to_owned(), "*.md".to_owned(), "docs/{a,b}.txt".to_owned()]).unwrap();
+    let hidden_from_deny: &[&str] = &[
+        "internal/a",
+        "INTERNAL/b",
+        "x/y.DRAFT",
+        "plans/q1",
+        "Pläne/Q2",
+        "notes/secret.md",
+        "notes/SECRET.md",
+    ];
+    let hidden_from_scope: &[&str] = &["docs/c.txt", "docs/a.txt/below", "other/x.md", "top.txt", "src.txt"];
+    for (rules, hidden, shown) in [
+        (denied, hidden_from_deny, &["internals/a", "plans/z", "notes/open.md", "src/main.rs"][..]),
+        (scoped, hidden_from_scope, &["src/main.rs", "src/deep/x", "readme.md", "docs/b.txt"]),
+    ] {
+        let desk = Desk::with(Profile::Proxy, |options| options.rules(rules));
+        git(&desk.workspace, &["init", "-q"]);
+        git(&desk.workspace, &["commit", "-q", "--allow-empty", "-m", "first"]);
+        for name in hidden {
+            desk.write(name, "nobody-reads-this\n");
+        }
+        for name in shown {
+            desk.write(name, &format!("everybody reads {name}\n"));
+        }
+        git(&desk.workspace, &["add", "-A", "-f"]);
+        git(&desk.workspace, &["commit", "-q", "-m", "second"]);
+        // What was renamed away from a denied name shows nothing of it.
+        git(&desk.workspace, &["mv", hidden[0], "moved.bin"]);
+        git(&desk.workspace, &["commit", "-q", "-m", "third"]);
+        for (from, to) in [("HEAD~2", "HEAD~1"), ("HEAD~1", "HEAD~2")] {
+            for stat in [false, true] {
+                let called = desk.bench.must("git_diff", json!({"from": from, "to": to, "stat": stat}));
+                let text = called.answer.text;
+                for name in shown {
+                    assert!(text.contains(name), "{name}: {text}");
+                }
+                for name in hidden.iter().filter(|name| name.is_ascii()) {
+                    assert!(
+                        !text.contains(&format!("{name} ")) && !text.contains("nobody-reads"),
+                        "{name}: {text}"
+                    );
+                }
+            }
+        }
+        let called = desk.bench.must("git_diff", json!({"from": "HEAD~1", "to": "HEAD"}));
+        assert!(!called.answer.text.contains(hidden[0]), "{}", called.answer.text);
+        for name in hidden {
+            for spelt in [format!("./{name}"), (*name).to_owned(), name.to_uppercase()] {
+                let called = desk.bench.call("git_show_file", json!({"revision": "HEAD~1", "path": spelt}));
+                assert!(!called.answer.text.contains("nobody-reads"), "{spelt}: {}", called.answer.text);
+            }
         }
     }
 }
