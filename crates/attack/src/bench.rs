@@ -341,8 +341,8 @@ impl BenchOptions {
             let mount = Mount::new(alias, File::open(path).unwrap(), path, access, rules).unwrap();
             mount.protect_personal(Arc::clone(&personal))
         };
-        let rules_of_project = self.rules.clone().deny(&self.deny).unwrap();
-        let project = open("@project", &self.workspace, self.access, rules_of_project);
+        let project_rules = if self.deny.is_empty() { self.rules.clone() } else { rules() };
+        let project = open("@project", &self.workspace, self.access, project_rules);
         let mut mounts = vec![project.hide_own_files(&own).as_default()];
         for (alias, path, access) in &self.mounts {
             mounts.push(open(alias, path, *access, rules()).hide_own_files(&own));

@@ -3,6 +3,7 @@
 //! The call is really made, up to the moment before anything would become visible: a recorder takes down what is about to change and then refuses.
 //! So the preview names the files that were found, not the way they were named, and cannot leave one out.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read as _, Seek as _};
 use std::sync::Mutex;
@@ -12,13 +13,17 @@ use toolgate_gate::{ForeseenChange, Preview, PreviewBody};
 use toolgate_text::diff::unified;
 use toolgate_types::{ErrorCode, Failure, Sha256, Stop};
 use toolgate_workspace::{
-    ChangeKind, ListOptions, NotKept, PathStyle, PlannedChange, Recorder, Settled, View, WorkspaceError,
+    ChangeKind, FileMark, ListOptions, NotKept, PathStyle, PlannedChange, Recorder, Settled, View,
+    WorkspaceError, mark,
 };
 
 use crate::file_tool::Work;
 
 /// Unchanged lines around each change in a diff.
 pub(crate) const DIFF_CONTEXT: usize = 3;
+
+/// More marked files of one kind than this are counted.
+const MAX_NAMED: usize = 3;
 
 /// How often a preview is tried anew when files change under it.
 const ATTEMPTS: usize = 4;
@@ -71,7 +76,10 @@ fn foresee(view: &View<'_>, arguments: &Value, work: Work, show: Option<Show>) -
             return Ok(Preview { summary, changes: Some(Vec::new()), ..Preview::of_arguments(arguments) });
         };
         let shown = show.map(|show| show(view, arguments.clone())).transpose()?;
-        let Some((summary, body)) = describe(view, &foreseen, shown.as_ref()) else { continue };
+        let Some((mut summary, body)) = describe(view, &foreseen, shown.as_ref()) else { continue };
+        // Behind the first line, where they are seen however many files there are.
+        let behind = summary.len().min(1);
+        summary.splice(behind..behind, marks(view, &foreseen));
         // What is shown was made from several looks at the files; it is true if they are still the same.
         if rehearse(view, arguments, work)?.as_ref() == Some(&foreseen) {
             let changes = foreseen.into_iter().map(|foreseen| foreseen.change).collect();
@@ -183,6 +191,29 @@ fn describe_text(
         summary.push("the content stays the same".to_owned());
     }
     Some((summary, diff_or_nothing(unified(old, &new, &path, &path, DIFF_CONTEXT))))
+}
+
+/// What a person should know about files among those that change, one line for each kind.
+fn marks(view: &View<'_>, foreseen: &[Foreseen]) -> Vec<String> {
+    let mut marked: BTreeMap<FileMark, Vec<String>> = BTreeMap::new();
+    for ForeseenChange { alias, location, kind, .. } in foreseen.iter().map(|foreseen| &foreseen.change) {
+        let target = match kind {
+            ChangeKind::Move { alias, location, .. } => Some((alias, location)),
+            ChangeKind::Create | ChangeKind::Modify | ChangeKind::Delete => None,
+        };
+        for (alias, location) in [(alias, location)].into_iter().chain(target) {
+            if let Some(mark) = mark(location) {
+                marked.entry(mark).or_default().push(shown_path(view, alias, location));
+            }
+        }
+    }
+    let line = |(mark, paths): (FileMark, Vec<String>)| {
+        let more = paths.len().checked_sub(MAX_NAMED).filter(|more| *more > 0);
+        let more = more.map(|more| format!(" and {more} more")).unwrap_or_default();
+        let paths: Vec<String> = paths.into_iter().take(MAX_NAMED).collect();
+        format!("{}: {}{more}", mark.as_str(), paths.join(", "))
+    };
+    marked.into_iter().map(line).collect()
 }
 
 fn diff_or_nothing(diff: String) -> PreviewBody {

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use crate::deny_list::{LastNames, begins_with, matches_all, split};
 
 /// What may be read and not be changed, in the notation of the deny list. This is the one place that names it.
-pub(crate) const OBEYED: &[&str] = &[
+pub const OBEYED: &[&str] = &[
     // Servers that an agent starts, most of them without a question once the folder is trusted.
     ".mcp.json",
     ".cursor/mcp.json",

@@ -10,7 +10,7 @@ use crate::fold::fold;
 use crate::location::real_location;
 
 /// What may be read and not be changed, with all that is below it, from a home directory.
-pub(crate) const OBEYED_IN_HOME: &[&str] = &[
+pub const OBEYED_IN_HOME: &[&str] = &[
     // Shells.
     ".profile",
     ".bashrc",

@@ -194,6 +194,27 @@ fn the_question_shows_what_would_change() {
     desk.call(&caller(Trust::Guided), "move_file", json!({"from": "a.txt", "to": "elsewhere.txt"}));
     let summary = scripted.asked().pop().unwrap().preview.summary;
     assert_eq!(summary, ["rename a.txt → elsewhere.txt"]);
+    for (path, mark) in [
+        ("Makefile", "run when the project is built or tested: Makefile"),
+        ("sub/package.json", "run when the project is built or tested: sub/package.json"),
+        ("AGENTS.md", "read by other agents as instructions: AGENTS.md"),
+        (".github/workflows/ci.yml", "run when the project is built or tested: .github/workflows/ci.yml"),
+    ] {
+        desk.call(&caller(Trust::Guided), "write_file", json!({"path": path, "content": "new\n"}));
+        let summary = scripted.asked().pop().unwrap().preview.summary;
+        assert_eq!(summary.get(1).map(String::as_str), Some(mark), "{summary:?}");
+        desk.call(&caller(Trust::Guided), "move_file", json!({"from": "a.txt", "to": path}));
+        let summary = scripted.asked().pop().unwrap().preview.summary;
+        assert_eq!(summary.get(1).map(String::as_str), Some(mark), "{summary:?}");
+    }
+    let header = |name: &str| format!("--- /dev/null\n+++ {name}\n@@ -0,0 +1 @@\n+x\n");
+    let many =
+        ["z.txt", "Makefile", "x/Makefile", "y/Makefile", "z/Makefile", "CLAUDE.md"].map(header).concat();
+    desk.call(&caller(Trust::Guided), "apply_patch", json!({"patch": many}));
+    let summary = scripted.asked().pop().unwrap().preview.summary;
+    assert!(summary.len() > 2, "{summary:?}");
+    assert!(summary[1].starts_with("run when") && summary[1].ends_with("and 1 more"), "{summary:?}");
+    assert_eq!(summary[2], "read by other agents as instructions: CLAUDE.md");
     // The question itself has changed nothing.
     assert_eq!(std::fs::read_to_string(desk.workspace.join("a.txt")).unwrap(), "one\ntwo\nthree\n");
     assert!(!desk.workspace.join("b.txt").exists());

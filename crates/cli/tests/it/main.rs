@@ -17,6 +17,7 @@ mod writers;
 mod file_size;
 mod undo;
 mod wiring;
+mod homes;
 mod manners;
 mod tokens;
 mod trust;

@@ -1,17 +1,22 @@
-//! `docs/workspace.md` lists the built-in deny list in full.
+//! `docs/workspace.md` lists in full what is denied, what is protected, and what is marked.
 
-use toolgate_workspace::DEFAULT_DENY;
+use toolgate_workspace::{DEFAULT_DENY, MARKED, OBEYED, OBEYED_IN_HOME};
 
 use crate::page::rows;
 
 const PAGE: &str = include_str!("../../../../docs/workspace.md");
 
+fn listed(heading: &str) -> Vec<String> {
+    let cells = rows(PAGE, heading);
+    let rules = cells.iter().flat_map(|cells| cells[1].split(' '));
+    rules.map(|rule| rule.trim_matches('`').to_owned()).collect()
+}
+
 #[test]
 fn the_page_lists_every_rule_in_order() {
-    let listed: Vec<&str> = rows(PAGE, "### The built-in deny list")
-        .iter()
-        .flat_map(|cells| cells[1].split(' '))
-        .map(|rule| rule.trim_matches('`'))
-        .collect();
-    assert_eq!(listed, DEFAULT_DENY);
+    assert_eq!(listed("### The built-in deny list"), DEFAULT_DENY);
+    assert_eq!(listed("### What editors and other agents obey"), OBEYED);
+    assert_eq!(listed("### A home directory as the workspace"), OBEYED_IN_HOME);
+    let marked: Vec<&str> = MARKED.iter().flat_map(|(_, rules)| rules.iter().copied()).collect();
+    assert_eq!(listed("### What stays writable"), marked);
 }

@@ -164,8 +164,9 @@ fn a_history_shows_no_more_than_the_workspace() {
 fn a_history_shows_nothing_that_the_operator_denies() {
     let deny = ["internal/**", "*.Draft", "{plans,Pläne}/[qQ]*", "notes/secret.md"].map(str::to_owned);
     let denied = Rules::new().deny(&deny).unwrap();
-    let scoped =
-        Rules::new().scope(&["src/**".to_owned(), "*.md".to_owned(), "docs/{a,b}.txt".to_owned()]).unwrap();
+    let scoped = Rules::new()
+        .scope(&["src/**".to_owned(), "*.md".to_owned(), "docs/{a,b}.txt".to_owned(), ".git/**".to_owned()])
+        .unwrap();
     let hidden_from_deny: &[&str] = &[
         "internal/a",
         "INTERNAL/b",
