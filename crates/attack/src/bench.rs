@@ -21,8 +21,8 @@ use toolgate_manifest::Config;
 use toolgate_policy::{Policies, PolicySource, PolicyTool};
 use toolgate_sandbox::{ResourceLimits, Sandbox, SandboxOptions};
 use toolgate_tools::{
-    Called, CommandOptions, CommandRunner, Confinement, Front, Parts, Profile, Surroundings, initialise_run,
-    load_manifests,
+    Called, CommandOptions, CommandRunner, Confinement, Front, OwnFolders, Parts, Profile, Surroundings,
+    initialise_run, load_manifests,
 };
 use toolgate_types::{CallId, Caller, ErrorCode, Limits, StateKey, ToolCall, Trust};
 use toolgate_workspace::{Access, Mount, PersonalPaths, Rules, Workspace};
@@ -320,10 +320,13 @@ impl BenchOptions {
     fn runner(&self, workspace: &Arc<Workspace>) -> Arc<CommandRunner> {
         static SANDBOX: OnceLock<Arc<Sandbox>> = OnceLock::new();
         let sandbox = SANDBOX.get_or_init(|| Arc::new(Sandbox::prepare(SandboxOptions::default()).unwrap()));
-        let quarantine = self.state.join("quarantine.toolgate");
+        let [quarantine, baselines] =
+            ["quarantine.toolgate", "baselines.toolgate"].map(|name| self.state.join(name));
+        let folders =
+            move || Ok(OwnFolders { quarantine: own_folder(&quarantine), baselines: own_folder(&baselines) });
         let options = CommandOptions {
             workspace: Arc::clone(workspace),
-            confinement: Confinement::later(move || Ok((Arc::clone(sandbox), own_folder(&quarantine)))),
+            confinement: Confinement::later(|| Ok(Arc::clone(sandbox)), folders),
             environment: Vec::new(),
             limits: self.resources,
             network: self.network.clone(),

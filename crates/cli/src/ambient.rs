@@ -111,6 +111,13 @@ pub(crate) fn open_own_folder(path: &Path) -> io::Result<Dir> {
     }
 }
 
+/// Whether there is a folder with an entry in it whose name ends like this.
+pub(crate) fn has_entry(folder: &Path, ending: &str) -> bool {
+    let entries = std::fs::read_dir(folder);
+    let mut names = entries.into_iter().flatten().flatten().map(|entry| entry.file_name());
+    names.any(|name| name.as_encoded_bytes().ends_with(ending.as_bytes()))
+}
+
 /// A file of an operator that is longer than this is none.
 const MAX_FILE: u64 = 16 * 1024 * 1024;
 

@@ -15,6 +15,7 @@ use toolgate_types::{CallId, StateKey};
 use toolgate_workspace::{Access, Mount, MountError, Rules, Workspace};
 
 use crate::ambient::{open_folder, open_or_make_folder, open_own_folder};
+use crate::confined;
 use crate::exit::Failed;
 use crate::load::{self, Behind, Tokens};
 use crate::own::Own;
@@ -134,6 +135,7 @@ pub(crate) fn gate(settings: &Settings, how: How<'_>) -> Result<Built, Failed> {
     let (audit, recovered) = AuditLog::open(log_options(settings))
         .map_err(|error| Failed::usage(error.to_string()).help(error.help()))?;
     tell_of_interruptions(&recovered.interrupted, journal.recovery());
+    confined::recover(settings, &own, &workspace)?;
     let waiting = servers.as_ref().map(|(_, runtime)| *runtime).filter(|_| wait);
     let servers =
         servers.map(|(which, runtime)| Arc::new(Servers::new(settings, runtime.handle().clone(), which)));
@@ -166,13 +168,16 @@ pub(crate) fn gate(settings: &Settings, how: How<'_>) -> Result<Built, Failed> {
 }
 
 /// What the gate keeps in its state directory.
-pub(crate) const STATE_FOLDERS: [&str; 9] =
-    ["audit", "keys", "runs", JOURNAL, QUARANTINE, OUTPUTS, PINS, SESSIONS, TRUST];
+pub(crate) const STATE_FOLDERS: [&str; 10] =
+    ["audit", "keys", "runs", JOURNAL, QUARANTINE, BASELINES, OUTPUTS, PINS, SESSIONS, TRUST];
 
 /// The ending keeps every gate from showing it, also one that was given another state directory.
 const JOURNAL: &str = "journal.toolgate";
 /// So does this.
 const QUARANTINE: &str = "quarantine.toolgate";
+
+/// And this.
+const BASELINES: &str = "baselines.toolgate";
 
 /// And this.
 const OUTPUTS: &str = "outputs.toolgate";
@@ -196,6 +201,13 @@ pub(crate) fn outputs_folder(settings: &Settings) -> PathBuf {
 /// Where what commands leave under protected names goes.
 pub(crate) fn quarantine_folder(settings: &Settings) -> PathBuf {
     settings.state_dir.join(QUARANTINE)
+}
+
+/// Where it is written down what was there before commands ran. Gates of one user share it whatever state directory each of them has; where there is no
+/// default one, or it cannot be used, those with the same state directory do.
+pub(crate) fn baselines_folders(settings: &Settings) -> Vec<PathBuf> {
+    let states = settings.default_state_dir.iter().chain([&settings.state_dir]);
+    states.map(|state| state.join(BASELINES)).collect()
 }
 
 /// What earlier processes left behind, and what became of it.

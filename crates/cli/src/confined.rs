@@ -3,21 +3,23 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use cap_std::fs::Dir;
 use toolgate_egress::{Direct, Rules};
 use toolgate_manifest::{Config, Problem, SandboxConfig};
 use toolgate_sandbox::{
     Layer, Layers, ResourceLimits, Sandbox, SandboxOptions, refused_place, refused_variable,
 };
-use toolgate_tools::{CommandOptions, CommandRunner, Confinement, Identity};
+use toolgate_tools::{CommandOptions, CommandRunner, Confinement, Identity, OwnFolders};
 use toolgate_types::{ErrorCode, Failure};
-use toolgate_workspace::Workspace;
+use toolgate_workspace::{Quarantined, Workspace};
 
-use crate::ambient::{open_own_folder, read_regular_file, variable};
-use crate::build::quarantine_folder;
+use crate::ambient::{has_entry, open_own_folder, read_regular_file, variable};
+use crate::build::{baselines_folders, quarantine_folder};
 use crate::exit::Failed;
 use crate::load::Fault;
 use crate::own::Own;
 use crate::settings::Settings;
+use crate::terminal::complain;
 
 /// What the operator demands of the sandbox.
 pub(crate) fn sandbox_options(settings: &Settings, own: &Own) -> Result<SandboxOptions, Failed> {
@@ -92,13 +94,12 @@ pub(crate) fn runner(
     let passed = config.sandbox.environment.iter();
     let passed = passed.filter_map(|name| Some((name.value.clone(), variable(&name.value)?)));
     let (options, quarantine) = (sandbox_options(settings, own)?, quarantine_folder(settings));
-    let confinement = Confinement::later(move || {
-        let folder = open_own_folder(&quarantine).map_err(|error| {
-            Failure::new(ErrorCode::Internal, "the command could not be started")
-                .operator_note(format!("`{}` cannot be used: {error}", quarantine.display()))
-        })?;
-        Ok((Arc::new(Sandbox::prepare(options.clone())?), folder))
-    });
+    let baselines = baselines_folders(settings);
+    let folders = move || {
+        let quarantine = open_first(std::slice::from_ref(&quarantine))?;
+        Ok(OwnFolders { quarantine, baselines: open_first(&baselines)? })
+    };
+    let confinement = Confinement::later(move || Ok(Arc::new(Sandbox::prepare(options.clone())?)), folders);
     let runner = CommandRunner::new(CommandOptions {
         workspace: Arc::clone(workspace),
         confinement,
@@ -109,6 +110,41 @@ pub(crate) fn runner(
     });
     let runner = runner.map_err(|error| Failed::usage(error.to_string()).help(error.help()))?;
     Ok(Arc::new(runner.committing_as(identity())))
+}
+
+/// Opens the first of these that can be used.
+fn open_first(folders: &[PathBuf]) -> Result<Dir, Failure> {
+    let mut notes = Vec::new();
+    for folder in folders {
+        match open_own_folder(folder) {
+            Ok(opened) => return Ok(opened),
+            Err(error) => notes.push(format!("`{}` cannot be used: {error}", folder.display())),
+        }
+    }
+    Err(Failure::new(ErrorCode::Internal, "the command could not be started").operator_note(notes.join("; ")))
+}
+
+/// Takes away what commands of a gate left that was killed before it could look. What fails is told: commands try again before they start.
+pub(crate) fn recover(settings: &Settings, own: &Own, workspace: &Arc<Workspace>) -> Result<(), Fault> {
+    if !baselines_folders(settings).iter().any(|folder| has_entry(folder, ".run")) {
+        return Ok(());
+    }
+    match runner(settings, own, workspace)?.recover() {
+        Ok(taken) => {
+            let place = quarantine_folder(settings);
+            for Quarantined { path, kept_as, in_place } in taken {
+                let kept = if in_place { kept_as } else { place.join(kept_as).display().to_string() };
+                complain(&format!(
+                    "`{path}` was left under a protected name by a command whose gate was killed; it was taken away and is kept as `{kept}`"
+                ));
+            }
+        }
+        Err(failure) => {
+            let note = failure.operator_note.map(|note| format!(": {note}")).unwrap_or_default();
+            complain(&format!("{}{note}", failure.message));
+        }
+    }
+    Ok(())
 }
 
 /// In whose name commands commit: whom the operator's own git names. Git itself is not asked: it would obey the rest of what it reads.

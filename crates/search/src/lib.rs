@@ -71,5 +71,5 @@ pub use lines::{Line, Match};
 pub use list::{Entry, EntryKind, ListOptions, Listing, list};
 pub use search::{Effort, MAX_NEIGHBOURS, SearchOptions, Searched, Target, search};
 pub use start::{Start, Visible};
-pub use survey::{Surveyed, SurveyedEntry, SurveyedFolder, Surveyor, survey};
+pub use survey::{Surveyed, SurveyedEntry, SurveyedFolder, Surveyor, earliest_timestamp, survey};
 pub use walk::Skipped;

@@ -35,6 +35,7 @@ pub struct SurveyedFolder<'a> {
     handle: BorrowedFd<'a>,
     place: &'a [u8],
     names: &'a Names,
+    changed: Duration,
 }
 
 /// An entry of it.
@@ -57,6 +58,12 @@ impl<'a> SurveyedFolder<'a> {
     #[must_use]
     pub fn place(&self) -> &'a Path {
         as_path(self.place)
+    }
+
+    /// When it last changed (`st_ctime`), since the beginning of time as the filesystem counts it: nothing has got a name in it since.
+    #[must_use]
+    pub fn changed(&self) -> Duration {
+        self.changed
     }
 
     /// All that is in it, in the order of the filesystem.
@@ -90,6 +97,13 @@ pub struct Surveyed<S> {
     pub stopped: Option<StopReason>,
 }
 
+/// A time that no filesystem gives to what changes from now on: what has it or a later one may be new, what has an earlier one is not.
+#[must_use]
+pub fn earliest_timestamp() -> Duration {
+    let moment = SystemTime::now().checked_sub(LAG);
+    moment.and_then(|moment| moment.duration_since(UNIX_EPOCH).ok()).unwrap_or_default()
+}
+
 /// Reads every directory beneath this one, on several threads when there are many.
 ///
 /// # Errors
@@ -101,10 +115,9 @@ pub fn survey<S: Surveyor>(
 ) -> Result<Surveyed<S>, Error> {
     let root =
         Pending { parent: Arc::new(reopen(directory)?), name: c".".into(), place: Vec::new(), depth: 0 };
-    let begun = SystemTime::now().checked_sub(LAG).and_then(|moment| moment.duration_since(UNIX_EPOCH).ok());
     let shared = Shared {
         stop,
-        begun: begun.unwrap_or_default(),
+        begun: earliest_timestamp(),
         queue: Queue::new(vec![root]),
         restless: AtomicBool::new(false),
         missed: AtomicBool::new(false),
@@ -249,15 +262,15 @@ impl<'a, S: Surveyor> Worker<'a, S> {
             Ok(handle) => Arc::new(handle),
             Err(errno) => return self.not_opened(&next, errno),
         };
-        let names = self.names(handle.as_fd())?;
-        let folder = SurveyedFolder { handle: handle.as_fd(), place: &next.place, names: &names };
+        let (names, changed) = self.names(handle.as_fd())?;
+        let folder = SurveyedFolder { handle: handle.as_fd(), place: &next.place, names: &names, changed };
         let pending = &mut self.pending;
         self.surveyor.folder(&folder, &mut |entry| pending.push(next.child(&handle, entry.name)));
         Ok(())
     }
 
     /// What is in a directory, read again as long as it changes meanwhile: an entry that gets another name may be in none of the parts that were read.
-    fn names(&mut self, handle: BorrowedFd<'_>) -> Result<Names, Ending> {
+    fn names(&mut self, handle: BorrowedFd<'_>) -> Result<(Names, Duration), Ending> {
         let mut before = changed(handle).map_err(Ending::Failed)?;
         for reading in 1.. {
             let (names, stopped) =
@@ -268,11 +281,11 @@ impl<'a, S: Surveyor> Worker<'a, S> {
             let after = changed(handle).map_err(Ending::Failed)?;
             self.shared.note_time(after);
             if after == before {
-                return Ok(names);
+                return Ok((names, after));
             }
             if reading == READINGS {
                 self.shared.note_missing();
-                return Ok(names);
+                return Ok((names, after));
             }
             before = after;
             rustix::fs::seek(handle, rustix::fs::SeekFrom::Start(0)).map_err(Ending::Failed)?;

@@ -6,24 +6,32 @@
 //!
 //! This module mounts nothing and runs nothing: it tells what to cover, relative to a mount's handle.
 
-mod covers;
-mod discovery;
 mod ground;
-mod inventory;
-mod look;
-mod quarantine;
 mod repositories;
-mod stray;
-mod strays;
-mod targets;
+mod discovery;
+mod inventory;
 mod todo;
+mod targets;
+mod look;
+mod covers;
+mod before;
+mod codec;
+mod lineage;
+mod record;
+mod baselines;
+mod run;
+mod stray;
+mod leftover;
+mod strays;
+mod quarantine;
 
-use std::collections::{HashMap, HashSet};
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
 
-use toolgate_search::{Surveyed, survey};
+use toolgate_search::{Surveyed, earliest_timestamp, survey};
 use toolgate_types::{Cover, Stop};
 
 use crate::error::WorkspaceError;
@@ -31,18 +39,24 @@ use crate::mount::{Access, Mount};
 use crate::rules::PathGrant;
 use crate::view::Workspace;
 
-use covers::assemble;
-use ground::{Ground, Identity};
-use look::{Known, Look, Seal, Sightings};
-use targets::Target;
+use before::Before;
+use covers::{Assembled, assemble};
+use ground::Ground;
+use look::{Look, Sightings};
 
 pub(crate) use targets::is_target;
 
+pub use baselines::Baselines;
+pub use leftover::{Leftover, LeftoverKind};
 pub use quarantine::{Quarantine, Quarantined};
+pub use run::{Looked, Run};
 pub use stray::{Stray, StrayKind, Strays};
 
-/// Each cover is a mount that every command pays for; nobody waits for more of them.
+/// Each cover is a mount that every command pays for. Where more would be needed, directories are hidden as a whole.
 pub(crate) const MOST_COVERS: usize = 10_000;
+
+/// A walk that has found more to cover than this finds no more.
+const MAX_SEALS: usize = 200_000;
 
 /// How often a tree is walked in which others keep changing directories.
 const WALKS: usize = 4;
@@ -62,23 +76,13 @@ pub struct ConfinedMount<'a> {
     ground: Ground<'a>,
     writable: bool,
     covers: Vec<Cover>,
-    before: Before,
+    /// Directories that are hidden as a whole because too much in them is denied.
+    bundled: Vec<PathBuf>,
+    /// When it was walked.
+    since: Duration,
+    before: Arc<Before>,
     /// How many strays were taken away.
     taken: AtomicUsize,
-}
-
-/// What there was before the command ran.
-#[derive(Debug, Default)]
-struct Before {
-    /// What there was of all that is judged.
-    known: HashMap<PathBuf, Known>,
-    /// Folders that nobody looked into.
-    hidden: HashSet<PathBuf>,
-    /// What git is made to obey.
-    targets: Vec<Target>,
-    /// Links with a protected name: those cannot be covered.
-    links: HashMap<PathBuf, Identity>,
-    repositories: HashSet<PathBuf>,
 }
 
 impl Workspace {
@@ -109,21 +113,17 @@ impl Workspace {
             return Err(WorkspaceError::ReadOnly { path: mount.alias().to_owned() });
         }
         let ground = Ground::new(self, mount);
+        let since = earliest_timestamp();
         let mut sightings = look_around(&ground, wanted.writable, grant, stop)?;
-        let known = std::mem::take(&mut sightings.known);
-        let targets = std::mem::take(&mut sightings.targets);
-        let is_hidden = |(place, seal): &(PathBuf, Seal)| {
-            matches!(seal, Seal::Hide { directory: true }).then(|| place.clone())
-        };
-        let hidden = sightings.seals.iter().filter_map(is_hidden).collect();
-        let links = sightings.links.iter().cloned().collect();
-        let repositories = sightings.repositories.iter().cloned().collect();
-        let covers = assemble(sightings, wanted.writable).ok_or_else(|| WorkspaceError::TooManyCovers {
-            alias: mount.alias().to_owned(),
-            limit: MOST_COVERS,
-        })?;
-        let before = Before { known, hidden, targets, links, repositories };
-        Ok(ConfinedMount { ground, writable: wanted.writable, covers, before, taken: AtomicUsize::new(0) })
+        let before = Arc::new(Before::take(&mut sightings, &ground));
+        let Assembled { covers, bundled } =
+            assemble(sightings, wanted.writable).map_err(|most| WorkspaceError::TooManyCovers {
+                alias: mount.alias().to_owned(),
+                limit: MOST_COVERS,
+                most: mount.show_with_alias(&most),
+            })?;
+        let (writable, taken) = (wanted.writable, AtomicUsize::new(0));
+        Ok(ConfinedMount { ground, writable, covers, bundled, since, before, taken })
     }
 
     pub(crate) fn unknown(&self, alias: &str) -> WorkspaceError {
@@ -192,6 +192,11 @@ impl<'a> ConfinedMount<'a> {
     #[must_use]
     pub fn is_writable(&self) -> bool {
         self.writable
+    }
+
+    /// Directories that are hidden as a whole because too much in them is denied, as answers show them.
+    pub fn bundled(&self) -> impl Iterator<Item = String> {
+        self.bundled.iter().map(|folder| self.ground.mount.show_with_alias(folder))
     }
 
     /// What to cover, in this order: parents stand before children, and every place once.

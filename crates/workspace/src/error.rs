@@ -194,12 +194,16 @@ pub enum WorkspaceError {
         path: String,
     },
     /// So much of a mount must be kept from a command that it is not started.
-    #[error("more than {limit} places of `{alias}` would have to be kept from the command")]
+    #[error(
+        "more than {limit} places of `{alias}` would have to be kept from the command, the most in `{most}`"
+    )]
     TooManyCovers {
         /// The mount.
         alias: String,
         /// How many there may be.
         limit: usize,
+        /// The directory that holds the most of them.
+        most: String,
     },
     /// What must be kept from a command moves about while it is looked for.
     #[error("files of `{alias}` that no command may see are being moved")]
@@ -295,7 +299,7 @@ impl WorkspaceError {
             Self::Stopped(StopReason::Deadline) => "ask for less, or narrow the path",
             Self::Restless { .. } => "try again when nothing else is moving files of the workspace",
             Self::TooManyCovers { .. } => {
-                "ask the operator to mount a smaller folder, to deny whole folders instead of many files, or to widen the scope"
+                "ask the operator to move them into a directory of their own, to mount a smaller one, to deny whole directories instead of many files, or to widen the scope"
             }
             Self::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => {
                 "free some space; the old content is untouched"

@@ -102,6 +102,16 @@ impl Refused {
             |setting: &&Setting| matches!(meaning(setting), Meaning::Refused | Meaning::Worktree(_));
         Self(settings.iter().filter(is_refused).map(Setting::written).collect())
     }
+
+    /// The settings, to be written down.
+    pub(crate) fn settings(&self) -> &HashSet<Vec<u8>> {
+        &self.0
+    }
+
+    /// From settings that were written down.
+    pub(crate) fn from_settings(settings: HashSet<Vec<u8>>) -> Self {
+        Self(settings)
+    }
 }
 
 /// All values of a setting without a subsection; `None` of a configuration that does not parse.

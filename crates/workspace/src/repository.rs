@@ -3,7 +3,6 @@
 //! Whoever may write into one decides what git runs next: `config` names programs, `hooks` are programs, `commondir` and a `.git` file point at another
 //! repository that has both. So the inside of a repository is read, and changed by git alone, and no new one is put together file by file.
 
-use std::ffi::OsStr;
 use std::path::Path;
 
 use crate::fold::fold;
@@ -22,7 +21,10 @@ fn is_git_name(place: &Path) -> bool {
 /// Whether the folder of this place is a repository once the place exists: git asks for `HEAD` and for `objects` and `refs`, or for `commondir` in their stead.
 fn makes_repository(mount: &Mount, place: &Path) -> bool {
     let (Some(folder), Some(new)) = (place.parent(), place.file_name()) else { return false };
-    let has =
-        |name: &str| new == OsStr::new(name) || mount.directory().symlink_metadata(folder.join(name)).is_ok();
+    // A filesystem that ignores case takes a new `head` for `HEAD`; what is there already it finds by either name.
+    let new = fold(Path::new(new));
+    let has = |name: &str| {
+        new.eq_ignore_ascii_case(name) || mount.directory().symlink_metadata(folder.join(name)).is_ok()
+    };
     has("HEAD") && (has("commondir") || (has("objects") && has("refs")))
 }

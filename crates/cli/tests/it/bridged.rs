@@ -151,14 +151,7 @@ fn what_a_server_leaves_under_protected_names_is_taken_away_and_told_whatever_it
             .replace("echo: {class: read}", "plant: {class: read}"),
     );
     let called = |name: &str| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_toolgate"));
-        command
-            .current_dir(place.scratch.path())
-            .env("XDG_STATE_HOME", place.state_home())
-            .arg("--state-dir")
-            .arg(&place.state);
-        command.arg("--workspace").arg(&place.workspace).env_remove("TOOLGATE_TOKEN");
-        place.configured(&mut command);
+        let mut command = place.aloud(Command::new(env!("CARGO_BIN_EXE_toolgate")));
         let output = command.args(["call", "t__plant", &json!({"text": name}).to_string()]).output().unwrap();
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     };

@@ -27,6 +27,7 @@ mod bridged;
 mod clients;
 mod examples;
 mod served;
+mod overlapping;
 mod sessions;
 mod pty;
 mod running;

@@ -6,9 +6,11 @@
 use std::time::{Duration, Instant};
 
 use toolgate_types::{CallId, ErrorCode, Failure, Stop};
-use toolgate_workspace::{ConfinedMount, Quarantine, Quarantined, Stray, StrayKind, WorkspaceError};
+use toolgate_workspace::{
+    ConfinedMount, Leftover, Looked, Quarantine, Quarantined, Run, Stray, StrayKind, WorkspaceError,
+};
 
-use super::confinement::Made;
+use super::confinement::Keeping;
 use super::result::{MOST_TOLD, told};
 
 /// How long the walk after a command may take. It does not share the command's time: what is not looked at stays.
@@ -17,32 +19,113 @@ const LOOKING: Duration = Duration::from_secs(120);
 /// How long taking away may take, once all is found.
 const TAKING: Duration = Duration::from_secs(30);
 
-/// Moves what the command left under protected names to quarantine. Everything is tried before anything is reported as failed.
-pub(super) fn take_away(
-    made: &Made,
-    confined: &[ConfinedMount<'_>],
+/// How often a mount is walked in which directories move away before they are read.
+const WALKS: usize = 4;
+
+/// What a command left.
+#[derive(Debug, Default)]
+pub(super) struct Left {
+    pub(super) quarantined: Vec<Quarantined>,
+    /// What stays and is only told.
+    pub(super) leftovers: Vec<Leftover>,
+}
+
+/// Moves what an ended command left under protected names to quarantine. Everything is tried before anything is reported as failed; where something
+/// failed, the baseline stays the old one, and the next command looks again.
+pub(super) fn take_away(keeping: &Keeping, run: &Run<'_>, call: CallId) -> Result<Left, Failure> {
+    run.ended();
+    let search = Search::of(keeping, run, call);
+    for (mount, is_whole) in search.is_whole.iter().enumerate() {
+        let looked = match is_whole {
+            true => Looked::Whole,
+            false if run.has_company(mount) => Looked::LeftToOthers,
+            false => Looked::Partly,
+        };
+        run.settle(mount, looked);
+    }
+    search.into_left()
+}
+
+/// The same while the process goes on.
+pub(super) fn take_away_from_running(
+    keeping: &Keeping,
+    run: &Run<'_>,
     call: CallId,
-) -> Result<Vec<Quarantined>, Failure> {
-    let when = toolgate_types::time::rfc3339_millis(jiff::Timestamp::now());
-    let quarantine = Quarantine { folder: &made.quarantine, call, when: &when };
-    let looking = within(LOOKING);
-    let (mut found, mut failed) = (Vec::new(), Vec::new());
-    for mount in confined {
-        match mount.strays(&looking) {
-            Err(error) => failed.push(format!("`{}` could not be looked at: {error}", mount.alias())),
-            Ok(strays) => {
-                if strays.incomplete {
-                    failed.push(format!("`{}` could not all be looked at in time", mount.alias()));
-                }
-                found.extend(strays.found.into_iter().map(|stray| (mount, stray)));
+) -> Result<Left, Failure> {
+    Search::of(keeping, run, call).into_left()
+}
+
+/// The walks after a command.
+struct Search<'s, 'r> {
+    run: &'s Run<'r>,
+    quarantine: Quarantine<'s>,
+    /// Which of the mounts were looked at to the end, with all that was found taken away.
+    is_whole: Vec<bool>,
+    left: Left,
+    failed: Vec<String>,
+}
+
+impl<'s, 'r> Search<'s, 'r> {
+    fn of(keeping: &'s Keeping, run: &'s Run<'r>, call: CallId) -> Self {
+        let when = toolgate_types::time::rfc3339_millis(jiff::Timestamp::now());
+        let quarantine = Quarantine { folder: &keeping.quarantine, call, when };
+        let is_whole = vec![false; run.mounts().len()];
+        let mut search = Self { run, quarantine, is_whole, left: Left::default(), failed: Vec::new() };
+        let mut wanted: Vec<usize> = (0..run.mounts().len()).collect();
+        for walk in 1..=WALKS {
+            wanted = search.walk(&wanted, walk == WALKS);
+            if wanted.is_empty() {
+                break;
             }
         }
+        search
     }
-    let kind = |(_, stray): &(&ConfinedMount<'_>, Stray)| stray.kind;
-    let mut taken =
-        take_each(found, kind, &within(TAKING), |(mount, stray)| mount.quarantine(&stray, &quarantine));
-    failed.append(&mut taken.failed);
-    if failed.is_empty() { Ok(taken.quarantined) } else { Err(failure(&failed)) }
+
+    /// Looks at these mounts and takes away what is found. Answers with those that must be walked again.
+    fn walk(&mut self, wanted: &[usize], is_last: bool) -> Vec<usize> {
+        let looking = within(LOOKING);
+        let (mut found, mut again) = (Vec::new(), Vec::new());
+        let failed = self.failed.len();
+        for (index, mount) in self.run.mounts().iter().enumerate().filter(|(index, _)| wanted.contains(index))
+        {
+            match mount.strays(&looking) {
+                Err(error) => {
+                    self.failed.push(format!("`{}` could not be looked at: {error}", mount.alias()))
+                }
+                Ok(strays) => {
+                    if strays.incomplete {
+                        self.failed.push(format!("`{}` could not all be looked at in time", mount.alias()));
+                    } else if strays.missed && is_last {
+                        self.failed.push(format!("directories of `{}` kept moving", mount.alias()));
+                    } else if strays.missed {
+                        again.push(index);
+                    } else {
+                        self.is_whole.get_mut(index).into_iter().for_each(|is_whole| *is_whole = true);
+                    }
+                    found.extend(strays.found.into_iter().map(|stray| (mount, stray)));
+                    self.left.leftovers.extend(strays.leftovers);
+                }
+            }
+        }
+        let kind = |(_, stray): &(&ConfinedMount<'_>, Stray)| stray.kind;
+        let mut taken = take_each(found, kind, &within(TAKING), |(mount, stray)| {
+            self.run.quarantine(mount, &stray, &self.quarantine)
+        });
+        self.left.quarantined.append(&mut taken.quarantined);
+        self.failed.append(&mut taken.failed);
+        if self.failed.len() > failed {
+            // What could not be taken away must not be known to the next command.
+            self.is_whole.iter_mut().for_each(|is_whole| *is_whole = false);
+        }
+        again
+    }
+
+    fn into_left(mut self) -> Result<Left, Failure> {
+        let leftovers = &mut self.left.leftovers;
+        leftovers.sort();
+        leftovers.dedup();
+        if self.failed.is_empty() { Ok(self.left) } else { Err(failure(&self.failed)) }
+    }
 }
 
 fn within(time: Duration) -> Stop {
@@ -54,7 +137,7 @@ fn failure(failed: &[String]) -> Failure {
     let more = more.map(|more| format!("{more} more"));
     let told: Vec<String> = failed.iter().take(MOST_TOLD).map(|words| told(words)).chain(more).collect();
     Failure::new(ErrorCode::Internal, "what the command left could not all be checked")
-        .help("do not use what it made before the operator has looked at it")
+        .help("do not use what it made before the operator has looked at it; the next command looks again")
         .operator_note(told.join("; "))
 }
 

@@ -4,31 +4,77 @@ use std::sync::{Arc, OnceLock};
 
 use cap_std::fs::Dir;
 use toolgate_sandbox::Backend;
-use toolgate_types::Failure;
+use toolgate_types::{ErrorCode, Failure};
+use toolgate_workspace::Baselines;
 
-/// The sandbox, and where what commands leave under protected names goes.
+/// The sandbox, and the directories of the gate in which it is kept what commands leave and what was there before.
 pub struct Confinement {
-    made: OnceLock<Made>,
-    make: Box<Make>,
+    sandbox: Later<Arc<dyn Backend>>,
+    keeping: Later<Keeping>,
 }
 
-type Make = dyn Fn() -> Result<Made, Failure> + Send + Sync;
+/// Directories of the gate, out of reach of every tool.
+pub struct OwnFolders {
+    /// Where what commands leave under protected names goes.
+    pub quarantine: Dir,
+    /// What was there before commands ran: one directory for all gates of this user.
+    pub baselines: Dir,
+}
 
-pub(super) struct Made {
-    pub(super) sandbox: Arc<dyn Backend>,
+pub(super) struct Keeping {
     pub(super) quarantine: Dir,
+    pub(super) baselines: Baselines,
+}
+
+/// All that a command needs.
+#[derive(Clone, Copy)]
+pub(super) struct Made<'c> {
+    pub(super) sandbox: &'c Arc<dyn Backend>,
+    pub(super) keeping: &'c Keeping,
 }
 
 impl Confinement {
     /// One that is made by the first command. When that fails, no command is run, and the next one tries again.
     pub fn later<System: Backend + 'static>(
-        make: impl Fn() -> Result<(Arc<System>, Dir), Failure> + Send + Sync + 'static,
+        sandbox: impl Fn() -> Result<Arc<System>, Failure> + Send + Sync + 'static,
+        folders: impl Fn() -> Result<OwnFolders, Failure> + Send + Sync + 'static,
     ) -> Self {
-        let make = move || make().map(|(sandbox, quarantine)| Made { sandbox, quarantine });
+        let keeping = move || {
+            let OwnFolders { quarantine, baselines } = folders()?;
+            let baselines = Baselines::open(baselines).map_err(|error| {
+                Failure::new(ErrorCode::Internal, "the command could not be started")
+                    .operator_note(format!("the directory for baselines cannot be used: {error}"))
+            })?;
+            Ok(Keeping { quarantine, baselines })
+        };
+        let sandbox = move || sandbox().map(|sandbox| -> Arc<dyn Backend> { sandbox });
+        Self { sandbox: Later::new(sandbox), keeping: Later::new(keeping) }
+    }
+
+    pub(super) fn made(&self) -> Result<Made<'_>, Failure> {
+        Ok(Made { sandbox: self.sandbox.get()?, keeping: self.keeping()? })
+    }
+
+    /// What is needed to look at what commands left, without a sandbox.
+    pub(super) fn keeping(&self) -> Result<&Keeping, Failure> {
+        self.keeping.get()
+    }
+}
+
+/// A value that is made when it is first needed.
+struct Later<T> {
+    made: OnceLock<T>,
+    make: Box<Make<T>>,
+}
+
+type Make<T> = dyn Fn() -> Result<T, Failure> + Send + Sync;
+
+impl<T> Later<T> {
+    fn new(make: impl Fn() -> Result<T, Failure> + Send + Sync + 'static) -> Self {
         Self { made: OnceLock::new(), make: Box::new(make) }
     }
 
-    pub(super) fn made(&self) -> Result<&Made, Failure> {
+    fn get(&self) -> Result<&T, Failure> {
         if let Some(made) = self.made.get() {
             return Ok(made);
         }

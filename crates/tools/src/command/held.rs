@@ -7,6 +7,7 @@ use toolgate_workspace::ConfinedMount;
 
 use super::Command;
 use super::denial::Denial;
+use super::result::{MOST_TOLD, told};
 
 /// Why an agent's command changes nothing, as a person or a model reads it.
 pub(crate) const ONLY_SOME: &str = "this agent was granted only some files, so its commands run read-only";
@@ -15,13 +16,15 @@ pub(crate) const ONLY_SOME: &str = "this agent was granted only some files, so i
 const NO_PROGRAM: Exit = Exit::Code(127);
 
 /// The bounds that one command had.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Held {
     /// Files and folders that were hidden from it.
     pub(crate) hidden: usize,
     /// Folders that it could not rename, because something in them is protected. Each is a mount of its own, so that files are not renamed
     /// across it either.
     pub(crate) pinned: usize,
+    /// Directories that were hidden as a whole because too much in them is denied, as answers show them.
+    pub(crate) bundled: Vec<String>,
     /// Whether it would have been allowed to change something, had its caller been granted all files.
     pub(crate) read_only: bool,
 }
@@ -35,12 +38,18 @@ impl Held {
         Self {
             hidden: count(|cover| matches!(cover, Cover::Hide { .. })),
             pinned: count(|cover| matches!(cover, Cover::Pin { .. })),
+            bundled: confined
+                .iter()
+                .flat_map(ConfinedMount::bundled)
+                .take(MOST_TOLD)
+                .map(|path| told(&path))
+                .collect(),
             read_only: context.grant.is_some() && command.mounts.iter().any(|mount| mount.writable),
         }
     }
 
     /// What of it would explain how the command ended.
-    pub(super) fn denials(self, ended: &Ended) -> Vec<Denial> {
+    pub(super) fn denials(&self, ended: &Ended) -> Vec<Denial> {
         let denial = |what, reason: &str, remedy: &str| Denial {
             what,
             target: None,

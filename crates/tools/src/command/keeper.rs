@@ -13,9 +13,9 @@ use tokio::sync::{oneshot, watch};
 use toolgate_egress::Refusal;
 use toolgate_sandbox::{Ended, Ends, Handed, Job, Network, SandboxError, Stream, Streams};
 use toolgate_types::{CallId, ErrorCode, Failure, Stop};
-use toolgate_workspace::{Confined, ConfinedMount};
+use toolgate_workspace::{Confined, ConfinedMount, Run};
 
-use super::afterwards::take_away;
+use super::afterwards::{Left, take_away, take_away_from_running};
 use super::confinement::Made;
 use super::lasting::{ConfinedProcess, ProcessEnd, looking};
 use super::network::{Proxy, Reach, refused_line};
@@ -109,31 +109,42 @@ impl Keeper {
         let mounts = self.process.mounts.iter();
         let mounts: Vec<Confined<'_>> =
             mounts.map(|(alias, writable)| Confined { alias, writable: *writable }).collect();
-        let confined = self.runner.workspace().confine(&mounts, None, &looking());
-        let confined = confined.map_err(|error| refused(error.into()))?;
+        let begun = self.runner.begin(made.keeping, &mounts, None, &looking(), CallId::fresh());
+        // What others left before is told with what the process leaves.
+        let (run, recovered) = begun.map_err(refused)?;
         let ended = std::thread::scope(|scope| {
             if mounts.iter().any(|mount| mount.writable) {
-                scope.spawn(|| self.look_after(made, &confined));
+                scope.spawn(|| self.look_after(made, &run));
             }
-            let ended = self.run(made, &confined);
+            let ended = self.run(made, run.mounts());
             let _ = self.finish.send(Order::Finish);
             ended
         });
         match ended {
-            Err(error) if !self.news.is_told() => Err(error.into()),
-            ended => Ok(ProcessEnd::of(ended, left_by(made, &confined, CallId::fresh()))),
+            Err(error) if !self.news.is_told() => {
+                run.cancel();
+                Err(error.into())
+            }
+            ended => {
+                let left = take_away(made.keeping, &run, CallId::fresh()).map(|mut left| {
+                    left.quarantined.extend(recovered);
+                    paths(&left)
+                });
+                Ok(ProcessEnd::of(ended, left))
+            }
         }
     }
 
     /// Looks at what the process left whenever it is asked to, until the process has ended.
-    fn look_after(&self, made: &Made, confined: &[ConfinedMount<'_>]) {
+    fn look_after(&self, made: Made<'_>, run: &Run<'_>) {
         let orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
         while let Ok(Order::Look { call, answer }) = orders.recv() {
-            let _ = answer.send(left_by(made, confined, call));
+            let taken = take_away_from_running(made.keeping, run, call);
+            let _ = answer.send(taken.map(|left| paths(&left)));
         }
     }
 
-    fn run(&self, made: &Made, confined: &[ConfinedMount<'_>]) -> Result<Ended, SandboxError> {
+    fn run(&self, made: Made<'_>, confined: &[ConfinedMount<'_>]) -> Result<Ended, SandboxError> {
         let dialer = &self.runner.options.dialer;
         let proxy = self
             .reach
@@ -183,8 +194,7 @@ impl Keeper {
     }
 }
 
-/// What the process left under protected names, taken away.
-fn left_by(made: &Made, confined: &[ConfinedMount<'_>], call: CallId) -> Result<Vec<String>, Failure> {
-    let taken = take_away(made, confined, call)?;
-    Ok(taken.iter().map(|quarantined| told(&quarantined.path)).collect())
+/// The paths of what was taken away.
+fn paths(left: &Left) -> Vec<String> {
+    left.quarantined.iter().map(|quarantined| told(&quarantined.path)).collect()
 }

@@ -28,18 +28,20 @@ use toolgate_gate::CallContext;
 use toolgate_sandbox::{
     Job, Mounted, Network, OnFlood, PROXY_PORT, Pumped, ResourceLimits, SandboxError, Streams,
 };
-use toolgate_types::{Failure, Stop, StopReason};
+use toolgate_types::{CallId, Failure, Stop, StopReason};
 use toolgate_workspace::{
-    Confined, ConfinedMount, ListOptions, Mount, PathStyle, View, Workspace, WorkspaceError,
+    Access, Confined, ConfinedMount, ListOptions, Mount, PathGrant, PathStyle, Quarantined, Run, View,
+    Workspace, WorkspaceError,
 };
 
-use afterwards::take_away;
+use afterwards::{Left, take_away};
 use capture::Capture;
+use confinement::Keeping;
 use held::Held;
 use network::{Proxy, denials};
 
 pub use clean::{clean, clean_value, spelt_out};
-pub use confinement::Confinement;
+pub use confinement::{Confinement, OwnFolders};
 pub use identity::Identity;
 pub use lasting::{ConfinedProcess, LastingProcess, ProcessEnd, Started};
 
@@ -190,7 +192,8 @@ impl CommandRunner {
     ) -> Result<Result<Finished, SandboxError>, Failure> {
         let made = self.options.confinement.made()?;
         let mounts = held_to_grant(&command.mounts, context);
-        let confined = self.workspace().confine(&mounts, context.grant.as_deref(), stop)?;
+        let (run, recovered) =
+            self.begin(made.keeping, &mounts, context.grant.as_deref(), stop, context.call)?;
         let proxy =
             command.reach.rules.clone().map(|rules| Proxy::new(rules, Arc::clone(&self.options.dialer)));
         let serve = |listener| match &proxy {
@@ -198,7 +201,7 @@ impl CommandRunner {
             None => Err(std::io::ErrorKind::Unsupported.into()),
         };
         let network = if proxy.is_some() { Network::Proxied(&serve) } else { Network::None };
-        let job = self.job(command, &confined, network);
+        let job = self.job(command, run.mounts(), network);
         let (mut capture, mut seen) = (Capture::keeping(command.each_stream()), 0_u64);
         let ended = made.sandbox.run(&job, stop, &mut |stream, bytes| {
             let live = capture.push(stream, bytes);
@@ -210,22 +213,61 @@ impl CommandRunner {
         });
         drop(job);
         if matches!(ended, Err(SandboxError::Changed { .. })) {
+            run.cancel();
             return Ok(ended.map(|_| Finished::default()));
         }
-        let quarantined = take_away(made, &confined, context.call)?;
+        let Left { mut quarantined, leftovers } = take_away(made.keeping, &run, context.call)?;
+        quarantined.extend(recovered);
         Ok(ended.map(|ended| {
             let report = proxy.as_ref().map(Proxy::report);
             let mut denied = denials(command.reach, report.as_ref(), ended.wanted_network);
-            let held = Held::of(command, context, &confined);
+            let held = Held::of(command, context, run.mounts());
             denied.extend(held.denials(&ended));
             Finished {
                 captured: capture.finish(ended.truncated),
                 denied,
                 quarantined,
+                leftovers,
                 held,
                 ended: Some(ended),
             }
         }))
+    }
+
+    /// Confines the mounts of a command. What was left there that nobody has looked at to the end is taken away first, and told.
+    fn begin<'r>(
+        &'r self,
+        keeping: &'r Keeping,
+        mounts: &[Confined<'_>],
+        grant: Option<&dyn PathGrant>,
+        stop: &Stop,
+        call: CallId,
+    ) -> Result<(Run<'r>, Vec<Quarantined>), Failure> {
+        let begin = || keeping.baselines.confine(self.workspace(), mounts, grant, stop);
+        let run = begin()?;
+        if !run.is_inherited() {
+            return Ok((run, Vec::new()));
+        }
+        // What cannot be taken away now is looked for again when the command has ended, and is a failure then.
+        let recovered = take_away(keeping, &run, call).map(|left| left.quarantined).unwrap_or_default();
+        drop(run);
+        Ok((begin()?, recovered))
+    }
+
+    /// Takes away what the commands of a gate left that was killed before it could look. To be asked before any call is served.
+    ///
+    /// # Errors
+    /// Not all of it could be looked at or taken away; commands look again before they start.
+    pub fn recover(&self) -> Result<Vec<Quarantined>, Failure> {
+        let keeping = self.options.confinement.keeping()?;
+        if !keeping.baselines.has_abandoned(self.workspace())? {
+            return Ok(Vec::new());
+        }
+        let writable = self.workspace().mounts().iter().filter(|mount| mount.access() == Access::ReadWrite);
+        let mounts: Vec<Confined<'_>> =
+            writable.map(|mount| Confined { alias: mount.alias(), writable: true }).collect();
+        let run = keeping.baselines.confine(self.workspace(), &mounts, None, &lasting::looking())?;
+        take_away(keeping, &run, CallId::fresh()).map(|left| left.quarantined)
     }
 
     fn job<'j>(

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 use toolgate_sandbox::{Ended, Exit, LimitHit, ResourceLimits, Stopped};
 use toolgate_types::{ErrorCode, Failure, Limits};
-use toolgate_workspace::Quarantined;
+use toolgate_workspace::{Leftover, LeftoverKind, Quarantined};
 
 use super::capture::Captured;
 use super::clean::spelt_out;
@@ -20,6 +20,7 @@ pub(crate) struct Finished {
     pub(crate) captured: Captured,
     pub(crate) denied: Vec<Denial>,
     pub(crate) quarantined: Vec<Quarantined>,
+    pub(crate) leftovers: Vec<Leftover>,
     pub(crate) held: Held,
     pub(crate) ended: Option<Ended>,
 }
@@ -109,7 +110,16 @@ impl Finished {
             ("hidden_files", json!(self.held.hidden)),
         ];
         let pinned = self.pinned().map(|pinned| ("pinned_folders", json!(pinned)));
-        facts.into_iter().chain(pinned).map(|(name, value)| (name.to_owned(), value)).collect()
+        let left: Vec<Value> = self.leftovers.iter().take(MOST_TOLD).map(leftover_json).collect();
+        let left = (!left.is_empty()).then(|| ("left_behind", json!(left)));
+        let bundled = (!self.held.bundled.is_empty()).then(|| ("hidden_folders", json!(self.held.bundled)));
+        facts
+            .into_iter()
+            .chain(pinned)
+            .chain(left)
+            .chain(bundled)
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect()
     }
 
     /// Folders that it could not rename, where that may be why it failed.
@@ -168,6 +178,13 @@ impl Finished {
         if let Some(more @ 1..) = self.quarantined.len().checked_sub(MOST_TOLD) {
             lines.push(format!("[quarantined: {more} more]"));
         }
+        lines.extend(self.leftovers.iter().take(MOST_TOLD).map(leftover_line));
+        if let Some(more @ 1..) = self.leftovers.len().checked_sub(MOST_TOLD) {
+            lines.push(format!("[left behind: {more} more]"));
+        }
+        lines.extend(self.held.bundled.iter().map(|folder| {
+            format!("[hidden_folders: `{folder}` holds so many protected files that it is hidden as a whole]")
+        }));
         for line in lines {
             end_line(&mut text);
             text.push_str(&line);
@@ -210,6 +227,25 @@ fn quarantined_line(quarantined: &Quarantined) -> String {
         "[quarantined: `{}` has a protected name and was taken away; do not make it again]",
         told(&quarantined.path)
     )
+}
+
+fn leftover_json(leftover: &Leftover) -> Value {
+    json!({"path": told(&leftover.path), "kind": leftover.kind.as_str()})
+}
+
+fn leftover_line(leftover: &Leftover) -> String {
+    let path = told(&leftover.path);
+    match leftover.kind {
+        LeftoverKind::OutwardLink => {
+            format!(
+                "[left behind: `{path}` is a symlink that leads out of the mount; programs that follow it leave the workspace]"
+            )
+        }
+        LeftoverKind::Fifo => {
+            format!("[left behind: `{path}` is a FIFO; a program that opens it may wait for ever]")
+        }
+        LeftoverKind::Socket => format!("[left behind: `{path}` is a socket]"),
+    }
 }
 
 fn exhausted(limit: LimitHit, limits: &ResourceLimits) -> Failure {

@@ -163,7 +163,9 @@ impl CommandTool {
 
 /// What a manifest's command printed leaves through its output policy or not at all.
 fn withhold_output(mut failure: Failure) -> Failure {
-    for name in ["output", "denied", "quarantined", "hidden_files", "pinned_folders"] {
+    for name in
+        ["output", "denied", "quarantined", "left_behind", "hidden_files", "hidden_folders", "pinned_folders"]
+    {
         failure.details.shift_remove(name);
     }
     failure

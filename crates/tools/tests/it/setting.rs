@@ -8,7 +8,7 @@ use cap_std::fs::Dir;
 use tempfile::TempDir;
 use toolgate_egress::{Dial, Direct};
 use toolgate_sandbox::{ResourceLimits, Sandbox, SandboxOptions};
-use toolgate_tools::{CommandOptions, CommandRunner, Confinement};
+use toolgate_tools::{CommandOptions, CommandRunner, Confinement, OwnFolders};
 use toolgate_workspace::{Access, Mount, Rules, Workspace};
 
 /// A folder that goes away with its value, with a workspace and a quarantine in it.
@@ -19,8 +19,9 @@ pub(crate) fn setting() -> (TempDir, Arc<Workspace>, Arc<CommandRunner>) {
 /// The same in another network.
 pub(crate) fn setting_in(dialer: Arc<dyn Dial>) -> (TempDir, Arc<Workspace>, Arc<CommandRunner>) {
     let scratch = TempDir::new().unwrap();
-    let [work, quarantine] = ["work", "quarantine"].map(|name| scratch.path().join(name));
-    for folder in [&work, &quarantine] {
+    let [work, quarantine, baselines] =
+        ["work", "quarantine", "baselines"].map(|name| scratch.path().join(name));
+    for folder in [&work, &quarantine, &baselines] {
         std::fs::create_dir(folder).unwrap();
     }
     let mount =
@@ -28,10 +29,14 @@ pub(crate) fn setting_in(dialer: Arc<dyn Dial>) -> (TempDir, Arc<Workspace>, Arc
     let workspace = Arc::new(Workspace::new(vec![mount.as_default()]).unwrap());
     let runner = CommandRunner::new(CommandOptions {
         workspace: Arc::clone(&workspace),
-        confinement: Confinement::later(move || {
-            let sandbox = Arc::new(Sandbox::prepare(SandboxOptions::default()).unwrap());
-            Ok((sandbox, Dir::open_ambient_dir(&quarantine, ambient_authority()).unwrap()))
-        }),
+        confinement: Confinement::later(
+            || Ok(Arc::new(Sandbox::prepare(SandboxOptions::default()).unwrap())),
+            move || {
+                let [quarantine, baselines] = [&quarantine, &baselines]
+                    .map(|folder| Dir::open_ambient_dir(folder, ambient_authority()).unwrap());
+                Ok(OwnFolders { quarantine, baselines })
+            },
+        ),
         environment: Vec::new(),
         limits: ResourceLimits::default(),
         network: Vec::new(),

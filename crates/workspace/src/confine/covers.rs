@@ -4,10 +4,18 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 
 use super::look::{Seal, Sightings};
-use super::{Cover, MOST_COVERS};
+use super::{Cover, MAX_SEALS, MOST_COVERS};
 
-/// The covers for all that was seen; `None` when there are too many.
-pub(super) fn assemble(seen: Sightings, writable: bool) -> Option<Vec<Cover>> {
+/// What is mounted over a mount.
+pub(super) struct Assembled {
+    pub(super) covers: Vec<Cover>,
+    /// Directories that are hidden as a whole because too much in them is denied.
+    pub(super) bundled: Vec<PathBuf>,
+}
+
+/// The covers for all that was seen; where even hiding whole directories leaves too many, the directory with the most of them.
+pub(super) fn assemble(seen: Sightings, writable: bool) -> Result<Assembled, PathBuf> {
+    let is_complete = seen.seals.len() <= MAX_SEALS;
     let hidden = out_of_scope(&seen.out_of_scope, &seen.reachable);
     let mut seals: BTreeMap<PathBuf, Seal> = BTreeMap::new();
     for (place, seal) in seen.seals.into_iter().chain(hidden) {
@@ -17,15 +25,55 @@ pub(super) fn assemble(seen: Sightings, writable: bool) -> Option<Vec<Cover>> {
             *strongest = seal;
         }
     }
-    let seals = without_needless(seals, writable);
-    let pins = if writable { pins(&seals, &seen.repositories) } else { BTreeSet::new() };
-    if seals.len() + pins.len() > MOST_COVERS {
-        return None;
+    let mut seals = without_needless(seals, writable);
+    let widest = widest(&seals).into_iter().next().map(|(folder, _)| folder).unwrap_or_default();
+    let mut bundled = Vec::new();
+    loop {
+        let pins = if writable { pins(&seals, &seen.repositories) } else { BTreeSet::new() };
+        if is_complete && seals.len() + pins.len() <= MOST_COVERS {
+            bundled.retain(|folder| seals.contains_key(folder));
+            return Ok(Assembled { covers: covers(seals, pins), bundled });
+        }
+        let folders = to_bundle(&seals, pins.len());
+        if !is_complete || folders.is_empty() {
+            return Err(widest);
+        }
+        seals.extend(folders.iter().map(|folder| (folder.clone(), Seal::Hide { directory: true })));
+        seals = without_needless(seals, writable);
+        bundled.extend(folders);
     }
+}
+
+fn covers(seals: BTreeMap<PathBuf, Seal>, pins: BTreeSet<PathBuf>) -> Vec<Cover> {
     let mut covers: BTreeMap<PathBuf, Cover> = BTreeMap::new();
     covers.extend(pins.into_iter().map(|path| (path.clone(), Cover::Pin { path })));
     covers.extend(seals.into_iter().map(|(path, seal)| (path.clone(), seal.over(path))));
-    Some(covers.into_values().collect())
+    covers.into_values().collect()
+}
+
+/// The directories that hold something hidden, and how much, the fullest first.
+fn widest(seals: &BTreeMap<PathBuf, Seal>) -> Vec<(PathBuf, usize)> {
+    let mut counts: BTreeMap<&Path, usize> = BTreeMap::new();
+    for (place, _) in seals.iter().filter(|(_, seal)| matches!(seal, Seal::Hide { .. })) {
+        *counts.entry(place.parent().unwrap_or(Path::new(""))).or_default() += 1;
+    }
+    let mut counts: Vec<(PathBuf, usize)> =
+        counts.into_iter().map(|(folder, count)| (folder.to_path_buf(), count)).collect();
+    counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    counts
+}
+
+/// Directories to hide as a whole: as many of the fullest as it takes, or all of them where each holds little, so that those around them are next. The
+/// mount itself cannot be hidden.
+fn to_bundle(seals: &BTreeMap<PathBuf, Seal>, pins: usize) -> Vec<PathBuf> {
+    let mut left = (seals.len() + pins).saturating_sub(MOST_COVERS);
+    let folders = widest(seals).into_iter().filter(|(folder, _)| !folder.as_os_str().is_empty());
+    let needed = folders.take_while(|(_, count)| {
+        let is_needed = left > 0;
+        left = left.saturating_sub(count - 1);
+        is_needed
+    });
+    needed.map(|(folder, _)| folder).collect()
 }
 
 impl Seal {

@@ -4,10 +4,11 @@ use std::ffi::CStr;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::fd::BorrowedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 
+use super::codec::Codec;
 use super::discovery::{Configuration, personal_configurations};
 use super::repositories::{Part, has_name};
 use super::stray::obeyed;
@@ -35,13 +36,29 @@ pub(super) struct Identity {
 
 impl Identity {
     pub(super) fn of(stat: &Stat) -> Self {
+        let (device, inode) = (stat.st_dev, stat.st_ino);
+        // What lies in a directory is looked at by itself, so that a directory is the same for as long as it is there.
+        if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+            return Self { device, inode, changed: (0, 0), size: 0, is_directory: true };
+        }
         let changed = (signed(stat.st_ctime), signed(stat.st_ctime_nsec));
-        let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
-        Self { device: stat.st_dev, inode: stat.st_ino, changed, size: signed(stat.st_size), is_directory }
+        Self { device, inode, changed, size: signed(stat.st_size), is_directory: false }
     }
 
     pub(super) fn is_same_file(&self, other: &Self) -> bool {
         self.device == other.device && self.inode == other.inode
+    }
+}
+
+impl Codec for Identity {
+    fn encode(&self, out: &mut Vec<u8>) {
+        ((self.device, self.inode), (self.changed, self.size)).encode(out);
+        u8::from(self.is_directory).encode(out);
+    }
+
+    fn decode(input: &mut &[u8]) -> Option<Self> {
+        let ((device, inode), (changed, size)) = Codec::decode(input)?;
+        Some(Self { device, inode, changed, size, is_directory: u8::decode(input)? == 1 })
     }
 }
 
@@ -110,6 +127,15 @@ impl<'a> Ground<'a> {
     /// Whether the operator denies it, or it is the gate's own.
     pub(super) fn is_denied_by_operator(&self, place: &Path) -> bool {
         self.mounts_at(place).any(|(mount, rest)| mount.rules().is_denied_by_operator(rest))
+    }
+
+    /// The gate's own files and directories, as folded places of this mount.
+    pub(super) fn own_places(&self) -> impl Iterator<Item = PathBuf> {
+        let inner = self.inner.iter().flat_map(|(inner, root)| {
+            let root = PathBuf::from(fold(root).into_owned());
+            inner.rules().own_places().iter().map(move |own| root.join(own))
+        });
+        self.mount.rules().own_places().iter().map(PathBuf::from).chain(inner)
     }
 
     /// Whether it is the gate's own.

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 
 use toolgate_search::{EntryKind, SurveyedEntry, SurveyedFolder, Surveyor};
 
-use super::MOST_COVERS;
+use super::MAX_SEALS;
+use super::codec::Codec;
 use super::ground::{Ground, Identity, identity, is_obeyed_folder, read_beginning, read_small};
 use super::inventory::{Inventory, inventory};
 use super::quarantine::identify_place;
@@ -48,7 +49,7 @@ pub(super) struct Sightings {
 }
 
 /// Something that was there before the command.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Known {
     pub(super) identity: Identity,
     /// Of a git configuration: what it lets git run and obey.
@@ -62,6 +63,31 @@ pub(super) struct Known {
 impl Known {
     fn new(identity: Identity) -> Self {
         Self { identity, refused: Refused::default(), steps: HashSet::new(), below: None }
+    }
+}
+
+impl Known {
+    /// The same for a mount whose places are others.
+    pub(super) fn moved(&self, place: impl Fn(&Path) -> Option<PathBuf>) -> Self {
+        let moved = |below: &Inventory| {
+            below.iter().filter_map(|(path, identity)| Some((place(path)?, *identity))).collect()
+        };
+        Self { below: self.below.as_ref().map(moved), ..self.clone() }
+    }
+}
+
+impl Codec for Known {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.identity.encode(out);
+        self.refused.settings().encode(out);
+        self.steps.encode(out);
+        self.below.encode(out);
+    }
+
+    fn decode(input: &mut &[u8]) -> Option<Self> {
+        let identity = Codec::decode(input)?;
+        let refused = Refused::from_settings(Codec::decode(input)?);
+        Some(Self { identity, refused, steps: Codec::decode(input)?, below: Codec::decode(input)? })
     }
 }
 
@@ -359,7 +385,7 @@ fn sanitised(content: io::Result<Vec<u8>>) -> Option<Seal> {
 impl Surveyor for Look<'_> {
     fn folder(&mut self, folder: &SurveyedFolder<'_>, enter: &mut dyn FnMut(SurveyedEntry<'_>)) {
         // What is too much already only gets more.
-        if self.seen.seals.len() > MOST_COVERS {
+        if self.seen.seals.len() > MAX_SEALS {
             return;
         }
         let in_repository = is_repository(folder);

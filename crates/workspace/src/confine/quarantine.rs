@@ -6,7 +6,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::path::{Component, Path};
 use std::sync::atomic::Ordering;
 
@@ -30,14 +30,14 @@ const LARGEST_COPY: u64 = 64 << 20;
 const MOST_NUMBERS: usize = 10_000;
 
 /// Where what a call left is kept.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Quarantine<'q> {
     /// The folder, out of reach of every tool.
     pub folder: &'q Dir,
     /// Whose doing it is.
     pub call: CallId,
     /// When, as records write it.
-    pub when: &'q str,
+    pub when: String,
 }
 
 /// Something that was taken away.
@@ -67,7 +67,14 @@ impl ConfinedMount<'_> {
             return Ok(None);
         };
         let private = private_name(&name);
-        match rename_to_free_name(&folder, &name, &folder, &private) {
+        let hidden = match rename_to_free_name(&folder, &name, &folder, &private) {
+            // The command may have taken the right to write from the directory, and not from its owner the right to give it back.
+            Err(Errno::ACCESS) if make_writable(&folder).is_ok() => {
+                rename_to_free_name(&folder, &name, &folder, &private)
+            }
+            other => other,
+        };
+        match hidden {
             Ok(()) => {}
             Err(Errno::NOENT) => return Ok(None),
             Err(errno) => return Err(failed(errno.into())),
@@ -226,6 +233,12 @@ fn open_folder(mount: &Mount, place: &Path) -> io::Result<Option<(File, OsString
         };
     }
     Ok(Some((File::from(folder), name.to_owned())))
+}
+
+/// Gives the owner all rights over an open directory. A descriptor of `O_PATH` cannot be given to `fchmod`, but its entry in `/proc` leads to the same inode.
+fn make_writable(directory: &File) -> io::Result<()> {
+    let mode = Mode::from_raw_mode(rustix::fs::fstat(directory)?.st_mode) | Mode::RWXU;
+    Ok(rustix::fs::chmod(format!("/proc/self/fd/{}", directory.as_raw_fd()), mode)?)
 }
 
 fn open_directory(parent: BorrowedFd<'_>, name: &OsStr) -> Result<OwnedFd, Errno> {

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::ground::Identity;
+use super::leftover::Leftover;
 use super::repositories::{Part, part};
 use crate::fold::fold;
 use crate::obeyed::ends_at_obeyed;
@@ -35,6 +36,21 @@ pub enum StrayKind {
 }
 
 impl StrayKind {
+    /// All kinds.
+    pub(super) const ALL: [Self; 11] = [
+        Self::Hook,
+        Self::GitConfig,
+        Self::GitPointer,
+        Self::GitTarget,
+        Self::GitTodo,
+        Self::ProgramConfig,
+        Self::GateConfig,
+        Self::OwnFile,
+        Self::Link,
+        Self::Repository,
+        Self::Closed,
+    ];
+
     /// The kind as records write it.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -59,8 +75,12 @@ impl StrayKind {
 pub struct Strays {
     /// What was found, in path order.
     pub found: Vec<Stray>,
-    /// Whether not everything could be looked at, so that there may be more.
+    /// Whether not everything could be looked at in time, so that there may be more.
     pub incomplete: bool,
+    /// Whether a directory moved away before it could be read: something was certainly not seen where it is, and another walk may see it.
+    pub missed: bool,
+    /// What stays and is only told, in path order.
+    pub leftovers: Vec<Leftover>,
 }
 
 /// Something that a command left under a protected name.

@@ -9,19 +9,22 @@ use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use toolgate_search::{EntryKind, Surveyed, SurveyedEntry, SurveyedFolder, Surveyor, survey};
 use toolgate_types::Stop;
 
+use super::ConfinedMount;
+use super::before::Before;
 use super::ground::{Ground, Identity, identity, is_obeyed_folder, read_small};
 use super::inventory::inventory;
+use super::leftover::{Leftover, MAX_LEFTOVERS, leftover};
 use super::look::Known;
 use super::quarantine::identify_place;
 use super::repositories::{Part, has_name, is_head, is_repository, part};
 use super::stray::{Stray, StrayKind, Strays, obeyed};
 use super::targets::new_targets;
 use super::todo::{MAX_STATE_BYTES, is_state, is_state_directory, running_steps};
-use super::{Before, ConfinedMount};
 use crate::error::WorkspaceError;
 use crate::fold::fold;
 use crate::git_config::{Judgement, LARGEST_CONFIG, judge};
@@ -44,16 +47,19 @@ impl ConfinedMount<'_> {
         if !self.writable {
             return Ok(Strays::default());
         }
-        let (ground, before, judged) = (&self.ground, &self.before, &Judged::default());
-        let search = || Search { ground, before, judged, found: Found::default() };
-        let Surveyed { surveyors, stopped, .. } =
+        let (ground, before, judged) = (&self.ground, &*self.before, &Judged::default());
+        let since = self.since;
+        let search = || Search { ground, before, judged, since, found: Found::default() };
+        let Surveyed { surveyors, stopped, missed, .. } =
             survey(ground.mount.as_fd(), stop, search).map_err(WorkspaceError::other)?;
         let mut found = Found::default();
         surveyors.into_iter().for_each(|search| found.add(search.found));
         found.strays.extend(before.targets.iter().filter_map(|target| target.stray(ground.mount)));
         let worktrees = found.new_worktrees(before);
         found.strays.extend(new_targets(ground.mount, &worktrees, &ground.personal));
-        Ok(Strays { found: found.into_strays(ground), incomplete: stopped.is_some() })
+        let mut leftovers = std::mem::take(&mut found.leftovers);
+        leftovers.sort();
+        Ok(Strays { found: found.into_strays(ground), incomplete: stopped.is_some(), missed, leftovers })
     }
 }
 
@@ -88,6 +94,7 @@ struct Found {
     /// Files that lead to a repository, with their content.
     pointers: Vec<(Stray, Vec<u8>)>,
     closed: Vec<PathBuf>,
+    leftovers: Vec<Leftover>,
 }
 
 impl Found {
@@ -98,6 +105,7 @@ impl Found {
         self.heads.extend(other.heads);
         self.pointers.extend(other.pointers);
         self.closed.extend(other.closed);
+        self.leftovers.extend(other.leftovers);
     }
 
     /// The directories that have a `.git` which was not there, or was another one.
@@ -163,6 +171,8 @@ struct Search<'s> {
     ground: &'s Ground<'s>,
     before: &'s Before,
     judged: &'s Judged,
+    /// When the command began.
+    since: Duration,
     found: Found,
 }
 
@@ -173,6 +183,10 @@ struct Around {
     /// Whether the repository was none before, and is not called `.git` either.
     is_new: bool,
     in_hooks: bool,
+    /// Whether these are files in a directory called `hooks` which was no repository's before: they were harmless then, whatever is known of them.
+    is_unknown: bool,
+    /// Whether something in it may have got its name since the command began.
+    is_recent: bool,
 }
 
 impl Search<'_> {
@@ -180,6 +194,9 @@ impl Search<'_> {
     fn entry(&mut self, folder: &SurveyedFolder<'_>, around: Around, entry: SurveyedEntry<'_>) -> bool {
         let is_directory = entry.kind == EntryKind::Directory;
         let name = entry.name.to_bytes();
+        if around.is_recent && self.found.leftovers.len() < MAX_LEFTOVERS {
+            self.found.leftovers.extend(leftover(self.ground.mount, folder, entry, self.since));
+        }
         let is_special = around.in_repository || around.in_hooks || self.ground.has_globs();
         if !is_special && !self.ground.is_remarkable(name) {
             return is_directory;
@@ -188,7 +205,9 @@ impl Search<'_> {
         let (place, folded) = (folder.place().join(name), fold(name));
         let part = part(&folded).filter(|_| around.in_repository);
         let Some(identity) = identity(folder.handle(), entry.name) else { return false };
-        if let Some(enters) = self.enters_known(&place, is_directory, identity) {
+        if let Some(enters) = self.enters_known(&place, is_directory, identity)
+            && !around.is_unknown
+        {
             return enters;
         }
         let stray = |kind| Stray { location: place.clone(), kind, identity };
@@ -326,7 +345,11 @@ impl Surveyor for Search<'_> {
     fn folder(&mut self, folder: &SurveyedFolder<'_>, enter: &mut dyn FnMut(SurveyedEntry<'_>)) {
         let (place, in_repository) = (folder.place(), is_repository(folder));
         let is_new = in_repository && !has_name(place, ".git") && !self.before.repositories.contains(place);
-        let around = Around { in_repository, is_new, in_hooks: has_name(place, "hooks") };
+        let in_hooks = has_name(place, "hooks");
+        let repository = place.parent().filter(|_| in_hooks);
+        let is_unknown = repository.is_some_and(|place| !self.before.repositories.contains(place));
+        let is_recent = folder.changed() >= self.since;
+        let around = Around { in_repository, is_new, in_hooks, is_unknown, is_recent };
         if around.in_repository {
             self.found.repositories.insert(folder.place().to_path_buf());
         }

@@ -3,6 +3,8 @@
 //! What there is gets frozen. What there is not, and links on the way, cannot be covered: where each of these leads is remembered, and seen again after
 //! the command.
 
+mod kept;
+
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 

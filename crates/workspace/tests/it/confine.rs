@@ -200,7 +200,7 @@ fn more_than_anybody_would_wait_for_is_refused_with_a_remedy() {
     fs::write(scratch.path().join("more.pem"), "").unwrap();
     let error = covers(&workspace(scratch.path()), WRITABLE, None).unwrap_err();
     assert_eq!(error.code(), ErrorCode::SandboxUnavailable);
-    assert!(toolgate_types::Failure::from(error).help.unwrap().contains("smaller folder"));
+    assert!(toolgate_types::Failure::from(error).help.unwrap().contains("mount a smaller one"));
 }
 
 #[test]

@@ -15,4 +15,5 @@ mod trees;
 mod confine;
 mod strays;
 mod pathspecs;
+mod baselines;
 mod writing;

@@ -20,7 +20,7 @@ fn confined(workspace: &Workspace) -> ConfinedMount<'_> {
 }
 
 fn strays(confined: &ConfinedMount<'_>) -> Vec<Stray> {
-    let Strays { found, incomplete } = confined.strays(&Stop::never()).unwrap();
+    let Strays { found, incomplete, .. } = confined.strays(&Stop::never()).unwrap();
     assert!(!incomplete);
     found
 }
@@ -46,7 +46,7 @@ fn quarantine_folder(parent: &Path) -> (TempDir, Dir) {
 }
 
 fn into(folder: &Dir) -> Quarantine<'_> {
-    Quarantine { folder, call: CallId::fresh(), when: "2026-11-15T05:01:02.003Z" }
+    Quarantine { folder, call: CallId::fresh(), when: "2026-11-15T05:01:02.003Z".to_owned() }
 }
 
 #[test]
@@ -310,7 +310,7 @@ fn what_was_found_in_time_is_told_with_a_warning() {
     (0..2000).for_each(|number| make(scratch.path(), &format!("d{number}/x")));
     let asked = std::sync::atomic::AtomicUsize::new(0);
     let stop = Stop::new(None, move || asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed) > 20);
-    let Strays { found, incomplete } = confined.strays(&stop).unwrap();
+    let Strays { found, incomplete, .. } = confined.strays(&stop).unwrap();
     assert!(incomplete);
     assert_eq!(written(&found), ["program_config .envrc"]);
 }

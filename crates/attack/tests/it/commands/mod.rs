@@ -4,6 +4,7 @@ mod answers;
 mod ended;
 mod hidden;
 mod left_behind;
+mod overlapping;
 mod refused;
 mod granted;
 mod network;

@@ -1,0 +1,254 @@
+//! Commands that work together while they overlap, and then a person uses git.
+
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use cap_std::ambient_authority;
+use cap_std::fs::Dir;
+use serde_json::json;
+use toolgate_attack::{Bench, BenchOptions, Scratch, code_of, person};
+use toolgate_egress::Direct;
+use toolgate_gate::CallOptions;
+use toolgate_sandbox::{ResourceLimits, Sandbox, SandboxOptions};
+use toolgate_tools::{
+    Called, CommandOptions, CommandRunner, ConfinedProcess, Confinement, LastingProcess, OwnFolders, Profile,
+    Started,
+};
+use toolgate_types::{CallId, ErrorCode, ToolCall};
+use toolgate_workspace::{Access, Mount, Rules, Workspace};
+
+use super::{Desk, native};
+
+/// Longer than anything takes that works.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Builds a repository whose configuration names a program, says so, and takes away what makes it one before it ends.
+const BUILD: &str = "mkdir -p evil/objects evil/refs && printf '[core]\\n\\trepositoryformatversion = 0\\n\\tbare = false\\n\\tfsmonitor = \"touch PROOF; false\"\\n' > evil/config && \
+     echo 'ref: refs/heads/main' > evil/HEAD && touch built && while [ ! -e begun ]; do sleep 0.02; done; mv evil/HEAD head";
+
+/// Begins while the repository is there, and puts it together again when the first command is over.
+const FINISH: &str = "touch begun; while [ ! -e over ]; do sleep 0.02; done; mv head evil/HEAD";
+
+fn begin(bench: &Bench, line: &str) -> JoinHandle<Called> {
+    let (front, line) = (Arc::clone(bench.front()), line.to_owned());
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let call = ToolCall::new("run_command", json!({"command": line}));
+        runtime.block_on(front.call(call, person("test"), CallOptions::default()))
+    })
+}
+
+fn wait_for(path: &Path) {
+    let begun = Instant::now();
+    while !path.exists() {
+        assert!(begun.elapsed() < TIMEOUT, "{} is not there", path.display());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A person who uses git wherever it would find a repository.
+fn use_git(workspace: &Path) {
+    for folder in ["", "evil", "a", "b"] {
+        for arguments in [&["status"][..], &["diff"], &["add", "-A"]] {
+            let mut command = Command::new("git");
+            command.arg("-C").arg(workspace.join(folder)).args(arguments);
+            command.env("GIT_CONFIG_NOSYSTEM", "1").env("HOME", workspace);
+            // How it ends does not matter: only what it runs on the way.
+            let _ = command.output().expect("git is installed");
+        }
+    }
+}
+
+/// Two commands of these gates build together what neither of them may leave.
+fn attack(workspace: &Path, first: &Bench, second: &Bench, proof: &Path) -> (Called, Called) {
+    let building = begin(first, &BUILD.replace("PROOF", proof.to_str().unwrap()));
+    wait_for(&workspace.join("built"));
+    let finishing = begin(second, FINISH);
+    let built = building.join().unwrap();
+    std::fs::write(workspace.join("over"), "").unwrap();
+    let finished = finishing.join().unwrap();
+    use_git(workspace);
+    assert!(!proof.exists(), "git ran a program that the model chose");
+    (built, finished)
+}
+
+fn place() -> (Scratch, PathBuf, PathBuf) {
+    let scratch = Scratch::new();
+    let (workspace, proof) = (scratch.folder("w"), scratch.folder("proof").join("it-ran"));
+    (scratch, workspace, proof)
+}
+
+#[test]
+fn two_calls_in_flight_build_nothing_that_git_obeys() {
+    let (scratch, workspace, proof) = place();
+    let bench = BenchOptions::new(Profile::Native, &workspace, &scratch.folder("s")).commands().open();
+    let (built, finished) = attack(&workspace, &bench, &bench, &proof);
+    assert_eq!(native(&built).1["quarantined"], json!([]));
+    let (text, _) = native(&finished);
+    assert!(text.contains("[quarantined: `@project/evil/HEAD` has a protected name"), "{text}");
+    // What a person makes afterwards is theirs.
+    std::fs::write(workspace.join(".envrc"), "mine").unwrap();
+    assert_eq!(native(&bench.call("run_command", json!({"command": "true"}))).1["quarantined"], json!([]));
+    assert!(workspace.join(".envrc").exists());
+}
+
+#[test]
+fn two_gates_on_one_workspace_build_nothing_that_git_obeys() {
+    let (scratch, workspace, proof) = place();
+    let state = scratch.folder("s");
+    let gate = || BenchOptions::new(Profile::Native, &workspace, &state).commands().open();
+    let (_, finished) = attack(&workspace, &gate(), &gate(), &proof);
+    assert!(native(&finished).0.contains("[quarantined: `@project/evil/HEAD` has a protected name"));
+}
+
+#[test]
+fn two_commands_that_end_together_leave_nothing_and_both_say_so() {
+    let (scratch, workspace, _) = place();
+    let bench = BenchOptions::new(Profile::Native, &workspace, &scratch.folder("s")).commands().open();
+    let wait = "while [ ! -e over ]; do sleep 0.02; done; echo x > .envrc";
+    let running =
+        [begin(&bench, &format!("touch one; {wait}")), begin(&bench, &format!("touch other; {wait}"))];
+    ["one", "other"].iter().for_each(|name| wait_for(&workspace.join(name)));
+    std::fs::write(workspace.join("over"), "").unwrap();
+    let texts = running.map(|call| native(&call.join().unwrap()).0);
+    assert!(!workspace.join(".envrc").exists());
+    // The later one may have written it anew, after the first was taken away.
+    assert!(texts.iter().any(|text| text.contains("[quarantined: `@project/.envrc`")), "{texts:?}");
+    use_git(&workspace);
+}
+
+#[test]
+fn a_mount_that_never_rests_is_an_error_and_known_to_nobody() {
+    let desk = Desk::new(Profile::Native);
+    // Reading this takes longer than a name in it stays the same.
+    for number in 0..20_000 {
+        desk.write(&format!("large/{number}"), "");
+    }
+    let (root, over) = (desk.workspace.clone(), Arc::new(AtomicBool::new(false)));
+    let stop = Arc::clone(&over);
+    // Another program keeps renaming, from the moment the command has made something.
+    let mover = std::thread::spawn(move || {
+        wait_for(&root.join("made"));
+        let (here, there) = (root.join("large/0"), root.join("large/moved"));
+        while !stop.load(Ordering::Relaxed) {
+            std::fs::rename(&here, &there).and_then(|()| std::fs::rename(&there, &here)).unwrap();
+        }
+    });
+    let called = desk.run("echo x > .envrc; touch made; sleep 0.2");
+    over.store(true, Ordering::Relaxed);
+    mover.join().unwrap();
+    // What was found on the way is gone all the same.
+    assert!(!desk.workspace.join(".envrc").exists());
+    let said = &called.answer.text;
+    assert_eq!(code_of(&called), Some(ErrorCode::Internal), "{said}");
+    assert!(said.contains("what the command left could not all be checked"), "{said}");
+    assert!(said.contains("the next command looks again"), "{said}");
+    // The baseline is still the one from before that command, once.
+    for taken in [1, 0] {
+        desk.write(".envrc", "later");
+        let (_, answer) = native(&desk.run("true"));
+        assert_eq!(answer["quarantined_total"], taken, "{answer}");
+    }
+}
+
+/// A server that does what it is told, line by line, as the gate starts one behind itself: with a runner of its own beside that of commands.
+struct Server {
+    input: File,
+    output: BufReader<File>,
+    process: LastingProcess,
+}
+
+impl Server {
+    fn start(workspace: &Path, state: &Path) -> Self {
+        let mount = File::open(workspace).unwrap();
+        let mount = Mount::new("@project", mount, workspace, Access::ReadWrite, Rules::new()).unwrap();
+        let open = |folder: PathBuf| {
+            std::fs::create_dir_all(&folder).unwrap();
+            Dir::open_ambient_dir(folder, ambient_authority()).unwrap()
+        };
+        let state = state.to_path_buf();
+        let folders = move || {
+            let [quarantine, baselines] =
+                ["quarantine.toolgate", "baselines.toolgate"].map(|name| open(state.join(name)));
+            Ok(OwnFolders { quarantine, baselines })
+        };
+        let sandbox = || Ok(Arc::new(Sandbox::prepare(SandboxOptions::default())?));
+        let options = CommandOptions {
+            workspace: Arc::new(Workspace::new(vec![mount.as_default()]).unwrap()),
+            confinement: Confinement::later(sandbox, folders),
+            environment: Vec::new(),
+            limits: ResourceLimits::default(),
+            network: Vec::new(),
+            dialer: Arc::new(Direct),
+        };
+        let started = Arc::new(CommandRunner::new(options).unwrap()).start(&ConfinedProcess {
+            program: "sh".into(),
+            arguments: vec!["-c".into(), "while read -r line; do eval \"$line\"; echo done; done".into()],
+            directory: None,
+            mounts: vec![("@project".to_owned(), true)],
+            environment: Vec::new(),
+            network: Vec::new(),
+            read: Vec::new(),
+            limits: None,
+        });
+        let Started { input, output, process } = started.unwrap();
+        for end in [&input, &output] {
+            rustix::fs::fcntl_setfl(end, rustix::fs::OFlags::empty()).unwrap();
+        }
+        Self { input: input.into(), output: BufReader::new(output.into()), process }
+    }
+
+    fn tell(&mut self, line: &str) {
+        writeln!(self.input, "{line}").unwrap();
+        let mut answer = String::new();
+        self.output.read_line(&mut answer).unwrap();
+        assert_eq!(answer, "done\n");
+    }
+
+    /// What is taken away after one of its calls.
+    fn look(&self) -> Vec<String> {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(self.process.quarantine(CallId::fresh())).unwrap()
+    }
+}
+
+#[test]
+fn a_server_and_a_command_build_nothing_that_git_obeys() {
+    let (before, after) = BUILD.split_once(" && touch built").unwrap();
+    let hide = after.rsplit_once("; ").unwrap().1;
+    // The server builds, and the command puts it together.
+    let (scratch, workspace, proof) = place();
+    let state = scratch.folder("s");
+    let bench = BenchOptions::new(Profile::Native, &workspace, &state).commands().open();
+    let mut server = Server::start(&workspace, &state);
+    let build = before.replace("PROOF", proof.to_str().unwrap());
+    server.tell(&build);
+    let finishing = begin(&bench, FINISH);
+    wait_for(&workspace.join("begun"));
+    server.tell(hide);
+    assert_eq!(server.look(), Vec::<String>::new());
+    std::fs::write(workspace.join("over"), "").unwrap();
+    let (text, _) = native(&finishing.join().unwrap());
+    assert!(text.contains("[quarantined: `@project/evil/HEAD` has a protected name"), "{text}");
+    use_git(&workspace);
+    assert!(!proof.exists(), "git ran a program that the model chose");
+    // A command builds, and the server puts it together: its own next call finds it.
+    for name in ["evil", "built", "begun", "over"] {
+        let _ = std::fs::remove_dir_all(workspace.join(name));
+        let _ = std::fs::remove_file(workspace.join(name));
+    }
+    let building = begin(&bench, &BUILD.replace("PROOF", proof.to_str().unwrap()));
+    wait_for(&workspace.join("built"));
+    server.tell("touch begun");
+    assert_eq!(native(&building.join().unwrap()).1["quarantined"], json!([]));
+    server.tell("mv head evil/HEAD");
+    assert_eq!(server.look(), ["@project/evil/HEAD"]);
+    use_git(&workspace);
+    assert!(!proof.exists(), "git ran a program that the model chose");
+}

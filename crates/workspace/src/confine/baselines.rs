@@ -1,0 +1,483 @@
+//! The baselines that commands run against, shared by all commands and servers that are at work in the same directories, also those of other gates.
+//!
+//! A command could build something under a harmless name while another one starts, and let that one take it for known. So a baseline is taken only while
+//! nothing runs in its directory, in one around it or in one inside it; whatever starts later runs against the same one. And it is written down before
+//! the first command starts: a gate that is killed leaves it, and the next one looks for what its commands left.
+//!
+//! Every gate has a record for each directory in one folder of the user ([`super::record`]). The registry, a lock on one file of that folder, is held while
+//! records are made and read, and never during a walk.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use cap_std::fs::Dir;
+use rustix::fs::{Mode, OFlags};
+use toolgate_types::{ErrorCode, Failure, Locked, Stop};
+
+use super::before::Before;
+use super::lineage::Lineage;
+use super::record::{ENDING, Foreign, Record, State, remove};
+use super::run::{Looked, Run, Use};
+use super::{Confined, ConfinedMount, Quarantined};
+use crate::error::WorkspaceError;
+use crate::mount::{Access, Mount};
+use crate::rules::PathGrant;
+use crate::view::Workspace;
+
+/// The file whose lock is the registry.
+const REGISTRY: &str = "registry.lock";
+
+/// How often a command that waits for the walk of another one looks whether it is done.
+const WAIT_INTERVAL: Duration = Duration::from_millis(1);
+
+/// The baselines of this gate, and its view of those of others.
+#[derive(Debug)]
+pub struct Baselines {
+    folder: Dir,
+    registry: File,
+    entries: Mutex<Vec<Entry>>,
+    lineages: Mutex<HashMap<PathBuf, Arc<Lineage>>>,
+    /// What was moved to quarantine, by device and inode, until nothing runs any more.
+    pub(super) taken: Mutex<HashMap<(u64, u64), Quarantined>>,
+}
+
+/// A directory that commands of this gate work in, or have worked in.
+#[derive(Debug)]
+pub(super) struct Entry {
+    lineage: Arc<Lineage>,
+    record: Record,
+    before: Arc<Before>,
+    /// Whether the record holds the baseline.
+    is_written: bool,
+    is_starting: bool,
+    /// Commands that may have a process.
+    alive: usize,
+    /// Commands that have ended and whose traces are being looked for.
+    ending: usize,
+    /// Whether something was left that nobody has looked at to the end.
+    unsettled: bool,
+    /// How many commands were started.
+    starts: u64,
+}
+
+/// A baseline that one of this gate builds on.
+#[derive(Clone, Debug)]
+pub(super) struct Source {
+    lineage: Arc<Lineage>,
+    before: Arc<Before>,
+    /// The record, when the gate that made it is gone.
+    abandoned: Option<Arc<Abandoned>>,
+}
+
+/// A record of a gate that is gone. Others take it for one that is in use while this one deals with it.
+#[derive(Debug)]
+struct Abandoned {
+    name: OsString,
+    _lock: Locked<File>,
+}
+
+impl Baselines {
+    /// Opens the folder that all gates of this user share.
+    ///
+    /// # Errors
+    /// It belongs to another user or can be written by others, or the operating system refuses.
+    pub fn open(folder: Dir) -> io::Result<Self> {
+        let stat = rustix::fs::fstat(&folder)?;
+        let is_private = stat.st_uid == rustix::process::geteuid().as_raw() && stat.st_mode & 0o022 == 0;
+        if !is_private {
+            return Err(io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                "it belongs to another user, or others may write to it",
+            ));
+        }
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let registry = rustix::fs::openat(&folder, REGISTRY, flags, Mode::RUSR | Mode::WUSR)?.into();
+        let (entries, lineages, taken) = Default::default();
+        Ok(Self { folder, registry, entries, lineages, taken })
+    }
+
+    /// Walks the wanted mounts like [`Workspace::confine`], and registers those that may be changed until the run is settled.
+    ///
+    /// # Errors
+    /// As [`Workspace::confine`]; or a baseline cannot be written down, or one that a gate left cannot be read.
+    pub fn confine<'r>(
+        &'r self,
+        workspace: &'r Workspace,
+        wanted: &[Confined<'_>],
+        grant: Option<&dyn PathGrant>,
+        stop: &Stop,
+    ) -> Result<Run<'r>, WorkspaceError> {
+        let lineages = wanted.iter().map(|wanted| self.wanted_lineage(workspace, wanted));
+        let lineages: Vec<Option<Arc<Lineage>>> = lineages.collect::<Result<_, _>>()?;
+        let uses = loop {
+            match self.register(&lineages)? {
+                Some(uses) => break uses,
+                None => {
+                    stop.check().map_err(WorkspaceError::Stopped)?;
+                    std::thread::sleep(WAIT_INTERVAL);
+                }
+            }
+        };
+        // From here on, dropping takes the registration back.
+        let run = Run::new(self, uses);
+        run.begin(workspace.confine(wanted, grant, stop)?)
+    }
+
+    /// Whether a gate that is gone left something in one of the mounts that may be changed.
+    ///
+    /// # Errors
+    /// What it left cannot be read.
+    pub fn has_abandoned(&self, workspace: &Workspace) -> Result<bool, WorkspaceError> {
+        let writable = workspace.mounts().iter().filter(|mount| mount.access() == Access::ReadWrite);
+        let lineages: Vec<_> = writable.map(|mount| self.lineage(mount)).collect::<Result<_, _>>()?;
+        let entries = self.entries();
+        let _registry = self.lock_registry()?;
+        let others = self.others(&entries, &lineages)?;
+        let is_left = |source: &Source| {
+            source.abandoned.is_some() && lineages.iter().any(|lineage| source.concerns(lineage))
+        };
+        Ok(others.iter().any(|(_, source)| source.as_ref().is_some_and(is_left)))
+    }
+
+    fn wanted_lineage(
+        &self,
+        workspace: &Workspace,
+        wanted: &Confined<'_>,
+    ) -> Result<Option<Arc<Lineage>>, WorkspaceError> {
+        let mount = workspace.mount(wanted.alias).filter(|_| wanted.writable);
+        mount.map(|mount| self.lineage(mount)).transpose()
+    }
+
+    fn lineage(&self, mount: &Mount) -> Result<Arc<Lineage>, WorkspaceError> {
+        let mut known = self.lineages.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(lineage) = known.get(mount.host_root()) {
+            return Ok(Arc::clone(lineage));
+        }
+        let lineage = Arc::new(Lineage::of(mount).map_err(|error| unusable(&error))?);
+        known.insert(mount.host_root().to_path_buf(), Arc::clone(&lineage));
+        Ok(lineage)
+    }
+
+    pub(super) fn entries(&self) -> MutexGuard<'_, Vec<Entry>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_registry(&self) -> Result<Locked<&File>, WorkspaceError> {
+        Locked::after_others(&self.registry).map_err(|error| unusable(&error))
+    }
+
+    /// Registers a command in each directory; `None` while another one is walking one of them.
+    fn register(
+        &self,
+        lineages: &[Option<Arc<Lineage>>],
+    ) -> Result<Option<Vec<Option<Use>>>, WorkspaceError> {
+        let wanted: Vec<Arc<Lineage>> = lineages.iter().flatten().cloned().collect();
+        if wanted.is_empty() {
+            return Ok(Some(lineages.iter().map(|_| None).collect()));
+        }
+        let mut entries = self.entries();
+        let _registry = self.lock_registry()?;
+        let meets = |lineage: &Lineage| wanted.iter().any(|wanted| wanted.overlaps(lineage));
+        if entries.iter().any(|entry| entry.is_starting && meets(&entry.lineage)) {
+            return Ok(None);
+        }
+        let others = self.others(&entries, &wanted)?;
+        if others.iter().any(|(state, _)| *state == State::Starting) {
+            return Ok(None);
+        }
+        let others: Vec<Source> = others.into_iter().filter_map(|(_, source)| source).collect();
+        let mut uses = Vec::new();
+        for lineage in lineages {
+            let used = lineage.as_ref().map(|lineage| self.join(&mut entries, lineage, &others));
+            uses.push(used.transpose().map_err(|error| unusable(&error))?);
+        }
+        Ok(Some(uses))
+    }
+
+    fn join(&self, entries: &mut Vec<Entry>, lineage: &Arc<Lineage>, others: &[Source]) -> io::Result<Use> {
+        let index = entries.iter().position(|entry| entry.lineage.place_of(lineage).is_some_and(is_here));
+        let index = match index {
+            Some(index) => index,
+            None => {
+                entries.push(Entry::new(&self.folder, lineage)?);
+                entries.len() - 1
+            }
+        };
+        let is_new = entries.get(index).is_some_and(|entry| entry.state() == State::Idle);
+        let is_other = |(at, entry): &(usize, &Entry)| *at != index && entry.state().is_open();
+        let open = entries.iter().enumerate().filter(is_other).map(|(_, entry)| entry.source());
+        let all = open.chain(others.iter().cloned());
+        let sources: Vec<Source> = all.filter(|source| is_new && source.concerns(lineage)).collect();
+        let is_inherited = sources.iter().any(|source| source.abandoned.is_some());
+        let mut used = Use::new(index, is_new, sources);
+        if let Some(entry) = entries.get_mut(index) {
+            used.is_inherited = is_inherited || entry.is_left_alone();
+            match is_new {
+                true => {
+                    entry.record.set(State::Starting)?;
+                    entry.is_starting = true;
+                }
+                false => entry.alive += 1,
+            }
+        }
+        Ok(used)
+    }
+
+    /// What other gates have registered in directories that meet one of these.
+    fn others(
+        &self,
+        entries: &[Entry],
+        wanted: &[Arc<Lineage>],
+    ) -> Result<Vec<(State, Option<Source>)>, WorkspaceError> {
+        let mut others = Vec::new();
+        for name in self.names().map_err(|error| unusable(&error))? {
+            if !name.as_bytes().ends_with(ENDING.as_bytes())
+                || entries.iter().any(|entry| entry.record.name == name)
+            {
+                continue;
+            }
+            let foreign = Foreign::open(&self.folder, name).map_err(|error| unusable(&error))?;
+            let Some(foreign) = foreign else { continue };
+            let lineage = foreign.lineage().map_err(|_| unreadable(&foreign.name))?;
+            if !wanted.iter().any(|wanted| wanted.overlaps(&lineage)) {
+                continue;
+            }
+            let state = foreign.state;
+            let source = match state.is_open() {
+                false => None,
+                true => {
+                    let before = foreign.before().map_err(|_| unreadable(&foreign.name))?;
+                    let Foreign { name, abandoned, .. } = foreign;
+                    let abandoned = abandoned.map(|lock| Arc::new(Abandoned { name, _lock: lock }));
+                    Some(Source { lineage: Arc::new(lineage), before: Arc::new(before), abandoned })
+                }
+            };
+            others.push((state, source));
+        }
+        Ok(others)
+    }
+
+    fn names(&self) -> io::Result<Vec<OsString>> {
+        self.folder.entries()?.map(|entry| Ok(entry?.file_name())).collect()
+    }
+
+    /// Decides what each mount is compared with, and writes it down.
+    pub(super) fn begin(
+        &self,
+        uses: &mut [Option<Use>],
+        mounts: &mut [ConfinedMount<'_>],
+    ) -> Result<(), WorkspaceError> {
+        let mut entries = self.entries();
+        for (mount, used) in mounts.iter_mut().zip(uses) {
+            let Some(used) = used else { continue };
+            let Some(entry) = entries.get_mut(used.index) else { continue };
+            if used.is_new {
+                entry.start(&used.sources, &mount.before).map_err(|error| unusable(&error))?;
+                used.is_new = false;
+                // The record of this gate says all that those say.
+                used.sources.retain(|source| !source.is_inside(&entry.lineage, &self.folder));
+            }
+            entry.starts += 1;
+            mount.before = Arc::clone(&entry.before);
+        }
+        Ok(())
+    }
+
+    /// Says of what gates that are gone left around a directory that this directory has been looked at.
+    pub(super) fn settle_around(&self, lineage: &Lineage, sources: Vec<Source>) {
+        let Ok(_registry) = self.lock_registry() else { return };
+        for source in sources {
+            let Some(abandoned) = &source.abandoned else { continue };
+            let Some(place) = source.lineage.place_of(lineage) else { continue };
+            let mut before = Before::clone(&source.before);
+            before.hidden.insert(place);
+            let written = Record::create(&self.folder, &source.lineage).and_then(|mut record| {
+                record.write(&before)?;
+                record.set(State::Ended)
+            });
+            if written.is_ok() {
+                remove(&self.folder, &abandoned.name);
+            }
+        }
+    }
+
+    /// Whether another command may be changing something in this directory, here or in another gate. What cannot be told is answered with no: then
+    /// nobody else is relied on.
+    pub(super) fn has_company(&self, index: usize) -> bool {
+        let entries = self.entries();
+        let Some(lineage) = entries.get(index).map(|entry| Arc::clone(&entry.lineage)) else { return false };
+        if entries.iter().any(|entry| entry.alive > 0 && entry.lineage.overlaps(&lineage)) {
+            return true;
+        }
+        let Ok(_registry) = self.lock_registry() else { return false };
+        let others = self.others(&entries, &[lineage]).unwrap_or_default();
+        others.iter().any(|(state, source)| {
+            let is_abandoned = source.as_ref().is_some_and(|source| source.abandoned.is_some());
+            *state == State::Running && !is_abandoned
+        })
+    }
+}
+
+fn is_here(place: PathBuf) -> bool {
+    place.as_os_str().is_empty()
+}
+
+impl Drop for Baselines {
+    fn drop(&mut self) {
+        let entries = self.entries();
+        let idle = entries.iter().filter(|entry| entry.state() == State::Idle);
+        idle.for_each(|entry| entry.record.remove(&self.folder));
+    }
+}
+
+impl Entry {
+    fn new(folder: &Dir, lineage: &Arc<Lineage>) -> io::Result<Self> {
+        Ok(Self {
+            lineage: Arc::clone(lineage),
+            record: Record::create(folder, lineage)?,
+            before: Arc::default(),
+            is_written: false,
+            is_starting: false,
+            alive: 0,
+            ending: 0,
+            unsettled: false,
+            starts: 0,
+        })
+    }
+
+    fn state(&self) -> State {
+        match self {
+            Self { is_starting: true, .. } => State::Starting,
+            Self { alive: 1.., .. } => State::Running,
+            Self { ending: 0, unsettled: false, .. } => State::Idle,
+            Self { .. } => State::Ended,
+        }
+    }
+
+    pub(super) fn lineage(&self) -> &Arc<Lineage> {
+        &self.lineage
+    }
+
+    /// Whether something was left here that no command under way will look at.
+    fn is_left_alone(&self) -> bool {
+        self.unsettled && self.alive == 0 && self.ending == 0
+    }
+
+    fn source(&self) -> Source {
+        Source { lineage: Arc::clone(&self.lineage), before: Arc::clone(&self.before), abandoned: None }
+    }
+
+    /// Writes the baseline down, where it is not what the record holds, and says that a command runs.
+    fn start(&mut self, sources: &[Source], fresh: &Before) -> io::Result<()> {
+        let inherited = sources.iter().filter_map(|source| source.for_mount(&self.lineage));
+        let before = inherited.fold(None, |before: Option<Before>, (older, at)| {
+            Some(before.unwrap_or_else(|| fresh.clone()).inherit(&older, &at))
+        });
+        let before = before.as_ref().unwrap_or(fresh);
+        if !self.is_written || *self.before != *before {
+            self.is_written = false;
+            self.record.write(before)?;
+            self.before = Arc::new(before.clone());
+            self.is_written = true;
+        }
+        self.record.set(State::Running)?;
+        (self.is_starting, self.alive) = (false, 1);
+        self.unsettled = sources.iter().any(|source| source.abandoned.is_some());
+        Ok(())
+    }
+
+    /// The command has no process any more.
+    pub(super) fn end(&mut self) -> Quiet {
+        self.alive = self.alive.saturating_sub(1);
+        self.ending += 1;
+        self.write_state();
+        Quiet((self.alive == 0).then_some(self.starts))
+    }
+
+    /// Its traces have been looked for; where that was done to the end, and nothing ran in between, nothing is left.
+    pub(super) fn settle(&mut self, looked: Looked, quiet: &Quiet) {
+        self.ending = self.ending.saturating_sub(1);
+        match looked {
+            Looked::Partly => self.unsettled = true,
+            Looked::Whole if quiet.0 == Some(self.starts) => self.unsettled = false,
+            Looked::Whole | Looked::LeftToOthers => {}
+        }
+        self.write_state();
+    }
+
+    /// Takes a registration back under which nothing was started.
+    pub(super) fn cancel(&mut self, is_new: bool) {
+        match is_new {
+            true => self.is_starting = false,
+            false => self.alive = self.alive.saturating_sub(1),
+        }
+        self.write_state();
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.state() == State::Idle
+    }
+
+    /// A state that could not be written says that something runs, and the next gate looks once too often.
+    fn write_state(&mut self) {
+        let state = self.state();
+        let _ = self.record.set(state);
+    }
+}
+
+/// Whether nothing ran when the traces of a command began to be looked for, and how many had been started by then.
+#[derive(Debug)]
+pub(super) struct Quiet(Option<u64>);
+
+impl Source {
+    /// Whether it says anything about a mount.
+    fn concerns(&self, lineage: &Lineage) -> bool {
+        let around = self.lineage.place_of(lineage);
+        lineage.place_of(&self.lineage).is_some() || around.is_some_and(|place| !self.before.hides(&place))
+    }
+
+    /// The baseline as a mount sees it, and the part of the mount that it is about.
+    fn for_mount(&self, lineage: &Lineage) -> Option<(Before, PathBuf)> {
+        if let Some(place) = lineage.place_of(&self.lineage) {
+            let before =
+                if is_here(place.clone()) { Before::clone(&self.before) } else { self.before.within(&place) };
+            return Some((before, place));
+        }
+        let place = self.lineage.place_of(lineage)?;
+        Some((self.before.below(&place)?, PathBuf::new()))
+    }
+
+    /// Removes the record of a gate that is gone, when its directory is this one or lies in it.
+    fn is_inside(&self, lineage: &Lineage, folder: &Dir) -> bool {
+        let is_inside = lineage.place_of(&self.lineage).is_some();
+        if let Some(abandoned) = self.abandoned.as_ref().filter(|_| is_inside) {
+            remove(folder, &abandoned.name);
+        }
+        is_inside || self.abandoned.is_none()
+    }
+}
+
+fn unusable(error: &io::Error) -> WorkspaceError {
+    let failure =
+        Failure::new(ErrorCode::SandboxUnavailable, "what commands leave could not be looked after")
+            .help("ask the operator")
+            .operator_note(format!("the baselines of commands cannot be kept: {error}"));
+    WorkspaceError::other(failure)
+}
+
+fn unreadable(name: &OsString) -> WorkspaceError {
+    let name = Path::new(name).display();
+    let failure = Failure::new(ErrorCode::SandboxUnavailable, "what earlier commands left could not be looked at")
+        .help("ask the operator")
+        .operator_note(format!(
+            "`baselines.toolgate/{name}` cannot be read, so what an earlier gate's commands left cannot be told; end other gates, look at what is \
+             new in the workspace under names like `.git/hooks`, `.git/config` and `.envrc`, then remove that file"
+        ));
+    WorkspaceError::other(failure)
+}

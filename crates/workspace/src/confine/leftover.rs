@@ -1,0 +1,95 @@
+//! What a command leaves that is no danger to git or to the gate, and may be one to a person: it is told, and stays.
+//!
+//! A symlink that leads out of the mount is followed by `cp -rL`, by archivers and by editors, though by no tool of the gate. Programs that open a FIFO wait
+//! for its other end. Both have honest uses: `venv/bin/python` leads to `/usr/bin`, and tests make FIFOs.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Component, Path};
+use std::time::Duration;
+
+use rustix::fs::{AtFlags, FileType};
+use toolgate_search::{EntryKind, SurveyedEntry, SurveyedFolder};
+
+use crate::mount::Mount;
+
+/// One thread of a walk remembers no more than this.
+pub(super) const MAX_LEFTOVERS: usize = 1000;
+
+/// Something that a command left and that stays.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Leftover {
+    /// Where it is, as answers show it.
+    pub path: String,
+    /// What it is.
+    pub kind: LeftoverKind,
+}
+
+/// What was left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LeftoverKind {
+    /// A symlink to a place that is not in the mount.
+    OutwardLink,
+    /// A FIFO.
+    Fifo,
+    /// A socket.
+    Socket,
+}
+
+impl LeftoverKind {
+    /// The kind as answers write it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::OutwardLink => "outward_symlink",
+            Self::Fifo => "fifo",
+            Self::Socket => "socket",
+        }
+    }
+}
+
+/// Whether an entry is something to tell, and got its name since then.
+pub(super) fn leftover(
+    mount: &Mount,
+    folder: &SurveyedFolder<'_>,
+    entry: SurveyedEntry<'_>,
+    since: Duration,
+) -> Option<Leftover> {
+    if !matches!(entry.kind, EntryKind::Symlink | EntryKind::Other) {
+        return None;
+    }
+    let stat = rustix::fs::statat(folder.handle(), entry.name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+    let seconds = u64::try_from(stat.st_ctime).unwrap_or(0);
+    let changed = Duration::new(seconds, u32::try_from(stat.st_ctime_nsec).unwrap_or(0));
+    let kind = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::Fifo => LeftoverKind::Fifo,
+        FileType::Socket => LeftoverKind::Socket,
+        FileType::Symlink if changed >= since => {
+            let target = rustix::fs::readlinkat(folder.handle(), entry.name, Vec::new()).ok()?;
+            let target = Path::new(OsStr::from_bytes(target.to_bytes()));
+            leads_out(mount, folder.place(), target).then_some(LeftoverKind::OutwardLink)?
+        }
+        _ => return None,
+    };
+    let name = OsStr::from_bytes(entry.name.to_bytes());
+    (changed >= since).then(|| Leftover { path: mount.show_with_alias(&folder.place().join(name)), kind })
+}
+
+/// Whether a target is outside, by its names alone: a symlink on the way that leads out is told by itself.
+fn leads_out(mount: &Mount, folder: &Path, target: &Path) -> bool {
+    let (mut place, rest) = match target.is_absolute() {
+        false => (folder.to_path_buf(), target),
+        true => match mount.strip_root(target) {
+            Some(rest) => (Path::new("").to_path_buf(), rest),
+            None => return true,
+        },
+    };
+    for component in rest.components() {
+        match component {
+            Component::Normal(name) => place.push(name),
+            Component::ParentDir if !place.pop() => return true,
+            _ => {}
+        }
+    }
+    false
+}
