@@ -95,3 +95,17 @@ fn repositories_are_read_but_not_changed() {
         assert_eq!(write(&bench, path, "x"), None, "{path}");
     }
 }
+
+#[test]
+fn a_twin_of_what_makes_a_repository_is_not_written() {
+    let scratch = Scratch::new();
+    let bench = BenchOptions::new(Profile::Native, &scratch.folder("w"), &scratch.folder("s")).open();
+    for path in ["a/objects/x", "a/refs/x", "b/HEAD", "c/HEAD", "c/objects/x"] {
+        assert_eq!(write(&bench, path, "x"), None, "{path}");
+    }
+    // On a filesystem that ignores case, git finds each of these.
+    for path in ["a/head", "a/Head", "b/CommonDir", "c/REFS/x"] {
+        let code = write(&bench, path, "x");
+        assert!(matches!(code, Some(ErrorCode::ReadOnly | ErrorCode::DeniedPath)), "{path}: {code:?}");
+    }
+}

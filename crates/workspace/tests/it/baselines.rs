@@ -382,3 +382,21 @@ fn the_refusal_of_too_many_covers_names_where_most_of_them_are() {
     assert!(confined.bundled().any(|folder| folder == "@project/many"));
     assert!(confined.covers().len() < 10);
 }
+
+#[test]
+fn a_repository_is_one_in_whichever_case_its_names_are_written() {
+    let setting = Setting::new();
+    let (workspace, gate) = (setting.workspace(), setting.gate());
+    let run = begin(&gate, &workspace, WRITABLE);
+    // On a filesystem that ignores case, git finds all of them.
+    setting.make(&["x/head", "x/Objects/y", "x/REFS/y", "x/Config = [core]\\n\\tfsmonitor = evil\\n"]);
+    setting.make(&[
+        "y/HEAD",
+        "y/CommonDir = ../elsewhere",
+        "z/HEAD",
+        "z/objects/x",
+        "z/refs/x",
+        "z/HOOKS/update = evil",
+    ]);
+    assert_eq!(end(run), ["repository x/head", "repository y/HEAD", "repository z/HEAD"]);
+}

@@ -243,3 +243,20 @@ fn what_is_mounted_read_only_stays_as_it_is() {
     assert_eq!(std::fs::read_dir(&package).unwrap().count(), 1);
     assert_eq!(std::fs::read_to_string(package.join("a.txt")).unwrap(), "as it was\n");
 }
+
+#[test]
+fn thousands_of_denied_files_stop_no_command_and_are_not_seen() {
+    let desk = Desk::new(Profile::Native);
+    desk.write("keep/key.pem", MOVED_SECRET);
+    native(&desk.run("mkdir keys && cd keys && seq 1 10001 | sed s/$/.pem/ | xargs touch && echo made"));
+    desk.write("keys/1.pem", MOVED_SECRET);
+    let (text, answer) =
+        native(&desk.run(
+            "cat keys/*.pem keep/key.pem 2>&1 | grep -c nobody; mv keys moved; echo x > here && cat here",
+        ));
+    assert!(text.contains("\nx\n") && !text.contains(MOVED_SECRET), "{text}");
+    assert!(text.starts_with("0\n"), "{text}");
+    assert_eq!(answer["hidden_folders"], json!(["@project/keys"]), "{answer}");
+    assert!(text.contains("[hidden_folders: `@project/keys` holds so many protected files"), "{text}");
+    assert!(desk.workspace.join("keys/1.pem").exists());
+}

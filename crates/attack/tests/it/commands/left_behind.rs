@@ -95,3 +95,35 @@ fn also_what_a_command_leaves_that_did_not_end_by_itself() {
     desk.run_out_of_time("echo export A=1 > .envrc; echo planted; sleep 1000", "planted");
     assert!(!desk.workspace.join(".envrc").exists());
 }
+
+#[test]
+fn symlinks_that_lead_out_and_pipes_are_told_in_the_answer() {
+    let desk = Desk::new(Profile::Native);
+    desk.write("before", "");
+    std::os::unix::fs::symlink("/etc", desk.workspace.join("mine")).unwrap();
+    let (text, answer) =
+        native(&desk.run(
+            "ln -s /etc/passwd out; ln -s before in; mkfifo pipe; mkdir d; ln -s ../../x d/up; echo done",
+        ));
+    let told: Vec<(&str, &str)> = answer["left_behind"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|left| (left["path"].as_str().unwrap(), left["kind"].as_str().unwrap()))
+        .filter(|(path, _)| *path != "@project/mine")
+        .collect();
+    let expected = [
+        ("@project/d/up", "outward_symlink"),
+        ("@project/out", "outward_symlink"),
+        ("@project/pipe", "fifo"),
+    ];
+    assert_eq!(told, expected, "{answer}");
+    assert!(text.contains("[left behind: `@project/out` is a symlink that leads out of the mount"), "{text}");
+    assert!(text.contains("[left behind: `@project/pipe` is a FIFO"), "{text}");
+    assert!(desk.workspace.join("out").is_symlink() && desk.workspace.join("pipe").exists());
+    // Many are counted.
+    let (text, answer) =
+        native(&desk.run("sleep 0.1; for n in $(seq 30); do ln -s / many$n; done; echo done"));
+    assert_eq!(answer["left_behind"].as_array().unwrap().len(), 8, "{answer}");
+    assert!(text.contains("[left behind: 22 more]"), "{text}");
+}
