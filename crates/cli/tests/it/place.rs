@@ -94,11 +94,6 @@ impl Place {
         }
     }
 
-    /// Where gates of this user keep what they share, whatever state directory each of them has.
-    pub(crate) fn state_home(&self) -> PathBuf {
-        self.scratch.path().join("state-home")
-    }
-
     /// Starts the binary, and listens to what it says to operators.
     pub(crate) fn overhear(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Overheard {
         let mut command = self.aloud(Command::new(env!("CARGO_BIN_EXE_toolgate")));
