@@ -76,7 +76,7 @@ fn a_planted_journal_of_a_repository_puts_nothing_into_the_home() {
     victim.plant(&victim.repository.join(".s"));
     let config = victim.repository.join("toolgate.yaml");
     // In the workspace itself, and beside one that the file names.
-    for (workspace, is_refused) in [(".", true), ("sub", false), ("../..", true), ("~/", true)] {
+    for (workspace, is_refused) in [("~/", true), (".", true), ("sub", false), ("../..", true)] {
         std::fs::write(&config, format!("state_dir: .s\nworkspace: {workspace}\n")).unwrap();
         for command in ["tools", "changes"] {
             let output = victim.run(&["--config", config.to_str().unwrap(), command]);
