@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use toolgate_benches::{in_turns, report};
 use toolgate_types::Stop;
-use toolgate_workspace::{Access, Confined, Mount, Rules, Workspace};
+use toolgate_workspace::{Access, Confined, HardLinks, Mount, Rules, Workspace};
 
 const ROUNDS: usize = 25;
 const WANTED: Confined<'static> = Confined { alias: "@project", writable: true };
@@ -34,7 +34,7 @@ fn plain(name: &str, files: usize, tree: &Path) {
     let mounted = |rules: Rules| {
         let root = File::open(tree).unwrap();
         let mount = Mount::new("@project", root, tree, Access::ReadWrite, rules).unwrap();
-        Workspace::new(vec![mount]).unwrap()
+        Workspace::new(vec![mount]).unwrap().with_hard_links(HardLinks::Allow)
     };
     let workspace = mounted(Rules::new());
     let confine = |workspace: &Workspace| {
@@ -44,8 +44,13 @@ fn plain(name: &str, files: usize, tree: &Path) {
     let (ours, floor) = in_turns(ROUNDS, || confine(&workspace), || assert_eq!(count(tree), files + 8));
     report(&format!("confine/{name}"), ours, floor, "readdir", 1.5);
     println!("  {:.3} us for an entry", ours.as_secs_f64() * 1e6 / files as f64);
-    let (ours, find) = in_turns(ROUNDS, || confine(&workspace), || find(tree));
-    report(&format!("confine/{name}-beside-find"), ours, find, "find", 1.0);
+    let (ours, found) = in_turns(ROUNDS, || confine(&workspace), || find(tree));
+    report(&format!("confine/{name}-beside-find"), ours, found, "find", 1.0);
+    // What is on unless an operator switches it off: every file is asked how many names it has.
+    let protecting = mounted(Rules::new()).with_hard_links(HardLinks::Protect);
+    let (ours, found) = in_turns(ROUNDS, || confine(&protecting), || find_linked(tree));
+    report(&format!("confine/{name}-hard-links"), ours, found, "find -links", 1.0);
+    println!("  {:.3} us for an entry", ours.as_secs_f64() * 1e6 / files as f64);
     let globs = mounted(Rules::new().deny(&["secrets/**".to_owned(), "*.secret".to_owned()]).unwrap());
     let (ours, floor) = in_turns(ROUNDS, || confine(&globs), || assert_eq!(count(tree), files + 8));
     report(&format!("confine/{name}-with-globs"), ours, floor, "readdir", 2.5);
@@ -83,6 +88,13 @@ fn count(folder: &Path) -> usize {
         .map(|entry| entry.unwrap())
         .map(|entry| if entry.file_type().unwrap().is_dir() { count(&entry.path()) } else { 1 })
         .sum()
+}
+
+fn find_linked(tree: &Path) {
+    let mut command = Command::new("find");
+    let status =
+        command.arg(tree).args(["-type", "f", "-links", "+1"]).stdout(Stdio::null()).status().unwrap();
+    assert!(status.success());
 }
 
 fn find(tree: &Path) {

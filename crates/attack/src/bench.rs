@@ -25,7 +25,7 @@ use toolgate_tools::{
     initialise_run, load_manifests,
 };
 use toolgate_types::{CallId, Caller, ErrorCode, Limits, StateKey, ToolCall, Trust};
-use toolgate_workspace::{Access, Mount, PersonalPaths, Rules, Workspace};
+use toolgate_workspace::{Access, HardLinks, Mount, PersonalPaths, Rules, Workspace};
 
 /// What of a run only the gate writes, as in the binary.
 const RUN_PROTECTED: &[&str] = &["logs", "logs/**", "workflow.md", "workflow.md/**"];
@@ -49,6 +49,7 @@ pub struct BenchOptions {
     network: Vec<String>,
     dialer: Arc<dyn Dial>,
     resources: ResourceLimits,
+    hard_links: HardLinks,
     blocking: Blocking,
     personal: PersonalPaths,
     deny: Vec<String>,
@@ -80,6 +81,7 @@ impl BenchOptions {
             network: Vec::new(),
             dialer: Arc::new(Direct),
             resources: ResourceLimits::default(),
+            hard_links: HardLinks::default(),
             blocking: Blocking::Here,
             personal: PersonalPaths::default(),
             deny: Vec::new(),
@@ -161,6 +163,13 @@ impl BenchOptions {
     #[must_use]
     pub fn resources(mut self, resources: ResourceLimits) -> Self {
         self.resources = resources;
+        self
+    }
+
+    /// What commands may do to files with another name outside of the workspace.
+    #[must_use]
+    pub fn hard_links(mut self, hard_links: HardLinks) -> Self {
+        self.hard_links = hard_links;
         self
     }
 
@@ -358,7 +367,7 @@ impl BenchOptions {
             let rules = Rules::new().protect(RUN_PROTECTED).unwrap();
             mounts.push(open("@state", run_folder, Access::ReadWrite, rules));
         }
-        Workspace::new(mounts).unwrap()
+        Workspace::new(mounts).unwrap().with_hard_links(self.hard_links)
     }
 }
 

@@ -15,7 +15,7 @@ use toolgate_types::{CallId, StateKey};
 use toolgate_workspace::{Access, Mount, MountError, Rules, Workspace};
 
 use crate::ambient::{open_folder, open_or_make_folder, open_own_folder};
-use crate::confined;
+use crate::confined::{self, hard_links};
 use crate::exit::Failed;
 use crate::load::{self, Behind, Tokens};
 use crate::own::Own;
@@ -82,7 +82,8 @@ pub(crate) fn workspace(settings: &Settings, own: &Own) -> Result<Workspace, Fai
     if settings.profile.has_runs() {
         mounts.push(state_mount(settings)?);
     }
-    Workspace::new(mounts).map_err(|error| Failed::usage(error.to_string()))
+    let workspace = Workspace::new(mounts).map_err(|error| Failed::usage(error.to_string()))?;
+    Ok(workspace.with_hard_links(hard_links(&settings.loaded.config.sandbox)))
 }
 
 /// What of a mount tools reach: what the operator says of it, and of all mounts.

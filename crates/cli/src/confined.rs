@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use cap_std::fs::Dir;
 use toolgate_egress::{Direct, Rules};
-use toolgate_manifest::{Config, Problem, SandboxConfig};
+use toolgate_manifest::{Config, HardLinkRule, Problem, SandboxConfig};
 use toolgate_sandbox::{
     Layer, Layers, ResourceLimits, Sandbox, SandboxOptions, refused_place, refused_variable,
 };
 use toolgate_tools::{CommandOptions, CommandRunner, Confinement, Identity, OwnFolders};
 use toolgate_types::{ErrorCode, Failure};
-use toolgate_workspace::{Quarantined, Workspace};
+use toolgate_workspace::{HardLinks, Quarantined, Workspace};
 
 use crate::ambient::{has_entry, open_own_folder, read_regular_file, variable};
 use crate::build::{baselines_folders, quarantine_folder};
@@ -63,6 +63,14 @@ pub(crate) fn limits(config: &SandboxConfig) -> ResourceLimits {
         open_files: config.open_files.unwrap_or(standard.open_files),
         cpu_seconds: config.cpu_time.map_or(standard.cpu_seconds, |time| time.as_secs().max(1)),
         temporary: config.tmp_size.unwrap_or(standard.temporary),
+    }
+}
+
+/// What commands may do to files with another name outside of the workspace.
+pub(crate) fn hard_links(config: &SandboxConfig) -> HardLinks {
+    match config.hard_links.as_ref().map(|rule| rule.value) {
+        Some(HardLinkRule::Allow) => HardLinks::Allow,
+        Some(HardLinkRule::Protect) | None => HardLinks::Protect,
     }
 }
 

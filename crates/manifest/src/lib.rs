@@ -58,7 +58,7 @@ pub use models::{ModelKey, ModelServerConfig, ModelWire};
 pub use path::DeclaredPath;
 pub use problem::{Located, Problem, Problems, Warning};
 pub use rates::{BreakerConfig, NameGlob, RateLimitConfig};
-pub use sandbox::{SandboxConfig, SandboxLayer};
+pub use sandbox::{HardLinkRule, SandboxConfig, SandboxLayer};
 pub use serve::{ServeAuth, ServeConfig};
 pub use servers::{
     ClientCredentials, PinMode, ServerConfig, ServerLimits, ServerProcess, ServerRemote, ServerToolConfig,

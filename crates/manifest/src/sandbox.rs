@@ -24,6 +24,7 @@ const SANDBOX: &[Key] = &[
     key("cpu_time", "cpu_time: 10m"),
     key("tmp_size", "tmp_size: 512MiB"),
     key("network", "network: [crates.io, \"*.crates.io\"]"),
+    key("hard_links", "hard_links: protect"),
 ];
 
 /// `sandbox`: how far commands are confined; what is absent is decided by the sandbox.
@@ -51,6 +52,18 @@ pub struct SandboxConfig {
     pub tmp_size: Option<u64>,
     /// `network`: hosts that `run_command` and `bash` may reach; empty means no network.
     pub network: Vec<Located<String>>,
+    /// `hard_links`: what commands may do to files that have another name outside of their mounts.
+    pub hard_links: Option<Located<HardLinkRule>>,
+}
+
+words! {
+    /// What commands may do to files that have another name outside of their mounts.
+    HardLinkRule, "a rule for hard links" {
+        /// Read them.
+        Protect = "protect",
+        /// Change them, and so what lies elsewhere.
+        Allow = "allow",
+    }
 }
 
 words! {
@@ -114,6 +127,7 @@ pub(crate) fn sandbox(field: &Field, report: &mut Report<'_>) -> Option<SandboxC
         cpu_time: section.get("cpu_time", report, duration),
         tmp_size: section.get("tmp_size", report, size),
         network: section.get("network", report, network).unwrap_or_default(),
+        hard_links: section.get("hard_links", report, crate::decode::word),
     })
 }
 

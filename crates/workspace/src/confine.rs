@@ -7,6 +7,7 @@
 //! This module mounts nothing and runs nothing: it tells what to cover, relative to a mount's handle.
 
 mod ground;
+mod hard_links;
 mod repositories;
 mod discovery;
 mod inventory;
@@ -47,6 +48,7 @@ use look::{Look, Sightings};
 pub(crate) use targets::is_target;
 
 pub use baselines::Baselines;
+pub use hard_links::HardLinks;
 pub use leftover::{Leftover, LeftoverKind};
 pub use quarantine::{Quarantine, Quarantined};
 pub use run::{Looked, Run};
@@ -78,6 +80,8 @@ pub struct ConfinedMount<'a> {
     covers: Vec<Cover>,
     /// Directories that are hidden as a whole because too much in them is denied.
     bundled: Vec<PathBuf>,
+    /// How many files have a name elsewhere, and cannot be changed.
+    linked: usize,
     /// When it was walked.
     since: Duration,
     before: Arc<Before>,
@@ -116,6 +120,7 @@ impl Workspace {
         let since = earliest_timestamp();
         let mut sightings = look_around(&ground, wanted.writable, grant, stop)?;
         let before = Arc::new(Before::take(&mut sightings, &ground));
+        let linked = hard_links::freeze(&mut sightings);
         let Assembled { covers, bundled } =
             assemble(sightings, wanted.writable).map_err(|most| WorkspaceError::TooManyCovers {
                 alias: mount.alias().to_owned(),
@@ -123,7 +128,7 @@ impl Workspace {
                 most: mount.show_with_alias(&most),
             })?;
         let (writable, taken) = (wanted.writable, AtomicUsize::new(0));
-        Ok(ConfinedMount { ground, writable, covers, bundled, since, before, taken })
+        Ok(ConfinedMount { ground, writable, covers, bundled, linked, since, before, taken })
     }
 
     pub(crate) fn unknown(&self, alias: &str) -> WorkspaceError {
@@ -161,11 +166,12 @@ fn look_around(
         if walk == WALKS {
             let (links, targets) = (std::mem::take(&mut seen.links), std::mem::take(&mut seen.targets));
             seen.add(earlier);
+            let linked = std::mem::take(&mut seen.linked);
             let sealed = seen.seals.len();
             let seen = seen.still_there(ground);
             let all_there = !missed && seen.seals.len() == sealed;
             return if all_there {
-                Ok(Sightings { links, targets, ..seen })
+                Ok(Sightings { links, targets, linked, ..seen })
             } else {
                 Err(restless_mount(ground))
             };
@@ -197,6 +203,12 @@ impl<'a> ConfinedMount<'a> {
     /// Directories that are hidden as a whole because too much in them is denied, as answers show them.
     pub fn bundled(&self) -> impl Iterator<Item = String> {
         self.bundled.iter().map(|folder| self.ground.mount.show_with_alias(folder))
+    }
+
+    /// How many files the command cannot change because they have another name elsewhere.
+    #[must_use]
+    pub fn linked_elsewhere(&self) -> usize {
+        self.linked
     }
 
     /// What to cover, in this order: parents stand before children, and every place once.

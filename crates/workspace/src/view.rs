@@ -5,7 +5,7 @@ use std::path::Path;
 use toolgate_types::{Limits, Stop};
 
 use crate::again::LastLarge;
-use crate::confine::is_target;
+use crate::confine::{HardLinks, is_target};
 use crate::error::WorkspaceError;
 use crate::fold::fold;
 use crate::mount::{Access, Mount, MountInside};
@@ -20,6 +20,7 @@ use crate::target::find_target;
 pub struct Workspace {
     mounts: Vec<Mount>,
     pub(crate) last_large: LastLarge,
+    pub(crate) hard_links: HardLinks,
 }
 
 impl Workspace {
@@ -37,7 +38,13 @@ impl Workspace {
         for (mount, inside) in mounts.iter_mut().zip(inside) {
             mount.keep_inside(inside);
         }
-        Ok(Self { mounts, last_large: LastLarge::default() })
+        Ok(Self { mounts, last_large: LastLarge::default(), hard_links: HardLinks::default() })
+    }
+
+    /// The same, with a say about files that have another name outside of what a command may change.
+    #[must_use]
+    pub fn with_hard_links(self, hard_links: HardLinks) -> Self {
+        Self { hard_links, ..self }
     }
 
     /// The mounts, in the order they were given.

@@ -5,9 +5,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use toolgate_manifest::{
-    Access, BreakerConfig, ClaimNames, Config, DeclaredPath, EXAMPLE, KeySource, LimitOverrides, Located,
-    ModelKey, ModelWire, OnAuditFailure, OnViolation, PinMode, ProfileName, SandboxLayer, SearchBackend,
-    ServeAuth, ServerTransport, TokenAlgorithm, VariableText,
+    Access, BreakerConfig, ClaimNames, Config, DeclaredPath, EXAMPLE, HardLinkRule, KeySource,
+    LimitOverrides, Located, ModelKey, ModelWire, OnAuditFailure, OnViolation, PinMode, ProfileName,
+    SandboxLayer, SearchBackend, ServeAuth, ServerTransport, TokenAlgorithm, VariableText,
 };
 use toolgate_types::{Limits, ToolClass, Trust};
 
@@ -78,6 +78,7 @@ fn the_example_declares_tools_and_their_bounds() {
     );
     assert_eq!((sandbox.file_size, sandbox.tmp_size), (Some(1 << 30), Some(512 << 20)));
     assert_eq!(sandbox.cpu_time, Some(Duration::from_secs(600)));
+    assert_eq!(sandbox.hard_links.as_ref().map(|rule| rule.value), Some(HardLinkRule::Protect));
     assert_eq!(texts(&sandbox.network), ["crates.io", "*.crates.io", "localhost:3000"]);
 }
 

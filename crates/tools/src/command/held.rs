@@ -25,6 +25,8 @@ pub(crate) struct Held {
     pub(crate) pinned: usize,
     /// Directories that were hidden as a whole because too much in them is denied, as answers show them.
     pub(crate) bundled: Vec<String>,
+    /// Files that it could not change, because they have another name elsewhere.
+    pub(crate) linked: usize,
     /// Whether it would have been allowed to change something, had its caller been granted all files.
     pub(crate) read_only: bool,
 }
@@ -44,6 +46,7 @@ impl Held {
                 .take(MOST_TOLD)
                 .map(|path| told(&path))
                 .collect(),
+            linked: confined.iter().map(ConfinedMount::linked_elsewhere).sum(),
             read_only: context.grant.is_some() && command.mounts.iter().any(|mount| mount.writable),
         }
     }
@@ -59,6 +62,15 @@ impl Held {
         let mut denials = Vec::new();
         if self.read_only && ended.exit != Exit::Code(0) {
             denials.push(denial("write", ONLY_SOME, "change files with the file tools"));
+        }
+        if self.linked > 0 && ended.exit != Exit::Code(0) {
+            let reason = format!(
+                "commands can read, and not change, files that have another name outside of the workspace (hard links): {}",
+                self.linked
+            );
+            let remedy = "change them with the file tools, which leave the other name as it is; the operator can set \
+                          `sandbox.hard_links: allow`";
+            denials.push(denial("write", &reason, remedy));
         }
         if ended.exit == NO_PROGRAM {
             let remedy = "use one that is there; the operator can show the folder of another with `sandbox.read` and name it in \

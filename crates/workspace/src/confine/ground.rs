@@ -10,6 +10,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 
 use super::codec::Codec;
 use super::discovery::{Configuration, personal_configurations};
+use super::hard_links::HardLinks;
 use super::repositories::{Part, has_name};
 use super::stray::obeyed;
 use super::todo::{STATE_NAMES, is_state};
@@ -79,6 +80,7 @@ pub(super) struct Ground<'a> {
     has_scope: bool,
     /// What git reads in every repository.
     pub(super) personal: Vec<Configuration>,
+    protects_links: bool,
 }
 
 impl<'a> Ground<'a> {
@@ -97,12 +99,19 @@ impl<'a> Ground<'a> {
         names.dedup();
         let (has_globs, has_scope) =
             (rules().any(|rules| rules.has_globs()), rules().any(|rules| rules.has_scope()));
-        Self { mount, inner, names, has_globs, has_scope, personal: personal_configurations(mount) }
+        let (personal, protects_links) =
+            (personal_configurations(mount), workspace.hard_links == HardLinks::Protect);
+        Self { mount, inner, names, has_globs, has_scope, personal, protects_links }
     }
 
     /// Whether everything must be asked about.
     pub(super) fn has_globs(&self) -> bool {
         self.has_globs
+    }
+
+    /// Whether files with another name elsewhere are kept from being changed.
+    pub(super) fn protects_links(&self) -> bool {
+        self.protects_links
     }
 
     /// Whether the mount is limited to some of its files.

@@ -12,6 +12,7 @@ use toolgate_search::{EntryKind, SurveyedEntry, SurveyedFolder, Surveyor};
 use super::MAX_SEALS;
 use super::codec::Codec;
 use super::ground::{Ground, Identity, identity, is_obeyed_folder, read_beginning, read_small};
+use super::hard_links::Linked;
 use super::inventory::{Inventory, inventory};
 use super::quarantine::identify_place;
 use super::repositories::{Part, has_name, is_repository, part};
@@ -46,6 +47,8 @@ pub(super) struct Sightings {
     pub(super) known: HashMap<PathBuf, Known>,
     /// What git is made to obey.
     pub(super) targets: Vec<Target>,
+    /// Regular files with several names, where those matter.
+    pub(super) linked: HashMap<PathBuf, Linked>,
 }
 
 /// Something that was there before the command.
@@ -99,6 +102,7 @@ impl Sightings {
         self.repositories.extend(other.repositories);
         self.links.extend(other.links);
         self.targets.extend(other.targets);
+        self.linked.extend(other.linked);
         for (place, known) in other.known {
             self.known.entry(place).or_insert(known);
         }
@@ -119,6 +123,7 @@ impl Sightings {
         // What a link was in the latest walk is what counts, and where a target leads.
         self.links.clear();
         self.targets.clear();
+        self.linked.clear();
         self
     }
 }
@@ -397,6 +402,11 @@ impl Surveyor for Look<'_> {
             self.seen.repositories.push(folder.place().to_path_buf());
         }
         for entry in folder.entries() {
+            if self.writable && entry.kind == EntryKind::File && self.ground.protects_links() {
+                let linked = Linked::look(folder.handle(), entry.name);
+                let place = || folder.place().join(OsStr::from_bytes(entry.name.to_bytes()));
+                self.seen.linked.extend(linked.map(|linked| (place(), linked)));
+            }
             if self.entry(folder, around, entry) {
                 enter(entry);
             }

@@ -3,6 +3,7 @@
 mod answers;
 mod ended;
 mod hidden;
+mod hard_links;
 mod left_behind;
 mod overlapping;
 mod refused;

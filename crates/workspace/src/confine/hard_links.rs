@@ -1,0 +1,140 @@
+//! Files with another name outside of what a command may change.
+//!
+//! A write goes to the inode, whatever name it came by: in a `node_modules` of pnpm, an environment of uv or a tree that `cp -al` made, writing a file writes the
+//! package store, the cache or the backup. So the walk before a command asks each regular file of a writable mount how many names it has (`statx`, 1 to
+//! 2 µs per file), counts those that it meets, and where some are elsewhere the file is frozen. It can then be neither changed nor replaced by the command; file tools
+//! still replace it, since they exchange the inode.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::ffi::CStr;
+use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, StatxFlags};
+
+use super::look::{Seal, Sightings};
+
+/// Beyond so many, whole directories are frozen: each cover is a mount, which costs every command about 15 µs.
+const MAX_FILES: usize = 500;
+
+/// What commands may do to files with another name elsewhere.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HardLinks {
+    /// Read them.
+    #[default]
+    Protect,
+    /// Change them, and so what lies elsewhere.
+    Allow,
+}
+
+/// A regular file with more than one name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Linked {
+    inode: (u32, u32, u64),
+    names: u32,
+}
+
+impl Linked {
+    /// Looks at a file; nothing where it has one name, or is not there any more.
+    pub(super) fn look(folder: BorrowedFd<'_>, name: &CStr) -> Option<Self> {
+        let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_DONT_SYNC;
+        let found = rustix::fs::statx(folder, name, flags, StatxFlags::NLINK | StatxFlags::INO).ok()?;
+        let inode = (found.stx_dev_major, found.stx_dev_minor, found.stx_ino);
+        (found.stx_nlink > 1).then_some(Self { inode, names: found.stx_nlink })
+    }
+}
+
+/// Freezes what has a name elsewhere, or where the command may not change it: a hook with a second name is a hook. How many files that are.
+pub(super) fn freeze(sightings: &mut Sightings) -> usize {
+    let elsewhere = with_names_elsewhere(sightings);
+    let count = elsewhere.len();
+    sightings.seals.extend(places(elsewhere).into_iter().map(|place| (place, Seal::Freeze)));
+    count
+}
+
+fn with_names_elsewhere(sightings: &Sightings) -> BTreeSet<PathBuf> {
+    let sealed: HashSet<&Path> = sightings.seals.iter().map(|(place, _)| place.as_path()).collect();
+    let mut seen: HashMap<_, u32> = HashMap::new();
+    for (place, linked) in &sightings.linked {
+        let is_sealed = place.ancestors().any(|above| sealed.contains(above));
+        *seen.entry(linked.inode).or_default() += u32::from(!is_sealed);
+    }
+    let is_elsewhere = |linked: &Linked| seen.get(&linked.inode).is_none_or(|seen| *seen < linked.names);
+    let elsewhere = sightings.linked.iter().filter(|(_, linked)| is_elsewhere(linked));
+    elsewhere.map(|(place, _)| place.clone()).collect()
+}
+
+/// The files themselves, or the directories that hold most of them.
+fn places(mut files: BTreeSet<PathBuf>) -> BTreeSet<PathBuf> {
+    let mut whole = BTreeSet::new();
+    while files.len() > MAX_FILES
+        && let Some(directory) = crowded(&files)
+    {
+        files.retain(|file| !file.starts_with(&directory));
+        whole.insert(directory);
+    }
+    files.append(&mut whole);
+    files
+}
+
+/// The directory at the top that holds most, or the one in it that holds nine tenths of that: `node_modules/.pnpm` rather than `node_modules`.
+fn crowded(files: &BTreeSet<PathBuf>) -> Option<PathBuf> {
+    let mut directory = PathBuf::new();
+    let mut within: Vec<&PathBuf> = files.iter().collect();
+    loop {
+        let depth = directory.components().count() + 1;
+        let mut counts: BTreeMap<PathBuf, usize> = BTreeMap::new();
+        for file in &within {
+            let child: PathBuf = file.components().take(depth).collect();
+            *counts.entry(child).or_default() += usize::from(file.components().count() > depth);
+        }
+        let fullest = counts.into_iter().max_by_key(|(_, count)| *count).filter(|(_, count)| *count > 0);
+        let is_top = directory.as_os_str().is_empty();
+        match fullest {
+            Some((child, count)) if is_top || count * 10 >= within.len() * 9 => directory = child,
+            _ => return (!is_top).then_some(directory),
+        }
+        within.retain(|file| file.starts_with(&directory));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn linked(inode: u64, names: u32) -> Linked {
+        Linked { inode: (8, 1, inode), names }
+    }
+
+    #[test]
+    fn a_file_is_frozen_when_a_name_of_it_is_elsewhere_or_sealed() {
+        let mut sightings = Sightings {
+            linked: [
+                ("a/inside", linked(1, 2)),
+                ("b/inside", linked(1, 2)),
+                ("outside", linked(2, 2)),
+                ("hooks/hook", linked(3, 2)),
+                ("alias-of-hook", linked(3, 2)),
+            ]
+            .map(|(place, linked)| (PathBuf::from(place), linked))
+            .into(),
+            seals: vec![("hooks".into(), Seal::Freeze)],
+            ..Sightings::default()
+        };
+        assert_eq!(freeze(&mut sightings), 3);
+        let sealed: Vec<&str> = sightings.seals.iter().map(|(place, _)| place.to_str().unwrap()).collect();
+        assert_eq!(sealed, ["hooks", "alias-of-hook", "hooks/hook", "outside"]);
+    }
+
+    #[test]
+    fn too_many_files_become_the_directories_that_hold_them_and_others_stay_single() {
+        let mut files: BTreeSet<PathBuf> = (0..3 * MAX_FILES)
+            .map(|number| format!("node_modules/.pnpm/p{}/f{number}", number % 40).into())
+            .collect();
+        files.extend(["node_modules/other", "src/one", "top"].map(PathBuf::from));
+        let expected = ["node_modules/.pnpm", "node_modules/other", "src/one", "top"];
+        assert_eq!(places(files), expected.map(PathBuf::from).into());
+        let top: BTreeSet<PathBuf> = (0..=MAX_FILES).map(|number| number.to_string().into()).collect();
+        assert_eq!(places(top.clone()), top);
+    }
+}
