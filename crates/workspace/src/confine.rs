@@ -26,13 +26,13 @@ mod leftover;
 mod strays;
 mod quarantine;
 
+use std::collections::HashSet;
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::time::Duration;
 
-use toolgate_search::{Surveyed, earliest_timestamp, survey};
+use toolgate_search::{Surveyed, survey};
 use toolgate_types::{Cover, Stop};
 
 use crate::error::WorkspaceError;
@@ -43,6 +43,7 @@ use crate::view::Workspace;
 use before::Before;
 use covers::{Assembled, assemble};
 use ground::Ground;
+use leftover::Told;
 use look::{Look, Sightings};
 
 pub(crate) use targets::is_target;
@@ -82,8 +83,8 @@ pub struct ConfinedMount<'a> {
     bundled: Vec<PathBuf>,
     /// How many files have a name elsewhere, and cannot be changed.
     linked: usize,
-    /// When it was walked.
-    since: Duration,
+    /// What would be told if the command had left it, and was there before.
+    told: HashSet<Told>,
     before: Arc<Before>,
     /// How many strays were taken away.
     taken: AtomicUsize,
@@ -117,10 +118,10 @@ impl Workspace {
             return Err(WorkspaceError::ReadOnly { path: mount.alias().to_owned() });
         }
         let ground = Ground::new(self, mount);
-        let since = earliest_timestamp();
         let mut sightings = look_around(&ground, wanted.writable, grant, stop)?;
         let before = Arc::new(Before::take(&mut sightings, &ground));
         let linked = hard_links::freeze(&mut sightings);
+        let told = std::mem::take(&mut sightings.told);
         let Assembled { covers, bundled } =
             assemble(sightings, wanted.writable).map_err(|most| WorkspaceError::TooManyCovers {
                 alias: mount.alias().to_owned(),
@@ -128,7 +129,7 @@ impl Workspace {
                 most: mount.show_with_alias(&most),
             })?;
         let (writable, taken) = (wanted.writable, AtomicUsize::new(0));
-        Ok(ConfinedMount { ground, writable, covers, bundled, linked, since, before, taken })
+        Ok(ConfinedMount { ground, writable, covers, bundled, linked, told, before, taken })
     }
 
     pub(crate) fn unknown(&self, alias: &str) -> WorkspaceError {

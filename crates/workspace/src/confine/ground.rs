@@ -5,8 +5,10 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
+use toolgate_search::earliest_timestamp;
 
 use super::codec::Codec;
 use super::discovery::{Configuration, personal_configurations};
@@ -81,6 +83,8 @@ pub(super) struct Ground<'a> {
     /// What git reads in every repository.
     pub(super) personal: Vec<Configuration>,
     protects_links: bool,
+    /// When it was first looked at.
+    pub(super) since: Duration,
 }
 
 impl<'a> Ground<'a> {
@@ -99,9 +103,16 @@ impl<'a> Ground<'a> {
         names.dedup();
         let (has_globs, has_scope) =
             (rules().any(|rules| rules.has_globs()), rules().any(|rules| rules.has_scope()));
-        let (personal, protects_links) =
-            (personal_configurations(mount), workspace.hard_links == HardLinks::Protect);
-        Self { mount, inner, names, has_globs, has_scope, personal, protects_links }
+        Self {
+            mount,
+            inner,
+            names,
+            has_globs,
+            has_scope,
+            personal: personal_configurations(mount),
+            protects_links: workspace.hard_links == HardLinks::Protect,
+            since: earliest_timestamp(),
+        }
     }
 
     /// Whether everything must be asked about.

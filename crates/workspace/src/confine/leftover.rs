@@ -11,6 +11,7 @@ use std::time::Duration;
 use rustix::fs::{AtFlags, FileType};
 use toolgate_search::{EntryKind, SurveyedEntry, SurveyedFolder};
 
+use super::ground::Ground;
 use crate::mount::Mount;
 
 /// One thread of a walk remembers no more than this.
@@ -48,16 +49,19 @@ impl LeftoverKind {
     }
 }
 
-/// Whether an entry is something to tell, and got its name since then.
+/// What is told, by its path and its inode.
+pub(super) type Told = (String, u64);
+
+/// Whether an entry is something to tell, and got its name since the mount was first looked at; with its inode.
 pub(super) fn leftover(
-    mount: &Mount,
+    ground: &Ground<'_>,
     folder: &SurveyedFolder<'_>,
     entry: SurveyedEntry<'_>,
-    since: Duration,
-) -> Option<Leftover> {
+) -> Option<(Leftover, u64)> {
     if !matches!(entry.kind, EntryKind::Symlink | EntryKind::Other) {
         return None;
     }
+    let (mount, since) = (ground.mount, ground.since);
     let stat = rustix::fs::statat(folder.handle(), entry.name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
     let seconds = u64::try_from(stat.st_ctime).unwrap_or(0);
     let changed = Duration::new(seconds, u32::try_from(stat.st_ctime_nsec).unwrap_or(0));
@@ -72,7 +76,8 @@ pub(super) fn leftover(
         _ => return None,
     };
     let name = OsStr::from_bytes(entry.name.to_bytes());
-    (changed >= since).then(|| Leftover { path: mount.show_with_alias(&folder.place().join(name)), kind })
+    let path = mount.show_with_alias(&folder.place().join(name));
+    (changed >= since).then_some((Leftover { path, kind }, stat.st_ino))
 }
 
 /// Whether a target is outside, by its names alone: a symlink on the way that leads out is told by itself.

@@ -14,6 +14,7 @@ use super::codec::Codec;
 use super::ground::{Ground, Identity, identity, is_obeyed_folder, read_beginning, read_small};
 use super::hard_links::Linked;
 use super::inventory::{Inventory, inventory};
+use super::leftover::{Told, leftover};
 use super::quarantine::identify_place;
 use super::repositories::{Part, has_name, is_repository, part};
 use super::stray::{StrayKind, obeyed};
@@ -49,6 +50,8 @@ pub(super) struct Sightings {
     pub(super) targets: Vec<Target>,
     /// Regular files with several names, where those matter.
     pub(super) linked: HashMap<PathBuf, Linked>,
+    /// What would be told if a command had left it.
+    pub(super) told: HashSet<Told>,
 }
 
 /// Something that was there before the command.
@@ -103,6 +106,7 @@ impl Sightings {
         self.links.extend(other.links);
         self.targets.extend(other.targets);
         self.linked.extend(other.linked);
+        self.told.extend(other.told);
         for (place, known) in other.known {
             self.known.entry(place).or_insert(known);
         }
@@ -398,6 +402,7 @@ impl Surveyor for Look<'_> {
         if self.writable && folder.place().as_os_str().is_empty() {
             self.targets(targets_from_above(self.ground.mount, &self.ground.personal));
         }
+        let is_recent = self.writable && folder.changed() >= self.ground.since;
         if in_repository {
             self.seen.repositories.push(folder.place().to_path_buf());
         }
@@ -406,6 +411,9 @@ impl Surveyor for Look<'_> {
                 let linked = Linked::look(folder.handle(), entry.name);
                 let place = || folder.place().join(OsStr::from_bytes(entry.name.to_bytes()));
                 self.seen.linked.extend(linked.map(|linked| (place(), linked)));
+            }
+            if is_recent && let Some((left, inode)) = leftover(self.ground, folder, entry) {
+                self.seen.told.insert((left.path, inode));
             }
             if self.entry(folder, around, entry) {
                 enter(entry);

@@ -9,7 +9,6 @@ use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use toolgate_search::{EntryKind, Surveyed, SurveyedEntry, SurveyedFolder, Surveyor, survey};
 use toolgate_types::Stop;
@@ -18,7 +17,7 @@ use super::ConfinedMount;
 use super::before::Before;
 use super::ground::{Ground, Identity, identity, is_obeyed_folder, read_small};
 use super::inventory::inventory;
-use super::leftover::{Leftover, MAX_LEFTOVERS, leftover};
+use super::leftover::{Leftover, MAX_LEFTOVERS, Told, leftover};
 use super::look::Known;
 use super::quarantine::identify_place;
 use super::repositories::{Part, has_name, is_head, is_repository, part};
@@ -48,8 +47,8 @@ impl ConfinedMount<'_> {
             return Ok(Strays::default());
         }
         let (ground, before, judged) = (&self.ground, &*self.before, &Judged::default());
-        let since = self.since;
-        let search = || Search { ground, before, judged, since, found: Found::default() };
+        let told = &self.told;
+        let search = || Search { ground, before, judged, told, found: Found::default() };
         let Surveyed { surveyors, stopped, missed, .. } =
             survey(ground.mount.as_fd(), stop, search).map_err(WorkspaceError::other)?;
         let mut found = Found::default();
@@ -171,8 +170,8 @@ struct Search<'s> {
     ground: &'s Ground<'s>,
     before: &'s Before,
     judged: &'s Judged,
-    /// When the command began.
-    since: Duration,
+    /// What would be told and was there when it began: the clock of a filesystem is coarse.
+    told: &'s HashSet<Told>,
     found: Found,
 }
 
@@ -195,7 +194,9 @@ impl Search<'_> {
         let is_directory = entry.kind == EntryKind::Directory;
         let name = entry.name.to_bytes();
         if around.is_recent && self.found.leftovers.len() < MAX_LEFTOVERS {
-            self.found.leftovers.extend(leftover(self.ground.mount, folder, entry, self.since));
+            let found = leftover(self.ground, folder, entry);
+            let is_new = |(left, inode): &(Leftover, u64)| !self.told.contains(&(left.path.clone(), *inode));
+            self.found.leftovers.extend(found.filter(is_new).map(|(left, _)| left));
         }
         let is_special = around.in_repository || around.in_hooks || self.ground.has_globs();
         if !is_special && !self.ground.is_remarkable(name) {
@@ -348,7 +349,7 @@ impl Surveyor for Search<'_> {
         let in_hooks = has_name(place, "hooks");
         let repository = place.parent().filter(|_| in_hooks);
         let is_unknown = repository.is_some_and(|place| !self.before.repositories.contains(place));
-        let is_recent = folder.changed() >= self.since;
+        let is_recent = folder.changed() >= self.ground.since;
         let around = Around { in_repository, is_new, in_hooks, is_unknown, is_recent };
         if around.in_repository {
             self.found.repositories.insert(folder.place().to_path_buf());

@@ -110,7 +110,6 @@ fn symlinks_that_lead_out_and_pipes_are_told_in_the_answer() {
         .unwrap()
         .iter()
         .map(|left| (left["path"].as_str().unwrap(), left["kind"].as_str().unwrap()))
-        .filter(|(path, _)| *path != "@project/mine")
         .collect();
     let expected = [
         ("@project/d/up", "outward_symlink"),
@@ -122,8 +121,7 @@ fn symlinks_that_lead_out_and_pipes_are_told_in_the_answer() {
     assert!(text.contains("[left behind: `@project/pipe` is a FIFO"), "{text}");
     assert!(desk.workspace.join("out").is_symlink() && desk.workspace.join("pipe").exists());
     // Many are counted.
-    let (text, answer) =
-        native(&desk.run("sleep 0.1; for n in $(seq 30); do ln -s / many$n; done; echo done"));
+    let (text, answer) = native(&desk.run("for n in $(seq 30); do ln -s / many$n; done; echo done"));
     assert_eq!(answer["left_behind"].as_array().unwrap().len(), 8, "{answer}");
     assert!(text.contains("[left behind: 22 more]"), "{text}");
 }

@@ -30,7 +30,8 @@ impl Codec for Target {
             Purpose::File => (1, None),
             Purpose::Config(refused) => (2, refused.as_ref().map(|refused| refused.settings().clone())),
         };
-        (u8::encode(&purpose, out), refused.encode(out));
+        u8::encode(&purpose, out);
+        refused.encode(out);
         self.kind.encode(out);
         self.links.encode(out);
         self.leads_to.encode(out);
