@@ -53,7 +53,7 @@ fn names() -> BTreeSet<String> {
     for (number, rule) in rules.enumerate() {
         let name = rule.replace('*', "x");
         let forms = [
-            format!("{name}"),
+            name.clone(),
             name.to_uppercase(),
             format!("{name}~"),
             format!("{name}.bak"),
