@@ -65,7 +65,7 @@ fn leading_out(place: &Path) -> Option<Vec<PathBuf>> {
     while let Some(directory) = pending.pop() {
         // What the gate cannot read its commands cannot reach either.
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let Ok(handle) = rustix::fs::open(&place.join(&directory), flags, Mode::empty()) else { continue };
+        let Ok(handle) = rustix::fs::open(place.join(&directory), flags, Mode::empty()) else { continue };
         let Ok(entries) = rustix::fs::Dir::read_from(&handle) else { continue };
         for entry in entries.flatten() {
             let name = entry.file_name();

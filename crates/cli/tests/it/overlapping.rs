@@ -90,7 +90,6 @@ fn two_calls_of_one_client_build_nothing_that_git_obeys() {
     let finished = answer(3).to_string();
     assert!(finished.contains("@project/evil/HEAD") && finished.contains("was taken away"), "{finished}");
     use_git(&place, &proof);
-    drop(send);
     drop(input);
     assert_eq!(process.wait().unwrap().code(), Some(0));
 }

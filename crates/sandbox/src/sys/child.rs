@@ -413,10 +413,8 @@ fn mount_overlay(lower: RawFd, path: &CStr) -> Result<()> {
 
 /// Puts text together without allocating.
 fn in_order<'b>(buffer: &'b mut [u8], parts: &[&[u8]]) -> Result<&'b CStr> {
-    let mut length = 0;
-    for byte in parts.iter().copied().flatten() {
-        *buffer.get_mut(length).ok_or(Errno::NAMETOOLONG)? = *byte;
-        length += 1;
+    for (at, byte) in parts.iter().copied().flatten().enumerate() {
+        *buffer.get_mut(at).ok_or(Errno::NAMETOOLONG)? = *byte;
     }
     CStr::from_bytes_until_nul(buffer).map_err(|_| Errno::NAMETOOLONG)
 }
