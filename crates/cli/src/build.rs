@@ -130,13 +130,14 @@ pub(crate) fn gate(settings: &Settings, how: How<'_>) -> Result<Built, Failed> {
     let key = state_dir::key(settings)?;
     let own = Own::of(settings);
     let workspace = Arc::new(workspace(settings, &own)?);
+    // What commands of a killed gate left is taken away before anything else is done in the mounts.
+    confined::recover(settings, &own, &workspace)?;
     // Interrupted changes are put back before the record of their calls says that they were interrupted, and by the rules of the present mounts.
     let journal = open_journal(&state, &key).and_then(|journal| journal.recover(&workspace));
     let journal = journal.map_err(|error| state_failed(settings, &error))?;
     let (audit, recovered) = AuditLog::open(log_options(settings))
         .map_err(|error| Failed::usage(error.to_string()).help(error.help()))?;
     tell_of_interruptions(&recovered.interrupted, journal.recovery());
-    confined::recover(settings, &own, &workspace)?;
     let waiting = servers.as_ref().map(|(_, runtime)| *runtime).filter(|_| wait);
     let servers =
         servers.map(|(which, runtime)| Arc::new(Servers::new(settings, runtime.handle().clone(), which)));

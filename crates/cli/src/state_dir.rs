@@ -45,7 +45,9 @@ fn refuse_mounted(settings: &Settings) -> Result<(), Failed> {
     for (alias, path) in mounts.chain([("@project", &settings.workspace)]) {
         let root = real_path(path);
         let holds_home = home.as_ref().is_some_and(|home| home.starts_with(&root));
-        if state.starts_with(&root) && !holds_home {
+        // `/` holds everything; that it cannot be a mount is said when it is opened.
+        let is_filesystem_root = root.parent().is_none();
+        if state.starts_with(&root) && !holds_home && !is_filesystem_root {
             let message = format!(
                 "the state directory `{}` lies in the mount `{alias}`, where tools could plant what the gate believes",
                 settings.state_dir.display()

@@ -23,7 +23,7 @@ use crate::ambient::{Surroundings, find_upward, real_path};
 use crate::arguments::Common;
 use crate::exit::Failed;
 use crate::load::Fault;
-use crate::terminal::confirm;
+use crate::terminal::{confirm, reveal_line};
 
 /// Where a configuration comes from, which decides what makes it count.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -145,7 +145,8 @@ pub(crate) fn usable(covered: &Covered, surroundings: &Surroundings) -> Result<V
 
 /// Why nothing of a file counts, and what to do about it.
 fn not_agreed(file: &Path, is_changed: bool) -> Failed {
-    let path = file.display();
+    // The name of a directory may hold line breaks, and must not forge a line of this message.
+    let path = reveal_line(&file.display().to_string());
     let (message, shows) = match is_changed {
         false => (
             format!("`{path}` was found and you have not agreed to it, so nothing was done"),
@@ -164,7 +165,7 @@ fn not_agreed(file: &Path, is_changed: bool) -> Failed {
 
 /// A path as a shell takes it.
 fn quoted(file: &Path) -> String {
-    let text = file.display().to_string();
+    let text = reveal_line(&file.display().to_string());
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+@%:,".contains(&byte);
     if text.bytes().all(is_plain) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
 }
