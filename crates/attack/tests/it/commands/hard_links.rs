@@ -17,7 +17,7 @@ const ATTACKS: [&str; 9] = [
     "cp /etc/passwd F",
     "truncate -s 0 F",
     "sed -i s/content/x/ F",
-    "chmod 777 F",
+    "chmod u+x F",
     "touch -d 2001-01-01 F",
     "exec 3<>F && echo x >&3",
     "ln F other && echo x >> other",
