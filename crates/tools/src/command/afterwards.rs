@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use toolgate_types::{CallId, ErrorCode, Failure, Stop};
 use toolgate_workspace::{
-    ConfinedMount, Leftover, Looked, Quarantine, Quarantined, Run, Stray, StrayKind, WorkspaceError,
+    ConfinedMount, Leftover, Looked, Quarantine, Quarantined, Run, Stray, StrayKind, Strays, WorkspaceError,
 };
 
 use super::confinement::Keeping;
@@ -56,24 +56,56 @@ pub(super) fn take_away_from_running(
 }
 
 /// The walks after a command.
-struct Search<'s, 'r> {
-    run: &'s Run<'r>,
-    quarantine: Quarantine<'s>,
+#[derive(Default)]
+struct Search {
     /// Which of the mounts were looked at to the end, with all that was found taken away.
     is_whole: Vec<bool>,
     left: Left,
     failed: Vec<String>,
 }
 
-impl<'s, 'r> Search<'s, 'r> {
-    fn of(keeping: &'s Keeping, run: &'s Run<'r>, call: CallId) -> Self {
+impl Search {
+    fn of(keeping: &Keeping, run: &Run<'_>, call: CallId) -> Self {
         let when = toolgate_types::time::rfc3339_millis(jiff::Timestamp::now());
         let quarantine = Quarantine { folder: &keeping.quarantine, call, when };
-        let is_whole = vec![false; run.mounts().len()];
-        let mut search = Self { run, quarantine, is_whole, left: Left::default(), failed: Vec::new() };
-        let mut wanted: Vec<usize> = (0..run.mounts().len()).collect();
+        let look = |mount: &&ConfinedMount<'_>, stop: &Stop| mount.strays(stop);
+        let take = |mount: &&ConfinedMount<'_>, stray: &Stray| run.quarantine(mount, stray, &quarantine);
+        let mounts: Vec<(&str, &ConfinedMount<'_>)> =
+            run.mounts().iter().map(|mount| (mount.alias(), mount)).collect();
+        Self::through(&mounts, look, take)
+    }
+
+    /// Walks the mounts, each by its alias, until directories no longer move away before they are read.
+    fn through<Mount>(
+        mounts: &[(&str, Mount)],
+        mut look: impl FnMut(&Mount, &Stop) -> Result<Strays, WorkspaceError>,
+        mut take: impl FnMut(&Mount, &Stray) -> Result<Option<Quarantined>, WorkspaceError>,
+    ) -> Self {
+        let mut search = Self { is_whole: vec![false; mounts.len()], ..Self::default() };
+        let mut wanted: Vec<usize> = (0..mounts.len()).collect();
         for walk in 1..=WALKS {
-            wanted = search.walk(&wanted, walk == WALKS);
+            let (before, stop) = (search.failed.len(), within(LOOKING));
+            let mut found = Vec::new();
+            let mut again = Vec::new();
+            for (index, (alias, mount)) in
+                mounts.iter().enumerate().filter(|(index, _)| wanted.contains(index))
+            {
+                let strays = look(mount, &stop);
+                let missed = search.note(index, alias, &strays, walk == WALKS);
+                again.extend(missed.then_some(index));
+                let Strays { found: strays, leftovers, .. } = strays.unwrap_or_default();
+                found.extend(strays.into_iter().map(|stray| (mount, stray)));
+                search.left.leftovers.extend(leftovers);
+            }
+            let kind = |(_, stray): &(&Mount, Stray)| stray.kind;
+            let mut taken = take_each(found, kind, &within(TAKING), |(mount, stray)| take(mount, &stray));
+            search.left.quarantined.append(&mut taken.quarantined);
+            search.failed.append(&mut taken.failed);
+            if search.failed.len() > before {
+                // What could not be taken away must not be known to the next command.
+                search.is_whole.iter_mut().for_each(|is_whole| *is_whole = false);
+            }
+            wanted = again;
             if wanted.is_empty() {
                 break;
             }
@@ -81,43 +113,26 @@ impl<'s, 'r> Search<'s, 'r> {
         search
     }
 
-    /// Looks at these mounts and takes away what is found. Answers with those that must be walked again.
-    fn walk(&mut self, wanted: &[usize], is_last: bool) -> Vec<usize> {
-        let looking = within(LOOKING);
-        let (mut found, mut again) = (Vec::new(), Vec::new());
-        let failed = self.failed.len();
-        for (index, mount) in self.run.mounts().iter().enumerate().filter(|(index, _)| wanted.contains(index))
-        {
-            match mount.strays(&looking) {
-                Err(error) => {
-                    self.failed.push(format!("`{}` could not be looked at: {error}", mount.alias()))
-                }
-                Ok(strays) => {
-                    if strays.incomplete {
-                        self.failed.push(format!("`{}` could not all be looked at in time", mount.alias()));
-                    } else if strays.missed && is_last {
-                        self.failed.push(format!("directories of `{}` kept moving", mount.alias()));
-                    } else if strays.missed {
-                        again.push(index);
-                    } else {
-                        self.is_whole.get_mut(index).into_iter().for_each(|is_whole| *is_whole = true);
-                    }
-                    found.extend(strays.found.into_iter().map(|stray| (mount, stray)));
-                    self.left.leftovers.extend(strays.leftovers);
-                }
+    /// Notes how far a mount was looked at, and says whether it is worth another walk.
+    fn note(
+        &mut self,
+        index: usize,
+        alias: &str,
+        strays: &Result<Strays, WorkspaceError>,
+        is_last: bool,
+    ) -> bool {
+        match strays {
+            Err(error) => self.failed.push(format!("`{alias}` could not be looked at: {error}")),
+            Ok(Strays { incomplete: true, .. }) => {
+                self.failed.push(format!("`{alias}` could not all be looked at in time"));
             }
+            Ok(Strays { missed: true, .. }) if is_last => {
+                self.failed.push(format!("directories of `{alias}` kept moving"));
+            }
+            Ok(Strays { missed: true, .. }) => return true,
+            Ok(_) => self.is_whole.get_mut(index).into_iter().for_each(|is_whole| *is_whole = true),
         }
-        let kind = |(_, stray): &(&ConfinedMount<'_>, Stray)| stray.kind;
-        let mut taken = take_each(found, kind, &within(TAKING), |(mount, stray)| {
-            self.run.quarantine(mount, &stray, &self.quarantine)
-        });
-        self.left.quarantined.append(&mut taken.quarantined);
-        self.failed.append(&mut taken.failed);
-        if self.failed.len() > failed {
-            // What could not be taken away must not be known to the next command.
-            self.is_whole.iter_mut().for_each(|is_whole| *is_whole = false);
-        }
-        again
+        false
     }
 
     fn into_left(mut self) -> Result<Left, Failure> {
@@ -231,6 +246,38 @@ mod tests {
         assert_eq!(paths(&taken), ["git_config", "repository", "hook"]);
         assert_eq!(taken.failed, ["4 of what it left could not be taken away in time"]);
         assert_eq!(take_each(Vec::new(), |kind| *kind, &stop, |_| Ok(None)).failed, [""; 0]);
+    }
+
+    /// What comes of walks that go like this, in a mount beside one that is quiet.
+    fn walked(walks: &[Strays]) -> (usize, Search) {
+        let mut walks = walks.iter().cloned();
+        let mut count = 0;
+        let look = |is_quiet: &bool, _: &Stop| match is_quiet {
+            true => Ok(Strays::default()),
+            false => {
+                count += 1;
+                Ok(walks.next().unwrap())
+            }
+        };
+        let search = Search::through(&[("@quiet", true), ("@project", false)], look, |_, _| Ok(None));
+        (count, search)
+    }
+
+    #[test]
+    fn a_mount_that_never_rests_is_walked_again_and_then_a_failure() {
+        let missed = Strays { missed: true, ..Strays::default() };
+        let late = Strays { incomplete: true, ..Strays::default() };
+        let (count, search) = walked(&[missed.clone(), missed.clone(), missed.clone(), Strays::default()]);
+        assert_eq!((count, search.is_whole.as_slice(), search.failed.len()), (4, &[true, true][..], 0));
+        assert!(search.into_left().is_ok());
+        let (count, search) = walked(&[missed.clone(), missed.clone(), missed.clone(), missed.clone()]);
+        assert_eq!((count, search.is_whole.as_slice()), (WALKS, &[false, false][..]));
+        let failure = search.into_left().unwrap_err();
+        assert_eq!(failure.message, "what the command left could not all be checked");
+        assert_eq!(failure.operator_note.as_deref(), Some("directories of `@project` kept moving"));
+        // What takes too long is not begun again.
+        let (count, search) = walked(&[late]);
+        assert_eq!((count, search.is_whole.as_slice()), (1, &[false, false][..]));
     }
 
     #[test]

@@ -5,14 +5,13 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use serde_json::json;
-use toolgate_attack::{Bench, BenchOptions, Scratch, code_of, person};
+use toolgate_attack::{Bench, BenchOptions, Scratch, person};
 use toolgate_egress::Direct;
 use toolgate_gate::CallOptions;
 use toolgate_sandbox::{ResourceLimits, Sandbox, SandboxOptions};
@@ -20,10 +19,10 @@ use toolgate_tools::{
     Called, CommandOptions, CommandRunner, ConfinedProcess, Confinement, LastingProcess, OwnFolders, Profile,
     Started,
 };
-use toolgate_types::{CallId, ErrorCode, ToolCall};
+use toolgate_types::{CallId, ToolCall};
 use toolgate_workspace::{Access, Mount, Rules, Workspace};
 
-use super::{Desk, native};
+use super::native;
 
 /// Longer than anything takes that works.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -121,40 +120,6 @@ fn two_commands_that_end_together_leave_nothing_and_both_say_so() {
     // The later one may have written it anew, after the first was taken away.
     assert!(texts.iter().any(|text| text.contains("[quarantined: `@project/.envrc`")), "{texts:?}");
     use_git(&workspace);
-}
-
-#[test]
-fn a_mount_that_never_rests_is_an_error_and_known_to_nobody() {
-    let desk = Desk::new(Profile::Native);
-    // Reading this takes longer than a name in it stays the same.
-    for number in 0..20_000 {
-        desk.write(&format!("large/{number}"), "");
-    }
-    let (root, over) = (desk.workspace.clone(), Arc::new(AtomicBool::new(false)));
-    let stop = Arc::clone(&over);
-    // Another program keeps renaming, from the moment the command has made something.
-    let mover = std::thread::spawn(move || {
-        wait_for(&root.join("made"));
-        let (here, there) = (root.join("large/0"), root.join("large/moved"));
-        while !stop.load(Ordering::Relaxed) {
-            std::fs::rename(&here, &there).and_then(|()| std::fs::rename(&there, &here)).unwrap();
-        }
-    });
-    let called = desk.run("echo x > .envrc; touch made; sleep 0.2");
-    over.store(true, Ordering::Relaxed);
-    mover.join().unwrap();
-    // What was found on the way is gone all the same.
-    assert!(!desk.workspace.join(".envrc").exists());
-    let said = &called.answer.text;
-    assert_eq!(code_of(&called), Some(ErrorCode::Internal), "{said}");
-    assert!(said.contains("what the command left could not all be checked"), "{said}");
-    assert!(said.contains("the next command looks again"), "{said}");
-    // The baseline is still the one from before that command, once.
-    for taken in [1, 0] {
-        desk.write(".envrc", "later");
-        let (_, answer) = native(&desk.run("true"));
-        assert_eq!(answer["quarantined_total"], taken, "{answer}");
-    }
 }
 
 /// A server that does what it is told, line by line, as the gate starts one behind itself: with a runner of its own beside that of commands.
