@@ -47,13 +47,12 @@ impl Own {
     /// A link in a mount cannot be kept from being replaced, so nothing of the gate may be reached through one.
     pub(crate) fn refuse_links(&self, settings: &Settings) -> Result<(), Failed> {
         let mounts = settings.mounts.iter().map(|mount| &mount.path).chain([&settings.workspace]);
-        let mounts: Vec<PathBuf> = mounts.map(|path| real_path(path)).collect();
+        let mounts = real_roots(mounts);
         let own = named_files(settings).chain([&settings.state_dir, &settings.audit_dir]);
         own.into_iter().try_for_each(|path| refuse_link(path, &mounts))?;
         // Nor may a mount: what replaces a directory by a symlink would choose where the next start lets tools write.
         let writable = settings.mounts.iter().filter(|mount| !mount.read_only).map(|mount| &mount.path);
-        let writable: Vec<PathBuf> =
-            writable.chain([&settings.workspace]).map(|path| real_path(path)).collect();
+        let writable = real_roots(writable.chain([&settings.workspace]));
         let mounts = settings.mounts.iter().map(|mount| &mount.path);
         mounts.chain([&settings.workspace]).try_for_each(|path| refuse_link(path, &writable))
     }
@@ -84,6 +83,11 @@ fn refuse_link(path: &Path, mounts: &[PathBuf]) -> Result<(), Failed> {
             Err(Failed::usage(message).help("name the place that the link leads to"))
         }
     }
+}
+
+/// Where mounts really are. `/` is left out: every symlink lies in it, and that it cannot be a mount is said when it is opened.
+fn real_roots<'p>(paths: impl Iterator<Item = &'p PathBuf>) -> Vec<PathBuf> {
+    paths.map(|path| real_path(path)).filter(|root| root.parent().is_some()).collect()
 }
 
 /// The files of the operator that decide what the gate does.
