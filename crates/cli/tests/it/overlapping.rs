@@ -12,8 +12,7 @@ use crate::place::Place;
 /// Longer than anything takes that works.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-const CONFIG: &str =
-    "[core]\\n\\trepositoryformatversion = 0\\n\\tbare = false\\n\\tfsmonitor = \"touch PROOF; false\"\\n";
+const CONFIG: &str = "[core]\\n\\trepositoryformatversion = 0\\n\\tbare = false\\n\\tworktree = ..\\n\\tfsmonitor = \"touch PROOF; false\"\\n";
 
 /// Makes all parts of a repository whose configuration names a program.
 fn parts(folder: &str, proof: &Path) -> String {
@@ -88,8 +87,8 @@ fn two_calls_of_one_client_build_nothing_that_git_obeys() {
     answer(2);
     std::fs::write(place.workspace.join("over"), "").unwrap();
     let finished = answer(3).to_string();
-    assert!(finished.contains("@project/evil/HEAD") && finished.contains("was taken away"), "{finished}");
     use_git(&place, &proof);
+    assert!(finished.contains("@project/evil/HEAD") && finished.contains("was taken away"), "{finished}");
     drop(input);
     assert_eq!(process.wait().unwrap().code(), Some(0));
 }
@@ -115,9 +114,9 @@ fn two_processes_with_state_directories_of_their_own_build_nothing_that_git_obey
     assert_eq!(built.status.code(), Some(0), "{built:?}");
     std::fs::write(place.workspace.join("over"), "").unwrap();
     let finished = finishing.wait_with_output().unwrap();
+    use_git(&place, &proof);
     let said = String::from_utf8_lossy(&finished.stdout).into_owned();
     assert!(said.contains("[quarantined: `@project/evil/HEAD` has a protected name"), "{said}");
-    use_git(&place, &proof);
     let kept = std::fs::read_dir(place.state_home().join("toolgate/baselines.toolgate")).unwrap();
     let records = kept.filter(|entry| entry.as_ref().unwrap().path().extension().is_some()).count();
     assert_eq!(records, 1, "the lock, and no record of a gate that is gone");
@@ -142,10 +141,10 @@ fn what_a_killed_gate_left_is_taken_away_before_the_next_one_serves() {
         next.arg("--workspace").arg(&place.workspace).args(["call", "list_directory", "{}"]);
         let next = next.output().unwrap();
         assert_eq!(next.status.code(), Some(0), "{next:?}");
+        use_git(&place, &proof);
         let said = String::from_utf8_lossy(&next.stderr).into_owned();
         assert!(said.contains("`@project/sub/.git/config` was left under a protected name by a command whose gate was killed"), "{said}");
         assert!(!place.workspace.join("sub/.git/config").exists());
-        use_git(&place, &proof);
         // Once: what a person makes now is theirs, and what was theirs before still is.
         std::fs::create_dir_all(place.workspace.join("own/.git/hooks")).unwrap();
         std::fs::write(place.workspace.join("own/.git/hooks/pre-commit"), "").unwrap();

@@ -28,7 +28,7 @@ use super::native;
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Builds a repository whose configuration names a program, says so, and takes away what makes it one before it ends.
-const BUILD: &str = "mkdir -p evil/objects evil/refs && printf '[core]\\n\\trepositoryformatversion = 0\\n\\tbare = false\\n\\tfsmonitor = \"touch PROOF; false\"\\n' > evil/config && \
+const BUILD: &str = "mkdir -p evil/objects evil/refs && printf '[core]\\n\\trepositoryformatversion = 0\\n\\tbare = false\\n\\tworktree = ..\\n\\tfsmonitor = \"touch PROOF; false\"\\n' > evil/config && \
      echo 'ref: refs/heads/main' > evil/HEAD && touch built && while [ ! -e begun ]; do sleep 0.02; done; mv evil/HEAD head";
 
 /// Begins while the repository is there, and puts it together again when the first command is over.
