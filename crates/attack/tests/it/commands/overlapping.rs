@@ -122,6 +122,36 @@ fn two_commands_that_end_together_leave_nothing_and_both_say_so() {
     use_git(&workspace);
 }
 
+/// Keeps trying to put a repository of its own in the place of the real one, until it is stopped, and ends in the middle of it.
+const SWAP: &str = "mkdir -p e/objects e/refs && printf '[core]\\n\\trepositoryformatversion = 0\\n\\tfsmonitor = \"touch PROOF; false\"\\n' > e/config && \
+     echo 'ref: refs/heads/main' > e/HEAD && touch built; while [ ! -e over ]; do mv -T .git gone; mv -T e .git; mv -T .git e; mv -T gone .git; done 2>/dev/null; \
+     mv -T .git gone; mv -T e .git; true";
+
+#[test]
+fn a_real_repository_is_not_swapped_while_commands_overlap() {
+    let (scratch, workspace, proof) = place();
+    let made = Command::new("git").args(["init", "--quiet"]).arg(&workspace).env("HOME", &workspace).status();
+    assert!(made.expect("git is installed").success());
+    let inode =
+        || std::os::unix::fs::MetadataExt::ino(&std::fs::symlink_metadata(workspace.join(".git")).unwrap());
+    let real = inode();
+    let state = scratch.folder("s");
+    let gate = || BenchOptions::new(Profile::Native, &workspace, &state).commands().open();
+    let (first, second) = (gate(), gate());
+    let swapping = begin(&first, &SWAP.replace("PROOF", proof.to_str().unwrap()));
+    wait_for(&workspace.join("built"));
+    for bench in [&first, &second].into_iter().cycle().take(8) {
+        // Each of these walks the tree twice while the other command renames.
+        let _ = bench.call("run_command", json!({"command": "true"}));
+    }
+    std::fs::write(workspace.join("over"), "").unwrap();
+    swapping.join().unwrap();
+    assert_eq!(inode(), real, "the real repository has another place");
+    use_git(&workspace);
+    use_git(&workspace.join("e"));
+    assert!(!proof.exists(), "git ran a program that the model chose");
+}
+
 /// A server that does what it is told, line by line, as the gate starts one behind itself: with a runner of its own beside that of commands.
 struct Server {
     input: File,
