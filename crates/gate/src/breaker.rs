@@ -1,9 +1,11 @@
-//! A tool that keeps failing rests for a while.
+//! Circuit breakers: a tool that keeps failing is not called for a while.
 //!
-//! Only failures of the tool itself count: a refusal, arguments that do not fit, a cancelled call or a command that says no to its input is not a broken
-//! tool. After its rest a tool is tried with one call; until that has ended, the others wait.
+//! Only failures of the tool itself count: a refusal, arguments that do not fit, a cancelled call or a command that rejects its input says nothing about
+//! the tool. Failures are counted per caller, and an open circuit stops that caller alone: otherwise one caller could switch a tool off for all others.
+//! The tool is stopped for everyone only while the circuits of several callers are open. After the open duration one call tries the tool (half-open);
+//! until that call has ended, the others wait.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -14,17 +16,21 @@ use crate::gate::Clock;
 use crate::rates::wait;
 use crate::tool::ToolSpec;
 
-/// No rest is longer.
-const LONGEST_REST: Duration = Duration::from_secs(366 * 24 * 60 * 60);
-/// No more failures are remembered.
-const MOST_FAILURES: usize = 10_000;
+/// Upper bound of the open duration.
+const MAX_OPEN: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+/// How many failures of one caller are kept.
+const MAX_FAILURES: usize = 10_000;
+/// How many callers with failures are kept for one tool; beyond it, the one that failed longest ago is forgotten.
+const MAX_CALLERS: usize = 1024;
+/// How many callers must have an open circuit before the tool is stopped for everyone.
+const MIN_CALLERS_FOR_ALL: usize = 2;
 
-/// When a tool rests, and which tools do.
+/// When a circuit opens, and of which tools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BreakerRule {
-    /// How many failures, within what time, and how long the rest.
+    /// How many failures, within what time, and for how long the circuit stays open.
     pub config: BreakerConfig,
-    /// Whether built-in tools rest too. They fail because of single files, so that a model could put them to rest for everyone.
+    /// Whether built-in tools have one too. They fail because of single files, so that a model could switch them off.
     pub built_in: bool,
 }
 
@@ -39,100 +45,164 @@ impl BreakerRule {
         self.built_in || spec.requirements.is_some()
     }
 
-    fn rest(&self) -> Duration {
-        self.config.rest.min(LONGEST_REST)
+    fn open_duration(&self) -> Duration {
+        self.config.rest.min(MAX_OPEN)
     }
 
     fn failures(&self) -> usize {
-        usize::try_from(self.config.failures.get()).unwrap_or(MOST_FAILURES).min(MOST_FAILURES)
+        usize::try_from(self.config.failures.get()).unwrap_or(MAX_FAILURES).min(MAX_FAILURES)
     }
 }
 
-/// What is known about the health of one tool.
-#[derive(Default)]
-pub(crate) struct Breaker(Mutex<Health>);
-
-enum Health {
-    /// It works, but for these failures, oldest first.
-    Working(VecDeque<Instant>),
-    /// It rests; after that, one call may try it.
-    Resting { until: Instant },
-    /// One call is trying it since its rest ended.
-    Tried { rested_until: Instant },
+/// One circuit: of a caller, or of all of them.
+enum Circuit {
+    /// Calls pass. The failures within the window, oldest first.
+    Closed(VecDeque<Instant>),
+    /// Calls are refused; afterwards one call tries the tool.
+    Open { until: Instant },
+    /// One call is trying the tool since the open duration ended.
+    HalfOpen { opened_until: Instant },
 }
 
-impl Default for Health {
+impl Default for Circuit {
     fn default() -> Self {
-        Self::Working(VecDeque::new())
+        Self::Closed(VecDeque::new())
     }
 }
 
-impl Breaker {
-    fn health(&self) -> MutexGuard<'_, Health> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether a call could go on now; else how long it should wait.
-    pub(crate) fn look(&self, rule: &BreakerRule, now: Instant) -> Result<(), Duration> {
-        match &*self.health() {
-            Health::Resting { until } if now < *until => Err(until.duration_since(now)),
-            Health::Tried { .. } => Err(rule.rest()),
-            Health::Resting { .. } | Health::Working(_) => Ok(()),
+impl Circuit {
+    /// Whether a call could pass now; else how long it should wait.
+    fn check(&self, rule: &BreakerRule, now: Instant) -> Result<(), Duration> {
+        match self {
+            Self::Open { until } if now < *until => Err(until.duration_since(now)),
+            Self::HalfOpen { .. } => Err(rule.open_duration()),
+            Self::Open { .. } | Self::Closed(_) => Ok(()),
         }
     }
 
-    /// Lets a call go on, perhaps as the one that tries; else says how long it should wait.
-    pub(crate) fn enter(self: &Arc<Self>, rule: BreakerRule, clock: &Clock) -> Result<Entered, Duration> {
-        self.look(&rule, clock())?;
-        let mut health = self.health();
-        let is_trial = match &*health {
-            Health::Working(_) => false,
-            Health::Resting { until } => {
-                let rested_until = *until;
-                *health = Health::Tried { rested_until };
-                true
-            }
-            // Somebody else was faster.
-            Health::Tried { .. } => return Err(rule.rest()),
-        };
-        drop(health);
-        Ok(Entered { breaker: Arc::clone(self), rule, clock: Arc::clone(clock), is_trial, is_settled: false })
+    /// Lets a call pass that was checked, and says whether it is the one that tries the tool.
+    fn enter(&mut self) -> bool {
+        let Self::Open { until } = *self else { return false };
+        *self = Self::HalfOpen { opened_until: until };
+        true
     }
 
-    fn end_trial(&self, sign: Sign, rule: &BreakerRule, now: Instant) {
-        let mut health = self.health();
-        let Health::Tried { rested_until } = &*health else { return };
-        *health = match sign {
-            Sign::Well => Health::default(),
-            Sign::Broken => Health::Resting { until: now + rule.rest() },
-            Sign::Nothing => Health::Resting { until: *rested_until },
+    fn end_trial(&mut self, health: CallHealth, rule: &BreakerRule, now: Instant) {
+        let Self::HalfOpen { opened_until } = *self else { return };
+        *self = match health {
+            CallHealth::Healthy => Self::default(),
+            CallHealth::Broken => Self::Open { until: now + rule.open_duration() },
+            CallHealth::Unknown => Self::Open { until: opened_until },
         };
     }
 
-    fn note_failure(&self, rule: &BreakerRule, now: Instant) {
-        let mut health = self.health();
-        // Calls that began before the rest and end in it say nothing new.
-        let Health::Working(failures) = &mut *health else { return };
+    fn note_failure(&mut self, rule: &BreakerRule, now: Instant) {
+        // Calls that began before the circuit opened and end afterwards say nothing new.
+        let Self::Closed(failures) = self else { return };
         failures.retain(|at| now.saturating_duration_since(*at) < rule.config.within);
         failures.push_back(now);
         if failures.len() >= rule.failures() {
-            *health = Health::Resting { until: now + rule.rest() };
+            *self = Self::Open { until: now + rule.open_duration() };
         }
+    }
+
+    fn is_open(&self, now: Instant) -> bool {
+        matches!(self, Self::Open { until } if now < *until) || matches!(self, Self::HalfOpen { .. })
+    }
+
+    /// When it failed last, or until when it is open; none while a trial is under way.
+    fn last_event(&self) -> Option<Instant> {
+        match self {
+            Self::Closed(failures) => failures.back().copied(),
+            Self::Open { until } => Some(*until),
+            Self::HalfOpen { .. } => None,
+        }
+    }
+}
+
+#[derive(Default)]
+struct Circuits {
+    for_all: Circuit,
+    /// Callers whose calls failed, by subject.
+    callers: HashMap<String, Circuit>,
+}
+
+impl Circuits {
+    fn check(&self, caller: &str, rule: &BreakerRule, now: Instant) -> Result<(), Duration> {
+        self.for_all.check(rule, now)?;
+        self.callers.get(caller).map_or(Ok(()), |circuit| circuit.check(rule, now))
+    }
+
+    /// The circuit of a caller, made if there is room or something can be forgotten.
+    fn of_caller(&mut self, caller: &str) -> &mut Circuit {
+        if !self.callers.contains_key(caller) && self.callers.len() >= MAX_CALLERS {
+            let known = self.callers.iter().filter_map(|(name, circuit)| Some((circuit.last_event()?, name)));
+            if let Some((_, oldest)) = known.min().map(|(at, name)| (at, name.clone())) {
+                self.callers.remove(&oldest);
+            }
+        }
+        self.callers.entry(caller.to_owned()).or_default()
+    }
+
+    /// Stops the tool for everyone when several callers found it broken.
+    fn open_for_all_if_many(&mut self, rule: &BreakerRule, now: Instant) {
+        let open = self.callers.values().filter(|circuit| circuit.is_open(now)).count();
+        if open >= MIN_CALLERS_FOR_ALL && matches!(self.for_all, Circuit::Closed(_)) {
+            self.for_all = Circuit::Open { until: now + rule.open_duration() };
+        }
+    }
+}
+
+/// The circuits of one tool.
+#[derive(Default)]
+pub(crate) struct Breaker(Mutex<Circuits>);
+
+impl Breaker {
+    fn circuits(&self) -> MutexGuard<'_, Circuits> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a call of this caller could go on now; else how long it should wait.
+    pub(crate) fn check(&self, caller: &str, rule: &BreakerRule, now: Instant) -> Result<(), Duration> {
+        self.circuits().check(caller, rule, now)
+    }
+
+    /// Lets a call go on, perhaps as the one that tries the tool; else says how long it should wait.
+    pub(crate) fn enter(
+        self: &Arc<Self>,
+        caller: &str,
+        rule: BreakerRule,
+        clock: &Clock,
+    ) -> Result<BreakerPermit, Duration> {
+        let mut circuits = self.circuits();
+        circuits.check(caller, &rule, clock())?;
+        let tries_for_all = circuits.for_all.enter();
+        let tries_for_caller = circuits.callers.get_mut(caller).is_some_and(Circuit::enter);
+        drop(circuits);
+        Ok(BreakerPermit {
+            breaker: Arc::clone(self),
+            caller: caller.to_owned(),
+            rule,
+            clock: Arc::clone(clock),
+            tries_for_all,
+            tries_for_caller,
+            is_settled: false,
+        })
     }
 }
 
 /// What the end of a call says about its tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sign {
-    Well,
+enum CallHealth {
+    Healthy,
     Broken,
-    Nothing,
+    Unknown,
 }
 
-impl Sign {
+impl CallHealth {
     fn of(outcome: &Outcome) -> Self {
         let code = match outcome {
-            Outcome::Done(_) => return Self::Well,
+            Outcome::Done(_) => return Self::Healthy,
             Outcome::Failed { failure, .. } => failure.code,
         };
         match code {
@@ -142,49 +212,59 @@ impl Sign {
             | ErrorCode::IoError
             | ErrorCode::CommandNotFound
             | ErrorCode::ResourceLimit => Self::Broken,
-            ErrorCode::Cancelled | ErrorCode::Interrupted => Self::Nothing,
-            code if code.is_denial() => Self::Nothing,
-            _ => Self::Well,
+            ErrorCode::Cancelled | ErrorCode::Interrupted => Self::Unknown,
+            code if code.is_denial() => Self::Unknown,
+            _ => Self::Healthy,
         }
     }
 }
 
 /// A call that its tool's breaker let go on.
-pub(crate) struct Entered {
+pub(crate) struct BreakerPermit {
     breaker: Arc<Breaker>,
+    caller: String,
     rule: BreakerRule,
     clock: Clock,
-    is_trial: bool,
+    tries_for_all: bool,
+    tries_for_caller: bool,
     is_settled: bool,
 }
 
-impl Entered {
+impl BreakerPermit {
     /// Learns from how the call ended.
     pub(crate) fn settle(mut self, outcome: &Outcome) {
         self.is_settled = true;
-        self.learn(Sign::of(outcome));
+        self.learn(CallHealth::of(outcome));
     }
 
-    fn learn(&self, sign: Sign) {
-        let now = (self.clock)();
-        if self.is_trial {
-            self.breaker.end_trial(sign, &self.rule, now);
-        } else if sign == Sign::Broken {
-            self.breaker.note_failure(&self.rule, now);
+    fn learn(&self, health: CallHealth) {
+        if !self.tries_for_all && !self.tries_for_caller && health != CallHealth::Broken {
+            return;
         }
+        let (now, mut circuits) = ((self.clock)(), self.breaker.circuits());
+        if self.tries_for_all {
+            circuits.for_all.end_trial(health, &self.rule, now);
+        }
+        if self.tries_for_caller {
+            circuits.of_caller(&self.caller).end_trial(health, &self.rule, now);
+        } else if health == CallHealth::Broken {
+            circuits.of_caller(&self.caller).note_failure(&self.rule, now);
+        }
+        circuits.open_for_all_if_many(&self.rule, now);
     }
 }
 
-impl Drop for Entered {
+impl Drop for BreakerPermit {
     fn drop(&mut self) {
-        // A call that was given up says nothing, and must not keep others from trying; one whose tool panicked says enough.
+        // An abandoned call says nothing, and must not keep others from trying; one whose tool panicked says enough.
         if !self.is_settled {
-            self.learn(if std::thread::panicking() { Sign::Broken } else { Sign::Nothing });
+            let is_panic = std::thread::panicking();
+            self.learn(if is_panic { CallHealth::Broken } else { CallHealth::Unknown });
         }
     }
 }
 
-/// What the model is told of a tool that rests.
+/// What the model is answered while the circuit is open.
 pub(crate) fn suspended(tool: &str, rest: Duration) -> Failure {
     let failure =
         Failure::new(ErrorCode::ToolSuspended, format!("`{tool}` kept failing and rests for a while"));
@@ -231,12 +311,20 @@ mod tests {
             *self.now.lock().unwrap() += Duration::from_secs(seconds);
         }
 
-        fn enter(&self) -> Result<Entered, u64> {
-            self.breaker.enter(rule(), &self.clock).map_err(|rest| rest.as_secs())
+        fn enter(&self) -> Result<BreakerPermit, u64> {
+            self.enter_as("alice")
+        }
+
+        fn enter_as(&self, caller: &str) -> Result<BreakerPermit, u64> {
+            self.breaker.enter(caller, rule(), &self.clock).map_err(|rest| rest.as_secs())
         }
 
         fn fail(&self) {
-            self.enter().ok().unwrap().settle(&failed(ErrorCode::Timeout));
+            self.fail_as("alice");
+        }
+
+        fn fail_as(&self, caller: &str) {
+            self.enter_as(caller).ok().unwrap().settle(&failed(ErrorCode::Timeout));
         }
     }
 
@@ -276,7 +364,7 @@ mod tests {
     fn only_failures_of_the_tool_count() {
         let counted: Vec<&str> = ErrorCode::ALL
             .iter()
-            .filter(|code| Sign::of(&failed(**code)) == Sign::Broken)
+            .filter(|code| CallHealth::of(&failed(**code)) == CallHealth::Broken)
             .map(|code| code.as_str())
             .collect();
         let expected =
@@ -332,5 +420,54 @@ mod tests {
             entered.ok().unwrap().settle(&failed(ErrorCode::Timeout));
         }
         assert_eq!(stand.enter().err(), Some(10));
+    }
+
+    #[test]
+    fn one_caller_does_not_switch_a_tool_off_for_others() {
+        let stand = Stand::new();
+        for _ in 0..3 {
+            stand.fail_as("mallory");
+        }
+        assert_eq!(stand.enter_as("mallory").err(), Some(30));
+        for _ in 0..50 {
+            stand.enter_as("alice").ok().unwrap().settle(&done());
+            // Below the threshold of its own, whatever others did.
+            assert_eq!(stand.breaker.check("bob", &rule(), (stand.clock)()), Ok(()));
+        }
+        stand.fail_as("alice");
+        assert!(stand.enter_as("bob").is_ok(), "failures of several callers were added up");
+    }
+
+    #[test]
+    fn a_tool_that_fails_for_several_callers_is_stopped_for_all() {
+        let stand = Stand::new();
+        for caller in ["alice", "bob"] {
+            for _ in 0..3 {
+                stand.fail_as(caller);
+            }
+        }
+        assert_eq!(stand.enter_as("carol").err(), Some(30));
+        stand.advance(30);
+        let trial = stand.enter_as("carol").ok().unwrap();
+        assert_eq!(stand.enter_as("dave").err(), Some(30), "two tried at once");
+        trial.settle(&failed(ErrorCode::IoError));
+        assert_eq!(stand.enter_as("dave").err(), Some(30), "it was not stopped again");
+        stand.advance(30);
+        stand.enter_as("dave").ok().unwrap().settle(&done());
+        for caller in ["alice", "bob", "carol", "erin"] {
+            stand.enter_as(caller).ok().unwrap().settle(&done());
+        }
+    }
+
+    #[test]
+    fn callers_that_failed_are_kept_up_to_a_bound() {
+        let stand = Stand::new();
+        for number in 0..MAX_CALLERS + 10 {
+            stand.fail_as(&format!("caller-{number}"));
+            stand.advance(1);
+        }
+        let circuits = stand.breaker.circuits();
+        assert_eq!(circuits.callers.len(), MAX_CALLERS);
+        assert!(!circuits.callers.contains_key("caller-0"), "the newest was forgotten instead of the oldest");
     }
 }

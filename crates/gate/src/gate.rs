@@ -281,7 +281,7 @@ impl Gate {
         let Some(rule) = ready.snapshot.breaker.filter(|rule| rule.applies(spec)) else {
             return self.run(unsettled, ready).await;
         };
-        match ready.tool.breaker.enter(rule, &self.clock) {
+        match ready.tool.breaker.enter(&unsettled.caller.subject, rule, &self.clock) {
             Ok(entered) => {
                 let (outcome, raw) = self.run(unsettled, ready).await;
                 entered.settle(&outcome);

@@ -190,7 +190,7 @@ impl<'g> Valid<'g> {
         let spec = tool.tool.spec();
         // Nobody is asked about a call that could not run.
         if let Some(rule) = snapshot.breaker.filter(|rule| rule.applies(spec))
-            && let Err(rest) = tool.breaker.look(&rule, (asking.clock)())
+            && let Err(rest) = tool.breaker.check(&who.caller.subject, &rule, (asking.clock)())
         {
             return refuse(Stage::Execution, suspended(spec.name.as_str(), rest));
         }

@@ -150,3 +150,24 @@ fn built_in_tools_rest_only_if_they_are_told_to() {
     assert_eq!(code_of(&bench.call("broken", json!({}))), Some(ErrorCode::ToolSuspended));
     assert_eq!(code_of(&bench.call("fine", json!({}))), None);
 }
+
+#[test]
+fn a_caller_that_makes_a_tool_fail_does_not_switch_it_off_for_others() {
+    let (scratch, clock) = (Scratch::new(), TestClock::new());
+    // Fails for those who want it to, as a tool that times out on a hostile input does.
+    let flaky = Declared::new("flaky").answers(|_| Err(Failure::new(ErrorCode::Timeout, "too long")));
+    let bench = bench(&scratch, "breaker: {failures: 2, within: 1m, rest: 30s}", &clock, &[flaky.share()]);
+    let as_caller = |subject: &str| Caller { subject: subject.to_owned(), ..person("s1") };
+    let call = |subject: &str| code_of(&bench.call_as(as_caller(subject), "flaky", json!({})));
+    for _ in 0..2 {
+        assert_eq!(call("mallory"), Some(ErrorCode::Timeout));
+    }
+    assert_eq!(call("mallory"), Some(ErrorCode::ToolSuspended));
+    assert_eq!(
+        call("alice"),
+        Some(ErrorCode::Timeout),
+        "the tool was stopped for a caller that never used it"
+    );
+    assert_eq!(call("alice"), Some(ErrorCode::Timeout));
+    assert_eq!(call("bob"), Some(ErrorCode::ToolSuspended), "two callers found it broken");
+}
