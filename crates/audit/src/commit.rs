@@ -244,6 +244,15 @@ impl Commit {
         if state.worker == Worker::Absent { Enlisted::NobodyWorks } else { Enlisted::Waiting }
     }
 
+    /// Has the worker settle the number soon. Whether there is a worker to do so: the caller must see to it that there is.
+    pub(crate) fn want(&self, number: u64) -> bool {
+        let mut state = lock(&self.state);
+        state.company += 1;
+        state.wanted = state.wanted.max(number);
+        self.rouse(&mut state);
+        state.worker != Worker::Absent
+    }
+
     /// Has a record vouched for once its number is settled. The caller must see to it that there is a worker.
     pub(crate) fn vouch_later(&self, number: u64, mark: Mark) {
         let mut state = lock(&self.state);

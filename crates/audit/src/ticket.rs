@@ -37,6 +37,13 @@ impl Ticket {
         self.shared.commit_of(self.kind)
     }
 
+    /// Has a thread begin to sync it now, and does not wait. [`Ticket::wait`] alone begins when it is called.
+    pub fn begin(&self) {
+        if !self.commit().want(self.number) {
+            self.shared.ensure_worker(self.kind);
+        }
+    }
+
     /// Blocks until it is on the disk.
     ///
     /// # Errors

@@ -112,6 +112,10 @@ impl Recorder for Bound {
         self.recorder.begin()
     }
 
+    fn await_intent(&self) -> Result<(), NotKept> {
+        self.recorder.await_intent()
+    }
+
     fn settle(&self, settled: Settled) {
         self.recorder.settle(settled);
     }

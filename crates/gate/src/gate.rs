@@ -367,13 +367,18 @@ impl Gate {
         }
     }
 
-    /// File tools wait for their intent while they stage, just before the first change; everything else waits here.
+    /// File tools wait for their intent when they have staged, just before the first change, and commands when they are prepared, just before they start
+    /// ([`CallContext::await_intent`]), while the disk is at work. Everything else waits here.
     async fn before_effect(
         &self,
         unsettled: &Unsettled<'_>,
         spec: &ToolSpec,
     ) -> Result<CallRecorder, Failure> {
         let intent = match self.intend(unsettled, spec.class)? {
+            Some(ticket) if spec.category == Category::Exec => {
+                ticket.begin();
+                Some(ticket)
+            }
             Some(ticket) if spec.category != Category::File => {
                 if let Err(error) = ticket.await
                     && self.audit_mode == AuditMode::Deny
@@ -430,7 +435,7 @@ async fn released(
     (Outcome::Done(ToolOutput::new(text, value)), Some(raw))
 }
 
-fn unrecorded(reason: &str) -> Failure {
+pub(crate) fn unrecorded(reason: &str) -> Failure {
     Failure::new(ErrorCode::AuditUnavailable, "this call cannot be recorded, so it may not run")
         .operator_note(reason)
 }

@@ -12,10 +12,11 @@ use toolgate_policy::{OutputPolicy, Requirements};
 use toolgate_types::{
     CallId, Caller, Category, Failure, Limits, Sha256, Stop, ToolClass, ToolName, ToolOutput,
 };
-use toolgate_workspace::{PathGrant, Recorder};
+use toolgate_workspace::{NotKept, PathGrant, Recorder};
 
 use crate::blocking::Blocking;
 use crate::bound::ForeseenChange;
+use crate::gate::unrecorded;
 use crate::stages::ApprovedCall;
 use crate::tool_schema::ToolSchema;
 
@@ -231,6 +232,19 @@ pub struct CallContext {
     pub blocking: Blocking,
     /// What a door wants to show, where the call is one of those.
     pub browse: Option<Browse>,
+}
+
+impl CallContext {
+    /// Waits until the record says that this call is about to have an effect. To be asked right before the effect by whatever runs commands.
+    ///
+    /// # Errors
+    /// It cannot be recorded, so nothing may be run.
+    pub fn await_intent(&self) -> Result<(), Failure> {
+        self.recorder.await_intent().map_err(|not_kept| match not_kept {
+            NotKept::Failed(reason) => unrecorded(&reason),
+            NotKept::TooLarge { .. } => unrecorded("too large to be recorded"),
+        })
+    }
 }
 
 impl fmt::Debug for CallContext {

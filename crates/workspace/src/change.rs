@@ -99,6 +99,13 @@ pub trait Recorder: Sync {
     /// Why it cannot count; nothing may be changed then.
     fn begin(&self) -> Result<(), NotKept>;
 
+    /// Waits until the intent of the call is stored. For effects that are no changes of files, right before the first: a command is confined and prepared while
+    /// the disk is at work.
+    ///
+    /// # Errors
+    /// Why it could not be stored; nothing may be done then.
+    fn await_intent(&self) -> Result<(), NotKept>;
+
     /// Says how it went. After `RolledBack` nothing has changed, and another attempt may be recorded.
     fn settle(&self, settled: Settled);
 }
@@ -144,6 +151,10 @@ impl Recorder for Forgetful {
     }
 
     fn begin(&self) -> Result<(), NotKept> {
+        Ok(())
+    }
+
+    fn await_intent(&self) -> Result<(), NotKept> {
         Ok(())
     }
 

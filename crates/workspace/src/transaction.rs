@@ -375,6 +375,10 @@ mod tests {
             Ok(())
         }
 
+        fn await_intent(&self) -> Result<(), NotKept> {
+            Ok(())
+        }
+
         fn settle(&self, settled: Settled) {
             self.look(&format!("{settled:?}"));
         }

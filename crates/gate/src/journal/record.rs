@@ -83,12 +83,13 @@ impl CallRecorder {
         }
         state.done = self.journal.write_down(&entry, &set).map_err(|error| error.to_string())?;
         state.entry = Some(entry);
-        match state.intent.take() {
-            Some(intent) => match intent.wait() {
-                Err(error) if !self.intent_may_fail => Err(NotKept::Failed(error.to_string())),
-                _ => Ok(()),
-            },
-            None => Ok(()),
+        self.wait_for_intent(state)
+    }
+
+    fn wait_for_intent(&self, state: &mut State) -> Result<(), NotKept> {
+        match state.intent.take().map(Ticket::wait) {
+            Some(Err(error)) if !self.intent_may_fail => Err(NotKept::Failed(error.to_string())),
+            _ => Ok(()),
         }
     }
 
@@ -151,6 +152,11 @@ impl Recorder for CallRecorder {
 
     fn begin(&self) -> Result<(), NotKept> {
         Ok(self.journal.announce(self.set.call).map_err(|error| error.to_string())?)
+    }
+
+    fn await_intent(&self) -> Result<(), NotKept> {
+        let mut state = self.state.lock().map_err(|_| "an earlier change was interrupted".to_owned())?;
+        self.wait_for_intent(&mut state)
     }
 
     fn settle(&self, settled: Settled) {

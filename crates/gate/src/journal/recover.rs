@@ -293,5 +293,9 @@ impl Recorder for Remembering<'_> {
         Ok(())
     }
 
+    fn await_intent(&self) -> Result<(), NotKept> {
+        Ok(())
+    }
+
     fn settle(&self, _settled: Settled) {}
 }

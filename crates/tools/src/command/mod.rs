@@ -203,6 +203,11 @@ impl CommandRunner {
         let network = if proxy.is_some() { Network::Proxied(&serve) } else { Network::None };
         let job = self.job(command, run.mounts(), network);
         let (mut capture, mut seen) = (Capture::keeping(command.each_stream()), 0_u64);
+        if let Err(failure) = context.await_intent() {
+            drop(job);
+            run.cancel();
+            return Err(failure);
+        }
         let ended = made.sandbox.run(&job, stop, &mut |stream, bytes| {
             let live = capture.push(stream, bytes);
             let is_shown = !live.is_empty() && seen < command.max_output;
