@@ -18,6 +18,8 @@ use crate::view::{
 
 const READ_ONLY: u64 = libc::MOUNT_ATTR_RDONLY;
 const PLAIN: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
+/// For a copy of something that lies in the sealed root, which has [`PLAIN`] and [`READ_ONLY`]: a copy of a mount has the attributes of that mount.
+const AS_IN_ROOT: u64 = 0;
 const DEVICE: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC;
 
 /// Where the things lie that are put over others: an empty file and an empty folder that nobody can open.
@@ -208,7 +210,7 @@ impl Plan {
                 slot,
                 path: c_literal(name)?,
                 with: c_literal(NOTHING_FILE)?,
-                attributes: PLAIN | READ_ONLY,
+                attributes: AS_IN_ROOT,
                 missing_is_fine: true,
             });
         }
@@ -256,16 +258,20 @@ impl Plan {
         for (number, cover) in mount.covers.iter().enumerate() {
             let path = c_text(cover.path(), "a path")?;
             let writable = if mount.writable { PLAIN } else { PLAIN | READ_ONLY };
-            let over = |with: CString| Step::Cover {
+            let over = |with: CString, attributes: u64| Step::Cover {
                 slot,
                 path: path.clone(),
                 with,
-                attributes: PLAIN | READ_ONLY,
+                attributes,
                 missing_is_fine: false,
             };
             match cover {
-                Cover::Hide { directory: true, .. } => self.steps.push(over(c_literal(NOTHING_FOLDER)?)),
-                Cover::Hide { directory: false, .. } => self.steps.push(over(c_literal(NOTHING_FILE)?)),
+                Cover::Hide { directory: true, .. } => {
+                    self.steps.push(over(c_literal(NOTHING_FOLDER)?, AS_IN_ROOT));
+                }
+                Cover::Hide { directory: false, .. } => {
+                    self.steps.push(over(c_literal(NOTHING_FILE)?, AS_IN_ROOT));
+                }
                 Cover::Freeze { .. } => {
                     self.steps.push(Step::CoverWithItself { slot, path, attributes: PLAIN | READ_ONLY });
                 }
@@ -279,7 +285,7 @@ impl Plan {
                         content: content.clone(),
                         mode: 0o444,
                     });
-                    self.steps.push(over(shown.clone()));
+                    self.steps.push(over(shown.clone(), PLAIN | READ_ONLY));
                     self.steps.push(Step::Unlink { path: shown, directory: false });
                 }
             }

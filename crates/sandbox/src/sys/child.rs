@@ -391,7 +391,9 @@ fn copy_of(target: &std::os::fd::OwnedFd) -> Result<std::os::fd::OwnedFd> {
 }
 
 fn put_over(tree: &std::os::fd::OwnedFd, target: &std::os::fd::OwnedFd, attributes: u64) -> Result<()> {
-    calls::set_mount_attributes(std::os::fd::AsFd::as_fd(tree), true, attributes)?;
+    if attributes != 0 {
+        calls::set_mount_attributes(std::os::fd::AsFd::as_fd(tree), true, attributes)?;
+    }
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
     rustix::mount::move_mount(tree, c"", target, c"", flags)
 }

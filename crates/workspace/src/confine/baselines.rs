@@ -8,7 +8,7 @@
 //! records are made and read, and never during a walk.
 
 use std::collections::HashMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
@@ -264,7 +264,10 @@ impl Baselines {
     }
 
     fn names(&self) -> io::Result<Vec<OsString>> {
-        self.folder.entries()?.map(|entry| Ok(entry?.file_name())).collect()
+        // The folder itself is open with `O_PATH`, which cannot be read.
+        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let entries = rustix::fs::Dir::new(rustix::fs::openat(&self.folder, c".", flags, Mode::empty())?)?;
+        entries.map(|entry| Ok(OsStr::from_bytes(entry?.file_name().to_bytes()).to_owned())).collect()
     }
 
     /// Decides what each mount is compared with, and writes it down.

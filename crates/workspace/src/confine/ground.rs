@@ -224,7 +224,9 @@ pub(super) fn read_beginning(file: &File, most: usize) -> io::Result<Vec<u8>> {
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    let mut content = Vec::new();
+    // With room for one byte more than there is, the second `read(2)` is the one that finds the end.
+    let expected = usize::try_from(stat.st_size).unwrap_or(most).min(most);
+    let mut content = Vec::with_capacity(expected + 1);
     file.take(most as u64 + 1).read_to_end(&mut content)?;
     Ok(content)
 }
