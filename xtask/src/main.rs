@@ -20,6 +20,7 @@ mod metadata;
 mod steps;
 mod suite;
 mod tidy;
+mod torture;
 
 use std::process::ExitCode;
 
@@ -37,6 +38,7 @@ Usage: cargo xtask TASK
   lint            format, clippy and tidy; cargo-deny where it is installed
   tidy            rules that compilers do not know: arrows between crates, reasons, file sizes
   bench           all benchmarks, with a table of their ratios to other programs
+  torture         kills, power cuts, full disks, clock jumps and more under load, with the figures (as root)
   fuzz [SECONDS]  every fuzz target for a while (60 seconds each unless told)
 ";
 
@@ -50,6 +52,7 @@ fn main() -> ExitCode {
         ["lint"] => lint::run(),
         ["tidy"] => tidy::run(),
         ["bench"] => bench::run(),
+        ["torture"] => torture::run(),
         ["fuzz"] => fuzz::run("60"),
         ["fuzz", seconds] => fuzz::run(seconds),
         [] | ["help" | "--help" | "-h"] => {

@@ -4,7 +4,7 @@ use std::os::unix::fs::MetadataExt;
 
 use crate::command::{cargo, is_installed, program, succeed};
 use crate::steps::Steps;
-use crate::{Fault, foreign, lint};
+use crate::{Fault, foreign, lint, torture};
 
 /// Programs that tests compare with or drive, and the Debian packages that hold them.
 const NEEDED: &[(&str, &str)] = &[
@@ -20,6 +20,10 @@ const NEEDED: &[(&str, &str)] = &[
     ("python3", "python3-venv"),
     ("npm", "npm"),
 ];
+
+/// Programs that make disks to cut the power of, users to take rights from, a clock that jumps and system calls that fail.
+const TORTURING: &[(&str, &str)] =
+    &[("mkfs.ext4", "e2fsprogs"), ("setpriv", "util-linux"), ("cc", "gcc"), ("strace", "strace")];
 
 /// Programs that benchmarks compare with.
 const COMPARED: &[(&str, &str)] = &[("rg", "ripgrep"), ("bwrap", "bubblewrap"), ("find", "findutils")];
@@ -41,6 +45,13 @@ pub(crate) fn run() -> Result<(), Fault> {
         }
         succeed(tests)
     });
+    steps.take("Torture, briefly", || match is_root() {
+        true => prepare_torture().and_then(|()| torture::briefly()),
+        false => {
+            println!("note: only root has loop devices, so `cargo xtask torture` is left out");
+            Ok(())
+        }
+    });
     steps.take("Foreign clients", foreign::run);
     steps.finish()
 }
@@ -50,10 +61,15 @@ pub(crate) fn prepare_benchmarks() -> Result<(), Fault> {
     prepare(COMPARED)
 }
 
+/// Installs what torturing needs, where it is missing.
+pub(crate) fn prepare_torture() -> Result<(), Fault> {
+    prepare(TORTURING)
+}
+
 fn prepare(needed: &[(&str, &'static str)]) -> Result<(), Fault> {
     let missing: Vec<&str> = needed
         .iter()
-        .filter(|(name, _)| !is_installed(name, &["--version"]))
+        .filter(|(name, _)| !["--version", "-V"].into_iter().any(|option| is_installed(name, &[option])))
         .map(|(_, package)| *package)
         .collect();
     if missing.is_empty() {

@@ -1,0 +1,203 @@
+//! Disks: a power cut, and one that is full. Both with workspace and state on one ext4 filesystem of its own, on a loop device.
+
+use std::fs::File;
+use std::os::fd::AsRawFd as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::json;
+use toolgate_attack::{Scratch, spread};
+
+use crate::Counts;
+use crate::gate::{Gate, Program, refusal};
+use crate::load::Load;
+use crate::place::Place;
+
+/// `EXT4_IOC_SHUTDOWN`, `_IOR('X', 125, __u32)`.
+const SHUTDOWN: u64 = 0x8004_587d;
+/// `EXT4_GOING_FLAGS_NOLOGFLUSH`: what is not in the filesystem's own journal yet is lost, as when the power goes.
+const WITHOUT_FLUSHING: u32 = 2;
+
+/// A filesystem of its own.
+struct Disk {
+    scratch: Scratch,
+}
+
+impl Disk {
+    fn new(size: u64) -> Self {
+        let scratch = Scratch::new();
+        let image = File::create(scratch.path().join("image")).unwrap();
+        image.set_len(size).unwrap();
+        must(
+            Command::new("mkfs.ext4")
+                .args(["-q", "-E", "lazy_itable_init=0,lazy_journal_init=0"])
+                .arg(scratch.path().join("image")),
+        );
+        std::fs::create_dir(scratch.path().join("disk")).unwrap();
+        let disk = Self { scratch };
+        disk.mount();
+        disk
+    }
+
+    fn root(&self) -> PathBuf {
+        self.scratch.path().join("disk")
+    }
+
+    fn mount(&self) {
+        must(
+            Command::new("mount")
+                .args(["-o", "loop"])
+                .arg(self.scratch.path().join("image"))
+                .arg(self.root()),
+        );
+    }
+
+    fn unmount(&self) {
+        must(Command::new("umount").arg(self.root()));
+    }
+
+    fn cut_power(&self) {
+        let (root, how) = (File::open(self.root()).unwrap(), WITHOUT_FLUSHING);
+        #[expect(unsafe_code, reason = "no crate has this request of ext4")]
+        // SAFETY: the request reads one `u32` through the pointer, which outlives the call.
+        let done = unsafe { libc::ioctl(root.as_raw_fd(), SHUTDOWN as _, &raw const how) };
+        assert_eq!(done, 0, "the filesystem cannot be shut down: {}", std::io::Error::last_os_error());
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(self.root()).status();
+    }
+}
+
+fn must(command: &mut Command) {
+    let ended = command.output().unwrap();
+    assert!(ended.status.success(), "{command:?}: {}", String::from_utf8_lossy(&ended.stderr));
+}
+
+pub(crate) fn power_cuts(program: &Program, counts: &Counts) -> String {
+    let (mut calls, mut answered, mut changes, mut lost) = (0, 0, 0, 0);
+    const CUTS_PER_DISK: u64 = 25;
+    let mut cut = 0;
+    while cut < counts.power_cuts {
+        let disk = Disk::new(128 << 20);
+        let place = Place::at(&disk.root(), &["a"]);
+        sync();
+        for _ in 0..CUTS_PER_DISK.min(counts.power_cuts - cut) {
+            cut += 1;
+            let kept_before = place.settings.changes(program);
+            sync();
+            let (gate, mut client) = Gate::start(program, &place.settings);
+            client.initialize().unwrap();
+            let load = Load::begin(client, &place, "a", format!("p{cut}"));
+            std::thread::sleep(Duration::from_millis(100 + (spread(cut) * 400.0) as u64));
+            disk.cut_power();
+            gate.kill();
+            let diary = load.gone();
+            disk.unmount();
+            disk.mount();
+            let (_gate, mut client) = Gate::start(program, &place.settings);
+            client.initialize().unwrap();
+            let made = diary
+                .answered
+                .iter()
+                .filter(|(id, answer)| answer.is_ok() && diary.begun[*id].is_some())
+                .count();
+            let sums = place.judge(&[("a", diary)]);
+            calls += sums.begun;
+            answered += sums.answered;
+            changes += made;
+            let kept = place.settings.changes(program).saturating_sub(kept_before);
+            lost += made.saturating_sub(kept);
+            place.verify(program);
+        }
+    }
+    format!(
+        "{cut} power cuts: {calls} calls, {answered} answered, all of them on the disk with their records; {lost} of {changes} changes cannot be undone any more"
+    )
+}
+
+pub(crate) fn full(program: &Program, _counts: &Counts) -> String {
+    let mut told = Vec::new();
+    for on_failure in ["deny", "warn"] {
+        let disk = Disk::new(64 << 20);
+        let mut place = Place::at(&disk.root(), &["a"]);
+        place.settings.on_failure = on_failure;
+        let (_gate, mut client) = Gate::start(program, &place.settings);
+        client.initialize().unwrap();
+        let load = Load::begin(client, &place, "a", format!("f-{on_failure}"));
+        std::thread::sleep(Duration::from_millis(200));
+        fill(&disk.root().join("filler"));
+        std::thread::sleep(Duration::from_millis(500));
+        std::fs::remove_file(disk.root().join("filler")).unwrap();
+        std::thread::sleep(Duration::from_millis(300));
+        let diary = load.end();
+        let refused = diary.answered.values().filter(|answer| answer.is_err()).count();
+        let answered = diary.answered.len();
+        let (gate, mut client) = Gate::start(program, &place.settings);
+        client.initialize().unwrap();
+        let again = client.call("after", "write_file", json!({"path": "after.txt", "content": "x"})).unwrap();
+        assert_eq!(refusal(&again), None, "{on_failure}: after the disk has room again");
+        drop(gate);
+        let (code, verified) = place.settings.verify(program);
+        let recorded = crate::gate::records(&place.settings.state).len();
+        told.push(format!(
+            "{on_failure}: {answered} answered, {refused} refused, {recorded} records, verify ended with {code} ({} gaps)",
+            verified["gaps"].as_array().map_or(0, Vec::len)
+        ));
+        assert_ne!(verified["ok"], false, "{verified}");
+    }
+    told.join("; ")
+}
+
+/// A disk that confirms nothing: `fdatasync` fails. A command whose intent is not on the disk does not start, and a new gate on a healthy disk works.
+pub(crate) fn failed_sync(program: &Program, _counts: &Counts) -> String {
+    let mut place = Place::new(&[]);
+    let inject = [
+        "strace",
+        "-f",
+        "-qq",
+        "-o",
+        "/dev/null",
+        "-e",
+        "trace=fdatasync",
+        "-e",
+        "inject=fdatasync:error=EIO",
+    ];
+    place.settings.wrapper = inject.map(str::to_owned).to_vec();
+    let (gate, mut client) = Gate::start(program, &place.settings);
+    client.initialize().unwrap();
+    for (id, tool, arguments) in [
+        ("command", "run_command", json!({"command": "touch ran.txt"})),
+        ("write", "write_file", json!({"path": "ran.txt", "content": "x"})),
+        ("again", "run_command", json!({"command": "touch ran.txt"})),
+    ] {
+        let refused = refusal(&client.call(id, tool, arguments).unwrap());
+        assert!(refused.is_some_and(|text| text.contains("audit_unavailable")), "{id} was not refused");
+        assert!(!place.settings.workspace.join("ran.txt").exists(), "{id} had its effect");
+    }
+    drop((gate, client));
+    place.settings.wrapper.clear();
+    let (_gate, mut client) = Gate::start(program, &place.settings);
+    client.initialize().unwrap();
+    let made = client.call("after", "run_command", json!({"command": "touch ran.txt"})).unwrap();
+    assert_eq!(refusal(&made), None);
+    assert!(place.settings.workspace.join("ran.txt").exists());
+    place.verify(program);
+    "commands and changes are refused and have no effect; the next gate works".to_owned()
+}
+
+/// Leaves not a byte.
+fn fill(at: &Path) {
+    use std::io::Write as _;
+    let mut filler = File::create(at).unwrap();
+    for size in [1 << 20, 4096, 1] {
+        while filler.write_all(&vec![0; size]).is_ok() {}
+    }
+}
+
+fn sync() {
+    rustix::fs::sync();
+}

@@ -1,0 +1,71 @@
+//! A client that changes files of its own until its gate is gone, and knows what it was answered.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use serde_json::json;
+use toolgate_attack::{CHANGES, Change};
+
+use crate::gate::{Client, refusal};
+use crate::place::Place;
+
+/// What a client did.
+#[derive(Default)]
+pub(crate) struct Diary {
+    /// Every call that was begun, by its id: what it was to lead to.
+    pub(crate) begun: BTreeMap<String, Option<(Change, u64)>>,
+    /// Every call that was answered: whether it succeeded.
+    pub(crate) answered: BTreeMap<String, Result<(), String>>,
+}
+
+/// A client at work.
+pub(crate) struct Load {
+    thread: JoinHandle<Diary>,
+    ends: Arc<AtomicBool>,
+}
+
+impl Load {
+    /// Begins to make calls whose ids start with `name`, over files of `writer`. Once it is answered, what the gate found is put back.
+    pub(crate) fn begin(mut client: Client, place: &Place, writer: &'static str, name: String) -> Self {
+        let (workspace, ends) = (place.settings.workspace.clone(), Arc::new(AtomicBool::new(false)));
+        let ended = Arc::clone(&ends);
+        let work = move || {
+            let (mut diary, mut number) = (Diary::default(), 0_u64);
+            let mut versions = CHANGES.map(|change| change.version(&workspace, writer));
+            while !ended.load(Ordering::Relaxed) {
+                for (change, version) in CHANGES.into_iter().zip(&mut versions) {
+                    number += 1;
+                    let id = format!("{name}-{number}");
+                    let (tool, arguments, leads_to) = match number % 8 {
+                        7 => ("run_command", json!({"command": "true"}), None),
+                        3 => ("list_directory", json!({"path": "."}), None),
+                        _ => {
+                            let (tool, arguments) = change.call(writer, *version);
+                            (tool, arguments, Some((change, *version + 1)))
+                        }
+                    };
+                    diary.begun.insert(id.clone(), leads_to);
+                    let Ok(result) = client.call(&id, tool, arguments) else { return diary };
+                    let outcome = refusal(&result).map_or(Ok(()), Err);
+                    *version += u64::from(outcome.is_ok() && leads_to.is_some());
+                    diary.answered.insert(id, outcome);
+                }
+            }
+            diary
+        };
+        Self { thread: std::thread::spawn(work), ends }
+    }
+
+    /// Waits until its gate is gone.
+    pub(crate) fn gone(self) -> Diary {
+        self.thread.join().unwrap()
+    }
+
+    /// Ends after what is under way.
+    pub(crate) fn end(self) -> Diary {
+        self.ends.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap()
+    }
+}

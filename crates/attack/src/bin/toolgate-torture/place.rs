@@ -1,0 +1,106 @@
+//! A workspace and a state directory, and what must hold of them whatever happened.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use toolgate_attack::{CHANGES, Scratch, litter_below};
+
+use crate::gate::{Program, Settings, records};
+use crate::load::Diary;
+
+/// What is said about calls and records, added up.
+#[derive(Default)]
+pub(crate) struct Sums {
+    pub(crate) begun: usize,
+    pub(crate) answered: usize,
+    pub(crate) interrupted: usize,
+    pub(crate) records: usize,
+}
+
+/// Where gates work.
+pub(crate) struct Place {
+    _scratch: Option<Scratch>,
+    pub(crate) settings: Settings,
+}
+
+impl Place {
+    pub(crate) fn new(writers: &[&str]) -> Self {
+        let scratch = Scratch::new();
+        let place = Self::at(scratch.path(), writers);
+        Self { _scratch: Some(scratch), ..place }
+    }
+
+    /// In a directory that is there already, as on a disk of its own.
+    pub(crate) fn at(directory: &Path, writers: &[&str]) -> Self {
+        let (workspace, state) = (directory.join("w"), directory.join("s"));
+        for made in [&workspace, &state] {
+            std::fs::create_dir_all(made).unwrap();
+        }
+        for writer in writers {
+            std::fs::create_dir_all(workspace.join(format!("{writer}-patched"))).unwrap();
+            CHANGES.iter().for_each(|change| change.begin(&workspace, writer));
+        }
+        let (wrapper, environment) = (Vec::new(), Vec::new());
+        let settings = Settings { workspace, state, on_failure: "deny", wrapper, environment };
+        Self { _scratch: None, settings }
+    }
+
+    /// The next gate has started and put back what it found: every change is there whole or not at all, what was answered is there, and every call has
+    /// one record that says what became of it.
+    pub(crate) fn judge(&self, diaries: &[(&str, Diary)]) -> Sums {
+        let workspace = &self.settings.workspace;
+        assert_eq!(litter_below(workspace), Vec::<PathBuf>::new(), "litter");
+        let mut by_id: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+        let all = records(&self.settings.state);
+        let count = all.len();
+        for record in all {
+            let id = record["request"]["clientCallId"].as_str().map(str::to_owned);
+            if let Some(id) = id {
+                by_id.entry(id).or_default().push(record);
+            }
+        }
+        let mut sums = Sums { records: count, ..Sums::default() };
+        for (writer, diary) in diaries {
+            let versions: BTreeMap<_, u64> =
+                CHANGES.into_iter().map(|change| (change, change.version(workspace, writer))).collect();
+            for (id, leads_to) in &diary.begun {
+                let found = by_id.get(id).map(Vec::as_slice).unwrap_or_default();
+                assert!(found.len() <= 1, "{id}: {} records", found.len());
+                let is_visible = leads_to.map(|(change, to)| versions[&change] >= to);
+                let record = found.first();
+                let is_interrupted = record.is_some_and(|record| record["denial"]["code"] == "interrupted");
+                sums.begun += 1;
+                sums.interrupted += usize::from(is_interrupted);
+                match (diary.answered.get(id), record) {
+                    (Some(answer), Some(record)) => {
+                        sums.answered += 1;
+                        assert_eq!(record["decision"] == "ALLOWED", answer.is_ok(), "{id}: {record}");
+                        assert!(
+                            answer.is_err() || is_visible != Some(false),
+                            "{id} was answered and is gone"
+                        );
+                    }
+                    // What could not be recorded was refused for that reason, and says so.
+                    (Some(Err(refused)), None) if refused.contains("audit_unavailable") => {
+                        assert!(is_visible != Some(true), "{id} was refused and has an effect");
+                        sums.answered += 1;
+                    }
+                    (Some(answer), None) => panic!("{id} was answered ({answer:?}) and has no record"),
+                    (None, Some(_)) => {}
+                    (None, None) => {
+                        assert!(is_visible != Some(true), "{id} has an effect and no record");
+                    }
+                }
+            }
+        }
+        sums
+    }
+
+    /// `audit verify` finds nothing wrong.
+    pub(crate) fn verify(&self, program: &Program) -> Value {
+        let (code, told) = self.settings.verify(program);
+        assert!(code == 0 && told["ok"] == true, "verify ended with {code}: {told}");
+        told
+    }
+}
