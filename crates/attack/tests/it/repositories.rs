@@ -10,8 +10,9 @@ use toolgate_types::ErrorCode;
 
 /// Files that together make a folder a repository whose configuration names a program.
 fn evil_repository(folder: &str, program: &str) -> Vec<(String, String)> {
-    let config =
-        format!("[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tfsmonitor = \"{program}\"\n");
+    let config = format!(
+        "[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tworktree = ..\n\tfsmonitor = \"{program}\"\n"
+    );
     [("config", config.as_str()), ("objects/x", ""), ("refs/heads/x", ""), ("HEAD", "ref: refs/heads/main\n")]
         .map(|(name, content)| (format!("{folder}/{name}"), content.to_owned()))
         .to_vec()
@@ -62,12 +63,28 @@ fn no_file_that_a_model_writes_makes_git_run_a_program() {
     let patch = "--- /dev/null\n+++ b/sub/evil/HEAD\n@@ -0,0 +1 @@\n+ref: refs/heads/main\n";
     bench.call("apply_patch", json!({"patch": patch}));
 
-    for folder in ["", "evil", "sub", "sub/evil", "shelf.git"] {
+    look_around(&workspace);
+    assert!(!proof.exists(), "git ran a program that the model chose");
+
+    // Without a gate, git does run it.
+    for (path, content) in evil_repository("free/evil", &program) {
+        let path = scratch.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content).unwrap();
+    }
+    look_around(&scratch.path().join("free"));
+    assert!(proof.exists(), "the attack is none: git runs nothing");
+}
+
+/// What an editor or a prompt asks git, in every folder.
+fn look_around(workspace: &Path) {
+    for folder in ["", "evil", "sub", "sub/evil", "shelf.git"].map(|folder| workspace.join(folder)) {
         for arguments in [&["status"][..], &["diff"], &["log"], &["add", "-A"], &["gc"]] {
-            git(&workspace.join(folder), arguments);
+            if folder.is_dir() {
+                git(&folder, arguments);
+            }
         }
     }
-    assert!(!proof.exists(), "git ran a program that the model chose");
 }
 
 #[test]
