@@ -20,6 +20,15 @@ pub(crate) struct Diary {
     pub(crate) answered: BTreeMap<String, Result<(), String>>,
 }
 
+impl Diary {
+    /// Whether a call other than this one led there, as far as it was answered.
+    pub(crate) fn did(&self, leads_to: Option<(Change, u64)>, but: &str) -> bool {
+        let others = self.begun.iter().filter(|(id, to)| *id != but && **to == leads_to);
+        let mut answers = others.filter_map(|(id, _)| self.answered.get(id));
+        answers.any(Result::is_ok)
+    }
+}
+
 /// A client at work.
 pub(crate) struct Load {
     thread: JoinHandle<Diary>,
