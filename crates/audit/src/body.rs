@@ -12,7 +12,7 @@ use crate::AuditError;
 use crate::bounded::{bounded, bounded_list, bounded_reason};
 use crate::entry::{Denial, Entry, Response};
 use crate::line::to_json;
-use crate::record::RecordedCaller;
+use crate::record::{RecordedCaller, RecordedGap};
 
 /// Room for the body of a call that is neither refused nor made by somebody with many permissions.
 const USUAL_BYTES: usize = 1024;
@@ -32,6 +32,7 @@ pub(crate) struct Body<'a> {
     pub(crate) args_hash: Sha256,
     pub(crate) denial: Option<Denial<'a>>,
     pub(crate) response: Option<Response<'a>>,
+    pub(crate) gap: Option<RecordedGap>,
     pub(crate) duration: Duration,
 }
 
@@ -53,7 +54,8 @@ impl<'a> From<&Entry<'a>> for Body<'a> {
     fn from(entry: &Entry<'a>) -> Self {
         let Entry { call, client_call_id, tool, class, args_hash, denial, response, duration, .. } = *entry;
         let caller = entry.caller.into();
-        Self { call, client_call_id, caller, tool, class, args_hash, denial, response, duration }
+        let gap = None;
+        Self { call, client_call_id, caller, tool, class, args_hash, denial, response, gap, duration }
     }
 }
 
@@ -120,6 +122,10 @@ impl Body<'_> {
             json.put(b"\",\"outputBytes\":");
             json.put_number(output_bytes);
             json.put(b"}");
+        }
+        if let Some(gap) = &self.gap {
+            json.put(b",\"gap\":");
+            json.put(&to_json(gap)?);
         }
         json.put(b",\"duration\":");
         json.put_milliseconds(self.duration)?;

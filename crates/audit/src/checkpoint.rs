@@ -3,7 +3,7 @@
 //! A hash chain alone can be rewritten from any point on by whoever owns the file. A checkpoint, kept in a
 //! file of its own that may be anywhere, cannot: it makes a rewritten or cut log visible.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use jiff::Timestamp;
@@ -13,6 +13,7 @@ use toolgate_types::{Sha256, time};
 use crate::backwards::BackwardLines;
 use crate::folder::{Folder, Handle, state_of_open, write_all};
 use crate::key::{PublicKey, Signing, from_hex, place_of, to_hex};
+use crate::signed::{self, SignedFile};
 use crate::writer::{Mark, Writer};
 use crate::{AuditError, Day};
 
@@ -107,13 +108,20 @@ impl Checkpoint {
 pub(crate) struct Checkpoints {
     path: PathBuf,
     key_path: PathBuf,
+    signed: SignedFile,
     signing: Option<Signing>,
     newest: u64,
 }
 
 impl Checkpoints {
-    pub(crate) fn new(path: PathBuf, key_path: PathBuf) -> Self {
-        Self { path, key_path, signing: None, newest: 0 }
+    pub(crate) fn new(path: PathBuf, key_path: PathBuf, directory: &Path) -> Self {
+        let signed = SignedFile::beside(&key_path, directory);
+        Self { path, key_path, signed, signing: None, newest: 0 }
+    }
+
+    /// Fails where the log is not the one that was signed last. To be called while nobody else adds to it.
+    pub(crate) fn compare(&self, folder: &Folder, last: Option<Mark>) -> Result<(), AuditError> {
+        signed::compare(folder, last, &self.signed, &self.path)
     }
 
     /// Signs and adds one, unless there is one for this or a later record already: the file stays in order
@@ -137,26 +145,30 @@ impl Checkpoints {
         line.push(b'\n');
         let (folder, name) = place_of(&self.path, Folder::open_or_create)?;
         let file = folder.append_to(&name)?;
-        crate::lock(writer).locked(|_| append_if_newer(&folder, &name, &file, mark.seq, &line))?;
+        crate::lock(writer).locked(|_| match append_if_newer(&folder, &name, &file, mark.seq, &line)? {
+            true => self.signed.write(mark),
+            false => Ok(()),
+        })?;
         self.newest = mark.seq;
         Ok(())
     }
 }
 
+/// Says whether it was added.
 fn append_if_newer(
     folder: &Folder,
     name: &str,
     file: &Handle,
     seq: u64,
     line: &[u8],
-) -> Result<(), AuditError> {
+) -> Result<bool, AuditError> {
     let failed = |cause| folder.error("read", name, cause);
     let length = state_of_open(file).map_err(failed)?.length;
     let mut lines = BackwardLines::new(file.clone(), length);
     let complete = lines.skip_unfinished().map_err(failed)?;
     let newest = lines.next_line().map_err(failed)?.and_then(|line| Checkpoint::parse(&line));
     if newest.is_some_and(|newest| newest.seq >= seq) {
-        return Ok(());
+        return Ok(false);
     }
     if complete < length {
         rustix::fs::ftruncate(file, complete).map_err(|cause| folder.error("repair", name, cause))?;
@@ -164,5 +176,6 @@ fn append_if_newer(
     write_all(file, line).map_err(|cause| {
         let _ = rustix::fs::ftruncate(file, complete);
         folder.error("write", name, cause)
-    })
+    })?;
+    Ok(true)
 }

@@ -8,6 +8,8 @@ use std::path::PathBuf;
 use rustix::io::Errno;
 use toolgate_types::ErrorCode;
 
+use crate::Holder;
+
 /// Why the record could not be written or read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AuditError {
@@ -43,6 +45,24 @@ pub enum AuditError {
         /// What is wrong with it.
         problem: &'static str,
     },
+    /// Another process holds the lock that all who add to the log take.
+    #[error("`{}` is locked by {}, which did not let go of it in time", path.display(), named(holder.as_ref()))]
+    Busy {
+        /// The lock file.
+        path: PathBuf,
+        /// Who holds it, as far as the system says.
+        holder: Option<Holder>,
+    },
+    /// The log is not the one that was signed last.
+    #[error("the record in `{}` contradicts what was signed last, which `{}` says: {problem}", path.display(), signed.display())]
+    Contradiction {
+        /// The audit directory.
+        path: PathBuf,
+        /// The file that says what was signed last.
+        signed: PathBuf,
+        /// How they differ.
+        problem: String,
+    },
     /// An entry could not be turned into a line.
     #[error("the record could not be written as JSON: {problem}")]
     Encoding {
@@ -57,7 +77,8 @@ impl AuditError {
     pub fn code(&self) -> ErrorCode {
         match self {
             Self::Io { cause, .. } | Self::NotDurable { cause } => code_of(*cause),
-            Self::Damaged { .. } => ErrorCode::PreconditionFailed,
+            Self::Damaged { .. } | Self::Contradiction { .. } => ErrorCode::PreconditionFailed,
+            Self::Busy { .. } => ErrorCode::Timeout,
             Self::Key { .. } => ErrorCode::PermissionDenied,
             Self::Encoding { .. } => ErrorCode::Internal,
         }
@@ -69,6 +90,13 @@ impl AuditError {
         match self {
             Self::Damaged { .. } => {
                 "run `toolgate audit verify` to see the first bad line, keep a copy, then move the file aside"
+            }
+            Self::Busy { .. } => {
+                "end that process, or let it go on (`kill -CONT PID`) if it was stopped; `fuser -v` on the lock file lists who has it open"
+            }
+            Self::Contradiction { .. } => {
+                "lines were changed or removed, or lost in a power failure: run `toolgate audit verify` and keep a copy; a new record begins \
+                 when the audit directory and the file that says what was signed are moved aside"
             }
             Self::Key { .. } => "an audit key is 32 bytes, readable by its owner only (mode 0600)",
             Self::Encoding { .. } => "this is a defect of the gate; please report it",
@@ -86,6 +114,10 @@ impl AuditError {
             },
         }
     }
+}
+
+fn named(holder: Option<&Holder>) -> String {
+    holder.map_or_else(|| "another process".to_owned(), Holder::to_string)
 }
 
 fn code_of(cause: Errno) -> ErrorCode {

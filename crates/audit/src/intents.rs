@@ -28,6 +28,8 @@ pub(crate) const FOLDER_NAME: &str = "intents";
 pub(crate) const SUFFIX: &str = ".jsonl";
 /// A file that has grown past this is followed by a new one, and goes when all its calls have ended.
 const FILE_BYTES: u64 = 1024 * 1024;
+/// No file of intents is longer: one line and the zeroes ahead may come after that.
+pub(crate) const MAX_FILE_BYTES: u64 = 2 * FILE_BYTES;
 /// Put into a file at once, to be written over.
 static ZEROES: [u8; 64 * 1024] = [0; 64 * 1024];
 
@@ -49,13 +51,17 @@ struct Generation {
 impl Generation {
     fn write(&mut self, line: &[u8]) -> Result<(), Errno> {
         let end = self.length + line.len() as u64;
-        while self.prepared < end {
+        // The next zeroes are put there while half of the last are left, so that calls can be announced on a full disk.
+        while self.prepared < end + ZEROES.len() as u64 / 2 {
             // Where there is no room for so much there may be room for the line.
-            let _ = write_at(&*self.file, &ZEROES, self.prepared);
+            if write_at(&*self.file, &ZEROES, self.prepared).is_err() {
+                break;
+            }
             self.prepared += ZEROES.len() as u64;
         }
         write_at(&*self.file, line, self.length)?;
         self.length = end;
+        self.prepared = self.prepared.max(end);
         Ok(())
     }
 }
@@ -108,6 +114,11 @@ impl Intents {
         self.accepting = generation.length < FILE_BYTES;
         unsynced.push(Unsynced::File(Handle::clone(&generation.file)));
         Ok(announcements.issue(unsynced))
+    }
+
+    /// Whether a call was announced and has no record: the next start gives it one.
+    pub(crate) fn is_open(&self, call: CallId) -> bool {
+        self.generations.iter().any(|generation| generation.open.contains(&call))
     }
 
     /// Notes that a call has its record, added under this number.

@@ -44,14 +44,18 @@ mod day;
 mod folder;
 mod backwards;
 mod lines;
+mod reserve;
+mod holder;
 mod writer;
 mod unsynced;
 mod commit;
 mod ticket;
 mod intents;
 mod recovery;
+mod gap;
 mod key;
 mod checkpoint;
+mod signed;
 mod log;
 pub mod verify;
 mod query;
@@ -64,13 +68,14 @@ pub use day::{Day, InvalidDay};
 pub use entry::{Denial, Entry, Intent, Response};
 pub use error::{AuditError, Warning};
 pub use follow::Follower;
+pub use holder::Holder;
 pub use key::{InvalidPublicKey, PublicKey, public_key_path};
 pub use log::{AuditLog, Clock, LogOptions, Warn};
 pub use query::{Filter, Show, show, tail};
 pub use record::Record;
 pub use recovery::Recovered;
 pub use ticket::Ticket;
-pub use verify::{Note, Problem, ProblemKind, Report, Start, VerifyOptions, verify};
+pub use verify::{Gap, Note, Problem, ProblemKind, Report, Start, VerifyOptions, verify};
 
 /// Locks, also after a panic elsewhere: what these locks guard is checked against the disk before it is used.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

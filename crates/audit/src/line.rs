@@ -13,7 +13,7 @@ use toolgate_types::digest::Sha256Hasher;
 use toolgate_types::time::put_rfc3339_millis;
 
 use crate::AuditError;
-use crate::record::Link;
+use crate::record::{Link, RECORD_VERSION};
 
 /// Keeps these hashes apart from all others.
 const RECORD_DOMAIN: &[u8] = b"toolgate.audit.record.v1\0";
@@ -47,7 +47,9 @@ pub(crate) fn to_json(value: &impl Serialize) -> Result<Vec<u8>, AuditError> {
 /// time and the hash.
 pub(crate) fn seal(lines: &mut Vec<u8>, seq: u64, prev: Sha256, at: Timestamp, body: &[u8]) -> Sha256 {
     let start = lines.len();
-    lines.extend_from_slice(b"{\"seq\":");
+    lines.extend_from_slice(b"{\"v\":");
+    lines.extend_from_slice(itoa::Buffer::new().format(RECORD_VERSION).as_bytes());
+    lines.extend_from_slice(b",\"seq\":");
     lines.extend_from_slice(itoa::Buffer::new().format(seq).as_bytes());
     lines.extend_from_slice(b",\"prev\":\"");
     lines.extend_from_slice(&prev.digits());
@@ -87,7 +89,11 @@ pub(crate) fn check(line: &[u8]) -> Result<(Link, Sha256), LineProblem> {
     if hash.digits() != stated {
         return Err(LineProblem::Changed);
     }
-    let link = serde_json::from_slice(line).map_err(|error| LineProblem::Unparsable(error.to_string()))?;
+    let link: Link =
+        serde_json::from_slice(line).map_err(|error| LineProblem::Unparsable(error.to_string()))?;
+    if !link.is_known() {
+        return Err(LineProblem::Unparsable(format!("version {} of records is not known here", link.v)));
+    }
     Ok((link, hash))
 }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use toolgate_types::CallId;
@@ -12,10 +13,12 @@ use crate::checkpoint::Checkpoints;
 use crate::commit::{self, Commit, Flushed, Queued};
 use crate::entry::{Entry, Intent};
 use crate::folder::Folder;
+use crate::gap::Gap;
 use crate::intents::Intents;
 use crate::line::to_json;
 use crate::record::RecordedIntent;
 use crate::recovery::{Recovered, recover};
+use crate::reserve::Purpose;
 use crate::ticket::{Kind, Ticket};
 use crate::unsynced::Unsynced;
 use crate::writer::{Appended, Mark, Writer};
@@ -28,6 +31,9 @@ pub type Warn = Arc<dyn Fn(Warning) + Send + Sync>;
 
 /// The name of the checkpoint file in the audit directory.
 const CHECKPOINTS_NAME: &str = "checkpoints.jsonl";
+/// How long the lock of the directory is waited for, unless the options say otherwise. It is held while a day's last records are synced, which a slow disk
+/// may take seconds for.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Where the record lies and how often it is signed.
 #[derive(Clone)]
@@ -41,6 +47,8 @@ pub struct LogOptions {
     pub key: Option<PathBuf>,
     /// How many records there are between two checkpoints.
     pub checkpoint_every: u64,
+    /// How long the lock that all processes of a directory take is waited for.
+    pub lock_timeout: Duration,
     /// Tells the time.
     pub clock: Clock,
     /// Hears of what did not stop the work.
@@ -56,6 +64,7 @@ impl LogOptions {
             checkpoints: None,
             key: None,
             checkpoint_every: 256,
+            lock_timeout: LOCK_TIMEOUT,
             clock: Arc::new(Timestamp::now),
             warn: Arc::new(|_| ()),
         }
@@ -106,6 +115,8 @@ pub(crate) struct Shared {
     announcements: Commit,
     intents: Mutex<Intents>,
     checkpoints: Mutex<Checkpoints>,
+    /// Calls that could not be recorded.
+    gap: Gap,
     checkpoint_every: u64,
     clock: Clock,
     warn: Warn,
@@ -114,14 +125,21 @@ pub(crate) struct Shared {
 impl Shared {
     fn open(options: &LogOptions) -> Result<Self, AuditError> {
         let folder = Folder::open_or_create(&options.directory)?;
-        let writer = Writer::open(folder.clone(), (options.clock)())?;
+        let mut writer = Writer::open(folder.clone(), (options.clock)(), options.lock_timeout)?;
+        let checkpoints =
+            Checkpoints::new(options.checkpoints_path(), options.key_path(), &options.directory);
+        writer.locked(|writer| {
+            writer.refresh((options.clock)())?;
+            checkpoints.compare(&folder, writer.last())
+        })?;
         Ok(Self {
             intents: Mutex::new(Intents::new(folder.clone())),
             folder,
             writer: Mutex::new(writer),
             commit: Commit::default(),
             announcements: Commit::default(),
-            checkpoints: Mutex::new(Checkpoints::new(options.checkpoints_path(), options.key_path())),
+            checkpoints: Mutex::new(checkpoints),
+            gap: Gap::default(),
             checkpoint_every: options.checkpoint_every.max(1),
             clock: options.clock.clone(),
             warn: options.warn.clone(),
@@ -140,11 +158,63 @@ impl Shared {
         Ok(number)
     }
 
-    /// Writes lines, and returns what is to be synced and vouched for because of it.
+    /// Writes the records of calls, and before them how many others have none.
     fn write<'a>(&self, bodies: impl IntoIterator<Item = &'a [u8]>) -> Result<Flushed, AuditError> {
+        let Some(missed) = self.gap.take() else { return self.add(bodies, Purpose::Records) };
+        let written = missed.ended().and_then(|gap| {
+            self.add(
+                [&*gap].into_iter().chain(bodies.into_iter().map(|body| body as &[u8])),
+                Purpose::Records,
+            )
+        });
+        if written.is_err() {
+            self.gap.put_back(missed);
+        }
+        written
+    }
+
+    /// Counts calls whose record could not be written, and says so in the record at the first of them.
+    fn missed(&self, calls: impl Iterator<Item = CallId>, error: &AuditError) {
+        let calls = {
+            let intents = lock(&self.intents);
+            calls.filter(|call| !intents.is_open(*call)).count()
+        };
+        if calls == 0 {
+            return;
+        }
+        let begun = self.gap.add(calls as u64, (self.clock)(), error);
+        // The record of the gap would wait for the same lock.
+        if let Some(missed) = begun.filter(|_| !matches!(error, AuditError::Busy { .. })) {
+            // Where this fails as well, the gap is recorded when writing works again.
+            let _ = missed.begun().and_then(|body| self.add_gap(&body));
+        }
+    }
+
+    /// Records how many calls have no record, if any do.
+    fn end_gap(&self) -> Result<(), AuditError> {
+        let Some(missed) = self.gap.take() else { return Ok(()) };
+        let written = missed.ended().and_then(|body| self.add_gap(&body));
+        if written.is_err() {
+            self.gap.put_back(missed);
+        }
+        written
+    }
+
+    fn add_gap(&self, body: &[u8]) -> Result<(), AuditError> {
+        let Flushed { unsynced, .. } = self.add([body], Purpose::Gap)?;
+        self.commit.issue(unsynced.into_iter().flatten());
+        Ok(())
+    }
+
+    /// Writes lines, and returns what is to be synced and vouched for because of it.
+    fn add<'a>(
+        &self,
+        bodies: impl IntoIterator<Item = &'a [u8]>,
+        purpose: Purpose,
+    ) -> Result<Flushed, AuditError> {
         let (result, unfinished) = {
             let mut writer = lock(&self.writer);
-            (writer.append(bodies, &*self.clock), writer.take_unfinished())
+            (writer.append(bodies, purpose, &*self.clock), writer.take_unfinished())
         };
         if let Some((day, bytes)) = unfinished {
             (self.warn)(Warning::UnfinishedLine { path: self.folder.path_of(&day.file_name()), bytes });
@@ -182,13 +252,14 @@ impl Shared {
     fn close(&self) -> Result<(), AuditError> {
         self.announcements.close();
         self.commit.close();
+        let gap = self.end_gap();
         let own_last = lock(&self.writer).own_last();
         let signed = own_last.map_or(Ok(()), |mark| self.sign(mark));
         // Not under the lock of the intents: a round may need it.
         let last_outcome = lock(&self.intents).last_outcome();
         let synced = self.commit.wait(last_outcome, self);
         let tidied = lock(&self.intents).close(&self.announcements, |_| synced.is_ok());
-        signed.and(synced).and(tidied)
+        gap.and(signed).and(synced).and(tidied)
     }
 }
 
@@ -201,6 +272,7 @@ impl commit::Log for Shared {
                 flushed
             }
             Err(error) => {
+                self.missed(queue.iter().map(|queued| queued.call), &error);
                 (self.warn)(Warning::NotWritten { records: queue.len(), error: error.clone() });
                 Flushed { rejected: Some(error), ..Flushed::default() }
             }
@@ -245,7 +317,9 @@ impl AuditLog {
     /// # Errors
     /// When the line could not be written; then no part of it is left.
     pub fn append(&self, entry: &Entry<'_>) -> Result<Ticket, AuditError> {
-        let number = self.shared.append_body(entry.call, &Body::from(entry).to_bytes()?)?;
+        let body = Body::from(entry).to_bytes();
+        let written = body.and_then(|body| self.shared.append_body(entry.call, &body));
+        let number = written.inspect_err(|error| self.shared.missed([entry.call].into_iter(), error))?;
         Ok(Ticket::new(Arc::clone(&self.shared), Kind::Record, number))
     }
 
@@ -257,7 +331,9 @@ impl AuditLog {
     /// # Errors
     /// When the record cannot be put into JSON.
     pub fn submit(&self, entry: &Entry<'_>) -> Result<Ticket, AuditError> {
-        let body = Body::from(entry).to_bytes()?;
+        let body = Body::from(entry)
+            .to_bytes()
+            .inspect_err(|error| self.shared.missed([entry.call].into_iter(), error))?;
         let (number, has_worker) = self.shared.commit.enqueue(entry.call, body);
         if !has_worker {
             self.shared.ensure_worker(Kind::Record);
@@ -365,7 +441,7 @@ mod tests {
                 args_hash: Sha256::of(b"{}"),
                 denial: None,
                 response: None,
-                duration: std::time::Duration::ZERO,
+                duration: Duration::ZERO,
             };
             // As `on_failure: warn` does.
             drop(log.append(&entry).unwrap());

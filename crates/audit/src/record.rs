@@ -12,10 +12,23 @@ use crate::body::Body;
 use crate::bounded::{bounded, bounded_list};
 use crate::entry::{Denial, Intent};
 
+/// The version of records that this gate writes. One is the first, in which digests had no key; its lines do not say so.
+pub(crate) const RECORD_VERSION: u32 = 2;
+/// The version of intents that this gate writes.
+const INTENT_VERSION: u32 = 1;
+
+/// What a line that names no version is.
+fn first_version() -> u32 {
+    1
+}
+
 /// One line of a day's file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Record {
+    /// The version of its format.
+    #[serde(default = "first_version")]
+    pub v: u32,
     /// Its place in the whole log; never starts again.
     pub seq: u64,
     /// The hash of the line before.
@@ -39,6 +52,9 @@ pub struct Record {
     /// What was answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response: Option<RecordedResponse>,
+    /// That calls have no record, where this is not the record of a call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gap: Option<RecordedGap>,
     /// How long it took, in milliseconds.
     pub duration: f64,
     /// The hash of this line up to here.
@@ -106,6 +122,19 @@ pub struct RecordedResponse {
     pub output_bytes: u64,
 }
 
+/// Calls that have no record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordedGap {
+    /// What ties the end of a gap to its beginning.
+    pub id: CallId,
+    /// Since when calls have no record.
+    #[serde(with = "moment")]
+    pub since: Timestamp,
+    /// How many they are; not known in the record that begins a gap.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calls: Option<u64>,
+}
+
 impl From<&Caller> for RecordedCaller {
     fn from(caller: &Caller) -> Self {
         Self {
@@ -122,6 +151,8 @@ impl From<&Caller> for RecordedCaller {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RecordedIntent {
+    #[serde(default = "first_version")]
+    pub(crate) v: u32,
     pub(crate) call: CallId,
     #[serde(with = "moment")]
     pub(crate) at: Timestamp,
@@ -139,6 +170,7 @@ impl RecordedIntent {
         let name = bounded(intent.tool).into_owned();
         let client_call_id = intent.client_call_id.map(|id| bounded(id).into_owned());
         Self {
+            v: INTENT_VERSION,
             call: intent.call,
             at,
             since,
@@ -146,6 +178,11 @@ impl RecordedIntent {
             tool: RecordedTool { name, classification: Some(intent.class) },
             request: RecordedRequest { args_hash: intent.args_hash, client_call_id },
         }
+    }
+
+    /// Whether this gate knows what such a line means.
+    pub(crate) fn is_known(&self) -> bool {
+        self.v == INTENT_VERSION
     }
 
     /// The record of a call whose process ended before the call did.
@@ -161,6 +198,7 @@ impl RecordedIntent {
             args_hash: self.request.args_hash,
             denial: Some(Denial { stage: Stage::Execution, code: ErrorCode::Interrupted, reason: &reason }),
             response: None,
+            gap: None,
             duration: Duration::ZERO,
         };
         body.to_bytes()
@@ -171,11 +209,22 @@ impl RecordedIntent {
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Link {
+    #[serde(default = "first_version")]
+    pub(crate) v: u32,
     pub(crate) seq: u64,
     pub(crate) prev: Sha256,
     #[serde(with = "moment")]
     pub(crate) timestamp: Timestamp,
     pub(crate) trace_id: CallId,
+    #[serde(default)]
+    pub(crate) gap: Option<RecordedGap>,
+}
+
+impl Link {
+    /// Whether this gate knows what such a line means.
+    pub(crate) fn is_known(&self) -> bool {
+        (first_version()..=RECORD_VERSION).contains(&self.v)
+    }
 }
 
 /// Time stamps in records: RFC 3339, UTC, milliseconds.

@@ -6,6 +6,7 @@
 
 use std::ffi::CString;
 use std::fs::File;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use rustix::fs::FlockOperation;
@@ -16,10 +17,13 @@ use crate::backwards::BackwardLines;
 use crate::day::SUFFIX as DAY_SUFFIX;
 use crate::folder::{FileState, Folder, Handle, read_into, state_of_open, write_all};
 use crate::line::{genesis, glance, seal};
-use crate::{AuditError, Day};
+use crate::reserve::{Purpose, Reserve};
+use crate::{AuditError, Day, Holder};
 
 const LOCK_NAME: &str = "lock";
 const DAY_LENGTH: usize = 10;
+/// How often a held lock is tried again. It is held for a write of some kilobytes, so it is usually free by then.
+const LOCK_RETRY_INTERVAL: Duration = Duration::from_micros(100);
 
 /// A record by its place in the chain: what a checkpoint vouches for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,12 +55,16 @@ struct Current {
     name: CString,
     file: Handle,
     state: FileState,
+    reserve: Reserve,
 }
 
 /// Adds lines.
 pub(crate) struct Writer {
     folder: Folder,
     lock: File,
+    lock_timeout: Duration,
+    /// Whether the lock was waited for in vain. Until it is free again it is tried once and not waited for, or every call would wait in its turn.
+    is_held_by_other: bool,
     current: Option<Current>,
     /// The last record of the log, as far as this process knows.
     last: Option<Mark>,
@@ -70,11 +78,23 @@ pub(crate) struct Writer {
 
 impl Writer {
     /// Opens the log for adding; changes nothing but an unfinished last line.
-    pub(crate) fn open(folder: Folder, now: Timestamp) -> Result<Self, AuditError> {
+    pub(crate) fn open(folder: Folder, now: Timestamp, lock_timeout: Duration) -> Result<Self, AuditError> {
         let lock = folder.open_or_create_file(LOCK_NAME)?;
         let (current, last, own_last, opened, unfinished) = (None, None, None, false, None);
         let lines = Vec::with_capacity(2048);
-        let mut writer = Self { folder, lock, current, last, own_last, opened, unfinished, lines };
+        let is_held_by_other = false;
+        let mut writer = Self {
+            folder,
+            lock,
+            lock_timeout,
+            is_held_by_other,
+            current,
+            last,
+            own_last,
+            opened,
+            unfinished,
+            lines,
+        };
         writer.locked(|writer| writer.refresh(now))?;
         Ok(writer)
     }
@@ -83,13 +103,14 @@ impl Writer {
     pub(crate) fn append<'a>(
         &mut self,
         bodies: impl IntoIterator<Item = &'a [u8]>,
+        purpose: Purpose,
         clock: impl Fn() -> Timestamp,
     ) -> Result<Appended, AuditError> {
         self.locked(|writer| {
             let now = clock();
             writer.refresh(now)?;
             let rotated = writer.begin_day(now)?;
-            writer.write_lines(now, bodies, rotated)
+            writer.write_lines(now, bodies, purpose, rotated)
         })
     }
 
@@ -100,10 +121,32 @@ impl Writer {
         &mut self,
         work: impl FnOnce(&mut Self) -> Result<T, AuditError>,
     ) -> Result<T, AuditError> {
-        self.flock(FlockOperation::LockExclusive)?;
+        self.acquire()?;
         let result = work(self);
         self.flock(FlockOperation::Unlock)?;
         result
+    }
+
+    /// Takes the lock, or fails after the timeout: a process that was stopped (SIGSTOP), or a program that is no gate, may hold it for good.
+    fn acquire(&mut self) -> Result<(), AuditError> {
+        let mut waited_since = None;
+        loop {
+            match self.flock(FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => {
+                    self.is_held_by_other = false;
+                    return Ok(());
+                }
+                Err(AuditError::Io { cause: Errno::WOULDBLOCK, .. }) => {}
+                Err(error) => return Err(error),
+            }
+            let since = *waited_since.get_or_insert_with(Instant::now);
+            if self.is_held_by_other || since.elapsed() >= self.lock_timeout {
+                self.is_held_by_other = true;
+                let (path, holder) = (self.folder.path_of(LOCK_NAME), Holder::of(&self.lock));
+                return Err(AuditError::Busy { path, holder });
+            }
+            std::thread::sleep(LOCK_RETRY_INTERVAL);
+        }
     }
 
     fn flock(&self, operation: FlockOperation) -> Result<(), AuditError> {
@@ -122,6 +165,11 @@ impl Writer {
     /// The newest day that this process has seen a file of. It never goes back.
     pub(crate) fn day(&self) -> Option<Day> {
         self.current.as_ref().map(|current| current.day)
+    }
+
+    /// The last record of the log, as far as this process knows.
+    pub(crate) fn last(&self) -> Option<Mark> {
+        self.last
     }
 
     /// The last record that this process added.
@@ -143,7 +191,7 @@ impl Writer {
     }
 
     /// Brings what this process believes in line with the directory.
-    fn refresh(&mut self, now: Timestamp) -> Result<(), AuditError> {
+    pub(crate) fn refresh(&mut self, now: Timestamp) -> Result<(), AuditError> {
         let mut note = [0; DAY_LENGTH];
         let length = read_into(&self.lock, &mut note, 0)
             .map_err(|cause| self.folder.error("read", LOCK_NAME, cause))?;
@@ -195,7 +243,8 @@ impl Writer {
         // No day is written with a zero byte.
         let name = CString::new(name).unwrap_or_default();
         self.opened |= self.current.as_ref().is_none_or(|current| current.state.inode != state.inode);
-        self.current = Some(Current { day, until: day.end(), name, file, state });
+        let reserve = Reserve::of(&file, state.length);
+        self.current = Some(Current { day, until: day.end(), name, file, state, reserve });
         // Where the directory knows less than this process wrote, records were taken away. Counting on from
         // what was written leaves a gap that a check will find.
         self.last = self.own_last.into_iter().chain(found).max_by_key(|mark| mark.seq);
@@ -238,6 +287,10 @@ impl Writer {
         let (link, hash) = glance(&line).ok_or_else(|| {
             self.folder.damaged(name, "its last line is not a record, so none can follow it")
         })?;
+        if !link.is_known() {
+            let problem = format!("its last line is of version {}, which this gate does not know", link.v);
+            return Err(self.folder.damaged(name, problem));
+        }
         Ok(Some(Mark { seq: link.seq, hash, day }))
     }
 
@@ -252,6 +305,8 @@ impl Writer {
             return Ok(None);
         }
         if let Some(current) = &self.current {
+            // Nothing is added to that file any more: space beyond its end is given back.
+            let _ = rustix::fs::ftruncate(&current.file, current.state.length);
             // A record of the new day must not outlive, in a power failure, one of the old day.
             rustix::fs::fdatasync(&current.file).map_err(|cause| AuditError::NotDurable { cause })?;
         }
@@ -265,6 +320,7 @@ impl Writer {
         &mut self,
         now: Timestamp,
         bodies: impl IntoIterator<Item = &'a [u8]>,
+        purpose: Purpose,
         rotated: Option<Mark>,
     ) -> Result<Appended, AuditError> {
         let Some(current) = &mut self.current else {
@@ -277,11 +333,18 @@ impl Writer {
             seq = seq.saturating_add(1);
             hash = seal(&mut self.lines, seq, hash, now, body);
         }
+        let (length, more) = (current.state.length, self.lines.len() as u64);
+        if let Err(cause) = current.reserve.ensure(&current.file, length, more, purpose) {
+            return Err(self.folder.error("write", &current.day.file_name(), cause));
+        }
         if let Err(cause) = write_all(&current.file, &self.lines) {
             let error = self.folder.error("write", &current.day.file_name(), cause);
-            // Whatever part was written goes. If even that fails, the next writer finds an unfinished line.
-            let _ = rustix::fs::ftruncate(&current.file, current.state.length);
-            self.current = None;
+            // Whatever part was written goes. If even that fails, the next writer finds an unfinished line. Where nothing was written, `ftruncate` would do
+            // nothing but give up what is reserved.
+            if state_of_open(&current.file) != Ok(current.state) {
+                let _ = rustix::fs::ftruncate(&current.file, current.state.length);
+                self.current = None;
+            }
             return Err(error);
         }
         current.state.length += self.lines.len() as u64;

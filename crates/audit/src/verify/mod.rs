@@ -11,17 +11,18 @@ mod report;
 use std::cmp::Ordering;
 use std::path::{Path, PathBuf};
 
+use jiff::Timestamp;
 use toolgate_types::Sha256;
 
 use crate::folder::Folder;
 use crate::line::{LineProblem, check, genesis, glance};
 use crate::lines::{Lines, Step};
 use crate::log::default_checkpoints;
-use crate::record::Link;
+use crate::record::{Link, RecordedGap};
 use crate::{AuditError, Day, PublicKey};
 use calls::{Calls, Suspects};
 use cursor::Cursor;
-pub use report::{Note, Problem, ProblemKind, Report};
+pub use report::{Gap, Note, Problem, ProblemKind, Report};
 
 /// Where a whole log may begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -167,8 +168,22 @@ impl Check<'_> {
         self.calls.add(link.trace_id);
         self.last = Some(good);
         self.report.records += 1;
+        if let Some(gap) = link.gap {
+            self.gap(gap, link.timestamp);
+        }
         self.report.first_time.get_or_insert(link.timestamp);
         self.report.last_time = Some(link.timestamp);
+    }
+
+    /// Takes down a gap, or the end of one.
+    fn gap(&mut self, RecordedGap { id, since, calls }: RecordedGap, at: Timestamp) {
+        let until = calls.map(|_| at);
+        let gaps = &mut self.report.gaps;
+        // Few processes have a gap at the same time: the beginning is among the last.
+        match gaps.iter_mut().rev().find(|gap| gap.id == id) {
+            Some(gap) => (gap.until, gap.calls) = (until, calls),
+            None => gaps.push(Gap { id, since, until, calls }),
+        }
     }
 
     /// Whether a record comes right after the last good one.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use jiff::Timestamp;
-use toolgate_types::{CallId, Sha256};
+use toolgate_types::{CallId, Sha256, time};
 
 use crate::{Day, PublicKey};
 
@@ -29,10 +29,48 @@ pub struct Report {
     pub records_after_checkpoint: u64,
     /// The keys that signed the checkpoints.
     pub keys: Vec<PublicKey>,
+    /// Where the record says itself that calls are not in it.
+    pub gaps: Vec<Gap>,
     /// What is worth knowing and no sign of tampering.
     pub notes: Vec<Note>,
     /// The first thing that is wrong.
     pub problem: Option<Problem>,
+}
+
+impl Report {
+    /// How many calls are known to have no record.
+    #[must_use]
+    pub fn calls_without_record(&self) -> u64 {
+        self.gaps.iter().filter_map(|gap| gap.calls).fold(0, u64::saturating_add)
+    }
+}
+
+/// Calls that have no record, as the record itself says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// What ties its end to its beginning.
+    pub id: CallId,
+    /// Since when.
+    pub since: Timestamp,
+    /// When writing worked again, if it did.
+    pub until: Option<Timestamp>,
+    /// How many calls; not known where the gate ended before it could say.
+    pub calls: Option<u64>,
+}
+
+impl fmt::Display for Gap {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.calls {
+            None => formatter.write_str("an unknown number of calls has no record")?,
+            Some(1) => formatter.write_str("1 call has no record")?,
+            Some(calls) => write!(formatter, "{calls} calls have no record")?,
+        }
+        write!(formatter, ", since {}", time::rfc3339_millis(self.since))?;
+        match self.until {
+            Some(until) => write!(formatter, " until {}", time::rfc3339_millis(until)),
+            None => formatter.write_str("; the gate ended before it could say how many"),
+        }
+    }
 }
 
 /// Something wrong, and the first line where it shows.
