@@ -8,7 +8,7 @@ use arc_swap::ArcSwap;
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use toolgate_audit::{AuditLog, Intent, Ticket};
+use toolgate_audit::{AuditError, AuditLog, Intent, Ticket};
 use toolgate_policy::Filtered;
 use toolgate_types::{
     CallId, Caller, Category, ErrorCode, Failure, Outcome, Sha256, Stage, Structured, ToolCall, ToolClass,
@@ -36,7 +36,8 @@ pub enum AuditMode {
     /// A record is on disk before the answer leaves; without one there is no answer.
     Deny,
     /// A record is written before the answer leaves, and outlasts this process; the disk is waited for when a checkpoint is signed. A failing log is
-    /// complained about, and calls go on.
+    /// complained about, and calls that only read go on. What changes something, runs a command or leaves the machine is refused where its intent
+    /// cannot be written: a model that fills the disk must not get rid of its record.
     Warn,
 }
 
@@ -359,10 +360,18 @@ impl Gate {
         };
         match (self.audit.intent(&intent), self.audit_mode) {
             (Ok(ticket), _) => Ok(Some(ticket)),
-            (Err(error), AuditMode::Deny) => Err(unrecorded(&error.to_string())),
-            (Err(error), AuditMode::Warn) => {
+            // Records can be written, and may be lost in a power failure; that was said when it happened.
+            (Err(error @ AuditError::NotDurable { .. }), AuditMode::Warn) => {
                 (self.complain)(&format!("the intent of a call could not be recorded: {error}"));
                 Ok(None)
+            }
+            (Err(error), mode) => {
+                if mode == AuditMode::Warn {
+                    (self.complain)(&format!(
+                        "a call was refused: its intent could not be recorded: {error}"
+                    ));
+                }
+                Err(unrecorded(&error.to_string()))
             }
         }
     }
