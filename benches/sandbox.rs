@@ -39,6 +39,7 @@ fn main() {
             read: Vec::new(),
             network: Network::None,
             limits: ResourceLimits::default(),
+            disk_is_short: None,
         };
         let ended = sandbox.run(&job, &Stop::never(), &mut |_, _| ()).unwrap();
         assert_eq!(ended.exit, Exit::Code(0));

@@ -21,8 +21,8 @@ use toolgate_manifest::Config;
 use toolgate_policy::{Policies, PolicySource, PolicyTool};
 use toolgate_sandbox::{ResourceLimits, Sandbox, SandboxOptions};
 use toolgate_tools::{
-    Called, CommandOptions, CommandRunner, Confinement, Front, OwnFolders, Parts, Profile, Surroundings,
-    initialise_run, load_manifests,
+    Called, CommandOptions, CommandRunner, Confinement, DiskReserve, Front, OwnFolders, Parts, Profile,
+    Surroundings, initialise_run, load_manifests,
 };
 use toolgate_types::{CallId, Caller, ErrorCode, Limits, StateKey, ToolCall, Trust};
 use toolgate_workspace::{Access, HardLinks, Mount, PersonalPaths, Rules, Workspace};
@@ -49,6 +49,7 @@ pub struct BenchOptions {
     network: Vec<String>,
     dialer: Arc<dyn Dial>,
     resources: ResourceLimits,
+    reserve: Option<u64>,
     hard_links: HardLinks,
     blocking: Blocking,
     personal: PersonalPaths,
@@ -81,6 +82,7 @@ impl BenchOptions {
             network: Vec::new(),
             dialer: Arc::new(Direct),
             resources: ResourceLimits::default(),
+            reserve: None,
             hard_links: HardLinks::default(),
             blocking: Blocking::Here,
             personal: PersonalPaths::default(),
@@ -163,6 +165,13 @@ impl BenchOptions {
     #[must_use]
     pub fn resources(mut self, resources: ResourceLimits) -> Self {
         self.resources = resources;
+        self
+    }
+
+    /// What commands must leave free on the filesystem of the state, in bytes.
+    #[must_use]
+    pub fn reserve(mut self, bytes: u64) -> Self {
+        self.reserve = Some(bytes);
         self
     }
 
@@ -340,6 +349,10 @@ impl BenchOptions {
             limits: self.resources,
             network: self.network.clone(),
             dialer: Arc::clone(&self.dialer),
+            reserve: self.reserve.map(|bytes| {
+                let state = self.state.clone();
+                DiskReserve::new(move || File::open(&state), Some(bytes))
+            }),
         };
         Arc::new(CommandRunner::new(options).unwrap())
     }

@@ -9,7 +9,7 @@ use toolgate_manifest::{Config, HardLinkRule, Problem, SandboxConfig};
 use toolgate_sandbox::{
     Layer, Layers, ResourceLimits, Sandbox, SandboxOptions, refused_place, refused_variable,
 };
-use toolgate_tools::{CommandOptions, CommandRunner, Confinement, Identity, OwnFolders};
+use toolgate_tools::{CommandOptions, CommandRunner, Confinement, DiskReserve, Identity, OwnFolders};
 use toolgate_types::{ErrorCode, Failure};
 use toolgate_workspace::{HardLinks, Quarantined, Workspace};
 
@@ -102,7 +102,7 @@ pub(crate) fn runner(
     let passed = config.sandbox.environment.iter();
     let passed = passed.filter_map(|name| Some((name.value.clone(), variable(&name.value)?)));
     let (options, quarantine) = (sandbox_options(settings, own)?, quarantine_folder(settings));
-    let baselines = baselines_folders(settings);
+    let (baselines, audit_dir) = (baselines_folders(settings), settings.audit_dir.clone());
     let folders = move || {
         let quarantine = open_first(std::slice::from_ref(&quarantine))?;
         Ok(OwnFolders { quarantine, baselines: open_first(&baselines)? })
@@ -115,6 +115,10 @@ pub(crate) fn runner(
         limits: limits(&config.sandbox),
         network: config.sandbox.network.iter().map(|host| host.value.clone()).collect(),
         dialer: Arc::new(Direct),
+        reserve: Some(DiskReserve::new(
+            move || open_own_folder(&audit_dir).map(Dir::into_std_file),
+            config.audit.reserve,
+        )),
     });
     let runner = runner.map_err(|error| Failed::usage(error.to_string()).help(error.help()))?;
     Ok(Arc::new(runner.committing_as(identity())))

@@ -106,6 +106,8 @@ pub struct AuditConfig {
     pub key: Option<Located<DeclaredPath>>,
     /// `checkpoint_every`: how many records between two checkpoints.
     pub checkpoint_every: Option<NonZeroU64>,
+    /// `reserve`: what commands must leave free on the filesystem of the audit directory, in bytes.
+    pub reserve: Option<u64>,
 }
 
 /// `approval`: questions to people.

@@ -74,6 +74,7 @@ const AUDIT: &[Key] = &[
     key("checkpoints", "checkpoints: /mnt/elsewhere/toolgate.checkpoints"),
     key("key", "key: ~/.config/toolgate/audit.key"),
     key("checkpoint_every", "checkpoint_every: 256"),
+    key("reserve", "reserve: 64MiB"),
 ];
 
 const APPROVAL: &[Key] = &[key("timeout", "timeout: 30s")];
@@ -252,6 +253,7 @@ fn audit(field: &Field, report: &mut Report<'_>) -> Option<AuditConfig> {
         checkpoints: section.get("checkpoints", report, path),
         key: section.get("key", report, path),
         checkpoint_every: section.get("checkpoint_every", report, count).and_then(NonZeroU64::new),
+        reserve: section.get("reserve", report, size),
     })
 }
 

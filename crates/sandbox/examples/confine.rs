@@ -36,6 +36,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         read: Vec::new(),
         network: Network::None,
         limits: ResourceLimits::default(),
+        disk_is_short: None,
     };
     let ended = sandbox.run(&job, &Stop::never(), &mut |stream, bytes| {
         let _ = match stream {

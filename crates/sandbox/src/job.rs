@@ -30,6 +30,8 @@ pub struct Job<'a> {
     pub network: Network<'a>,
     /// How much it may use.
     pub limits: ResourceLimits,
+    /// Asked now and then while it runs: whether the disk has so little space left that it must be killed.
+    pub disk_is_short: Option<&'a (dyn Fn() -> bool + Sync)>,
 }
 
 /// How the standard streams of a command are connected.
@@ -151,6 +153,8 @@ pub enum Stopped {
     Cancelled,
     /// It wrote too much.
     Flood,
+    /// The disk had too little space left.
+    DiskShort,
 }
 
 impl From<StopReason> for Stopped {

@@ -9,13 +9,16 @@ use rustix::process::Signal;
 use toolgate_types::Stop;
 
 use crate::error::SandboxError;
-use crate::job::{OnFlood, Stopped, Stream, Streams};
+use crate::job::{Job, OnFlood, Stopped, Stream, Streams};
 
 /// How long a command has between being asked to end and being ended.
 pub(crate) const GRACE: Duration = Duration::from_secs(5);
 
 /// How often the caller is asked whether to go on, which is also how late a cancellation may come.
 const TICK: Duration = Duration::from_millis(20);
+
+/// How often the space on the disk is asked for where nothing else wakes up: for a process that is talked with for as long as it lives.
+const DISK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How often one has to read to empty the largest pipe that there is.
 const FULL_PIPE: u32 = 16;
@@ -85,17 +88,38 @@ impl Until<'_> {
     }
 }
 
+/// Asks whether the disk is short of space, at most once per tick, and so never for a command that ends within the first.
+pub(crate) struct DiskWatch<'a> {
+    is_short: Option<&'a (dyn Fn() -> bool + Sync)>,
+    asked: Instant,
+}
+
+impl<'a> DiskWatch<'a> {
+    pub(crate) fn new(job: &Job<'a>) -> Self {
+        Self { is_short: job.disk_is_short, asked: Instant::now() }
+    }
+
+    fn is_short(&mut self) -> bool {
+        let Some(is_short) = self.is_short.filter(|_| self.asked.elapsed() >= TICK) else { return false };
+        let answer = is_short();
+        self.asked = Instant::now();
+        answer
+    }
+}
+
 /// Listens until nothing of the command is left.
 pub(crate) fn listen(
     ears: Ears,
     bounds: Bounds,
     until: Until<'_>,
+    disk: DiskWatch<'_>,
     sink: &mut dyn FnMut(Stream, &[u8]),
 ) -> Result<Heard, SandboxError> {
     let mut listening = Listening {
         open: [ears.output.is_some(), true, true],
         ears,
         bounds,
+        disk,
         heard: Heard::default(),
         asked_to_end: None,
         written: 0,
@@ -118,20 +142,25 @@ pub(crate) fn listen(
     Ok(listening.heard)
 }
 
-struct Listening {
+struct Listening<'a> {
     /// Output, error, report.
     open: [bool; 3],
     ears: Ears,
     bounds: Bounds,
+    disk: DiskWatch<'a>,
     heard: Heard,
     asked_to_end: Option<Instant>,
     written: usize,
     buffer: Vec<u8>,
 }
 
-impl Listening {
+impl Listening<'_> {
     /// Asks the command to end when it must, and ends it when it does not.
     fn mind_the_time(&mut self, until: Until<'_>) -> Result<(), SandboxError> {
+        // `SIGTERM` would leave it the time to fill the rest.
+        if self.heard.stopped != Some(Stopped::DiskShort) && self.disk.is_short() {
+            return self.end(Stopped::DiskShort, Signal::KILL);
+        }
         match self.asked_to_end {
             None => {
                 if let Some(reason) = until.reason()? {
@@ -171,15 +200,15 @@ impl Listening {
         if let Some((input, _)) = &ears.input {
             polled.push(PollFd::new(input, PollFlags::OUT));
         }
-        let tick = Timespec { tv_sec: 0, tv_nsec: i64::from(TICK.subsec_nanos()) };
         let tick = match (&until, self.asked_to_end) {
             (Until::Told(told), None) => {
                 polled.push(PollFd::new(told, PollFlags::IN));
-                None
+                self.disk.is_short.map(|_| DISK_INTERVAL)
             }
-            _ => Some(&tick),
+            _ => Some(TICK),
         };
-        match rustix::event::poll(&mut polled, tick) {
+        let tick = tick.and_then(|tick| Timespec::try_from(tick).ok());
+        match rustix::event::poll(&mut polled, tick.as_ref()) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(error) => Err(SandboxError::system("the command cannot be listened to")(error)),
         }

@@ -22,7 +22,7 @@ use crate::landlock::Dialect;
 use crate::layer::{Layer, LayerReport, Layers};
 use crate::plan::{Plan, Planning, ViewKey, furnish, host_place, plan, view_key};
 use crate::probe::probe;
-use crate::pump::{Bounds, Ears, Until, listen};
+use crate::pump::{Bounds, DiskWatch, Ears, Until, listen};
 use crate::step::Step;
 use crate::sys::calls;
 use crate::sys::child::{Hands, Joining, Launch, Part, Pointers, Progress};
@@ -275,7 +275,7 @@ impl Sandbox {
             Streams::Pumped(_) => Until::Asked(stop),
             Streams::Handed(handed) => Until::Told(handed.until),
         };
-        let heard = listen(ears, Bounds::of(&job.streams), until, sink);
+        let heard = listen(ears, Bounds::of(&job.streams), until, DiskWatch::new(job), sink);
         // Process 1 has ended, or is ended now; either way it is collected, and all that it was in charge of with it.
         if heard.is_err() {
             let _ = rustix::process::kill_process(process, rustix::process::Signal::KILL);

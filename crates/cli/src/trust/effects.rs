@@ -310,6 +310,9 @@ fn less(config: &Config) -> Vec<String> {
     if config.audit.on_failure.as_ref().is_some_and(|mode| mode.value == OnAuditFailure::Warn) {
         less.push("audit.on_failure: warn; calls go on when they cannot be recorded".to_owned());
     }
+    if config.audit.reserve == Some(0) {
+        less.push("audit.reserve: 0; a command may fill the disk that the record lies on".to_owned());
+    }
     if config.on_violation.as_ref().is_some_and(|what| what.value == OnViolation::Answer) {
         less.push(
             "on_violation: answer; a call that leaves its bounds does not end the conversation".to_owned(),

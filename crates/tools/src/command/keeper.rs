@@ -21,7 +21,7 @@ use super::lasting::{ConfinedProcess, ProcessEnd, looking};
 use super::network::{Proxy, Reach, refused_line};
 use super::result::told;
 use super::tail::Tail;
-use super::{ATTEMPTS, CommandRunner, mounted};
+use super::{ATTEMPTS, CommandRunner, DiskReserve, mounted};
 
 /// What the thread of a process works with.
 pub(super) struct Keeper {
@@ -156,6 +156,10 @@ impl Keeper {
             None => Err(std::io::ErrorKind::Unsupported.into()),
         };
         let take = |ends| self.news.tell(Ok(ends));
+        let reserve = self.runner.options.reserve.as_ref();
+        let disk_is_short = || reserve.is_some_and(DiskReserve::is_short);
+        // One that can write nothing but its own memory fills no disk, and is not woken up for that.
+        let watches = reserve.is_some() && confined.iter().any(ConfinedMount::is_writable);
         let job = Job {
             program: self.process.program.clone(),
             arguments: self.process.arguments.clone(),
@@ -171,6 +175,7 @@ impl Keeper {
             read: self.process.read.clone(),
             network: if proxy.is_some() { Network::Proxied(&serve) } else { Network::None },
             limits: self.process.limits.unwrap_or_else(|| self.runner.limits().long_lived()),
+            disk_is_short: watches.then_some(&disk_is_short),
         };
         let mut sink = |_: Stream, bytes: &[u8]| self.tail.push(bytes);
         made.sandbox.run(&job, &Stop::never(), &mut sink)

@@ -139,6 +139,7 @@ impl CommandRunner {
     /// # Errors
     /// It cannot be confined as far as is required, or it is to have something that no process is given.
     pub fn start(self: &Arc<Self>, process: &ConfinedProcess) -> Result<Started, Failure> {
+        self.check_disk()?;
         refuse_steering(&process.environment)?;
         self.refuse_mounts(&process.read)?;
         let rules = rules(&process.network).map_err(|error| {

@@ -14,6 +14,7 @@ mod identity;
 mod keeper;
 mod lasting;
 mod network;
+mod reserve;
 mod result;
 mod shell;
 mod tail;
@@ -44,6 +45,7 @@ pub use clean::{clean, clean_value, spelt_out};
 pub use confinement::{Confinement, OwnFolders};
 pub use identity::Identity;
 pub use lasting::{ConfinedProcess, LastingProcess, ProcessEnd, Started};
+pub use reserve::DiskReserve;
 
 pub(crate) use held::ONLY_SOME;
 pub(crate) use network::Reach;
@@ -81,6 +83,8 @@ pub struct CommandOptions {
     pub network: Vec<String>,
     /// How hosts are reached.
     pub dialer: Arc<dyn Dial>,
+    /// What commands must leave free on the disk of the gate's record.
+    pub reserve: Option<DiskReserve>,
 }
 
 /// Runs commands.
@@ -173,6 +177,7 @@ impl CommandRunner {
         context: &CallContext,
         stop: &Stop,
     ) -> Result<Finished, Failure> {
+        self.check_disk()?;
         let mut attempts = 1..=ATTEMPTS;
         loop {
             let last = attempts.next().is_none_or(|attempt| attempt == ATTEMPTS);
@@ -182,6 +187,11 @@ impl CommandRunner {
                 Err(error) => return Err(error.into()),
             }
         }
+    }
+
+    /// Refuses to start anything where the disk of the gate's record is almost full.
+    fn check_disk(&self) -> Result<(), Failure> {
+        self.options.reserve.as_ref().map_or(Ok(()), DiskReserve::check)
     }
 
     fn attempt(
@@ -201,7 +211,8 @@ impl CommandRunner {
             None => Err(std::io::ErrorKind::Unsupported.into()),
         };
         let network = if proxy.is_some() { Network::Proxied(&serve) } else { Network::None };
-        let job = self.job(command, run.mounts(), network);
+        let disk_is_short = || self.options.reserve.as_ref().is_some_and(DiskReserve::is_short);
+        let job = self.job(command, run.mounts(), network, &disk_is_short);
         let (mut capture, mut seen) = (Capture::keeping(command.each_stream()), 0_u64);
         if let Err(failure) = context.await_intent() {
             drop(job);
@@ -280,6 +291,7 @@ impl CommandRunner {
         command: &Command<'_>,
         confined: &'j [ConfinedMount<'_>],
         network: Network<'j>,
+        disk_is_short: &'j (dyn Fn() -> bool + Sync),
     ) -> Job<'j> {
         let declared: Vec<_> = self.options.environment.iter().chain(command.environment).cloned().collect();
         Job {
@@ -292,6 +304,7 @@ impl CommandRunner {
             read: Vec::new(),
             network,
             limits: command.limits,
+            disk_is_short: self.options.reserve.is_some().then_some(disk_is_short),
         }
     }
 

@@ -80,6 +80,15 @@ impl Finished {
                 let message = format!("the command wrote more than {} bytes and was ended", bounds.flood);
                 Failure::new(ErrorCode::ResourceLimit, message).help("write less, or write to a file")
             }
+            (Some(Stopped::DiskShort), _) => {
+                let message =
+                    "the command was ended: the disk that the gate keeps its record on was almost full";
+                Failure::new(ErrorCode::DiskFull, message)
+                    .help("write less, and delete what is not needed with a file tool")
+                    .operator_note(
+                        "less than `audit.reserve` was free on the filesystem of the audit directory",
+                    )
+            }
             (None, Some(limit)) => exhausted(limit, &bounds.limits),
         };
         Err(self.add_to(failure, limits))
@@ -264,6 +273,9 @@ fn exhausted(limit: LimitHit, limits: &ResourceLimits) -> Failure {
 /// How a process ended that was not meant to, in words for the operator.
 pub(crate) fn ending(ended: &Ended) -> String {
     let how = match (ended.stopped, ended.exit) {
+        (Some(Stopped::DiskShort), _) => {
+            "it was ended because the disk of the gate's record was almost full (`audit.reserve`)".to_owned()
+        }
         // One that failed did so before anybody asked it: whoever sees that it is gone asks all the same.
         (Some(_), Exit::Code(0) | Exit::Signal(9 | 15)) => "it was asked to end".to_owned(),
         (_, Exit::Code(code)) => format!("it exited with code {code}"),

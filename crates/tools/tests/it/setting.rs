@@ -41,6 +41,7 @@ pub(crate) fn setting_in(dialer: Arc<dyn Dial>) -> (TempDir, Arc<Workspace>, Arc
         limits: ResourceLimits::default(),
         network: Vec::new(),
         dialer,
+        reserve: None,
     });
     (scratch, workspace, Arc::new(runner.unwrap()))
 }

@@ -221,6 +221,7 @@ fn confined(
         read: Vec::new(),
         network: Network::None,
         limits: limits(&order.limits),
+        disk_is_short: None,
     };
     let deadline = order.timeout_ms.map(|time| Instant::now() + Duration::from_millis(time));
     let mut heard = [Vec::new(), Vec::new()];

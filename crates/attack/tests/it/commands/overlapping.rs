@@ -181,6 +181,7 @@ impl Server {
             limits: ResourceLimits::default(),
             network: Vec::new(),
             dialer: Arc::new(Direct),
+            reserve: None,
         };
         let started = Arc::new(CommandRunner::new(options).unwrap()).start(&ConfinedProcess {
             program: "sh".into(),

@@ -64,6 +64,7 @@ impl Shop {
             }],
             network: Network::None,
             limits: ResourceLimits::default(),
+            disk_is_short: None,
         }
     }
 
