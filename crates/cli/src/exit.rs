@@ -12,6 +12,8 @@ pub(crate) const DENIED: u8 = 3;
 pub(crate) const LIMIT: u8 = 4;
 /// The model could not be asked.
 pub(crate) const PROVIDER: u8 = 5;
+/// The record is whole, and says itself that calls are not in it.
+pub(crate) const GAPS: u8 = 6;
 /// Interrupted.
 pub(crate) const INTERRUPTED: u8 = 130;
 

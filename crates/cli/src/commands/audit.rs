@@ -13,7 +13,7 @@ use toolgate_types::{Decision, ErrorCode, Trust};
 use super::{Reader, print, wait_with_reader};
 use crate::ambient::{Surroundings, read_file};
 use crate::arguments::{AuditCommand, AuditFilter, Common};
-use crate::exit::{DONE, Failed, TOOL_ERROR};
+use crate::exit::{DONE, Failed, GAPS, TOOL_ERROR};
 use crate::settings::{Settings, settle};
 use crate::terminal::{paint, reveal_line, spelt_out, wants_colour};
 
@@ -64,7 +64,11 @@ fn verify(
         false => report_text(&report, unproven),
     };
     print(&text)?;
-    Ok(if report.problem.is_none() && !unproven { DONE } else { TOOL_ERROR })
+    Ok(match (report.problem.is_none() && !unproven, report.gaps.is_empty()) {
+        (true, true) => DONE,
+        (true, false) => GAPS,
+        (false, _) => TOOL_ERROR,
+    })
 }
 
 /// A key as digits, or as a file that holds them.
@@ -94,12 +98,19 @@ fn report_json(report: &Report, unproven: bool) -> Value {
         })
     });
     let unproven = unproven.then(|| json!({"kind": "unproven", "message": UNPROVEN}));
+    let gaps = report.gaps.iter().map(|gap| {
+        json!({
+            "since": rfc3339_millis(gap.since), "until": gap.until.map(rfc3339_millis),
+            "calls": gap.calls, "message": gap.to_string(),
+        })
+    });
     json!({
-        "ok": problem.is_none() && unproven.is_none(),
+        "ok": problem.is_none() && unproven.is_none() && report.gaps.is_empty(),
         "records": report.records, "days": report.days,
         "firstTime": report.first_time.map(rfc3339_millis), "lastTime": report.last_time.map(rfc3339_millis),
         "lastSeq": report.last_seq, "lastHash": report.last_hash,
         "checkpoints": report.checkpoints, "recordsAfterCheckpoint": report.records_after_checkpoint,
+        "callsWithoutRecord": report.calls_without_record(), "gaps": gaps.collect::<Vec<_>>(),
         "keys": report.keys.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "notes": report.notes.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "problem": problem.or(unproven),
@@ -117,16 +128,23 @@ fn report_text(report: &Report, unproven: bool) -> String {
             if unproven {
                 let _ = writeln!(text, "UNPROVEN: {UNPROVEN}");
             }
+            let verdict = match (unproven, report.gaps.is_empty()) {
+                (true, _) => "chained",
+                (false, false) => "INCOMPLETE",
+                (false, true) => "ok",
+            };
             let _ = writeln!(
                 text,
-                "{}: {} in {}, {}, {} after the last checkpoint",
-                if unproven { "chained" } else { "ok" },
+                "{verdict}: {} in {}, {}, {} after the last checkpoint",
                 counted(report.records, "record"),
                 counted(report.days, "day"),
                 counted(report.checkpoints, "checkpoint"),
                 counted(report.records_after_checkpoint, "record"),
             );
         }
+    }
+    for gap in &report.gaps {
+        let _ = writeln!(text, "gap: {gap}");
     }
     for key in &report.keys {
         let _ = writeln!(text, "signed by {key}");
