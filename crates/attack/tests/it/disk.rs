@@ -40,6 +40,17 @@ fn a_full_disk_leaves_the_old_content() {
     run("full-disk");
 }
 
+/// Workspace and state on one ext4 of a loop device; the gate in `warn` and in `deny`.
+#[test]
+fn a_command_that_fills_the_disk_does_not_switch_the_record_off() {
+    run("switch-off-record");
+}
+
+#[test]
+fn a_command_is_ended_before_the_disk_of_the_record_is_full() {
+    run("stop-before-full");
+}
+
 #[test]
 fn a_read_only_disk_is_said_to_be_one() {
     run("read-only-disk");

@@ -4,7 +4,8 @@
 //! `write WORKSPACE STATE NAME` makes calls through a gate, one after another, and tells each answer.
 //! `gate` runs a command in the sandbox as an order on its standard input says, and is itself worth attacking; `escape ATTACK…` attacks it from inside.
 //! `endure COUNT` runs that many commands in the sandbox and tells what is left of them.
-//! `full-disk FOLDER` and `read-only-disk FOLDER` are run in a mount namespace of their own.
+//! `full-disk FOLDER`, `read-only-disk FOLDER`, `switch-off-record FOLDER` and `stop-before-full FOLDER` are run in a mount namespace of their own;
+//! `die-with-a-full-disk DISK` is started by one of these.
 #![allow(
     clippy::disallowed_methods,
     clippy::unwrap_used,
@@ -16,6 +17,7 @@
 )]
 
 mod disk;
+mod record;
 mod escape;
 mod gate;
 mod swap;
@@ -33,6 +35,9 @@ fn main() {
         ["endure", count] => gate::endure(count.parse().unwrap()),
         ["escape", attack @ ..] => escape::run(attack),
         ["full-disk", folder] => disk::full(Path::new(folder)),
+        ["switch-off-record", folder] => record::switch_off(Path::new(folder)),
+        ["die-with-a-full-disk", disk] => record::die(Path::new(disk)),
+        ["stop-before-full", folder] => record::stop_before_full(Path::new(folder)),
         ["read-only-disk", folder] => disk::read_only(Path::new(folder)),
         other => panic!("unknown role {other:?}"),
     }

@@ -1,0 +1,227 @@
+//! A model that fills the disk in order to get rid of its record. Workspace and state lie on one filesystem. Run in a mount namespace of its own, as its root.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::json;
+use toolgate_attack::{Bench, BenchOptions, code_of, person};
+use toolgate_audit::{Report, VerifyOptions};
+use toolgate_gate::{AuditMode, Blocking, CallOptions};
+use toolgate_tools::{Called, Profile};
+use toolgate_types::{ErrorCode, ToolCall};
+
+/// Fills the disk, says so by removing a file, waits until another one is removed, and tidies up.
+const FILL_AND_TIDY_UP: &str =
+    "cat /dev/zero > filler 2>/dev/null; rm filling; while [ -e wait ]; do sleep 0.02; done; rm filler";
+/// More calls than any reserve lasts for.
+const MANY: usize = 20_000;
+/// More commands than can be announced on a full disk.
+const COMMANDS: u64 = 2_000;
+
+/// An ext4 of its own on a loop device. Where none can be mounted (in a user namespace), a tmpfs.
+fn disk(folder: &Path, mebibytes: u64) -> PathBuf {
+    let (image, disk) = (folder.join("disk.img"), folder.join("disk"));
+    std::fs::create_dir_all(&disk).unwrap();
+    std::fs::File::create(&image).unwrap().set_len(mebibytes << 20).unwrap();
+    let run = |program: &str, arguments: &[&str]| {
+        Command::new(program).args(arguments).output().is_ok_and(|ended| ended.status.success())
+    };
+    let (image, at) = (image.to_str().unwrap(), disk.to_str().unwrap());
+    let is_ext4 =
+        run("mkfs.ext4", &["-q", "-F", "-m", "0", image]) && run("mount", &["-o", "loop", image, at]);
+    if !is_ext4 {
+        println!("note: no loop device can be mounted here, so a tmpfs is filled");
+        let size = format!("size={mebibytes}m");
+        assert!(run("mount", &["-t", "tmpfs", "-o", &size, "tmpfs", at]));
+    }
+    for name in ["work", "state"] {
+        std::fs::create_dir(disk.join(name)).unwrap();
+    }
+    std::fs::write(disk.join("work/a.txt"), "hello\n").unwrap();
+    disk
+}
+
+fn options(disk: &Path, mode: AuditMode) -> BenchOptions {
+    BenchOptions::new(Profile::Native, &disk.join("work"), &disk.join("state")).commands().audit_mode(mode)
+}
+
+fn free(disk: &Path) -> u64 {
+    let stat = rustix::fs::statvfs(disk).unwrap();
+    stat.f_bavail * stat.f_frsize
+}
+
+fn report(disk: &Path) -> Report {
+    let report = toolgate_audit::verify(&disk.join("state/audit"), &VerifyOptions::default()).unwrap();
+    assert!(report.problem.is_none(), "{:?}", report.problem);
+    report
+}
+
+/// Records of calls, and of gaps.
+fn records(bench: &Bench) -> (u64, u64) {
+    let (mut of_calls, mut of_gaps) = (0, 0);
+    for record in bench.records().into_values().flatten() {
+        *(if record.gap.is_some() { &mut of_gaps } else { &mut of_calls }) += 1;
+    }
+    (of_calls, of_gaps)
+}
+
+pub(crate) fn switch_off(folder: &Path) {
+    for mode in [AuditMode::Warn, AuditMode::Deny] {
+        let folder = folder.join(format!("{mode:?}"));
+        std::fs::create_dir(&folder).unwrap();
+        let disk = disk(&folder, 48);
+        let made = attack(&disk, mode);
+        // The calls that were announced and could not be recorded are recorded by the next start.
+        let bench = options(&disk, mode).open();
+        let report = report(&disk);
+        let [gap] = report.gaps.as_slice() else { panic!("{mode:?}: {:?}", report.gaps) };
+        assert!(gap.calls.is_some_and(|calls| calls > 10) && gap.until.is_some(), "{mode:?}: {gap:?}");
+        let (recorded, _) = records(&bench);
+        assert_eq!(recorded + report.calls_without_record(), made, "{mode:?}: a call has no trace");
+        drop(bench);
+    }
+    dead_gate(folder);
+}
+
+/// Makes calls while a command keeps the disk full; says how many calls were made.
+fn attack(disk: &Path, mode: AuditMode) -> u64 {
+    let bench = options(disk, mode).blocking(Blocking::Pool).open();
+    let files = (0..COMMANDS).map(|number| format!("file-{number}"));
+    for name in ["filling", "wait"].map(str::to_owned).into_iter().chain(files) {
+        std::fs::write(disk.join("work").join(name), "").unwrap();
+    }
+    bench.must("run_command", json!({"command": "true"}));
+    let call = |tool: &str, arguments| {
+        bench.front().call(ToolCall::new(tool, arguments), person("test"), CallOptions::default())
+    };
+    let filling = call("run_command", json!({"command": FILL_AND_TIDY_UP}));
+    let mut made = 2;
+    let meanwhile = async {
+        while disk.join("work/filling").exists() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let read = || call("read_file", json!({"path": "a.txt"}));
+        for number in 0..100 {
+            let called = read().await;
+            assert_eq!(called.answer.text, "hello\n", "{mode:?} {number}");
+            assert_eq!(bench.record(called.call).denial, None, "{mode:?} {number}");
+            made += 1;
+        }
+        made += until_missed(mode, &bench, disk, async || read().await).await;
+        let command = async |line| call("run_command", json!({"command": line})).await;
+        made += until_refused(mode, disk, command).await;
+        // What is in the chain by now says that there is a gap, should the gate die.
+        let open = report(disk);
+        assert_eq!(open.gaps.iter().map(|gap| gap.calls).collect::<Vec<_>>(), [None], "{mode:?}");
+        std::fs::remove_file(disk.join("work/wait")).unwrap();
+    };
+    let (filled, ()) = bench.wait(async { tokio::join!(filling, meanwhile) });
+    assert_eq!(code_of(&filled), None, "{mode:?}: {}", filled.answer.text);
+    assert!(!disk.join("work/filler").exists(), "{mode:?}: the command did not tidy up");
+    let (_, gaps) = records(&bench);
+    assert_eq!(gaps, 2, "{mode:?}: a beginning and an end");
+    made
+}
+
+/// Reads until there is no space left for records, and ten times more.
+async fn until_missed(mode: AuditMode, bench: &Bench, disk: &Path, read: impl AsyncFn() -> Called) -> u64 {
+    let mut missed = 0;
+    for made in 1..MANY {
+        let called = read().await;
+        match mode {
+            AuditMode::Warn => {
+                assert_eq!(called.answer.text, "hello\n", "reading goes on");
+                missed += usize::from(!bench.complaints().is_empty());
+            }
+            AuditMode::Deny => {
+                let refused = code_of(&called) == Some(ErrorCode::AuditUnavailable);
+                assert!(refused || called.answer.text == "hello\n", "{}", called.answer.text);
+                missed += usize::from(refused);
+            }
+        }
+        if missed > 10 {
+            return made as u64;
+        }
+    }
+    panic!("{mode:?}: {MANY} calls were recorded on a full disk of {} bytes", free(disk));
+}
+
+/// Runs commands until their intents cannot be written either, and ten times more. A command that ran has removed its file.
+async fn until_refused(mode: AuditMode, disk: &Path, command: impl AsyncFn(String) -> Called) -> u64 {
+    let mut refused = 0;
+    for number in 0..COMMANDS {
+        let called = command(format!("rm file-{number}")).await;
+        if disk.join(format!("work/file-{number}")).exists() {
+            assert_eq!(
+                code_of(&called),
+                Some(ErrorCode::AuditUnavailable),
+                "{mode:?}: {}",
+                called.answer.text
+            );
+            refused += 1;
+        } else {
+            assert_eq!(refused, 0, "{mode:?}: command {number} ran without a trace");
+        }
+        if refused > 10 {
+            return number + 1;
+        }
+    }
+    panic!("{mode:?}: {COMMANDS} commands were announced on a full disk");
+}
+
+/// A gate that dies while the disk is full leaves a record that calls are missing.
+fn dead_gate(folder: &Path) {
+    let folder = folder.join("dead");
+    std::fs::create_dir(&folder).unwrap();
+    let disk = disk(&folder, 48);
+    let me = std::env::current_exe().unwrap();
+    let ended = Command::new(me).arg("die-with-a-full-disk").arg(&disk).output().unwrap();
+    assert!(!ended.status.success() && ended.stderr.is_empty(), "{}", String::from_utf8_lossy(&ended.stderr));
+    std::fs::remove_file(disk.join("work/filler")).unwrap();
+    drop(options(&disk, AuditMode::Warn).open());
+    let report = report(&disk);
+    let [gap] = report.gaps.as_slice() else { panic!("{:?}", report.gaps) };
+    assert_eq!((gap.calls, gap.until), (None, None));
+    assert!(gap.to_string().contains("unknown number"), "{gap}");
+}
+
+pub(crate) fn die(disk: &Path) {
+    let bench = options(disk, AuditMode::Warn).open();
+    bench.must("read_file", json!({"path": "a.txt"}));
+    bench.call("run_command", json!({"command": "cat /dev/zero > filler"}));
+    while bench.complaints().is_empty() {
+        bench.call("read_file", json!({"path": "a.txt"}));
+    }
+    std::process::exit(3);
+}
+
+pub(crate) fn stop_before_full(folder: &Path) {
+    const RESERVE: u64 = 64 << 20;
+    for mode in [AuditMode::Warn, AuditMode::Deny] {
+        let folder = folder.join(format!("{mode:?}"));
+        std::fs::create_dir(&folder).unwrap();
+        let disk = disk(&folder, 192);
+        let bench = options(&disk, mode).reserve(RESERVE).open();
+        bench.must("run_command", json!({"command": "true"}));
+        // It would go on for ever.
+        let line = "trap '' TERM; while :; do head -c 1M /dev/zero >> filler; sleep 0.002; done";
+        let ended = bench.call("run_command", json!({"command": line}));
+        assert_eq!(code_of(&ended), Some(ErrorCode::DiskFull), "{mode:?}: {}", ended.answer.text);
+        assert!(ended.answer.text.contains("almost full"), "{}", ended.answer.text);
+        assert!(free(&disk) > 0, "{mode:?}: the command filled the disk");
+        // Nothing is started where it would be ended at once, and why is said.
+        let refused = bench.call("run_command", json!({"command": ": > ran"}));
+        assert_eq!(code_of(&refused), Some(ErrorCode::DiskFull), "{mode:?}: {}", refused.answer.text);
+        assert!(!disk.join("work/ran").exists(), "{mode:?}: a command was started");
+        assert!(!refused.answer.text.contains(disk.to_str().unwrap()), "{}", refused.answer.text);
+        let record = bench.record(refused.call);
+        assert!(record.denial.unwrap().reason.contains("audit.reserve"));
+        // A file tool frees the space.
+        bench.must("read_file", json!({"path": "a.txt"}));
+        bench.must("delete_file", json!({"path": "a.txt"}));
+        std::fs::remove_file(disk.join("work/filler")).unwrap();
+        bench.must("run_command", json!({"command": ": > ran"}));
+        assert_eq!(report(&disk).gaps, []);
+    }
+}
