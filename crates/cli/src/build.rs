@@ -6,12 +6,10 @@ use std::sync::Arc;
 use cap_std::fs::Dir;
 use tokio::runtime::Runtime;
 use toolgate_audit::{AuditLog, LogOptions};
-use toolgate_gate::{
-    Approver, AuditMode, Blocking, Gate, GateOptions, Journal, Recovery, UnrecoveredJournal,
-};
+use toolgate_gate::{Approver, AuditMode, Blocking, Gate, GateOptions, Journal, UnrecoveredJournal};
 use toolgate_manifest::OnAuditFailure;
 use toolgate_tools::{Front, initialise_run};
-use toolgate_types::{CallId, StateKey};
+use toolgate_types::{CallId, ChangeFate, StateKey};
 use toolgate_workspace::{Access, Mount, MountError, Rules, Workspace};
 
 use crate::ambient::{open_folder, open_or_make_folder, open_own_folder};
@@ -137,7 +135,7 @@ pub(crate) fn gate(settings: &Settings, how: How<'_>) -> Result<Built, Failed> {
     let journal = journal.map_err(|error| state_failed(settings, &error))?;
     let (audit, recovered) = AuditLog::open(log_options(settings))
         .map_err(|error| Failed::usage(error.to_string()).help(error.help()))?;
-    tell_of_interruptions(&recovered.interrupted, journal.recovery());
+    tell_of_interruptions(&recovered.interrupted, &journal);
     let waiting = servers.as_ref().map(|(_, runtime)| *runtime).filter(|_| wait);
     let servers =
         servers.map(|(which, runtime)| Arc::new(Servers::new(settings, runtime.handle().clone(), which)));
@@ -213,9 +211,13 @@ pub(crate) fn baselines_folders(settings: &Settings) -> Vec<PathBuf> {
 }
 
 /// What earlier processes left behind, and what became of it.
-fn tell_of_interruptions(recorded: &[CallId], recovery: &Recovery) {
+fn tell_of_interruptions(recorded: &[CallId], journal: &Journal) {
+    let recovery = journal.recovery();
     for call in recorded {
-        let changes = if recovery.put_back.contains(call) { " and its changes were put back" } else { "" };
+        let changes = match journal.fate_of(*call) {
+            ChangeFate::NoEntry => String::new(),
+            fate => format!("; {}", fate.describe()),
+        };
         complain(&format!("call {call} was interrupted; it is recorded as an error{changes}"));
     }
     for call in recovery.put_back.iter().filter(|call| !recorded.contains(call)) {

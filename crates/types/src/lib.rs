@@ -21,9 +21,11 @@ pub mod digest;
 pub mod time;
 pub mod locked;
 pub mod state_key;
+pub mod change_fate;
 
 pub use call::ToolCall;
 pub use caller::{Caller, Trust};
+pub use change_fate::ChangeFate;
 pub use class::{Category, ToolClass};
 pub use code::ErrorCode;
 pub use cover::Cover;

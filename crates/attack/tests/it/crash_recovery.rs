@@ -8,7 +8,7 @@ use serde_json::json;
 use toolgate_attack::{Bench, BenchOptions, Scratch, litter_below, unfinish};
 use toolgate_gate::{ChangeSet, UndoOptions};
 use toolgate_tools::Profile;
-use toolgate_types::{CallId, Limits, Stop};
+use toolgate_types::{CallId, ChangeFate, Limits, Stop};
 use toolgate_workspace::{Access, Mount, PathStyle, Rules, View, Workspace};
 
 use crate::fixture::write;
@@ -91,6 +91,35 @@ fn a_deleted_file_whose_folder_is_locked_is_put_back_by_a_later_start() {
     assert_eq!(place.text("a.txt").as_deref(), Some("a\n"));
     assert_eq!((place.count("pending"), place.count("blobs")), (0, 0));
     assert_eq!(litter_below(&place.root()), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn the_journal_says_of_every_interrupted_call_whether_its_change_stayed() {
+    let place = Place::new();
+    // Its process died before it could say that the change was complete.
+    let torn = place.interrupted("write_file", json!({"path": "a.txt", "content": "by a model\n"})).call;
+    let fate = |bench: &Bench, call| {
+        let listed = bench.gate().journal().changes().unwrap().iter().any(|set| set.call == call);
+        let fate = bench.gate().journal().fate_of(call);
+        assert_eq!(listed, fate == ChangeFate::Stayed, "`changes` says something else than {fate:?}");
+        fate
+    };
+    let folder = File::open(place.root()).unwrap();
+    flock(&folder, FlockOperation::LockExclusive).unwrap();
+    assert_eq!(fate(&place.start(), torn), ChangeFate::Unresolved);
+    flock(&folder, FlockOperation::Unlock).unwrap();
+    let bench = place.start();
+    assert_eq!(fate(&bench, torn), ChangeFate::PutBack);
+    assert_eq!(place.text("a.txt").as_deref(), Some("a\n"));
+    // This one said so, and died before it was recorded.
+    let complete = bench.must("write_file", json!({"path": "b.txt", "content": "by a model\n"})).call;
+    drop(bench);
+    let bench = place.start();
+    assert_eq!(fate(&bench, complete), ChangeFate::Stayed);
+    assert_eq!(place.text("b.txt").as_deref(), Some("by a model\n"));
+    assert_eq!(fate(&bench, CallId::fresh()), ChangeFate::NoEntry);
+    // An earlier start put it back; nothing of it stays.
+    assert_eq!(fate(&bench, torn), ChangeFate::NoEntry);
 }
 
 #[test]

@@ -22,7 +22,7 @@ use std::io::{self, Read as _};
 use std::path::Path;
 
 use cap_std::fs::{Dir, DirBuilder, DirBuilderExt as _};
-use toolgate_types::{CallId, StateKey};
+use toolgate_types::{CallId, ChangeFate, StateKey};
 use toolgate_workspace::Workspace;
 
 pub use entry::{Change, ChangeSet};
@@ -79,6 +79,22 @@ impl Journal {
     #[must_use]
     pub fn recovery(&self) -> &Recovery {
         &self.recovery
+    }
+
+    /// What became of the changes of a call that was interrupted. It says the same as [`changes`](Self::changes), which lists the call only if its
+    /// changes stayed. Costs at most three look-ups of a name.
+    #[must_use]
+    pub fn fate_of(&self, call: CallId) -> ChangeFate {
+        let is_pending = |name: &str| self.pending.exists(name);
+        match () {
+            () if self.recovery.put_back.contains(&call) => ChangeFate::PutBack,
+            () if self.change_set(call).is_some() => ChangeFate::Stayed,
+            () if is_pending(&entry_name(call)) || is_pending(&unfinished_name(call)) => {
+                ChangeFate::Unresolved
+            }
+            () if self.done.exists(entry_name(call)) => ChangeFate::Unknown,
+            () => ChangeFate::NoEntry,
+        }
     }
 
     /// Every change that was made and is still known, oldest first.
