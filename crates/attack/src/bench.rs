@@ -254,7 +254,8 @@ impl BenchOptions {
         let workspace = Arc::new(self.mount(&run_folder));
         let journal =
             Journal::open(&own_folder(&self.state.join("journal.toolgate")), &StateKey::new([7; 32]));
-        let journal = journal.unwrap().recover(&workspace).unwrap();
+        let journal = journal.unwrap().bounded(self.config.retention.undo.into());
+        let journal = journal.recover(&workspace).unwrap();
         let audit_dir = self.state.join("audit");
         let (audit, recovered) = AuditLog::open(LogOptions::new(&audit_dir)).unwrap();
         let loaded = self.load(&workspace);

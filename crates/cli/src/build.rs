@@ -131,7 +131,8 @@ pub(crate) fn gate(settings: &Settings, how: How<'_>) -> Result<Built, Failed> {
     // What commands of a killed gate left is taken away before anything else is done in the mounts.
     confined::recover(settings, &own, &workspace)?;
     // Interrupted changes are put back before the record of their calls says that they were interrupted, and by the rules of the present mounts.
-    let journal = open_journal(&state, &key).and_then(|journal| journal.recover(&workspace));
+    let bounds = settings.loaded.config.retention.undo.into();
+    let journal = open_journal(&state, &key).and_then(|journal| journal.bounded(bounds).recover(&workspace));
     let journal = journal.map_err(|error| state_failed(settings, &error))?;
     let (audit, recovered) = AuditLog::open(log_options(settings))
         .map_err(|error| Failed::usage(error.to_string()).help(error.help()))?;

@@ -41,7 +41,10 @@ pub use breaker::BreakerRule;
 pub use caller::Credential;
 pub use error::GateError;
 pub use gate::{AuditMode, CallOptions, Clock, Gate, GateOptions, Settled};
-pub use journal::{Change, ChangeSet, Journal, Recovery, UndoError, UndoOptions, Undone, UnrecoveredJournal};
+pub use journal::{
+    Change, ChangeSet, Dropped, Journal, JournalBounds, Recovery, UndoError, UndoOptions, Undone,
+    UnrecoveredJournal,
+};
 pub use rates::RateRule;
 pub use registry::Registry;
 pub use snapshot::Loaded;

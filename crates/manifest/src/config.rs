@@ -17,6 +17,7 @@ use crate::models::ModelServerConfig;
 use crate::path::DeclaredPath;
 use crate::problem::{Located, Problem, Problems, Source, Warning, not_text, shown};
 use crate::rates::{BreakerConfig, RateLimitConfig};
+use crate::retention::RetentionConfig;
 use crate::sandbox::SandboxConfig;
 use crate::serve::ServeConfig;
 use crate::servers::ServerConfig;
@@ -63,6 +64,8 @@ pub struct Config {
     pub rate_limits: Vec<RateLimitConfig>,
     /// `breaker`: a tool that keeps failing rests for a while.
     pub breaker: Option<BreakerConfig>,
+    /// `retention`: how much is kept in the state directory, and for how long.
+    pub retention: RetentionConfig,
     /// `mcp_servers`: servers whose tools the gate offers, in the order of the file.
     pub mcp_servers: Vec<ServerConfig>,
     /// `serve`: the door for callers that come over HTTP.

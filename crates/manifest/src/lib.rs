@@ -30,6 +30,7 @@ mod path;
 mod problem;
 mod quantity;
 mod rates;
+mod retention;
 mod read;
 mod report;
 mod sandbox;
@@ -58,6 +59,7 @@ pub use models::{ModelKey, ModelServerConfig, ModelWire};
 pub use path::DeclaredPath;
 pub use problem::{Located, Problem, Problems, Warning};
 pub use rates::{BreakerConfig, NameGlob, RateLimitConfig};
+pub use retention::{RetentionBounds, RetentionConfig};
 pub use sandbox::{HardLinkRule, SandboxConfig, SandboxLayer};
 pub use serve::{ServeAuth, ServeConfig};
 pub use servers::{

@@ -18,6 +18,7 @@ use crate::path::DeclaredPath;
 use crate::problem::{Located, Problems, Source, shown};
 use crate::rates::{breaker, rate_limits};
 use crate::report::Report;
+use crate::retention::retention;
 use crate::sandbox::sandbox;
 use crate::serve::serve;
 use crate::servers::servers;
@@ -42,6 +43,7 @@ const TOP: &[Key] = &[
     key("callers", "callers: {issuer: https://login.example.com, audience: toolgate, keys: […]}"),
     key("rate_limits", "rate_limits: [{tool: \"git_*\", calls: 60, per: 1m}]"),
     key("breaker", "breaker: {failures: 5, within: 1m, rest: 30s}"),
+    key("retention", "retention: {undo: {max_bytes: 1GiB, max_age: 30d}}"),
     key("mcp_servers", "mcp_servers: {files: {command: mcp-server-filesystem, args: [\"/mnt/project\"]}}"),
     key("serve", "serve: {listen: \"127.0.0.1:8420\"}"),
     key("model", "model: anthropic/claude-sonnet-4-5"),
@@ -145,6 +147,7 @@ fn top(file: &Field, report: &mut Report<'_>) -> Option<Config> {
         callers: section.get("callers", report, callers),
         rate_limits: section.get("rate_limits", report, rate_limits).unwrap_or_default(),
         breaker: section.get("breaker", report, breaker),
+        retention: section.get("retention", report, retention).unwrap_or_default(),
         mcp_servers: section.get("mcp_servers", report, servers).unwrap_or_default(),
         serve: section.get("serve", report, serve).unwrap_or_default(),
         conversation: ConversationConfig {

@@ -131,6 +131,11 @@ pub enum NotKept {
         /// How much may be kept of one file.
         limit: u64,
     },
+    /// What is kept already leaves no room, and must not be let go.
+    Full {
+        /// How much may be kept in all.
+        limit: u64,
+    },
     /// Storing it failed. The reason is for the operator only: it may name places on the host.
     Failed(String),
 }

@@ -187,6 +187,12 @@ pub enum WorkspaceError {
         /// How much is kept of one file.
         limit: u64,
     },
+    /// What would be lost cannot be kept beside what is kept already, so nothing was changed.
+    #[error("the undo journal is full, so nothing was changed")]
+    JournalFull {
+        /// How much is kept in all.
+        limit: u64,
+    },
     /// A change failed half-way and could not be taken back.
     #[error("changing `{path}` failed half-way, and not all of it could be taken back")]
     Unsure {
@@ -253,7 +259,7 @@ impl WorkspaceError {
             Self::Stopped(StopReason::Cancelled) => ErrorCode::Cancelled,
             Self::Stopped(StopReason::Deadline) => ErrorCode::Timeout,
             Self::NotRecorded(_) => ErrorCode::AuditUnavailable,
-            Self::TooLargeToKeep { .. } => ErrorCode::WriteLimit,
+            Self::TooLargeToKeep { .. } | Self::JournalFull { .. } => ErrorCode::WriteLimit,
             Self::Unsure { .. } => ErrorCode::IoError,
             Self::TooManyCovers { .. } => ErrorCode::SandboxUnavailable,
             Self::Restless { .. } => ErrorCode::PreconditionFailed,
@@ -285,6 +291,9 @@ impl WorkspaceError {
             }
             Self::IsLink { .. } => "name the file itself",
             Self::TooLargeToKeep { .. } => "leave this file to a person",
+            Self::JournalFull { .. } => {
+                "change nothing more; the operator has to make room for what was replaced"
+            }
             Self::Unsure { .. } => {
                 "read the file before going on; the next start of the gate puts right what it can"
             }
@@ -359,6 +368,11 @@ impl From<WorkspaceError> for Failure {
                 failure.operator_note = Some(format!("deny rule `{rule}`"))
             }
             WorkspaceError::NotRecorded(reason) => failure.operator_note = Some(reason.clone()),
+            WorkspaceError::JournalFull { limit } => {
+                failure.operator_note = Some(format!(
+                    "what was replaced in the last 24 hours fills the {limit} bytes of `retention.undo`; raise that bound, or remove entries of `journal.toolgate`"
+                ));
+            }
             WorkspaceError::ReadLimit { bytes, limit, .. }
             | WorkspaceError::TooLargeToKeep { bytes, limit }
             | WorkspaceError::WriteLimit { bytes, limit, .. } => {

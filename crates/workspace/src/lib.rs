@@ -38,6 +38,7 @@ mod restore;
 mod git_config;
 mod pathspecs;
 mod confine;
+mod tally;
 mod error;
 #[cfg(test)]
 mod testing;
@@ -62,6 +63,7 @@ pub use relocate::{Deleted, Moved, Overwrite};
 pub use request::PathStyle;
 pub use restore::{Expect, MovedFile, Patience, Restoration};
 pub use rules::{InvalidGlob, PathGrant, Rules};
+pub use tally::{TALLY_STEP, Tally, tally_units};
 pub use toolgate_search::{Entry, EntryKind, FindOptions, Line, ListOptions, Match, SearchOptions};
 pub use view::{View, Workspace};
 pub use write::{Rehearsal, Transformed, Written};

@@ -90,6 +90,7 @@ fn not_recorded(view: &View<'_>, error: NotKept) -> WorkspaceError {
     match (view.stop.reason(), error) {
         (Some(reason), _) => WorkspaceError::Stopped(reason),
         (None, NotKept::TooLarge { bytes, limit }) => WorkspaceError::TooLargeToKeep { bytes, limit },
+        (None, NotKept::Full { limit }) => WorkspaceError::JournalFull { limit },
         (None, NotKept::Failed(reason)) => WorkspaceError::NotRecorded(reason),
     }
 }

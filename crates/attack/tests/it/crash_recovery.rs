@@ -1,6 +1,7 @@
 //! What the next start does when it cannot put everything back: nothing may be thrown away that is the only copy of something.
 
 use std::fs::File;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, FlockOperation, Mode, flock, mknodat};
@@ -8,7 +9,7 @@ use serde_json::json;
 use toolgate_attack::{Bench, BenchOptions, Scratch, litter_below, unfinish};
 use toolgate_gate::{ChangeSet, UndoOptions};
 use toolgate_tools::Profile;
-use toolgate_types::{CallId, ChangeFate, Limits, Stop};
+use toolgate_types::{CallId, ChangeFate, Limits, StateKey, Stop};
 use toolgate_workspace::{Access, Mount, PathStyle, Rules, View, Workspace};
 
 use crate::fixture::write;
@@ -220,45 +221,57 @@ fn call_made(days_ago: u64, number: u64) -> String {
     format!("{}-{}-7000-8000-{number:012x}", &then[..8], &then[8..])
 }
 
+/// Copies an entry and what was kept for it, as if it were of a call that was made so many days ago.
+fn copy_aged(place: &Place, of: CallId, days_ago: u64, number: u64) -> String {
+    let call = call_made(days_ago, number);
+    let entry = std::fs::read_to_string(place.journal("done").join(format!("{of}.json"))).unwrap();
+    let entry = entry.lines().next().unwrap().replace(&of.to_string(), &call);
+    let journal = std::fs::metadata(place.journal("")).unwrap().ino().to_le_bytes();
+    let parts: [&[u8]; 3] = [b"done", &journal, entry.as_bytes()];
+    let seal = StateKey::new([7; 32]).seal("toolgate journal entry 1", &parts);
+    std::fs::write(place.journal("done").join(format!("{call}.json")), format!("{entry}\n{seal}\n")).unwrap();
+    std::fs::write(place.journal("blobs").join(format!("{call}.0")), "a\n").unwrap();
+    call
+}
+
 #[test]
 fn the_journal_lets_go_of_the_oldest_and_of_nothing_younger_than_a_day() {
     let place = Place::new();
     let bench = place.start();
     let first = bench.must("delete_file", json!({"path": "a.txt"})).call;
+    // Deletions of what a person wrote: today, two days ago, and long ago. And content whose entry a power cut took.
+    let mut number = 0..;
+    let mut made = |days_ago, count: usize| -> Vec<String> {
+        number.by_ref().take(count).map(|number| copy_aged(&place, first, days_ago, number)).collect()
+    };
+    let (young, old, ancient) = (made(0, 60), made(2, 50), made(31, 3));
+    let orphans = [29, 31].map(|days| place.journal("blobs").join(format!("{}.0", call_made(days, 900))));
+    orphans.iter().for_each(|orphan| std::fs::write(orphan, "orphan").unwrap());
     drop(bench);
-    let done = place.journal("done");
-    let entry = std::fs::read(done.join(format!("{first}.json"))).unwrap();
-    // A model that writes and writes, another one two days ago, and one of long ago.
-    let young: Vec<String> = (0..1100).map(|number| call_made(0, number)).collect();
-    let old: Vec<String> = (0..50).map(|number| call_made(2, number)).collect();
-    let ancient = call_made(31, 0);
-    for call in young.iter().chain(&old).chain([&ancient]) {
-        std::fs::write(done.join(format!("{call}.json")), &entry).unwrap();
-        std::fs::write(place.journal("blobs").join(format!("{call}.0")), "x").unwrap();
-    }
-    std::fs::write(place.journal("blobs").join(format!("{}.0", call_made(31, 1))), "orphan").unwrap();
-    // Nobody looks twice within minutes.
-    drop(place.start());
-    assert_eq!(place.count("done"), 1152);
-    std::fs::remove_file(place.journal("swept")).unwrap();
-    let bench = place.start();
-    assert_eq!((place.count("done"), place.count("blobs")), (1101, 1101));
-    assert!(young.iter().all(|call| done.join(format!("{call}.json")).exists()));
-    bench.undo(first, GENTLY).unwrap();
-    assert_eq!(place.text("a.txt").as_deref(), Some("a\n"));
-}
-
-#[test]
-fn fewer_calls_than_a_thousand_are_kept_for_a_month() {
-    let place = Place::new();
-    drop(place.start());
-    for (days_ago, is_kept) in [(1, true), (29, true), (31, false)] {
-        let entry = place.journal("done").join(format!("{}.json", call_made(days_ago, 1)));
-        std::fs::write(&entry, "").unwrap();
-        std::fs::remove_file(place.journal("swept")).unwrap();
-        drop(place.start());
-        assert_eq!(entry.exists(), is_kept, "{days_ago} days");
-    }
+    let exists = |call: &String| place.journal("done").join(format!("{call}.json")).exists();
+    let kept = |calls: &[String]| calls.iter().filter(|call| exists(call)).count();
+    let sweep = |bounds: &str| {
+        let options = BenchOptions::new(Profile::Native, &place.root(), &place.scratch.path().join("s"));
+        let bench = options.config(&format!("retention: {{undo: {bounds}}}\n")).open();
+        // As much as two steps were added since the last sweep: the next change waits for one.
+        std::fs::write(place.journal("added"), [0; 2 * 4096]).unwrap();
+        bench.call("write_file", json!({"path": "new.txt", "content": "new\n"})).failed
+    };
+    // Too old is too old, also where there is room.
+    assert!(sweep("{max_entries: 1000}").is_none());
+    assert_eq!((kept(&ancient), kept(&old), kept(&young)), (0, 50, 60));
+    assert_eq!(orphans.each_ref().map(|orphan| orphan.exists()), [true, false]);
+    // Where there is none, the oldest go.
+    assert!(sweep("{max_entries: 100}").is_none());
+    assert!((1..50).contains(&kept(&old)) && !exists(&old[0]) && exists(&old[49]));
+    assert_eq!(kept(&young), 60);
+    // And what a person wrote is never let go on the same day: then nothing more is changed.
+    let (_, failure) = sweep("{max_entries: 40}").unwrap();
+    assert_eq!(failure.message, "the undo journal is full, so nothing was changed");
+    assert_eq!((kept(&old), kept(&young)), (0, 60));
+    // More room, and it goes on.
+    assert!(sweep("{max_entries: 200}").is_none());
+    assert_eq!(kept(&young), 60);
 }
 
 #[test]

@@ -39,6 +39,7 @@ mod pace;
 mod reload;
 mod commands;
 mod injection;
+mod journal_bounds;
 mod hostile_repository;
 mod sandbox_host;
 mod sandbox_shown;

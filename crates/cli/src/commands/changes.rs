@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
-use toolgate_gate::{ChangeSet, Gate, UndoError, UndoOptions};
+use toolgate_gate::{ChangeSet, Dropped, Gate, UndoError, UndoOptions};
 use toolgate_types::{CallId, SessionId, Trust};
 use toolgate_workspace::Workspace;
 
@@ -14,7 +14,7 @@ use crate::exit::{DENIED, DONE, Failed, INTERRUPTED};
 use crate::interrupt::Interrupt;
 use crate::load::Tokens;
 use crate::settings::settle;
-use crate::terminal::reveal_line;
+use crate::terminal::{complain, reveal_line};
 
 pub(crate) fn list(common: &Common, session: Option<&SessionId>, all: bool) -> Result<u8, Failed> {
     let settings = settle(common, Trust::Guided)?;
@@ -40,7 +40,19 @@ fn known(gate: &Gate) -> Result<Vec<ChangeSet>, Failed> {
     let (sets, strangers) =
         known.map_err(|error| Failed::error(format!("the journal cannot be read: {error}")))?;
     build::tell_of_strangers(strangers);
+    tell_of_dropped(gate.journal().dropped());
     Ok(sets)
+}
+
+/// Changes that are not listed because the journal has let them go.
+fn tell_of_dropped(dropped: Dropped) {
+    if dropped.entries > 0 {
+        let calls = if dropped.entries == 1 { "call are" } else { "calls are" };
+        complain(&format!(
+            "the changes of {} {calls} no longer kept: see `retention.undo` in the configuration",
+            dropped.entries
+        ));
+    }
 }
 
 /// Whether a change was made in the workspace that is in use now. An undo that found nothing to do belongs where the call is that it put back.
@@ -166,6 +178,9 @@ pub(crate) fn explain(error: UndoError) -> Failed {
             .help("nothing was touched; the rules of the present configuration hold for undo as well, also with --force"),
         UndoError::OtherMount { .. } => Failed { code: DENIED, ..failed }
             .help("nothing was touched; undo it with the configuration and the workspace that the change was made in"),
+        UndoError::NoLongerKept(_) => {
+            failed.help("`toolgate changes` lists what is kept; `retention.undo` in the configuration bounds it")
+        }
         UndoError::Unknown(_) => failed.help("`toolgate changes` lists what can be undone"),
         _ => failed,
     }

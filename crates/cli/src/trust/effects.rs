@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use toolgate_gate::JournalBounds;
 use toolgate_manifest::{
     Access, CommandMount, Config, DeclaredPath, KeySource, Located, ModelKey, OnAuditFailure, OnViolation,
     PinMode, Problem, SandboxLayer, ServeAuth, ServerConfig, ServerProcess, ServerRemote, ServerTransport,
@@ -306,6 +307,14 @@ fn less(config: &Config) -> Vec<String> {
                 missing.join(", ")
             ));
         }
+    }
+    let standard = JournalBounds::default();
+    let undo = JournalBounds::from(config.retention.undo);
+    if undo.max_bytes < standard.max_bytes
+        || undo.max_entries < standard.max_entries
+        || undo.max_age < standard.max_age
+    {
+        less.push("retention.undo: less is kept for undo than usual".to_owned());
     }
     if config.audit.on_failure.as_ref().is_some_and(|mode| mode.value == OnAuditFailure::Warn) {
         less.push("audit.on_failure: warn; calls go on when they cannot be recorded".to_owned());

@@ -8,12 +8,14 @@
 //! An entry is believed only with a seal of this user's key, and puts back only into a mount of the present settings that is the directory it was: by the
 //! rules of that mount, never through a symlink, and only content that has the digest of what was there.
 //!
-//! What is kept is bounded: see [`MAX_AGE`](sweep::MAX_AGE), [`MAX_ENTRIES`](sweep::MAX_ENTRIES) and [`MAX_BYTES`](sweep::MAX_BYTES).
+//! What is kept is bounded, as entries are added: see [`JournalBounds`].
 
+mod bounds;
 mod entry;
 mod seal;
 mod record;
 mod recover;
+mod dropped;
 mod sweep;
 mod undo;
 
@@ -25,10 +27,13 @@ use cap_std::fs::{Dir, DirBuilder, DirBuilderExt as _};
 use toolgate_types::{CallId, ChangeFate, StateKey};
 use toolgate_workspace::Workspace;
 
+pub use bounds::JournalBounds;
+pub use dropped::Dropped;
 pub use entry::{Change, ChangeSet};
 pub(crate) use record::CallRecorder;
 pub use recover::Recovery;
 use seal::{Phase, Seals};
+use sweep::Sweeper;
 pub use undo::{UndoError, UndoOptions, Undone};
 
 /// The journal of one state directory.
@@ -40,6 +45,7 @@ pub struct Journal {
     blobs: Dir,
     seals: Seals,
     recovery: Recovery,
+    sweeper: Sweeper,
 }
 
 /// A journal whose pending entries were not looked at yet: what dead processes left half-done is put back first.
@@ -47,6 +53,13 @@ pub struct Journal {
 pub struct UnrecoveredJournal(Journal);
 
 impl UnrecoveredJournal {
+    /// Keeps no more than this.
+    #[must_use]
+    pub fn bounded(mut self, bounds: JournalBounds) -> Self {
+        self.0.sweeper.bounds = bounds;
+        self
+    }
+
     /// Puts back what dead processes left half-done in the mounts of this workspace, by their rules.
     ///
     /// # Errors
@@ -54,7 +67,6 @@ impl UnrecoveredJournal {
     pub fn recover(self, workspace: &Workspace) -> io::Result<Journal> {
         let Self(mut journal) = self;
         journal.recovery = journal.recover(workspace)?;
-        journal.sweep();
         Ok(journal)
     }
 }
@@ -72,6 +84,7 @@ impl Journal {
             seals: Seals::new(key.clone(), directory)?,
             directory: directory.try_clone()?,
             recovery: Recovery::default(),
+            sweeper: Sweeper::default(),
         }))
     }
 
@@ -92,9 +105,20 @@ impl Journal {
             () if is_pending(&entry_name(call)) || is_pending(&unfinished_name(call)) => {
                 ChangeFate::Unresolved
             }
-            () if self.done.exists(entry_name(call)) => ChangeFate::Unknown,
+            () if self.done.exists(entry_name(call)) || self.may_have_dropped(call) => ChangeFate::Unknown,
             () => ChangeFate::NoEntry,
         }
+    }
+
+    /// How much was let go since the journal was made.
+    #[must_use]
+    pub fn dropped(&self) -> Dropped {
+        Dropped::read(&self.directory)
+    }
+
+    /// Whether a call of which there is no entry is old enough to be among those that were let go.
+    fn may_have_dropped(&self, call: CallId) -> bool {
+        self.dropped().newest.is_some_and(|newest| call <= newest)
     }
 
     /// Every change that was made and is still known, oldest first.

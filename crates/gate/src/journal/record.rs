@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
 use jiff::Timestamp;
-use rustix::fs::{AtFlags, CWD};
+use rustix::fs::{AtFlags, CWD, Stat};
 use toolgate_audit::Ticket;
 use toolgate_types::digest::Sha256Hasher;
 use toolgate_types::time::rfc3339_millis;
@@ -42,6 +42,8 @@ struct State {
     /// The line that makes it one of a change that was made.
     done: String,
     blobs: Vec<String>,
+    /// Disk space of what was kept.
+    bytes: u64,
     /// Whether an earlier change of this call was left half-made; its entry must not be written over.
     is_unsure: bool,
 }
@@ -76,10 +78,16 @@ impl CallRecorder {
     }
 
     fn keep(&self, state: &mut State, changes: &[PlannedChange<'_>], stop: &Stop) -> Result<(), NotKept> {
+        let stats = changes.iter().map(stat_of_kept).collect::<Result<Vec<_>, _>>()?;
+        state.bytes = stats.iter().flatten().map(disk_space).fold(0, u64::saturating_add);
+        // An undo is always possible: it is the way out of a full journal.
+        if self.set.undoes.is_none() {
+            self.journal.make_room(state.bytes)?;
+        }
         let entry = self.journal.make_entry(self.set.call).map_err(|error| error.to_string())?;
         let mut set = self.set.clone();
-        for (index, change) in changes.iter().enumerate() {
-            set.changes.push(self.keep_one(state, index, change, stop)?);
+        for (index, (change, stat)) in changes.iter().zip(&stats).enumerate() {
+            set.changes.push(self.keep_one(state, index, change, stat.as_ref(), stop)?);
         }
         state.done = self.journal.write_down(&entry, &set).map_err(|error| error.to_string())?;
         state.entry = Some(entry);
@@ -98,6 +106,7 @@ impl CallRecorder {
         state: &mut State,
         index: usize,
         change: &PlannedChange<'_>,
+        stat: Option<&Stat>,
         stop: &Stop,
     ) -> Result<Change, NotKept> {
         let (kind, moved_to) = match &change.kind {
@@ -110,16 +119,16 @@ impl CallRecorder {
                 (Kind::Move, Some(place))
             }
         };
-        let (before, moved) = match change.before {
-            // What only moves stays what it is; its content need not be kept.
-            Some(file) if kind == Kind::Move => (None, known_again(file, change.before_sha256, stop)?),
-            Some(file) => {
+        let (before, moved) = match (change.before, stat) {
+            (Some(file), None) => (None, known_again(file, change.before_sha256, stop)?),
+            (Some(file), Some(stat)) => {
                 let blob = blob_name(self.set.call, index);
                 state.blobs.push(blob.clone());
-                let wanted = Wanted { blob, sha256: change.before_sha256, is_last: kind == Kind::Delete };
+                let is_last = kind == Kind::Delete;
+                let wanted = Wanted { blob, stat, sha256: change.before_sha256, is_last };
                 (Some(self.journal.keep_content(file, wanted, stop)?), (None, None))
             }
-            None => (None, (None, None)),
+            (None, _) => (None, (None, None)),
         };
         Ok(Change {
             mount: change.alias.to_owned(),
@@ -172,8 +181,9 @@ impl Recorder for CallRecorder {
 }
 
 /// How the content of a file is to be kept.
-struct Wanted {
+struct Wanted<'s> {
     blob: String,
+    stat: &'s Stat,
     /// Its digest, where it was read already.
     sha256: Option<Sha256>,
     /// Whether no file will be left that says which attributes it had.
@@ -183,10 +193,9 @@ struct Wanted {
 impl Journal {
     /// Keeps content as a copy. Another name of the same file would not do: a process that has the file open for writing, a command that was left running for
     /// one, goes on writing into it. Only what is too large to be copied is kept that way, and its digest tells whether it was written to.
-    fn keep_content(&self, file: &File, wanted: Wanted, stop: &Stop) -> Result<Kept, NotKept> {
-        let Wanted { blob, sha256, is_last } = wanted;
+    fn keep_content(&self, file: &File, wanted: Wanted<'_>, stop: &Stop) -> Result<Kept, NotKept> {
+        let Wanted { blob, stat, sha256, is_last } = wanted;
         let failed = |error: io::Error| NotKept::Failed(error.to_string());
-        let stat = rustix::fs::fstat(file).map_err(|error| failed(error.into()))?;
         let bytes = u64::try_from(stat.st_size).unwrap_or(0);
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(true).mode(0o600);
@@ -248,6 +257,7 @@ impl Journal {
     /// If this fails, the entry stays pending and the next start puts the change back, or once it is sealed as done, moves it; the answer says nothing else.
     fn finish(&self, set: &ChangeSet, state: &State) {
         use std::io::Write as _;
+        self.count_added(state.bytes);
         let (name, Some(entry)) = (entry_name(set.call), &state.entry) else { return };
         if self.note_undoing(set, true).is_ok() && (&**entry).write_all(state.done.as_bytes()).is_ok() {
             let _ = self.pending.rename(&name, &self.done, &name);
@@ -271,6 +281,19 @@ impl Journal {
             let _ = self.blobs.remove_file(blob);
         }
     }
+}
+
+/// The file whose content is to be kept, looked at. What only moves stays what it is; its content need not be kept.
+fn stat_of_kept(change: &PlannedChange<'_>) -> Result<Option<Stat>, NotKept> {
+    let kept = change.before.filter(|_| !matches!(change.kind, ChangeKind::Move { .. }));
+    Ok(kept.map(|file| rustix::fs::fstat(file).map_err(|error| error.to_string())).transpose()?)
+}
+
+/// What keeping a file takes. Holes of a sparse file are filled by copying; what is too large for that shares the blocks that there are.
+fn disk_space(stat: &Stat) -> u64 {
+    let size = u64::try_from(stat.st_size).unwrap_or(0);
+    let blocks = u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512);
+    if size <= MAX_COPIED_BYTES { size } else { size.min(blocks) }
 }
 
 /// By what a file that moves is known again: its digest, or where that would take long, which file it is and when it was written.

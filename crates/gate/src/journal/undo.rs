@@ -1,6 +1,6 @@
 //! Putting the changes of a call back.
 
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,6 +51,9 @@ pub enum UndoError {
     /// No such call, or it changed nothing.
     #[error("the journal knows no change made by call `{0}`")]
     Unknown(CallId),
+    /// Its changes were let go.
+    #[error("the changes of call `{0}` are no longer kept, if it made any")]
+    NoLongerKept(CallId),
     /// Done already.
     #[error("call `{call}` was undone already, by `{by}`")]
     AlreadyUndone {
@@ -103,7 +106,7 @@ impl UndoError {
     #[must_use]
     pub fn code(&self) -> ErrorCode {
         match self {
-            Self::Unknown(_) => ErrorCode::NotFound,
+            Self::Unknown(_) | Self::NoLongerKept(_) => ErrorCode::NotFound,
             Self::AlreadyUndone { .. } => ErrorCode::PreconditionFailed,
             Self::Conflict { source, .. } | Self::Refused { source, .. } => source.code(),
             Self::OtherMount { .. } | Self::NoWorkspace => ErrorCode::PreconditionFailed,
@@ -140,7 +143,7 @@ impl Journal {
         workspace: &Workspace,
     ) -> Result<Undone, UndoError> {
         let _alone = self.lock_undoing()?;
-        let set = self.change_set(call).ok_or(UndoError::Unknown(call))?;
+        let set = self.change_set(call).ok_or_else(|| self.missing(call))?;
         if let Some(by) = set.undone_by {
             return Err(UndoError::AlreadyUndone { call, by });
         }
@@ -155,7 +158,12 @@ impl Journal {
                 true => (Expect::Anything, MovedFile::Anything),
                 false => expectation(change),
             };
-            restorations.push(restoration_of(&self.blobs, change, expected)?);
+            let restoration = restoration_of(&self.blobs, change, expected);
+            restorations.push(restoration.map_err(|error| match error.kind() {
+                // A sweep that was killed had begun with it.
+                io::ErrorKind::NotFound => UndoError::NoLongerKept(call),
+                _ => UndoError::Journal(error),
+            })?);
         }
         let recorder = CallRecorder::new(Arc::clone(self), by, session, "undo", None, Some(call));
         view.restore(&restorations, Patience::Usual, &recorder)
@@ -166,11 +174,31 @@ impl Journal {
         Ok(Undone { call, by, paths: set.changes.iter().map(Change::shown).collect() })
     }
 
+    fn missing(&self, call: CallId) -> UndoError {
+        match self.may_have_dropped(call) {
+            true => UndoError::NoLongerKept(call),
+            false => UndoError::Unknown(call),
+        }
+    }
+
     /// Waits until no other undoing of this journal is under way. A process that dies lets go.
     pub(super) fn lock_undoing(&self) -> io::Result<Locked<File>> {
+        Locked::after_others(self.open_lock()?)
+    }
+
+    /// The same lock without waiting; nothing where another process, or an undo of this one, has it.
+    pub(super) fn try_lock_undoing(&self) -> io::Result<Option<Locked<File>>> {
+        match Locked::at_once(self.open_lock()?) {
+            Ok(locked) => Ok(Some(locked)),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    fn open_lock(&self) -> io::Result<File> {
         let mut options = OpenOptions::new();
         options.write(true).create(true).mode(0o600);
-        Locked::after_others(self.directory.open_with(LOCK, &options)?.into_std())
+        Ok(self.directory.open_with(LOCK, &options)?.into_std())
     }
 
     /// Notes at the calls concerned whether an undoing is in force. Undoing an undoing puts the first call's changes in force again, and so on.

@@ -1,0 +1,55 @@
+//! How much the journal keeps.
+
+use std::time::Duration;
+
+use toolgate_manifest::RetentionBounds;
+
+/// Bounds of what is kept for undo.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JournalBounds {
+    /// Disk space of the contents that are kept.
+    pub max_bytes: u64,
+    /// Calls whose changes are kept.
+    pub max_entries: u64,
+    /// Changes older than this can no longer be undone.
+    pub max_age: Duration,
+}
+
+impl Default for JournalBounds {
+    fn default() -> Self {
+        Self { max_bytes: 1 << 30, max_entries: 10_000, max_age: Duration::from_secs(30 * 24 * 60 * 60) }
+    }
+}
+
+impl From<RetentionBounds> for JournalBounds {
+    fn from(declared: RetentionBounds) -> Self {
+        let standard = Self::default();
+        Self {
+            max_bytes: declared.max_bytes.unwrap_or(standard.max_bytes),
+            max_entries: declared.max_entries.unwrap_or(standard.max_entries),
+            max_age: declared.max_age.unwrap_or(standard.max_age),
+        }
+    }
+}
+
+/// Sweeps per bound: the journal is swept whenever another sixteenth of it was added.
+const STEPS: u64 = 16;
+
+impl JournalBounds {
+    /// So many bytes are added between two sweeps.
+    pub(super) fn step_bytes(&self) -> u64 {
+        (self.max_bytes / STEPS).max(1)
+    }
+
+    /// So many entries are added between two sweeps.
+    pub(super) fn step_entries(&self) -> u64 {
+        (self.max_entries / STEPS).max(1)
+    }
+
+    /// What a sweep leaves: with the two steps that may be added before the next one is waited for, that is within the bounds.
+    pub(super) fn target(&self) -> (u64, u64) {
+        let bytes = self.max_bytes.saturating_sub(2 * self.step_bytes());
+        let entries = self.max_entries.saturating_sub(2 * self.step_entries());
+        (bytes, entries)
+    }
+}

@@ -1,0 +1,75 @@
+//! `retention`: how much the gate keeps in its state directory, and for how long.
+
+use std::time::Duration;
+
+use crate::decode::{Field, Key, Section, count, duration, key, size};
+use crate::report::Report;
+
+const RETENTION: &[Key] = &[
+    key("undo", "undo: {max_bytes: 1GiB, max_entries: 10000, max_age: 30d}"),
+    key("quarantine", "quarantine: {max_bytes: 256MiB, max_age: 30d}"),
+    key("outputs", "outputs: {max_bytes: 64MiB, max_age: 15m}"),
+    key("sessions", "sessions: {max_bytes: 1GiB, max_age: 90d}"),
+    key("logs", "logs: {max_bytes: 16MiB}"),
+];
+
+const COUNTED: &[Key] = &[
+    key("max_bytes", "max_bytes: 1GiB"),
+    key("max_entries", "max_entries: 10000"),
+    key("max_age", "max_age: 30d"),
+];
+const SIZED: &[Key] = &[key("max_bytes", "max_bytes: 256MiB"), key("max_age", "max_age: 30d")];
+const ROTATED: &[Key] = &[key("max_bytes", "max_bytes: 16MiB")];
+
+/// `retention`: how much is kept in the state directory. What is absent has a built-in bound. The record of calls is not among it: it is never shortened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RetentionConfig {
+    /// `undo`: what file tools replaced.
+    pub undo: RetentionBounds,
+    /// `quarantine`: what commands left under protected names.
+    pub quarantine: RetentionBounds,
+    /// `outputs`: whole outputs that were too long for an answer.
+    pub outputs: RetentionBounds,
+    /// `sessions`: conversations.
+    pub sessions: RetentionBounds,
+    /// `logs`: the log of one run.
+    pub logs: RetentionBounds,
+}
+
+/// Bounds of one kind of state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RetentionBounds {
+    /// `max_bytes`: disk space.
+    pub max_bytes: Option<u64>,
+    /// `max_entries`: how many.
+    pub max_entries: Option<u64>,
+    /// `max_age`: for how long.
+    pub max_age: Option<Duration>,
+}
+
+pub(crate) fn retention(field: &Field, report: &mut Report<'_>) -> Option<RetentionConfig> {
+    let section = Section::read(field, RETENTION, report)?;
+    let mut get = |name, keys| {
+        section.get(name, report, |field, report| bounds(field, keys, report)).unwrap_or_default()
+    };
+    Some(RetentionConfig {
+        undo: get("undo", COUNTED),
+        quarantine: get("quarantine", SIZED),
+        outputs: get("outputs", SIZED),
+        sessions: get("sessions", SIZED),
+        logs: get("logs", ROTATED),
+    })
+}
+
+fn bounds(field: &Field, keys: &'static [Key], report: &mut Report<'_>) -> Option<RetentionBounds> {
+    let section = Section::read(field, keys, report)?;
+    let mut bounds =
+        RetentionBounds { max_bytes: section.get("max_bytes", report, size), ..RetentionBounds::default() };
+    if keys.len() > 1 {
+        bounds.max_age = section.get("max_age", report, duration);
+    }
+    if keys.len() > 2 {
+        bounds.max_entries = section.get("max_entries", report, count);
+    }
+    Some(bounds)
+}
