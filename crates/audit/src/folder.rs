@@ -92,6 +92,15 @@ impl Folder {
         self.open_file(name, OFlags::RDWR | OFlags::CREATE)
     }
 
+    /// Opens a file that may be missing for reading and changing.
+    pub(crate) fn open_existing(&self, name: &str) -> Result<Option<File>, AuditError> {
+        match self.open_file(name, OFlags::RDWR) {
+            Ok(file) => Ok(Some(file)),
+            Err(AuditError::Io { cause: Errno::NOENT, .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Makes a file that must not be there yet.
     pub(crate) fn create_new(&self, name: &str) -> Result<Handle, AuditError> {
         self.open_file(name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL).map(Arc::new)

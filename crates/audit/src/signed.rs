@@ -53,11 +53,15 @@ impl SignedFile {
         line.resize(FILE_BYTES.saturating_sub(1), b' ');
         line.push(b'\n');
         let (folder, name) = place_of(&self.path, Folder::open_or_create)?;
-        let file = match folder.open_or_create_file(&name) {
-            Err(AuditError::Io { cause: Errno::ROFS | Errno::ACCESS | Errno::PERM, .. }) => return Ok(()),
-            file => file?,
+        let written = match folder.open_existing(&name) {
+            Ok(Some(file)) => write_at(&file, &line, 0).map_err(|cause| folder.error("write", &name, cause)),
+            Ok(None) => create(&folder, &name, &line),
+            Err(error) => Err(error),
         };
-        write_at(&file, &line, 0).map_err(|cause| folder.error("write", &name, cause))
+        match written {
+            Err(AuditError::Io { cause: Errno::ROFS | Errno::ACCESS | Errno::PERM, .. }) => Ok(()),
+            written => written,
+        }
     }
 
     fn read(&self) -> Result<Option<Signed>, AuditError> {
@@ -74,6 +78,16 @@ impl SignedFile {
         }
         Ok(Some(signed))
     }
+}
+
+/// Makes the file so that it is never there without its content, not after a power failure either: no gate would start beside an empty one.
+fn create(folder: &Folder, name: &str, line: &[u8]) -> Result<(), AuditError> {
+    let unfinished = format!("{name}.new");
+    let file = folder.open_or_create_file(&unfinished)?;
+    let failed = |cause| folder.error("write", &unfinished, cause);
+    write_at(&file, line, 0).map_err(failed)?;
+    rustix::io::retry_on_intr(|| rustix::fs::fdatasync(&file)).map_err(failed)?;
+    folder.rename(&unfinished, name)
 }
 
 /// Fails where the log is not the one that was signed. To be called while nobody else adds to it; `last` is its last record.
