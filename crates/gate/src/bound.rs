@@ -112,7 +112,7 @@ impl Recorder for Bound {
         self.recorder.begin()
     }
 
-    fn await_intent(&self) -> Result<(), NotKept> {
+    fn await_intent(&self) -> Result<(), String> {
         self.recorder.await_intent()
     }
 

@@ -12,7 +12,7 @@ use toolgate_policy::{OutputPolicy, Requirements};
 use toolgate_types::{
     CallId, Caller, Category, Failure, Limits, Sha256, Stop, ToolClass, ToolName, ToolOutput,
 };
-use toolgate_workspace::{NotKept, PathGrant, Recorder};
+use toolgate_workspace::{PathGrant, Recorder};
 
 use crate::blocking::Blocking;
 use crate::bound::ForeseenChange;
@@ -240,10 +240,7 @@ impl CallContext {
     /// # Errors
     /// It cannot be recorded, so nothing may be run.
     pub fn await_intent(&self) -> Result<(), Failure> {
-        self.recorder.await_intent().map_err(|not_kept| match not_kept {
-            NotKept::Failed(reason) => unrecorded(&reason),
-            NotKept::TooLarge { .. } => unrecorded("too large to be recorded"),
-        })
+        self.recorder.await_intent().map_err(|reason| unrecorded(&reason))
     }
 }
 

@@ -130,8 +130,8 @@ impl Recorder for Foresight {
         Err(NotKept::Failed("this is a rehearsal".to_owned()))
     }
 
-    fn await_intent(&self) -> Result<(), NotKept> {
-        Err(NotKept::Failed("this is a rehearsal".to_owned()))
+    fn await_intent(&self) -> Result<(), String> {
+        Err("this is a rehearsal".to_owned())
     }
 
     fn settle(&self, _settled: Settled) {}

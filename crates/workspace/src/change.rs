@@ -103,8 +103,8 @@ pub trait Recorder: Sync {
     /// the disk is at work.
     ///
     /// # Errors
-    /// Why it could not be stored; nothing may be done then.
-    fn await_intent(&self) -> Result<(), NotKept>;
+    /// Why it could not be stored, for the operator; nothing may be done then.
+    fn await_intent(&self) -> Result<(), String>;
 
     /// Says how it went. After `RolledBack` nothing has changed, and another attempt may be recorded.
     fn settle(&self, settled: Settled);
@@ -159,7 +159,7 @@ impl Recorder for Forgetful {
         Ok(())
     }
 
-    fn await_intent(&self) -> Result<(), NotKept> {
+    fn await_intent(&self) -> Result<(), String> {
         Ok(())
     }
 

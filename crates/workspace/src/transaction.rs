@@ -376,7 +376,7 @@ mod tests {
             Ok(())
         }
 
-        fn await_intent(&self) -> Result<(), NotKept> {
+        fn await_intent(&self) -> Result<(), String> {
             Ok(())
         }
 

@@ -91,12 +91,12 @@ impl CallRecorder {
         }
         state.done = self.journal.write_down(&entry, &set).map_err(|error| error.to_string())?;
         state.entry = Some(entry);
-        self.wait_for_intent(state)
+        Ok(self.wait_for_intent(state)?)
     }
 
-    fn wait_for_intent(&self, state: &mut State) -> Result<(), NotKept> {
+    fn wait_for_intent(&self, state: &mut State) -> Result<(), String> {
         match state.intent.take().map(Ticket::wait) {
-            Some(Err(error)) if !self.intent_may_fail => Err(NotKept::Failed(error.to_string())),
+            Some(Err(error)) if !self.intent_may_fail => Err(error.to_string()),
             _ => Ok(()),
         }
     }
@@ -163,7 +163,7 @@ impl Recorder for CallRecorder {
         Ok(self.journal.announce(self.set.call).map_err(|error| error.to_string())?)
     }
 
-    fn await_intent(&self) -> Result<(), NotKept> {
+    fn await_intent(&self) -> Result<(), String> {
         let mut state = self.state.lock().map_err(|_| "an earlier change was interrupted".to_owned())?;
         self.wait_for_intent(&mut state)
     }

@@ -293,7 +293,7 @@ impl Recorder for Remembering<'_> {
         Ok(())
     }
 
-    fn await_intent(&self) -> Result<(), NotKept> {
+    fn await_intent(&self) -> Result<(), String> {
         Ok(())
     }
 
