@@ -63,8 +63,7 @@ pub(crate) fn run(program: &Program, _counts: &Counts) -> String {
     let text = |path: &Path| path.to_string_lossy().into_owned();
     place.settings.environment =
         vec![("LD_PRELOAD".to_owned(), text(&library)), ("TORTURE_CLOCK".to_owned(), text(&offset))];
-    let (gate, mut client) = Gate::start(program, &place.settings);
-    client.initialize().unwrap();
+    let (gate, client) = Gate::open(program, &place.settings);
     let load = Load::begin(client, &place, "a", "c".to_owned());
     for (_, jump) in JUMPS {
         set(&offset, jump);
@@ -73,10 +72,9 @@ pub(crate) fn run(program: &Program, _counts: &Counts) -> String {
     let mut diary = load.end();
     drop(gate);
     // Every jump once more between two gates.
-    for (name, jump) in JUMPS {
+    for (_, jump) in JUMPS {
         set(&offset, jump);
-        let (gate, mut client) = Gate::start(program, &place.settings);
-        client.initialize().unwrap_or_else(|_| panic!("no gate starts {name}"));
+        let (gate, client) = Gate::open(program, &place.settings);
         let load = Load::begin(client, &place, "a", format!("c{jump}"));
         std::thread::sleep(Duration::from_millis(50));
         let more = load.end();

@@ -21,8 +21,7 @@ pub(crate) fn held_lock(program: &Program, _counts: &Counts) -> String {
     for on_failure in ["deny", "warn"] {
         let mut place = Place::new(&["a"]);
         place.settings.on_failure = on_failure;
-        let (gate, mut client) = Gate::start(program, &place.settings);
-        client.initialize().unwrap();
+        let (gate, mut client) = Gate::open(program, &place.settings);
         must(&mut client, "before");
         let lock = File::open(place.settings.state.join("audit/lock")).unwrap();
         flock(&lock, FlockOperation::LockExclusive).unwrap();
@@ -59,8 +58,7 @@ pub(crate) fn lost_permissions(program: &Program, _counts: &Counts) -> String {
         above = directory.parent();
     }
     give(&root);
-    let (gate, mut client) = Gate::start(program, &place.settings);
-    client.initialize().unwrap();
+    let (gate, client) = Gate::open(program, &place.settings);
     let load = Load::begin(client, &place, "a", "l".to_owned());
     std::thread::sleep(Duration::from_millis(150));
     let state = place.settings.state.clone();
@@ -79,11 +77,14 @@ pub(crate) fn lost_permissions(program: &Program, _counts: &Counts) -> String {
     let diary = load.end();
     drop(gate);
     let refused = diary.answered.values().filter(|answer| answer.is_err()).count();
-    let (_gate, mut client) = Gate::start(program, &place.settings);
-    client.initialize().unwrap();
+    let (_gate, mut client) = Gate::open(program, &place.settings);
     must(&mut client, "after");
     let sums = place.judge(&[("a", diary)]);
-    place.verify(program);
+    assert_eq!(
+        place.gaps(program),
+        sums.unrecorded,
+        "calls that the record says it lacks, and those it lacks"
+    );
     format!(
         "{} calls answered, {refused} of them refused while the rights were gone; nothing torn, lost or doubled",
         sums.answered
@@ -109,8 +110,7 @@ pub(crate) fn deleted_state(program: &Program, _counts: &Counts) -> String {
     for on_failure in ["deny", "warn"] {
         let mut place = Place::new(&["a"]);
         place.settings.on_failure = on_failure;
-        let (gate, mut client) = Gate::start(program, &place.settings);
-        client.initialize().unwrap();
+        let (gate, client) = Gate::open(program, &place.settings);
         let load = Load::begin(client, &place, "a", format!("d-{on_failure}"));
         std::thread::sleep(Duration::from_millis(150));
         // The gate goes on making files while they are removed.
@@ -122,8 +122,7 @@ pub(crate) fn deleted_state(program: &Program, _counts: &Counts) -> String {
         drop(gate);
         let refused = diary.answered.values().filter(|answer| answer.is_err()).count();
         let _ = std::fs::remove_dir_all(&place.settings.state);
-        let (_gate, mut client) = Gate::start(program, &place.settings);
-        client.initialize().unwrap();
+        let (_gate, mut client) = Gate::open(program, &place.settings);
         must(&mut client, "after");
         // Whole files, whatever was answered.
         let _ = toolgate_attack::CHANGES.map(|change| change.version(&place.settings.workspace, "a"));

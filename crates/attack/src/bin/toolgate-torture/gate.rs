@@ -85,6 +85,15 @@ impl Gate {
         (Self { process, log }, Client { input, answers: listen(output) })
     }
 
+    /// Starts one and waits until it has put back what it found.
+    pub(crate) fn open(program: &Program, settings: &Settings) -> (Self, Client) {
+        let (gate, mut client) = Self::start(program, settings);
+        if client.initialize().is_err() {
+            panic!("no gate starts: {}", std::fs::read_to_string(&gate.log).unwrap());
+        }
+        (gate, client)
+    }
+
     pub(crate) fn kill(mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();
@@ -116,7 +125,7 @@ fn listen(output: ChildStdout) -> mpsc::Receiver<Value> {
 
 impl Client {
     /// Introduces itself. When this is answered, the gate has put back what it found.
-    pub(crate) fn initialize(&mut self) -> Result<(), Gone> {
+    fn initialize(&mut self) -> Result<(), Gone> {
         let client = json!({"name": "torture", "version": "1"});
         let hello = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client});
         self.ask("hello", "initialize", hello)?;
