@@ -311,13 +311,16 @@ impl BenchOptions {
             registry.register(Arc::clone(tool)).unwrap();
         }
         let sources = [PolicySource { file: "test.cedar", text: &self.policies }];
+        let paths: Vec<_> = registry.iter().map(|tool| tool.path_inputs()).collect();
         let tools: Vec<PolicyTool<'_>> = registry
             .iter()
-            .map(|tool| tool.spec())
-            .map(|spec| PolicyTool {
+            .zip(&paths)
+            .map(|(tool, paths)| (tool.spec(), paths))
+            .map(|(spec, paths)| PolicyTool {
                 name: spec.name.as_str(),
                 class: spec.class,
                 schema: &spec.input_schema,
+                paths,
             })
             .collect();
         let policies = Policies::load(&sources, &tools).unwrap();

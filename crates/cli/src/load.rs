@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use tokio::runtime::Runtime;
-use toolgate_gate::{BreakerRule, Loaded, RateRule, Registry};
+use toolgate_gate::{BreakerRule, Loaded, RateRule, Registry, ToolSpec};
 use toolgate_manifest::{Problem, ToolManifest};
-use toolgate_policy::{Policies, PolicyProblem, PolicySource, PolicyTool};
+use toolgate_policy::{PathInputs, Policies, PolicyProblem, PolicySource, PolicyTool};
 use toolgate_tools::{CommandRunner, LoadedTools, Parts, Surroundings, load_manifests};
 use toolgate_workspace::Workspace;
 
@@ -206,13 +206,22 @@ pub(crate) fn policies(
     }
     let agreed = agreed(settings, files);
     let is_agreed = |name: &str| agreed.iter().any(|tool| tool.name == name);
-    let present = registry.iter().map(|tool| tool.spec());
-    let present = present.filter(|spec| spec.suspended.is_none() || !is_agreed(spec.name.as_str()));
-    let mut tools: Vec<PolicyTool<'_>> = present
-        .map(|spec| PolicyTool { name: spec.name.as_str(), class: spec.class, schema: &spec.input_schema })
-        .collect();
+    let present = registry.iter().map(|tool| (tool.spec(), tool.path_inputs()));
+    let present: Vec<(&ToolSpec, PathInputs)> =
+        present.filter(|(spec, _)| spec.suspended.is_none() || !is_agreed(spec.name.as_str())).collect();
+    let mut tools: Vec<PolicyTool<'_>> = Vec::new();
+    for (spec, paths) in &present {
+        let (name, class, schema) = (spec.name.as_str(), spec.class, &spec.input_schema);
+        tools.push(PolicyTool { name, class, schema, paths });
+    }
     let absent = agreed.iter().filter(|tool| !tools.iter().any(|known| known.name == tool.name));
-    let absent = absent.map(|tool| PolicyTool { name: &tool.name, class: tool.class, schema: &tool.schema });
+    // What a server calls a path is its own.
+    let absent = absent.map(|tool| PolicyTool {
+        name: &tool.name,
+        class: tool.class,
+        schema: &tool.schema,
+        paths: PathInputs::NONE,
+    });
     let absent: Vec<PolicyTool<'_>> = absent.collect();
     tools.extend(absent);
     let loaded = Policies::load(&sources, &tools);

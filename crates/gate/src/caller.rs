@@ -142,7 +142,34 @@ impl<'s> Proved<'s> {
             let declared = agent.config.permissions.iter().map(|permission| permission.value.clone());
             Arc::make_mut(&mut caller).permissions.extend(declared);
         }
+        if tighter(caller.trust, snapshot.trust) != caller.trust {
+            Arc::make_mut(&mut caller).trust = snapshot.trust;
+        }
         Ok(Self { caller, standing, by_token: false })
+    }
+
+    /// A caller that was verified before, as what is loaded now sees it.
+    pub(crate) fn again(
+        mut caller: Arc<Caller>,
+        by_token: bool,
+        before: &Snapshot,
+        snapshot: &'s Snapshot,
+    ) -> Result<Self, Failure> {
+        if !by_token {
+            // What its agent was declared to hold is what it is declared to hold now.
+            if let Some(earlier) = caller.agent.as_ref().and_then(|name| before.agent(name)) {
+                let held = &mut Arc::make_mut(&mut caller).permissions;
+                for permission in &earlier.config.permissions {
+                    held.remove(&permission.value);
+                }
+            }
+            return Self::known(caller, snapshot);
+        }
+        let standing = match &caller.agent {
+            None => Standing::Bearer,
+            Some(name) => Standing::Agent(snapshot.agent(name).ok_or_else(|| undeclared(name.as_str()))?),
+        };
+        Ok(Self { caller, standing, by_token })
     }
 
     fn by_token(
@@ -161,7 +188,7 @@ impl<'s> Proved<'s> {
             Standing::Agent(agent) => agent.config.trust.as_ref().map(|trust| trust.value),
             Standing::Person | Standing::Bearer => None,
         };
-        let trust = [claimed, declared].into_iter().flatten().fold(given, tighter);
+        let trust = [claimed, declared, Some(snapshot.trust)].into_iter().flatten().fold(given, tighter);
         let caller = Arc::new(Caller { subject, permissions, agent, session, run, trust });
         Ok(Self { caller, standing, by_token: true })
     }

@@ -212,14 +212,19 @@ impl Gate {
         // The caller's token ends this call; an end of this call ends nothing else of the caller's.
         options.cancelled = options.cancelled.child_token();
         let mut unsettled = self.receive(&call, &arguments, credential.claimed(), options.cancelled.clone());
-        let (outcome, response) =
-            match self.decide(&mut unsettled, arguments, credential, &snapshot, options).await {
-                Ok(ready) => {
-                    unsettled.reached = Stage::Execution;
-                    self.execute(&unsettled, ready).await
-                }
-                Err(Refused { stage, failure }) => (Outcome::Failed { stage, failure }, None),
-            };
+        let mut decided = self.decide(&mut unsettled, arguments, credential, &snapshot, options).await;
+        // But for one that a person thought about: what was loaded meanwhile counts for it as well.
+        let newer = self.current.load_full();
+        if newer.generation != snapshot.generation && decided.as_ref().is_ok_and(|ready| ready.asked) {
+            decided = decided.and_then(|ready| ready.judge_again(&newer));
+        }
+        let (outcome, response) = match decided {
+            Ok(ready) => {
+                unsettled.reached = Stage::Execution;
+                self.execute(&unsettled, ready).await
+            }
+            Err(Refused { stage, failure }) => (Outcome::Failed { stage, failure }, None),
+        };
         unsettled.settle(outcome, response).await
     }
 
@@ -253,7 +258,7 @@ impl Gate {
             clock: &self.clock,
         };
         unsettled.reached = Stage::Approval;
-        verified.permit(calls)?.validate(&asking).await?.approve(asking).await
+        verified.permit(calls, &asking).await?.validate(&asking).await?.approve(asking).await
     }
 
     /// A refusal of a tool that does not exist. Whoever has no good token does not learn even that, or it could find out by trying which tools there are.

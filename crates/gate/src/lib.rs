@@ -7,7 +7,7 @@
 //!
 //! Each arrow consumes one type and hands out the next; a tool can only be run with an [`ApprovedCall`], and only the approving stage makes one.
 //! Whatever happens, a call ends in exactly one audit record. Anything that fails to decide, denies. What a gate decides by ([`Loaded`]) can be replaced while
-//! calls are under way; a call ends by what it began with.
+//! calls are under way; a call ends by what it began with, unless a person was asked about it: then it is judged again after the yes.
 //!
 //! The gate knows no wire format and no profile: it takes a [`ToolCall`](toolgate_types::ToolCall) and answers with an
 //! [`Outcome`](toolgate_types::Outcome).
@@ -15,6 +15,7 @@
 mod tool_schema;
 mod blocking;
 mod tool;
+mod located;
 mod registry;
 mod quick;
 mod schema;
@@ -45,6 +46,7 @@ pub use journal::{
     Change, ChangeSet, Dropped, Journal, JournalBounds, Recovery, UndoError, UndoOptions, Undone,
     UnrecoveredJournal,
 };
+pub use located::{CallPath, JudgedPaths};
 pub use rates::RateRule;
 pub use registry::Registry;
 pub use snapshot::Loaded;

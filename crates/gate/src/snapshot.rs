@@ -9,7 +9,7 @@ use std::sync::Arc;
 use toolgate_identity::Verifier;
 use toolgate_manifest::AgentConfig;
 use toolgate_policy::{Policies, Scope};
-use toolgate_types::{AgentName, Limits};
+use toolgate_types::{AgentName, Limits, Trust};
 use toolgate_workspace::Workspace;
 
 use crate::breaker::BreakerRule;
@@ -26,6 +26,8 @@ pub struct Loaded {
     pub agents: Vec<AgentConfig>,
     /// The bounds of a call, before agents change them.
     pub limits: Limits,
+    /// How much is asked at least, whatever a caller comes with.
+    pub trust: Trust,
     /// Policies of the whole organisation.
     pub policies: Arc<Policies>,
     /// Who can tell whether a token is good. Without one, every token is refused.
@@ -46,6 +48,7 @@ impl Loaded {
             registry,
             agents: Vec::new(),
             limits,
+            trust: Trust::Autonomous,
             policies: Arc::default(),
             verifier: None,
             rates: Vec::new(),
@@ -67,6 +70,7 @@ pub(crate) struct Snapshot {
     pub(crate) generation: u64,
     pub(crate) registry: Registry,
     pub(crate) limits: Limits,
+    pub(crate) trust: Trust,
     pub(crate) policies: Arc<Policies>,
     pub(crate) verifier: Option<Arc<Verifier>>,
     pub(crate) rates: Rates,
@@ -83,7 +87,8 @@ impl Snapshot {
     /// The one that follows `before`. Tools that were not changed keep what was learnt about them, and unchanged rates what was spent of them:
     /// a reload is not a way to begin anew.
     pub(crate) fn after(before: Option<&Self>, loaded: Loaded, clock: &Clock) -> Self {
-        let Loaded { mut registry, agents, limits, policies, verifier, rates, breaker, workspace } = loaded;
+        let Loaded { mut registry, agents, limits, trust, policies, verifier, rates, breaker, workspace } =
+            loaded;
         let generation = before.map_or(0, |before| before.generation.saturating_add(1));
         if let Some(before) = before {
             registry.inherit(generation, &before.registry, before.generation);
@@ -95,7 +100,18 @@ impl Snapshot {
             // The first declaration of a name is the one that counts; configuration has no second.
             by_name.entry(config.name.value.clone()).or_insert(Agent { config, scope });
         }
-        Self { generation, registry, limits, policies, verifier, rates, breaker, workspace, agents: by_name }
+        Self {
+            generation,
+            registry,
+            limits,
+            trust,
+            policies,
+            verifier,
+            rates,
+            breaker,
+            workspace,
+            agents: by_name,
+        }
     }
 
     pub(crate) fn agent(&self, name: &AgentName) -> Option<&Agent> {

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
-use toolgate_policy::{CallFacts, Decision, Grant, PathScope, Verdict, effective_limits, needs_question};
+use toolgate_policy::{
+    CallFacts, Decision, Grant, Holdings, PathScope, Requirements, Verdict, effective_limits, needs_question,
+};
 use toolgate_text::escaped_line;
 use toolgate_text::nearest::nearest_name;
 use toolgate_types::{CallId, Caller, ErrorCode, Failure, Limits, Sha256, Stage, Stop, ToolCall, ToolClass};
@@ -18,6 +20,7 @@ use crate::bound::ForeseenChange;
 use crate::breaker::suspended;
 use crate::caller::{Credential, Proved};
 use crate::gate::Clock;
+use crate::located::{JudgedGrant, JudgedPaths};
 use crate::registry::Registered;
 use crate::schema::{Patience, checked};
 use crate::snapshot::Snapshot;
@@ -98,32 +101,89 @@ impl<'g> Verified<'g> {
     }
 
     /// PERMISSION: may that caller make that call, and now? `calls` is how many its session made before.
-    pub(crate) fn permit(self, calls: u64) -> Result<Permitted<'g>, Refused> {
+    pub(crate) async fn permit(self, calls: u64, asking: &Asking<'_>) -> Result<Permitted<'g>, Refused> {
         let Known { received, tool, snapshot } = &self.known;
         let (spec, who) = (tool.tool.spec(), &self.who);
         let refused = |failure| Refused { stage: Stage::Permission, failure };
         snapshot.rates.admit(&who.caller.subject, spec.name.as_str()).map_err(refused)?;
-        let grant = match who.scope(spec) {
-            Verdict::Allowed(grant) => grant,
-            Verdict::Denied { operator_reason } => return Err(refused(not_permitted(operator_reason))),
+        let (grant, limits) = within(snapshot, spec, who).map_err(refused)?;
+        let located = if needs_paths(snapshot, spec, who) {
+            let context = context(received.call.id, &who.caller, spec, limits, &grant, asking);
+            Some(locate(tool, &received.arguments, context).await)
+        } else {
+            None
         };
-        let facts =
-            CallFacts { caller: &who.caller, holdings: who.holdings(), input: &received.arguments, calls };
-        let demands = spec.requirements.as_ref().map_or(Decision::Allowed, |demands| demands.check(&facts));
-        let decisions = [demands, snapshot.policies.decide(spec.name.as_str(), &facts)];
-        for decision in decisions {
-            if let Decision::Denied { operator_reason } = decision {
-                return Err(refused(not_permitted(operator_reason)));
-            }
-        }
-        // Whoever might not use the tool anyway does not learn how it is with it.
-        if let Some(operator_reason) = &spec.suspended {
-            return Err(refused(withdrawn(operator_reason)));
-        }
-        let base = Limits { timeout: spec.timeout.unwrap_or(snapshot.limits.timeout), ..snapshot.limits };
-        let limits = effective_limits(base, who.agent(), &grant);
-        Ok(Permitted { verified: self, grant, limits })
+        let judged = located.as_ref().and_then(|located| located.as_ref().ok());
+        allow(snapshot, spec, who, Facts { input: &received.arguments, judged, calls }).map_err(refused)?;
+        Ok(Permitted { verified: self, grant, limits, located, calls })
     }
+}
+
+/// Where the paths of a call lead.
+type Judged = Arc<JudgedPaths>;
+
+/// Whether a rule about this tool asks where paths lead. A person holds every permission, so that no condition matters.
+fn needs_paths(snapshot: &Snapshot, spec: &ToolSpec, who: &Proved<'_>) -> bool {
+    let demands = spec.requirements.as_ref().is_some_and(Requirements::needs_paths);
+    (demands && !matches!(who.holdings(), Holdings::Everything))
+        || snapshot.policies.need_paths(spec.name.as_str())
+}
+
+async fn locate(tool: &Registered, arguments: &Value, context: CallContext) -> Result<Judged, Failure> {
+    let (tool, arguments) = (Arc::clone(&tool.tool), arguments.clone());
+    let paths = context.blocking.run(move || tool.locate(&arguments, &context)).await?;
+    Ok(Arc::new(JudgedPaths::new(paths)))
+}
+
+/// The same for a question; nothing, where it leads nowhere for now. A call that is refused anyway is nothing to bother a person with.
+async fn shown_paths(
+    tool: &Registered,
+    arguments: &Value,
+    context: CallContext,
+) -> Result<Option<Judged>, Refused> {
+    match locate(tool, arguments, context).await {
+        Ok(judged) => Ok(Some(judged)),
+        Err(failure) if failure.code.is_denial() => refuse(stage_of(&failure), failure),
+        Err(_) => Ok(None),
+    }
+}
+
+/// The bounds within which a caller may use a tool.
+fn within(snapshot: &Snapshot, spec: &ToolSpec, who: &Proved<'_>) -> Result<(Grant, Limits), Failure> {
+    let grant = match who.scope(spec) {
+        Verdict::Allowed(grant) => grant,
+        Verdict::Denied { operator_reason } => return Err(not_permitted(operator_reason)),
+    };
+    let base = Limits { timeout: spec.timeout.unwrap_or(snapshot.limits.timeout), ..snapshot.limits };
+    let limits = effective_limits(base, who.agent(), &grant);
+    Ok((grant, limits))
+}
+
+/// What a call is judged by besides its tool and its caller.
+struct Facts<'c> {
+    input: &'c Value,
+    judged: Option<&'c Judged>,
+    calls: u64,
+}
+
+/// Whether the tool's demands and the policies let a call go on.
+fn allow(snapshot: &Snapshot, spec: &ToolSpec, who: &Proved<'_>, facts: Facts<'_>) -> Result<(), Failure> {
+    let paths = facts.judged.map(|judged| judged.for_rules());
+    let facts = CallFacts {
+        caller: &who.caller,
+        holdings: who.holdings(),
+        input: facts.input,
+        paths: paths.as_ref(),
+        calls: facts.calls,
+    };
+    let demands = spec.requirements.as_ref().map_or(Decision::Allowed, |demands| demands.check(&facts));
+    for decision in [demands, snapshot.policies.decide(spec.name.as_str(), &facts)] {
+        if let Decision::Denied { operator_reason } = decision {
+            return Err(not_permitted(operator_reason));
+        }
+    }
+    // Whoever might not use the tool anyway does not learn how it is with it.
+    spec.suspended.as_ref().map_or(Ok(()), |operator_reason| Err(withdrawn(operator_reason)))
 }
 
 /// Which rule decided is for the operator. A model that knew could look for a way around it.
@@ -145,6 +205,10 @@ pub(crate) struct Permitted<'g> {
     verified: Verified<'g>,
     grant: Grant,
     limits: Limits,
+    /// Where its paths lead, where a rule asked.
+    located: Option<Result<Judged, Failure>>,
+    /// How many calls its session made before.
+    calls: u64,
 }
 
 impl<'g> Permitted<'g> {
@@ -185,7 +249,7 @@ pub(crate) struct Asking<'g> {
 impl<'g> Valid<'g> {
     /// APPROVAL: did a person agree, where one must? Only here is a call made that a tool will run.
     pub(crate) async fn approve(self, asking: Asking<'_>) -> Result<Ready<'g>, Refused> {
-        let Permitted { verified: Verified { known, who }, grant, limits } = self.permitted;
+        let Permitted { verified: Verified { known, who }, grant, limits, located, calls } = self.permitted;
         let Known { received: Received { call, arguments }, tool, snapshot } = known;
         let spec = tool.tool.spec();
         // Nobody is asked about a call that could not run.
@@ -195,11 +259,20 @@ impl<'g> Valid<'g> {
             return refuse(Stage::Execution, suspended(spec.name.as_str(), rest));
         }
         let context = || context(call.id, &who.caller, spec, limits, &grant, &asking);
-        let mut foreseen = None;
+        // What a rule had to know and could not is no call that may run.
+        let mut judged =
+            located.transpose().map_err(|failure| Refused { stage: stage_of(&failure), failure })?;
+        let (mut foreseen, mut asked) = (None, false);
         if needs_question(who.caller.trust, spec.class) {
             let definition = tool.definition(snapshot.generation);
             if !asking.grants.allow(definition, &who) {
-                let preview = preview(tool, &arguments, context()).await?;
+                asked = true;
+                if judged.is_none() {
+                    judged = shown_paths(tool, &arguments, context()).await?;
+                }
+                let preview = preview(tool, &arguments, held_to(context(), judged.clone())).await?;
+                // What leads nowhere now may lead somewhere by the time of the answer; but then it is not what was asked.
+                judged.get_or_insert_default();
                 foreseen = preview.changes.clone();
                 let digest = digest(spec.name.as_str(), definition, &arguments, &who);
                 asking.settle(question(call, spec, &who, preview, digest, &asking), definition, &who).await?;
@@ -210,10 +283,20 @@ impl<'g> Valid<'g> {
             return refuse(Stage::Execution, Failure::new(ErrorCode::Cancelled, "the call was cancelled"));
         }
         // The time that a person takes to think is not the tool's.
-        let context = context();
+        let context = held_to(context(), judged);
         let ToolCall { id, client_id, tool: name, .. } = call;
         let call = ToolCall { id: *id, client_id: client_id.clone(), tool: name.clone(), arguments };
-        Ok(Ready { approved: ApprovedCall { call }, tool, snapshot, context, foreseen })
+        let by_token = who.by_token;
+        Ok(Ready {
+            approved: ApprovedCall { call },
+            tool,
+            snapshot,
+            context,
+            foreseen,
+            asked,
+            by_token,
+            calls,
+        })
     }
 }
 
@@ -289,7 +372,7 @@ fn context(
     grant: &Grant,
     asking: &Asking<'_>,
 ) -> CallContext {
-    let paths = grant.paths.clone().map(|paths| Arc::new(GrantedPaths(paths)) as Arc<dyn PathGrant>);
+    let paths = granted_paths(grant);
     // What must be filtered before it leaves does not leave while it is still coming.
     let progress = asking.progress.clone().filter(|_| spec.output_policy.is_none());
     CallContext {
@@ -298,7 +381,9 @@ fn context(
         stop: asking.stop(limits),
         cancelled: asking.cancelled.clone(),
         limits,
+        reach: paths.clone(),
         grant: paths,
+        judged: None,
         recorder: Arc::new(Forgetful),
         progress,
         blocking: asking.blocking,
@@ -306,8 +391,19 @@ fn context(
     }
 }
 
+/// The same for a call that was judged by where its paths lead.
+fn held_to(context: CallContext, judged: Option<Judged>) -> CallContext {
+    let Some(judged) = judged else { return context };
+    let grant = JudgedGrant { granted: context.grant.clone(), judged: Arc::clone(&judged) };
+    CallContext { judged: Some(judged), reach: Some(Arc::new(grant)), ..context }
+}
+
 #[derive(Debug)]
 struct GrantedPaths(PathScope);
+
+fn granted_paths(grant: &Grant) -> Option<Arc<dyn PathGrant>> {
+    grant.paths.clone().map(|paths| Arc::new(GrantedPaths(paths)) as Arc<dyn PathGrant>)
+}
 
 impl PathGrant for GrantedPaths {
     fn covers(&self, location: &std::path::Path) -> bool {
@@ -323,6 +419,40 @@ pub(crate) struct Ready<'g> {
     pub(crate) context: CallContext,
     /// What a person agreed to, where one was asked and the tool could tell.
     pub(crate) foreseen: Option<Vec<ForeseenChange>>,
+    /// Whether a person was asked, which takes as long as the person takes.
+    pub(crate) asked: bool,
+    by_token: bool,
+    calls: u64,
+}
+
+impl Ready<'_> {
+    /// Judges the call once more, by what the gate decides by now: a yes is no way around a rule that was loaded while the question was open.
+    pub(crate) fn judge_again<'n>(self, newer: &'n Snapshot) -> Result<Ready<'n>, Refused> {
+        let call = &self.approved.call;
+        let refused = |failure| Refused { stage: Stage::Permission, failure };
+        let tool = newer.registry.get(&call.tool).filter(|tool| {
+            tool.definition(newer.generation) == self.tool.definition(self.snapshot.generation)
+        });
+        let Some(tool) = tool else { return Err(refused(replaced())) };
+        let caller = Arc::clone(&self.context.caller);
+        let who = Proved::again(caller, self.by_token, self.snapshot, newer)
+            .map_err(|failure| Refused { stage: Stage::Auth, failure })?;
+        let spec = tool.tool.spec();
+        let (grant, limits) = within(newer, spec, &who).map_err(refused)?;
+        let facts = Facts { input: &call.arguments, judged: self.context.judged.as_ref(), calls: self.calls };
+        allow(newer, spec, &who, facts).map_err(refused)?;
+        let grant = granted_paths(&grant);
+        let context = CallContext { limits, reach: grant.clone(), grant, ..self.context };
+        let judged = context.judged.clone();
+        let context = held_to(context, judged);
+        Ok(Ready { tool, snapshot: newer, context, ..self })
+    }
+}
+
+/// A yes was to the tool as it was.
+fn replaced() -> Failure {
+    let message = "the tool was changed or taken away while the question was open";
+    Failure::new(ErrorCode::NotPermitted, message).help("look at the tools again, then ask again")
 }
 
 /// A call that passed every deciding stage: the only thing that a tool can be run with.

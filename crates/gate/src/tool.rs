@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
-use toolgate_policy::{OutputPolicy, Requirements};
+use toolgate_policy::{OutputPolicy, PathInputs, Requirements};
 use toolgate_types::{
     CallId, Caller, Category, Failure, Limits, Sha256, Stop, ToolClass, ToolName, ToolOutput,
 };
@@ -17,6 +17,7 @@ use toolgate_workspace::{PathGrant, Recorder};
 use crate::blocking::Blocking;
 use crate::bound::ForeseenChange;
 use crate::gate::unrecorded;
+use crate::located::{CallPath, JudgedPaths};
 use crate::stages::ApprovedCall;
 use crate::tool_schema::ToolSchema;
 
@@ -118,6 +119,20 @@ pub trait Tool: Send + Sync {
     /// What its calls leave of what was there. Where nothing is known, the most is feared.
     fn effect(&self) -> Effect {
         Effect::Any
+    }
+
+    /// Which of its arguments are paths of the workspace.
+    fn path_inputs(&self) -> PathInputs {
+        PathInputs::default()
+    }
+
+    /// Where the paths of a call really lead, in the order of [`Self::path_inputs`]. Looks at files, and so may block. The arguments were not checked.
+    ///
+    /// # Errors
+    /// One of them leads nowhere that this call may reach. Whatever rule asks about it denies.
+    fn locate(&self, arguments: &Value, context: &CallContext) -> Result<Vec<CallPath>, Failure> {
+        let _ = (arguments, context);
+        Ok(Vec::new())
     }
 
     /// What a person is shown before agreeing to this call. May look at files, and so may block.
@@ -224,6 +239,10 @@ pub struct CallContext {
     pub limits: Limits,
     /// Which files, where the caller was granted only some.
     pub grant: Option<Arc<dyn PathGrant>>,
+    /// The paths that the call was judged by or a person was shown; the call may be made with no others.
+    pub judged: Option<Arc<JudgedPaths>>,
+    /// What files are opened with: both of these.
+    pub reach: Option<Arc<dyn PathGrant>>,
     /// Told of every change before it is made.
     pub recorder: Arc<dyn Recorder + Send + Sync>,
     /// Told of output as it comes. Nobody is told of output that must be filtered first.

@@ -68,8 +68,8 @@ pub use servers::{
 };
 pub use tool::{
     CommandDeclaration, CommandLimits, CommandMount, CommandTemplate, Elevated, ExampleCaller, Expectation,
-    ManifestExample, MountPath, OutputDeclaration, OutputParse, PolicyRule, Rate, TextTemplate, ToolManifest,
-    Treatment, skeleton,
+    ManifestExample, MountPath, NamedPath, OutputDeclaration, OutputParse, PathArgument, PolicyRule, Rate,
+    RealPaths, TextTemplate, ToolManifest, Treatment, WHOLE_WORKTREE, skeleton,
 };
 pub use validator::{LARGEST_PATTERN, schema_problem, validator, validator_within};
 pub use variables::{MissingVariable, VariableText};

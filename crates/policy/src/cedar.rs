@@ -9,7 +9,8 @@
 //!
 //! | name | type |
 //! |---|---|
-//! | `input` | the tool's arguments, by its schema |
+//! | `input` | the tool's arguments, by its schema; those that are paths of the workspace as `Path` |
+//! | `path` | `Path`: each path of the call in turn, wherever it is named; for tools that have some |
 //! | `caller.subject` | `String`: who calls |
 //! | `caller.agent` | `String`, optional: the agent on whose behalf |
 //! | `caller.permissions` | `Set<String>`: what it was granted by name |
@@ -19,9 +20,13 @@
 //! | `session.run` | `String`, optional: the workflow run |
 //! | `session.calls` | `Long`: calls that the session made before this one |
 //!
+//! A `Path` is where a path really leads: `input.path in Path::"@project/secrets"`, and
+//! `input.path.location like "*.pem"`. A condition holds if it does for one of the paths; a `permit` must for each.
+//!
 //! A condition writes `input.count > 20`; a policy file writes `context.input.count > 20`, as Cedar itself
 //! demands.
 
+mod path;
 mod typing;
 mod value;
 mod reads;
@@ -37,6 +42,7 @@ mod load;
 
 pub use condition::{Condition, ConditionError};
 pub use load::PolicyTool;
+pub use path::{CallPaths, PathInput, PathInputs};
 pub use policies::Policies;
 pub use source::{PolicyProblem, PolicySource};
 pub use typing::ToolTyping;

@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 use toolgate_types::Caller;
 
+use crate::cedar::CallPaths;
+
 static NOTHING: BTreeSet<String> = BTreeSet::new();
 
 /// Which permissions a caller holds. The default is none.
@@ -56,6 +58,8 @@ pub struct CallFacts<'a> {
     pub holdings: Holdings<'a>,
     /// The arguments.
     pub input: &'a Value,
+    /// Where the paths among them really lead; nothing, where that was not found out. A rule about paths then fails to evaluate.
+    pub paths: Option<&'a CallPaths>,
     /// How many calls this session made before this one.
     pub calls: u64,
 }

@@ -19,7 +19,8 @@ pub mod cedar;
 pub mod output;
 
 pub use cedar::{
-    Condition, ConditionError, Policies, PolicyProblem, PolicySource, PolicyTool, ToolTyping, Undecidable,
+    CallPaths, Condition, ConditionError, PathInput, PathInputs, Policies, PolicyProblem, PolicySource,
+    PolicyTool, ToolTyping, Undecidable,
 };
 pub use facts::{CallFacts, Decision, Holdings};
 pub use limits::effective_limits;

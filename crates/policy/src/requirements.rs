@@ -63,6 +63,12 @@ impl Requirements {
         if lacking.is_empty() { Decision::Allowed } else { Decision::denied(lacking.join("; ")) }
     }
 
+    /// Whether it must be known where the paths of a call really lead.
+    #[must_use]
+    pub fn needs_paths(&self) -> bool {
+        self.elevated.as_ref().is_some_and(|elevated| elevated.condition.needs_paths())
+    }
+
     /// Whether this call needs the elevated permissions.
     #[must_use]
     pub fn elevation(&self, facts: &CallFacts<'_>) -> Elevation {

@@ -5,13 +5,20 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use toolgate_gate::{
-    ApprovedCall, Browse, CallContext, Effect, Preview, Tool, ToolFuture, ToolSchema, ToolSpec,
+    ApprovedCall, Browse, CallContext, CallPath, Effect, Preview, Tool, ToolFuture, ToolSchema, ToolSpec,
 };
+use toolgate_policy::{PathInput, PathInputs};
 use toolgate_types::{Category, ErrorCode, Failure, Stop, ToolClass, ToolOutput};
-use toolgate_workspace::{PathStyle, Recorder, View, Workspace};
+use toolgate_workspace::{Mount, PathStyle, Recorder, View, Workspace};
 
 use crate::browse::{self, Browsable};
 use crate::preview::{self, Show};
+
+/// What arguments of file tools are called that are paths.
+const PATHS: [&str; 3] = ["path", "from", "to"];
+
+/// What the argument is called that is a patch.
+const PATCH: &str = "patch";
 
 /// Does the work of one call.
 pub(crate) type Work = fn(&View<'_>, Value, &dyn Recorder) -> Result<ToolOutput, Failure>;
@@ -84,10 +91,34 @@ impl FileTool {
             workspace: &self.workspace,
             style: self.style,
             limits: &context.limits,
-            grant: context.grant.as_deref(),
+            grant: context.reach.as_deref(),
             stop,
             unlocked: None,
         }
+    }
+
+    /// The arguments that are paths, each with whether a call without it means the workspace itself.
+    fn paths(&self) -> impl Iterator<Item = (&'static str, bool)> {
+        let schema = &self.spec.input_schema;
+        let required = |name: &str| {
+            let names = schema.get("required").and_then(Value::as_array);
+            names.is_some_and(|names| names.iter().any(|known| known == name))
+        };
+        PATHS
+            .into_iter()
+            .filter(|name| schema.property(name).is_some())
+            .map(move |name| (name, !required(name)))
+    }
+
+    /// Whether its paths stand in a patch of several files.
+    fn has_patch(&self) -> bool {
+        self.spec.input_schema.property(PATCH).is_some() && self.paths().next().is_none()
+    }
+
+    /// Where bare paths begin.
+    fn default_mount(&self) -> &str {
+        let default = self.workspace.mounts().iter().find(|mount| mount.is_default());
+        default.map_or("@project", Mount::alias)
     }
 
     /// Whether it changes nothing and is soon done, most of the time. A search has threads of its own, which nobody starts to end them at once.
@@ -118,6 +149,36 @@ impl Tool for FileTool {
 
     fn effect(&self) -> Effect {
         self.effect
+    }
+
+    fn path_inputs(&self) -> PathInputs {
+        let argument = |(name, has_default): (&str, bool)| PathInput {
+            name: name.to_owned(),
+            is_list: false,
+            has_default,
+            folder: self.default_mount().to_owned(),
+        };
+        PathInputs { arguments: self.paths().map(argument).collect(), others: self.has_patch() }
+    }
+
+    fn locate(&self, arguments: &Value, context: &CallContext) -> Result<Vec<CallPath>, Failure> {
+        let view = self.view(context, &context.stop);
+        let mut paths = Vec::new();
+        for (name, has_default) in self.paths() {
+            let spelt = arguments.get(name).and_then(Value::as_str);
+            if let Some(path) = spelt.or(has_default.then_some(".")) {
+                paths.push(CallPath { argument: name.to_owned(), located: view.locate(path)? });
+            }
+        }
+        if self.has_patch()
+            && let Some(patch) = arguments.get(PATCH).and_then(Value::as_str)
+        {
+            let located = view.locate_patched(patch)?.into_iter().enumerate();
+            paths.extend(
+                located.map(|(index, located)| CallPath { argument: format!("{PATCH}/{index}"), located }),
+            );
+        }
+        Ok(paths)
     }
 
     fn preview(&self, arguments: &Value, context: &CallContext) -> Result<Preview, Failure> {

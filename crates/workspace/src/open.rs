@@ -95,7 +95,8 @@ fn open_without_links(view: &View<'_>, requested: &Requested<'_>) -> Option<Open
         return None;
     }
     // Asked once and before it is opened, as about a file: what is denied as a folder is denied as a file too.
-    let is_reachable = mount.rules().verdict(named, false, view.grant) == Verdict::Reachable;
+    let is_reachable = mount.rules().verdict(named, false, view.grant) == Verdict::Reachable
+        && view.grant.is_none_or(|grant| grant.opens(mount.alias(), named, false));
     is_reachable.then(|| open_file_by_names(mount, named)).flatten()
 }
 
@@ -145,6 +146,10 @@ pub(crate) fn check_rules(
     is_directory: bool,
     shown: &str,
 ) -> Result<(), WorkspaceError> {
+    if view.grant.is_some_and(|grant| !grant.opens(mount.alias(), location, is_directory)) {
+        let reason = "it leads to another file than when the call was judged".to_owned();
+        return Err(WorkspaceError::Precondition { path: shown.to_owned(), reason });
+    }
     match view.verdict(mount, location, is_directory) {
         Verdict::Reachable => Ok(()),
         Verdict::Denied { rule } => Err(WorkspaceError::Denied { path: shown.to_owned(), rule }),

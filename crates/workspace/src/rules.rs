@@ -26,6 +26,13 @@ pub struct InvalidGlob {
 pub trait PathGrant: Send + Sync + std::fmt::Debug {
     /// Whether a real location below a mount is among them.
     fn covers(&self, location: &Path) -> bool;
+
+    /// Whether the call may open what really lies at a location of this mount: not where it was decided about other files. What is found below a
+    /// directory that was opened is not asked about.
+    fn opens(&self, alias: &str, location: &Path, is_directory: bool) -> bool {
+        let _ = (alias, location, is_directory);
+        true
+    }
 }
 
 /// What of a mount may be reached, and what of that may be changed.

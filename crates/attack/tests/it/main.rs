@@ -34,6 +34,7 @@ mod stages;
 mod declared;
 mod callers;
 mod permissions;
+mod rules_on_paths;
 mod output;
 mod pace;
 mod reload;

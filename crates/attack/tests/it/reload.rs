@@ -1,14 +1,19 @@
 //! Tools, agents and policies that are replaced while calls are under way.
 
-use std::sync::Arc;
+use std::future::Future;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 use toolgate_attack::{Bench, BenchOptions, Scratch, code_of, person};
-use toolgate_gate::{ApprovedCall, CallContext, Loaded, Registry, Reply, Tool, ToolFuture, ToolSpec};
+use toolgate_gate::{
+    ApprovedCall, Approver, CallContext, Gate, Loaded, Question, Registry, Reply, Tool, ToolFuture, ToolSpec,
+};
 use toolgate_manifest::Config;
-use toolgate_policy::{Policies, PolicySource, PolicyTool};
+use toolgate_policy::{PathInputs, Policies, PolicySource, PolicyTool};
 use toolgate_tools::Profile;
 use toolgate_types::{Caller, ErrorCode, Failure, Outcome, ToolCall, ToolClass, ToolOutput, Trust};
 
@@ -34,7 +39,12 @@ fn forbidding_everything(loaded: &Loaded) -> Arc<Policies> {
         .registry
         .iter()
         .map(|tool| tool.spec())
-        .map(|spec| PolicyTool { name: spec.name.as_str(), class: spec.class, schema: &spec.input_schema })
+        .map(|spec| PolicyTool {
+            name: spec.name.as_str(),
+            class: spec.class,
+            schema: &spec.input_schema,
+            paths: PathInputs::NONE,
+        })
         .collect();
     let text = "@id(\"closed\") forbid(principal, action, resource);";
     Arc::new(Policies::load(&[PolicySource { file: "test.cedar", text }], &tools).unwrap())
@@ -213,4 +223,77 @@ fn agents_are_those_of_the_latest_load() {
     assert_eq!(names(), [json!("read_file")]);
     let called = bench.call_as(one(), "write_file", json!({"path": "a", "content": ""}));
     assert_eq!(code_of(&called), Some(ErrorCode::NotPermitted));
+}
+
+/// Answers with a yes, after something was loaded while the question was open.
+struct Late {
+    gate: Mutex<Option<Arc<Gate>>>,
+    next: Mutex<Option<Loaded>>,
+}
+
+impl Approver for Late {
+    fn ask(&self, _: Question) -> Pin<Box<dyn Future<Output = Reply> + Send + '_>> {
+        if let (Some(gate), Some(next)) = (&*self.gate.lock().unwrap(), self.next.lock().unwrap().take()) {
+            gate.replace(next);
+        }
+        Box::pin(async { Reply::Once })
+    }
+}
+
+#[test]
+fn a_yes_is_no_way_around_what_was_loaded_while_the_question_was_open() {
+    type Change = fn(Loaded, &Path) -> Loaded;
+    let changes: [(&str, Change, Option<ErrorCode>); 6] = [
+        ("nothing", |loaded, _| loaded, None),
+        (
+            "a forbid",
+            |loaded, _| Loaded { policies: forbidding_everything(&loaded), ..loaded },
+            Some(ErrorCode::NotPermitted),
+        ),
+        (
+            "no agent any more",
+            |loaded, _| Loaded { agents: Vec::new(), ..loaded },
+            Some(ErrorCode::Unauthenticated),
+        ),
+        (
+            "an agent that may only read",
+            |loaded, _| {
+                let config = Config::parse("t.yaml", "agents: {one: {}}").unwrap();
+                Loaded { agents: config.agents, ..loaded }
+            },
+            Some(ErrorCode::NotPermitted),
+        ),
+        (
+            "no tool any more",
+            |loaded, _| Loaded { registry: Registry::new(), ..loaded },
+            Some(ErrorCode::NotPermitted),
+        ),
+        (
+            "a deny of the file",
+            |loaded, state| {
+                let workspace = state.parent().unwrap().join("w");
+                let denying =
+                    BenchOptions::new(Profile::Native, &workspace, &state.join("other")).deny(&["a.txt"]);
+                Loaded { registry: denying.open().loaded().registry.clone(), ..loaded }
+            },
+            Some(ErrorCode::DeniedPath),
+        ),
+    ];
+    for (name, change, expected) in changes {
+        let scratch = Scratch::new();
+        let (workspace, state) = (scratch.folder("w"), scratch.folder("s"));
+        let late = Arc::new(Late { gate: Mutex::default(), next: Mutex::default() });
+        let bench = BenchOptions::new(Profile::Native, &workspace, &state)
+            .config("agents: {one: {tool_permissions: {write_file: {allowed: true}}}}")
+            .approver(Arc::clone(&late) as Arc<dyn Approver>, Duration::from_secs(60))
+            .open();
+        *late.gate.lock().unwrap() = Some(Arc::clone(bench.gate()));
+        *late.next.lock().unwrap() = Some(change(bench.loaded().clone(), &state));
+        let caller = Caller { agent: Some("one".parse().unwrap()), trust: Trust::Guided, ..person("s1") };
+        let called = bench.call_as(caller, "write_file", json!({"path": "a.txt", "content": "x"}));
+        let code = called.failed.as_ref().map(|(_, failure)| failure.code);
+        assert_eq!(code, expected, "{name}: {}", called.answer.text);
+        assert_eq!(workspace.join("a.txt").exists(), expected.is_none(), "{name}");
+        *late.gate.lock().unwrap() = None;
+    }
 }

@@ -1,7 +1,8 @@
 //! Tools that an operator declares, from the first line of a manifest to a command in the sandbox.
 
+use std::io::Write as _;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use serde_json::json;
 
@@ -240,4 +241,54 @@ fn commands_commit_in_the_name_that_the_operators_git_knows() {
     assert!(!place.workspace.join("pwned").exists());
     let text = commit(Some("/dev/null"));
     assert!(text.starts_with("\"Toolgate <toolgate@localhost> Toolgate <toolgate@localhost>\\n"), "{text}");
+}
+
+/// A rule about a directory, and every way to name a file in it, as a person types calls and as a client makes them.
+#[test]
+fn no_spelling_passes_a_rule_about_a_path_by_hand_or_over_mcp() {
+    let place = Place::new();
+    let secrets = place.workspace.join("secrets");
+    std::fs::create_dir_all(&secrets).unwrap();
+    std::fs::write(secrets.join("x"), "nobody-reads-this").unwrap();
+    std::fs::write(place.workspace.join("plain"), "fine").unwrap();
+    std::os::unix::fs::symlink("secrets", place.workspace.join("link")).unwrap();
+    let rule = |clause: &str| {
+        format!("@id(\"no-secrets\") forbid(principal, action, resource) when {{ {clause} }};")
+    };
+    place.write("toolgate.yaml", "policies: [rules]\n");
+    place.write(
+        "rules/a.cedar",
+        &rule("context has input && context.input has path && context.input.path like \"secrets/*\""),
+    );
+    let refused = place.run(&["check"]);
+    let said = String::from_utf8([refused.stdout, refused.stderr].concat()).unwrap();
+    assert!(refused.status.code() != Some(0) && said.contains("Path::\"@project/secrets\""), "{said}");
+
+    place.write("rules/a.cedar", &rule("context has path && context.path in Path::\"@project/secrets\""));
+    place.must(&["check"]);
+    let absolute = secrets.join("x").display().to_string();
+    let spellings = ["secrets/x", "./secrets/x", "@project/secrets/x", "a/../secrets/x", "link/x", &absolute];
+    for path in spellings {
+        let (code, envelope) = place.call("read_file", &json!({"path": path}));
+        assert_eq!((code, envelope["code"].as_str()), (3, Some("not_permitted")), "{path}: {envelope}");
+        assert!(envelope["operatorNote"].as_str().unwrap().contains("no-secrets"), "{path}: {envelope}");
+    }
+    assert_eq!(place.must(&["call", "read_file", r#"{"path": "link/../plain"}"#]), "fine");
+
+    let mut requests = vec![json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
+        "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}})];
+    requests.push(json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+    for (id, path) in spellings.into_iter().chain(["plain"]).enumerate() {
+        requests.push(json!({"jsonrpc": "2.0", "id": id + 1, "method": "tools/call", "params": {
+            "name": "read_file", "arguments": {"path": path}}}));
+    }
+    let input: String = requests.iter().map(|request| format!("{request}\n")).collect();
+    let mut command = place.toolgate();
+    command.arg("mcp").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut served = command.spawn().unwrap();
+    served.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    let answers = String::from_utf8(served.wait_with_output().unwrap().stdout).unwrap();
+    assert!(!answers.contains("nobody-reads-this"), "{answers}");
+    assert_eq!(answers.matches("not_permitted").count() / 2, spellings.len(), "{answers}");
+    assert!(answers.contains("fine"), "{answers}");
 }

@@ -53,7 +53,9 @@ pub(super) fn stdin(field: &Field, scope: &Scope<'_>, report: &mut Report<'_>) -
     let mut compiler = Compiler { scope, report, separated: true };
     let pieces = compiler.pieces(&text, &field.node)?;
     let alone = pieces.len() == 1;
-    let mut fits = true;
+    let mut fits = compiler.paths_fit(&pieces, &field.node, |before| {
+        before.ends_with(|last: char| last.is_whitespace() || matches!(last, '=' | ':' | ',' | '"' | '\''))
+    });
     for slot in slots(&pieces) {
         let plain = scope.properties.get(&slot.name).is_some_and(|property| property.facts.is_plain());
         if !alone && !plain {
@@ -224,8 +226,7 @@ impl Compiler<'_, '_, '_> {
         else {
             return;
         };
-        let facts = property.items.as_ref().filter(|_| property.facts.is("array")).unwrap_or(&property.facts);
-        if facts.may_begin_with_a_dash() {
+        if property.of_one_value().may_begin_with_a_dash() {
             let message = format!("`{{{}}}` can begin with `-` where a program looks for options", slot.name);
             let help = "put `\"--\"` before it, join it to its option with `=`, or exclude it by `pattern`, `enum` or `minimum`";
             self.report.warn(node, message, help);
@@ -281,9 +282,9 @@ impl Compiler<'_, '_, '_> {
 
     fn slot(&mut self, name: &str, node: &Node) -> Option<Slot> {
         let property = self.property(name, node)?.clone();
-        let facts = property.items.as_ref().filter(|_| property.facts.is("array")).unwrap_or(&property.facts);
-        let base = match &facts.rules.path {
-            Some(folder) => self.base(folder, node)?,
+        let facts = property.of_one_value();
+        let root = match &facts.rules.path {
+            Some(folder) => self.root(folder, node)?,
             None => String::new(),
         };
         Some(Slot {
@@ -291,12 +292,12 @@ impl Compiler<'_, '_, '_> {
             required: property.required,
             whole_numbers: facts.is("integer") && !facts.is("number"),
             rules: facts.rules.clone(),
-            base,
+            root,
         })
     }
 
-    /// What a path beneath a folder is written behind, so that it can never be read as an option.
-    fn base(&mut self, folder: &MountPath, node: &Node) -> Option<String> {
+    /// What a path of a mount is written behind, so that it can never be read as an option.
+    fn root(&mut self, folder: &MountPath, node: &Node) -> Option<String> {
         if !self.scope.mounts.contains(&folder.alias.as_str()) {
             let message = format!("the path begins in `{}`, which the command cannot see", folder.alias);
             let help = format!("add `\"{}\"` to `mounts`", folder.alias);
@@ -305,9 +306,8 @@ impl Compiler<'_, '_, '_> {
         }
         let here = self.scope.directory.filter(|here| here.alias == folder.alias && here.path.is_empty());
         Some(match here {
-            Some(_) if folder.path.is_empty() => ".".to_owned(),
-            Some(_) => format!("./{}", folder.path),
-            None => folder.inside(),
+            Some(_) => ".".to_owned(),
+            None => MountPath { alias: folder.alias.clone(), path: String::new() }.inside(),
         })
     }
 
@@ -341,28 +341,31 @@ impl Compiler<'_, '_, '_> {
         self.report.node(node, message, Some(help));
     }
 
-    /// A path is written relative to where the command runs, so nothing may stand before it that makes it another.
     fn check_paths(&mut self, element: &Element, node: &Node) {
+        self.paths_fit(&element.pieces, node, |before| before.ends_with(['=', ':', ',']));
+    }
+
+    /// A path is written relative to where the command runs, so nothing may stand before it that makes it another.
+    fn paths_fit(&mut self, pieces: &[Piece], node: &Node, ends: impl Fn(&str) -> bool) -> bool {
         let mut before: Option<&Piece> = None;
-        for piece in &element.pieces {
+        let mut fits = true;
+        for piece in pieces {
             let ended = match before {
                 None => true,
-                Some(Piece::Literal(text)) => text.ends_with(['=', ':', ',']),
+                Some(Piece::Literal(text)) => ends(text),
                 Some(Piece::Slot(_)) => false,
             };
-            match piece {
-                Piece::Slot(slot) if slot.rules.path.is_some() && !ended => {
-                    let help = "let it begin an argument, or follow `=`, `:` or `,`".to_owned();
-                    self.report.node(
-                        node,
-                        format!("the path `{{{}}}` cannot stand here", slot.name),
-                        Some(help),
-                    );
-                }
-                _ => {}
+            if let Piece::Slot(slot) = piece
+                && slot.rules.path.is_some()
+                && !ended
+            {
+                let help = "let it begin an argument, or follow `=`, `:` or `,`".to_owned();
+                self.report.node(node, format!("the path `{{{}}}` cannot stand here", slot.name), Some(help));
+                fits = false;
             }
             before = Some(piece);
         }
+        fits
     }
 }
 

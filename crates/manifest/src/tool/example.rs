@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::schema::Checked;
-use super::{CommandTemplate, Elevated, ExampleCaller, Expectation, ManifestExample};
+use super::{CommandDeclaration, Elevated, ExampleCaller, Expectation, ManifestExample, RealPaths};
 use crate::decode::{Field, Key, Section, key, list, parsed, text, word};
 use crate::json;
 use crate::problem::{Located, shown_message};
@@ -28,7 +28,7 @@ const CALLER: &[Key] = &[
 /// What examples are checked against.
 pub(super) struct Against<'a> {
     pub(super) input: Option<&'a Checked>,
-    pub(super) template: Option<&'a CommandTemplate>,
+    pub(super) command: Option<&'a CommandDeclaration>,
     pub(super) elevated: Option<&'a Elevated>,
 }
 
@@ -120,10 +120,13 @@ fn check_argv(
     against: &Against<'_>,
     report: &mut Report<'_>,
 ) {
-    let Some(template) = against.template else { return };
-    let rendered = match template.render(&example.input.value) {
-        Ok(rendered) => rendered,
-        Err(failure) => return report.node(input, failure.message.clone(), failure.help),
+    let Some(command) = against.command else { return };
+    let stdin = command.stdin.as_ref().map(|stdin| stdin.render(&example.input.value, &RealPaths::default()));
+    let rendered = match (command.template.render(&example.input.value), stdin) {
+        (Err(failure), _) | (_, Some(Err(failure))) => {
+            return report.node(input, failure.message.clone(), failure.help);
+        }
+        (Ok(rendered), _) => rendered,
     };
     let (Some(field), Some(expected)) = (argv, &example.argv) else { return };
     if rendered != *expected {

@@ -7,6 +7,7 @@
 mod compile;
 mod confined;
 mod example;
+mod paths;
 mod pattern;
 mod property;
 mod read;
@@ -20,10 +21,12 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use serde_json::Value;
-use toolgate_types::{AgentName, ToolClass, ToolName, Trust};
+use toolgate_types::{AgentName, Failure, ToolClass, ToolName, Trust};
 
 pub(crate) use confined::{directory, is_reserved, is_variable, looks_secret, mounts, network, not_a_host};
+pub use paths::{NamedPath, PathArgument, RealPaths};
 pub(crate) use read::{calls, policy};
+pub use rendering::WHOLE_WORKTREE;
 pub(crate) use skeleton::quoted;
 pub use skeleton::skeleton;
 pub use template::{CommandTemplate, TextTemplate};
@@ -92,6 +95,8 @@ pub struct CommandDeclaration {
     pub limits: CommandLimits,
     /// `stdin`: what it reads; absent means nothing.
     pub stdin: Option<TextTemplate>,
+    /// The arguments with `x-toolgate-path`, wherever they stand.
+    pub paths: Vec<PathArgument>,
     /// `success_codes`: exit codes that are not failures; never empty, `[0]` unless said.
     pub success_codes: Vec<u8>,
 }
@@ -103,6 +108,27 @@ pub struct MountPath {
     pub alias: String,
     /// The way from the mount's root, without `.` and `..`; empty is the root itself.
     pub path: String,
+}
+
+impl std::fmt::Display for MountPath {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(&self.alias)?;
+        if self.path.is_empty() { Ok(()) } else { write!(formatter, "/{}", self.path) }
+    }
+}
+
+impl CommandDeclaration {
+    /// The files and directories that a call names.
+    ///
+    /// # Errors
+    /// `invalid_arguments` when one of them is not a path.
+    pub fn named_paths(&self, input: &Value) -> Result<Vec<NamedPath>, Failure> {
+        let mut named = Vec::new();
+        for argument in &self.paths {
+            named.extend(argument.named(input)?);
+        }
+        Ok(named)
+    }
 }
 
 impl MountPath {

@@ -43,12 +43,19 @@ pub(super) struct Facts {
 pub(super) struct ValueRules {
     /// `x-toolgate-multiline`: line breaks and tabs.
     pub(super) multiline: bool,
-    /// `x-toolgate-allow: ["@"]`: text that begins with `@`.
+    /// `x-toolgate-allow: ["@"]`: text that begins with `@`, or has one after `=`.
     pub(super) at_sign: bool,
     /// `x-toolgate-allow: [empty]`, or an `enum` that lists it: empty text.
     pub(super) empty: bool,
     /// `x-toolgate-path`: a path beneath this folder.
     pub(super) path: Option<MountPath>,
+}
+
+impl Property {
+    /// What is known about the value, or about each item where it may be a list.
+    pub(super) fn of_one_value(&self) -> &Facts {
+        self.items.as_ref().filter(|_| self.facts.is("array")).unwrap_or(&self.facts)
+    }
 }
 
 impl Properties {
@@ -180,7 +187,7 @@ impl ValueRules {
         let listed = values.is_some_and(|values| values.iter().any(|value| value == ""));
         Self {
             multiline: says("x-toolgate-multiline") == Some(&Value::Bool(true)),
-            at_sign: allows("@") || begins_with_at(values),
+            at_sign: allows("@") || names_a_file(values),
             empty: allows("empty") || listed,
             path: says("x-toolgate-path")
                 .and_then(Value::as_str)
@@ -190,8 +197,8 @@ impl ValueRules {
 }
 
 /// A listed value is the operator's own.
-fn begins_with_at(values: Option<&[Value]>) -> bool {
-    let at = |value: &Value| value.as_str().is_some_and(|text| text.starts_with('@'));
+fn names_a_file(values: Option<&[Value]>) -> bool {
+    let at = |value: &Value| value.as_str().is_some_and(|text| text.starts_with('@') || text.contains("=@"));
     values.is_some_and(|values| values.iter().any(at))
 }
 

@@ -6,6 +6,7 @@ use toolgate_types::ToolClass;
 
 use super::compile::{self, Scope};
 use super::example::{Against, examples};
+use super::paths::PathArgument;
 use super::property::Properties;
 use super::schema::Checked;
 use super::{
@@ -100,11 +101,7 @@ fn tool(file: &Field, source: &Source, report: &mut Report<'_>) -> Option<ToolMa
         known: input.is_some(),
     };
     let command = command(&section, &bounds, report);
-    let against = Against {
-        input: input.as_ref(),
-        template: command.as_ref().map(|command| &command.template),
-        elevated: elevated.as_ref(),
-    };
+    let against = Against { input: input.as_ref(), command: command.as_ref(), elevated: elevated.as_ref() };
     let tool = ToolManifest {
         title: section.get("title", report, text),
         timeout: section.get("timeout", report, duration),
@@ -239,6 +236,7 @@ fn command(section: &Section, bounds: &Bounds<'_>, report: &mut Report<'_>) -> O
         network,
         limits,
         stdin,
+        paths: PathArgument::all(bounds.properties),
         success_codes: success_codes.unwrap_or_else(|| vec![0]),
     })
 }

@@ -3,13 +3,13 @@
 //! What the schema let through is judged once more by where it is going to stand. Refused, whatever the schema says:
 //! NUL, invisible characters (line breaks and tabs unless `x-toolgate-multiline`), empty text (unless `enum` lists it or
 //! `x-toolgate-allow: [empty]`), text that makes an argument begin with `-` before a literal `--`, text that begins with
-//! `@` at the beginning of an argument or after `=` (unless `x-toolgate-allow: ["@"]`: many programs read such a file),
-//! and more bytes than the kernel takes.
+//! `@` at the beginning of an argument or after `=`, or has `=@` in it (unless `x-toolgate-allow: ["@"]`: many programs
+//! read such a file), and more bytes than the kernel takes. The same holds for `stdin`, line by line.
 
 use serde_json::Value;
 use toolgate_types::{ErrorCode, Failure};
 
-use super::MountPath;
+use super::paths::{RealPaths, joined};
 use super::template::{CommandTemplate, Element, Part, Piece, Slot, TextTemplate, slots};
 use crate::problem::shown;
 
@@ -19,34 +19,39 @@ const MAX_ARGUMENT: usize = 128 * 1024 - 1;
 const MAX_ARGUMENTS: usize = 1 << 20;
 /// What the kernel keeps for each argument besides its text: its end and a pointer.
 const PER_ARGUMENT: usize = 9;
-/// What stands for pathspecs where no workspace has rules, as in examples.
-const WHOLE_WORKTREE: &str = ":(top)";
+/// What stands for pathspecs where no workspace has rules, as in examples and questions.
+pub const WHOLE_WORKTREE: &str = ":(top)";
 /// The most bytes of a path.
 const MAX_PATH: usize = 4095;
 
 impl CommandTemplate {
-    /// The program and its arguments for one call.
+    /// The program and its arguments for one call, with paths as they were spelt.
     ///
     /// # Errors
     /// `invalid_arguments`, with the argument and what would fit.
     pub fn render(&self, input: &Value) -> Result<Vec<String>, Failure> {
-        self.render_with(input, &[WHOLE_WORKTREE.to_owned()])
+        self.render_with(input, &[WHOLE_WORKTREE.to_owned()], &RealPaths::default())
     }
 
-    /// The same with these pathspecs where the template asks for them.
+    /// The same with these pathspecs where the template asks for them, and with the places that paths really lead to.
     ///
     /// # Errors
     /// `invalid_arguments`, with the argument and what would fit.
-    pub fn render_with(&self, input: &Value, pathspecs: &[String]) -> Result<Vec<String>, Failure> {
+    pub fn render_with(
+        &self,
+        input: &Value,
+        pathspecs: &[String],
+        real: &RealPaths,
+    ) -> Result<Vec<String>, Failure> {
         let mut arguments = vec![self.program.clone()];
         for part in &self.parts {
             match part {
-                Part::Group(elements) => group(elements, input, &mut arguments)?,
+                Part::Group(elements) => group(elements, input, real, &mut arguments)?,
                 Part::Pathspecs { .. } => arguments.extend_from_slice(pathspecs),
                 Part::Choice { name, then, otherwise } => {
                     let chosen = if is_set(name, input)? { then } else { otherwise };
                     for element in chosen {
-                        group(std::slice::from_ref(element), input, &mut arguments)?;
+                        group(std::slice::from_ref(element), input, real, &mut arguments)?;
                     }
                 }
             }
@@ -59,36 +64,16 @@ impl CommandTemplate {
         }
         Ok(arguments)
     }
-
-    /// The files and folders that a call names, by the mount they lie in.
-    ///
-    /// # Errors
-    /// `invalid_arguments` when one of them is not a path.
-    pub fn paths(&self, input: &Value) -> Result<Vec<MountPath>, Failure> {
-        let mut paths: Vec<MountPath> = Vec::new();
-        for slot in self.parts.iter().flat_map(Part::elements).flat_map(Element::slots) {
-            let Some(folder) = &slot.rules.path else { continue };
-            for (place, value) in items(slot, input) {
-                let rest = path(value, &place)?;
-                let path = [folder.path.as_str(), &rest].into_iter().filter(|part| !part.is_empty());
-                let path = path.collect::<Vec<_>>().join("/");
-                let named = MountPath { alias: folder.alias.clone(), path };
-                if !paths.contains(&named) {
-                    paths.push(named);
-                }
-            }
-        }
-        Ok(paths)
-    }
 }
 
 impl TextTemplate {
-    /// The text for one call; `None` when a placeholder has no value. A value that stands alone is written as it is
-    /// when it is text and as JSON when it is not.
+    /// The text for one call; `None` when a placeholder has no value. A value that is the whole text is free: it is written as it is when it is text and
+    /// as JSON when it is not. Among other text the rules of arguments hold, with each line in place of an argument, or a value could add lines of its
+    /// own to what the operator wrote. A path is a path in both.
     ///
     /// # Errors
     /// `invalid_arguments` when a value does not fit.
-    pub fn render(&self, input: &Value) -> Result<Option<String>, Failure> {
+    pub fn render(&self, input: &Value, real: &RealPaths) -> Result<Option<String>, Failure> {
         if slots(&self.pieces).any(|slot| given(slot, input).is_none()) {
             return Ok(None);
         }
@@ -98,10 +83,12 @@ impl TextTemplate {
             match piece {
                 Piece::Literal(literal) => text.push_str(literal),
                 Piece::Slot(slot) => match given(slot, input) {
-                    Some(value @ (Value::Array(_) | Value::Object(_))) if alone => {
-                        text.push_str(&value.to_string())
+                    Some(value) if alone => text.push_str(&free(value, slot, input, real)?),
+                    Some(value) => {
+                        let value = written(value, slot, &slot.name, real)?;
+                        begins_well(&text, &value, slot)?;
+                        text.push_str(&value);
                     }
-                    Some(value) => text.push_str(&plain(value, slot, &slot.name)?),
                     None => {}
                 },
             }
@@ -110,8 +97,57 @@ impl TextTemplate {
     }
 }
 
+/// A value that is the whole of standard input.
+fn free(value: &Value, slot: &Slot, input: &Value, real: &RealPaths) -> Result<String, Failure> {
+    if slot.rules.path.is_some() {
+        let paths = items(slot, input).into_iter().map(|(place, value)| written(value, slot, &place, real));
+        return Ok(paths.collect::<Result<Vec<_>, _>>()?.join("\n"));
+    }
+    match value {
+        Value::Array(_) | Value::Object(_) => Ok(value.to_string()),
+        value => plain(value, slot, &slot.name),
+    }
+}
+
+/// Text of a line: no option and no file's name for programs that read arguments from their standard input, unless lines are the value's to make.
+fn begins_well(before: &str, value: &str, slot: &Slot) -> Result<(), Failure> {
+    if slot.rules.multiline {
+        return Ok(());
+    }
+    let leads = before.is_empty() || before.ends_with('\n');
+    if names_a_file(leads || before.ends_with('='), value) && !slot.rules.at_sign {
+        return Err(read_as_file(&slot.name, value));
+    }
+    // A number is no option.
+    if leads && value.starts_with('-') && value.parse::<f64>().is_err() {
+        return Err(read_as_option(&slot.name));
+    }
+    Ok(())
+}
+
+/// Whether text is `@file`, where that may be said, or says it after `=`: programs such as curl read the file of that name.
+fn names_a_file(begins: bool, text: &str) -> bool {
+    (begins && text.starts_with('@')) || text.contains("=@")
+}
+
+fn read_as_file(place: &str, text: &str) -> Failure {
+    let where_it_is = if text.starts_with('@') { "begins with `@`" } else { "holds `=@`" };
+    let reason = format!("{where_it_is}, which a program may take for a file to read");
+    unfit(place, &reason, "leave out the `@`")
+}
+
+fn read_as_option(place: &str) -> Failure {
+    let help = "give a value that does not begin with `-`";
+    unfit(place, "begins with `-`, which a program may take for an option", help)
+}
+
 /// Adds elements that stand and fall together.
-fn group(elements: &[Element], input: &Value, arguments: &mut Vec<String>) -> Result<(), Failure> {
+fn group(
+    elements: &[Element],
+    input: &Value,
+    real: &RealPaths,
+    arguments: &mut Vec<String>,
+) -> Result<(), Failure> {
     for slot in elements.iter().flat_map(Element::slots) {
         if given(slot, input).is_some() {
             continue;
@@ -125,12 +161,12 @@ fn group(elements: &[Element], input: &Value, arguments: &mut Vec<String>) -> Re
         match element.whole() {
             Some(slot) => {
                 for (place, value) in items(slot, input) {
-                    arguments.push(element.render(|_| Some((place.clone(), value)))?);
+                    arguments.push(element.render(real, |_| Some((place.clone(), value)))?);
                 }
             }
             None => {
                 let value = |slot: &Slot| given(slot, input).map(|value| (slot.name.clone(), value));
-                arguments.push(element.render(value)?);
+                arguments.push(element.render(real, value)?);
             }
         }
     }
@@ -166,7 +202,11 @@ fn is_set(name: &str, input: &Value) -> Result<bool, Failure> {
 }
 
 impl Element {
-    fn render<'i>(&self, value_of: impl Fn(&Slot) -> Option<(String, &'i Value)>) -> Result<String, Failure> {
+    fn render<'i>(
+        &self,
+        real: &RealPaths,
+        value_of: impl Fn(&Slot) -> Option<(String, &'i Value)>,
+    ) -> Result<String, Failure> {
         let mut argument = String::new();
         // Whose value the argument begins with, if it begins with one.
         let mut leader = None;
@@ -175,14 +215,10 @@ impl Element {
                 Piece::Literal(literal) => argument.push_str(literal),
                 Piece::Slot(slot) => {
                     let Some((place, value)) = value_of(slot) else { continue };
-                    let text = written(value, slot, &place)?;
+                    let text = written(value, slot, &place, real)?;
                     let leads = argument.is_empty();
-                    if (leads || argument.ends_with('=')) && text.starts_with('@') && !slot.rules.at_sign {
-                        return Err(unfit(
-                            &place,
-                            "begins with `@`, which a program may take for a file to read",
-                            "leave out the `@`",
-                        ));
+                    if names_a_file(leads || argument.ends_with('='), &text) && !slot.rules.at_sign {
+                        return Err(read_as_file(&place, &text));
                     }
                     argument.push_str(&text);
                     if leads {
@@ -192,11 +228,7 @@ impl Element {
             }
         }
         match leader {
-            Some(place) if argument.starts_with('-') && !self.after_separator => Err(unfit(
-                &place,
-                "begins with `-`, which a program may take for an option",
-                "give a value that does not begin with `-`",
-            )),
+            Some(place) if argument.starts_with('-') && !self.after_separator => Err(read_as_option(&place)),
             leader if argument.len() > MAX_ARGUMENT => {
                 let place =
                     leader.or_else(|| self.slots().next().map(|slot| slot.name.clone())).unwrap_or_default();
@@ -208,10 +240,10 @@ impl Element {
 }
 
 /// A value as part of an argument.
-fn written(value: &Value, slot: &Slot, place: &str) -> Result<String, Failure> {
-    if slot.rules.path.is_some() {
-        let rest = path(value, place)?;
-        return Ok(if rest.is_empty() { slot.base.clone() } else { format!("{}/{rest}", slot.base) });
+fn written(value: &Value, slot: &Slot, place: &str, real: &RealPaths) -> Result<String, Failure> {
+    if let Some(folder) = &slot.rules.path {
+        let spelt = joined(&folder.path, &path(value, place)?);
+        return Ok(joined(&slot.root, real.get(place).unwrap_or(&spelt)));
     }
     let text = plain(value, slot, place)?;
     if text.len() > MAX_ARGUMENT {
@@ -248,7 +280,7 @@ fn plain(value: &Value, slot: &Slot, place: &str) -> Result<String, Failure> {
 }
 
 /// A path beneath its folder, without empty and `.` parts; empty is the folder itself.
-fn path(value: &Value, place: &str) -> Result<String, Failure> {
+pub(super) fn path(value: &Value, place: &str) -> Result<String, Failure> {
     const HELP: &str = "give a path such as `src/main.rs`, or `.` for the folder itself";
     let Some(text) = value.as_str() else {
         return Err(unfit(place, "is not a path", HELP));

@@ -42,7 +42,7 @@ impl CommandTemplate {
     }
 }
 
-/// Text with placeholders, for standard input: no rule of arguments applies to it.
+/// Text with placeholders, for standard input. The rules of arguments hold for its values; see [`super::rendering`].
 #[derive(Clone, Debug)]
 pub struct TextTemplate {
     pub(super) pieces: Vec<Piece>,
@@ -130,8 +130,8 @@ pub(super) struct Slot {
     /// Whether a number is always whole, so that `5.0` is written `5`.
     pub(super) whole_numbers: bool,
     pub(super) rules: ValueRules,
-    /// What a path is written behind: `./` or the place of its folder inside the sandbox.
-    pub(super) base: String,
+    /// What a path of its mount is written behind: `.` or the place of the mount inside the sandbox.
+    pub(super) root: String,
 }
 
 /// A piece of an element as it is spelt.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use toolgate_manifest::{Expectation, OutputParse, ToolManifest, Treatment, Warning};
+use toolgate_manifest::{Expectation, OutputParse, RealPaths, ToolManifest, Treatment, Warning};
 use toolgate_types::ToolClass;
 
 /// The example of the documentation, exactly as it is written there.
@@ -149,8 +149,11 @@ fn a_file_may_hold_several_tools() {
     assert!(tools[0].command.mounts.is_empty());
     let stdin = tools[1].command.stdin.as_ref().unwrap();
     let document = json!({"document": {"a": ["-x", "@y", "z\n"]}});
-    assert_eq!(stdin.render(&document).unwrap().unwrap(), r#"{"a":["-x","@y","z\n"]}"#);
-    assert_eq!(stdin.render(&json!({})).unwrap(), None);
+    assert_eq!(
+        stdin.render(&document, &RealPaths::default()).unwrap().unwrap(),
+        r#"{"a":["-x","@y","z\n"]}"#
+    );
+    assert_eq!(stdin.render(&json!({}), &RealPaths::default()).unwrap(), None);
 
     let problems = ToolManifest::parse_bytes(&name, &bytes).unwrap_err();
     assert_eq!(problems.to_string(), "several.yaml:11:7: this is a second tool — keep one tool in this file");

@@ -2,11 +2,15 @@
 
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
-use toolgate_manifest::{CommandTemplate, ToolManifest};
+use toolgate_manifest::{CommandDeclaration, CommandTemplate, RealPaths, ToolManifest};
 use toolgate_types::ErrorCode;
 
 /// A template over a fixed set of arguments.
 fn template(command: &str) -> CommandTemplate {
+    declaration(command).template
+}
+
+fn declaration(command: &str) -> CommandDeclaration {
     let text = format!(
         r#"
 tool: t
@@ -38,7 +42,7 @@ command: {command}
 "#
     );
     match ToolManifest::parse_bytes("t.yaml", text.as_bytes()) {
-        Ok((tool, _)) => tool.command.template,
+        Ok((tool, _)) => tool.command,
         Err(problems) => panic!("{}", problems.render()),
     }
 }
@@ -177,6 +181,16 @@ fn what_is_refused_names_the_argument() {
             "`text` begins with `@`, which a program may take for a file to read",
         ),
         (
+            r#"[t, -F, "{text}"]"#,
+            json!({"text": "x=@y"}),
+            "`text` holds `=@`, which a program may take for a file to read",
+        ),
+        (
+            r#"[t, "a{text}"]"#,
+            json!({"text": ";b=@y"}),
+            "`text` holds `=@`, which a program may take for a file to read",
+        ),
+        (
             r#"[t, --, "{text}"]"#,
             json!({"text": "@x"}),
             "`text` begins with `@`, which a program may take for a file to read",
@@ -246,14 +260,9 @@ fn no_argument_is_longer_than_the_kernel_takes() {
 
 #[test]
 fn the_paths_of_a_call_can_be_asked_for() {
-    let template = template(r#"[t, "{file}", "{doc}", ["--from", "{source}"], "{files}", "{text}"]"#);
-    let input = json!({"file": "a/./b", "doc": ".", "source": "x", "files": ["a/b", "c"], "text": "d"});
-    let paths: Vec<(String, String)> =
-        template.paths(&input).unwrap().into_iter().map(|path| (path.alias, path.path)).collect();
-    let expected = [("@project", "a/b"), ("@docs", ""), ("@project", "src/x"), ("@project", "c")];
-    assert_eq!(paths, expected.map(|(alias, path)| (alias.to_owned(), path.to_owned())));
-    assert!(template.paths(&json!({"file": "../x"})).is_err());
-    assert!(template.paths(&json!({})).unwrap().is_empty());
+    let declared = declaration(r#"[t, "{file}", "{doc}", ["--from", "{source}"], "{files}", "{text}"]"#);
+    assert!(declared.named_paths(&json!({"file": "../x"})).is_err());
+    assert!(declared.named_paths(&json!({"text": "a"})).unwrap().is_empty());
 }
 
 /// One element of a template, as the reference sees it.
@@ -397,4 +406,111 @@ proptest! {
             prop_assert!(rendered.iter().all(|argument| !argument.split('/').any(|part| part == "..")));
         }
     }
+}
+
+/// What a program reads, with `stdin` over the same arguments.
+fn stdin(text: &str, input: &Value) -> Result<Option<String>, toolgate_types::Failure> {
+    let command = format!("[t]\nstdin: {}", Value::from(text));
+    let template = declaration(&command).stdin.unwrap();
+    template.render(input, &RealPaths::default())
+}
+
+#[test]
+fn a_value_on_standard_input_keeps_the_rules_of_arguments() {
+    for (text, input, message) in [
+        ("HEAD:{text}\n", json!({"text": "a\nHEAD:.env"}), "`text` holds a line break"),
+        ("HEAD:{text}\n", json!({"text": "a\rb"}), "`text` holds a line break"),
+        ("HEAD:{text}\n", json!({"text": "a\0b"}), "`text` holds NUL"),
+        ("HEAD:{text}\n", json!({"text": "a\u{1b}[2J"}), "`text` holds the invisible character `\\u{1b}`"),
+        ("HEAD:{text}\n", json!({"text": ""}), "`text` is empty"),
+        ("{text}\n", json!({"text": "a\nb"}), "`text` holds a line break"),
+        (
+            "{text}\n",
+            json!({"text": "--output=/x"}),
+            "`text` begins with `-`, which a program may take for an option",
+        ),
+        (
+            "a\n{text}",
+            json!({"text": "@x"}),
+            "`text` begins with `@`, which a program may take for a file to read",
+        ),
+        (
+            "data={text}",
+            json!({"text": "@x"}),
+            "`text` begins with `@`, which a program may take for a file to read",
+        ),
+        (
+            "-F {text}",
+            json!({"text": "x=@y"}),
+            "`text` holds `=@`, which a program may take for a file to read",
+        ),
+        ("{long} {text}", json!({"long": "a\0", "text": "b"}), "`long` holds NUL"),
+        ("HEAD:{file}\n", json!({"file": "../x"}), "`file` leads upward with `..`"),
+        ("HEAD:{file}\n", json!({"file": "/etc/passwd"}), "`file` is an absolute path"),
+        ("HEAD:{file}\n", json!({"file": "a\nHEAD:.env"}), "`file` holds a line break"),
+        ("{file}", json!({"file": "a\n.env"}), "`file` holds a line break"),
+        ("{file}", json!({"file": ".."}), "`file` leads upward with `..`"),
+        ("{files}", json!({"files": ["a", "../b"]}), "`files/1` leads upward with `..`"),
+    ] {
+        let failure = stdin(text, &input).unwrap_err();
+        assert_eq!(
+            (failure.code, &*failure.message),
+            (ErrorCode::InvalidArguments, message),
+            "{text:?} {input}"
+        );
+    }
+}
+
+#[test]
+fn free_text_on_standard_input_stands_alone_or_is_declared_as_such() {
+    for (text, input, expected) in [
+        ("{text}", json!({"text": "-a\n@b\r\n\tc=@d"}), "-a\n@b\r\n\tc=@d"),
+        ("{text}", json!({"text": ""}), ""),
+        ("{many}", json!({"many": ["a\nb"]}), "[\"a\\nb\"]"),
+        (
+            "Subject: {text}\n\n{long}\n",
+            json!({"text": "s", "long": "- a\n@b\n"}),
+            "Subject: s\n\n- a\n@b\n\n",
+        ),
+        ("{count}+{ratio}\n", json!({"count": -3, "ratio": -1.5}), "-3+-1.5\n"),
+        ("{at}\n", json!({"at": "@x"}), "@x\n"),
+        ("HEAD:{file}\n", json!({"file": "a//./b"}), "HEAD:./a/b\n"),
+        ("rev \"{source}\"\n", json!({"source": "x"}), "rev \"./src/x\"\n"),
+        ("{doc}", json!({"doc": "x"}), "/mnt/docs/x"),
+        ("{files}", json!({"files": ["a", "b"]}), "./a\n./b"),
+    ] {
+        assert_eq!(stdin(text, &input).unwrap().as_deref(), Some(expected), "{text:?} {input}");
+    }
+    assert_eq!(stdin("a {text}\n", &json!({})), Ok(None));
+}
+
+#[test]
+fn a_path_is_written_as_the_place_it_really_leads_to() {
+    let declared = declaration(
+        r#"[t, "{file}", "--doc={doc}", "{files}", --, "{text}:{source}"]
+stdin: "{source}\n""#,
+    );
+    let input = json!({"file": "link/x", "doc": "a", "files": ["b", "link"], "text": "r", "source": "l"});
+    let named: Vec<(String, String)> = declared
+        .named_paths(&input)
+        .unwrap()
+        .into_iter()
+        .map(|named| (named.argument, named.path.to_string()))
+        .collect();
+    let spelt = [
+        ("file", "@project/link/x"),
+        ("source", "@project/src/l"),
+        ("doc", "@docs/a"),
+        ("files/0", "@project/b"),
+        ("files/1", "@project/link"),
+    ];
+    assert_eq!(named, spelt.map(|(one, other)| (one.to_owned(), other.to_owned())));
+    let real = [("file", "secrets/x"), ("source", "secrets/y"), ("files/1", "secrets"), ("doc", "")];
+    let real: RealPaths = real.into_iter().map(|(one, other)| (one.to_owned(), other.to_owned())).collect();
+    let argv = declared.template.render_with(&input, &[], &real).unwrap();
+    assert_eq!(
+        argv,
+        own(&["t", "./secrets/x", "--doc=/mnt/docs", "./b", "./secrets", "--", "r:./secrets/y"])
+    );
+    assert_eq!(declared.stdin.unwrap().render(&input, &real).unwrap().unwrap(), "./secrets/y\n");
 }

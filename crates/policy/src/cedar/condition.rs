@@ -10,6 +10,7 @@ use cedar_policy::{
 };
 use serde_json::{Value, json};
 
+use super::path::RealPath;
 use super::reads::{Misuse, Reads, study};
 use super::rewrite::{Rewritten, rewrite};
 use super::source::Found;
@@ -66,6 +67,14 @@ impl Condition {
     /// When it is not one expression, is not a truth value, names a field that is not declared or has no
     /// type, uses an optional field without asking `has` first, or can never hold.
     pub fn compile(expression: &str, schema: &Value) -> Result<Self, ConditionError> {
+        Self::compile_for(expression, ToolTyping::of(schema))
+    }
+
+    /// The same over arguments whose types are known, paths among them.
+    ///
+    /// # Errors
+    /// As [`Self::compile`]; and when it compares a path by its text.
+    pub fn compile_for(expression: &str, typing: ToolTyping) -> Result<Self, ConditionError> {
         if expression.len() > LONGEST {
             return Err(ConditionError::new(format!("a condition is at most {LONGEST} bytes long"))
                 .help("put it into a policy file"));
@@ -78,10 +87,10 @@ impl Condition {
         }
         let rewritten = rewrite(expression).map_err(|foreign| ConditionError {
             message: format!("`{}` is not known in a condition", foreign.name),
-            help: Some("a condition is about `input`, `caller` and `session`".to_owned()),
+            help: Some("a condition is about `input`, `path`, `caller` and `session`".to_owned()),
             offset: Some(foreign.offset),
         })?;
-        let surroundings = Surroundings::of(ToolTyping::of(schema));
+        let surroundings = Surroundings::of(typing);
         let (parsed, reads) = with_room(|| Ok((parse(&rewritten)?, check(&rewritten, &surroundings)?)))?;
         let [principal, action, resource] = ["Caller", "Action", "Tool"].map(named_condition);
         Ok(Self(Arc::new(Compiled {
@@ -107,12 +116,35 @@ impl Condition {
     /// When it cannot be told; whoever asks must then assume the worse.
     pub fn holds(&self, facts: &CallFacts<'_>) -> Result<bool, Undecidable> {
         let compiled = &*self.0;
-        let context = compiled.surroundings.context(&compiled.reads, facts)?;
-        let [principal, action, resource] =
-            [&compiled.principal, &compiled.action, &compiled.resource].map(Clone::clone);
+        let mut holds = false;
+        let entities = compiled.surroundings.entities(&compiled.reads, facts, &Entities::empty())?;
+        let entities = entities.unwrap_or_else(Entities::empty);
+        for path in compiled.surroundings.cases(&compiled.reads, facts)? {
+            holds |= compiled.holds_for(facts, path, &entities)?;
+        }
+        Ok(holds)
+    }
+
+    /// Whether it can be told only when it is known where the paths of a call lead.
+    #[must_use]
+    pub fn needs_paths(&self) -> bool {
+        self.0.surroundings.needs_paths(&self.0.reads)
+    }
+}
+
+impl Compiled {
+    /// Whether it holds for a call and one of its paths.
+    fn holds_for(
+        &self,
+        facts: &CallFacts<'_>,
+        path: Option<&RealPath>,
+        entities: &Entities,
+    ) -> Result<bool, Undecidable> {
+        let context = self.surroundings.context(&self.reads, facts, path)?;
+        let [principal, action, resource] = [&self.principal, &self.action, &self.resource].map(Clone::clone);
         let request = Request::new(principal, action, resource, context, None)
             .map_err(|_| Undecidable::Evaluation("the call could not be put into Cedar's terms"))?;
-        match eval_expression(&request, &Entities::empty(), &compiled.expression) {
+        match eval_expression(&request, entities, &self.expression) {
             Ok(EvalResult::Bool(holds)) => Ok(holds),
             Ok(_) => Err(Undecidable::Evaluation("the condition is not a truth value")),
             Err(error) => Err(Undecidable::from(&error)),
@@ -146,7 +178,7 @@ fn refused(rewritten: &Rewritten, found: Found) -> ConditionError {
 /// Cedar's messages quote the rewritten expression.
 fn in_own_words(message: &str) -> String {
     let mut message = message.replace(" in context for Action::\"condition\"", "");
-    for name in ["input", "caller", "session"] {
+    for name in ["input", "path", "caller", "session"] {
         message = message.replace(&format!("context.{name}"), name);
         message = message.replace(&format!("context[\"{name}\"]"), name);
     }

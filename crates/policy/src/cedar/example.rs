@@ -56,8 +56,15 @@ impl<'t> Example<'t> {
         effect: Effect,
         allowed: bool,
     ) -> Result<(), String> {
-        let facts =
-            CallFacts { caller: &self.caller, holdings: Holdings::Everything, input: &self.input, calls: 0 };
+        let slice = loaded.slices.get(self.tool);
+        let paths = slice.map(|slice| slice.surroundings.typing.paths.as_spelt(&self.input));
+        let facts = CallFacts {
+            caller: &self.caller,
+            holdings: Holdings::Everything,
+            input: &self.input,
+            paths: paths.as_ref(),
+            calls: 0,
+        };
         let judgement = loaded.judge(self.tool, &facts);
         let itself = judgement.because_of.contains(&policy);
         let decides = (effect == Effect::Permit) == allowed;

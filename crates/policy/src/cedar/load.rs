@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 use toolgate_types::ToolClass;
 
 use super::example::Example;
+use super::path::PathInputs;
 use super::policies::{Loaded, Slice};
 use super::reads::{Reads, study};
 use super::rule::Rule;
@@ -35,6 +36,8 @@ pub struct PolicyTool<'a> {
     pub class: ToolClass,
     /// The JSON Schema of its arguments.
     pub schema: &'a Map<String, Value>,
+    /// Which of them are paths of the workspace.
+    pub paths: &'a PathInputs,
 }
 
 /// One policy on its way in.
@@ -159,7 +162,8 @@ impl<'a> House<'a> {
     fn of(declared: &[PolicyTool<'a>]) -> Result<Self, PolicyProblem> {
         let mut tools = BTreeMap::new();
         for tool in declared {
-            let surroundings = Surroundings::of(ToolTyping::of(&Value::Object(tool.schema.clone())));
+            let typing = ToolTyping::of(&Value::Object(tool.schema.clone())).with_paths(tool.paths);
+            let surroundings = Surroundings::of(typing);
             if tools.insert(tool.name, (tool.class, surroundings)).is_some() {
                 return Err(without_file(format!("there are two tools `{}`", tool.name)));
             }

@@ -15,9 +15,13 @@
 //! asked about both where there are both: whoever is forbidden something is not let through as an agent. To
 //! forbid something to people alone, ask `unless { context.caller has agent }`.
 //!
+//! A policy that asks about `context.path` is asked once for each path of the call: a `forbid` that matches for one of
+//! them denies, and a `permit` must match for each.
+//!
 //! Actions are `Action::"tool_name"`, members of `Action::"class:read"` (or `write`, `destructive`) and of
 //! `Action::"class:any"`. Resources are `Tool::"tool_name"` with `name` and `class`.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -26,6 +30,7 @@ use toolgate_types::Caller;
 
 use super::PolicyTool;
 use super::load::load;
+use super::path::RealPath;
 use super::reads::Reads;
 use super::rule::Rule;
 use super::source::{PolicyProblem, PolicySource};
@@ -81,6 +86,13 @@ impl Policies {
         self.len() == 0
     }
 
+    /// Whether it must be known where the paths of a call of this tool really lead.
+    #[must_use]
+    pub fn need_paths(&self, tool: &str) -> bool {
+        let slice = self.0.as_ref().and_then(|loaded| loaded.slices.get(tool));
+        slice.is_some_and(|slice| slice.surroundings.needs_paths(&slice.reads))
+    }
+
     /// Whether policies let a call of this tool go on.
     pub fn decide(&self, tool: &str, facts: &CallFacts<'_>) -> Decision {
         self.0.as_ref().map_or(Decision::Allowed, |loaded| loaded.judge(tool, facts).decision)
@@ -92,6 +104,13 @@ impl fmt::Debug for Policies {
         let rules = self.0.as_ref().map(|loaded| &loaded.rules);
         formatter.debug_tuple("Policies").field(&rules).finish()
     }
+}
+
+/// A call as it is judged for one of its paths.
+struct Case<'e> {
+    /// One for every principal that makes it.
+    requests: Vec<Request>,
+    entities: Cow<'e, Entities>,
 }
 
 /// A decision, and the policies that made it by matching.
@@ -118,15 +137,29 @@ impl Loaded {
         if slice.permits.is_empty() && slice.forbids.is_empty() {
             return Judgement::allowed(Vec::new());
         }
-        let requests = match self.requests(slice, facts) {
-            Ok(requests) => requests,
+        let cases = match self.cases(slice, facts) {
+            Ok(cases) => cases,
             Err(reason) => return Judgement::denied(format!("policies could not be evaluated: {reason}")),
         };
+        let mut permitted = Vec::new();
+        for case in cases {
+            let judgement = self.judge_case(tool, slice, &case);
+            match judgement.decision {
+                Decision::Allowed => permitted.extend(judgement.because_of),
+                Decision::Denied { .. } => return judgement,
+            }
+        }
+        Judgement::allowed(permitted)
+    }
+
+    /// Judges a call for one of its paths.
+    fn judge_case(&self, tool: &str, slice: &Slice, case: &Case) -> Judgement {
+        let Case { requests, .. } = case;
         // Every policy is evaluated, matching or not: one that fails must never be overlooked. What is forbidden
         // to whoever calls is forbidden to it in every role; what is permitted is permitted to the role it has.
         let its_role = requests.first().map(std::slice::from_ref).unwrap_or_default();
-        let forbids = self.matching(&slice.forbids, &requests);
-        let permits = self.matching(&slice.permits, its_role);
+        let forbids = self.matching(&slice.forbids, requests, &case.entities);
+        let permits = self.matching(&slice.permits, its_role, &case.entities);
         match (forbids, permits) {
             (Err(reason), _) | (_, Err(reason)) => Judgement::denied(reason),
             (Ok(forbids), _) if !forbids.is_empty() => {
@@ -140,9 +173,26 @@ impl Loaded {
         }
     }
 
+    /// The call, once for every path that rules ask about.
+    fn cases<'e>(&'e self, slice: &Slice, facts: &CallFacts<'_>) -> Result<Vec<Case<'e>>, Undecidable> {
+        let entities = slice.surroundings.entities(&slice.reads, facts, &self.entities)?;
+        let paths = slice.surroundings.cases(&slice.reads, facts)?;
+        let case = |path| {
+            let requests = self.requests(slice, facts, path)?;
+            let entities = entities.clone().map_or(Cow::Borrowed(&self.entities), Cow::Owned);
+            Ok(Case { requests, entities })
+        };
+        paths.into_iter().map(case).collect()
+    }
+
     /// The call, once for every principal that makes it.
-    fn requests(&self, slice: &Slice, facts: &CallFacts<'_>) -> Result<Vec<Request>, Undecidable> {
-        let context = slice.surroundings.context(&slice.reads, facts)?;
+    fn requests(
+        &self,
+        slice: &Slice,
+        facts: &CallFacts<'_>,
+        path: Option<&RealPath>,
+    ) -> Result<Vec<Request>, Undecidable> {
+        let context = slice.surroundings.context(&slice.reads, facts, path)?;
         let request = |principal: EntityUid| {
             let (action, resource) = (slice.action.clone(), slice.resource.clone());
             Request::new(principal, action, resource, context.clone(), None)
@@ -159,10 +209,15 @@ impl Loaded {
     }
 
     /// Those of these policies that match, or what is to be told of those that could not be evaluated.
-    fn matching(&self, numbers: &[usize], requests: &[Request]) -> Result<Vec<usize>, String> {
+    fn matching(
+        &self,
+        numbers: &[usize],
+        requests: &[Request],
+        entities: &Entities,
+    ) -> Result<Vec<usize>, String> {
         let (mut matching, mut failures) = (Vec::new(), Vec::new());
         for number in numbers {
-            match self.rules.get(*number).map(|rule| self.matches_any(rule, requests)) {
+            match self.rules.get(*number).map(|rule| self.matches_any(rule, requests, entities)) {
                 Some(Ok(true)) => matching.push(*number),
                 Some(Ok(false)) => {}
                 Some(Err(reason)) => {
@@ -176,33 +231,38 @@ impl Loaded {
     }
 
     /// Whether a policy matches one of these requests, which differ in the principal alone.
-    fn matches_any(&self, rule: &Rule, requests: &[Request]) -> Result<bool, Undecidable> {
+    fn matches_any(
+        &self,
+        rule: &Rule,
+        requests: &[Request],
+        entities: &Entities,
+    ) -> Result<bool, Undecidable> {
         let admitted =
             requests.iter().filter(|request| request.principal().is_some_and(|who| rule.admits(who)));
         // Clauses that do not ask who calls have the same answer for all.
         let different = if rule.asks_who_calls { requests.len() } else { 1 };
         let mut matches = false;
         for request in admitted.take(different) {
-            matches |= self.clauses_hold(rule, request)?;
+            matches |= clauses_hold(rule, request, entities)?;
         }
         Ok(matches)
-    }
-
-    /// Clause by clause, as Cedar does; that the tool fits was settled when policies were sliced.
-    fn clauses_hold(&self, rule: &Rule, request: &Request) -> Result<bool, Undecidable> {
-        for clause in &rule.clauses {
-            match eval_expression(request, &self.entities, &clause.expression) {
-                Ok(EvalResult::Bool(holds)) if holds == clause.wanted => {}
-                Ok(EvalResult::Bool(_)) => return Ok(false),
-                Ok(_) => return Err(Undecidable::Evaluation("a clause is not a truth value")),
-                Err(error) => return Err(Undecidable::from(&error)),
-            }
-        }
-        Ok(true)
     }
 
     fn names(&self, rules: &[usize]) -> String {
         let names = rules.iter().filter_map(|rule| self.rules.get(*rule));
         names.map(|rule| format!("`{}`", rule.name)).collect::<Vec<_>>().join(", ")
     }
+}
+
+/// Clause by clause, as Cedar does; that the tool fits was settled when policies were sliced.
+fn clauses_hold(rule: &Rule, request: &Request, entities: &Entities) -> Result<bool, Undecidable> {
+    for clause in &rule.clauses {
+        match eval_expression(request, entities, &clause.expression) {
+            Ok(EvalResult::Bool(holds)) if holds == clause.wanted => {}
+            Ok(EvalResult::Bool(_)) => return Ok(false),
+            Ok(_) => return Err(Undecidable::Evaluation("a clause is not a truth value")),
+            Err(error) => return Err(Undecidable::from(&error)),
+        }
+    }
+    Ok(true)
 }

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use cedar_policy::pst::{Clause, Expr, Policy, Var};
+use cedar_policy::pst::{BinaryOp, Clause, EntityUID, Expr, Literal, PatternElem, Policy, Var};
 
+use super::path::{LOCATION, PATH, never_matches};
 use super::typing::Type;
 
 /// The parts of the context that an expression reads: only these are converted for a call.
@@ -12,6 +13,8 @@ pub(crate) struct Reads {
     pub(crate) input: Part,
     pub(crate) caller: Part,
     pub(crate) session: Part,
+    /// The path for which a call is judged.
+    pub(crate) path: bool,
 }
 
 /// The attributes of one part that are read.
@@ -54,12 +57,13 @@ impl Part {
 }
 
 impl Reads {
-    const EVERYTHING: Self = Self { input: Part::All, caller: Part::All, session: Part::All };
+    const EVERYTHING: Self = Self { input: Part::All, caller: Part::All, session: Part::All, path: true };
 
     pub(crate) fn join(&mut self, other: &Self) {
         self.input.join(&other.input);
         self.caller.join(&other.caller);
         self.session.join(&other.session);
+        self.path |= other.path;
     }
 
     fn note(&mut self, place: &[&str]) {
@@ -71,6 +75,10 @@ impl Reads {
             "input" => &mut self.input,
             "caller" => &mut self.caller,
             "session" => &mut self.session,
+            "path" => {
+                self.path = true;
+                return;
+            }
             // Validation refuses it.
             _ => return,
         };
@@ -88,6 +96,10 @@ pub(crate) enum Misuse {
     UnknownName(Vec<String>),
     /// `has` on something whose fields cannot be told.
     UnclearHas,
+    /// A path compared as a whole, which has several names where mounts lie in each other.
+    ComparedPath(Vec<String>),
+    /// A name of a path that no file has, and why.
+    NoSuchPath(String, &'static str),
     /// An object compared or passed on as a whole, of which only a part has types.
     PartialObject(Vec<String>),
 }
@@ -120,15 +132,21 @@ impl Study<'_, '_> {
             return;
         }
         match expression {
+            Expr::Literal(Literal::EntityUID(uid)) => self.visit_uid(uid),
             Expr::Literal(_) | Expr::Var(_) | Expr::Slot(_) => {}
             Expr::HasAttr { expr, attrs } => {
                 let names: Vec<&str> = attrs.iter().map(|name| name.as_str()).collect();
                 self.visit_has(expr, &names);
             }
-            Expr::UnaryOp { expr, .. } | Expr::GetAttr { expr, .. } | Expr::Like { expr, .. } => {
-                self.visit(expr)
+            Expr::Like { expr, pattern } => {
+                self.visit_pattern(expr, pattern);
+                self.visit(expr);
             }
-            Expr::BinaryOp { left, right, .. } => {
+            Expr::UnaryOp { expr, .. } | Expr::GetAttr { expr, .. } => self.visit(expr),
+            Expr::BinaryOp { op, left, right } => {
+                if !matches!(op, BinaryOp::In) {
+                    self.refuse_paths([left, right]);
+                }
                 self.visit(left);
                 self.visit(right);
             }
@@ -143,6 +161,48 @@ impl Study<'_, '_> {
             Expr::Record(fields) => fields.values().for_each(|field| self.visit(field)),
             // A kind of expression that is not known here may read anything.
             _ => self.reads = Reads::EVERYTHING,
+        }
+    }
+
+    /// Only `in` knows every name of a path.
+    fn refuse_paths(&mut self, operands: [&Expr; 2]) {
+        for place in operands.into_iter().filter_map(place) {
+            if (self.types)(&place).into_iter().flatten().any(Type::is_path) {
+                self.misuses.push(Misuse::ComparedPath(owned(&place)));
+            } else if self.is_location(&place)
+                && let Some(text) = operands.into_iter().find_map(literal)
+                && let Some(why) = never_matches(text)
+            {
+                self.misuses.push(Misuse::NoSuchPath(text.to_owned(), why));
+            }
+        }
+    }
+
+    /// A pattern for a location begins with an alias, or with anything.
+    fn visit_pattern(&mut self, expression: &Expr, pattern: &[PatternElem]) {
+        let begins_well = matches!(pattern.first(), Some(PatternElem::Wildcard | PatternElem::Char('@')));
+        if !begins_well && place(expression).is_some_and(|place| self.is_location(&place)) {
+            let text = |part: &PatternElem| match part {
+                PatternElem::Char(character) => *character,
+                PatternElem::Wildcard => '*',
+            };
+            let why = "does not begin with the alias of a mount";
+            self.misuses.push(Misuse::NoSuchPath(pattern.iter().map(text).collect(), why));
+        }
+    }
+
+    fn is_location(&self, place: &[&str]) -> bool {
+        let Some((LOCATION, base)) = place.split_last().map(|(last, base)| (*last, base)) else {
+            return false;
+        };
+        (self.types)(base).into_iter().flatten().any(Type::is_path)
+    }
+
+    fn visit_uid(&mut self, uid: &EntityUID) {
+        if uid.ty.to_string() == PATH
+            && let Some(why) = never_matches(&uid.eid)
+        {
+            self.misuses.push(Misuse::NoSuchPath(uid.eid.to_string(), why));
         }
     }
 
@@ -184,6 +244,13 @@ fn place(expression: &Expr) -> Option<Vec<&str>> {
             names.push(attr.as_str());
             Some(names)
         }
+        _ => None,
+    }
+}
+
+fn literal(expression: &Expr) -> Option<&str> {
+    match expression {
+        Expr::Literal(Literal::String(text)) => Some(text),
         _ => None,
     }
 }

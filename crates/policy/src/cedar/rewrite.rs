@@ -1,13 +1,13 @@
 //! From the names that a condition uses to those that Cedar has.
 //!
-//! Cedar knows four variables only, so `input`, `caller` and `session` become `context.input` and so on,
+//! Cedar knows four variables only, so `input`, `path`, `caller` and `session` become `context.input` and so on,
 //! token by token. A mistake here could make an expression mean something else but never more than an
 //! expression: the result is parsed as one expression, alone, before it becomes part of anything.
 
 use super::tokens::{Token, tokens};
 
 const PREFIX: &str = "context.";
-const OURS: [&str; 3] = ["input", "caller", "session"];
+const OURS: [&str; 4] = ["input", "path", "caller", "session"];
 const CEDARS: [&str; 4] = ["principal", "action", "resource", "context"];
 
 /// A condition in Cedar's terms, which still knows where everything came from.
@@ -98,6 +98,10 @@ mod tests {
             ),
             ("\"never closed input", "\"never closed input"),
             ("input.principal", "context.input.principal"),
+            (
+                "path in Path::\"@a/path\" && input.path in path",
+                "context.path in Path::\"@a/path\" && context.input.path in context.path",
+            ),
         ] {
             assert_eq!(rewrite(original).unwrap().text, expected, "{original}");
         }

@@ -7,6 +7,12 @@ use miette::Diagnostic;
 use super::reads::Misuse;
 use super::typing::ToolTyping;
 
+/// How paths are compared.
+const PATHS: &str = "a path is where it really leads: write `in Path::\"@project/secrets\"` for a file or all that lies in a directory, or `.location like \"@project/*.pem\"`";
+
+/// What Cedar calls the type of paths where a type does not fit.
+const PATH_TYPE: &str = "Path";
+
 /// The text of one policy file.
 #[derive(Clone, Copy, Debug)]
 pub struct PolicySource<'a> {
@@ -90,6 +96,9 @@ impl Found {
         if message.contains("but saw decimal") {
             help = Some("numbers are compared like this: `input.x.greaterThan(decimal(\"0.5\"))`".to_owned());
         }
+        if message.contains(PATH_TYPE) {
+            help = Some(PATHS.to_owned());
+        }
         Self { message, help, offset: label.map(|label| label.offset()) }
     }
 
@@ -117,6 +126,13 @@ impl Found {
                 "`has` is used on something whose fields cannot be told".to_owned(),
                 Some("use it on a field, such as `input has count`".to_owned()),
             ),
+            Misuse::ComparedPath(names) => (
+                format!("`{prefix}{}` is a path, and compared as if it were text", names.join(".")),
+                Some(PATHS.to_owned()),
+            ),
+            Misuse::NoSuchPath(text, why) => {
+                (format!("no path is called `{text}`: it {why}"), Some(PATHS.to_owned()))
+            }
             Misuse::PartialObject(names) => (
                 format!(
                     "`{prefix}{}` is used as a whole, but not all of its fields have types",

@@ -1,8 +1,9 @@
 //! What Cedar is told about a call: the types, and the values.
 
-use cedar_policy::{Context, ContextCreationError, RestrictedExpression};
+use cedar_policy::{Context, ContextCreationError, Entities, RestrictedExpression};
 use serde_json::{Value, json};
 
+use super::path::{LOCATION, PATH, RealPath, with_paths};
 use super::reads::Reads;
 use super::typing::{Field, Fields, ToolTyping, Type};
 use super::value::{Undecidable, attributes};
@@ -17,12 +18,54 @@ pub(crate) struct Surroundings {
 
 impl Surroundings {
     pub(crate) fn of(typing: ToolTyping) -> Self {
-        let types = Fields::new([
+        let mut types = Fields::new([
             ("input", Field::required(Type::Object(typing.input.clone()))),
             ("caller", Field::required(Type::Object(caller_fields()))),
             ("session", Field::required(Type::Object(session_fields()))),
         ]);
+        if !typing.paths.is_empty() {
+            let path = Field { kind: Type::Path, required: typing.always_has_path() };
+            types.named.insert("path".to_owned(), path);
+        }
         Self { types, typing }
+    }
+
+    /// Whether what is read must be resolved first.
+    pub(crate) fn needs_paths(&self, reads: &Reads) -> bool {
+        let is_read = |(name, field): (&String, &Field)| field.kind.is_path() && reads.input.has(name);
+        !self.typing.paths.is_empty() && (reads.path || self.typing.input.named.iter().any(is_read))
+    }
+
+    /// The paths that a call is judged for, one after the other; nothing once, where they do not matter.
+    pub(crate) fn cases<'f>(
+        &self,
+        reads: &Reads,
+        facts: &CallFacts<'f>,
+    ) -> Result<Vec<Option<&'f RealPath>>, Undecidable> {
+        if !reads.path || self.typing.paths.is_empty() {
+            return Ok(vec![None]);
+        }
+        let paths = facts.paths.ok_or(Undecidable::NoPaths)?;
+        let each: Vec<_> = paths.each().into_iter().map(Some).collect();
+        match (each.is_empty(), self.typing.always_has_path()) {
+            (true, true) => Err(Undecidable::NoPaths),
+            (true, false) => Ok(vec![None]),
+            (false, _) => Ok(each),
+        }
+    }
+
+    /// What the paths of a call are members of, beside what is known.
+    pub(crate) fn entities(
+        &self,
+        reads: &Reads,
+        facts: &CallFacts<'_>,
+        known: &Entities,
+    ) -> Result<Option<Entities>, Undecidable> {
+        if !self.needs_paths(reads) {
+            return Ok(None);
+        }
+        let paths = facts.paths.ok_or(Undecidable::NoPaths)?;
+        with_paths(known.clone(), paths).map(Some)
     }
 
     /// The type at a path below `context`.
@@ -34,12 +77,21 @@ impl Surroundings {
         self.types.to_cedar()
     }
 
-    /// The values that are read, as Cedar's context.
-    pub(crate) fn context(&self, reads: &Reads, facts: &CallFacts<'_>) -> Result<Context, Undecidable> {
-        let mut parts = Vec::with_capacity(3);
+    /// The values that are read, as Cedar's context, for one of the paths of the call.
+    pub(crate) fn context(
+        &self,
+        reads: &Reads,
+        facts: &CallFacts<'_>,
+        path: Option<&RealPath>,
+    ) -> Result<Context, Undecidable> {
+        let mut parts = Vec::with_capacity(4);
         if !reads.input.is_empty() {
-            let input = attributes(facts.input, &self.typing.input, |name| reads.input.has(name))?;
+            let (fields, paths) = (&self.typing.input, facts.paths);
+            let input = attributes(facts.input, fields, paths, |name| reads.input.has(name))?;
             parts.push(("input".to_owned(), record(input)?));
+        }
+        if let Some(path) = path {
+            parts.push(("path".to_owned(), path.to_cedar()?));
         }
         if !reads.caller.is_empty() {
             parts.push(("caller".to_owned(), record(caller(reads, facts))?));
@@ -123,6 +175,9 @@ pub(crate) fn schema(actions: Value) -> Value {
     json!({"": {
         "entityTypes": {
             "Caller": {},
+            PATH: {"memberOfTypes": [PATH], "shape": {"type": "Record", "attributes": {
+                LOCATION: {"type": "String"},
+            }}},
             "Agent": {},
             "Tool": {"shape": {"type": "Record", "attributes": {
                 "name": {"type": "String"},

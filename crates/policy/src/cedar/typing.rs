@@ -7,6 +7,7 @@
 //! | `boolean` | `Bool` |
 //! | `number` | `decimal` (more than four places after the point: does not evaluate) |
 //! | `array` with `items` | `Set`: order and repetition are gone |
+//! | an argument that the tool says is a path | `Path`, an entity |
 //! | `object` with `properties` | `Record`; what is not `required` is optional and needs `has` |
 //! | anything else | no attribute: an expression that uses it does not load |
 //!
@@ -15,6 +16,8 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
+
+use super::path::{PATH, PathInput, PathInputs};
 
 /// How deep a schema is followed; deeper parts have no type. References that turn in a circle end here as
 /// well.
@@ -27,6 +30,8 @@ pub(crate) enum Type {
     Integer,
     Truth,
     Decimal,
+    /// A path of the workspace, which is where it really leads and not text.
+    Path,
     Many(Box<Type>),
     Object(Fields),
 }
@@ -64,8 +69,18 @@ impl Type {
             Self::Integer => "an integer of at most 64 bits",
             Self::Truth => "a boolean",
             Self::Decimal => "a number with at most four decimal places",
+            Self::Path => "a path that can be resolved",
             Self::Many(_) => "an array",
             Self::Object(_) => "an object",
+        }
+    }
+
+    /// Whether it is a path, or a list of them.
+    pub(crate) fn is_path(&self) -> bool {
+        match self {
+            Self::Path => true,
+            Self::Many(item) => item.is_path(),
+            _ => false,
         }
     }
 
@@ -86,6 +101,7 @@ impl Type {
             Self::Integer => json!({"type": "Long"}),
             Self::Truth => json!({"type": "Boolean"}),
             Self::Decimal => json!({"type": "Extension", "name": "decimal"}),
+            Self::Path => json!({"type": "Entity", "name": PATH}),
             Self::Many(item) => json!({"type": "Set", "element": item.to_cedar()}),
             Self::Object(fields) => fields.to_cedar(),
         }
@@ -132,6 +148,7 @@ impl Fields {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ToolTyping {
     pub(crate) input: Fields,
+    pub(crate) paths: PathInputs,
     left_out: BTreeMap<String, &'static str>,
 }
 
@@ -144,7 +161,31 @@ impl ToolTyping {
             Ok(fields) => fields,
             Err(_) => Fields { open: true, ..Fields::default() },
         };
-        Self { input, left_out: reading.left_out }
+        Self { input, paths: PathInputs::default(), left_out: reading.left_out }
+    }
+
+    /// The same where these arguments are paths of the workspace. One whose schema gives it no type still counts among the paths of a call.
+    #[must_use]
+    pub fn with_paths(mut self, paths: &PathInputs) -> Self {
+        for PathInput { name, has_default, .. } in &paths.arguments {
+            let Some(field) = self.input.named.get_mut(name) else { continue };
+            let kind = match &field.kind {
+                Type::Many(_) => Type::Many(Box::new(Type::Path)),
+                _ => Type::Path,
+            };
+            *field = Field { kind, required: field.required || *has_default };
+        }
+        self.paths = paths.clone();
+        self
+    }
+
+    /// Whether every call names a path.
+    pub(crate) fn always_has_path(&self) -> bool {
+        let certain = |input: &PathInput| {
+            let field = self.input.named.get(&input.name);
+            field.is_some_and(|field| field.required && field.kind == Type::Path)
+        };
+        self.paths.others || self.paths.arguments.iter().any(certain)
     }
 
     /// The declared arguments that no expression can use, by path, each with the reason.

@@ -3,6 +3,7 @@
 use cedar_policy::{EvaluationError, RestrictedExpression};
 use serde_json::{Map, Number, Value};
 
+use super::path::{CallPaths, RealPath};
 use super::typing::{Fields, Type};
 
 /// Numbers with a fraction are exact in JSON's binary form only up to here.
@@ -25,6 +26,9 @@ pub enum Undecidable {
         /// Which.
         path: String,
     },
+    /// Where the paths of the call lead could not be found out.
+    #[error("its paths could not be resolved")]
+    NoPaths,
     /// The evaluation itself went wrong.
     #[error("{0}")]
     Evaluation(&'static str),
@@ -65,12 +69,52 @@ impl From<&EvaluationError> for Undecidable {
 pub(crate) fn attributes(
     object: &Value,
     fields: &Fields,
+    paths: Option<&CallPaths>,
     wanted: impl Fn(&str) -> bool,
 ) -> Result<Vec<(String, RestrictedExpression)>, Undecidable> {
     let Value::Object(object) = object else {
         return Err(Undecidable::Unfit { path: String::new(), wanted: "an object" });
     };
-    chosen(object, fields, wanted)
+    let mut attributes = chosen(object, fields, |name| wanted(name) && !is_path(fields, name))?;
+    for (name, field) in fields.named.iter().filter(|(name, field)| wanted(name) && field.kind.is_path()) {
+        let place = path(name, object.get(name), paths)?;
+        match place {
+            Some(place) => attributes.push((name.clone(), place)),
+            None if field.required => return Err(Undecidable::Missing { path: name.clone() }),
+            None => {}
+        }
+    }
+    Ok(attributes)
+}
+
+fn is_path(fields: &Fields, name: &str) -> bool {
+    fields.named.get(name).is_some_and(|field| field.kind.is_path())
+}
+
+/// Where an argument really leads, or each of its items. Its text is never looked at.
+fn path(
+    name: &str,
+    value: Option<&Value>,
+    paths: Option<&CallPaths>,
+) -> Result<Option<RestrictedExpression>, Undecidable> {
+    let real = |place: &str| {
+        let found = paths.and_then(|paths| paths.get(place));
+        found.map(RealPath::to_cedar).transpose()
+    };
+    let unresolved = |place: &str| Undecidable::Unfit { path: place.to_owned(), wanted: Type::Path.name() };
+    match value {
+        Some(Value::Array(items)) => {
+            let one = |index| {
+                let place = format!("{name}/{index}");
+                real(&place)?.ok_or_else(|| unresolved(&place))
+            };
+            let items: Result<Vec<_>, _> = (0..items.len()).map(one).collect();
+            Ok(Some(RestrictedExpression::new_set(items?)))
+        }
+        Some(_) => real(name)?.ok_or_else(|| unresolved(name)).map(Some),
+        // What a call without it means is known to whoever resolved the others.
+        None => real(name),
+    }
 }
 
 fn chosen(

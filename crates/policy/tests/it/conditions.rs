@@ -60,7 +60,13 @@ fn what_holds() {
 fn a_person_who_holds_everything_is_seen_as_such() {
     let condition = Condition::compile("caller.unrestricted && session.calls > 100", &json!({})).unwrap();
     let (caller, input) = (caller(None, &[]), json!({}));
-    let facts = CallFacts { caller: &caller, holdings: Holdings::Everything, input: &input, calls: u64::MAX };
+    let facts = CallFacts {
+        caller: &caller,
+        holdings: Holdings::Everything,
+        input: &input,
+        paths: None,
+        calls: u64::MAX,
+    };
     assert_eq!(condition.holds(&facts), Ok(true));
 }
 

@@ -13,4 +13,5 @@ mod properties;
 mod conditions;
 mod requirements;
 mod policies;
+mod paths;
 mod output;

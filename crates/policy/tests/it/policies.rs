@@ -2,7 +2,9 @@
 
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
-use toolgate_policy::{CallFacts, Decision, Holdings, Policies, PolicyProblem, PolicySource, PolicyTool};
+use toolgate_policy::{
+    CallFacts, Decision, Holdings, PathInputs, Policies, PolicyProblem, PolicySource, PolicyTool,
+};
 use toolgate_types::ToolClass;
 
 use crate::calls::{caller, facts, rich_schema};
@@ -30,6 +32,7 @@ fn load_files(files: &[(&str, &str)]) -> Result<Policies, Vec<PolicyProblem>> {
         name,
         class: *class,
         schema: schema.as_object().unwrap(),
+        paths: PathInputs::NONE,
     });
     let sources: Vec<PolicySource<'_>> =
         files.iter().map(|(file, text)| PolicySource { file, text }).collect();
@@ -435,7 +438,7 @@ fn policies_of_any_depth_are_refused_without_overflow() {
 #[test]
 fn two_tools_of_one_name_are_refused() {
     let schema = Map::new();
-    let tool = PolicyTool { name: "echo", class: ToolClass::Read, schema: &schema };
+    let tool = PolicyTool { name: "echo", class: ToolClass::Read, schema: &schema, paths: PathInputs::NONE };
     let source = PolicySource { file: "a", text: "forbid(principal, action, resource);" };
     assert!(Policies::load(&[source], &[tool, tool]).is_err());
 }
@@ -443,7 +446,7 @@ fn two_tools_of_one_name_are_refused() {
 #[test]
 fn a_class_without_tools_is_no_mistake_and_a_tool_that_is_not_there_is() {
     let schema = Map::new();
-    let tool = PolicyTool { name: "echo", class: ToolClass::Read, schema: &schema };
+    let tool = PolicyTool { name: "echo", class: ToolClass::Read, schema: &schema, paths: PathInputs::NONE };
     let load =
         |text: &str, tools: &[PolicyTool<'_>]| Policies::load(&[PolicySource { file: "a", text }], tools);
     let classes = "forbid(principal, action in Action::\"class:destructive\", resource);";
@@ -462,7 +465,7 @@ fn a_class_without_tools_is_no_mistake_and_a_tool_that_is_not_there_is() {
 fn tools_may_be_called_anything() {
     let schema = Map::new();
     for name in ["any", "class.read", "Action", "permit", "x-y.z", "in"] {
-        let tool = PolicyTool { name, class: ToolClass::Read, schema: &schema };
+        let tool = PolicyTool { name, class: ToolClass::Read, schema: &schema, paths: PathInputs::NONE };
         let text =
             format!("@denies(\"{name} {{}}\") forbid(principal, action == Action::\"{name}\", resource);");
         let policies = Policies::load(&[PolicySource { file: "a", text: &text }], &[tool]).unwrap();
@@ -622,6 +625,7 @@ proptest! {
 fn holding_everything_does_not_pass_a_forbid() {
     let policies = loaded("forbid(principal, action == Action::\"echo\", resource);");
     let (caller, input) = (caller(None, &[]), json!({}));
-    let facts = CallFacts { caller: &caller, holdings: Holdings::Everything, input: &input, calls: 0 };
+    let facts =
+        CallFacts { caller: &caller, holdings: Holdings::Everything, input: &input, paths: None, calls: 0 };
     assert!(!policies.decide("echo", &facts).is_allowed());
 }

@@ -61,7 +61,7 @@ fn every_denial_says_what_is_missing_and_why() {
 fn a_person_at_the_keyboard_holds_everything_and_nobody_else_does() {
     let (caller, input) = (caller(None, &[]), json!({"count": 99}));
     let requirements = git_log(ToolClass::Destructive);
-    let with = |holdings| CallFacts { caller: &caller, holdings, input: &input, calls: 0 };
+    let with = |holdings| CallFacts { caller: &caller, holdings, input: &input, paths: None, calls: 0 };
     assert!(requirements.check(&with(Holdings::Everything)).is_allowed());
     assert!(!requirements.check(&with(Holdings::default())).is_allowed());
     assert!(!requirements.check(&with(Holdings::granted(&caller))).is_allowed());

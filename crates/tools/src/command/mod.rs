@@ -387,7 +387,7 @@ pub(crate) fn view<'a>(workspace: &'a Workspace, context: &'a CallContext) -> Vi
         workspace,
         style: PathStyle::Free,
         limits: &context.limits,
-        grant: context.grant.as_deref(),
+        grant: context.reach.as_deref(),
         stop: &context.stop,
         unlocked: None,
     }

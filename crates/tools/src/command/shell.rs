@@ -7,8 +7,9 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use toolgate_gate::{
-    ApprovedCall, CallContext, Preview, PreviewBody, Tool, ToolFuture, ToolSchema, ToolSpec,
+    ApprovedCall, CallContext, CallPath, Preview, PreviewBody, Tool, ToolFuture, ToolSchema, ToolSpec,
 };
+use toolgate_policy::{PathInput, PathInputs};
 use toolgate_sandbox::OnFlood;
 use toolgate_types::{Category, ErrorCode, Failure, Sha256, ToolClass, ToolOutput};
 use toolgate_workspace::{Access, Confined, Mount};
@@ -20,6 +21,9 @@ use super::{
 };
 use crate::file_tool::{decode, whole_numbers};
 use crate::schemas::{described, list_of, notice, object, of_type};
+
+/// The argument that says where a line runs.
+const CWD: &str = "cwd";
 
 /// The kernel takes no longer argument.
 const LONGEST_LINE: usize = 128 * 1024 - 1;
@@ -214,18 +218,13 @@ impl Shell {
 
     /// Where a line runs: what a path names, opened and judged like any other; without one, the workspace.
     fn directory(&self, cwd: Option<&str>, context: &CallContext) -> Result<(String, PathBuf), Failure> {
-        let workspace = self.runner.workspace();
-        let default = workspace.mounts().iter().find(|mount| mount.is_default()).map(Mount::alias);
+        let default = self.default_mount();
         let Some(path) = cwd else {
             let place = default.map_or_else(|| PathBuf::from("/tmp"), |alias| inside(alias, ""));
             return Ok((default.unwrap_or("/tmp").to_owned(), place));
         };
-        // As the command itself names its folders.
-        let alias = path.strip_prefix("/mnt/").map(|rest| format!("@{rest}"));
-        let is_alias =
-            |named: &&String| workspace.mount(named.split('/').next().unwrap_or_default()).is_some();
-        let path = alias.as_ref().filter(is_alias).map_or(path, String::as_str);
-        match look(&view(workspace, context), path)? {
+        let path = &self.as_named_inside(path);
+        match look(&view(self.runner.workspace(), context), path)? {
             Seen::File => {
                 Err(Failure::new(ErrorCode::NotADirectory, format!("`{}` is not a directory", told(path)))
                     .help("name the directory to run in"))
@@ -235,6 +234,21 @@ impl Shell {
                 Ok((shown, place))
             }
         }
+    }
+
+    /// Where bare paths begin.
+    fn default_mount(&self) -> Option<&str> {
+        self.runner.workspace().mounts().iter().find(|mount| mount.is_default()).map(Mount::alias)
+    }
+
+    /// A path as file tools know it, also where it is spelt as the command itself names its directories.
+    fn as_named_inside(&self, path: &str) -> String {
+        let alias = path.strip_prefix("/mnt/").map(|rest| format!("@{rest}"));
+        let mount = |named: &String| {
+            let alias = named.split('/').next().unwrap_or_default();
+            self.runner.workspace().mount(alias).is_some()
+        };
+        alias.filter(mount).unwrap_or_else(|| path.to_owned())
     }
 
     fn mounts(&self) -> Vec<Confined<'_>> {
@@ -291,6 +305,23 @@ impl Tool for Shell {
             .map(|mount| format!("{}{}", mount.alias, if mount.writable { " rw" } else { "" }));
         let bounds: Vec<String> = mounts.chain([self.runner.hosts()]).collect();
         Some(Sha256::of(bounds.join("\n").as_bytes()))
+    }
+
+    fn path_inputs(&self) -> PathInputs {
+        let folder = self.default_mount().unwrap_or("/tmp").to_owned();
+        let cwd = PathInput { name: CWD.to_owned(), is_list: false, has_default: true, folder };
+        PathInputs { arguments: vec![cwd], others: false }
+    }
+
+    fn locate(&self, arguments: &Value, context: &CallContext) -> Result<Vec<CallPath>, Failure> {
+        let view = view(self.runner.workspace(), context);
+        let spelt = arguments.get(CWD).and_then(Value::as_str);
+        let path = match (spelt, self.default_mount()) {
+            (Some(path), _) => self.as_named_inside(path),
+            (None, Some(alias)) => alias.to_owned(),
+            (None, None) => return Ok(Vec::new()),
+        };
+        Ok(vec![CallPath { argument: CWD.to_owned(), located: view.locate(&path)? }])
     }
 
     /// The whole line, where it runs, what it could change and what it could reach.

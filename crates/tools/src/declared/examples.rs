@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use toolgate_manifest::{ExampleCaller, Expectation, ManifestExample, Problem, ToolManifest};
+use toolgate_manifest::{ExampleCaller, Expectation, ManifestExample, Problem, RealPaths, ToolManifest};
 use toolgate_policy::{ALLOW_DESTRUCTIVE, CallFacts, Decision, Elevation, Holdings, Requirements};
 use toolgate_types::{Caller, ToolClass, Trust};
 
@@ -16,7 +16,12 @@ pub(super) fn check(manifest: &ToolManifest, requirements: &Requirements) -> Vec
         let input = &example.input.value;
         schema.is_valid(input)
             && manifest.command.template.render(input).is_ok()
-            && manifest.command.template.paths(input).is_ok()
+            && manifest.command.named_paths(input).is_ok()
+            && manifest
+                .command
+                .stdin
+                .as_ref()
+                .is_none_or(|stdin| stdin.render(input, &RealPaths::default()).is_ok())
     };
     manifest
         .examples
@@ -33,7 +38,9 @@ fn try_one(
 ) -> Option<Problem> {
     let caller = caller(manifest, example.caller.as_ref())?;
     let input = &example.input.value;
-    let facts = CallFacts { caller: &caller, holdings: Holdings::granted(&caller), input, calls: 0 };
+    let paths = super::path_inputs(manifest).as_spelt(input);
+    let holdings = Holdings::granted(&caller);
+    let facts = CallFacts { caller: &caller, holdings, input, paths: Some(&paths), calls: 0 };
     let decision = requirements.check(&facts);
     let wrong = match (example.expect.value, decision) {
         (Expectation::Allowed, Decision::Denied { operator_reason }) => {

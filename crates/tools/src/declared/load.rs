@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use toolgate_gate::{Tool, ToolSpec};
 use toolgate_manifest::{Problem, Rate, ToolManifest, Treatment, Warning};
-use toolgate_policy::{Condition, Elevated, OutputPolicy, OutputRule, Requirements};
+use toolgate_policy::{Condition, Elevated, OutputPolicy, OutputRule, Requirements, ToolTyping};
 use toolgate_types::{Category, Sha256, ToolName};
 
 use super::{CommandTool, Declared, examples};
@@ -170,15 +170,12 @@ fn requirements(manifest: &ToolManifest) -> Result<Requirements, Problem> {
     let texts = |permissions: &[toolgate_manifest::Located<String>]| -> Vec<String> {
         permissions.iter().map(|permission| permission.value.clone()).collect()
     };
+    let typing = || ToolTyping::of(&manifest.input).with_paths(&super::path_inputs(manifest));
     let elevated = manifest.elevated.as_ref().map(|elevated| {
         let condition =
-            Condition::compile(&elevated.when.value, &manifest.input).map_err(|error| {
-                match error.offset {
-                    Some(offset) => {
-                        manifest.problem_within(&elevated.when, offset, error.message, error.help)
-                    }
-                    None => manifest.problem_at(&elevated.when, error.message, error.help),
-                }
+            Condition::compile_for(&elevated.when.value, typing()).map_err(|error| match error.offset {
+                Some(offset) => manifest.problem_within(&elevated.when, offset, error.message, error.help),
+                None => manifest.problem_at(&elevated.when, error.message, error.help),
             })?;
         Ok(Elevated { condition, permissions: texts(&elevated.permissions) })
     });

@@ -12,15 +12,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde_json::Value;
-use toolgate_gate::{ApprovedCall, CallContext, Preview, PreviewBody, Tool, ToolFuture, ToolSpec};
-use toolgate_manifest::{CommandLimits, MountPath, ToolManifest};
+use toolgate_gate::{ApprovedCall, CallContext, CallPath, Preview, PreviewBody, Tool, ToolFuture, ToolSpec};
+use toolgate_manifest::{
+    CommandLimits, MountPath, NamedPath, PathArgument, RealPaths, ToolManifest, WHOLE_WORKTREE,
+};
+use toolgate_policy::{PathInput, PathInputs};
 use toolgate_sandbox::{OnFlood, ResourceLimits};
 use toolgate_types::{ErrorCode, Failure, Sha256, ToolOutput};
-use toolgate_workspace::{Confined, WorkspaceError};
+use toolgate_workspace::{Confined, Located, View};
 
 use crate::command::{
-    Bounds, Command, CommandRunner, Finished, ONLY_SOME, Reach, Seen, look, may_change, spelt_out,
-    stop_within, told, view,
+    Bounds, Command, CommandRunner, Finished, ONLY_SOME, Reach, may_change, spelt_out, stop_within, told,
+    view,
 };
 
 pub use load::{LoadedTools, Surroundings, load_manifests};
@@ -51,44 +54,38 @@ struct CommandTool {
 struct Rendered {
     argv: Vec<String>,
     input: Option<String>,
+    /// Where it runs.
+    directory: Option<MountPath>,
+    /// Where its paths really lead: that is what the program is given.
+    paths: Vec<CallPath>,
 }
 
 impl CommandTool {
     fn render(&self, arguments: &Value, context: &CallContext) -> Result<Rendered, Failure> {
         let command = &self.declared.manifest.command;
-        let argv = match command.template.pathspecs_of() {
-            Some(alias) => {
-                let pathspecs = self.runner.workspace().git_pathspecs(alias, context.grant.as_deref());
-                command.template.render_with(arguments, &pathspecs?)?
-            }
-            None => command.template.render(arguments)?,
+        let paths = self.locate(arguments, context)?;
+        if let Some(judged) = &context.judged {
+            judged.check(&paths)?;
+        }
+        let real = real_paths(&paths);
+        let pathspecs = match command.template.pathspecs_of() {
+            Some(alias) => self.runner.workspace().git_pathspecs(alias, context.grant.as_deref())?,
+            None => Vec::new(),
         };
-        let input = command.stdin.as_ref().map(|stdin| stdin.render(arguments)).transpose()?.flatten();
-        let folder = command.directory.iter().map(|directory| &directory.value);
-        for place in folder {
-            self.ask_about(place, context)?;
-        }
-        for place in command.template.paths(arguments)? {
-            self.ask_about(&place, context)?;
-        }
-        Ok(Rendered { argv, input })
+        let argv = command.template.render_with(arguments, &pathspecs, &real)?;
+        let input = command.stdin.as_ref().map(|stdin| stdin.render(arguments, &real)).transpose()?.flatten();
+        let directory = command.directory.as_ref().map(|directory| {
+            let Located { alias, location, .. } = self.find(&directory.value, context)?;
+            Ok::<_, Failure>(MountPath { alias, path: location })
+        });
+        Ok(Rendered { argv, input, directory: directory.transpose()?, paths })
     }
 
-    /// Opens what a path leads to, so that links and rules are judged before the command sees it. What is not there is the command's to report,
+    /// Opens what a path leads to, so that symlinks and rules are judged before the command sees it. What is not there is the command's to report,
     /// unless nothing could ever be there: a history may still hold it.
-    fn ask_about(&self, place: &MountPath, context: &CallContext) -> Result<(), Failure> {
-        let path = format!("{}/{}", place.alias, place.path);
-        let view = view(self.runner.workspace(), context);
-        match look(&view, &path) {
-            Ok(Seen::Folder(_) | Seen::File) => Ok(()),
-            Err(WorkspaceError::NotFound { .. }) => match view.resolved(&path) {
-                Err(error @ (WorkspaceError::Denied { .. } | WorkspaceError::OutOfScope { .. })) => {
-                    Err(error.into())
-                }
-                _ => Ok(()),
-            },
-            Err(error) => Err(error.into()),
-        }
+    fn find(&self, place: &MountPath, context: &CallContext) -> Result<Located, Failure> {
+        let view = View { grant: context.grant.as_deref(), ..view(self.runner.workspace(), context) };
+        Ok(view.locate(&place.to_string())?)
     }
 
     fn execute(&self, rendered: Rendered, context: &CallContext) -> Result<ToolOutput, Failure> {
@@ -101,10 +98,9 @@ impl CommandTool {
         let run = Command {
             program: argv.next().unwrap_or_default().into(),
             arguments: argv.map(Into::into).collect(),
-            directory: command
+            directory: rendered
                 .directory
-                .as_ref()
-                .map_or_else(|| PathBuf::from("/tmp"), |directory| directory.value.inside().into()),
+                .map_or_else(|| PathBuf::from("/tmp"), |directory| directory.inside().into()),
             mounts: self.mounts(),
             environment: &command.environment,
             input: rendered.input.map(String::into_bytes),
@@ -161,6 +157,22 @@ impl CommandTool {
     }
 }
 
+/// Where paths lead, for whoever writes them into arguments.
+fn real_paths(paths: &[CallPath]) -> RealPaths {
+    paths.iter().map(|path| (path.argument.clone(), path.located.location.clone())).collect()
+}
+
+/// The arguments of a manifest that are paths.
+fn path_inputs(manifest: &ToolManifest) -> PathInputs {
+    let argument = |argument: &PathArgument| PathInput {
+        name: argument.name.clone(),
+        is_list: argument.is_list,
+        has_default: false,
+        folder: argument.folder.to_string(),
+    };
+    PathInputs { arguments: manifest.command.paths.iter().map(argument).collect(), others: false }
+}
+
 /// What a manifest's command printed leaves through its output policy or not at all.
 fn withhold_output(mut failure: Failure) -> Failure {
     for name in
@@ -203,24 +215,47 @@ impl Tool for CommandTool {
         Some(self.declared.fingerprint)
     }
 
-    /// The exact arguments, where the command runs, what it could change and what it could reach.
+    fn path_inputs(&self) -> PathInputs {
+        path_inputs(&self.declared.manifest)
+    }
+
+    fn locate(&self, arguments: &Value, context: &CallContext) -> Result<Vec<CallPath>, Failure> {
+        let named = self.declared.manifest.command.named_paths(arguments)?.into_iter();
+        let located = named.map(|NamedPath { argument, path }| {
+            Ok(CallPath { argument, located: self.find(&path, context)? })
+        });
+        located.collect()
+    }
+
+    /// The exact arguments, where paths really lead, where the command runs, what it could change and what it could reach.
     fn preview(&self, arguments: &Value, context: &CallContext) -> Result<Preview, Failure> {
         let rendered = self.render(arguments, context)?;
         let command = &self.declared.manifest.command;
-        let place = command.directory.as_ref().map_or_else(
-            || "/tmp".to_owned(),
-            |directory| format!("{}/{}", directory.value.alias, directory.value.path),
-        );
+        let place = rendered
+            .directory
+            .as_ref()
+            .map_or_else(|| "/tmp".to_owned(), |place| spelt_out(&place.to_string()));
         let hosts: Vec<&str> = command.network.iter().map(|host| host.value.as_str()).collect();
         let mut summary = vec![
-            format!("run in {}", place.trim_end_matches('/')),
+            format!("run in {place}"),
             may_change(&self.mounts(), context),
             format!("network: {}", if hosts.is_empty() { "none".to_owned() } else { hosts.join(", ") }),
         ];
+        summary.extend(rendered.paths.iter().map(|CallPath { argument, located }| {
+            let place = MountPath { alias: located.alias.clone(), path: located.location.clone() };
+            let missing = if located.identity.is_none() { ", which does not exist" } else { "" };
+            format!("{argument} is {}{missing}", spelt_out(&place.to_string()))
+        }));
         // Pathspecs are the gate's own words, some hundred of them.
         let left_out = command.template.pathspecs_of();
         summary.extend(left_out.map(|alias| format!("git leaves out what is denied in {alias}")));
-        let argv = if left_out.is_some() { command.template.render(arguments)? } else { rendered.argv };
+        let argv = match left_out {
+            Some(_) => {
+                let real = real_paths(&rendered.paths);
+                command.template.render_with(arguments, &[WHOLE_WORKTREE.to_owned()], &real)?
+            }
+            None => rendered.argv,
+        };
         let mut body: Vec<String> =
             argv.iter().map(|argument| spelt_out(&Value::from(argument.as_str()).to_string())).collect();
         if let Some(input) = rendered.input {

@@ -1,0 +1,89 @@
+//! Arguments that are paths of a mount, and where they really lead.
+//!
+//! A path is text until a file was opened by it. Whoever runs the command opens it beneath the mount, without leaving it, and hands in where the
+//! file really is: that is what the program is given, so that no symlink on the way leads it elsewhere.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use toolgate_types::Failure;
+
+use super::MountPath;
+use super::property::Properties;
+use super::rendering::path;
+
+/// An argument with `x-toolgate-path`, or a list of such.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathArgument {
+    /// Its name.
+    pub name: String,
+    /// Whether each of its items is a path.
+    pub is_list: bool,
+    /// The directory that its paths are relative to.
+    pub folder: MountPath,
+}
+
+/// One path of a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedPath {
+    /// The argument: its name, and for an item of a list its index, such as `files/0`.
+    pub argument: String,
+    /// What it names, as it was spelt.
+    pub path: MountPath,
+}
+
+impl PathArgument {
+    pub(super) fn all(properties: &Properties) -> Vec<Self> {
+        let argument = |property: &super::property::Property| {
+            let facts = property.of_one_value();
+            let folder = facts.rules.path.clone()?;
+            Some(Self { name: property.name.clone(), is_list: property.facts.is("array"), folder })
+        };
+        properties.iter().filter_map(argument).collect()
+    }
+
+    /// The paths that a call gives for it.
+    ///
+    /// # Errors
+    /// `invalid_arguments` when one of them is not a path.
+    pub fn named(&self, input: &Value) -> Result<Vec<NamedPath>, Failure> {
+        let values: Vec<(String, &Value)> = match input.get(&self.name) {
+            None | Some(Value::Null) => Vec::new(),
+            Some(Value::Array(items)) => {
+                let item = |(index, value)| (format!("{}/{index}", self.name), value);
+                items.iter().enumerate().map(item).collect()
+            }
+            Some(value) => vec![(self.name.clone(), value)],
+        };
+        let one = |(argument, value): (String, &Value)| {
+            let below = path(value, &argument)?;
+            let path =
+                MountPath { alias: self.folder.alias.clone(), path: joined(&self.folder.path, &below) };
+            Ok(NamedPath { argument, path })
+        };
+        values.into_iter().map(one).collect()
+    }
+}
+
+/// Where paths of a call really lead, below their mounts. One that is not in here is written as it was spelt.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RealPaths(BTreeMap<String, String>);
+
+impl RealPaths {
+    pub(super) fn get(&self, argument: &str) -> Option<&str> {
+        self.0.get(argument).map(String::as_str)
+    }
+}
+
+impl FromIterator<(String, String)> for RealPaths {
+    /// Pairs of an argument, as [`NamedPath`] calls it, and the location below its mount.
+    fn from_iter<I: IntoIterator<Item = (String, String)>>(pairs: I) -> Self {
+        Self(pairs.into_iter().collect())
+    }
+}
+
+/// A path below a directory; empty parts are left out.
+pub(super) fn joined(folder: &str, below: &str) -> String {
+    let parts = [folder, below].into_iter().filter(|part| !part.is_empty());
+    parts.collect::<Vec<_>>().join("/")
+}

@@ -1,0 +1,210 @@
+//! Paths of the workspace: which arguments are some, where those of a call really lead, and what Cedar is told about them.
+//!
+//! A rule is about a file, and a file has many spellings: `./secrets/x`, `a/../secrets/x`, a symlink, the absolute path. So an argument that is a path is
+//! no text here. It is an entity `Path::"@alias/real/location"`, a member of every directory above it, with its `location` as text for `like`.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::str::FromStr as _;
+
+use cedar_policy::{Entities, Entity, EntityId, EntityTypeName, EntityUid, RestrictedExpression};
+use serde_json::Value;
+
+use super::value::Undecidable;
+
+/// The name of the entity type.
+pub(crate) const PATH: &str = "Path";
+
+/// The one attribute of a path.
+pub(crate) const LOCATION: &str = "location";
+
+/// Which arguments of a tool are paths of the workspace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PathInputs {
+    /// The arguments.
+    pub arguments: Vec<PathInput>,
+    /// Whether a call names paths elsewhere as well, such as a patch does.
+    pub others: bool,
+}
+
+/// An argument that is a path, or a list of paths.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathInput {
+    /// Its name.
+    pub name: String,
+    /// Whether each of its items is a path.
+    pub is_list: bool,
+    /// Whether a call without it means the directory that its paths are relative to.
+    pub has_default: bool,
+    /// The directory that its paths are relative to, such as `@project`.
+    pub folder: String,
+}
+
+impl PathInputs {
+    /// None of them.
+    pub const NONE: &'static Self = &Self { arguments: Vec::new(), others: false };
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.arguments.is_empty() && !self.others
+    }
+
+    /// What the paths of an example lead to where there are no files: what they say.
+    #[must_use]
+    pub fn as_spelt(&self, input: &Value) -> CallPaths {
+        let mut paths = CallPaths::default();
+        for argument in &self.arguments {
+            let name = &argument.name;
+            let spelt: Vec<(String, &str)> = match input.get(name) {
+                Some(Value::String(text)) => vec![(name.clone(), text)],
+                Some(Value::Array(items)) => {
+                    let texts = items.iter().enumerate();
+                    let texts = texts.filter_map(|(index, item)| Some((index, item.as_str()?)));
+                    texts.map(|(index, text)| (format!("{name}/{index}"), text)).collect()
+                }
+                None if argument.has_default => vec![(name.clone(), ".")],
+                _ => Vec::new(),
+            };
+            for (place, text) in spelt {
+                if let Some(location) = lexical(&argument.folder, text) {
+                    paths.add(place, vec![location]);
+                }
+            }
+        }
+        paths
+    }
+}
+
+/// A path with its alias, without `.` and `..`; nothing for an absolute one or one that climbs out.
+fn lexical(folder: &str, text: &str) -> Option<String> {
+    let whole = if text.starts_with('@') { text.to_owned() } else { format!("{folder}/{text}") };
+    let mut names = whole.split('/').filter(|name| !matches!(*name, "" | "."));
+    let mut location = vec![names.next()?];
+    if text.starts_with('/') {
+        return None;
+    }
+    for name in names {
+        match name {
+            ".." if location.len() == 1 => return None,
+            ".." => drop(location.pop()),
+            name => location.push(name),
+        }
+    }
+    Some(location.join("/"))
+}
+
+/// Where the paths of one call really lead.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CallPaths(BTreeMap<String, RealPath>);
+
+/// One file or directory, by every name that it has as a place of a mount; the one of the innermost mount is the first.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct RealPath(Vec<String>);
+
+impl CallPaths {
+    /// Adds where an argument leads: its name, with `/` and the index for an item of a list, and the places `@alias/real/location`, that of the innermost
+    /// mount first. A path without any place counts as one that could not be resolved.
+    pub fn add(&mut self, argument: impl Into<String>, places: Vec<String>) {
+        if !places.is_empty() {
+            self.0.insert(argument.into(), RealPath(places));
+        }
+    }
+
+    pub(crate) fn get(&self, argument: &str) -> Option<&RealPath> {
+        self.0.get(argument)
+    }
+
+    /// Each file and directory once.
+    pub(crate) fn each(&self) -> BTreeSet<&RealPath> {
+        self.0.values().collect()
+    }
+}
+
+impl RealPath {
+    fn location(&self) -> &str {
+        self.0.first().map_or("", String::as_str)
+    }
+
+    /// The path itself and everything that it lies in, by every name.
+    fn around(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().flat_map(|place| {
+            let above = place.match_indices('/').filter_map(|(end, _)| place.get(..end));
+            std::iter::once(place.as_str()).chain(above)
+        })
+    }
+
+    pub(crate) fn to_cedar(&self) -> Result<RestrictedExpression, Undecidable> {
+        Ok(RestrictedExpression::new_entity_uid(uid(self.location())?))
+    }
+
+    fn entity(&self) -> Result<Entity, Undecidable> {
+        let own = uid(self.location())?;
+        let parents = self.around().filter(|place| *place != self.location()).map(uid);
+        let parents: HashSet<EntityUid> = parents.collect::<Result<_, _>>()?;
+        let location = RestrictedExpression::new_string(self.location().to_owned());
+        let attributes = [(LOCATION.to_owned(), location)];
+        Entity::new(own, attributes.into(), parents).map_err(|_| unusable())
+    }
+}
+
+/// These entities, and the paths of a call.
+pub(crate) fn with_paths(known: Entities, paths: &CallPaths) -> Result<Entities, Undecidable> {
+    let entities = paths.each().into_iter().map(RealPath::entity).collect::<Result<Vec<_>, _>>()?;
+    known.add_entities(entities, None).map_err(|_| unusable())
+}
+
+fn uid(place: &str) -> Result<EntityUid, Undecidable> {
+    let kind = EntityTypeName::from_str(PATH).map_err(|_| unusable())?;
+    Ok(EntityUid::from_type_name_and_id(kind, EntityId::new(place)))
+}
+
+fn unusable() -> Undecidable {
+    Undecidable::Evaluation("a path could not be put into Cedar's terms")
+}
+
+/// Why the name of a path in a rule matches nothing, if it is so.
+pub(crate) fn never_matches(place: &str) -> Option<&'static str> {
+    let mut names = place.split('/');
+    let alias = names.next().unwrap_or_default();
+    if !alias.starts_with('@') || alias.len() < 2 {
+        return Some("does not begin with the alias of a mount");
+    }
+    let odd = |name: &str| matches!(name, "" | "." | "..");
+    names.any(odd).then_some("has an empty, `.` or `..` part")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn examples_mean_what_they_spell() {
+        for (text, expected) in [
+            ("a/b", Some("@project/a/b")),
+            ("./a//b/", Some("@project/a/b")),
+            ("a/../b", Some("@project/b")),
+            (".", Some("@project")),
+            ("@docs/x", Some("@docs/x")),
+            ("..", None),
+            ("a/../../b", None),
+            ("/etc/passwd", None),
+        ] {
+            assert_eq!(lexical("@project", text).as_deref(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_path_lies_in_everything_above_it_by_every_name() {
+        let path = RealPath(vec!["@inner/x".to_owned(), "@project/a/x".to_owned()]);
+        let around: Vec<&str> = path.around().collect();
+        assert_eq!(around, ["@inner/x", "@inner", "@project/a/x", "@project", "@project/a"]);
+    }
+
+    #[test]
+    fn names_that_match_nothing_are_known() {
+        for place in ["secrets", "", "@", "/etc", "@project/", "@project//a", "@project/../a", "./a"] {
+            assert!(never_matches(place).is_some(), "{place}");
+        }
+        for place in ["@project", "@project/a", "@project/a b/.c"] {
+            assert_eq!(never_matches(place), None, "{place}");
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Where a path really leads, for rules that are about files and not about their spellings.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FileType;
+use rustix::io::Errno;
+use toolgate_text::patch;
+
+use crate::error::WorkspaceError;
+use crate::mount::Mount;
+use crate::open::{check_rules, open_existing};
+use crate::request::Requested;
+use crate::target::{keeps_changing, stat_name};
+use crate::view::View;
+
+/// How often a place that keeps changing is looked up anew before giving up.
+const ATTEMPTS: usize = 32;
+
+/// A file or directory that a path leads to, or the place where one would be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Located {
+    /// The mount that the path was spelt for, and the real location below it.
+    pub alias: String,
+    /// Empty for the mount itself.
+    pub location: String,
+    /// Device and inode; nothing where there is no such file.
+    pub identity: Option<(u64, u64)>,
+    /// The place as `@alias/location` for every mount that holds it, the innermost first.
+    pub places: Vec<String>,
+}
+
+impl View<'_> {
+    /// Opens what a path names and says where it really is. Of a file that does not exist, the deepest directory above it that does is opened.
+    ///
+    /// # Errors
+    /// See [`WorkspaceError`]: what no rule lets this call reach is not located either.
+    pub fn locate(&self, path: &str) -> Result<Located, WorkspaceError> {
+        let requested = self.request(path)?;
+        let mount = self.mount(requested.mount)?;
+        for _ in 0..ATTEMPTS {
+            self.stop.check()?;
+            match open_existing(self, &requested) {
+                Ok(opened) => {
+                    let identity = Some((opened.stat.st_dev, opened.stat.st_ino));
+                    return self.located(mount, &requested, &opened.location, identity);
+                }
+                Err(WorkspaceError::NotFound { .. } | WorkspaceError::NotADirectory { .. }) => {}
+                Err(error) => return Err(error),
+            }
+            if let Some(location) = self.missing(&requested)? {
+                check_rules(self, mount, &location, false, &requested.shown)?;
+                return self.located(mount, &requested, &location, None);
+            }
+        }
+        Err(keeps_changing(&requested.shown))
+    }
+
+    /// The same for every file that a patch names.
+    ///
+    /// # Errors
+    /// The patch is none, or one of its paths leads nowhere that this call may reach.
+    pub fn locate_patched(&self, text: &str) -> Result<Vec<Located>, WorkspaceError> {
+        let files = patch::parse(text).map_err(WorkspaceError::other)?;
+        let paths = files.iter().flat_map(|file| file.old_path.iter().chain(&file.new_path));
+        paths.map(|path| self.locate(path)).collect()
+    }
+
+    /// Where a file would be that does not exist; nothing when it has just appeared.
+    fn missing(&self, requested: &Requested<'_>) -> Result<Option<PathBuf>, WorkspaceError> {
+        let mut above = requested.clone();
+        let mut names: Vec<OsString> = Vec::new();
+        let opened = loop {
+            let Some(name) = above.pop() else { return Ok(None) };
+            names.push(name);
+            match open_existing(self, &above) {
+                Ok(opened) => break opened,
+                Err(WorkspaceError::NotFound { .. } | WorkspaceError::NotADirectory { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        };
+        names.reverse();
+        let first = names.first().filter(|_| opened.is_directory());
+        match first.map(|name| stat_name(&opened.file, name)) {
+            None | Some(Err(Errno::NOENT)) => {}
+            // What can be opened was opened above, so this is a symlink that leads nowhere, or it has just appeared.
+            Some(Ok(stat)) if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink => {
+                let path = requested.shown.to_string();
+                return Err(WorkspaceError::SymlinkOutside { path, dangling: true });
+            }
+            Some(Ok(_)) => return Ok(None),
+            Some(Err(error)) => {
+                return Err(WorkspaceError::io("looking at", &requested.shown, error.into()));
+            }
+        }
+        Ok(Some(names.iter().fold(opened.location.clone(), |path, name| path.join(name))))
+    }
+
+    fn located(
+        &self,
+        mount: &Mount,
+        requested: &Requested<'_>,
+        location: &Path,
+        identity: Option<(u64, u64)>,
+    ) -> Result<Located, WorkspaceError> {
+        // A name that is not text could be spelt in no rule.
+        let Some(text) = location.to_str() else {
+            let path = requested.shown.to_string();
+            let reason = "it leads to a name that is not UTF-8".to_owned();
+            return Err(WorkspaceError::Precondition { path, reason });
+        };
+        let host = mount.host_root().join(location);
+        let within = |other: &Mount| {
+            let below = host.strip_prefix(other.host_root()).ok()?;
+            Some((below.components().count(), other.show_with_alias(below)))
+        };
+        let mut places: Vec<(usize, String)> = self.workspace.mounts().iter().filter_map(within).collect();
+        places.sort_by_key(|(depth, _)| *depth);
+        let places = places.into_iter().map(|(_, place)| place).collect();
+        Ok(Located { alias: mount.alias().to_owned(), location: text.to_owned(), identity, places })
+    }
+}
