@@ -1,7 +1,8 @@
 //! A gate that goes on while its files are edited: what they say is read anew when they change.
 //!
 //! Asking is cheap: a handful of `stat` calls. What cannot be loaded changes nothing but the operator's terminal: the gate goes on with what it
-//! had, and complains once. State directory, audit record, profile and approvals are settled at the start and stay as they were.
+//! had, and complains once. State directory, audit record, profile and approvals are settled at the start and stay as they were; an edit of one of
+//! these keys is answered with its name. A trust level that asks more counts from the next call on, one that asks less from the next start.
 //! The servers behind the gate are asked as well: what they offer may change at any time.
 
 use std::path::PathBuf;
@@ -9,8 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use toolgate_gate::Gate;
-use toolgate_types::Trust;
+use toolgate_gate::{Gate, needs_question};
+use toolgate_manifest::Config;
+use toolgate_types::{ToolClass, Trust};
 
 use crate::ambient::{Stamp, stamp};
 use crate::arguments::Common;
@@ -47,6 +49,10 @@ pub(crate) struct Reloader {
     /// The file that was in use is the file that is watched, whatever appears nearer.
     origin: Origin,
     trust: Trust,
+    /// What the file said at the start.
+    begun_with: Config,
+    /// The keys that a change of was told, so that each is told once.
+    told: Vec<String>,
     gate: Arc<Gate>,
     servers: Option<(Arc<Servers>, watch::Receiver<u64>)>,
     /// What the gate cannot change while it runs.
@@ -72,6 +78,27 @@ impl Fixed {
             audit_dir: settings.audit_dir.clone(),
         }
     }
+
+    /// The keys that a gate cannot go on with.
+    fn changed(&self, now: &Self) -> Vec<&'static str> {
+        let keys = [
+            ("profile", self.profile != now.profile),
+            ("state_dir", self.state_dir != now.state_dir),
+            ("audit.directory", self.audit_dir != now.audit_dir),
+        ];
+        keys.into_iter().filter(|(_, changed)| *changed).map(|(key, _)| key).collect()
+    }
+}
+
+/// Keys that are read once, at the start. Whatever else a file says counts from the next look on.
+const UNTIL_RESTART: [&str; 7] =
+    ["approval", "audit", "conversation", "model", "models", "on_violation", "serve"];
+
+/// How much is asked by what a file says, for whoever this process acts as.
+fn trust_of(config: &Config, common: &Common) -> Option<Trust> {
+    let agent = common.agent.as_ref().and_then(|name| config.agent(name.as_str()));
+    let said = agent.and_then(|agent| agent.trust.as_ref()).or(config.trust.as_ref());
+    said.map(|trust| trust.value)
 }
 
 impl Reloader {
@@ -89,7 +116,8 @@ impl Reloader {
         });
         let gate = Arc::clone(built.front.gate());
         let (trust, fixed) = (settings.caller.trust, Fixed::of(settings));
-        Self { trust, fixed, common, origin, gate, servers, seen, complete: None }
+        let (begun_with, told) = (settings.loaded.config.clone(), Vec::new());
+        Self { trust, begun_with, told, fixed, common, origin, gate, servers, seen, complete: None }
     }
 
     /// Tells when the tools of all servers are there; nothing, where they are. Only a server that is met for the first time is waited for.
@@ -142,8 +170,9 @@ impl Reloader {
         let settings = settle_again(&self.common, self.trust, &self.origin)?;
         // Before anything else is read, and also when it cannot be used: what mends it will be seen.
         self.seen = stamps(&settings);
-        if Fixed::of(&settings) != self.fixed {
-            let message = "profile, state directory and audit directory cannot change while the gate runs";
+        let fixed = self.fixed.changed(&Fixed::of(&settings));
+        if !fixed.is_empty() {
+            let message = format!("`{}` cannot change while the gate runs", fixed.join("`, `"));
             return Err(Failed::usage(message).help("start it anew"));
         }
         let own = Own::of(&settings);
@@ -153,10 +182,44 @@ impl Reloader {
             changed.mark_unchanged();
         }
         let behind = self.servers.as_ref().map(|(servers, _)| Behind { servers, waiting: None });
-        let loaded = load::load(&settings, &own, &workspace, Tokens::Possibly, behind)?;
+        let mut loaded = load::load(&settings, &own, &workspace, Tokens::Possibly, behind)?;
+        loaded.trust = self.trust_now(&settings);
+        self.tell_of_restart(&settings);
         let names: Vec<String> = loaded.registry.names().map(str::to_owned).collect();
         settings.warn_of_unknown_tools(&names);
         Ok(self.gate.replace(loaded))
+    }
+}
+
+impl Reloader {
+    /// How much is asked at least: what was written into the file since the start. What it said then was weighed against the command line already, and
+    /// a person may have chosen otherwise since.
+    fn trust_now(&self, settings: &Settings) -> Trust {
+        let [begun, now] =
+            [&self.begun_with, &settings.loaded.config].map(|config| trust_of(config, &self.common));
+        now.filter(|_| now != begun).unwrap_or(Trust::Autonomous)
+    }
+
+    /// Names the keys whose change does not count before the next start.
+    fn tell_of_restart(&mut self, settings: &Settings) {
+        let changed = self.begun_with.changed_keys(&settings.loaded.config);
+        let waits = |key: &String| UNTIL_RESTART.contains(&key.split('.').next().unwrap_or_default());
+        let mut keys: Vec<String> = changed.into_iter().filter(waits).collect();
+        let [begun, now] =
+            [&self.begun_with, &settings.loaded.config].map(|config| trust_of(config, &self.common));
+        let asks_less = |now| {
+            let classes = [ToolClass::Read, ToolClass::Write];
+            classes.into_iter().any(|class| needs_question(self.trust, class) && !needs_question(now, class))
+        };
+        if now != begun && now.is_none_or(asks_less) {
+            keys.push("trust".to_owned());
+        }
+        let news: Vec<&str> =
+            keys.iter().filter(|key| !self.told.contains(key)).map(String::as_str).collect();
+        if !news.is_empty() {
+            complain(&format!("`{}` counts when the gate is started anew", news.join("`, `")));
+        }
+        self.told = keys;
     }
 }
 
@@ -294,7 +357,11 @@ mod tests {
             ("tools.d/one.yaml", "tool: one\n", "one.yaml:1"),
             ("tools.d/one.yaml", &manifest("read_file"), "read_file"),
             ("rules/bad.cedar", "forbid(principal, action, resource) when { nonsense };", "bad.cedar:1"),
-            ("toolgate.yaml", "tools: [nowhere]\n", "cannot change while the gate runs"),
+            (
+                "toolgate.yaml",
+                "tools: [nowhere]\n",
+                "`state_dir`, `audit.directory` cannot change while the gate runs",
+            ),
             ("toolgate.yaml", "tool: [tools.d]\n", "unknown key"),
         ] {
             running.write(file, content);
@@ -318,6 +385,68 @@ mod tests {
         std::fs::remove_file(running.folder.path().join("rules/bad.cedar")).unwrap();
         assert!(matches!(running.reloader.check(), Checked::Replaced { generation: 1 }));
         assert_eq!(running.tools(), ["mended"]);
+    }
+
+    impl Running {
+        /// What becomes of a call in the words of its code; nothing, where it was made.
+        fn call(&self, tool: &str, arguments: serde_json::Value) -> Option<toolgate_types::ErrorCode> {
+            let call = toolgate_types::ToolCall::new(tool, arguments);
+            let calling = self.gate.call(call, self.settings.caller.clone(), Default::default());
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            match runtime.block_on(calling).outcome {
+                toolgate_types::Outcome::Done(_) => None,
+                toolgate_types::Outcome::Failed { failure, .. } => Some(failure.code),
+            }
+        }
+    }
+
+    #[test]
+    fn a_trust_level_that_asks_more_counts_from_the_next_look_and_one_that_asks_less_does_not() {
+        use serde_json::json;
+        use toolgate_types::ErrorCode::ApprovalUnavailable;
+
+        let mut running = Running::start();
+        running.settings.caller.trust = Trust::Autonomous;
+        let (write, list) = (json!({"path": "a", "content": "x"}), json!({}));
+        for (said, writing, listing) in [
+            ("", None, None),
+            ("trust: guided\n", Some(ApprovalUnavailable), None),
+            ("trust: supervised\ndeny: [x]\n", Some(ApprovalUnavailable), Some(ApprovalUnavailable)),
+            (
+                "# the same\ndeny: [y]\ntrust: supervised\n",
+                Some(ApprovalUnavailable),
+                Some(ApprovalUnavailable),
+            ),
+            ("trust: autonomous\n", None, None),
+        ] {
+            running.write("toolgate.yaml", &format!("{CONFIG}{said}"));
+            running.reloader.check();
+            let found =
+                (running.call("write_file", write.clone()), running.call("list_directory", list.clone()));
+            assert_eq!(found, (writing, listing), "{said:?}");
+        }
+        // One that comes with more questions keeps them.
+        running.settings.caller.trust = Trust::Supervised;
+        assert_eq!(running.call("list_directory", list), Some(ApprovalUnavailable));
+    }
+
+    #[test]
+    fn keys_that_count_after_a_restart_are_named_once() {
+        let mut running = Running::start();
+        for (said, told) in [
+            ("approval: {timeout: 5s}\n", vec!["approval.timeout"]),
+            (
+                "approval: {timeout: 5s}\naudit: {on_failure: deny}\n",
+                vec!["approval.timeout", "audit.on_failure"],
+            ),
+            ("serve: {listen: \"127.0.0.1:1\"}\ntrust: autonomous\n", vec!["serve.listen", "trust"]),
+            ("trust: supervised\ndeny: [x]\nlimits: {max_entries: 5}\n", vec![]),
+            ("", vec![]),
+        ] {
+            running.write("toolgate.yaml", &format!("{CONFIG}{said}"));
+            assert!(matches!(running.reloader.check(), Checked::Replaced { .. }), "{said:?}");
+            assert_eq!(running.reloader.told, told, "{said:?}");
+        }
     }
 
     /// A gate with servers behind it that are all dead: nothing has to be installed for them.

@@ -276,6 +276,14 @@ impl Config {
         self.agents.iter().find(|agent| agent.name.value.as_str() == name)
     }
 
+    /// The keys, such as `audit.on_failure` or `trust`, under which two files say different things. Comments, order and places are nothing.
+    #[must_use]
+    pub fn changed_keys(&self, other: &Self) -> Vec<String> {
+        let (one, other) = (crate::read::said(&self.source), crate::read::said(&other.source));
+        let keys: std::collections::BTreeSet<&String> = one.keys().chain(other.keys()).collect();
+        keys.into_iter().filter(|key| one.get(*key) != other.get(*key)).cloned().collect()
+    }
+
     /// What this file allows and its author probably does not mean.
     #[must_use]
     pub fn warnings(&self) -> Vec<Warning> {

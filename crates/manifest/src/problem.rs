@@ -198,6 +198,10 @@ pub(crate) struct Source {
 }
 
 impl Source {
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
     pub(crate) fn new(file: &str, text: &str) -> Self {
         Self { file: file.into(), text: text.into() }
     }

@@ -1,7 +1,10 @@
 //! Reads the configuration file, key by key.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 use std::rc::Rc;
+
+use serde_json::Value;
 
 use crate::callers::callers;
 use crate::config::{
@@ -369,4 +372,20 @@ pub(crate) fn permissions(field: &Field, report: &mut Report<'_>) -> Option<Vec<
 fn is_permission(text: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
     text.len() <= 128 && text.split(':').all(|part| !part.is_empty() && part.bytes().all(allowed))
+}
+
+/// What a file says, by key and by the keys one level below.
+pub(crate) fn said(source: &Source) -> BTreeMap<String, Value> {
+    let mut report = Report::new(source);
+    let root = tree::read(source.text(), &mut report).and_then(|root| crate::json::value(&root, &mut report));
+    let mut said = BTreeMap::new();
+    for (key, value) in root.as_ref().and_then(Value::as_object).into_iter().flatten() {
+        match value {
+            Value::Object(below) => {
+                said.extend(below.iter().map(|(name, value)| (format!("{key}.{name}"), value.clone())));
+            }
+            value => drop(said.insert(key.clone(), value.clone())),
+        }
+    }
+    said
 }

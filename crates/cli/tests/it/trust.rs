@@ -707,6 +707,41 @@ fn a_running_gate_takes_a_change_only_once_it_is_agreed_to() {
     assert!(!errors.iter().any(|line| line.contains("nothing was reloaded")), "said twice: {errors:?}");
 }
 
+/// The question that an operator wants asked from now on is asked from now on, whatever the gate was started with.
+#[test]
+fn a_running_gate_asks_more_as_soon_as_its_file_says_so() {
+    for options in [&["mcp", "-v"][..], &["mcp", "-v", "--trust", "autonomous"]] {
+        let clone = Clone::new();
+        clone.write("toolgate.yaml", "trust: autonomous\n");
+        clone.must(&["trust", "--yes"]);
+        let mut served = Served::start(clone.unattended(options));
+        served.initialize();
+        let mut write = |served: &mut Served| {
+            let call = json!({"name": "write_file", "arguments": {"path": "new.txt", "content": "x"}});
+            served.ask("tools/call", call)["result"]["isError"] == true
+        };
+        assert!(!write(&mut served), "{options:?}");
+        for (said, told, refused) in [
+            (
+                "trust: supervised\napproval: {timeout: 5s}\n",
+                "`approval.timeout` counts when the gate is started anew",
+                true,
+            ),
+            ("trust: guided\n", "loaded anew", true),
+            ("trust: autonomous\n", "loaded anew", false),
+        ] {
+            clone.write("toolgate.yaml", said);
+            clone.must(&["trust", "--yes"]);
+            served.hear(told);
+            if told != "loaded anew" {
+                served.hear("loaded anew");
+            }
+            assert_eq!(write(&mut served), refused, "{options:?} {said:?}");
+        }
+        assert_eq!(served.end().0, Some(0));
+    }
+}
+
 /// A gate without a configuration stays without, whatever appears and makes it load anew.
 #[test]
 fn a_configuration_that_appears_while_a_gate_runs_is_not_obeyed() {
