@@ -26,7 +26,9 @@ fn main() {
     let directory = |name: &str| scratch.path().join(name).join("audit");
     let mut file = File::create_new(scratch.path().join("bare")).unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
-    let log = Arc::new(AuditLog::open(LogOptions::new(directory("b"))).unwrap().0);
+    let log = Arc::new(
+        AuditLog::open(LogOptions::new(directory("b")), &toolgate_types::StateKey::new([7; 32])).unwrap().0,
+    );
     let (mut bare, mut grouped) = (Vec::new(), Vec::new());
     for _ in 0..TURNS {
         bare.push(bare_loop(&mut file));
@@ -86,8 +88,11 @@ fn tasks(runtime: &Runtime, log: &Arc<AuditLog>) -> f64 {
 }
 
 fn unawaited(directory: &Path) -> f64 {
-    let (log, _) =
-        AuditLog::open(LogOptions { checkpoint_every: u64::MAX, ..LogOptions::new(directory) }).unwrap();
+    let (log, _) = AuditLog::open(
+        LogOptions { checkpoint_every: u64::MAX, ..LogOptions::new(directory) },
+        &toolgate_types::StateKey::new([7; 32]),
+    )
+    .unwrap();
     let caller = caller();
     let batch = || {
         let ids: Vec<CallId> = (0..200).map(|_| CallId::fresh()).collect();
@@ -103,7 +108,8 @@ fn one_shot(directory: &Path) -> (f64, f64) {
     let (mut opened, mut closed) = (Vec::new(), Vec::new());
     for _ in 0..100 {
         let began = Instant::now();
-        let (log, _) = AuditLog::open(LogOptions::new(directory)).unwrap();
+        let (log, _) =
+            AuditLog::open(LogOptions::new(directory), &toolgate_types::StateKey::new([7; 32])).unwrap();
         log.append(&entry(CallId::fresh(), &caller)).unwrap();
         let written = began.elapsed();
         log.close().unwrap();

@@ -45,7 +45,8 @@ impl Bench {
         let mount =
             Mount::new("@project", folder, workspace, Access::ReadWrite, Rules::new()).unwrap().as_default();
         let workspace = Arc::new(Workspace::new(vec![mount]).unwrap());
-        let (audit, _) = AuditLog::open(LogOptions::new(state.join("audit"))).unwrap();
+        let (audit, _) =
+            AuditLog::open(LogOptions::new(state.join("audit")), &StateKey::new([7; 32])).unwrap();
         let journal = state.join("journal");
         std::fs::create_dir_all(&journal).unwrap();
         let journal = cap_std::fs::Dir::open_ambient_dir(&journal, cap_std::ambient_authority()).unwrap();

@@ -255,9 +255,12 @@ impl BenchOptions {
         let journal =
             Journal::open(&own_folder(&self.state.join("journal.toolgate")), &StateKey::new([7; 32]));
         let journal = journal.unwrap().bounded(self.config.retention.undo.into());
-        let journal = journal.recover(&workspace).unwrap();
+        let journal = Arc::new(journal.recover(&workspace).unwrap());
         let audit_dir = self.state.join("audit");
-        let (audit, recovered) = AuditLog::open(LogOptions::new(&audit_dir)).unwrap();
+        let asked = Arc::clone(&journal);
+        let options =
+            LogOptions { fate_of: Arc::new(move |call| asked.fate_of(call)), ..LogOptions::new(&audit_dir) };
+        let (audit, recovered) = AuditLog::open(options, &StateKey::new([7; 32])).unwrap();
         let loaded = self.load(&workspace);
         let complaints = Arc::new(Mutex::new(Vec::new()));
         let heard = Arc::clone(&complaints);
@@ -266,7 +269,7 @@ impl BenchOptions {
             loaded: loaded.clone(),
             audit,
             audit_mode: self.audit_mode,
-            journal: Arc::new(journal),
+            journal,
             approver: self.approver,
             approval_patience: self.patience,
             blocking: self.blocking,

@@ -6,10 +6,11 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use toolgate_types::{CallId, Caller, Decision, Sha256, ToolClass};
+use toolgate_types::{CallId, Caller, Decision, Sha256, StateKey, ToolClass};
 
 use crate::AuditError;
 use crate::bounded::{bounded, bounded_list, bounded_reason};
+use crate::digest::{args_digest, output_digest};
 use crate::entry::{Denial, Entry, Response};
 use crate::line::to_json;
 use crate::record::{RecordedCaller, RecordedGap};
@@ -50,11 +51,13 @@ enum Permissions<'a> {
     Recorded(&'a [String]),
 }
 
-impl<'a> From<&Entry<'a>> for Body<'a> {
-    fn from(entry: &Entry<'a>) -> Self {
+impl<'a> Body<'a> {
+    /// Of an entry, its digests made with this key.
+    pub(crate) fn new(entry: &Entry<'a>, key: &StateKey) -> Self {
         let Entry { call, client_call_id, tool, class, args_hash, denial, response, duration, .. } = *entry;
-        let caller = entry.caller.into();
-        let gap = None;
+        let (caller, args_hash, gap) = (entry.caller.into(), args_digest(key, args_hash), None);
+        let response = response
+            .map(|response| Response { output_hash: output_digest(key, response.output_hash), ..response });
         Self { call, client_call_id, caller, tool, class, args_hash, denial, response, gap, duration }
     }
 }
@@ -349,8 +352,8 @@ mod tests {
                 }),
                 duration,
             };
-            let mut line = Vec::new();
-            seal(&mut line, 7, genesis(), Timestamp::UNIX_EPOCH, &Body::from(&entry).to_bytes().unwrap());
+            let (mut line, key) = (Vec::new(), StateKey::new([7; 32]));
+            seal(&mut line, 7, genesis(), Timestamp::UNIX_EPOCH, &Body::new(&entry, &key).to_bytes().unwrap());
             let mut record: Record = serde_json::from_slice(&line).unwrap();
             // Reading may round the last digit of a very long time; what was written must be exact.
             record.duration = duration.as_micros() as f64 / 1000.0;
@@ -358,7 +361,7 @@ mod tests {
             expected.push(b'\n');
             prop_assert_eq!(String::from_utf8(line).unwrap(), String::from_utf8(expected).unwrap());
 
-            prop_assert_eq!((record.trace_id, record.request.args_hash), (call, args_hash));
+            prop_assert_eq!((record.trace_id, record.request.args_hash), (call, args_digest(&key, args_hash)));
             prop_assert_eq!(record.caller, RecordedCaller::from(&caller));
             prop_assert_eq!((record.tool.name, record.tool.classification), (owned(&tool), class));
             prop_assert_eq!(record.request.client_call_id, client_call_id.as_deref().map(owned));
@@ -367,7 +370,8 @@ mod tests {
             prop_assert_eq!(recorded, wanted);
             let recorded = record.response.map(|of| (of.redacted_fields, of.output_hash, of.output_bytes));
             let wanted = response.map(|(fields, hash, bytes)| {
-                (bounded_list(&fields).map(|field| field.into_owned()).collect(), Sha256::from(hash), bytes)
+                let hash = output_digest(&key, hash.into());
+                (bounded_list(&fields).map(|field| field.into_owned()).collect(), hash, bytes)
             });
             prop_assert_eq!(recorded, wanted);
         }

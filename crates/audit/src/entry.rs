@@ -19,7 +19,7 @@ pub struct Entry<'a> {
     pub tool: &'a str,
     /// The tool's class, if there is such a tool.
     pub class: Option<ToolClass>,
-    /// The digest of the arguments.
+    /// SHA-256 of the arguments. The record holds a [keyed digest](crate::args_digest) of it.
     pub args_hash: Sha256,
     /// Why it did not do what was asked; `None` is a call that was allowed and answered.
     /// The code decides whether the record says `DENIED` or `ERROR`.
@@ -46,7 +46,7 @@ pub struct Denial<'a> {
 pub struct Response<'a> {
     /// The field paths that were masked, redacted or dropped.
     pub redacted_fields: &'a [String],
-    /// The digest of the raw output.
+    /// SHA-256 of the raw output. The record holds a [keyed digest](crate::output_digest) of it.
     pub output_hash: Sha256,
     /// The size of the raw output.
     pub output_bytes: u64,
@@ -65,6 +65,6 @@ pub struct Intent<'a> {
     pub tool: &'a str,
     /// The tool's class.
     pub class: ToolClass,
-    /// The digest of the arguments.
+    /// SHA-256 of the arguments, likewise.
     pub args_hash: Sha256,
 }

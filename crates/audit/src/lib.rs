@@ -8,12 +8,12 @@
 //!
 //! ```
 //! # use toolgate_audit::{AuditLog, LogOptions, Filter, show, verify, VerifyOptions, Entry};
-//! # use toolgate_types::{CallId, Caller, Sha256, ToolClass, Trust};
+//! # use toolgate_types::{CallId, Caller, Sha256, StateKey, ToolClass, Trust};
 //! # let scratch = tempfile::tempdir()?;
 //! # let directory = scratch.path().join("audit");
 //! # let caller = Caller { subject: "alice".into(), permissions: Default::default(), agent: None,
 //! #     session: "s1".parse()?, run: None, trust: Trust::Guided };
-//! let (log, _recovered) = AuditLog::open(LogOptions::new(&directory))?;
+//! let (log, _recovered) = AuditLog::open(LogOptions::new(&directory), &StateKey::new([7; 32]))?;
 //! let ticket = log.append(&Entry {
 //!     call: CallId::fresh(),
 //!     client_call_id: None,
@@ -36,6 +36,7 @@
 
 pub mod error;
 pub mod entry;
+mod digest;
 mod bounded;
 pub mod record;
 mod body;
@@ -65,12 +66,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use checkpoint::Checkpoint;
 pub use day::{Day, InvalidDay};
+pub use digest::{args_digest, output_digest};
 pub use entry::{Denial, Entry, Intent, Response};
 pub use error::{AuditError, Warning};
 pub use follow::Follower;
 pub use holder::Holder;
 pub use key::{InvalidPublicKey, PublicKey, public_key_path};
-pub use log::{AuditLog, Clock, LogOptions, Warn};
+pub use log::{AuditLog, Clock, FateOf, LogOptions, Warn};
 pub use query::{Filter, Show, show, tail};
 pub use record::Record;
 pub use recovery::Recovered;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use toolgate_types::CallId;
+use toolgate_types::{CallId, ChangeFate, StateKey};
 
 use crate::body::Body;
 use crate::checkpoint::Checkpoints;
@@ -28,6 +28,9 @@ use crate::{AuditError, Warning, lock};
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 /// Hears of what did not stop the work.
 pub type Warn = Arc<dyn Fn(Warning) + Send + Sync>;
+
+/// Tells what became of the changes of a call that a dead process left.
+pub type FateOf = Arc<dyn Fn(CallId) -> ChangeFate + Send + Sync>;
 
 /// The name of the checkpoint file in the audit directory.
 const CHECKPOINTS_NAME: &str = "checkpoints.jsonl";
@@ -53,6 +56,8 @@ pub struct LogOptions {
     pub clock: Clock,
     /// Hears of what did not stop the work.
     pub warn: Warn,
+    /// Asked about each call that is recorded because its process left no record of it.
+    pub fate_of: FateOf,
 }
 
 impl LogOptions {
@@ -67,6 +72,7 @@ impl LogOptions {
             lock_timeout: LOCK_TIMEOUT,
             clock: Arc::new(Timestamp::now),
             warn: Arc::new(|_| ()),
+            fate_of: Arc::new(|_| ChangeFate::NoEntry),
         }
     }
 
@@ -118,12 +124,14 @@ pub(crate) struct Shared {
     /// Calls that could not be recorded.
     gap: Gap,
     checkpoint_every: u64,
+    /// What digests in records are made with.
+    digest_key: StateKey,
     clock: Clock,
     warn: Warn,
 }
 
 impl Shared {
-    fn open(options: &LogOptions) -> Result<Self, AuditError> {
+    fn open(options: &LogOptions, key: &StateKey) -> Result<Self, AuditError> {
         let folder = Folder::open_or_create(&options.directory)?;
         let mut writer = Writer::open(folder.clone(), (options.clock)(), options.lock_timeout)?;
         let checkpoints =
@@ -141,6 +149,7 @@ impl Shared {
             checkpoints: Mutex::new(checkpoints),
             gap: Gap::default(),
             checkpoint_every: options.checkpoint_every.max(1),
+            digest_key: key.clone(),
             clock: options.clock.clone(),
             warn: options.warn.clone(),
         })
@@ -299,14 +308,15 @@ pub struct AuditLog {
 }
 
 impl AuditLog {
-    /// Opens the log, and gives calls that a dead process left behind their record.
+    /// Opens the log, and gives calls that a dead process left behind their record. Digests in records are made with this key: 32 random bytes that are
+    /// kept where only this user can read them.
     ///
     /// # Errors
     /// When the directory cannot be made or written, or ends in a line that is not a record.
-    pub fn open(options: LogOptions) -> Result<(Self, Recovered), AuditError> {
-        let shared = Arc::new(Shared::open(&options)?);
+    pub fn open(options: LogOptions, key: &StateKey) -> Result<(Self, Recovered), AuditError> {
+        let shared = Arc::new(Shared::open(&options, key)?);
         let unfinished = lock(&shared.writer).take_unfinished();
-        let mut recovered = recover(&shared)?;
+        let mut recovered = recover(&shared, &*options.fate_of)?;
         recovered.truncated_bytes = unfinished.map_or(0, |(_, bytes)| bytes);
         Ok((Self { shared, closed: false }, recovered))
     }
@@ -317,7 +327,7 @@ impl AuditLog {
     /// # Errors
     /// When the line could not be written; then no part of it is left.
     pub fn append(&self, entry: &Entry<'_>) -> Result<Ticket, AuditError> {
-        let body = Body::from(entry).to_bytes();
+        let body = Body::new(entry, &self.shared.digest_key).to_bytes();
         let written = body.and_then(|body| self.shared.append_body(entry.call, &body));
         let number = written.inspect_err(|error| self.shared.missed([entry.call].into_iter(), error))?;
         Ok(Ticket::new(Arc::clone(&self.shared), Kind::Record, number))
@@ -331,7 +341,7 @@ impl AuditLog {
     /// # Errors
     /// When the record cannot be put into JSON.
     pub fn submit(&self, entry: &Entry<'_>) -> Result<Ticket, AuditError> {
-        let body = Body::from(entry)
+        let body = Body::new(entry, &self.shared.digest_key)
             .to_bytes()
             .inspect_err(|error| self.shared.missed([entry.call].into_iter(), error))?;
         let (number, has_worker) = self.shared.commit.enqueue(entry.call, body);
@@ -352,7 +362,7 @@ impl AuditLog {
         // A call whose record could not follow must not begin.
         shared.commit.failure().map_or(Ok(()), Err)?;
         let since = lock(&shared.writer).check(now)?.map(|day| day.to_string());
-        let mut line = to_json(&RecordedIntent::new(intent, now, since))?;
+        let mut line = to_json(&RecordedIntent::new(intent, now, since, &shared.digest_key))?;
         line.push(b'\n');
         let (records, announcements) = (&shared.commit, &shared.announcements);
         let number = lock(&shared.intents).add(intent.call, &line, &shared.writer, records, announcements)?;
@@ -400,7 +410,8 @@ mod tests {
     #[test]
     fn nothing_is_announced_once_records_do_not_last() {
         let folder = tempfile::tempdir().unwrap();
-        let (log, _) = AuditLog::open(LogOptions::new(folder.path().join("audit"))).unwrap();
+        let (log, _) =
+            AuditLog::open(LogOptions::new(folder.path().join("audit")), &StateKey::new([7; 32])).unwrap();
         let (subject, session) = ("alice".to_owned(), "s1".parse().unwrap());
         let trust = toolgate_types::Trust::Guided;
         let caller = Caller { subject, permissions: [].into(), agent: None, session, run: None, trust };
@@ -425,7 +436,7 @@ mod tests {
         let warn: Warn = Arc::new(move |warning| lock(&heard).push(warning.to_string()));
         let options =
             LogOptions { checkpoint_every: 2, warn, ..LogOptions::new(folder.path().join("audit")) };
-        let (log, _) = AuditLog::open(options).unwrap();
+        let (log, _) = AuditLog::open(options, &StateKey::new([7; 32])).unwrap();
         let (reader, _) = std::io::pipe().unwrap();
         log.shared.commit.issue([Unsynced::File(Arc::new(OwnedFd::from(reader).into()))]);
         let (subject, session) = ("alice".to_owned(), "s1".parse().unwrap());

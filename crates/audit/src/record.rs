@@ -5,11 +5,14 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use toolgate_types::{CallId, Caller, Decision, ErrorCode, Sha256, Stage, ToolClass};
+use toolgate_types::{
+    CallId, Caller, ChangeFate, Decision, ErrorCode, Sha256, Stage, StateKey, ToolClass,
+};
 
 use crate::AuditError;
 use crate::body::Body;
 use crate::bounded::{bounded, bounded_list};
+use crate::digest::args_digest;
 use crate::entry::{Denial, Intent};
 
 /// The version of records that this gate writes. One is the first, in which digests had no key; its lines do not say so.
@@ -166,7 +169,7 @@ pub(crate) struct RecordedIntent {
 }
 
 impl RecordedIntent {
-    pub(crate) fn new(intent: &Intent<'_>, at: Timestamp, since: Option<String>) -> Self {
+    pub(crate) fn new(intent: &Intent<'_>, at: Timestamp, since: Option<String>, key: &StateKey) -> Self {
         let name = bounded(intent.tool).into_owned();
         let client_call_id = intent.client_call_id.map(|id| bounded(id).into_owned());
         Self {
@@ -176,7 +179,7 @@ impl RecordedIntent {
             since,
             caller: intent.caller.into(),
             tool: RecordedTool { name, classification: Some(intent.class) },
-            request: RecordedRequest { args_hash: intent.args_hash, client_call_id },
+            request: RecordedRequest { args_hash: args_digest(key, intent.args_hash), client_call_id },
         }
     }
 
@@ -185,10 +188,11 @@ impl RecordedIntent {
         self.v == INTENT_VERSION
     }
 
-    /// The record of a call whose process ended before the call did.
-    pub(crate) fn interrupted(&self) -> Result<Vec<u8>, AuditError> {
+    /// The record of a call that was announced and has none, because its process ended or its record could not be written.
+    pub(crate) fn interrupted(&self, fate: ChangeFate) -> Result<Vec<u8>, AuditError> {
         let began = toolgate_types::time::rfc3339_millis(self.at);
-        let reason = format!("the process ended before the call that began at {began} did");
+        let fate = fate.describe();
+        let reason = format!("the call that began at {began} left no record; {fate}");
         let body = Body {
             call: self.call,
             client_call_id: self.request.client_call_id.as_deref(),

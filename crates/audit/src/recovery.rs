@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use toolgate_types::{CallId, Locked};
+use toolgate_types::{CallId, ChangeFate, Locked};
 
 use crate::folder::{Folder, Handle, read_at, state_of_open};
 use crate::intents::{FOLDER_NAME, MAX_FILE_BYTES, SUFFIX};
@@ -37,7 +37,10 @@ struct Orphans {
 }
 
 /// Records the calls of dead processes.
-pub(crate) fn recover(shared: &Arc<Shared>) -> Result<Recovered, AuditError> {
+pub(crate) fn recover(
+    shared: &Arc<Shared>,
+    fate_of: &dyn Fn(CallId) -> ChangeFate,
+) -> Result<Recovered, AuditError> {
     let mut recovered = Recovered::default();
     let Some(folder) = shared.folder.existing_subfolder(FOLDER_NAME)? else { return Ok(recovered) };
     let orphans = find_orphans(shared, &folder)?;
@@ -47,7 +50,7 @@ pub(crate) fn recover(shared: &Arc<Shared>) -> Result<Recovered, AuditError> {
     let mut done = recorded_calls(&shared.folder, &orphans)?;
     for intent in orphans.iter().flat_map(|orphans| &orphans.intents) {
         if done.insert(intent.call) {
-            shared.append_body(intent.call, &intent.interrupted()?)?;
+            shared.append_body(intent.call, &intent.interrupted(fate_of(intent.call))?)?;
             recovered.interrupted.push(intent.call);
         }
     }

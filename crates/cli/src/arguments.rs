@@ -402,7 +402,12 @@ fn lifetime(text: &str) -> Result<Duration, String> {
 #[command(defer = true)]
 pub(crate) enum AuditCommand {
     /// Check the whole record; names the first line that was changed, cut or removed
-    #[command(after_help = "Examples:
+    #[command(after_help = "Exit codes:
+  0  the record is whole
+  1  something is wrong with it
+  6  it is whole, and says itself that calls are not in it (gaps)
+
+Examples:
   toolgate audit verify
   toolgate audit verify --public-key keys/audit.pub --checkpoints /mnt/elsewhere/checkpoints.jsonl")]
     Verify {

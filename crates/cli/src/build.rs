@@ -133,10 +133,18 @@ pub(crate) fn gate(settings: &Settings, how: How<'_>) -> Result<Built, Failed> {
     // Interrupted changes are put back before the record of their calls says that they were interrupted, and by the rules of the present mounts.
     let bounds = settings.loaded.config.retention.undo.into();
     let journal = open_journal(&state, &key).and_then(|journal| journal.bounded(bounds).recover(&workspace));
-    let journal = journal.map_err(|error| state_failed(settings, &error))?;
-    let (audit, recovered) = AuditLog::open(log_options(settings))
-        .map_err(|error| Failed::usage(error.to_string()).help(error.help()))?;
+    let journal = Arc::new(journal.map_err(|error| state_failed(settings, &error))?);
+    let asked = Arc::clone(&journal);
+    let options = LogOptions { fate_of: Arc::new(move |call| asked.fate_of(call)), ..log_options(settings) };
+    let (audit, recovered) =
+        AuditLog::open(options, &key).map_err(|error| Failed::usage(error.to_string()).help(error.help()))?;
     tell_of_interruptions(&recovered.interrupted, &journal);
+    for path in &recovered.damaged {
+        complain(&format!(
+            "a file of intents was not written by this version of the gate, or is damaged; what could be read of it is recorded, and it is kept as `{}`",
+            path.display()
+        ));
+    }
     let waiting = servers.as_ref().map(|(_, runtime)| *runtime).filter(|_| wait);
     let servers =
         servers.map(|(which, runtime)| Arc::new(Servers::new(settings, runtime.handle().clone(), which)));
@@ -151,7 +159,7 @@ pub(crate) fn gate(settings: &Settings, how: How<'_>) -> Result<Built, Failed> {
         loaded,
         audit,
         audit_mode,
-        journal: Arc::new(journal),
+        journal,
         approver,
         approval_patience: settings.approval_patience,
         blocking,

@@ -9,7 +9,6 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use toolgate_audit::{AuditError, AuditLog, Intent, Ticket};
-use toolgate_policy::Filtered;
 use toolgate_types::{
     CallId, Caller, Category, ErrorCode, Failure, Outcome, Sha256, Stage, Structured, ToolCall, ToolClass,
     ToolOutput,
@@ -439,8 +438,10 @@ async fn released(
         output.structured = structured.into();
         return (Outcome::Done(output), Some(raw));
     };
-    let Filtered { value, redacted, dropped } = policy.apply(structured);
-    raw.redacted = redacted.into_iter().chain(dropped).collect();
+    let filtered = policy.apply(structured);
+    let is_known = |name: &str| policy.names(name) || spec.output_schema.declares(name);
+    raw.redacted = filtered.known_paths(&is_known);
+    let value = filtered.value;
     // The tool's own text was written before anything was filtered.
     let text = match &value {
         Value::String(text) => text.clone(),

@@ -15,7 +15,28 @@ fn keywords<S: serde::Serializer>(schema: &Map<String, Value>, serializer: S) ->
     schema.serialize(serializer)
 }
 
+fn declares(schema: &Map<String, Value>, name: &str) -> bool {
+    let is_declared = schema
+        .get("properties")
+        .and_then(Value::as_object)
+        .is_some_and(|properties| properties.contains_key(name));
+    is_declared || schema.values().any(|inside| declares_inside(inside, name))
+}
+
+fn declares_inside(value: &Value, name: &str) -> bool {
+    match value {
+        Value::Object(schema) => declares(schema, name),
+        Value::Array(items) => items.iter().any(|inside| declares_inside(inside, name)),
+        _ => false,
+    }
+}
+
 impl ToolSchema {
+    /// Whether it has a property of this name anywhere.
+    pub(crate) fn declares(&self, name: &str) -> bool {
+        declares(&self.0, name)
+    }
+
     /// The schema itself, for whoever keeps it.
     #[must_use]
     pub fn share(&self) -> Arc<Map<String, Value>> {

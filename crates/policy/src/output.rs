@@ -53,6 +53,8 @@ pub use pattern::OutputPolicyError;
 
 use automaton::Automaton;
 use pattern::Pattern;
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 /// What happens to a field. Later ones are stricter.
@@ -68,7 +70,11 @@ pub enum OutputRule {
 
 /// Compiled rules for the answers of one tool.
 #[derive(Clone, Debug)]
-pub struct OutputPolicy(Automaton);
+pub struct OutputPolicy {
+    automaton: Automaton,
+    /// The names that the rules spell out.
+    names: BTreeSet<String>,
+}
 
 impl OutputPolicy {
     /// Compiles patterns and their rules. Without any, nothing leaves.
@@ -79,12 +85,20 @@ impl OutputPolicy {
     pub fn compile<S: AsRef<str>>(rules: &[(S, OutputRule)]) -> Result<Self, OutputPolicyError> {
         let patterns: Result<Vec<(Pattern, OutputRule)>, _> =
             rules.iter().map(|(glob, rule)| Ok((Pattern::parse(glob.as_ref())?, *rule))).collect();
-        Automaton::compile(&patterns?).map(Self)
+        let patterns = patterns?;
+        let names = patterns.iter().flat_map(|(pattern, _)| pattern.names()).map(str::to_owned).collect();
+        Ok(Self { automaton: Automaton::compile(&patterns)?, names })
+    }
+
+    /// Whether a rule spells out this name of a field. Other names come from the answer itself, and may be data.
+    #[must_use]
+    pub fn names(&self, field: &str) -> bool {
+        self.names.contains(field)
     }
 
     /// Keeps what may leave.
     #[must_use]
     pub fn apply(&self, value: Value) -> Filtered {
-        filter::apply(&self.0, value)
+        filter::apply(&self.automaton, value)
     }
 }

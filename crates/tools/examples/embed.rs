@@ -77,7 +77,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let key = StateKey::new(*b"32 random bytes of this user's..");
     let journal = Dir::open_ambient_dir(state.join("journal"), ambient_authority())?;
     let journal = Journal::open(&journal, &key)?.recover(&workspace)?;
-    let (audit, _recovered) = AuditLog::open(LogOptions::new(state.join("audit")))?;
+    let (audit, _recovered) = AuditLog::open(LogOptions::new(state.join("audit")), &key)?;
 
     // 4. The gate, and a profile in front of it. `Deny` means: no record, no answer.
     let profile = Profile::Native;

@@ -115,7 +115,18 @@ fn judge(place: &Place, writer: &str, diary: &Diary, records: &BTreeMap<CallId, 
             Some(Decision::Allowed) => {
                 assert!(is_visible, "{writer} {change:?} {to} was allowed and is gone")
             }
-            Some(_) => assert_eq!(code, Some(ErrorCode::Interrupted), "{writer} {change:?} {to}"),
+            Some(_) => {
+                assert_eq!(code, Some(ErrorCode::Interrupted), "{writer} {change:?} {to}");
+                let reason =
+                    of_call.first().and_then(|record| record.denial.as_ref()).map(|denial| &denial.reason);
+                let says_that_it_stays = reason.is_some_and(|reason| reason.contains("and stay"));
+                assert_eq!(says_that_it_stays, is_visible, "{writer} {change:?} {to}: {reason:?}");
+                let is_listed = place.state.join(format!("journal.toolgate/done/{call}.json")).exists();
+                assert_eq!(
+                    says_that_it_stays, is_listed,
+                    "{writer} {change:?} {to}: `changes` says otherwise"
+                );
+            }
             None => assert!(!is_visible, "{writer} {change:?} {to} has an effect and no record"),
         }
     }

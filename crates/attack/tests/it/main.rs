@@ -27,6 +27,7 @@ mod bounded;
 mod crashed;
 mod writers;
 mod disk;
+mod recording;
 mod approval;
 mod agreed;
 mod answers;

@@ -16,7 +16,11 @@ fn seqs(place: &Place) -> Vec<u64> {
 #[test]
 fn every_so_many_records_and_at_the_end() {
     let place = Place::new();
-    let (log, _) = AuditLog::open(LogOptions { checkpoint_every: 4, ..place.options() }).unwrap();
+    let (log, _) = AuditLog::open(
+        LogOptions { checkpoint_every: 4, ..place.options() },
+        &toolgate_types::StateKey::new([7; 32]),
+    )
+    .unwrap();
     for number in 1..=10 {
         log.append(&allowed(id(number), &alice())).unwrap().wait().unwrap();
     }
@@ -45,7 +49,7 @@ fn they_and_the_key_can_be_kept_elsewhere() {
         key: Some(elsewhere.path().join("secret/signing.key")),
         ..place.options()
     };
-    let (log, _) = AuditLog::open(options.clone()).unwrap();
+    let (log, _) = AuditLog::open(options.clone(), &toolgate_types::StateKey::new([7; 32])).unwrap();
     log.append(&allowed(id(1), &alice())).unwrap();
     log.close().unwrap();
     assert!(!place.file("checkpoints.jsonl").exists() && !place.file("../keys").exists());
@@ -71,7 +75,11 @@ fn a_key_that_cannot_be_used_does_not_lose_records() {
     let heard = Arc::new(Mutex::new(Vec::new()));
     let listener = Arc::clone(&heard);
     let warn = Arc::new(move |warning: Warning| listener.lock().unwrap().push(warning));
-    let (log, _) = AuditLog::open(LogOptions { checkpoint_every: 2, warn, ..place.options() }).unwrap();
+    let (log, _) = AuditLog::open(
+        LogOptions { checkpoint_every: 2, warn, ..place.options() },
+        &toolgate_types::StateKey::new([7; 32]),
+    )
+    .unwrap();
     for number in 1..=3 {
         log.append(&allowed(id(number), &alice())).unwrap().wait().unwrap();
     }

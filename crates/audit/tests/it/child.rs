@@ -67,7 +67,8 @@ fn plays_its_part() {
 
 /// Four threads add 250 records each, in all the ways there are.
 fn append(directory: &Path, process: u64) {
-    let (log, _) = AuditLog::open(LogOptions::new(directory)).unwrap();
+    let (log, _) =
+        AuditLog::open(LogOptions::new(directory), &toolgate_types::StateKey::new([7; 32])).unwrap();
     std::thread::scope(|scope| {
         for thread in 0..4 {
             let log = &log;
@@ -90,7 +91,11 @@ fn append(directory: &Path, process: u64) {
 
 /// Works until it is killed, and says of each step that it is on the disk.
 fn work(directory: &Path) {
-    let (log, _) = AuditLog::open(LogOptions { checkpoint_every: 8, ..LogOptions::new(directory) }).unwrap();
+    let (log, _) = AuditLog::open(
+        LogOptions { checkpoint_every: 8, ..LogOptions::new(directory) },
+        &toolgate_types::StateKey::new([7; 32]),
+    )
+    .unwrap();
     std::thread::scope(|scope| {
         for thread in 0..3 {
             let log = &log;
@@ -113,7 +118,8 @@ fn work(directory: &Path) {
 
 /// Announces calls, writes the record of every third, and ends without a farewell.
 fn announce(directory: &Path, count: u64) {
-    let (log, _) = AuditLog::open(LogOptions::new(directory)).unwrap();
+    let (log, _) =
+        AuditLog::open(LogOptions::new(directory), &toolgate_types::StateKey::new([7; 32])).unwrap();
     let caller = alice();
     for number in 0..count {
         log.intent(&intent(id(number), &caller)).unwrap().wait().unwrap();
@@ -134,14 +140,18 @@ fn recover(directory: &Path, nth: u64) {
         }
         Timestamp::now()
     };
-    let (_log, recovered) =
-        AuditLog::open(LogOptions { clock: Arc::new(clock), ..LogOptions::new(directory) }).unwrap();
+    let (_log, recovered) = AuditLog::open(
+        LogOptions { clock: Arc::new(clock), ..LogOptions::new(directory) },
+        &toolgate_types::StateKey::new([7; 32]),
+    )
+    .unwrap();
     say(&format!("recovered {}", recovered.interrupted.len()));
 }
 
 /// Adds records until the disk is full, and says what became of each.
 fn fill(directory: &Path) {
-    let (log, _) = AuditLog::open(LogOptions::new(directory)).unwrap();
+    let (log, _) =
+        AuditLog::open(LogOptions::new(directory), &toolgate_types::StateKey::new([7; 32])).unwrap();
     let caller = alice();
     for number in 0..100 {
         let entry = allowed(id(number), &caller);

@@ -55,7 +55,7 @@ fn a_ticket_outlives_its_log() {
 fn tasks_and_threads_wait_together() {
     let place = Place::new();
     let options = LogOptions { checkpoint_every: 16, ..LogOptions::new(&place.directory) };
-    let log = Arc::new(AuditLog::open(options).unwrap().0);
+    let log = Arc::new(AuditLog::open(options, &toolgate_types::StateKey::new([7; 32])).unwrap().0);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
     std::thread::scope(|scope| {
         for _ in 0..2 {

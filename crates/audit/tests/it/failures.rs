@@ -9,7 +9,7 @@ use crate::child::{sayings, start_within};
 use crate::support::{Place, alice, allowed, id};
 
 fn open_error(options: LogOptions) -> AuditError {
-    AuditLog::open(options).unwrap_err()
+    AuditLog::open(options, &toolgate_types::StateKey::new([7; 32])).unwrap_err()
 }
 
 #[test]

@@ -18,5 +18,6 @@ mod crashes;
 mod recovery;
 mod durability;
 mod failures;
+mod gaps;
 mod queries;
 mod following;

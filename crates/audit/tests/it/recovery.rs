@@ -27,7 +27,11 @@ fn intent_files(place: &Place) -> Vec<String> {
 #[test]
 fn each_call_without_a_record_gets_one() {
     let place = after_a_death();
-    let (log, recovered) = AuditLog::open(toolgate_audit::LogOptions::new(&place.directory)).unwrap();
+    let (log, recovered) = AuditLog::open(
+        toolgate_audit::LogOptions::new(&place.directory),
+        &toolgate_types::StateKey::new([7; 32]),
+    )
+    .unwrap();
     assert_eq!(recovered.interrupted, (0..ANNOUNCED).filter(|n| n % 3 != 0).map(id).collect::<Vec<_>>());
     drop(log);
     let records = place.sound_records();
@@ -44,7 +48,11 @@ fn each_call_without_a_record_gets_one() {
     assert_eq!((record.tool.name.as_str(), record.caller.sub.as_str()), ("write_file", "alice"));
     assert_eq!(record.request.client_call_id.as_deref(), Some("call_7"));
     assert!(intent_files(&place).is_empty());
-    let (_, recovered) = AuditLog::open(toolgate_audit::LogOptions::new(&place.directory)).unwrap();
+    let (_, recovered) = AuditLog::open(
+        toolgate_audit::LogOptions::new(&place.directory),
+        &toolgate_types::StateKey::new([7; 32]),
+    )
+    .unwrap();
     assert!(recovered.interrupted.is_empty());
 }
 
@@ -84,7 +92,8 @@ fn what_a_living_process_intends_is_left_alone() {
     let place = Place::new();
     let log = place.open();
     log.intent(&intent(id(1), &alice())).unwrap().wait().unwrap();
-    let (other, recovered) = AuditLog::open(place.options()).unwrap();
+    let (other, recovered) =
+        AuditLog::open(place.options(), &toolgate_types::StateKey::new([7; 32])).unwrap();
     assert!(recovered.interrupted.is_empty());
     drop(other);
     assert_eq!(intent_files(&place).len(), 1);
@@ -102,7 +111,7 @@ fn a_log_that_is_closed_too_early_leaves_its_intents_to_the_next() {
     log.intent(&intent(id(2), &alice())).unwrap();
     log.append(&allowed(id(1), &alice())).unwrap();
     log.close().unwrap();
-    let (_, recovered) = AuditLog::open(place.options()).unwrap();
+    let (_, recovered) = AuditLog::open(place.options(), &toolgate_types::StateKey::new([7; 32])).unwrap();
     assert_eq!(recovered.interrupted, [id(2)]);
     assert_eq!(place.sound_records().len(), 2);
 }
@@ -126,7 +135,13 @@ fn records_of_the_same_day_and_of_later_days_are_found() {
     place.set_clock("2026-11-16T00:00:01Z");
     log.append(&allowed(id(2), &alice())).unwrap();
     die(&place, log);
-    assert!(AuditLog::open(place.options()).unwrap().1.interrupted.is_empty());
+    assert!(
+        AuditLog::open(place.options(), &toolgate_types::StateKey::new([7; 32]))
+            .unwrap()
+            .1
+            .interrupted
+            .is_empty()
+    );
     assert_eq!(place.sound_records().len(), 3);
 }
 
@@ -139,7 +154,13 @@ fn a_record_is_found_even_if_the_clock_stepped_back_behind_the_intent() {
     place.set_clock("2026-11-15T00:00:01Z");
     log.append(&allowed(id(1), &alice())).unwrap();
     die(&place, log);
-    assert!(AuditLog::open(place.options()).unwrap().1.interrupted.is_empty());
+    assert!(
+        AuditLog::open(place.options(), &toolgate_types::StateKey::new([7; 32]))
+            .unwrap()
+            .1
+            .interrupted
+            .is_empty()
+    );
     assert_eq!(place.sound_records().len(), 1);
 }
 
@@ -158,18 +179,20 @@ fn an_unfinished_intent_never_began_and_a_damaged_one_is_kept() {
     for (number, after) in [(2, ""), (4, &other[..50]), (5, "\0\0\0\0"), (6, &*begun), (7, ended)] {
         let other = line.replace(&id(1).to_string(), &id(number).to_string());
         fs::write(place.file("intents/a.jsonl"), format!("{other}\n{after}")).unwrap();
-        let (_, recovered) = AuditLog::open(place.options()).unwrap();
+        let (_, recovered) =
+            AuditLog::open(place.options(), &toolgate_types::StateKey::new([7; 32])).unwrap();
         assert_eq!((recovered.interrupted, recovered.damaged.len()), (vec![id(number)], 0));
     }
     for (number, before) in [(3, "nonsense"), (8, "\0\0\"}")] {
         let after = line.replace(&id(1).to_string(), &id(number).to_string());
         fs::write(place.file("intents/b.jsonl"), format!("{before}\n{after}\n")).unwrap();
-        let (_, recovered) = AuditLog::open(place.options()).unwrap();
+        let (_, recovered) =
+            AuditLog::open(place.options(), &toolgate_types::StateKey::new([7; 32])).unwrap();
         assert_eq!(recovered.interrupted, [id(number)]);
         assert_eq!(recovered.damaged, [place.file("intents/b.jsonl.damaged")]);
         assert_eq!(intent_files(&place), ["b.jsonl.damaged"]);
     }
-    let (_, recovered) = AuditLog::open(place.options()).unwrap();
+    let (_, recovered) = AuditLog::open(place.options(), &toolgate_types::StateKey::new([7; 32])).unwrap();
     assert_eq!(recovered, toolgate_audit::Recovered::default());
 }
 
@@ -213,7 +236,7 @@ fn an_unfinished_record_is_removed_and_told() {
     let path = place.file("2026-11-15.jsonl");
     let whole = fs::read_to_string(&path).unwrap();
     fs::write(&path, format!("{whole}{}", &whole[..100])).unwrap();
-    let (log, recovered) = AuditLog::open(place.options()).unwrap();
+    let (log, recovered) = AuditLog::open(place.options(), &toolgate_types::StateKey::new([7; 32])).unwrap();
     assert_eq!(recovered.truncated_bytes, 100);
     assert_eq!(fs::read_to_string(&path).unwrap(), whole);
     // Also when it appears while the log is open.

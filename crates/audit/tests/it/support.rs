@@ -34,7 +34,7 @@ impl Place {
     }
 
     pub(crate) fn open(&self) -> AuditLog {
-        AuditLog::open(self.options()).unwrap().0
+        AuditLog::open(self.options(), &toolgate_types::StateKey::new([7; 32])).unwrap().0
     }
 
     pub(crate) fn set_clock(&self, moment: &str) {

@@ -29,7 +29,8 @@ fn sound() -> &'static Files {
             for line in 0..PER_DAY {
                 // Opened again and again so that checkpoints do not depend on when a thread gets its turn.
                 let options = toolgate_audit::LogOptions { checkpoint_every: 4, ..place.options() };
-                let (log, _) = toolgate_audit::AuditLog::open(options).unwrap();
+                let (log, _) =
+                    toolgate_audit::AuditLog::open(options, &toolgate_types::StateKey::new([7; 32])).unwrap();
                 log.append(&allowed(id((number * PER_DAY + line) as u64), &alice())).unwrap();
                 drop(log);
             }

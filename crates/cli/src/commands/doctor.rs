@@ -256,7 +256,11 @@ fn state_folder(settings: &Settings) -> Finding {
 }
 
 fn audit_folder(settings: &Settings) -> Finding {
-    match toolgate_audit::AuditLog::open(crate::build::log_options(settings)) {
+    let key = match crate::state_dir::key(settings) {
+        Ok(key) => key,
+        Err(failed) => return found("audit", State::Missing, failed.message),
+    };
+    match toolgate_audit::AuditLog::open(crate::build::log_options(settings), &key) {
         Ok(_) => found("audit", State::Ok, settings.audit_dir.display().to_string()),
         Err(error) => found("audit", State::Missing, format!("{error}; {}", error.help())),
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use toolgate_attack::{CHANGES, Change, litter_below, spread, unfinish};
-use toolgate_audit::Record;
+use toolgate_audit::{Record, args_digest};
 use toolgate_types::{CallId, Decision, ErrorCode, Sha256};
 
 use crate::place::Place;
@@ -47,7 +47,9 @@ impl Begun {
             assert_eq!(code, 0, "{envelope}");
             envelope["call"].as_str().unwrap().parse().unwrap()
         });
-        let args_hash = Sha256::of(&serde_json::to_vec(&arguments).unwrap());
+        let plain = Sha256::of(&serde_json::to_vec(&arguments).unwrap());
+        // The process may have been killed before there was a key; then nothing is recorded.
+        let args_hash = place.state_key().map_or(plain, |key| args_digest(&key, plain));
         Self { change, from, args_hash, answered }
     }
 
@@ -73,6 +75,10 @@ impl Begun {
             Some(_) => {
                 let code = record.and_then(|record| record.denial.as_ref()).map(|denial| denial.code);
                 assert_eq!(code, Some(ErrorCode::Interrupted), "{what}");
+                let reason =
+                    record.and_then(|record| record.denial.as_ref()).map(|denial| denial.reason.clone());
+                let says_that_it_stays = reason.as_deref().is_some_and(|reason| reason.contains("and stay"));
+                assert_eq!(says_that_it_stays, is_visible, "{what}: {reason:?}");
                 INTERRUPTED
             }
             None => {

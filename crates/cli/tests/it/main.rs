@@ -30,6 +30,7 @@ mod served;
 mod overlapping;
 mod sessions;
 mod pty;
+mod recording;
 mod running;
 mod studio;
 mod searching;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 use toolgate_attack::Scratch;
 use toolgate_audit::{Filter, Record};
+use toolgate_types::{Sha256, StateKey};
 
 /// Whatever is not said within this time is not said.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -63,6 +64,13 @@ impl Place {
     /// Where the default state directory is made.
     pub(crate) fn state_home(&self) -> PathBuf {
         self.home.join(".local/state")
+    }
+
+    /// The key of the user's state, once there is one.
+    pub(crate) fn state_key(&self) -> Option<StateKey> {
+        let word = std::fs::read_to_string(self.state_home().join("toolgate/keys/state.key")).ok()?;
+        let bytes: Sha256 = word.trim().parse().unwrap();
+        Some(StateKey::new(*bytes.as_bytes()))
     }
 
     /// The binary over this place. It stands outside the workspace, where no configuration can be found.

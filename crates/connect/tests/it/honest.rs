@@ -327,7 +327,7 @@ async fn a_gate_that_is_killed_leaves_a_record_of_a_call_that_was_said_to_read()
     });
     assert_eq!(waited.text, "waited");
     let records = |folder: &Path| -> Vec<(String, Decision, Option<ErrorCode>)> {
-        drop(AuditLog::open(LogOptions::new(folder)).unwrap());
+        drop(AuditLog::open(LogOptions::new(folder), &toolgate_types::StateKey::new([7; 32])).unwrap());
         let records = toolgate_audit::show(folder, Filter::default()).unwrap().map(Result::unwrap);
         let told =
             |record: Record| (record.tool.name, record.decision, record.denial.map(|denial| denial.code));

@@ -301,7 +301,9 @@ impl Setting {
         std::fs::create_dir_all(&journal).unwrap();
         let gate = Gate::new(GateOptions {
             loaded: Loaded::new(Registry::new(), limits()),
-            audit: AuditLog::open(LogOptions::new(folder.path().join("audit"))).unwrap().0,
+            audit: AuditLog::open(LogOptions::new(folder.path().join("audit")), &StateKey::new([7; 32]))
+                .unwrap()
+                .0,
             audit_mode: AuditMode::Warn,
             journal: Arc::new(
                 Journal::open(

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::OutputRule;
 use super::automaton::{Automaton, Fate, State, StateId};
-use super::pattern::escape;
+use super::pattern::{escape, with_known_names};
 
 /// How many levels of objects and arrays are looked into; what lies deeper is redacted.
 pub const DEEPEST: usize = 128;
@@ -18,6 +18,8 @@ pub const MOST_PATHS: usize = 100;
 /// The longest path that is listed whole, in characters.
 const LONGEST_PATH: usize = 200;
 
+/// Before the number of paths that are not listed.
+const MORE: &str = "…and ";
 const REDACTED: &str = "[redacted]";
 const MASKED: &str = "***";
 
@@ -31,6 +33,23 @@ pub struct Filtered {
     pub redacted: Vec<String>,
     /// The paths that were dropped because no rule speaks for them, likewise.
     pub dropped: Vec<String>,
+}
+
+impl Filtered {
+    /// Every path that did not leave as it was, each once, with `?` in place of names that are not known: names in an answer may be data.
+    #[must_use]
+    pub fn known_paths(&self, is_known: &dyn Fn(&str) -> bool) -> Vec<String> {
+        let mut paths: Vec<String> = Vec::new();
+        for path in self.redacted.iter().chain(&self.dropped) {
+            let is_count = path.starts_with(MORE);
+            let path =
+                if is_count || path.is_empty() { path.clone() } else { with_known_names(path, is_known) };
+            if is_count || !paths.contains(&path) {
+                paths.push(path);
+            }
+        }
+        paths
+    }
 }
 
 pub(super) fn apply(automaton: &Automaton, mut value: Value) -> Filtered {
@@ -283,7 +302,7 @@ impl Paths {
     fn finish(mut self) -> Vec<String> {
         let more = self.seen.len().saturating_sub(self.shown.len());
         if more > 0 {
-            self.shown.push(format!("…and {more} more"));
+            self.shown.push(format!("{MORE}{more} more"));
         }
         self.shown
     }

@@ -73,6 +73,14 @@ impl Pattern {
         let plain_answer = matches!(segments.as_slice(), [Segment::One | Segment::Any]);
         Ok(Self { closeness: closeness(&segments), segments: at_any_depth(segments), plain_answer })
     }
+
+    /// The names that it spells out.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.segments.iter().filter_map(|segment| match segment {
+            Segment::Name(name) => Some(name.as_str()),
+            Segment::Item | Segment::One | Segment::Any => None,
+        })
+    }
 }
 
 fn closeness(segments: &[Segment]) -> Closeness {
@@ -150,6 +158,14 @@ fn unescape(name: &str, text: &str) -> Result<String, OutputPolicyError> {
         }
     }
     Ok(plain)
+}
+
+/// A path as [`super::Filtered`] lists it, with `?` for each name that is not known. One that was cut is known as far as it goes.
+pub(super) fn with_known_names(path: &str, is_known: &dyn Fn(&str) -> bool) -> String {
+    let known = |word: &&str| *word == "*" || unescape(word, path).is_ok_and(|name| is_known(&name));
+    let words: Vec<&str> =
+        split(path).into_iter().map(|word| if known(&word) { word } else { "?" }).collect();
+    words.join(".")
 }
 
 /// Writes a name so that it means itself in a pattern.

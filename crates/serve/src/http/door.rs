@@ -141,9 +141,16 @@ impl Door {
         self.sessions.close_all().await;
     }
 
-    fn is_ready(&self) -> bool {
+    /// Why nothing should be sent here, if that is so.
+    fn unready(&self) -> Option<&'static str> {
         let Ready(ready) = &self.options.ready;
-        !self.leaving.is_cancelled() && self.service.metrics.can_record() && ready()
+        if self.leaving.is_cancelled() {
+            Some("not ready: it is closing\n")
+        } else if !self.service.metrics.can_record() {
+            Some(CANNOT_RECORD)
+        } else {
+            (!ready()).then_some("not ready: servers behind it are still starting\n")
+        }
     }
 
     fn measured(&self) -> String {
@@ -173,6 +180,9 @@ fn wire(limits: &HttpLimits, cut: &CancellationToken) -> StreamableHttpServerCon
 }
 
 const TEXT: &str = "text/plain; charset=utf-8";
+/// The last call was refused or not answered because of its record.
+const CANNOT_RECORD: &str = "not ready: the record cannot be written; its standard error says why. Free space, or let go of the lock; after a disk error \
+                             repair the disk and start the gate again\n";
 
 async fn guard(State(door): State<Arc<Door>>, request: Request, next: Next) -> Response<Body> {
     let mut response = match door.names.check(request.uri(), request.headers()) {
@@ -203,9 +213,9 @@ async fn mcp(State(door): State<Arc<Door>>, request: Request) -> Response<Body> 
 }
 
 async fn ready(State(door): State<Arc<Door>>) -> Response<Body> {
-    match door.is_ready() {
-        true => in_text(StatusCode::OK, TEXT, "ready\n"),
-        false => in_text(StatusCode::SERVICE_UNAVAILABLE, TEXT, "not ready\n"),
+    match door.unready() {
+        None => in_text(StatusCode::OK, TEXT, "ready\n"),
+        Some(reason) => in_text(StatusCode::SERVICE_UNAVAILABLE, TEXT, reason),
     }
 }
 

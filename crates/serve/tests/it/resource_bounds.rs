@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use toolgate_attack::person;
-use toolgate_types::{Caller, Sha256, Trust};
+use toolgate_types::{Caller, Sha256, StateKey, Trust};
 
 use crate::resources::{base64, read};
 use crate::stdio_world::{ERAS, Era, World, guided};
@@ -88,9 +88,7 @@ fn the_record_of_a_blob_is_of_the_blob() {
     let told = read(&mut client, "toolgate://files/project/a.bin");
     assert_eq!(told["result"]["contents"][0]["blob"], base64(&bytes));
     let answered = base64(&bytes);
+    let digest = toolgate_audit::output_digest(&StateKey::new([7; 32]), Sha256::of(answered.as_bytes()));
     let recorded = world.records().pop().unwrap().response.unwrap();
-    assert_eq!(
-        (recorded.output_bytes, recorded.output_hash),
-        (answered.len() as u64, Sha256::of(answered.as_bytes()))
-    );
+    assert_eq!((recorded.output_bytes, recorded.output_hash), (answered.len() as u64, digest));
 }

@@ -19,7 +19,7 @@ fn front(scratch: &Path, workspace: &Arc<Workspace>) -> Front {
 }
 
 pub(crate) fn front_of(profile: Profile, scratch: &Path, workspace: &Arc<Workspace>) -> Front {
-    let (audit, _) = AuditLog::open(LogOptions::new(scratch.join("audit"))).unwrap();
+    let (audit, _) = AuditLog::open(LogOptions::new(scratch.join("audit")), &StateKey::new([7; 32])).unwrap();
     std::fs::create_dir(scratch.join("journal")).unwrap();
     let journal = cap_std::fs::Dir::open_ambient_dir(scratch.join("journal"), cap_std::ambient_authority());
     let limits = Limits { max_read_bytes: 1 << 20, ..profile.limits() };
@@ -127,5 +127,8 @@ fn the_record_of_an_empty_text_is_of_that_text() {
     assert_eq!((called.answer.text.as_str(), &called.structured().unwrap()["content"]), ("", &json!("")));
     let record = records(scratch.path()).pop().unwrap();
     assert_eq!(record["response"]["outputBytes"], 0);
-    assert_eq!(record["response"]["outputHash"], Sha256::of(b"").to_string());
+    assert_eq!(
+        record["response"]["outputHash"],
+        toolgate_audit::output_digest(&StateKey::new([7; 32]), Sha256::of(b"")).to_string()
+    );
 }

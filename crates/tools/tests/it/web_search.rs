@@ -161,7 +161,8 @@ impl Stand {
     fn within(profile: Profile, options: WebSearchOptions, limits: Limits, config: &str) -> Self {
         let (scratch, workspace, _) = setting();
         let parts = Parts { web_search: Some(WebSearch::new(options).unwrap()), ..Parts::files(&workspace) };
-        let (audit, _) = AuditLog::open(LogOptions::new(scratch.path().join("audit"))).unwrap();
+        let (audit, _) =
+            AuditLog::open(LogOptions::new(scratch.path().join("audit")), &StateKey::new([7; 32])).unwrap();
         std::fs::create_dir(scratch.path().join("journal")).unwrap();
         let journal =
             cap_std::fs::Dir::open_ambient_dir(scratch.path().join("journal"), cap_std::ambient_authority());

@@ -1,0 +1,230 @@
+//! Calls that could not be recorded, locks that are held, and logs that are not the ones that were signed.
+
+use std::fs;
+use std::time::Duration;
+
+use toolgate_audit::{AuditError, AuditLog, LogOptions, Recovered};
+use toolgate_types::{ErrorCode, StateKey};
+
+use crate::support::{Place, alice, allowed, id, intent};
+
+const TODAY: &str = "2026-11-15.jsonl";
+
+/// Nothing can be written while this is done.
+fn without_writing(place: &Place, work: impl FnOnce()) {
+    fs::rename(place.file(TODAY), place.file("aside")).unwrap();
+    fs::create_dir(place.file(TODAY)).unwrap();
+    work();
+    fs::remove_dir(place.file(TODAY)).unwrap();
+    fs::rename(place.file("aside"), place.file(TODAY)).unwrap();
+}
+
+fn reopened(options: LogOptions) -> Result<Recovered, AuditError> {
+    AuditLog::open(options, &StateKey::new([7; 32])).map(|(_, recovered)| recovered)
+}
+
+#[test]
+fn calls_without_a_record_are_counted_in_the_record() {
+    let place = Place::new();
+    let (log, caller) = (place.open(), alice());
+    log.append(&allowed(id(1), &caller)).unwrap();
+    // A call that was announced is recorded by the next start, and so is not counted.
+    log.intent(&intent(id(9), &caller)).unwrap().wait().unwrap();
+    without_writing(&place, || {
+        for call in [2, 3, 9] {
+            log.append(&allowed(id(call), &caller)).unwrap_err();
+        }
+        place.set_clock("2026-11-15T12:05:00Z");
+        log.submit(&allowed(id(4), &caller)).unwrap().wait().unwrap_err();
+    });
+    place.set_clock("2026-11-15T12:10:00Z");
+    log.append(&allowed(id(5), &caller)).unwrap();
+    log.close().unwrap();
+    assert_eq!(reopened(place.options()).unwrap().interrupted, [id(9)]);
+    let records = place.sound_records();
+    let gaps: Vec<_> = records.iter().filter_map(|record| record.gap).collect();
+    assert_eq!(gaps.iter().map(|gap| gap.calls).collect::<Vec<_>>(), [Some(3)], "{records:?}");
+    assert_eq!(records[1].gap, Some(gaps[0]), "it comes before the next record of a call");
+    let denial = records[1].denial.as_ref().unwrap();
+    assert!(
+        denial.reason.starts_with("3 calls have no record since 2026-11-15T12:00:00.000Z: "),
+        "{denial:?}"
+    );
+    let report = place.verify();
+    assert_eq!((report.calls_without_record(), report.gaps.len()), (3, 1));
+    let said = report.gaps[0].to_string();
+    assert_eq!(said, "3 calls have no record, since 2026-11-15T12:00:00.000Z until 2026-11-15T12:10:00.000Z");
+}
+
+#[test]
+fn a_gap_that_lasts_to_the_end_is_recorded_when_the_log_is_closed() {
+    let place = Place::new();
+    let (log, caller) = (place.open(), alice());
+    log.append(&allowed(id(1), &caller)).unwrap();
+    without_writing(&place, || _ = log.append(&allowed(id(2), &caller)).unwrap_err());
+    log.close().unwrap();
+    assert_eq!(place.verify().calls_without_record(), 1);
+}
+
+#[test]
+fn a_caller_cannot_make_a_gap_by_asking_for_its_tool() {
+    let place = Place::new();
+    let (log, caller) = (place.open(), alice());
+    log.append(&toolgate_audit::Entry { tool: "audit_gap", ..allowed(id(1), &caller) }).unwrap();
+    log.close().unwrap();
+    assert_eq!(place.verify().gaps, []);
+}
+
+#[test]
+fn a_held_lock_is_waited_for_once_and_its_holder_is_named() {
+    let place = Place::new();
+    let caller = alice();
+    let options = LogOptions { lock_timeout: Duration::from_millis(50), ..place.options() };
+    let (log, _) = AuditLog::open(options.clone(), &StateKey::new([7; 32])).unwrap();
+    log.append(&allowed(id(1), &caller)).unwrap();
+    let lock = fs::File::open(place.file("lock")).unwrap();
+    lock.lock().unwrap();
+    let own = format!("is locked by process {} (", std::process::id());
+    for call in [2, 3] {
+        let error = log.append(&allowed(id(call), &caller)).unwrap_err();
+        assert!(matches!(error, AuditError::Busy { .. }) && error.to_string().contains(&own), "{error}");
+        assert_eq!((error.code(), error.help().is_empty()), (ErrorCode::Timeout, false));
+    }
+    assert!(matches!(log.intent(&intent(id(4), &caller)), Err(AuditError::Busy { .. })));
+    assert!(matches!(reopened(options), Err(AuditError::Busy { .. })));
+    lock.unlock().unwrap();
+    log.append(&allowed(id(5), &caller)).unwrap();
+    log.close().unwrap();
+    assert_eq!(place.verify().calls_without_record(), 2);
+}
+
+/// A log of four records, closed.
+fn four_records() -> Place {
+    let place = Place::new();
+    let (log, caller) = (place.open(), alice());
+    for call in 1..=4 {
+        log.append(&allowed(id(call), &caller)).unwrap();
+    }
+    log.close().unwrap();
+    place
+}
+
+fn signed_file(place: &Place) -> std::path::PathBuf {
+    let keys = place.directory.parent().unwrap().join("keys");
+    let mut names = fs::read_dir(keys).unwrap().map(|entry| entry.unwrap().path());
+    names.find(|path| path.extension().is_some_and(|ending| ending == "signed")).unwrap()
+}
+
+#[test]
+fn a_log_that_contradicts_what_was_signed_is_not_continued() {
+    type Attack = fn(&Place, &[String]);
+    let write = |place: &Place, lines: &[String]| {
+        fs::write(place.file(TODAY), lines.iter().map(|line| format!("{line}\n")).collect::<String>())
+            .unwrap();
+    };
+    let attacks: [(&str, Attack); 5] = [
+        ("cut", |place, lines| fs::write(place.file(TODAY), lines[..3].join("\n") + "\n").unwrap()),
+        ("cut, with its checkpoints", |place, lines| {
+            fs::write(place.file(TODAY), lines[..3].join("\n") + "\n").unwrap();
+            fs::remove_file(place.file("checkpoints.jsonl")).unwrap();
+        }),
+        ("taken away", |place, _| fs::remove_file(place.file(TODAY)).unwrap()),
+        ("another directory in its place", |place, _| {
+            fs::remove_dir_all(&place.directory).unwrap();
+            fs::create_dir(&place.directory).unwrap();
+        }),
+        ("rewritten, and continued", |place, _| {
+            let other = Place::new();
+            let (log, caller) = (other.open(), alice());
+            (11..=16).for_each(|call| _ = log.append(&allowed(id(call), &caller)).unwrap());
+            drop(log);
+            fs::copy(other.file(TODAY), place.file(TODAY)).unwrap();
+        }),
+    ];
+    for (name, attack) in attacks {
+        let place = four_records();
+        let lines = place.lines(TODAY);
+        attack(&place, &lines);
+        let error = reopened(place.options()).expect_err(name);
+        assert!(matches!(error, AuditError::Contradiction { .. }), "{name}: {error}");
+        assert!(
+            error.help().contains("audit verify") && error.to_string().contains("record 4"),
+            "{name}: {error}"
+        );
+        // Put right, it goes on.
+        fs::create_dir_all(&place.directory).unwrap();
+        write(&place, &lines);
+        reopened(place.options()).unwrap();
+        // And where both are moved aside, a new one begins.
+        fs::remove_dir_all(&place.directory).unwrap();
+        fs::remove_file(signed_file(&place)).unwrap();
+        reopened(place.options()).unwrap();
+    }
+    let place = four_records();
+    reopened(place.options()).unwrap();
+    fs::write(signed_file(&place), "{\"v\":9,\"seq\":4}").unwrap();
+    assert!(matches!(reopened(place.options()), Err(AuditError::Damaged { .. })));
+}
+
+#[test]
+fn a_checkpoint_between_records_is_compared_with_its_own() {
+    let place = Place::new();
+    let caller = alice();
+    let options = || LogOptions { checkpoint_every: 3, ..place.options() };
+    let (log, _) = AuditLog::open(options(), &StateKey::new([7; 32])).unwrap();
+    for call in 1..=5 {
+        log.append(&allowed(id(call), &caller)).unwrap().wait().unwrap();
+    }
+    // It is not closed: the newest checkpoint is of record 3.
+    std::mem::forget(log);
+    reopened(options()).unwrap();
+}
+
+#[test]
+fn state_of_another_version_is_not_obeyed_and_not_continued() {
+    let place = four_records();
+    let newer = place.lines(TODAY)[3].replacen("{\"v\":2,", "{\"v\":9,", 1);
+    let lines = place.lines(TODAY)[..3].join("\n") + "\n" + &newer + "\n";
+    fs::write(place.file(TODAY), &lines).unwrap();
+    let error = reopened(place.options()).unwrap_err();
+    assert!(
+        matches!(&error, AuditError::Damaged { .. }) && error.to_string().contains("version 9"),
+        "{error}"
+    );
+    assert_eq!(fs::read_to_string(place.file(TODAY)).unwrap(), lines);
+
+    let place = four_records();
+    fs::create_dir_all(place.file("intents")).unwrap();
+    let line = r#"{"v":9,"call":"01931b2c-0000-7000-8000-000000000063","at":"2026-11-15T12:00:00.000Z","caller":{"sub":"a","permissions":[],"session":"s"},"tool":{"name":"t"},"request":{"argsHash":"0000000000000000000000000000000000000000000000000000000000000000"}}"#;
+    fs::write(place.file("intents/newer.jsonl"), format!("{line}\n")).unwrap();
+    let recovered = reopened(place.options()).unwrap();
+    assert_eq!((recovered.interrupted, recovered.damaged.len()), (vec![], 1));
+    assert_eq!(place.sound_records().len(), 4);
+    // One that names no version is of the first.
+    fs::write(place.file("intents/first.jsonl"), format!("{line}\n").replace("\"v\":9,", "")).unwrap();
+    assert_eq!(reopened(place.options()).unwrap().interrupted, [id(0x63)]);
+}
+
+#[test]
+fn a_huge_sparse_file_of_intents_is_kept_aside_and_not_read() {
+    let place = four_records();
+    fs::create_dir_all(place.file("intents")).unwrap();
+    fs::File::create(place.file("intents/huge.jsonl")).unwrap().set_len(1 << 43).unwrap();
+    let recovered = reopened(place.options()).unwrap();
+    assert_eq!(recovered.damaged, [place.file("intents/huge.jsonl.damaged")]);
+    assert_eq!(reopened(place.options()).unwrap(), Recovered::default());
+}
+
+/// Whoever has the record and guesses short arguments must not be able to tell when the guess is right.
+#[test]
+fn digests_cannot_be_guessed_without_the_key() {
+    let place = Place::new();
+    let (log, caller) = (place.open(), alice());
+    log.append(&allowed(id(1), &caller)).unwrap();
+    log.close().unwrap();
+    let recorded = place.sound_records()[0].request.args_hash;
+    let plain = allowed(id(1), &caller).args_hash;
+    assert_ne!(recorded, plain);
+    assert_eq!(recorded, toolgate_audit::args_digest(&StateKey::new([7; 32]), plain));
+    assert_ne!(recorded, toolgate_audit::args_digest(&StateKey::new([8; 32]), plain));
+}

@@ -1,0 +1,131 @@
+//! The record as an operator checks it: gaps, locks that are held, logs that are not the ones that were signed.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use toolgate_audit::{AuditLog, Entry, LogOptions};
+use toolgate_types::{CallId, Caller, Sha256, StateKey, ToolClass, Trust};
+
+use crate::place::Place;
+
+/// A log of four calls, two of which have no record.
+fn log_with_a_gap(directory: &Path) {
+    let clock = || "2026-11-15T12:00:00Z".parse().unwrap();
+    let options = LogOptions { clock: Arc::new(clock), ..LogOptions::new(directory) };
+    let (log, _) = AuditLog::open(options, &StateKey::new([7; 32])).unwrap();
+    let caller = Caller {
+        subject: "alice".to_owned(),
+        permissions: [].into(),
+        agent: None,
+        session: "s".parse().unwrap(),
+        run: None,
+        trust: Trust::Guided,
+    };
+    let append = || {
+        log.append(&Entry {
+            call: CallId::fresh(),
+            client_call_id: None,
+            caller: &caller,
+            tool: "read_file",
+            class: Some(ToolClass::Read),
+            args_hash: Sha256::of(b"{}"),
+            denial: None,
+            response: None,
+            duration: Duration::from_millis(1),
+        })
+    };
+    append().unwrap();
+    let (today, aside) = (directory.join("2026-11-15.jsonl"), directory.join("aside"));
+    fs::rename(&today, &aside).unwrap();
+    fs::create_dir(&today).unwrap();
+    append().unwrap_err();
+    append().unwrap_err();
+    fs::remove_dir(&today).unwrap();
+    fs::rename(&aside, &today).unwrap();
+    append().unwrap();
+    log.close().unwrap();
+}
+
+/// Without what differs from run to run.
+fn settled(place: &Place, text: &str) -> String {
+    let mut settled = text.replace(place.state.to_str().unwrap(), "STATE");
+    for line in text.lines().filter_map(|line| line.strip_prefix("signed by ")) {
+        settled = settled.replace(line, "KEY");
+    }
+    settled
+}
+
+#[test]
+fn a_record_with_gaps_is_told_in_words_and_json_with_an_exit_code_of_its_own() {
+    let place = Place::new();
+    log_with_a_gap(&place.state.join("audit"));
+    let output = place.run(&["audit", "verify"]);
+    assert_eq!(output.status.code(), Some(6), "{output:?}");
+    insta::assert_snapshot!(settled(&place, &String::from_utf8(output.stdout).unwrap()), @r"
+    INCOMPLETE: 3 records in 1 day, 1 checkpoint, 0 records after the last checkpoint
+    gap: 2 calls have no record, since 2026-11-15T12:00:00.000Z until 2026-11-15T12:00:00.000Z
+    signed by KEY
+    note: no trusted key was given, so any key was taken
+    ");
+    let output = place.run(&["audit", "verify", "--json"]);
+    assert_eq!(output.status.code(), Some(6), "{output:?}");
+    let mut report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    for changing in ["keys", "lastHash"] {
+        report[changing] = "…".into();
+    }
+    insta::assert_snapshot!(serde_json::to_string_pretty(&report).unwrap(), @r#"
+    "#);
+    let shown = place.must(&["audit", "show", "--tool", "audit_gap"]);
+    assert!(
+        shown.contains("ERROR") && shown.contains("2 calls have no record since 2026-11-15T12:00:00.000Z"),
+        "{shown}"
+    );
+    // What is wrong with the record comes before what is missing in it.
+    let path = place.state.join("audit/2026-11-15.jsonl");
+    fs::write(&path, fs::read_to_string(&path).unwrap().replacen("alice", "mallory", 1)).unwrap();
+    assert_eq!(place.run(&["audit", "verify"]).status.code(), Some(1));
+}
+
+#[test]
+fn a_start_does_not_wait_for_a_held_lock_for_ever_and_names_who_holds_it() {
+    let place = Place::new();
+    fs::write(place.workspace.join("a.txt"), "hello\n").unwrap();
+    place.must(&["call", "read_file", "{\"path\": \"a.txt\"}"]);
+    let lock = File::open(place.state.join("audit/lock")).unwrap();
+    lock.lock().unwrap();
+    let output = place.run(&["call", "read_file", "{\"path\": \"a.txt\"}"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains(&format!("is locked by process {}", std::process::id())), "{said}");
+    assert!(said.contains("help: end that process"), "{said}");
+    lock.unlock().unwrap();
+    place.must(&["call", "read_file", "{\"path\": \"a.txt\"}"]);
+}
+
+#[test]
+fn no_gate_continues_a_log_that_was_cut_and_doctor_says_so() {
+    let place = Place::new();
+    fs::write(place.workspace.join("a.txt"), "hello\n").unwrap();
+    let read = ["call", "read_file", "{\"path\": \"a.txt\"}"];
+    place.must(&read);
+    place.must(&read);
+    let day = fs::read_dir(place.state.join("audit")).unwrap().map(|entry| entry.unwrap().path());
+    let day =
+        day.into_iter().find(|path| path.file_name().unwrap().to_str().unwrap().starts_with("20")).unwrap();
+    let whole = fs::read_to_string(&day).unwrap();
+    let cut: String = whole.lines().take(1).map(|line| format!("{line}\n")).collect();
+    fs::write(&day, &cut).unwrap();
+    let output = place.run(&read);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("record 2 was signed, and the log ends after record 1"), "{said}");
+    assert_eq!(fs::read_to_string(&day).unwrap(), cut, "nothing was added to it");
+    let doctor = String::from_utf8(place.run(&["doctor"]).stdout).unwrap();
+    assert!(doctor.lines().any(|line| line.contains("audit") && line.contains("contradicts")), "{doctor}");
+    fs::write(&day, whole).unwrap();
+    place.must(&read);
+    assert_eq!(place.run(&["audit", "verify"]).status.code(), Some(0));
+}
