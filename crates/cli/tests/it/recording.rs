@@ -77,6 +77,31 @@ fn a_record_with_gaps_is_told_in_words_and_json_with_an_exit_code_of_its_own() {
         report[changing] = "…".into();
     }
     insta::assert_snapshot!(serde_json::to_string_pretty(&report).unwrap(), @r#"
+    {
+      "ok": false,
+      "records": 3,
+      "days": 1,
+      "firstTime": "2026-11-15T12:00:00.000Z",
+      "lastTime": "2026-11-15T12:00:00.000Z",
+      "lastSeq": 3,
+      "lastHash": "…",
+      "checkpoints": 1,
+      "recordsAfterCheckpoint": 0,
+      "callsWithoutRecord": 2,
+      "gaps": [
+        {
+          "since": "2026-11-15T12:00:00.000Z",
+          "until": "2026-11-15T12:00:00.000Z",
+          "calls": 2,
+          "message": "2 calls have no record, since 2026-11-15T12:00:00.000Z until 2026-11-15T12:00:00.000Z"
+        }
+      ],
+      "keys": "…",
+      "notes": [
+        "no trusted key was given, so any key was taken"
+      ],
+      "problem": null
+    }
     "#);
     let shown = place.must(&["audit", "show", "--tool", "audit_gap"]);
     assert!(
