@@ -279,7 +279,7 @@ impl BenchOptions {
         let mut front = Front::new(self.profile, Arc::new(gate));
         if self.profile.has_runs() {
             initialise_run(&workspace, &limits).unwrap();
-            front = front.with_run_log(own_folder(&run_folder));
+            front = front.with_run_log(own_folder(&run_folder), self.config.retention.logs);
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         Bench {
@@ -347,8 +347,11 @@ impl BenchOptions {
         let sandbox = SANDBOX.get_or_init(|| Arc::new(Sandbox::prepare(SandboxOptions::default()).unwrap()));
         let [quarantine, baselines] =
             ["quarantine.toolgate", "baselines.toolgate"].map(|name| self.state.join(name));
-        let folders =
-            move || Ok(OwnFolders { quarantine: own_folder(&quarantine), baselines: own_folder(&baselines) });
+        let retention = self.config.retention.quarantine;
+        let folders = move || {
+            let (quarantine, baselines) = (own_folder(&quarantine), own_folder(&baselines));
+            Ok(OwnFolders { quarantine, baselines, retention })
+        };
         let options = CommandOptions {
             workspace: Arc::clone(workspace),
             confinement: Confinement::later(|| Ok(Arc::clone(sandbox)), folders),

@@ -171,7 +171,7 @@ pub(crate) fn gate(settings: &Settings, how: How<'_>) -> Result<Built, Failed> {
         initialise_run(&workspace, &settings.limits).map_err(|error| Failed::usage(error.to_string()))?;
         let folder =
             open_own_folder(&run_folder(settings)).map_err(|error| state_failed(settings, &error))?;
-        front = front.with_run_log(folder);
+        front = front.with_run_log(folder, settings.loaded.config.retention.logs);
     }
     Ok(Built { front, workspace, tools, servers })
 }
@@ -181,18 +181,18 @@ pub(crate) const STATE_FOLDERS: [&str; 10] =
     ["audit", "keys", "runs", JOURNAL, QUARANTINE, BASELINES, OUTPUTS, PINS, SESSIONS, TRUST];
 
 /// The ending keeps every gate from showing it, also one that was given another state directory.
-const JOURNAL: &str = "journal.toolgate";
+pub(crate) const JOURNAL: &str = "journal.toolgate";
 /// So does this.
-const QUARANTINE: &str = "quarantine.toolgate";
+pub(crate) const QUARANTINE: &str = "quarantine.toolgate";
 
 /// And this.
 const BASELINES: &str = "baselines.toolgate";
 
 /// And this.
-const OUTPUTS: &str = "outputs.toolgate";
+pub(crate) const OUTPUTS: &str = "outputs.toolgate";
 
 /// And this.
-const SESSIONS: &str = "sessions.toolgate";
+pub(crate) const SESSIONS: &str = "sessions.toolgate";
 
 /// Agreements to configurations that were found; only in the default state directory.
 pub(crate) const TRUST: &str = "trust.toolgate";
@@ -236,6 +236,7 @@ fn tell_of_interruptions(recorded: &[CallId], journal: &Journal) {
         complain(&format!("the changes of call {call} could not be put back and are kept: {reason}"));
     }
     tell_of_strangers(recovery.strangers);
+    tell_of_torn(recovery.torn);
 }
 
 /// Entries of the journal that carry no seal of this user's.
@@ -246,6 +247,16 @@ pub(crate) fn tell_of_strangers(count: usize) {
             "{count} {entries} of the undo journal {} not written by this user's gate here, and {} left alone",
             if count == 1 { "was" } else { "were" },
             if count == 1 { "is" } else { "are" },
+        ));
+    }
+}
+
+/// Entries of the journal that a power cut took.
+pub(crate) fn tell_of_torn(count: usize) {
+    if count > 0 {
+        let entries = if count == 1 { "entry is" } else { "entries are" };
+        complain(&format!(
+            "{count} {entries} empty or cut off in the undo journal, as after a power cut: those changes cannot be undone"
         ));
     }
 }

@@ -103,9 +103,10 @@ pub(crate) fn runner(
     let passed = passed.filter_map(|name| Some((name.value.clone(), variable(&name.value)?)));
     let (options, quarantine) = (sandbox_options(settings, own)?, quarantine_folder(settings));
     let (baselines, audit_dir) = (baselines_folders(settings), settings.audit_dir.clone());
+    let retention = config.retention.quarantine;
     let folders = move || {
         let quarantine = open_first(std::slice::from_ref(&quarantine))?;
-        Ok(OwnFolders { quarantine, baselines: open_first(&baselines)? })
+        Ok(OwnFolders { quarantine, baselines: open_first(&baselines)?, retention })
     };
     let confinement = Confinement::later(move || Ok(Arc::new(Sandbox::prepare(options.clone())?)), folders);
     let runner = CommandRunner::new(CommandOptions {

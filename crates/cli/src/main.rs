@@ -9,6 +9,7 @@ mod ownership;
 mod trust;
 mod settings;
 mod state_dir;
+mod state_usage;
 mod question;
 mod terminal;
 mod interrupt;

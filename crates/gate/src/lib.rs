@@ -43,7 +43,7 @@ pub use caller::Credential;
 pub use error::GateError;
 pub use gate::{AuditMode, CallOptions, Clock, Gate, GateOptions, Settled};
 pub use journal::{
-    Change, ChangeSet, Dropped, Journal, JournalBounds, Recovery, UndoError, UndoOptions, Undone,
+    Change, ChangeSet, Dropped, Journal, JournalBounds, Listing, Recovery, UndoError, UndoOptions, Undone,
     UnrecoveredJournal,
 };
 pub use located::{CallPath, JudgedPaths};

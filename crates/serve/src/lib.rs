@@ -10,10 +10,12 @@ mod mcp;
 mod stdio;
 mod http;
 mod metrics;
+mod state_usage;
 mod error;
 
 pub use error::ServeError;
 pub use http::{Auth, Demand, HttpError, HttpLimits, HttpOptions, Ready, RefusedHosts, serve_http};
-pub use mcp::{McpHandler, OutputStore, ResourceSource, Visitor, Who, listed_tools};
+pub use mcp::{McpHandler, OutputBounds, OutputStore, ResourceSource, Visitor, Who, listed_tools};
 pub use service::{Service, ServiceOptions};
+pub use state_usage::{MeasureState, StateUsage};
 pub use stdio::{refusals, serve_stdio};

@@ -9,6 +9,7 @@ use toolgate_tools::Front;
 
 use crate::mcp::{Outbox, OutputStore, ParkedCalls, Places, ResourceSource, Seals, ToolLists};
 use crate::metrics::Metrics;
+use crate::state_usage::{MeasureState, StateGauges};
 
 /// What a service is made of.
 pub struct ServiceOptions {
@@ -24,6 +25,8 @@ pub struct ServiceOptions {
     pub resources: Vec<Arc<dyn ResourceSource>>,
     /// Becomes true once all tools are there; nothing, where they are from the beginning. Whoever asks for tools, or for one that is not there, waits for it.
     pub complete: Option<watch::Receiver<bool>>,
+    /// How much there is in the state directory, where somebody wants to know.
+    pub state: Option<MeasureState>,
 }
 
 impl ServiceOptions {
@@ -37,6 +40,7 @@ impl ServiceOptions {
             instructions: None,
             resources: Vec::new(),
             complete: None,
+            state: None,
         }
     }
 }
@@ -60,6 +64,7 @@ pub struct Service {
     /// Every call that is under way, whichever door it came through.
     pub(crate) calls: TaskTracker,
     pub(crate) metrics: Metrics,
+    pub(crate) state: StateGauges,
     ending: CancellationToken,
 }
 
@@ -67,7 +72,7 @@ impl Service {
     /// A service.
     #[must_use]
     pub fn new(options: ServiceOptions) -> Arc<Self> {
-        let ServiceOptions { front, aliases, outputs, instructions, resources, complete } = options;
+        let ServiceOptions { front, aliases, outputs, instructions, resources, complete, state } = options;
         Arc::new(Self {
             front,
             aliases,
@@ -82,6 +87,7 @@ impl Service {
             outbox: Outbox::default(),
             calls: TaskTracker::new(),
             metrics: Metrics::default(),
+            state: StateGauges::new(state),
             ending: CancellationToken::new(),
         })
     }

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::sqlite::{SqliteConnectOptions, SqliteSynchronous};
@@ -24,19 +25,41 @@ const GLANCE: Duration = Duration::from_millis(5);
 pub(crate) struct Database {
     connection: Mutex<SqliteConnection>,
     path: PathBuf,
+    /// Where the file is, unless it lies in memory.
+    place: Option<Place>,
+}
+
+/// The name of the file that was opened, and which file that is.
+#[derive(Debug)]
+struct Place {
+    folder: Arc<Folder>,
+    name: String,
+    file: (u64, u64),
 }
 
 impl Database {
     /// Opens a database file in a folder, making it if it is not there.
-    pub(crate) async fn open(folder: &Folder, name: &str) -> Result<Self, SessionError> {
+    pub(crate) async fn open(folder: Arc<Folder>, name: &str) -> Result<Self, SessionError> {
         let path = folder.path_of(name);
         // Turning a database into one with a write-ahead log needs it alone, and SQLite does not wait for that.
-        let _turn = turn(folder, &path).await?;
+        let _turn = turn(&folder, &path).await?;
         folder.own_file(name)?;
         let options = options().filename(&path);
         let mut connection = options.connect().await.map_err(|error| explain(&path, &error))?;
         schema::prepare(&mut connection, &path).await?;
-        Ok(Self { connection: Mutex::new(connection), path })
+        let gone = || SessionError::Gone { path: path.clone() };
+        let place = Place { file: folder.identity(name).ok_or_else(gone)?, name: name.to_owned(), folder };
+        Ok(Self { connection: Mutex::new(connection), path, place: Some(place) })
+    }
+
+    /// Whether the file that is written to still has its name. SQLite goes on writing into one that was removed, and nothing of that would be found again.
+    pub(crate) fn check_place(&self) -> Result<(), SessionError> {
+        match &self.place {
+            Some(Place { folder, name, file }) if folder.identity(name) != Some(*file) => {
+                Err(SessionError::Gone { path: self.path.clone() })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// One that lasts as long as it is held.
@@ -45,7 +68,7 @@ impl Database {
         let options = options().in_memory(true);
         let mut connection = options.connect().await.map_err(|error| explain(&path, &error))?;
         schema::prepare(&mut connection, &path).await?;
-        Ok(Self { connection: Mutex::new(connection), path })
+        Ok(Self { connection: Mutex::new(connection), path, place: None })
     }
 
     pub(crate) async fn connection(&self) -> MutexGuard<'_, SqliteConnection> {
@@ -121,8 +144,8 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
             let scratch = tempfile::tempdir().unwrap();
-            let folder = Folder::open_or_make(&scratch.path().join("s")).unwrap();
-            let database = Database::open(&folder, "sessions.db").await.unwrap();
+            let folder = Arc::new(Folder::open_or_make(&scratch.path().join("s")).unwrap());
+            let database = Database::open(folder, "sessions.db").await.unwrap();
             let mut connection = database.connection().await;
             for (question, answer) in [("PRAGMA synchronous", "2"), ("PRAGMA foreign_keys", "1")] {
                 let found: i64 = sqlx::query_scalar(question).fetch_one(&mut *connection).await.unwrap();

@@ -98,6 +98,12 @@ pub enum SessionError {
         /// What is wrong with it.
         problem: &'static str,
     },
+    /// Somebody removed or replaced the file while it was in use.
+    #[error("`{}` was removed or replaced while it was in use", path.display())]
+    Gone {
+        /// The file.
+        path: PathBuf,
+    },
     /// The disk has no room. Nothing was added.
     #[error("there is no room left for `{}`", path.display())]
     Full {
@@ -147,6 +153,7 @@ impl SessionError {
             Self::Foreign { .. } => "database_foreign",
             Self::Newer { .. } => "database_newer",
             Self::Untrusted { .. } => "database_untrusted",
+            Self::Gone { .. } => "database_gone",
             Self::Full { .. } => "disk_full",
             Self::Busy { .. } => "database_busy",
             Self::Io { .. } => "io_error",
@@ -172,6 +179,9 @@ impl SessionError {
             Self::Corrupt { path, .. } | Self::Foreign { path } => return move_aside(path),
             Self::Newer { .. } => "use the newer toolgate, or another --state-dir",
             Self::Untrusted { .. } => "put it right, or name another folder with --state-dir",
+            Self::Gone { .. } => {
+                "what was said is not kept; begin again, and leave the state directory to the gate"
+            }
             Self::Full { .. } => "free some space, or name a folder on another disk with --state-dir",
             Self::Busy { .. } => "try again; if it lasts, look which process has the file open",
             Self::Io { .. } | Self::Database { .. } => {
@@ -228,6 +238,7 @@ mod tests {
             SessionError::Foreign { path: "/it's/here/sessions.db".into() },
             SessionError::Newer { path: path(), found: 9, known: 1 },
             SessionError::Untrusted { path: path(), problem: "it has a second name" },
+            SessionError::Gone { path: path() },
             SessionError::Full { path: path() },
             SessionError::Busy { path: path() },
             SessionError::Io { action: "open", path: path(), cause: Errno::ACCESS },

@@ -155,6 +155,11 @@ impl Folder {
         }
     }
 
+    /// Which file has this name: device and inode.
+    pub(crate) fn identity(&self, name: &str) -> Option<(u64, u64)> {
+        self.stat(name).ok().map(|stat| (stat.st_dev, stat.st_ino))
+    }
+
     fn stat(&self, name: &str) -> Result<Stat, Errno> {
         rustix::fs::statat(self.handle.as_fd(), name, AtFlags::SYMLINK_NOFOLLOW)
     }

@@ -26,10 +26,12 @@ mod database;
 mod row;
 mod load;
 mod store;
+mod retention;
 mod session;
 mod transcript;
 
 pub use error::SessionError;
+pub use retention::SessionBounds;
 pub use session::Session;
 pub use store::Store;
 pub use summary::{ListFilter, NewSession, Summary};

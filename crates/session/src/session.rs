@@ -227,7 +227,8 @@ impl Session {
                 .bind(body);
             insert.execute(&mut *transaction).await.map_err(failed)?;
         }
-        transaction.commit().await.map_err(failed)
+        transaction.commit().await.map_err(failed)?;
+        self.database.check_place()
     }
 
     /// One statement, which SQLite does whole or not at all.
@@ -239,6 +240,8 @@ impl Session {
         let mut connection = self.database.connection().await;
         statement.execute(&mut *connection).await.map_err(|error| self.explain(&error))?;
         drop(connection);
+        // Afterwards: it may be removed at any time.
+        self.database.check_place()?;
         self.unsure = was_unsure;
         Ok(())
     }

@@ -14,6 +14,7 @@ use crate::error::SessionError;
 use crate::folder::Folder;
 use crate::hold::Holds;
 use crate::load::Reading;
+use crate::retention::SessionBounds;
 use crate::row::{now, path_bytes, summaries, summary};
 use crate::session::Session;
 use crate::summary::{ListFilter, NewSession, Summary};
@@ -22,8 +23,9 @@ use crate::transcript::Transcript;
 /// Conversations in one database. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Store {
-    database: Arc<Database>,
+    pub(crate) database: Arc<Database>,
     holds: Holds,
+    pub(crate) bounds: SessionBounds,
 }
 
 impl Store {
@@ -38,10 +40,10 @@ impl Store {
         };
         let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
         let folder = Arc::new(Folder::open_or_make(parent)?);
-        let database = Arc::new(Database::open(&folder, name).await?);
+        let database = Arc::new(Database::open(Arc::clone(&folder), name).await?);
         let holds = Holds::Folder(folder);
         holds.sweep();
-        Ok(Self { database, holds })
+        Ok(Self { database, holds, bounds: SessionBounds::default() })
     }
 
     /// One that is gone with its last clone.
@@ -50,7 +52,14 @@ impl Store {
     /// SQLite has no room for it.
     pub async fn in_memory() -> Result<Self, SessionError> {
         let database = Arc::new(Database::in_memory().await?);
-        Ok(Self { database, holds: Holds::Memory(Arc::new(Mutex::new(BTreeSet::new()))) })
+        let holds = Holds::Memory(Arc::new(Mutex::new(BTreeSet::new())));
+        Ok(Self { database, holds, bounds: SessionBounds::default() })
+    }
+
+    /// Keeps no more than this: whenever a conversation begins, others that were not used for long are deleted.
+    #[must_use]
+    pub fn bounded(self, bounds: SessionBounds) -> Self {
+        Self { bounds, ..self }
     }
 
     /// A name that no session has: short, for people, and by chance, so that its beginning tells it from others. It is neither a word nor a number.
@@ -98,6 +107,8 @@ impl Store {
                 false => self.database.explain(&error),
             }
         })?;
+        self.database.check_place()?;
+        self.apply_bounds(&new.id).await?;
         let NewSession { id, title, agent, model, profile, workspace } = new;
         let summary = Summary {
             id,
@@ -131,6 +142,10 @@ impl Store {
     /// # Errors
     /// There is none, or there are several.
     pub async fn find(&self, name: &str) -> Result<SessionId, SessionError> {
+        // Every name begins with nothing.
+        if name.is_empty() {
+            return Err(SessionError::Unknown { name: String::new() });
+        }
         let query =
             "SELECT id FROM sessions WHERE substr(id, 1, length(?1)) = ?1 ORDER BY id != ?1, id LIMIT 10";
         let rows = {
@@ -141,10 +156,8 @@ impl Store {
         let mut found: Vec<SessionId> = rows.iter().filter_map(|id| id.parse().ok()).collect();
         match found.first() {
             Some(first) if found.len() == 1 || first.as_str() == name => Ok(found.swap_remove(0)),
-            Some(_) if !name.is_empty() => {
-                Err(SessionError::Ambiguous { name: name.to_owned(), sessions: found })
-            }
-            _ => Err(SessionError::Unknown { name: name.to_owned() }),
+            Some(_) => Err(SessionError::Ambiguous { name: name.to_owned(), sessions: found }),
+            None => Err(SessionError::Unknown { name: name.to_owned() }),
         }
     }
 

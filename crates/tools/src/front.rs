@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use toolgate_gate::{CallOptions, Credential, Gate, Settled};
+use toolgate_manifest::RetentionBounds;
 use toolgate_types::{Attachment, Browsed, CallId, Decision, Failure, Outcome, Stage, Structured, ToolCall};
 
 use crate::crew::RunLog;
@@ -78,10 +79,10 @@ impl Front {
         Self { profile, gate, run_log: None }
     }
 
-    /// Also writes every call to the run's own log, in this folder (`@state`).
+    /// Also writes every call to the run's own log, in this folder (`@state`), which is begun anew when it is full.
     #[must_use]
-    pub fn with_run_log(mut self, state: cap_std::fs::Dir) -> Self {
-        self.run_log = Some(RunLog::new(state));
+    pub fn with_run_log(mut self, state: cap_std::fs::Dir, retention: RetentionBounds) -> Self {
+        self.run_log = Some(RunLog::new(state, retention.max_bytes));
         self
     }
 

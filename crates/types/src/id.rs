@@ -18,6 +18,13 @@ impl CallId {
         Self(Uuid::now_v7())
     }
 
+    /// When it was made, in milliseconds since 1970: the first 48 bits of a UUID version 7.
+    #[must_use]
+    pub fn unix_millis(self) -> u64 {
+        let [a, b, c, d, e, f, ..] = *self.0.as_bytes();
+        u64::from_be_bytes([0, 0, a, b, c, d, e, f])
+    }
+
     /// The id as it is written, for those who put it among other bytes.
     #[must_use]
     pub fn digits(self) -> [u8; 36] {

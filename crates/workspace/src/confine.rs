@@ -25,6 +25,7 @@ mod stray;
 mod leftover;
 mod strays;
 mod quarantine;
+mod quarantine_bounds;
 
 use std::collections::HashSet;
 use std::os::fd::BorrowedFd;
@@ -52,6 +53,7 @@ pub use baselines::Baselines;
 pub use hard_links::HardLinks;
 pub use leftover::{Leftover, LeftoverKind};
 pub use quarantine::{Quarantine, Quarantined};
+pub use quarantine_bounds::QuarantineBounds;
 pub use run::{Looked, Run};
 pub use stray::{Stray, StrayKind, Strays};
 

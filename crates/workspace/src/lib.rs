@@ -47,8 +47,8 @@ mod testing;
 pub use browse::{FoundFiles, FoundLines, Listed, Page};
 pub use change::{After, ChangeKind, FileStamp, Forgetful, NotKept, PlannedChange, Recorder, Settled};
 pub use confine::{
-    Baselines, Confined, ConfinedMount, HardLinks, Leftover, LeftoverKind, Looked, Quarantine, Quarantined,
-    Run, Stray, StrayKind, Strays,
+    Baselines, Confined, ConfinedMount, HardLinks, Leftover, LeftoverKind, Looked, Quarantine,
+    QuarantineBounds, Quarantined, Run, Stray, StrayKind, Strays,
 };
 pub use deny_list::DEFAULT_DENY;
 pub use dress::copy_attributes;

@@ -4,6 +4,8 @@ use std::fs::File;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use cap_std::ambient_authority;
+use cap_std::fs::Dir;
 use rustix::fs::{CWD, FileType, FlockOperation, Mode, flock, mknodat};
 use serde_json::json;
 use toolgate_attack::{Bench, BenchOptions, Scratch, litter_below, unfinish};
@@ -175,10 +177,12 @@ fn what_cannot_be_read_is_kept() {
     let set = place.interrupted("delete_file", json!({"path": "a.txt"}));
     let entry = place.journal("pending").join(format!("{}.json", set.call));
     let good = std::fs::read(&entry).unwrap();
-    for bad in ["", "{", "{\"call\": 7}"] {
+    for (bad, is_torn) in [("", true), ("{", true), ("\0\0\n", true), ("{\"call\": 7}\n", false)] {
         std::fs::write(&entry, bad).unwrap();
         let bench = place.start();
-        assert_eq!((kept(&bench), bench.gate().journal().recovery().strangers), (vec![], 1), "{bad}");
+        let recovery = bench.gate().journal().recovery();
+        let expected = (usize::from(is_torn), usize::from(!is_torn));
+        assert_eq!((kept(&bench), (recovery.torn, recovery.strangers)), (vec![], expected), "{bad}");
         assert_eq!((place.count("pending"), place.count("blobs")), (1, 1), "{bad}");
     }
     std::fs::write(&entry, good).unwrap();
@@ -188,6 +192,52 @@ fn what_cannot_be_read_is_kept() {
     std::fs::rename(blob.with_extension("away"), &blob).unwrap();
     assert_eq!(put_back(&place.start()), [set.call]);
     assert_eq!(place.text("a.txt").as_deref(), Some("a\n"));
+}
+
+#[test]
+fn entries_that_a_power_cut_emptied_are_told() {
+    let place = Place::new();
+    let bench = place.start();
+    let call = bench.must("write_file", json!({"path": "a.txt", "content": "A\n"})).call;
+    let lost = bench.must("write_file", json!({"path": "b.txt", "content": "B\n"})).call;
+    // As ext4 leaves a file whose name came to the disk and whose content did not.
+    std::fs::write(place.journal("done").join(format!("{lost}.json")), "").unwrap();
+    let listing = bench.gate().journal().list().unwrap();
+    assert_eq!((listing.sets.len(), listing.torn, listing.strangers), (1, 1, 0));
+    assert_eq!(listing.sets[0].call, call);
+    drop(bench);
+    // One that was about to begin: of a process that was killed it is litter, of a machine that lost its power it may be more.
+    let unfinished = place.journal("pending").join(format!(".{lost}.json"));
+    let blob = place.journal("blobs").join(format!("{lost}.0"));
+    std::fs::remove_file(place.journal("done").join(format!("{lost}.json"))).unwrap();
+    let file = File::create(&unfinished).unwrap();
+    file.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+    for _ in 0..2 {
+        assert_eq!(place.start().gate().journal().recovery().torn, 1);
+        assert!(unfinished.exists() && blob.exists(), "what was kept for it may be the only copy");
+    }
+    file.set_modified(std::time::SystemTime::now()).unwrap();
+    assert_eq!(place.start().gate().journal().recovery().torn, 0);
+    assert!(!unfinished.exists() && !blob.exists());
+}
+
+#[test]
+fn a_journal_of_another_version_is_left_as_it_is() {
+    let place = Place::new();
+    let set = place.interrupted("write_file", json!({"path": "a.txt", "content": "A\n"}));
+    for (format, said) in [
+        ("toolgate journal 2\n", "is of version 2, and this toolgate knows version 1"),
+        ("", "has a damaged `format` file"),
+        ("\u{7f}junk", "has a damaged `format` file"),
+    ] {
+        std::fs::write(place.journal("format"), format).unwrap();
+        let folder = Dir::open_ambient_dir(place.journal(""), ambient_authority()).unwrap();
+        let error = toolgate_gate::Journal::open(&folder, &StateKey::new([7; 32])).unwrap_err();
+        assert!(error.to_string().contains(said), "{error}");
+        assert_eq!((place.count("pending"), place.text("a.txt").as_deref()), (1, Some("A\n")));
+    }
+    std::fs::write(place.journal("format"), "toolgate journal 1\n").unwrap();
+    assert_eq!(put_back(&place.start()), [set.call]);
 }
 
 #[test]

@@ -213,3 +213,21 @@ fn a_start_sweeps_nothing() {
     (50..60).for_each(|number| _ = rewrite(&bench, "a.txt", number, 8));
     assert!(place.usage().0 <= 8, "{:?}", place.usage());
 }
+
+#[test]
+fn a_gate_that_is_started_anew_for_every_change_knows_what_gates_wrote() {
+    let place = Place::new();
+    write(&place.root().join("a.txt"), "original\n");
+    let calls: Vec<CallId> = (0..80)
+        .map(|number| {
+            let bench = place.start("{max_entries: 16}");
+            let call = rewrite(&bench, "a.txt", number, 8);
+            assert!(place.usage().0 <= 16, "{number}: {:?}", place.usage());
+            call
+        })
+        .collect();
+    let bench = place.start("{max_entries: 16}");
+    bench.undo(calls[79], GENTLY).unwrap();
+    bench.undo(calls[0], FORCE).unwrap();
+    assert_eq!(read(&place.root().join("a.txt")), "original\n");
+}

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
-use toolgate_gate::{ChangeSet, Dropped, Gate, UndoError, UndoOptions};
+use toolgate_gate::{ChangeSet, Dropped, Gate, Listing, UndoError, UndoOptions};
 use toolgate_types::{CallId, SessionId, Trust};
 use toolgate_workspace::Workspace;
 
@@ -36,10 +36,11 @@ pub(crate) fn list(common: &Common, session: Option<&SessionId>, all: bool) -> R
 }
 
 fn known(gate: &Gate) -> Result<Vec<ChangeSet>, Failed> {
-    let known = gate.journal().changes_and_strangers();
-    let (sets, strangers) =
-        known.map_err(|error| Failed::error(format!("the journal cannot be read: {error}")))?;
+    let listing = gate.journal().list();
+    let Listing { sets, strangers, torn } =
+        listing.map_err(|error| Failed::error(format!("the journal cannot be read: {error}")))?;
     build::tell_of_strangers(strangers);
+    build::tell_of_torn(torn);
     tell_of_dropped(gate.journal().dropped());
     Ok(sets)
 }

@@ -8,6 +8,7 @@ use rustix::io::Errno;
 use serde_json::{Value, json};
 use toolgate_connect::{HealthState, ServerHealth};
 use toolgate_sandbox::{LayerReport, Sandbox};
+use toolgate_serve::StateUsage;
 use toolgate_types::Trust;
 
 use super::{close, print, print_json, serving_runtime};
@@ -19,6 +20,7 @@ use crate::own::Own;
 use crate::personal::{HOLDS_HOME, personal, refuse_root};
 use crate::servers::{Servers, Which};
 use crate::settings::{Settings, join, load_from};
+use crate::state_usage::state_usage;
 use crate::terminal::reveal_line;
 use crate::trust::{Asking, Origin};
 
@@ -56,6 +58,7 @@ pub(crate) fn run(common: &Common, offline: bool) -> Result<u8, Failed> {
     let (settings, configuration) = configuration(common)?;
     let mut findings = vec![configuration];
     findings.extend(examine(&settings));
+    findings.extend(kept(&settings));
     findings.extend(layers(&settings)?);
     if !offline && !settings.loaded.config.mcp_servers.is_empty() {
         findings.extend(servers(&settings)?);
@@ -252,6 +255,30 @@ fn state_folder(settings: &Settings) -> Finding {
         Err(error) => {
             found("state directory", State::Missing, format!("{}: {error}", settings.state_dir.display()))
         }
+    }
+}
+
+/// How much is kept of each kind of state, beside how much may be.
+fn kept(settings: &Settings) -> Vec<Finding> {
+    let usage = state_usage(&settings.state_dir, &settings.loaded.config.retention, None);
+    let finding = |StateUsage { area, files, bytes, max_bytes, .. }: StateUsage| {
+        let files = if files == 1 { "1 file".to_owned() } else { format!("{files} files") };
+        let (bound, is_over) = match max_bytes {
+            Some(most) => (format!("of {} that are kept (`retention.{area}`)", size(most)), bytes > most),
+            None => ("not bounded".to_owned(), false),
+        };
+        let state = if is_over { State::Fallback } else { State::Ok };
+        found(&format!("state {area}"), state, format!("{} in {files}, {bound}", size(bytes)))
+    };
+    usage.into_iter().map(finding).collect()
+}
+
+/// A number of bytes for people.
+fn size(bytes: u64) -> String {
+    const UNITS: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    match UNITS.iter().find(|(unit, _)| bytes >= *unit) {
+        Some((unit, name)) => format!("{:.1} {name}", bytes as f64 / *unit as f64),
+        None => format!("{bytes} bytes"),
     }
 }
 

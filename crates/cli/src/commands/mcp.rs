@@ -24,6 +24,7 @@ use crate::personal::warn_of_homes;
 use crate::reload::{Reloader, keep_up, stamps};
 use crate::servers::Which;
 use crate::settings::{Settings, settle};
+use crate::state_usage::{output_bounds, state_usage};
 use crate::terminal::complain;
 
 /// By then whoever started the gate has been answered, and what starting took is not needed any more.
@@ -145,10 +146,14 @@ pub(crate) fn service(
     complete: Option<watch::Receiver<bool>>,
 ) -> Arc<Service> {
     let outputs = build::outputs_folder(settings);
-    let outputs = OutputStore::new(move || open_own_folder(&outputs));
+    let retention = settings.loaded.config.retention;
+    let outputs = OutputStore::new(move || open_own_folder(&outputs)).bounded(output_bounds(&retention));
+    let (state_dir, journal) = (settings.state_dir.clone(), Arc::clone(built.front.gate().journal()));
+    let measure = move || state_usage(&state_dir, &retention, Some(&journal));
     Service::new(ServiceOptions {
         aliases: aliases(settings),
         complete,
+        state: Some(Arc::new(measure)),
         ..ServiceOptions::new(Arc::new(built.front), outputs)
     })
 }

@@ -31,6 +31,7 @@ use crate::personal::warn_of_homes;
 use crate::reload::{Reloader, stamps};
 use crate::servers::{Servers, Which};
 use crate::settings::{Settings, settle};
+use crate::state_usage::session_bounds;
 
 /// The database of conversations, in its folder.
 pub(crate) const DATABASE: &str = "sessions.db";
@@ -96,13 +97,14 @@ impl Sitting {
                 false => Store::open(&build::sessions_folder(&settings).join(DATABASE)).await,
             }
         });
+        let bounds = session_bounds(&settings.loaded.config.retention);
         let sitting = Self {
             common: common.clone(),
             arguments: arguments.clone(),
             front: Arc::new(front),
             workspace,
             servers,
-            store: store.map_err(unkept)?,
+            store: store.map_err(unkept)?.bounded(bounds),
             recorder,
             settings,
         };
@@ -286,6 +288,7 @@ pub(crate) fn unkept(error: SessionError) -> Failed {
         | SessionError::Conflict { .. }
         | SessionError::Damaged { .. }
         | SessionError::Corrupt { .. }
+        | SessionError::Gone { .. }
         | SessionError::Full { .. }
         | SessionError::Busy { .. }
         | SessionError::Io { .. }

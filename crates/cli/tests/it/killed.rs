@@ -252,3 +252,47 @@ fn a_killed_recovery_is_taken_up_by_the_next() {
     println!("{in_the_middle} recoveries killed in the middle");
     assert!(in_the_middle > 0);
 }
+
+#[test]
+fn a_gate_that_is_killed_while_it_sweeps_the_journal_leaves_what_the_next_one_can_use() {
+    const KILLS: u64 = 60;
+    let place = Place::new();
+    place.write("toolgate.yaml", "retention: {undo: {max_bytes: 64KiB, max_entries: 8}}\n");
+    let file = place.workspace.join("a.txt");
+    let content = |number: u64| format!("{number:08}\n").repeat(1000);
+    std::fs::write(&file, "original\n").unwrap();
+    let write = |number| json!({"path": "a.txt", "content": content(number)}).to_string();
+    let begun = Instant::now();
+    let first = place.call("write_file", &serde_json::from_str(&write(0)).unwrap()).1;
+    let typical = begun.elapsed();
+    let names = |folder: &str| -> Vec<String> {
+        let entries = std::fs::read_dir(place.state.join("journal.toolgate").join(folder)).unwrap();
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    };
+    // Every call sweeps: of eight entries a step is one.
+    for kill in 1..=KILLS {
+        let mut call = place.toolgate();
+        call.args(["call", "write_file", &write(kill)]).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut process = call.spawn().unwrap();
+        std::thread::sleep(typical.mul_f64(1.2 * spread(kill)));
+        process.kill().unwrap();
+        process.wait().unwrap();
+    }
+    let (code, last) = place.call("write_file", &serde_json::from_str(&write(KILLS + 1)).unwrap());
+    assert_eq!(code, 0, "{last}");
+    let changes: Value = serde_json::from_str(&place.must(&["changes", "--json"])).unwrap();
+    is_clean(&place, "after the kills");
+    assert!(changes.as_array().unwrap().len() <= 8, "{changes}");
+    // Nothing is left of those that were let go, and nothing is missing of those that were not.
+    let (done, blobs) = (names("done"), names("blobs"));
+    for blob in &blobs {
+        let call = blob.rsplit_once('.').unwrap().0;
+        assert!(done.contains(&format!("{call}.json")), "{blob} is nobody's: {done:?}");
+    }
+    place.must(&["undo"]);
+    let before = std::fs::read_to_string(&file).unwrap();
+    assert!((0..=KILLS).any(|number| before == content(number)), "{before}");
+    place.must(&["undo", "--force", "--call", first["call"].as_str().unwrap()]);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "original\n");
+    place.must(&["audit", "verify"]);
+}

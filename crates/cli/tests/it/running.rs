@@ -1,6 +1,6 @@
 //! `toolgate run`: one task, its events, its answer and its exit code.
 
-use std::io::Write as _;
+use std::io::{BufRead as _, Read as _, Write as _};
 use std::net::TcpListener;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -539,4 +539,32 @@ fn a_signal_or_a_reader_that_goes_away_ends_the_task() {
         drop(output);
         assert_eq!(child.wait().unwrap().code(), Some(130), "{line}");
     }
+}
+
+#[test]
+fn a_conversation_whose_database_is_removed_meanwhile_ends_with_an_error() {
+    let place = Place::new();
+    let words = "slowly ".repeat(40);
+    place.write("script.yaml", &format!("steps:\n  - {{say: \"{words}\", slow: 20ms, chunk: 7}}\n"));
+    let mut command = place.toolgate();
+    command.args(["run", "do it", "--json", "--model", "scripted/script.yaml"]).stdin(Stdio::null());
+    let mut process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // The model has begun to speak, so what it is asked is kept already.
+    let mut lines = std::io::BufReader::new(process.stdout.take().unwrap()).lines();
+    assert!(lines.by_ref().any(|line| line.unwrap().contains("slowly")));
+    std::fs::remove_file(place.state.join("sessions.toolgate/sessions.db")).unwrap();
+    lines.for_each(drop);
+    let mut said = String::new();
+    process.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(process.wait().unwrap().code(), Some(1), "{said}");
+    assert!(said.contains("sessions.db` was removed or replaced while it was in use"), "{said}");
+}
+
+#[test]
+fn no_name_deletes_no_conversation() {
+    let place = Place::new();
+    assert!(place.task("steps: [{say: done}]\n", &[]).status.success());
+    let output = place.run(&["sessions", "delete", "", "--yes"]);
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+    assert!(place.must(&["sessions", "list", "--all"]).contains("do it"));
 }

@@ -32,8 +32,8 @@ impl From<RetentionBounds> for JournalBounds {
     }
 }
 
-/// Sweeps per bound: the journal is swept whenever another sixteenth of it was added.
-const STEPS: u64 = 16;
+/// The journal is swept whenever another thirty-second part of a bound was added.
+const STEPS: u64 = 32;
 
 impl JournalBounds {
     /// So many bytes are added between two sweeps.
@@ -46,10 +46,10 @@ impl JournalBounds {
         (self.max_entries / STEPS).max(1)
     }
 
-    /// What a sweep leaves: with the two steps that may be added before the next one is waited for, that is within the bounds.
+    /// What a sweep leaves. Two steps may be added before the next one is waited for, and two more while that is at work: with these it is within the bounds.
     pub(super) fn target(&self) -> (u64, u64) {
-        let bytes = self.max_bytes.saturating_sub(2 * self.step_bytes());
-        let entries = self.max_entries.saturating_sub(2 * self.step_entries());
+        let bytes = self.max_bytes.saturating_sub(4 * self.step_bytes());
+        let entries = self.max_entries.saturating_sub(4 * self.step_entries());
         (bytes, entries)
     }
 }

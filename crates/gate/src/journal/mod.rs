@@ -11,11 +11,14 @@
 //! What is kept is bounded, as entries are added: see [`JournalBounds`].
 
 mod bounds;
+mod format;
 mod entry;
 mod seal;
 mod record;
 mod recover;
+mod durable;
 mod dropped;
+mod written;
 mod sweep;
 mod undo;
 
@@ -29,6 +32,7 @@ use toolgate_workspace::Workspace;
 
 pub use bounds::JournalBounds;
 pub use dropped::Dropped;
+use durable::Durability;
 pub use entry::{Change, ChangeSet};
 pub(crate) use record::CallRecorder;
 pub use recover::Recovery;
@@ -46,6 +50,13 @@ pub struct Journal {
     seals: Seals,
     recovery: Recovery,
     sweeper: Sweeper,
+    durability: Durability,
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        self.durability.close();
+    }
 }
 
 /// A journal whose pending entries were not looked at yet: what dead processes left half-done is put back first.
@@ -75,8 +86,9 @@ impl Journal {
     /// Opens the journal in a directory that belongs to it alone. Only entries that were sealed with this key are believed.
     ///
     /// # Errors
-    /// The directory cannot be used.
+    /// The directory cannot be used, or the journal in it is of another version.
     pub fn open(directory: &Dir, key: &StateKey) -> io::Result<UnrecoveredJournal> {
+        format::check(directory)?;
         Ok(UnrecoveredJournal(Self {
             pending: subfolder(directory, "pending")?,
             done: subfolder(directory, "done")?,
@@ -85,6 +97,7 @@ impl Journal {
             directory: directory.try_clone()?,
             recovery: Recovery::default(),
             sweeper: Sweeper::default(),
+            durability: Durability::default(),
         }))
     }
 
@@ -126,28 +139,30 @@ impl Journal {
     /// # Errors
     /// The journal cannot be read.
     pub fn changes(&self) -> io::Result<Vec<ChangeSet>> {
-        self.changes_and_strangers().map(|(sets, _)| sets)
+        self.list().map(|listing| listing.sets)
     }
 
     /// The same, and how many entries are not believed.
     ///
     /// # Errors
     /// The journal cannot be read.
-    pub fn changes_and_strangers(&self) -> io::Result<(Vec<ChangeSet>, usize)> {
-        let (mut sets, mut strangers) = (Vec::new(), 0);
+    pub fn list(&self) -> io::Result<Listing> {
+        let mut listing = Listing::default();
         for entry in self.done.entries()? {
             let name = entry?.file_name().to_string_lossy().into_owned();
             if name.starts_with('.') {
                 continue;
             }
             let Ok(file) = self.done.open(&name) else { continue };
-            match self.believed(&name, &read_entry(&file.into_std())) {
-                Some((set, Phase::Done)) => sets.push(set),
-                _ => strangers += 1,
+            let bytes = read_entry(&file.into_std());
+            match self.believed(&name, &bytes) {
+                Some((set, Phase::Done)) => listing.sets.push(set),
+                _ if is_torn(&bytes) => listing.torn += 1,
+                _ => listing.strangers += 1,
             }
         }
-        sets.sort_by_key(|set| set.call);
-        Ok((sets, strangers))
+        listing.sets.sort_by_key(|set| set.call);
+        Ok(listing)
     }
 
     /// The changes of one call.
@@ -165,6 +180,22 @@ impl Journal {
     fn believed(&self, name: &str, bytes: &[u8]) -> Option<(ChangeSet, Phase)> {
         self.seals.read(bytes).filter(|(set, _)| name.trim_start_matches('.') == entry_name(set.call))
     }
+}
+
+/// What a journal holds.
+#[derive(Clone, Debug, Default)]
+pub struct Listing {
+    /// Changes that were made, oldest first.
+    pub sets: Vec<ChangeSet>,
+    /// How many entries are not believed, because no gate of this user wrote them here.
+    pub strangers: usize,
+    /// How many entries are empty or cut off: a power cut took them.
+    pub torn: usize,
+}
+
+/// Whether an entry is empty, cut off before its seal, or full of the zeroes that a filesystem puts where it lost what was written.
+fn is_torn(bytes: &[u8]) -> bool {
+    bytes.is_empty() || bytes.contains(&0) || !(bytes.contains(&b'\n') || bytes.ends_with(b"}"))
 }
 
 fn subfolder(folder: &Dir, name: &str) -> io::Result<Dir> {

@@ -171,7 +171,7 @@ impl Recorder for CallRecorder {
     fn settle(&self, settled: Settled) {
         let Ok(mut state) = self.state.lock() else { return };
         match settled {
-            Settled::Done => self.journal.finish(&self.set, &state),
+            Settled::Done => self.journal.finish(&self.set, &mut state),
             Settled::RolledBack => self.journal.forget(self.set.call, &mut state.blobs),
             // Without its lock, the entry is one that the next start puts back.
             Settled::Unsure => state.is_unsure = true,
@@ -255,12 +255,15 @@ impl Journal {
     }
 
     /// If this fails, the entry stays pending and the next start puts the change back, or once it is sealed as done, moves it; the answer says nothing else.
-    fn finish(&self, set: &ChangeSet, state: &State) {
+    fn finish(&self, set: &ChangeSet, state: &mut State) {
         use std::io::Write as _;
-        self.count_added(state.bytes);
+        let blobs = std::mem::take(&mut state.blobs);
         let (name, Some(entry)) = (entry_name(set.call), &state.entry) else { return };
         if self.note_undoing(set, true).is_ok() && (&**entry).write_all(state.done.as_bytes()).is_ok() {
             let _ = self.pending.rename(&name, &self.done, &name);
+            // Afterwards: a sweep that begins now finds it in either place.
+            self.count_added(state.bytes);
+            self.durability.finished(set.call, blobs, self);
         }
     }
 

@@ -11,6 +11,7 @@ use std::sync::Mutex;
 
 use cap_std::fs::{OpenOptions, OpenOptionsExt as _};
 use rustix::fs::OFlags;
+use rustix::time::ClockId;
 use toolgate_types::{CallId, Locked, Sha256, Stop};
 use toolgate_workspace::{
     NotKept, Patience, PlannedChange, Recorder, Restoration, Settled, View, Workspace, WorkspaceError,
@@ -19,7 +20,7 @@ use toolgate_workspace::{
 use super::entry::{Change, ChangeSet, Kind, Place};
 use super::record::is_named;
 use super::undo::{expectation, restoration_of, restoring};
-use super::{Journal, Phase, read_entry, written};
+use super::{Journal, Phase, is_torn, read_entry, written};
 use crate::bound::content_of;
 
 /// What a start found of processes that died, or that could not take a change back.
@@ -31,6 +32,8 @@ pub struct Recovery {
     pub kept: Vec<(String, String)>,
     /// How many pending entries are not believed, because no gate of this user wrote them. They are left where they are.
     pub strangers: usize,
+    /// How many are empty or cut off, because a power cut took them. What was kept for them is still there.
+    pub torn: usize,
 }
 
 impl Journal {
@@ -39,10 +42,15 @@ impl Journal {
         let mut recovery = Recovery::default();
         for entry in self.pending.entries()? {
             let name = entry?.file_name();
-            let Some((_held, bytes)) = self.take_over(&name)? else { continue };
+            let Some((held, bytes)) = self.take_over(&name)? else { continue };
             let shown = name.to_string_lossy();
             let believed = self.believed(&shown, &bytes);
             if shown.starts_with('.') {
+                // One of a process that was killed had not begun. After a power cut that is not known: what was kept for it may be the only copy.
+                if believed.is_none() && is_torn(&bytes) && was_made_before_boot(&held) {
+                    recovery.torn += 1;
+                    continue;
+                }
                 let set = believed.map(|(set, _)| set);
                 recovery.kept.extend(self.abandon(&shown, set.as_ref(), workspace));
                 continue;
@@ -54,6 +62,7 @@ impl Journal {
                 },
                 // Its process died between the two steps of finishing it.
                 Some((_, Phase::Done)) => self.pending.rename(&name, &self.done, &name)?,
+                None if is_torn(&bytes) => recovery.torn += 1,
                 None => recovery.strangers += 1,
             }
         }
@@ -144,6 +153,13 @@ impl Journal {
         self.forget(set.call, &mut kept.map(|kept| kept.blob.clone()).collect());
         Ok(())
     }
+}
+
+/// Whether a file was last written before this machine was started.
+fn was_made_before_boot(file: &File) -> bool {
+    let seconds = |clock| rustix::time::clock_gettime(clock).tv_sec;
+    let booted = seconds(ClockId::Realtime).saturating_sub(seconds(ClockId::Boottime));
+    rustix::fs::fstat(file).is_ok_and(|stat| stat.st_mtime < booted)
 }
 
 fn put_one_back(

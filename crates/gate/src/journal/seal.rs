@@ -12,6 +12,7 @@ use toolgate_types::StateKey;
 use super::entry::ChangeSet;
 
 const PURPOSE: &str = "toolgate journal entry 1";
+const FILE_PURPOSE: &str = "toolgate journal file 1";
 /// One for pending and one for done.
 const MAX_SEALS: usize = 2;
 
@@ -50,6 +51,21 @@ impl Seals {
     pub(super) fn line(&self, phase: Phase, entry: &[u8]) -> String {
         let inode = self.journal.to_le_bytes();
         format!("{}\n", self.key.seal(PURPOSE, &[phase.as_str().as_bytes(), &inode, entry]))
+    }
+
+    /// Bytes of another file of the journal, behind a line with their seal.
+    pub(super) fn closed(&self, name: &str, bytes: &[u8]) -> Vec<u8> {
+        let inode = self.journal.to_le_bytes();
+        let seal = self.key.seal(FILE_PURPOSE, &[name.as_bytes(), &inode, bytes]);
+        [format!("{seal}\n").as_bytes(), bytes].concat()
+    }
+
+    /// The same bytes again, if a gate of this user wrote them here under this name.
+    pub(super) fn opened<'b>(&self, name: &str, sealed: &'b [u8]) -> Option<&'b [u8]> {
+        let end = sealed.iter().position(|byte| *byte == b'\n')?;
+        let (seal, bytes) = (sealed.get(..end)?, sealed.get(end + 1..)?);
+        let inode = self.journal.to_le_bytes();
+        self.key.verifies(FILE_PURPOSE, &[name.as_bytes(), &inode, bytes], seal).then_some(bytes)
     }
 
     /// A whole entry in this phase.

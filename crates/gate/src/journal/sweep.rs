@@ -1,7 +1,7 @@
 //! Letting go of what is too old or too much to keep, as entries are added.
 //!
-//! A [`Tally`] that all processes share says when another sixteenth of a bound was added. Then a thread looks what is there and removes the excess; a call
-//! waits for that only when two sixteenths were added since the last sweep, or when it is about to add as much itself. What is there is always read from the
+//! A [`Tally`] that all processes share says when another step (a thirty-second part of a bound) was added. Then a thread looks what is there and removes the
+//! excess; a call waits for that only when two steps were added since the last sweep, or when it is about to add as much itself. What is there is always read from the
 //! directory, so that gates which share it agree, and whatever a killed sweep left is found by the next one. Every sweep reads and removes a bounded number of
 //! entries; what is beyond that is left to the next.
 //!
@@ -22,6 +22,7 @@ use toolgate_workspace::{NotKept, TALLY_STEP, Tally, tally_units};
 use super::bounds::JournalBounds;
 use super::dropped::Dropped;
 use super::entry::{ChangeSet, Kind};
+use super::written::{ShortDigest, Written, short};
 use super::{Journal, Phase, entry_name, read_entry, unfinished_name};
 
 /// Content that the gate did not write itself is kept for so long, whatever the other bounds say.
@@ -32,6 +33,9 @@ const MAX_ENTRIES_PER_SWEEP: usize = 4096;
 
 /// Entries that are removed before an undo gets its turn.
 const MAX_ENTRIES_PER_LOCK: usize = 256;
+
+/// How long a call waits for another process that sweeps or undoes something.
+const LOCK_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// How often entries are looked at for their age, where few are added.
 const INTERVAL: Duration = Duration::from_secs(10 * 60);
@@ -57,10 +61,10 @@ pub(super) struct Sweeper {
 /// How a sweep ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Swept {
-    /// The journal is within its bounds, or will be after the next sweep.
+    /// The journal is within its bounds.
     Within,
-    /// Another process sweeps or undoes something.
-    Busy,
+    /// There is more to do: another process sweeps or undoes something, or there was too much for one sweep.
+    Unfinished,
     /// What is left must not be let go.
     Full,
 }
@@ -69,16 +73,27 @@ pub(super) enum Swept {
 #[derive(Debug, Default)]
 struct Index {
     held: BTreeMap<CallId, Held>,
-    /// The beginning of the digests of contents that these calls wrote.
-    written: HashSet<[u8; 16]>,
+    /// Contents that these calls wrote.
+    written: HashSet<ShortDigest>,
+    /// Contents that calls wrote whose entries were let go.
+    dropped: Written,
 }
 
 /// What is kept of one call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Held {
     bytes: u64,
     /// Whether any of it came from elsewhere than from the gate.
     is_original: bool,
+    /// What the call wrote.
+    written: Vec<ShortDigest>,
+}
+
+impl Held {
+    /// One that was not read, or has no entry.
+    fn unread(bytes: u64) -> Self {
+        Self { bytes, is_original: true, written: Vec::new() }
+    }
 }
 
 /// What a look at the directories found.
@@ -98,9 +113,9 @@ impl Journal {
         }
         let added = self.tally().map_or(0, Tally::get);
         if added >= 2 * TALLY_STEP || bytes >= bounds.step_bytes() {
-            return match self.sweep(bytes) {
+            return match self.sweep(bytes, LOCK_TIMEOUT) {
                 Swept::Full => Err(NotKept::Full { limit: bounds.max_bytes }),
-                Swept::Within | Swept::Busy => Ok(()),
+                Swept::Within | Swept::Unfinished => Ok(()),
             };
         }
         if added >= TALLY_STEP || self.is_time_to_look() {
@@ -143,7 +158,7 @@ impl Journal {
         }
         let journal = Arc::clone(self);
         let sweep = move || {
-            journal.sweep(0);
+            journal.sweep(0, Duration::ZERO);
             journal.sweeper.is_running.store(false, Ordering::Relaxed);
         };
         if std::thread::Builder::new().name("sweep".to_owned()).spawn(sweep).is_err() {
@@ -151,29 +166,36 @@ impl Journal {
         }
     }
 
-    /// Removes what is too old, and what is too much if so many bytes are to be added.
-    pub(super) fn sweep(&self, reserved: u64) -> Swept {
+    /// Removes what is too old, and what is too much if so many bytes are to be added. Where another process sweeps or undoes something, it is waited for so long.
+    fn sweep(&self, reserved: u64, lock_timeout: Duration) -> Swept {
         let mut index = self.sweeper.index.lock().unwrap_or_else(PoisonError::into_inner);
-        let Ok(found) = self.look(&mut index) else { return Swept::Busy };
+        // Before the look: what is added from here on counts for the next sweep.
+        self.tally().into_iter().for_each(Tally::reset);
+        let swept = self.sweep_with(&mut index, reserved, lock_timeout);
+        if swept != Swept::Within {
+            // The next change tries again.
+            self.tally().into_iter().for_each(|tally| (0..2).for_each(|_| tally.add(TALLY_STEP)));
+        }
+        swept
+    }
+
+    fn sweep_with(&self, index: &mut Index, reserved: u64, lock_timeout: Duration) -> Swept {
+        let Ok(found) = self.look(index) else { return Swept::Unfinished };
         let _ = self.directory.write(STAMP, b"");
-        let Choice { mut victims, is_full } =
+        let Choice { victims, is_full } =
             choose(&found.held, &self.sweeper.bounds, reserved, SystemTime::now());
-        let all = victims.len();
-        victims.truncate(MAX_ENTRIES_PER_SWEEP);
-        for batch in victims.chunks(MAX_ENTRIES_PER_LOCK) {
-            match self.remove(batch, &found) {
+        let (now, later) = victims.split_at(victims.len().min(MAX_ENTRIES_PER_SWEEP));
+        for batch in now.chunks(MAX_ENTRIES_PER_LOCK) {
+            match self.remove(batch, &found, lock_timeout) {
                 Ok(true) => batch.iter().for_each(|call| _ = index.held.remove(call)),
-                Ok(false) | Err(_) => return Swept::Busy,
+                Ok(false) | Err(_) => return Swept::Unfinished,
             }
         }
-        let is_done = all == victims.len();
-        match (is_done, is_full) {
-            (true, true) => return Swept::Full,
-            (true, false) => self.tally().into_iter().for_each(Tally::reset),
-            // The count still says that there is something to do.
-            (false, _) => {}
+        match (later, is_full) {
+            ([], false) => Swept::Within,
+            ([], true) => Swept::Full,
+            _ => Swept::Unfinished,
         }
-        Swept::Within
     }
 
     /// Lists what is there, and reads the entries that are not known yet, the oldest first.
@@ -186,21 +208,22 @@ impl Journal {
             done.extend(name.to_str().and_then(|name| name.strip_suffix(".json")?.parse::<CallId>().ok()));
         }
         index.held.retain(|call, _| done.contains(call));
+        index.dropped = Written::read(&self.directory, &self.seals);
         let unknown: Vec<CallId> =
             done.iter().filter(|call| !index.held.contains_key(call)).copied().collect();
         let mut is_stranger = BTreeSet::new();
         for (read, call) in unknown.into_iter().enumerate() {
             if read >= MAX_ENTRIES_PER_SWEEP {
                 // Not read yet: it counts as an entry, and goes only when it is old.
-                found.held.insert(call, Held { bytes: 0, is_original: true });
+                found.held.insert(call, Held::unread(0));
             } else if !self.add_to(index, call, &found) {
                 is_stranger.insert(call);
             }
         }
-        found.held.extend(&index.held);
+        found.held.extend(index.held.iter().map(|(call, held)| (*call, held.clone())));
         for (call, names) in &found.blobs {
             if !done.contains(call) && !self.is_under_way(*call) {
-                found.held.insert(*call, Held { bytes: self.bytes_of(names), is_original: true });
+                found.held.insert(*call, Held::unread(self.bytes_of(names)));
             }
         }
         // What no gate of this user wrote is neither counted nor touched.
@@ -216,9 +239,11 @@ impl Journal {
             return false;
         };
         let is_original = contents(&set).any(|content| content.is_none_or(|digest| !index.has(&digest)));
-        index.written.extend(set.changes.iter().filter_map(|change| change.after.map(|after| short(&after))));
+        let written: Vec<ShortDigest> =
+            set.changes.iter().filter_map(|change| change.after.map(|after| short(&after))).collect();
+        index.written.extend(&written);
         let bytes = found.blobs.get(&call).map_or(0, |names| self.bytes_of(names));
-        index.held.insert(call, Held { bytes, is_original });
+        index.held.insert(call, Held { bytes, is_original, written });
         true
     }
 
@@ -248,8 +273,12 @@ impl Journal {
 
     /// Removes entries, unless an undo is under way, which may be about to write one of them anew. Contents go before the entry that names them: if this process
     /// is killed in between, the next sweep finds the entry, and an undo says that it is no longer kept.
-    fn remove(&self, victims: &[CallId], found: &Found) -> io::Result<bool> {
-        let Some(_alone) = self.try_lock_undoing()? else { return Ok(false) };
+    fn remove(&self, victims: &[CallId], found: &Found, lock_timeout: Duration) -> io::Result<bool> {
+        let Some(_alone) = self.lock_undoing_within(lock_timeout)? else { return Ok(false) };
+        let mut written = Written::read(&self.directory, &self.seals);
+        let held = victims.iter().filter_map(|call| found.held.get(call));
+        held.flat_map(|held| &held.written).for_each(|digest| written.add(*digest));
+        written.write(&self.directory, &self.seals)?;
         let mut dropped = Dropped::read(&self.directory);
         for call in victims {
             for blob in found.blobs.get(call).into_iter().flatten() {
@@ -271,13 +300,11 @@ fn ignore_missing(removed: io::Result<()>) -> io::Result<()> {
 }
 
 impl Index {
+    /// Whether the gate itself wrote this content.
     fn has(&self, digest: &Sha256) -> bool {
-        self.written.contains(&short(digest))
+        let digest = short(digest);
+        self.written.contains(&digest) || self.dropped.contains(&digest)
     }
-}
-
-fn short(digest: &Sha256) -> [u8; 16] {
-    digest.as_bytes().first_chunk().copied().unwrap_or_default()
 }
 
 /// The contents that a call replaced, removed or moved, by digest; nothing for one without a digest. What is only new replaces none.
@@ -313,9 +340,9 @@ fn choose(held: &BTreeMap<CallId, Held>, bounds: &JournalBounds, reserved: u64, 
     let newest = held.keys().next_back().copied();
     let mut gone = BTreeSet::new();
     let passes: [&dyn Fn(CallId, &Held) -> bool; 3] = [
-        &|call, _| made_at(call) < expired,
+        &|call, _| u128::from(call.unix_millis()) < expired,
         &|call, one| !one.is_original && Some(call) != newest,
-        &|call, _| made_at(call) < young,
+        &|call, _| u128::from(call.unix_millis()) < young,
     ];
     for (pass, may_go) in passes.into_iter().enumerate() {
         for (call, one) in held.iter().filter(|(call, one)| may_go(**call, one)) {
@@ -330,10 +357,4 @@ fn choose(held: &BTreeMap<CallId, Held>, bounds: &JournalBounds, reserved: u64, 
     }
     let is_full = bytes > max_bytes || entries > max_entries.max(1);
     Choice { victims: gone.into_iter().collect(), is_full }
-}
-
-/// When a call was made, in milliseconds since 1970: the first 48 bits of its id (UUID version 7).
-fn made_at(call: CallId) -> u128 {
-    let digits: String = call.to_string().chars().filter(|digit| *digit != '-').take(12).collect();
-    u128::from_str_radix(&digits, 16).unwrap_or(u128::MAX)
 }

@@ -3,7 +3,7 @@
 use std::fs::{File, TryLockError};
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
 use thiserror::Error;
@@ -186,12 +186,17 @@ impl Journal {
         Locked::after_others(self.open_lock()?)
     }
 
-    /// The same lock without waiting; nothing where another process, or an undo of this one, has it.
-    pub(super) fn try_lock_undoing(&self) -> io::Result<Option<Locked<File>>> {
-        match Locked::at_once(self.open_lock()?) {
-            Ok(locked) => Ok(Some(locked)),
-            Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(error)) => Err(error),
+    /// The same lock; nothing where another process, or an undo of this one, has it for longer. `flock` knows no timeout, so it is tried again and again.
+    pub(super) fn lock_undoing_within(&self, timeout: Duration) -> io::Result<Option<Locked<File>>> {
+        const RETRY_INTERVAL: Duration = Duration::from_millis(2);
+        let until = Instant::now() + timeout;
+        loop {
+            match Locked::at_once(self.open_lock()?) {
+                Ok(locked) => return Ok(Some(locked)),
+                Err(TryLockError::WouldBlock) if Instant::now() >= until => return Ok(None),
+                Err(TryLockError::WouldBlock) => std::thread::sleep(RETRY_INTERVAL),
+                Err(TryLockError::Error(error)) => return Err(error),
+            }
         }
     }
 

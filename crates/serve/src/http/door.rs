@@ -221,7 +221,10 @@ async fn ready(State(door): State<Arc<Door>>) -> Response<Body> {
 
 async fn metrics(State(door): State<Arc<Door>>, mut request: Request) -> Response<Body> {
     match door.admit(&mut request).await {
-        Ok(_) => in_text(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", door.measured()),
+        Ok(_) => {
+            let text = door.measured() + &door.service.state.render().await;
+            in_text(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text)
+        }
         Err(refused) => refused,
     }
 }

@@ -7,7 +7,6 @@ use toolgate_tools::{Answer, Called, NOTICE};
 use toolgate_types::{Attachment, DocumentContent, Spelt, Structured};
 
 use crate::mcp::listing::repeats_text;
-use crate::mcp::outputs::kept_for;
 
 /// A text of this length is not sent a second time in the structured part.
 const REPEATED: usize = 32 * 1024;
@@ -25,13 +24,15 @@ pub(crate) const ERROR: &str = "toolgate/error";
 pub(crate) struct Kept {
     pub(crate) uri: String,
     pub(crate) bytes: u64,
+    /// For how long, in words.
+    pub(crate) kept_for: String,
 }
 
 impl Kept {
     /// For models whose clients show them no links.
     fn notice(&self) -> String {
-        let Self { uri, bytes } = self;
-        format!("[the whole output, {bytes} bytes, can be read for {} as the resource {uri}]\n", kept_for())
+        let Self { uri, bytes, kept_for } = self;
+        format!("[the whole output, {bytes} bytes, can be read for {kept_for} as the resource {uri}]\n")
     }
 }
 
@@ -211,9 +212,9 @@ fn attached(attachment: Attachment) -> ContentBlock {
     }
 }
 
-fn linked(Kept { uri, bytes }: Kept) -> ContentBlock {
+fn linked(Kept { uri, bytes, kept_for }: Kept) -> ContentBlock {
     let link = Resource::new(uri, "whole output")
-        .with_description(format!("the whole of what was cut here; kept for {}", kept_for()))
+        .with_description(format!("the whole of what was cut here; kept for {kept_for}"))
         .with_mime_type("text/plain")
         .with_size(bytes);
     ContentBlock::resource_link(link)

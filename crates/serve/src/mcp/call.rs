@@ -107,8 +107,10 @@ impl McpHandler {
     async fn kept(&self, whole: Option<String>, owner: [u8; 32]) -> Option<Kept> {
         let whole = whole?;
         let service = Arc::clone(&self.service);
-        let keep =
-            move || Some(Kept { uri: service.outputs.keep(owner, &whole)?, bytes: whole.len() as u64 });
+        let keep = move || {
+            let uri = service.outputs.keep(owner, &whole)?;
+            Some(Kept { uri, bytes: whole.len() as u64, kept_for: service.outputs.kept_for() })
+        };
         tokio::task::spawn_blocking(keep).await.ok().flatten()
     }
 

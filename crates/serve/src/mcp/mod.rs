@@ -19,7 +19,7 @@ mod connection;
 mod outbox;
 
 pub use handler::McpHandler;
-pub use outputs::OutputStore;
+pub use outputs::{OutputBounds, OutputStore};
 pub use resources::ResourceSource;
 pub use who::{Visitor, Who};
 

@@ -9,19 +9,26 @@ use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
 
 use crate::mcp::unguessable;
 
-/// How long an output is kept.
-const KEPT_FOR: Duration = Duration::from_secs(15 * 60);
-
-/// The same in words.
-pub(crate) fn kept_for() -> String {
-    format!("{} minutes", KEPT_FOR.as_secs() / 60)
+/// Bounds of the outputs that one process keeps. Of the bytes, one caller may have half.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutputBounds {
+    /// How many bytes are kept in all.
+    pub max_bytes: u64,
+    /// How long an output is kept.
+    pub max_age: Duration,
 }
 
-/// How many bytes are kept in all.
-const MOST_BYTES: u64 = 64 * 1024 * 1024;
+impl Default for OutputBounds {
+    fn default() -> Self {
+        Self { max_bytes: 64 * 1024 * 1024, max_age: Duration::from_secs(15 * 60) }
+    }
+}
 
-/// Of these, one caller's.
-const MOST_OF_ONE: u64 = 32 * 1024 * 1024;
+impl OutputBounds {
+    fn max_bytes_of_one(&self) -> u64 {
+        self.max_bytes / 2
+    }
+}
 
 /// What every link begins with.
 pub(crate) const OUTPUTS: &str = "toolgate://outputs/";
@@ -33,6 +40,7 @@ type Open = Box<dyn Fn() -> io::Result<Dir> + Send + Sync>;
 pub struct OutputStore {
     open: Open,
     folder: OnceLock<Option<Dir>>,
+    bounds: OutputBounds,
     kept: Mutex<HashMap<String, Kept>>,
 }
 
@@ -46,13 +54,29 @@ impl OutputStore {
     /// A store in the folder that `open` opens; it is asked for when the first output comes.
     #[must_use]
     pub fn new(open: impl Fn() -> io::Result<Dir> + Send + Sync + 'static) -> Self {
-        Self { open: Box::new(open), folder: OnceLock::new(), kept: Mutex::default() }
+        let bounds = OutputBounds::default();
+        Self { open: Box::new(open), folder: OnceLock::new(), bounds, kept: Mutex::default() }
+    }
+
+    /// Keeps no more than this.
+    #[must_use]
+    pub fn bounded(mut self, bounds: OutputBounds) -> Self {
+        self.bounds = bounds;
+        self
+    }
+
+    /// How long an output is kept, in words.
+    pub(crate) fn kept_for(&self) -> String {
+        match self.bounds.max_age.as_secs() {
+            seconds @ 0..60 => format!("{seconds} seconds"),
+            seconds => format!("{} minutes", seconds / 60),
+        }
     }
 
     /// Keeps a text; tells where its owner can read it. Nothing is kept that cannot be kept safely.
     pub(crate) fn keep(&self, owner: [u8; 32], text: &str) -> Option<String> {
         let bytes = text.len() as u64;
-        if bytes > MOST_OF_ONE {
+        if bytes > self.bounds.max_bytes_of_one() {
             return None;
         }
         let folder = self.folder()?;
@@ -87,7 +111,7 @@ impl OutputStore {
     /// Forgets what is too old, then the oldest of this owner until so many bytes are within its share, then the oldest of whoever has most until they fit.
     fn make_room(&self, folder: &Dir, owner: [u8; 32], bytes: u64) {
         let mut kept = self.lock();
-        for id in superfluous(&kept, owner, bytes, Instant::now()) {
+        for id in superfluous(&kept, &self.bounds, owner, bytes, Instant::now()) {
             kept.remove(&id);
             let _ = folder.remove_file(&id);
         }
@@ -96,7 +120,7 @@ impl OutputStore {
     fn folder(&self) -> Option<&Dir> {
         let opened = self.folder.get_or_init(|| {
             let folder = (self.open)().ok()?;
-            sweep(&folder);
+            sweep(&folder, self.bounds.max_age);
             Some(folder)
         });
         opened.as_ref()
@@ -118,8 +142,14 @@ impl Drop for OutputStore {
 }
 
 /// What has to go so that this owner can keep so many bytes more.
-fn superfluous(kept: &HashMap<String, Kept>, owner: [u8; 32], bytes: u64, now: Instant) -> Vec<String> {
-    let is_old = |one: &Kept| now.saturating_duration_since(one.since) >= KEPT_FOR;
+fn superfluous(
+    kept: &HashMap<String, Kept>,
+    bounds: &OutputBounds,
+    owner: [u8; 32],
+    bytes: u64,
+    now: Instant,
+) -> Vec<String> {
+    let is_old = |one: &Kept| now.saturating_duration_since(one.since) >= bounds.max_age;
     let mut gone: Vec<String> =
         kept.iter().filter(|(_, one)| is_old(one)).map(|(id, _)| id.clone()).collect();
     let mut left: Vec<(&String, &Kept)> = kept.iter().filter(|(_, one)| !is_old(one)).collect();
@@ -130,8 +160,8 @@ fn superfluous(kept: &HashMap<String, Kept>, owner: [u8; 32], bytes: u64, now: I
         let own = held.get(&owner).copied().unwrap_or_default();
         let largest = held.iter().max_by_key(|(_, held)| **held).map_or(owner, |(largest, _)| *largest);
         let must_give = match () {
-            () if own > MOST_OF_ONE => owner,
-            () if held.values().sum::<u64>() > MOST_BYTES => largest,
+            () if own > bounds.max_bytes_of_one() => owner,
+            () if held.values().sum::<u64>() > bounds.max_bytes => largest,
             () => return gone,
         };
         let Some(place) = left.iter().position(|(_, one)| one.owner == must_give) else { return gone };
@@ -140,13 +170,13 @@ fn superfluous(kept: &HashMap<String, Kept>, owner: [u8; 32], bytes: u64, now: I
 }
 
 /// Removes what processes left behind that did not come to their end.
-fn sweep(folder: &Dir) {
+fn sweep(folder: &Dir, max_age: Duration) {
     let Ok(entries) = folder.entries() else { return };
     let now = SystemTime::now();
     for entry in entries.flatten() {
         let modified = entry.metadata().and_then(|found| found.modified());
         let age = modified.ok().and_then(|modified| now.duration_since(modified.into_std()).ok());
-        if age.is_some_and(|age| age > KEPT_FOR) {
+        if age.is_some_and(|age| age > max_age) {
             let _ = folder.remove_file(entry.file_name());
         }
     }
@@ -171,7 +201,13 @@ mod tests {
             let since = start + Duration::from_secs(number as u64);
             (number.to_string(), Kept { owner: [*owner; 32], since, bytes: mebibytes * MIB })
         });
-        let gone = superfluous(&kept.collect(), [owner; 32], bytes * MIB, start + Duration::from_secs(60));
+        let gone = superfluous(
+            &kept.collect(),
+            &OutputBounds::default(),
+            [owner; 32],
+            bytes * MIB,
+            start + Duration::from_secs(60),
+        );
         gone.iter().map(|id| id.parse().unwrap()).collect()
     }
 
@@ -192,9 +228,9 @@ mod tests {
 
     #[test]
     fn what_is_too_old_goes_whoever_asks() {
-        let now = Instant::now();
+        let (now, bounds) = (Instant::now(), OutputBounds::default());
         let kept = HashMap::from([("old".to_owned(), Kept { owner: [1; 32], since: now, bytes: 1 })]);
-        assert_eq!(superfluous(&kept, [2; 32], 0, now + KEPT_FOR), ["old"]);
-        assert!(superfluous(&kept, [2; 32], 0, now + KEPT_FOR / 2).is_empty());
+        assert_eq!(superfluous(&kept, &bounds, [2; 32], 0, now + bounds.max_age), ["old"]);
+        assert!(superfluous(&kept, &bounds, [2; 32], 0, now + bounds.max_age / 2).is_empty());
     }
 }

@@ -1,6 +1,6 @@
 //! Conversations that are removed are gone.
 
-use toolgate_session::{ListFilter, SessionError};
+use toolgate_session::{ListFilter, SessionBounds, SessionError};
 
 use crate::support::{Place, assistant, id, new, result, user, wait};
 
@@ -39,5 +39,60 @@ fn nothing_of_a_deleted_session_is_left_in_any_file() {
         }
         let again = store.create(new("s")).await.unwrap();
         assert!(again.messages().is_empty());
+    });
+}
+
+#[test]
+fn a_database_that_is_removed_while_it_is_in_use_is_an_error() {
+    wait(async {
+        for replaced in [false, true] {
+            let place = Place::new();
+            let store = place.open().await;
+            let mut session = store.create(new("s")).await.unwrap();
+            session.append(user("kept")).await.unwrap();
+            std::fs::rename(place.file(), place.folder().join("away")).unwrap();
+            if replaced {
+                std::fs::write(place.file(), "").unwrap();
+            }
+            let gone = SessionError::Gone {
+                path: std::fs::canonicalize(place.folder()).unwrap().join("sessions.db"),
+            };
+            assert_eq!(session.append(user("lost")).await.unwrap_err(), gone);
+            assert_eq!(session.set_title("lost").await.unwrap_err(), gone);
+            assert_eq!(store.create(new("t")).await.map(drop).unwrap_err(), gone);
+        }
+    });
+}
+
+#[test]
+fn conversations_are_kept_within_bounds_and_one_in_use_is_never_deleted() {
+    wait(async {
+        let place = Place::new();
+        let names = |store: toolgate_session::Store| async move {
+            let list = store.list(&ListFilter::default()).await.unwrap();
+            let mut names: Vec<String> = list.iter().map(|summary| summary.id.to_string()).collect();
+            names.sort();
+            names
+        };
+        let bounds = SessionBounds { max_bytes: 1 << 20, ..SessionBounds::default() };
+        let store = place.open().await.bounded(bounds);
+        // The oldest of all is in use.
+        let mut held = store.create(new("held")).await.unwrap();
+        held.append(user(&"x".repeat(200_000))).await.unwrap();
+        for number in 0..20 {
+            let mut session = store.create(new(&format!("s{number:02}"))).await.unwrap();
+            session.append(user(&"x".repeat(200_000))).await.unwrap();
+            drop(session);
+            let size = std::fs::metadata(place.file()).unwrap().len();
+            assert!(size < (1 << 20) + 500_000, "{size} bytes after {number}");
+        }
+        let left = names(store.clone()).await;
+        assert!((3..8).contains(&left.len()), "{left:?}");
+        assert_eq!((left.first().unwrap().as_str(), left.last().unwrap().as_str()), ("held", "s19"));
+        drop(held);
+        // What was not used for longer than that goes when the next one begins.
+        let store = store.bounded(SessionBounds { max_age: std::time::Duration::ZERO, ..bounds });
+        store.create(new("last")).await.unwrap();
+        assert_eq!(names(store).await, ["last"]);
     });
 }

@@ -89,6 +89,18 @@ fn a_name_may_be_cut_as_long_as_one_begins_like_it() {
 }
 
 #[test]
+fn no_name_at_all_means_no_session_also_where_there_is_only_one() {
+    wait(async {
+        let place = Place::new();
+        let store = place.open().await;
+        store.create(new("only")).await.unwrap();
+        let nothing = SessionError::Unknown { name: String::new() };
+        assert_eq!(store.find("").await.unwrap_err(), nothing);
+        assert_eq!(store.find("o").await.unwrap(), id("only"));
+    });
+}
+
+#[test]
 fn fresh_names_differ() {
     let names: std::collections::BTreeSet<_> = (0..1000).map(|_| Store::fresh_id().unwrap()).collect();
     assert_eq!(names.len(), 1000);

@@ -67,12 +67,17 @@ struct Search {
 impl Search {
     fn of(keeping: &Keeping, run: &Run<'_>, call: CallId) -> Self {
         let when = toolgate_types::time::rfc3339_millis(jiff::Timestamp::now());
-        let quarantine = Quarantine { folder: &keeping.quarantine, call, when };
+        let quarantine = Quarantine { folder: &keeping.quarantine, call, when, bounds: keeping.bounds };
         let look = |mount: &&ConfinedMount<'_>, stop: &Stop| mount.strays(stop);
         let take = |mount: &&ConfinedMount<'_>, stray: &Stray| run.quarantine(mount, stray, &quarantine);
         let mounts: Vec<(&str, &ConfinedMount<'_>)> =
             run.mounts().iter().map(|mount| (mount.alias(), mount)).collect();
-        Self::through(&mounts, look, take)
+        let search = Self::through(&mounts, look, take);
+        if !search.left.quarantined.is_empty() {
+            // What could not be removed now is found by the next sweep; how much there is, `doctor` says.
+            let _ = keeping.bounds.apply(&keeping.quarantine);
+        }
+        search
     }
 
     /// Walks the mounts, each by its alias, until directories no longer move away before they are read.

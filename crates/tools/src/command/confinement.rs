@@ -3,9 +3,10 @@
 use std::sync::{Arc, OnceLock};
 
 use cap_std::fs::Dir;
+use toolgate_manifest::RetentionBounds;
 use toolgate_sandbox::Backend;
 use toolgate_types::{ErrorCode, Failure};
-use toolgate_workspace::Baselines;
+use toolgate_workspace::{Baselines, QuarantineBounds};
 
 /// The sandbox, and the directories of the gate in which it is kept what commands leave and what was there before.
 pub struct Confinement {
@@ -19,10 +20,13 @@ pub struct OwnFolders {
     pub quarantine: Dir,
     /// What was there before commands ran: one directory for all gates of this user.
     pub baselines: Dir,
+    /// How much of the quarantine is kept.
+    pub retention: RetentionBounds,
 }
 
 pub(super) struct Keeping {
     pub(super) quarantine: Dir,
+    pub(super) bounds: QuarantineBounds,
     pub(super) baselines: Baselines,
 }
 
@@ -40,12 +44,17 @@ impl Confinement {
         folders: impl Fn() -> Result<OwnFolders, Failure> + Send + Sync + 'static,
     ) -> Self {
         let keeping = move || {
-            let OwnFolders { quarantine, baselines } = folders()?;
+            let OwnFolders { quarantine, baselines, retention } = folders()?;
             let baselines = Baselines::open(baselines).map_err(|error| {
                 Failure::new(ErrorCode::Internal, "the command could not be started")
                     .operator_note(format!("the directory for baselines cannot be used: {error}"))
             })?;
-            Ok(Keeping { quarantine, baselines })
+            let standard = QuarantineBounds::default();
+            let bounds = QuarantineBounds {
+                max_bytes: retention.max_bytes.unwrap_or(standard.max_bytes),
+                max_age: retention.max_age.unwrap_or(standard.max_age),
+            };
+            Ok(Keeping { quarantine, bounds, baselines })
         };
         let sandbox = move || sandbox().map(|sandbox| -> Arc<dyn Backend> { sandbox });
         Self { sandbox: Later::new(sandbox), keeping: Later::new(keeping) }

@@ -32,9 +32,16 @@ const DEPTH: usize = 6;
 /// A longer line says less.
 const LONGEST: usize = 32 * 1024;
 
+/// How large the log may become before it is begun anew.
+const MAX_BYTES: u64 = 16 << 20;
+/// The log, and the one before it.
+const LOG: &str = "logs/execution.jsonl";
+const LAST_LOG: &str = "logs/execution.1.jsonl";
+
 /// The log of one run.
 pub(crate) struct RunLog {
     state: Dir,
+    max_bytes: u64,
 }
 
 /// A call that is under way.
@@ -43,8 +50,8 @@ pub(crate) struct Told {
 }
 
 impl RunLog {
-    pub(crate) fn new(state: Dir) -> Self {
-        Self { state }
+    pub(crate) fn new(state: Dir, max_bytes: Option<u64>) -> Self {
+        Self { state, max_bytes: max_bytes.unwrap_or(MAX_BYTES) }
     }
 
     pub(crate) fn begin(&self, call: &ToolCall, caller: &Caller) -> Told {
@@ -82,7 +89,14 @@ impl RunLog {
         self.state.create_dir_all("logs")?;
         let mut options = OpenOptions::new();
         options.append(true).create(true);
-        self.state.open_with("logs/execution.jsonl", &options)?.write_all(line)
+        let mut log = self.state.open_with(LOG, &options)?;
+        // Both together stay within the bound. Of two gates that notice it in one moment, the second finds a log that has just begun.
+        let is_full = |bytes: u64| bytes > 0 && bytes.saturating_add(line.len() as u64) > self.max_bytes / 2;
+        if is_full(log.metadata()?.len()) && is_full(self.state.metadata(LOG)?.len()) {
+            self.state.rename(LOG, &self.state, LAST_LOG)?;
+            log = self.state.open_with(LOG, &options)?;
+        }
+        log.write_all(line)
     }
 }
 

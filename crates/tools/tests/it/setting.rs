@@ -7,6 +7,7 @@ use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use tempfile::TempDir;
 use toolgate_egress::{Dial, Direct};
+use toolgate_manifest::RetentionBounds;
 use toolgate_sandbox::{ResourceLimits, Sandbox, SandboxOptions};
 use toolgate_tools::{CommandOptions, CommandRunner, Confinement, OwnFolders};
 use toolgate_workspace::{Access, Mount, Rules, Workspace};
@@ -34,7 +35,7 @@ pub(crate) fn setting_in(dialer: Arc<dyn Dial>) -> (TempDir, Arc<Workspace>, Arc
             move || {
                 let [quarantine, baselines] = [&quarantine, &baselines]
                     .map(|folder| Dir::open_ambient_dir(folder, ambient_authority()).unwrap());
-                Ok(OwnFolders { quarantine, baselines })
+                Ok(OwnFolders { quarantine, baselines, retention: RetentionBounds::default() })
             },
         ),
         environment: Vec::new(),

@@ -18,6 +18,7 @@ use toolgate_types::CallId;
 
 use super::ConfinedMount;
 use super::ground::Identity;
+use super::quarantine_bounds::{NOTE_VERSION, QuarantineBounds};
 use super::stray::Stray;
 use crate::error::WorkspaceError;
 use crate::mount::Mount;
@@ -38,6 +39,8 @@ pub struct Quarantine<'q> {
     pub call: CallId,
     /// When, as records write it.
     pub when: String,
+    /// How much is kept.
+    pub bounds: QuarantineBounds,
 }
 
 /// Something that was taken away.
@@ -85,8 +88,11 @@ impl ConfinedMount<'_> {
             rename_to_free_name(&folder, &private, &folder, &name).map_err(|errno| failed(errno.into()))?;
             return Ok(None);
         }
-        let kept = Shelf::open(quarantine, &name, self.taken.fetch_add(1, Ordering::Relaxed))
-            .and_then(|shelf| shelf.keep(&folder, &private, &taken, &shelf.note(quarantine, &path, stray)));
+        let kept =
+            Shelf::open(quarantine, &name, self.taken.fetch_add(1, Ordering::Relaxed)).and_then(|shelf| {
+                let note = shelf.note(quarantine, &path, stray);
+                shelf.keep(quarantine, &folder, &private, &taken, &note)
+            });
         Ok(Some(match kept {
             Ok(kept_as) => Quarantined { path, kept_as, in_place: false },
             Err(_) => {
@@ -128,6 +134,7 @@ impl Shelf {
 
     fn note(&self, quarantine: &Quarantine<'_>, path: &str, stray: &Stray) -> Vec<u8> {
         let note = json!({
+            "version": NOTE_VERSION,
             "path": path,
             "kind": stray.kind.as_str(),
             "call": self.call,
@@ -137,7 +144,14 @@ impl Shelf {
     }
 
     /// Moves what has the private name here, and says where it is below the quarantine folder.
-    fn keep(&self, from: &File, private: &OsStr, taken: &Stat, note: &[u8]) -> io::Result<String> {
+    fn keep(
+        &self,
+        quarantine: &Quarantine<'_>,
+        from: &File,
+        private: &OsStr,
+        taken: &Stat,
+        note: &[u8],
+    ) -> io::Result<String> {
         let kept = self.write_note(note).and_then(|()| {
             match rename_to_free_name(from, private, &self.folder, &self.name) {
                 Err(Errno::XDEV) => self.copy(from, private, taken),
@@ -148,6 +162,7 @@ impl Shelf {
             let _ = rustix::fs::unlinkat(&self.folder, note_name(&self.name), AtFlags::empty());
         }
         kept?;
+        quarantine.bounds.count_added(quarantine.folder, taken);
         let _ = self.folder.sync_all();
         Ok(format!("{}/{}", self.call, self.name.to_string_lossy()))
     }

@@ -9,7 +9,7 @@ use cap_std::fs::Dir;
 use tempfile::TempDir;
 use toolgate_types::{CallId, ErrorCode, Failure, Stop};
 use toolgate_workspace::{
-    Access, Baselines, Confined, Looked, Quarantine, Rules, Run, Workspace, WorkspaceError,
+    Access, Baselines, Confined, Looked, Quarantine, QuarantineBounds, Rules, Run, Workspace, WorkspaceError,
 };
 
 use crate::confine::{WRITABLE, mount};
@@ -286,13 +286,15 @@ fn a_stray_that_two_commands_left_is_taken_away_once_and_told_by_both() {
                 folder: &folder,
                 call: CallId::fresh(),
                 when: "2026-11-15T05:01:02.003Z".to_owned(),
+                bounds: QuarantineBounds::default(),
             };
             run.quarantine(&run.mounts()[0], &strays[0], &quarantine).unwrap().unwrap().kept_as
         })
         .collect();
     assert_eq!(taken[0], taken[1]);
     assert_eq!(fs::read(kept.path().join(&taken[0])).unwrap(), b"evil");
-    assert_eq!(fs::read_dir(kept.path()).unwrap().count(), 1);
+    let calls = fs::read_dir(kept.path()).unwrap().filter(|entry| entry.as_ref().unwrap().path().is_dir());
+    assert_eq!(calls.count(), 1);
 }
 
 #[test]
@@ -305,7 +307,12 @@ fn a_directory_without_rights_keeps_nothing_from_being_taken_away() {
     setting.make(&["closed/.envrc = evil"]);
     fs::set_permissions(setting.work.path().join("closed"), fs::Permissions::from_mode(0o555)).unwrap();
     let stray = run.mounts()[0].strays(&Stop::never()).unwrap().found.remove(0);
-    let quarantine = Quarantine { folder: &folder, call: CallId::fresh(), when: String::new() };
+    let quarantine = Quarantine {
+        folder: &folder,
+        call: CallId::fresh(),
+        when: String::new(),
+        bounds: QuarantineBounds::default(),
+    };
     assert!(!run.quarantine(&run.mounts()[0], &stray, &quarantine).unwrap().unwrap().in_place);
     assert!(!setting.work.path().join("closed/.envrc").exists());
 }

@@ -9,7 +9,8 @@ use cap_std::fs::Dir;
 use tempfile::TempDir;
 use toolgate_types::{CallId, Stop};
 use toolgate_workspace::{
-    Access, Confined, ConfinedMount, Quarantine, Quarantined, Rules, Stray, StrayKind, Strays, Workspace,
+    Access, Confined, ConfinedMount, Quarantine, QuarantineBounds, Quarantined, Rules, Stray, StrayKind,
+    Strays, Workspace,
 };
 
 use crate::confine::{WRITABLE, mount, workspace};
@@ -46,7 +47,12 @@ fn quarantine_folder(parent: &Path) -> (TempDir, Dir) {
 }
 
 fn into(folder: &Dir) -> Quarantine<'_> {
-    Quarantine { folder, call: CallId::fresh(), when: "2026-11-15T05:01:02.003Z".to_owned() }
+    Quarantine {
+        folder,
+        call: CallId::fresh(),
+        when: "2026-11-15T05:01:02.003Z".to_owned(),
+        bounds: QuarantineBounds::default(),
+    }
 }
 
 #[test]
@@ -146,7 +152,7 @@ fn what_is_taken_away_is_kept_with_a_note_on_any_filesystem() {
         let note = fs::read_to_string(kept.path().join(format!("{}.json", taken.kept_as))).unwrap();
         let call = taken.kept_as.split('/').next().unwrap();
         let expected = format!(
-            r#"{{"path":"@project/new/.git/hooks/pre-push","kind":"hook","call":"{call}","when":"2026-11-15T05:01:02.003Z"}}"#
+            r#"{{"version":1,"path":"@project/new/.git/hooks/pre-push","kind":"hook","call":"{call}","when":"2026-11-15T05:01:02.003Z"}}"#
         );
         assert_eq!(note.trim_end(), expected);
         let left: Vec<_> = fs::read_dir(hooked.scratch.path().join("new/.git/hooks")).unwrap().collect();

@@ -1,5 +1,8 @@
 //! What a command leaves under protected names is taken away before its answer.
 
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
 use serde_json::json;
 use toolgate_tools::Profile;
 
@@ -63,6 +66,43 @@ fn what_was_taken_away_is_named_so_that_nothing_else_can_be_read_into_it() {
             );
         }
     }
+}
+
+/// What the disk says that a directory takes.
+fn space_below(folder: &Path) -> u64 {
+    let entries = std::fs::read_dir(folder).unwrap().map(Result::unwrap);
+    entries
+        .map(|entry| match entry.file_type().unwrap().is_dir() {
+            true => space_below(&entry.path()),
+            false => entry.metadata().unwrap().blocks() * 512,
+        })
+        .sum()
+}
+
+#[test]
+fn what_commands_leave_is_kept_within_bounds() {
+    const BOUND: u64 = 4 << 20;
+    let bounds = "retention: {quarantine: {max_bytes: 4MiB}}\n";
+    let desk = Desk::with(Profile::Native, |options| options.config(bounds));
+    let quarantine = desk.state.join("quarantine.toolgate");
+    // Of a person, by chance, while a command ran.
+    let small = desk.run("echo export A=1 > .envrc").call;
+    for _ in 0..6 {
+        let called = desk.run("head -c 3000000 /dev/urandom > .envrc");
+        assert_eq!(native(&called).1["quarantined"].as_array().unwrap().len(), 1);
+        assert!(!desk.workspace.join(".envrc").exists(), "it is taken away all the same");
+        let held = space_below(&quarantine);
+        assert!(held <= BOUND + (64 << 10), "{held} bytes are kept");
+    }
+    // Larger than the bound by itself.
+    let large = desk.run("head -c 9000000 /dev/zero > .envrc").call;
+    assert!(!desk.workspace.join(".envrc").exists());
+    assert!(space_below(&quarantine) <= BOUND + (64 << 10));
+    let note = std::fs::read_to_string(quarantine.join(large.to_string()).join("0-.envrc.json")).unwrap();
+    assert!(note.contains("\"kept\":false") && note.contains("@project/.envrc"), "{note}");
+    // A flood of large files does not cost a person the small one.
+    let kept = std::fs::read_to_string(quarantine.join(small.to_string()).join("0-.envrc")).unwrap();
+    assert_eq!(kept, "export A=1\n");
 }
 
 #[test]

@@ -14,6 +14,7 @@ use serde_json::json;
 use toolgate_attack::{Bench, BenchOptions, Scratch, person};
 use toolgate_egress::Direct;
 use toolgate_gate::CallOptions;
+use toolgate_manifest::RetentionBounds;
 use toolgate_sandbox::{ResourceLimits, Sandbox, SandboxOptions};
 use toolgate_tools::{
     Called, CommandOptions, CommandRunner, ConfinedProcess, Confinement, LastingProcess, OwnFolders, Profile,
@@ -171,7 +172,7 @@ impl Server {
         let folders = move || {
             let [quarantine, baselines] =
                 ["quarantine.toolgate", "baselines.toolgate"].map(|name| open(state.join(name)));
-            Ok(OwnFolders { quarantine, baselines })
+            Ok(OwnFolders { quarantine, baselines, retention: RetentionBounds::default() })
         };
         let sandbox = || Ok(Arc::new(Sandbox::prepare(SandboxOptions::default())?));
         let options = CommandOptions {

@@ -1,0 +1,86 @@
+//! How much the gate keeps in its state directory, beside how much it may: for `doctor` and for `/metrics`.
+
+use std::path::Path;
+
+use cap_std::fs::{Dir, MetadataExt as _};
+use toolgate_gate::{Journal, JournalBounds};
+use toolgate_manifest::RetentionConfig;
+use toolgate_serve::{OutputBounds, StateUsage};
+use toolgate_session::SessionBounds;
+use toolgate_workspace::QuarantineBounds;
+
+use crate::ambient::open_own_folder;
+use crate::build::{JOURNAL, OUTPUTS, QUARANTINE, SESSIONS};
+
+/// More names than this are not looked at; what is there is then at least as much.
+const MAX_LOOKED_AT: usize = 200_000;
+/// Directories deeper than this are not looked into: only a command makes them, and only in the quarantine.
+const MAX_DEPTH: usize = 64;
+
+/// How much is kept of outputs.
+pub(crate) fn output_bounds(retention: &RetentionConfig) -> OutputBounds {
+    let standard = OutputBounds::default();
+    OutputBounds {
+        max_bytes: retention.outputs.max_bytes.unwrap_or(standard.max_bytes),
+        max_age: retention.outputs.max_age.unwrap_or(standard.max_age),
+    }
+}
+
+/// How much is kept of conversations.
+pub(crate) fn session_bounds(retention: &RetentionConfig) -> SessionBounds {
+    let standard = SessionBounds::default();
+    SessionBounds {
+        max_bytes: retention.sessions.max_bytes.unwrap_or(standard.max_bytes),
+        max_age: retention.sessions.max_age.unwrap_or(standard.max_age),
+    }
+}
+
+/// What each kind of state takes on the disk. The journal says how much it has let go.
+pub(crate) fn state_usage(
+    state_dir: &Path,
+    retention: &RetentionConfig,
+    journal: Option<&Journal>,
+) -> Vec<StateUsage> {
+    let undo = JournalBounds::from(retention.undo).max_bytes;
+    let quarantine = retention.quarantine.max_bytes.unwrap_or(QuarantineBounds::default().max_bytes);
+    let areas = [
+        ("undo", JOURNAL, Some(undo)),
+        ("quarantine", QUARANTINE, Some(quarantine)),
+        ("outputs", OUTPUTS, Some(output_bounds(retention).max_bytes)),
+        ("sessions", SESSIONS, Some(session_bounds(retention).max_bytes)),
+        ("runs", "runs", None),
+        ("audit", "audit", None),
+    ];
+    let state = open_own_folder(state_dir);
+    let dropped = journal.map(|journal| journal.dropped().entries);
+    let measured = |(area, folder, max_bytes)| {
+        let (files, bytes) = match state.as_ref().map(|state| state.open_dir(folder)) {
+            Ok(Ok(folder)) => measure(folder),
+            _ => (0, 0),
+        };
+        let dropped = dropped.filter(|_| area == "undo");
+        StateUsage { area, files, bytes, max_bytes, dropped }
+    };
+    areas.map(measured).into()
+}
+
+/// How many files there are below a directory, and how much they take.
+fn measure(top: Dir) -> (u64, u64) {
+    let (mut open, mut files, mut bytes, mut looked_at) = (vec![(top, 0)], 0_u64, 0_u64, 0);
+    while let Some((folder, depth)) = open.pop() {
+        for entry in folder.entries().into_iter().flatten().flatten() {
+            looked_at += 1;
+            if looked_at > MAX_LOOKED_AT {
+                return (files, bytes);
+            }
+            let Ok(metadata) = entry.metadata() else { continue };
+            if !metadata.is_dir() {
+                files += 1;
+                bytes = bytes.saturating_add(metadata.blocks().saturating_mul(512));
+            } else if depth < MAX_DEPTH {
+                open.extend(entry.open_dir().ok().map(|folder| (folder, depth + 1)));
+            }
+        }
+    }
+    (files, bytes)
+}

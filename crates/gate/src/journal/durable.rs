@@ -1,0 +1,180 @@
+//! Bringing finished entries to the disk, off the path of calls.
+//!
+//! A call waits for the disk before its change is visible, and for the intent of it; not for the entry that undoes it. Without help the kernel writes that after
+//! half a minute, and a power cut takes all undo of that time. So a thread syncs what was finished, a group at a time, at most [`INTERVAL`] later. A process that
+//! ends in peace waits for it.
+
+use std::fs::File;
+use std::io;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::{Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use cap_std::fs::Dir;
+use toolgate_types::CallId;
+
+use super::entry_name;
+
+/// How long entries are gathered before they are synced together.
+const INTERVAL: Duration = Duration::from_millis(200);
+
+/// Larger groups are synced by `syncfs`: one commit of the filesystem's journal, where each `fdatasync` of a new file may force one.
+const MAX_SYNCED_ALONE: usize = 4;
+
+/// Entries that wait. Beyond that, what is lost from the queue is synced by `syncfs` with the next group.
+const MAX_QUEUED: usize = 1024;
+
+/// A finished entry, and what was kept for it.
+#[derive(Debug)]
+struct Finished {
+    call: CallId,
+    blobs: Vec<String>,
+}
+
+/// The way to the thread that syncs, once there is something to sync.
+#[derive(Debug, Default)]
+pub(super) struct Durability(Mutex<Option<Worker>>);
+
+#[derive(Debug)]
+struct Worker {
+    queue: SyncSender<Finished>,
+    thread: JoinHandle<()>,
+}
+
+/// The directories of a journal.
+#[derive(Debug)]
+struct Directories {
+    journal: Dir,
+    done: Dir,
+    blobs: Dir,
+}
+
+impl Durability {
+    /// Has an entry synced. Nothing depends on its success: where no thread can be had, the kernel writes it when it does.
+    pub(super) fn finished(&self, call: CallId, blobs: Vec<String>, journal: &super::Journal) {
+        let mut worker = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if worker.is_none() {
+            *worker = Worker::start(journal).ok();
+        }
+        let sent = worker.as_ref().map(|worker| worker.queue.try_send(Finished { call, blobs }));
+        if matches!(sent, Some(Err(TrySendError::Disconnected(_)))) {
+            *worker = None;
+        }
+    }
+
+    /// Waits until all of it is synced.
+    pub(super) fn close(&self) {
+        let worker = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(Worker { queue, thread }) = worker {
+            drop(queue);
+            // It returns nothing, and if it panicked there is nothing left to wait for.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Worker {
+    fn start(journal: &super::Journal) -> io::Result<Self> {
+        let directories = Directories {
+            journal: journal.directory.try_clone()?,
+            done: journal.done.try_clone()?,
+            blobs: journal.blobs.try_clone()?,
+        };
+        let (queue, finished) = sync_channel(MAX_QUEUED);
+        let work = move || {
+            while let Some(group) = next_group(&finished) {
+                // A disk that fails is told by the calls that wait for it.
+                let _ = directories.sync(&group);
+            }
+        };
+        let thread = std::thread::Builder::new().name("journal".to_owned()).spawn(work)?;
+        Ok(Self { queue, thread })
+    }
+}
+
+/// The next entries that were finished within one interval; nothing when there will be none.
+fn next_group(finished: &Receiver<Finished>) -> Option<Vec<Finished>> {
+    let mut group = vec![finished.recv().ok()?];
+    let until = Instant::now() + INTERVAL;
+    loop {
+        match finished.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            Ok(one) => group.push(one),
+            // Whoever closes the queue waits for this group.
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return Some(group),
+        }
+    }
+}
+
+impl Directories {
+    fn sync(&self, group: &[Finished]) -> io::Result<()> {
+        #[cfg(test)]
+        tests::note(group);
+        if group.len() > MAX_SYNCED_ALONE {
+            return Ok(rustix::fs::syncfs(&self.journal)?);
+        }
+        for Finished { call, blobs } in group {
+            for blob in blobs {
+                sync_file(&self.blobs, blob)?;
+            }
+            sync_file(&self.done, &entry_name(*call))?;
+        }
+        // New names need the full sync of their directory.
+        rustix::fs::fsync(&self.blobs)?;
+        Ok(rustix::fs::fsync(&self.done)?)
+    }
+}
+
+/// Syncs a file; one that is gone by now was undone or swept.
+fn sync_file(directory: &Dir, name: &str) -> io::Result<()> {
+    let file: File = match directory.open(name) {
+        Ok(file) => file.into_std(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    file.sync_data()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::sync::Arc;
+
+    use toolgate_types::{StateKey, Stop};
+    use toolgate_workspace::{Recorder as _, Settled, Workspace};
+
+    use super::super::{CallRecorder, Journal};
+    use super::*;
+
+    static SYNCED: Mutex<BTreeSet<CallId>> = Mutex::new(BTreeSet::new());
+
+    pub(super) fn note(group: &[Finished]) {
+        SYNCED.lock().unwrap().extend(group.iter().map(|one| one.call));
+    }
+
+    #[test]
+    fn every_finished_entry_is_synced_before_the_journal_is_closed() {
+        let scratch = tempfile::tempdir().unwrap();
+        let folder = Dir::open_ambient_dir(scratch.path(), cap_std::ambient_authority()).unwrap();
+        let nothing = Workspace::new(Vec::new()).unwrap();
+        let journal = Journal::open(&folder, &StateKey::new([7; 32])).unwrap().recover(&nothing).unwrap();
+        let journal = Arc::new(journal);
+        let make = |settled| {
+            let call = CallId::fresh();
+            let session = "s".parse().unwrap();
+            let recorder = CallRecorder::new(Arc::clone(&journal), call, session, "write_file", None, None);
+            recorder.record(&[], &Stop::never()).unwrap();
+            recorder.begin().unwrap();
+            recorder.settle(settled);
+            call
+        };
+        // One group that is synced file by file and one that is not.
+        let mut finished: BTreeSet<CallId> = (0..2).map(|_| make(Settled::Done)).collect();
+        finished.extend((0..50).map(|_| make(Settled::Done)));
+        let rolled_back = make(Settled::RolledBack);
+        drop(journal);
+        let synced = SYNCED.lock().unwrap();
+        assert!(finished.is_subset(&synced), "{} of {}", synced.len(), finished.len());
+        assert!(!synced.contains(&rolled_back));
+    }
+}

@@ -1,0 +1,367 @@
+//! How much of what commands left is kept.
+//!
+//! A command decides how much that is, so it is bounded as things are added: whenever another sixteenth of the bound came in, counted by all gates that share
+//! the directory. What is too old goes, then the largest: a flood of large files does not cost a person the small one that an editor wrote while a
+//! command ran. The note beside it stays, and says that the content is no longer kept.
+//!
+//! A tree that a command made may be as deep and as wide as it likes. It is removed without recursion: each subdirectory is first moved up, to one directory
+//! of things to be removed, so that one descriptor is enough; and a bounded number of names at a time. Whatever is left then, or by a process that was killed, is
+//! removed by the next sweep.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use cap_std::fs::{Dir, DirEntry, OpenOptions, OpenOptionsExt as _};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
+use serde_json::{Value, json};
+use toolgate_types::{CallId, Locked};
+
+use crate::tally::{TALLY_STEP, Tally, tally_units};
+
+/// The version of the notes beside quarantined files.
+pub(super) const NOTE_VERSION: u32 = 1;
+
+/// Things to be removed. No call is named like this.
+const DROPPING: &str = ".dropping";
+/// Its lock keeps sweeps apart.
+const LOCK: &str = "sweeping";
+/// Its length says how much was added since the last sweep.
+const TALLY: &str = "added";
+
+/// How many things are kept, whatever their size.
+const MAX_ENTRIES: usize = 10_000;
+/// Names that one sweep removes.
+const MAX_REMOVED_PER_SWEEP: usize = 100_000;
+/// Names that are looked at to find out how large one thing is, and how deep. What is larger than that is the first to go.
+const MAX_MEASURED: usize = 10_000;
+const MAX_MEASURED_DEPTH: usize = 64;
+/// The longest note that is read.
+const MAX_NOTE_BYTES: u64 = 64 << 10;
+
+/// Bounds of the quarantine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QuarantineBounds {
+    /// Disk space of what is kept.
+    pub max_bytes: u64,
+    /// What is older is not kept.
+    pub max_age: Duration,
+}
+
+impl Default for QuarantineBounds {
+    fn default() -> Self {
+        Self { max_bytes: 256 << 20, max_age: Duration::from_secs(30 * 24 * 60 * 60) }
+    }
+}
+
+/// One thing that was taken away.
+struct Kept {
+    call: CallId,
+    name: OsString,
+    bytes: u64,
+}
+
+impl QuarantineBounds {
+    /// Counts something that was added. Of a directory it is not known how much that is, so it counts for a whole step.
+    pub(super) fn count_added(&self, quarantine: &Dir, taken: &Stat) {
+        let step = (self.max_bytes / 16).max(1);
+        let bytes = match FileType::from_raw_mode(taken.st_mode) {
+            FileType::Directory => step,
+            _ => space(taken),
+        };
+        if let Ok(tally) = Tally::open(quarantine, TALLY) {
+            tally.add(tally_units(bytes, MAX_ENTRIES as u64 / 16, step));
+        }
+    }
+
+    /// Removes what is too old or too much, if another sixteenth was added since the last time. Where another gate is at it, that is enough.
+    ///
+    /// # Errors
+    /// The directory cannot be read or written.
+    pub fn apply(&self, quarantine: &Dir) -> io::Result<()> {
+        let tally = Tally::open(quarantine, TALLY)?;
+        if tally.get() < TALLY_STEP {
+            return Ok(());
+        }
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).mode(0o600);
+        let Ok(_alone) = Locked::at_once(quarantine.open_with(LOCK, &options)?.into_std()) else {
+            return Ok(());
+        };
+        match rustix::fs::mkdirat(quarantine, DROPPING, Mode::RWXU) {
+            Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        let dropping = quarantine.open_dir(DROPPING)?;
+        for kept in self.excess(kept_below(quarantine)?, SystemTime::now()) {
+            drop_kept(quarantine, &dropping, &kept)?;
+        }
+        self.remove_expired_notes(quarantine)?;
+        if empty(&dropping)? {
+            tally.reset();
+        }
+        Ok(())
+    }
+
+    /// What has to go: what is too old, then the largest, and of two the older one.
+    fn excess(&self, kept: Vec<Kept>, now: SystemTime) -> Vec<Kept> {
+        let expired = self.expired(now);
+        let (mut gone, mut left): (Vec<Kept>, Vec<Kept>) =
+            kept.into_iter().partition(|one| one.call.unix_millis() < expired);
+        left.sort_by_key(|one| (std::cmp::Reverse(one.bytes), one.call));
+        let mut bytes: u64 = left.iter().map(|one| one.bytes).fold(0, u64::saturating_add);
+        let mut left = left.into_iter().peekable();
+        // With the step that may be added before the next sweep, that is within the bound.
+        let target = self.max_bytes - self.max_bytes / 16;
+        while bytes > target || left.len() > MAX_ENTRIES {
+            let Some(one) = left.next() else { break };
+            bytes = bytes.saturating_sub(one.bytes);
+            gone.push(one);
+        }
+        gone
+    }
+
+    fn expired(&self, now: SystemTime) -> u64 {
+        let then = now.checked_sub(self.max_age).and_then(|then| then.duration_since(UNIX_EPOCH).ok());
+        u64::try_from(then.unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Directories of calls that are too old hold notes alone by now.
+    fn remove_expired_notes(&self, quarantine: &Dir) -> io::Result<()> {
+        let expired = self.expired(SystemTime::now());
+        for (call, directory) in calls_below(quarantine)? {
+            if call.unix_millis() < expired {
+                for note in directory.entries()?.flatten() {
+                    let _ = directory.remove_file(note.file_name());
+                }
+                let _ = quarantine.remove_dir(call.to_string());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The directories of calls, one at a time. What is named otherwise is left alone.
+fn calls_below(quarantine: &Dir) -> io::Result<impl Iterator<Item = (CallId, Dir)> + use<'_>> {
+    let open = move |entry: io::Result<DirEntry>| {
+        let entry = entry.ok()?;
+        let call: CallId = entry.file_name().to_str()?.parse().ok()?;
+        Some((call, open_directory(quarantine, &entry.file_name()).ok()?))
+    };
+    Ok(quarantine.entries()?.filter_map(open))
+}
+
+fn kept_below(quarantine: &Dir) -> io::Result<Vec<Kept>> {
+    let mut kept = Vec::new();
+    for (call, directory) in calls_below(quarantine)? {
+        for entry in directory.entries()? {
+            let name = entry?.file_name();
+            // Everything has a note beside it, and a note has none.
+            if directory.exists(note_of(&name)) {
+                let bytes = measure(&directory, &name);
+                kept.push(Kept { call, name, bytes });
+            }
+        }
+    }
+    Ok(kept)
+}
+
+fn note_of(name: &OsStr) -> OsString {
+    let mut note = name.to_owned();
+    note.push(".json");
+    note
+}
+
+/// Opens a directory, and nothing through a symlink.
+fn open_directory(directory: &Dir, name: &OsStr) -> io::Result<Dir> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(Dir::from_std_file(rustix::fs::openat(directory, name, flags, Mode::empty())?.into()))
+}
+
+fn space(stat: &Stat) -> u64 {
+    u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512)
+}
+
+/// How much a file or a tree takes; as much as can be, where it is too wide or too deep to find out.
+fn measure(directory: &Dir, name: &OsStr) -> u64 {
+    const TOO_MUCH: u64 = u64::MAX;
+    let Ok(stat) = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) else { return 0 };
+    let mut bytes = space(&stat);
+    if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
+        return bytes;
+    }
+    let Ok(top) = open_directory(directory, name) else { return TOO_MUCH };
+    let (mut open, mut seen) = (vec![(top, 0)], 0);
+    while let Some((directory, depth)) = open.pop() {
+        let Ok(entries) = directory.entries() else { return TOO_MUCH };
+        for entry in entries {
+            seen += 1;
+            let Ok(entry) = entry else { return TOO_MUCH };
+            if seen > MAX_MEASURED || depth > MAX_MEASURED_DEPTH || open.len() > MAX_MEASURED_DEPTH {
+                return TOO_MUCH;
+            }
+            let Ok(stat) = rustix::fs::statat(&directory, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW)
+            else {
+                continue;
+            };
+            bytes = bytes.saturating_add(space(&stat));
+            if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+                let Ok(next) = open_directory(&directory, &entry.file_name()) else { return TOO_MUCH };
+                open.push((next, depth + 1));
+            }
+        }
+    }
+    bytes
+}
+
+/// Moves something to where things are removed, and says so in its note.
+fn drop_kept(quarantine: &Dir, dropping: &Dir, kept: &Kept) -> io::Result<()> {
+    let directory = quarantine.open_dir(kept.call.to_string())?;
+    let note = note_of(&kept.name);
+    let mut said: Value = read_note(&directory, &note).unwrap_or_else(|| json!({"version": NOTE_VERSION}));
+    // Notes of the first gates say no version. One of a later format is not ours to judge.
+    if said.get("version").is_some_and(|version| *version != json!(NOTE_VERSION)) {
+        return Ok(());
+    }
+    if let Value::Object(fields) = &mut said {
+        fields.insert("kept".to_owned(), Value::Bool(false));
+    }
+    directory.write(&note, format!("{said}\n"))?;
+    move_to(&directory, &kept.name, dropping)
+}
+
+fn read_note(directory: &Dir, note: &OsStr) -> Option<Value> {
+    let is_short =
+        directory.symlink_metadata(note).is_ok_and(|note| note.is_file() && note.len() <= MAX_NOTE_BYTES);
+    is_short.then(|| serde_json::from_slice(&directory.read(note).ok()?).ok())?
+}
+
+/// Gives something a fresh name in the directory of things to be removed. A directory is moved only by those who may write it: its `..` changes.
+fn move_to(directory: &Dir, name: &OsStr, dropping: &Dir) -> io::Result<()> {
+    let fresh = CallId::fresh().to_string();
+    let stat = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+        rustix::fs::chmodat(directory, name, Mode::RWXU, AtFlags::empty())?;
+    }
+    Ok(rustix::fs::renameat(directory, name, dropping, fresh)?)
+}
+
+/// Removes all that is there, as long as there is not too much of it; says whether there was not.
+fn empty(dropping: &Dir) -> io::Result<bool> {
+    let mut removed = 0;
+    loop {
+        let mut is_empty = true;
+        for entry in dropping.entries()? {
+            let entry = entry?;
+            is_empty = false;
+            removed += 1;
+            if removed > MAX_REMOVED_PER_SWEEP {
+                return Ok(false);
+            }
+            if entry.file_type()?.is_dir() {
+                let directory = open_directory(dropping, &entry.file_name())?;
+                removed += flatten(&directory, dropping, MAX_REMOVED_PER_SWEEP - removed)?;
+                // Not empty where there was too much of it.
+                let _ = dropping.remove_dir(entry.file_name());
+            } else {
+                dropping.remove_file(entry.file_name())?;
+            }
+        }
+        if is_empty {
+            return Ok(true);
+        }
+    }
+}
+
+/// Removes the files of a directory, and moves its subdirectories up; says how many there were.
+fn flatten(directory: &Dir, dropping: &Dir, most: usize) -> io::Result<usize> {
+    let mut removed = 0;
+    for entry in directory.entries()? {
+        let entry = entry?;
+        removed += 1;
+        if removed > most {
+            break;
+        }
+        match entry.file_type()?.is_dir() {
+            true => move_to(directory, &entry.file_name(), dropping)?,
+            false => directory.remove_file(entry.file_name())?,
+        }
+    }
+    Ok(removed)
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests arrange files by hand")]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::path::Path;
+
+    use super::*;
+
+    /// Puts something of so many bytes into the quarantine, as a call that was made so many days ago.
+    fn keep(quarantine: &Path, days_ago: u64, name: &str, bytes: usize) -> CallId {
+        let call = CallId::fresh();
+        let then = format!("{:012x}", call.unix_millis() - days_ago * 24 * 60 * 60 * 1000);
+        let call: CallId =
+            format!("{}-{}{}", &then[..8], &then[8..], &call.to_string()[13..]).parse().unwrap();
+        let folder = quarantine.join(call.to_string());
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::write(folder.join(name), vec![b'x'; bytes]).unwrap();
+        std::fs::write(folder.join(format!("{name}.json")), "{\"version\":1,\"path\":\"@project/x\"}\n")
+            .unwrap();
+        call
+    }
+
+    fn sweep(quarantine: &Path, max_bytes: u64) {
+        let bounds = QuarantineBounds { max_bytes, ..QuarantineBounds::default() };
+        let folder = Dir::open_ambient_dir(quarantine, cap_std::ambient_authority()).unwrap();
+        Tally::open(&folder, TALLY).unwrap().add(TALLY_STEP);
+        bounds.apply(&folder).unwrap();
+        assert_eq!(std::fs::read_dir(quarantine.join(DROPPING)).unwrap().count(), 0);
+        assert_eq!(Tally::open(&folder, TALLY).unwrap().get(), 0);
+    }
+
+    #[test]
+    fn what_is_too_old_goes_and_then_the_largest() {
+        let scratch = tempfile::tempdir().unwrap();
+        let quarantine = scratch.path();
+        let [small, large, json, ancient] =
+            [(3, "0-a", 100), (1, "0-b", 900_000), (2, "0-c.json", 300_000), (31, "0-d", 100)]
+                .map(|(days, name, bytes)| (keep(quarantine, days, name, bytes), name));
+        std::fs::write(quarantine.join("of a person"), "not ours").unwrap();
+        let exists = |(call, name): (CallId, &str)| quarantine.join(call.to_string()).join(name).exists();
+        sweep(quarantine, 1 << 20);
+        assert_eq!([small, large, json, ancient].map(exists), [true, false, true, false]);
+        let note = std::fs::read_to_string(quarantine.join(large.0.to_string()).join("0-b.json")).unwrap();
+        assert_eq!(note, "{\"version\":1,\"path\":\"@project/x\",\"kept\":false}\n");
+        assert!(!quarantine.join(ancient.0.to_string()).exists(), "nor is its note kept");
+        assert!(quarantine.join("of a person").exists());
+        // Under the step nothing is looked at.
+        let folder = Dir::open_ambient_dir(quarantine, cap_std::ambient_authority()).unwrap();
+        QuarantineBounds { max_bytes: 1, ..QuarantineBounds::default() }.apply(&folder).unwrap();
+        assert!(exists(json));
+    }
+
+    #[test]
+    fn a_tree_without_rights_and_without_a_bottom_is_removed() {
+        let scratch = tempfile::tempdir().unwrap();
+        let call = keep(scratch.path(), 0, "0-tree", 0);
+        let tree = scratch.path().join(call.to_string()).join("0-tree");
+        std::fs::remove_file(&tree).unwrap();
+        std::fs::create_dir(&tree).unwrap();
+        let mut deepest = Dir::open_ambient_dir(&tree, cap_std::ambient_authority()).unwrap();
+        for _ in 0..300 {
+            deepest.write("file", "x").unwrap();
+            deepest.create_dir("d").unwrap();
+            deepest = deepest.open_dir("d").unwrap();
+        }
+        let outside = scratch.path().join("outside");
+        std::fs::create_dir(&outside).unwrap();
+        std::fs::write(outside.join("canary"), "alive").unwrap();
+        std::os::unix::fs::symlink(&outside, tree.join("link")).unwrap();
+        std::fs::set_permissions(tree.join("d"), std::fs::Permissions::from_mode(0)).unwrap();
+        sweep(scratch.path(), 1 << 20);
+        assert!(!tree.exists());
+        assert_eq!(std::fs::read_to_string(outside.join("canary")).unwrap(), "alive");
+    }
+}
