@@ -16,6 +16,11 @@ use crate::window::Lines;
 pub const MAX_EDITS: usize = 1000;
 /// The largest text that [`apply`] makes.
 pub const MAX_EDITED_BYTES: usize = 64 << 20;
+/// The work of all edits of one call together: one unit for each place that is found, and one for each [`BYTES_PER_WORK`] bytes that are read. A place costs
+/// about 5 ns twice, found and replaced, so this is less than a second. Without it, a thousand edits that each replace a million letters take nine.
+const MAX_WORK: usize = 64 << 20;
+/// Reading and copying so many bytes costs about as much as one place.
+const BYTES_PER_WORK: usize = 64;
 /// Lines named when the text to replace stands in several places.
 const NAMED_LINES: usize = 10;
 
@@ -65,6 +70,16 @@ pub fn apply_while(
     max_bytes: usize,
     go_on: &dyn Fn() -> bool,
 ) -> Result<Edited, EditError> {
+    apply_bounded(original, edits, max_bytes, MAX_WORK, go_on)
+}
+
+fn apply_bounded(
+    original: &str,
+    edits: &[Edit],
+    max_bytes: usize,
+    max_work: usize,
+    go_on: &dyn Fn() -> bool,
+) -> Result<Edited, EditError> {
     if edits.is_empty() {
         return Err(EditError::NoEdits);
     }
@@ -72,20 +87,29 @@ pub fn apply_while(
         return Err(EditError::TooManyEdits { count: edits.len() });
     }
     let mut text = Cow::Borrowed(original);
+    let mut work = 0_usize;
     let mut replacements = Vec::with_capacity(edits.len());
     for (index, edit) in edits.iter().enumerate() {
         let step = Step { number: index + 1, of: edits.len() };
         if !go_on() {
             return Err(EditError::Stopped { step });
         }
-        let (replaced, count) = replace(&text, edit, step, max_bytes)?;
+        work = work.saturating_add(text.len() / BYTES_PER_WORK);
+        let (replaced, count) = replace(&text, edit, step, max_bytes, max_work.saturating_sub(work))?;
+        work = work.saturating_add(count);
         text = Cow::Owned(replaced);
         replacements.push(count);
     }
     Ok(Edited { text: text.into_owned(), replacements })
 }
 
-fn replace(text: &str, edit: &Edit, step: Step, max_bytes: usize) -> Result<(String, usize), EditError> {
+fn replace(
+    text: &str,
+    edit: &Edit,
+    step: Step,
+    max_bytes: usize,
+    max_places: usize,
+) -> Result<(String, usize), EditError> {
     if edit.old_text.is_empty() {
         return Err(EditError::Empty { step });
     }
@@ -95,7 +119,10 @@ fn replace(text: &str, edit: &Edit, step: Step, max_bytes: usize) -> Result<(Str
     let finder = memmem::Finder::new(&edit.old_text);
     // Counted first and found once more: to remember millions of places takes more than to find them.
     let places = || finder.find_iter(text.as_bytes());
-    let count = places().count();
+    let count = places().take(max_places.saturating_add(1)).count();
+    if count > max_places {
+        return Err(EditError::TooMuchWork { step });
+    }
     if count == 0 {
         let nearest = Place::nearest(text, &edit.old_text).map(Box::new);
         return Err(EditError::NotFound { step, nearest });
@@ -188,6 +215,12 @@ pub enum EditError {
         /// Which edit was not begun.
         step: Step,
     },
+    /// The edits of the call find too many places, or read too much.
+    #[error("{step}together with the edits before it, this one replaces more than one call may")]
+    TooMuchWork {
+        /// Which edit was one too many.
+        step: Step,
+    },
     /// The result would be too large.
     #[error("{step}the file would have {bytes} bytes, more than the {max_bytes} that may be written")]
     TooLarge {
@@ -221,7 +254,7 @@ impl EditError {
             Self::NotFound { .. } => ErrorCode::EditNotFound,
             Self::Ambiguous { .. } => ErrorCode::EditAmbiguous,
             Self::Stopped { .. } => ErrorCode::Timeout,
-            Self::TooLarge { .. } => ErrorCode::WriteLimit,
+            Self::TooLarge { .. } | Self::TooMuchWork { .. } => ErrorCode::WriteLimit,
         }
     }
 
@@ -233,6 +266,7 @@ impl EditError {
             | Self::NotFound { step, .. }
             | Self::Ambiguous { step, .. }
             | Self::Stopped { step }
+            | Self::TooMuchWork { step }
             | Self::TooLarge { step, .. } => Some(*step),
         }
     }
@@ -255,7 +289,7 @@ impl EditError {
                 "add neighbouring lines to `old_text` until it stands only once, or set `replace_all`"
                     .to_owned()
             }
-            Self::Stopped { .. } => "send fewer edits at once".to_owned(),
+            Self::Stopped { .. } | Self::TooMuchWork { .. } => "send fewer edits at once".to_owned(),
             Self::TooLarge { .. } => "replace less, or put the text into several files".to_owned(),
         }
     }
@@ -352,6 +386,30 @@ mod tests {
         assert!(matches!(apply(&text, &[bomb]), Err(EditError::TooLarge { bytes, .. }) if bytes == 1 << 40));
         assert!(apply_within("abc", &[edit("a", "xx")], 4).is_ok());
         assert!(apply_within("abc", &[edit("a", "xxx")], 4).is_err());
+    }
+
+    #[test]
+    fn edits_that_replace_too_much_together_are_refused_before_they_take_long() {
+        let text = "a".repeat(1 << 10);
+        let edits: Vec<Edit> = (0..1000)
+            .map(|number| if number % 2 == 0 { everywhere("a", "b") } else { everywhere("b", "a") })
+            .collect();
+        let asked = std::cell::Cell::new(0);
+        let count = || {
+            asked.set(asked.get() + 1);
+            true
+        };
+        let refused = apply_bounded(&text, &edits, 1 << 20, 64 << 10, &count);
+        let step = Step { number: 64, of: 1000 };
+        assert_eq!(refused, Err(EditError::TooMuchWork { step }), "{} edits were begun", asked.get());
+        // Text that is only read costs a little too.
+        let miss = [edit("a", "b"), everywhere("c", "d")];
+        assert!(matches!(apply_bounded("a", &miss, 10, 1, &|| true), Err(EditError::NotFound { .. })));
+        // As many edits of single places are what people send.
+        let text: String = (0..1000).map(|number| format!("<{number}>\n")).collect();
+        let edits: Vec<Edit> =
+            (0..1000).map(|number| edit(&format!("<{number}>"), &format!("[{number}]"))).collect();
+        assert_eq!(apply(&text, &edits).unwrap().replacements, vec![1; 1000]);
     }
 
     #[test]
