@@ -15,6 +15,7 @@ use crate::files::unreadable;
 use crate::load::Fault;
 use crate::secrets;
 use crate::settings::Settings;
+use crate::terminal::complain;
 
 /// The issuer and the audience of tokens that this machine signs for itself.
 pub(crate) const LOCAL: &str = "toolgate";
@@ -34,13 +35,16 @@ pub(crate) fn verifier(settings: &Settings) -> Result<Option<Arc<Verifier>>, Fau
     let config = &settings.loaded.config;
     let Some(callers) = &config.callers else { return local(settings) };
     let issuer = issuer(callers, settings)?;
-    let verifier =
-        Verifier::new(options(issuer)).map_err(|error| vec![setup_problem(config, callers, &error)])?;
+    let mut options = options(issuer);
+    options.cache.max_stale = callers.stale_keys.unwrap_or(options.cache.max_stale);
+    let verifier = Verifier::new(options).map_err(|error| vec![setup_problem(config, callers, &error)])?;
     Ok(Some(Arc::new(verifier)))
 }
 
 fn options(issuer: Issuer) -> VerifierOptions {
-    VerifierOptions::new(vec![issuer], Arc::new(SystemTime::now), Arc::new(HttpFetch::new()))
+    let fetch = Arc::new(HttpFetch::new());
+    let options = VerifierOptions::new(vec![issuer], Arc::new(SystemTime::now), fetch);
+    VerifierOptions { tell: Arc::new(complain), ..options }
 }
 
 fn local(settings: &Settings) -> Result<Option<Arc<Verifier>>, Fault> {

@@ -10,13 +10,15 @@ use tokio_util::sync::CancellationToken;
 use toolgate_identity::{Identity, Verifier};
 use toolgate_manifest::AgentConfig;
 use toolgate_policy::{ALLOW_DESTRUCTIVE, Grant, Holdings, Requirements, Verdict};
-use toolgate_types::{Caller, Category, ErrorCode, Failure, RunId, SessionId, ToolClass, Trust};
+use toolgate_types::{
+    Caller, Category, ErrorCode, Failure, RESERVED_SUBJECTS, RunId, SessionId, ToolClass, Trust,
+};
 
 use crate::snapshot::{Agent, Snapshot};
 use crate::tool::ToolSpec;
 
-/// The subject in the record of a call whose caller was never verified.
-const UNVERIFIED: &str = "unverified";
+/// The subject in the record of a call whose caller was never verified. No token can name it.
+const UNVERIFIED: &str = RESERVED_SUBJECTS[0];
 
 /// What a caller comes with.
 #[derive(Clone)]

@@ -12,7 +12,7 @@ use toolgate_types::AgentName;
 use crate::error::{Claim, TokenError};
 use crate::identity::Identity;
 use crate::options::ClaimNames;
-use crate::text::{is_name, is_word};
+use crate::text::{is_name, is_reserved, is_word};
 
 /// The last second of the year 9999: later times are mistakes, such as milliseconds.
 const LAST_SECOND: u64 = 253_402_300_799;
@@ -42,8 +42,12 @@ impl ClaimRules {
         let claims = Claims(claims);
         let expires = self.check_times(&claims, now)?;
         self.check_audience(&claims)?;
+        let subject = claims.required_text(Claim::Subject)?;
+        if is_reserved(subject) {
+            return Err(TokenError::BadClaim { claim: Claim::Subject });
+        }
         Ok(Identity {
-            subject: claims.required_text(Claim::Subject)?.to_owned(),
+            subject: subject.to_owned(),
             issuer: self.issuer.clone(),
             permissions: claims.permissions(&self.names.permissions)?,
             agent: claims.parsed::<AgentName>(self.names.agent.as_deref(), Claim::Agent)?,

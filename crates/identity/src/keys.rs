@@ -88,6 +88,7 @@ impl IssuerKeys {
             Arc::clone(&options.fetch),
             Arc::clone(&options.clock),
             options.cache,
+            Arc::clone(&options.tell),
         )));
         Ok(())
     }

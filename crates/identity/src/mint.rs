@@ -15,7 +15,7 @@ use crate::Algorithm;
 use crate::error::MintError;
 use crate::key::{MIN_SECRET_BYTES, check_secret};
 use crate::options::Secret;
-use crate::text::{is_name, is_word};
+use crate::text::{is_name, is_reserved, is_word};
 
 /// The longest that a minted token lives.
 pub const MAX_MINTED_LIFETIME: Duration = Duration::from_secs(24 * 3600);
@@ -114,6 +114,9 @@ fn check_names(options: &MintOptions<'_>) -> Result<(), MintError> {
         ("audience", options.audience),
         ("subject", options.subject),
     ];
+    if is_reserved(options.subject) {
+        return Err(MintError::BadName { what: "subject" });
+    }
     if let Some((what, _)) = named.into_iter().find(|(_, text)| !is_name(text)) {
         return Err(MintError::BadName { what });
     }

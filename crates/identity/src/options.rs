@@ -26,13 +26,19 @@ pub struct VerifierOptions {
     pub cache: CacheOptions,
     /// Longer tokens are refused before anything of them is parsed.
     pub max_token_bytes: usize,
+    /// Told, in words for the operator, when a key set cannot be fetched and when it can again.
+    pub tell: Tell,
 }
+
+/// Receives words for the operator.
+pub type Tell = Arc<dyn Fn(&str) + Send + Sync>;
 
 impl VerifierOptions {
     /// The usual bounds: tokens of at most 8 KiB.
     #[must_use]
     pub fn new(issuers: Vec<Issuer>, clock: Clock, fetch: Arc<dyn FetchKeys>) -> Self {
-        Self { issuers, clock, fetch, cache: CacheOptions::default(), max_token_bytes: 8192 }
+        let tell: Tell = Arc::new(|_| {});
+        Self { issuers, clock, fetch, cache: CacheOptions::default(), max_token_bytes: 8192, tell }
     }
 }
 
@@ -141,7 +147,7 @@ impl ClaimNames {
 pub struct CacheOptions {
     /// A key set older than this is fetched again before it is used.
     pub max_age: Duration,
-    /// When fetching fails, the old keys serve for this long beyond their age.
+    /// When fetching fails, the old keys count for this long beyond their age: so long a key works that its issuer has withdrawn.
     pub max_stale: Duration,
     /// At least this long between two fetches of one key set, whatever tokens ask for; never less than a
     /// second.

@@ -14,9 +14,9 @@ use tokio::sync::Mutex;
 
 use crate::Algorithm;
 use crate::error::FetchError;
-use crate::fetch::FetchKeys;
+use crate::fetch::{FetchKeys, without_password};
 use crate::key_set::KeySet;
-use crate::options::{CacheOptions, Clock};
+use crate::options::{CacheOptions, Clock, Tell};
 
 /// Without a pause, everybody who waited for one fetch would cause the next.
 const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
@@ -28,6 +28,7 @@ pub(crate) struct Remote {
     fetch: Arc<dyn FetchKeys>,
     clock: Clock,
     cache: CacheOptions,
+    tell: Tell,
     /// Written only by whoever holds `flight`.
     state: ArcSwap<State>,
     flight: Arc<Mutex<()>>,
@@ -40,6 +41,8 @@ struct State {
     fetched: Option<SystemTime>,
     attempted: Option<SystemTime>,
     problem: Option<FetchError>,
+    /// Whether the operator was told of the problem.
+    told: bool,
 }
 
 impl Remote {
@@ -50,8 +53,9 @@ impl Remote {
         fetch: Arc<dyn FetchKeys>,
         clock: Clock,
         cache: CacheOptions,
+        tell: Tell,
     ) -> Self {
-        Self { url, algorithms, fetch, clock, cache, state: ArcSwap::default(), flight: Arc::default() }
+        Self { url, algorithms, fetch, clock, cache, tell, state: ArcSwap::default(), flight: Arc::default() }
     }
 
     /// The keys, fetched first if there are none or they are old.
@@ -124,12 +128,35 @@ impl Remote {
             .unwrap_or(Err(FetchError::TimedOut))
             .and_then(|json| KeySet::parse(&json, &self.algorithms).ok_or(FetchError::NotAKeySet));
         let now = (self.clock)();
+        self.tell_of(keys.as_ref().err());
         self.change(|state| match keys {
             Ok(keys) => {
                 (state.keys, state.fetched, state.problem) = (Arc::new(keys), Some(now), None);
+                state.told = false;
             }
-            Err(problem) => state.problem = Some(problem),
+            Err(problem) => (state.problem, state.told) = (Some(problem), true),
         });
+    }
+
+    /// Says once that keys cannot be fetched, and once that they can again.
+    fn tell_of(&self, problem: Option<&FetchError>) {
+        let state = self.state.load();
+        let url = without_password(&self.url);
+        match (problem, state.told) {
+            (Some(problem), false) if state.fetched.is_some() => {
+                let hours = self.cache.max_stale.as_secs_f64() / 3600.0;
+                (self.tell)(&format!(
+                    "the keys at `{url}` could not be fetched ({problem}); those that were fetched before count for up to {hours} h more"
+                ));
+            }
+            (Some(problem), false) => {
+                (self.tell)(&format!(
+                    "the keys at `{url}` could not be fetched ({problem}); no token of theirs counts"
+                ));
+            }
+            (None, true) => (self.tell)(&format!("the keys at `{url}` were fetched again")),
+            _ => {}
+        }
     }
 
     /// Changes what is known, and notes that somebody tried.

@@ -1,5 +1,7 @@
 //! Which names from outside may go into records and onto screens.
 
+use toolgate_types::RESERVED_SUBJECTS;
+
 /// The longest name that is accepted anywhere.
 const MAX_NAME_BYTES: usize = 256;
 
@@ -10,6 +12,11 @@ pub(crate) fn is_name(text: &str) -> bool {
         && !text.starts_with(' ')
         && !text.ends_with(' ')
         && (text.bytes().all(|byte| (b' '..=b'~').contains(&byte)) || is_printable(text))
+}
+
+/// Whether this is a word of the gate's own for a subject, in whatever case.
+pub(crate) fn is_reserved(subject: &str) -> bool {
+    RESERVED_SUBJECTS.iter().any(|word| word.eq_ignore_ascii_case(subject))
 }
 
 /// A name without spaces, such as a permission.

@@ -10,6 +10,9 @@ use crate::tree::Kind;
 use crate::url::url;
 use crate::words::words;
 
+/// Longer than this a key must not count whose issuer cannot be asked.
+const MAX_STALE: Duration = Duration::from_secs(7 * 24 * 3600);
+
 /// The most that the clocks of an issuer and of this machine may differ.
 const MAX_LEEWAY: Duration = Duration::from_secs(60);
 
@@ -19,6 +22,7 @@ const CALLERS: &[Key] = &[
     key("algorithms", "algorithms: [EdDSA]"),
     key("keys", "keys: [{kid: main, algorithm: EdDSA, file: issuer.pem}]"),
     key("leeway", "leeway: 30s"),
+    key("stale_keys", "stale_keys: 24h"),
     key("claims", "claims: {agent: agent, permissions: permissions}"),
 ];
 
@@ -47,6 +51,8 @@ pub struct CallersConfig {
     pub keys: Vec<CallerKey>,
     /// `leeway`: how far clocks may differ; at most a minute.
     pub leeway: Option<Duration>,
+    /// `stale_keys`: how long fetched key sets count when they cannot be fetched again; at most a week.
+    pub stale_keys: Option<Duration>,
     /// `claims`: which claims say what.
     pub claims: ClaimNames,
 }
@@ -135,8 +141,17 @@ pub(crate) fn callers(field: &Field, report: &mut Report<'_>) -> Option<CallersC
     let algorithms = section.get("algorithms", report, algorithms);
     let keys = section.get("keys", report, keys);
     let leeway = section.get("leeway", report, leeway);
+    let stale_keys = section.get("stale_keys", report, stale_keys);
     let claims = section.get("claims", report, claims).unwrap_or_default();
-    Some(CallersConfig { issuer: issuer?, audience: audience?, algorithms, keys: keys?, leeway, claims })
+    Some(CallersConfig {
+        issuer: issuer?,
+        audience: audience?,
+        algorithms,
+        keys: keys?,
+        leeway,
+        stale_keys,
+        claims,
+    })
 }
 
 fn some_text(field: &Field, report: &mut Report<'_>) -> Option<Located<String>> {
@@ -226,6 +241,18 @@ fn leeway(field: &Field, report: &mut Report<'_>) -> Option<Duration> {
         report.node(&field.node, "`leeway` is longer than a minute", Some("write at most `60s`".to_owned()));
     }
     Some(leeway)
+}
+
+fn stale_keys(field: &Field, report: &mut Report<'_>) -> Option<Duration> {
+    let stale = duration(field, report)?;
+    if stale > MAX_STALE {
+        report.node(
+            &field.node,
+            "`stale_keys` is longer than a week",
+            Some("write at most `168h`".to_owned()),
+        );
+    }
+    Some(stale)
 }
 
 fn claims(field: &Field, report: &mut Report<'_>) -> Option<ClaimNames> {

@@ -53,6 +53,10 @@ impl FromStr for Trust {
     }
 }
 
+/// Words of the gate's own in the place of a subject: a record that names one of them must not be taken for somebody's. The first stands for a caller that was
+/// never verified.
+pub const RESERVED_SUBJECTS: [&str; 2] = ["unverified", "example"];
+
 /// The verified identity behind a call, with what it was granted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {

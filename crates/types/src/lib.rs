@@ -24,7 +24,7 @@ pub mod state_key;
 pub mod change_fate;
 
 pub use call::ToolCall;
-pub use caller::{Caller, Trust};
+pub use caller::{Caller, RESERVED_SUBJECTS, Trust};
 pub use change_fate::ChangeFate;
 pub use class::{Category, ToolClass};
 pub use code::ErrorCode;

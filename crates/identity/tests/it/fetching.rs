@@ -1,6 +1,6 @@
 //! Key sets over real HTTP on the loopback address.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -181,6 +181,35 @@ fn what_is_not_a_key_set_denies_until_it_is_one() {
         assert_eq!(world.verify(&token), Ok(()));
     }
     assert_eq!(elsewhere.requests(), 0);
+}
+
+#[test]
+fn keys_that_cannot_be_fetched_count_as_long_as_the_operator_says_and_the_operator_is_told() {
+    for (max_stale, after) in [(0, 601), (3600, 600 + 3601)] {
+        let server = Server::start(key_set(&[jwk(Algorithm::EdDsa, "one")]));
+        let told: Arc<Mutex<Vec<String>>> = Arc::default();
+        let heard = Arc::clone(&told);
+        let world = World::with(server.url(), |mut options| {
+            options.cache.max_stale = Duration::from_secs(max_stale);
+            options.tell = Arc::new(move |words| heard.lock().unwrap().push(words.to_owned()));
+            options
+        });
+        let token = token(Algorithm::EdDsa, "one");
+        assert_eq!(world.verify(&token), Ok(()));
+        assert!(told.lock().unwrap().is_empty());
+        server.answers(Answer::status("503 Service Unavailable", ""));
+        let down = unavailable(FetchError::Status { status: 503 });
+        world.clock.advance(601);
+        assert_eq!(world.verify(&token).is_ok(), max_stale > 0, "{max_stale}");
+        world.clock.advance(after - 601);
+        assert_eq!(world.verify(&token), down, "{max_stale}");
+        assert_eq!(told.lock().unwrap().len(), 1, "{told:?}");
+        assert!(told.lock().unwrap()[0].contains("could not be fetched"), "{told:?}");
+        server.answers(key_set(&[jwk(Algorithm::EdDsa, "one")]));
+        world.clock.advance(30);
+        assert_eq!(world.verify(&token), Ok(()));
+        assert!(told.lock().unwrap()[1].contains("were fetched again"), "{told:?}");
+    }
 }
 
 #[test]

@@ -109,6 +109,7 @@ fn the_example_declares_callers_and_rates() {
     let algorithms: Vec<TokenAlgorithm> = callers.algorithms.unwrap().iter().map(|word| word.value).collect();
     assert_eq!(algorithms, [TokenAlgorithm::EdDsa, TokenAlgorithm::Hs256]);
     assert_eq!(callers.leeway, Some(Duration::from_secs(30)));
+    assert_eq!(callers.stale_keys, Some(Duration::from_secs(24 * 3600)));
     assert_eq!((&*callers.claims.agent, &*callers.claims.permissions), ("agent", "permissions"));
     assert_eq!(callers.claims.trust.as_deref(), Some("trust"));
     let [public, secret, file, url] = &callers.keys[..] else { panic!("four keys") };
