@@ -36,7 +36,7 @@
 //! | rule | text | other plain values | objects and arrays |
 //! |---|---|---|---|
 //! | `allow` | stays | stay | stay, but for what other rules say about their inside |
-//! | `mask` | first and last character around `***`; `***` alone when shorter than three | `***` | `[redacted]` |
+//! | `mask` | first and last character around `***`; `***` alone when shorter than eight characters | `***` | `[redacted]` |
 //! | `redact` | `[redacted]` | `[redacted]` | `[redacted]` |
 //! | none | dropped | dropped | dropped, unless a rule speaks for something inside |
 //!

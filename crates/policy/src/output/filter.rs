@@ -216,14 +216,14 @@ impl Filter<'_> {
     }
 }
 
-/// First and last character of a text that has more than those; nothing of anything else.
+/// Two characters of a shorter text would be a good part of it, and what is left could be guessed.
+const SHORTEST_SHOWN: usize = 8;
+
+/// First and last character of a text that is long enough; nothing of anything else.
 fn mask(value: &mut Value) {
     rewrite(value, |text| {
-        let mut letters = text.chars();
-        let ends = match (letters.next(), letters.next_back(), letters.next()) {
-            (Some(first), Some(last), Some(_)) => Some((first, last)),
-            _ => None,
-        };
+        let is_long = text.chars().nth(SHORTEST_SHOWN - 1).is_some();
+        let ends = text.chars().next().zip(text.chars().next_back()).filter(|_| is_long);
         text.clear();
         text.extend(ends.map(|(first, _)| first));
         text.push_str(MASKED);
