@@ -87,7 +87,12 @@ impl Taking<'_> {
             let pairs: Vec<String> = query.split('&').map(|pair| self.pair(pair)).collect();
             format!("?{}", pairs.join("&"))
         });
-        Ok(format!("{scheme}{host}{}{}", parts.join("/"), query.unwrap_or_default()))
+        let address = format!("{scheme}{host}{}{}", parts.join("/"), query.unwrap_or_default());
+        if address.contains("${") {
+            let note = "a variable stands in the address, which servers and proxies write into their logs; if it holds a secret, send it in `headers`";
+            self.notes.push(note.to_owned());
+        }
+        Ok(address)
     }
 
     /// `name=value` behind the path of an address.

@@ -261,7 +261,26 @@ pub(crate) fn policy(field: &Field, report: &mut Report<'_>) -> Option<Vec<Polic
         let treatment = word::<Treatment>(&treatment, report)?.value;
         Some(PolicyRule { path, treatment })
     };
-    Some(entries.into_iter().filter_map(rule).collect())
+    let rules: Vec<PolicyRule> = entries.into_iter().filter_map(rule).collect();
+    warn_of_gaps(&rules, report);
+    Some(rules)
+}
+
+/// A rule that lets everything leave, beside rules that keep something back, lets leave what they do not foresee.
+fn warn_of_gaps(rules: &[PolicyRule], report: &mut Report<'_>) {
+    let is_open = |rule: &&PolicyRule| {
+        rule.treatment == Treatment::Allow && matches!(rule.path.value.as_str(), "*" | "**")
+    };
+    let stricter = rules.iter().find(|rule| rule.treatment != Treatment::Allow);
+    if let (Some(open), Some(stricter)) = (rules.iter().find(is_open), stricter) {
+        let message = format!(
+            "`{}` lets leave what `{}` does not name: another case of the letters, or JSON inside a text",
+            open.path.value,
+            shown(&stricter.path.value)
+        );
+        let help = "name the fields that may leave, and leave out the rest";
+        report.warn_at(open.path.place(), open.path.width, message, help);
+    }
 }
 
 fn rate(field: &Field, report: &mut Report<'_>) -> Option<Rate> {

@@ -114,6 +114,18 @@ fn a_gate_by_another_name_is_left_out() {
 
 /// Nothing that Codex passes on goes away without a word, and what is no name is not repeated.
 #[test]
+fn a_variable_in_an_address_is_taken_over_with_a_note() {
+    let note = |url: &str| {
+        let imported = import_servers(&json!({"a": {"url": url}}).to_string()).unwrap();
+        imported.servers[0].notes.iter().any(|note| note.contains("a variable stands in the address"))
+    };
+    assert!(note("https://a.example/mcp?key=${TOKEN}"));
+    assert!(note("https://a.example/${env:TOKEN}/mcp"));
+    assert!(note("https://a.example/mcp?token=ghp_0123456789abcdefghij"), "a secret becomes a variable");
+    assert!(!note("https://a.example/mcp"));
+}
+
+#[test]
 fn what_is_not_passed_on_is_said() {
     for (passed, note, line) in [
         (json!(["LEVEL"]), None, Some("  LEVEL: \"${LEVEL}\"")),
