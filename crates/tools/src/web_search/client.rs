@@ -10,7 +10,7 @@ use reqwest::dns::{Addrs, Name, Resolving};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, Response, StatusCode, Url, redirect};
 use tokio::sync::OnceCell;
-use toolgate_egress::{Host, Reason, Resolve, Rules, locate};
+use toolgate_egress::{AddressClass, Host, Reason, Resolve, Rules, locate};
 use toolgate_gate::CallContext;
 use toolgate_manifest::SearchBackend;
 use toolgate_types::{ErrorCode, Failure, StopReason};
@@ -63,6 +63,7 @@ impl SearchClient {
         let shown = format!("{host}:{port}");
         let refused = |reason: String| WebSearchError::Address(reason);
         let rules = Rules::parse(&[&shown]).map_err(|error| refused(error.to_string()))?;
+        refuse_link_local(&host)?;
         // An address that is written out is not looked up any more, so it is judged here.
         rules.admit(host, port).map_err(|reason| refused(reason.to_string()))?;
         let key = key.map(|key| Ok((key.clone(), header(backend, &key).ok_or(WebSearchError::Key)?)));
@@ -283,6 +284,17 @@ fn destination(endpoint: &Url) -> Result<(Host, u16), WebSearchError> {
     let host = host.map_err(|error| unusable(error.to_string()))?;
     let port = endpoint.port_or_known_default().ok_or_else(|| unusable("it has no port".to_owned()))?;
     Ok((host, port))
+}
+
+/// No search engine is there, and a cloud hands out credentials to whoever asks: the address of one's own engine is private or this machine's.
+fn refuse_link_local(host: &Host) -> Result<(), WebSearchError> {
+    let Host::Address(address) = host else { return Ok(()) };
+    match AddressClass::of(*address) {
+        class @ (AddressClass::LinkLocal | AddressClass::Metadata) => {
+            Err(WebSearchError::Address(format!("`{address}` is a {class} address")))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The key as it is sent, never to be printed.

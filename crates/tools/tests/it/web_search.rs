@@ -445,6 +445,13 @@ fn addresses_that_are_of_no_use_make_no_tool() {
         ("http://0.0.0.0:8888", false),
         ("search.example.com", false),
         ("", false),
+        ("http://169.254.169.254/", false),
+        ("https://169.254.1.1/", false),
+        ("http://[fe80::1]/", false),
+        ("http://[fd00:ec2::254]/", false),
+        ("http://100.100.100.200/", false),
+        ("http://192.168.1.7:8080/", true),
+        ("http://127.0.0.1:8080/", true),
     ] {
         let made = WebSearch::new(options(SearchBackend::Searxng, url)).err();
         assert_eq!(made.is_none(), fine, "{url}: {made:?}");
