@@ -70,5 +70,7 @@ pub use fetch::{FetchFuture, FetchKeys, HttpFetch, MAX_KEY_SET_BYTES};
 pub use identity::Identity;
 pub use key_set::MAX_KEYS;
 pub use mint::{MAX_MINTED_LIFETIME, MintOptions, generate_secret, mint};
-pub use options::{CacheOptions, ClaimNames, Clock, Issuer, KeySource, MAX_LEEWAY, Secret, VerifierOptions};
+pub use options::{
+    CacheOptions, ClaimNames, Clock, Issuer, KeySource, MAX_LEEWAY, Secret, Tell, VerifierOptions,
+};
 pub use verifier::Verifier;

@@ -716,7 +716,7 @@ fn a_running_gate_asks_more_as_soon_as_its_file_says_so() {
         clone.must(&["trust", "--yes"]);
         let mut served = Served::start(clone.unattended(options));
         served.initialize();
-        let mut write = |served: &mut Served| {
+        let write = |served: &mut Served| {
             let call = json!({"name": "write_file", "arguments": {"path": "new.txt", "content": "x"}});
             served.ask("tools/call", call)["result"]["isError"] == true
         };
