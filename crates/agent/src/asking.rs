@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use toolgate_gate::{Approver, PreviewBody, Question, Reply};
+use toolgate_text::visible::Charset;
 
 use crate::event::{ChatEvent, EventSink, MessageId, ToolConfirm};
 
@@ -43,6 +44,7 @@ impl Asking {
             summary: question.preview.summary.clone(),
             text,
             diff,
+            card: question.card(Charset::Unicode),
             timeout_ms: u64::try_from(question.patience.as_millis()).unwrap_or(u64::MAX),
             may_last: question.may_last,
         }

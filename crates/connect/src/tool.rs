@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use toolgate_gate::{ApprovedCall, CallContext, Preview, PreviewBody, Tool, ToolFuture, ToolSpec};
 use toolgate_policy::Requirements;
+use toolgate_text::visible::value;
 use toolgate_tools::spelt_out;
 use toolgate_types::digest::Sha256Hasher;
 use toolgate_types::{Category, ErrorCode, Failure, Sha256, ToolName};
@@ -102,11 +103,11 @@ impl Tool for BridgedTool {
     fn preview(&self, arguments: &Value, _context: &CallContext) -> Result<Preview, Failure> {
         let digest: String = self.digest.to_string().chars().take(16).collect();
         let summary = vec![
-            format!("call `{}` of the MCP server `{}`", spelt_out(&self.definition.name), self.server.name),
+            format!("call `{}` of the MCP server `{}`", value(&self.definition.name), self.server.name),
             format!("the server says: {}", self.definition.revealed_first_line()),
             format!("definition {digest}"),
         ];
-        let body = spelt_out(&serde_json::to_string_pretty(arguments).unwrap_or_default());
+        let body = serde_json::to_string_pretty(arguments).unwrap_or_default();
         Ok(Preview { summary, body: PreviewBody::Text(body), changes: None })
     }
 

@@ -27,6 +27,8 @@ pub struct Question {
     pub preview: Preview,
     /// Digest of the tool as it is defined, the arguments and the caller: what an answer is an answer to.
     pub digest: Sha256,
+    /// Digest of the tool's name and the arguments, which is the same for every caller.
+    pub arguments: Sha256,
     /// How long an answer is waited for.
     pub patience: Duration,
     /// Whether [`Reply::ForSession`] may be offered; where it may not, it counts for this call alone.
@@ -109,6 +111,12 @@ impl Approver for NobodyToAsk {
     fn ask(&self, _question: Question) -> Pin<Box<dyn Future<Output = Reply> + Send + '_>> {
         Box::pin(async { Reply::Nobody(Nobody::quietly(&self.remedy)) })
     }
+}
+
+/// Digest of a call without its caller: calls that come as different ones differ in it, even where they would do the same.
+pub(crate) fn arguments_digest(tool: &str, arguments: &Value) -> Sha256 {
+    let arguments = serde_json::to_vec(arguments).unwrap_or_default();
+    Sha256::of(&[tool.as_bytes(), b"\0", &arguments].concat())
 }
 
 /// Binds an answer to the exact call: another argument, another tool or another caller is another question, and so is a tool that was changed.

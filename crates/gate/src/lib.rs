@@ -27,6 +27,7 @@ mod breaker;
 mod snapshot;
 mod bound;
 mod approval;
+mod card;
 mod stages;
 mod journal;
 mod unsettled;
@@ -40,6 +41,7 @@ pub use blocking::Blocking;
 pub use bound::ForeseenChange;
 pub use breaker::BreakerRule;
 pub use caller::Credential;
+pub use card::{CardBody, CardRow, QuestionCard};
 pub use error::GateError;
 pub use gate::{AuditMode, CallOptions, Clock, Gate, GateOptions, Settled};
 pub use journal::{

@@ -14,7 +14,7 @@ use toolgate_text::nearest::nearest_name;
 use toolgate_types::{CallId, Caller, ErrorCode, Failure, Limits, Sha256, Stage, Stop, ToolCall, ToolClass};
 use toolgate_workspace::{Forgetful, PathGrant};
 
-use crate::approval::{Approver, Question, Reply, SessionGrants, digest, expired, refusal};
+use crate::approval::{Approver, Question, Reply, SessionGrants, arguments_digest, digest, expired, refusal};
 use crate::blocking::Blocking;
 use crate::bound::ForeseenChange;
 use crate::breaker::suspended;
@@ -274,8 +274,12 @@ impl<'g> Valid<'g> {
                 // What leads nowhere now may lead somewhere by the time of the answer; but then it is not what was asked.
                 judged.get_or_insert_default();
                 foreseen = preview.changes.clone();
-                let digest = digest(spec.name.as_str(), definition, &arguments, &who);
-                asking.settle(question(call, spec, &who, preview, digest, &asking), definition, &who).await?;
+                let name = spec.name.as_str();
+                let digests =
+                    [digest(name, definition, &arguments, &who), arguments_digest(name, &arguments)];
+                asking
+                    .settle(question(call, spec, &who, preview, digests, &asking), definition, &who)
+                    .await?;
             }
         }
         // What nobody waits for any more is not begun.
@@ -305,7 +309,7 @@ fn question(
     spec: &ToolSpec,
     who: &Proved<'_>,
     preview: Preview,
-    digest: Sha256,
+    [digest, arguments]: [Sha256; 2],
     asking: &Asking<'_>,
 ) -> Question {
     Question {
@@ -315,6 +319,7 @@ fn question(
         caller: Caller::clone(&who.caller),
         preview,
         digest,
+        arguments,
         patience: asking.patience,
         may_last: asking.approver.may_last(),
     }

@@ -151,7 +151,8 @@ pub trait Tool: Send + Sync {
 /// What a person is shown before agreeing to a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Preview {
-    /// What would happen, one line per file, made from what was found and not from how it was named.
+    /// What would happen, one line per file, made from what was found and not from how it was named. Values of the call in it are escaped by
+    /// [`toolgate_text::visible::value`].
     pub summary: Vec<String>,
     /// The whole of it.
     pub body: PreviewBody,
@@ -164,7 +165,7 @@ pub struct Preview {
 pub enum PreviewBody {
     /// The summary says it all.
     Nothing,
-    /// Words, such as the arguments, a whole command or a new content.
+    /// Words, such as the arguments, a whole command or a new content, as they are: a card escapes them.
     Text(String),
     /// A unified diff of what would change.
     Diff(String),

@@ -2,11 +2,14 @@
 //!
 //! A card that asks for an approval shows the whole call. A hundred blank lines, a thousand spaces or as many zero-width characters before the line
 //! that matters would move that line off the screen, or below the part that a client shows. Such runs are folded into a count. Nothing else is: text
-//! that can be seen stays, all of it, so what a folded text means can be told from what is shown.
+//! that can be seen stays, all of it. A run of more than one character is named by its digest too, so that no two texts are shown as the same one.
 
 use std::fmt::Write as _;
 
+use toolgate_types::Sha256;
+
 use crate::is_hidden;
+use crate::visible::{Charset, Content, Escaping, TAB_COLUMNS};
 
 /// More blank lines than this in a row are folded.
 const MAX_BLANK_LINES: usize = 2;
@@ -14,41 +17,93 @@ const MAX_BLANK_LINES: usize = 2;
 /// White space inside a line that is wider than this, as it would be shown, is folded.
 const MAX_BLANK_COLUMNS: usize = 40;
 
-/// The columns of a tab, at most.
-const TAB_COLUMNS: usize = 8;
+/// The digits of a digest that stands for a run: 128 bits, so that no two runs with the same digits can be found.
+const DIGEST_DIGITS: usize = 32;
 
-/// Whether the first column of every line is a sign of its own.
+/// What a line is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LineKind {
-    /// Lines are text.
+pub enum RowKind {
+    /// A line of a text.
     Text,
-    /// Lines of a unified diff: what is behind the sign is text.
-    Diff,
+    /// A line before the hunks of a diff: which file it is about.
+    Header,
+    /// Where a hunk begins.
+    Hunk,
+    /// A line that stays.
+    Context,
+    /// A new line.
+    Added,
+    /// A line that goes away.
+    Removed,
+    /// That a file does not end with a line end.
+    Note,
 }
 
-/// The brackets that a count stands in. A door escapes them where they occur in the text, so that no text is taken for a count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Brackets {
-    /// Before a count.
-    pub open: &'static str,
-    /// After it.
-    pub close: &'static str,
+impl RowKind {
+    /// Its name for programs.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Header => "header",
+            Self::Hunk => "hunk",
+            Self::Context => "context",
+            Self::Added => "added",
+            Self::Removed => "removed",
+            Self::Note => "note",
+        }
+    }
+
+    /// What stands before the text of such a line. It is apart from the text: a removed `-- x` is not the header `--- x`.
+    fn sign(self) -> &'static str {
+        match self {
+            Self::Text | Self::Header | Self::Hunk | Self::Note => "",
+            Self::Context => "  ",
+            Self::Added => "+ ",
+            Self::Removed => "- ",
+        }
+    }
+
+    fn content(self, text: Content) -> Content {
+        match self {
+            Self::Text => text,
+            // Names of files; the gate's own words.
+            Self::Header | Self::Hunk | Self::Note => Content::Command,
+            Self::Context | Self::Added | Self::Removed => Content::Prose,
+        }
+    }
+
+    /// Whether lines of this kind are a stranger's, and can be blank.
+    fn may_be_blank(self) -> bool {
+        matches!(self, Self::Text | Self::Context | Self::Added | Self::Removed)
+    }
 }
 
-/// Brackets that are rare in text.
-pub const BRACKETS: Brackets = Brackets { open: "⟦", close: "⟧" };
+/// A line as it is shown, or a count of blank ones.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// What it is.
+    pub kind: RowKind,
+    /// Without the sign of a diff.
+    pub text: String,
+}
 
-/// The same for terminals without Unicode.
-pub const ASCII_BRACKETS: Brackets = Brackets { open: "<<", close: ">>" };
+impl Row {
+    /// The line with the sign of its kind.
+    #[must_use]
+    pub fn line(&self) -> String {
+        format!("{}{}", self.kind.sign(), self.text).trim_end().to_owned()
+    }
+}
 
 /// A text as it is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Folded {
-    /// The lines, without line ends. A run of blank lines is one of them.
-    pub rows: Vec<String>,
+    /// The lines. A run of blank lines is one of them.
+    pub rows: Vec<Row>,
     /// How many lines the text has.
     pub lines: usize,
-    /// How many bytes it has.
+    /// How many bytes it has, with the line end that it may end with.
     pub bytes: usize,
     /// How many of its lines are counted and not shown.
     pub blank_lines: usize,
@@ -57,6 +112,25 @@ pub struct Folded {
 }
 
 impl Folded {
+    /// A command, arguments, or another text in which every character counts.
+    #[must_use]
+    pub fn command(text: &str, charset: Charset) -> Self {
+        Self::new(text, |_| (RowKind::Text, 0), Escaping { content: Content::Command, charset })
+    }
+
+    /// A text to read, about which nothing is asked.
+    #[must_use]
+    pub fn remark(text: &str, charset: Charset) -> Self {
+        Self::new(text, |_| (RowKind::Text, 0), Escaping { content: Content::Remark, charset })
+    }
+
+    /// A unified diff.
+    #[must_use]
+    pub fn diff(diff: &str, charset: Charset) -> Self {
+        let mut hunk = Hunk::default();
+        Self::new(diff, |line| hunk.kind(line), Escaping { content: Content::Prose, charset })
+    }
+
     /// How large the text is: `3 lines, 2,140 bytes`.
     #[must_use]
     pub fn size(&self) -> String {
@@ -81,61 +155,114 @@ impl Folded {
         }
         told
     }
-}
 
-/// Folds a text. What remains of each line is given to `escape`, which returns it as it can be shown.
-#[must_use]
-pub fn fold(text: &str, kind: LineKind, brackets: Brackets, escape: impl Fn(&str) -> String) -> Folded {
-    let mut folded = Folded {
-        rows: Vec::new(),
-        lines: text.split('\n').count(),
-        bytes: text.len(),
-        blank_lines: 0,
-        runs: 0,
-    };
-    let mut lines = text.split('\n').peekable();
-    while let Some(line) = lines.next() {
-        let Some(sign) = blank_sign(line, kind) else {
-            folded.push(line, brackets, &escape);
-            continue;
+    /// Folds a text, of which each line is of a kind and begins behind so many bytes of sign.
+    fn new(text: &str, mut kind: impl FnMut(&str) -> (RowKind, usize), escaping: Escaping) -> Self {
+        let bytes = text.len();
+        let lines = text.strip_suffix('\n').unwrap_or(text).split('\n').map(|line| {
+            let (kind, sign) = kind(line);
+            (kind, line.get(sign..).unwrap_or_default())
+        });
+        let lines: Vec<(RowKind, &str)> = lines.collect();
+        let mut folded = Self { rows: Vec::new(), lines: lines.len(), bytes, blank_lines: 0, runs: 0 };
+        let is_blank_line =
+            |(kind, line): &(RowKind, &str)| kind.may_be_blank() && line.chars().all(is_blank);
+        let run_on = |one: &(RowKind, &str), next: &(RowKind, &str)| {
+            one.0 == next.0 && is_blank_line(one) && is_blank_line(next)
         };
-        let mut run = vec![line];
-        while let Some(next) = lines.next_if(|next| blank_sign(next, kind) == Some(sign)) {
-            run.push(next);
+        for run in lines.chunk_by(run_on) {
+            let Some((kind, _)) = run.first().filter(|_| run.len() > MAX_BLANK_LINES) else {
+                run.iter().for_each(|(kind, line)| folded.push(*kind, line, escaping));
+                continue;
+            };
+            folded.blank_lines += run.len();
+            let blanks: Vec<&str> = run.iter().map(|(_, line)| *line).collect();
+            let count = counted(run.len(), "blank line");
+            let count = match blanks.iter().all(|line| line.is_empty()) {
+                true => count,
+                false => format!("{count}, sha256 {}", digest(&blanks.join("\n"))),
+            };
+            folded.rows.push(Row { kind: *kind, text: bracketed(&count, escaping.charset) });
         }
-        if run.len() <= MAX_BLANK_LINES {
-            run.iter().for_each(|line| folded.push(line, brackets, &escape));
-            continue;
-        }
-        folded.blank_lines += run.len();
-        let count = counted(run.len(), "blank line");
-        folded.rows.push(format!("{sign}{}{count}{}", brackets.open, brackets.close));
+        folded
     }
-    folded
-}
 
-/// Folds one line, such as a summary or a path.
-#[must_use]
-pub fn fold_line(line: &str, brackets: Brackets, escape: impl Fn(&str) -> String) -> String {
-    pieces(line).into_iter().map(|piece| piece.shown(brackets, &escape)).collect()
-}
-
-impl Folded {
-    fn push(&mut self, line: &str, brackets: Brackets, escape: &impl Fn(&str) -> String) {
+    fn push(&mut self, kind: RowKind, line: &str, escaping: Escaping) {
+        let escaping = Escaping { content: kind.content(escaping.content), ..escaping };
         let pieces = pieces(line);
         self.runs += pieces.iter().filter(|piece| matches!(piece, Piece::Run(_))).count();
-        self.rows.push(pieces.into_iter().map(|piece| piece.shown(brackets, escape)).collect());
+        self.rows.push(Row { kind, text: joined(pieces, escaping) });
     }
 }
 
-/// The sign that stands before nothing but white space; `None` for a line in which there is something.
-fn blank_sign(line: &str, kind: LineKind) -> Option<&str> {
-    let sign = match kind {
-        LineKind::Text => "",
-        LineKind::Diff => ["+", "-"].into_iter().find(|sign| line.starts_with(sign)).unwrap_or(""),
-    };
-    let text = line.strip_prefix(sign).unwrap_or(line);
-    text.chars().all(is_blank).then_some(sign)
+/// How much of a hunk of a diff is still to come. A line is a header because no hunk holds it, and not because of how it begins.
+#[derive(Default)]
+struct Hunk {
+    old: usize,
+    new: usize,
+}
+
+impl Hunk {
+    fn kind(&mut self, line: &str) -> (RowKind, usize) {
+        if line.starts_with('\\') {
+            return (RowKind::Note, 0);
+        }
+        if self.old == 0 && self.new == 0 {
+            let Some(hunk) = line.strip_prefix("@@ -").and_then(Self::read) else {
+                return (RowKind::Header, 0);
+            };
+            *self = hunk;
+            return (RowKind::Hunk, 0);
+        }
+        let kind = match line.as_bytes().first() {
+            Some(b'+') => RowKind::Added,
+            Some(b'-') => RowKind::Removed,
+            _ => RowKind::Context,
+        };
+        self.old = self.old.saturating_sub(usize::from(kind != RowKind::Added));
+        self.new = self.new.saturating_sub(usize::from(kind != RowKind::Removed));
+        (kind, usize::from(line.starts_with([' ', '+', '-'])))
+    }
+
+    /// The counts of `@@ -1,2 +3 @@`, behind its first sign.
+    fn read(line: &str) -> Option<Self> {
+        let mut ranges = line.split(' ');
+        let mut count = || {
+            let range = ranges.next()?;
+            range.split_once(',').map_or(Some(1), |(_, count)| count.parse().ok())
+        };
+        Some(Self { old: count()?, new: count()? })
+    }
+}
+
+/// One line, such as a summary or a path.
+#[must_use]
+pub fn line(line: &str, escaping: Escaping) -> String {
+    joined(pieces(line), escaping)
+}
+
+fn joined(pieces: Vec<Piece<'_>>, escaping: Escaping) -> String {
+    let mut text = String::new();
+    for piece in pieces {
+        let shown = match piece {
+            Piece::Text(piece) => escaping.line(piece, text.chars().map(crate::visible::width).sum()),
+            Piece::Run(run) => bracketed(&named(run), escaping.charset),
+        };
+        text.push_str(&shown);
+    }
+    text
+}
+
+/// A count, in brackets that are escaped where they occur in a text.
+fn bracketed(count: &str, charset: Charset) -> String {
+    match charset {
+        Charset::Unicode => format!("⟦{count}⟧"),
+        Charset::Ascii => format!("\\{{{count}}}"),
+    }
+}
+
+fn digest(text: &str) -> String {
+    Sha256::of(text.as_bytes()).to_string().chars().take(DIGEST_DIGITS).collect()
 }
 
 /// A part of a line.
@@ -143,15 +270,6 @@ enum Piece<'t> {
     Text(&'t str),
     /// Blank characters, or the same invisible character many times.
     Run(&'t str),
-}
-
-impl Piece<'_> {
-    fn shown(&self, brackets: Brackets, escape: &impl Fn(&str) -> String) -> String {
-        match self {
-            Self::Text(text) => escape(text),
-            Self::Run(run) => format!("{}{}{}", brackets.open, named(run), brackets.close),
-        }
-    }
 }
 
 /// What a run consists of.
@@ -162,7 +280,7 @@ fn named(run: &str) -> String {
         (true, ' ') => counted(count, "space"),
         (true, '\t') => counted(count, "tab"),
         (true, other) => format!("{} times {}", grouped(count), other.escape_unicode()),
-        (false, _) => counted(count, "blank character"),
+        (false, _) => format!("{}, sha256 {}", counted(count, "blank character"), digest(run)),
     }
 }
 
@@ -254,52 +372,70 @@ mod tests {
 
     use super::*;
 
-    fn folded(text: &str, kind: LineKind) -> Folded {
-        fold(text, kind, BRACKETS, |text| {
-            let spell = |c: char| if is_hidden(c) { c.escape_unicode().to_string() } else { c.to_string() };
-            text.chars().map(spell).collect()
-        })
+    fn rows(folded: &Folded) -> Vec<String> {
+        folded.rows.iter().map(Row::line).collect()
     }
 
     #[test]
     fn padding_is_counted_and_text_stays() {
         let (lines, spaces, tabs) = ("\n".repeat(2000), " ".repeat(3000), "\t".repeat(300));
         let (wide, braille, joiners) = ("\u{3000}".repeat(90), "\u{2800}".repeat(90), "\u{200b}".repeat(90));
-        for (text, rows) in [
+        for (text, shown) in [
             (format!("ls{lines}rm -rf x"), vec!["ls", "⟦1,999 blank lines⟧", "rm -rf x"]),
-            (
-                format!("ls{}rm", "\n \t\u{a0}\u{200b}\r".repeat(9) + "\n"),
-                vec!["ls", "⟦9 blank lines⟧", "rm"],
-            ),
             (format!("ls{spaces}; rm"), vec!["ls⟦3,000 spaces⟧; rm"]),
             (format!("ls{tabs}; rm{spaces}"), vec!["ls⟦300 tabs⟧; rm⟦3,000 spaces⟧"]),
             (format!("ls;{wide}rm"), vec!["ls;⟦90 times \\u{3000}⟧rm"]),
             (format!("ls;{braille}rm"), vec!["ls;⟦90 times \\u{2800}⟧rm"]),
             (format!("ls;{joiners}rm"), vec!["ls;⟦90 times \\u{200b}⟧rm"]),
-            (format!("ls;{wide}{spaces}rm"), vec!["ls;⟦3,090 blank characters⟧rm"]),
             (format!("ls;{}rm", "\u{7}".repeat(500)), vec!["ls;⟦500 times \\u{7}⟧rm"]),
             (format!("one{spaces}"), vec!["one⟦3,000 spaces⟧"]),
-            ("a\n\n\nb  c\t\td".to_owned(), vec!["a", "", "", "b  c\t\td"]),
+            ("a\n\n\nb  c\t\td".to_owned(), vec!["a", "", "", "b  c⇥   ⇥       d"]),
             ("a\u{200b}\u{e0041}b".to_owned(), vec!["a\\u{200b}\\u{e0041}b"]),
             (String::new(), vec![""]),
         ] {
-            assert_eq!(folded(&text, LineKind::Text).rows, rows, "{text:?}");
+            assert_eq!(rows(&Folded::command(&text, Charset::Unicode)), shown, "{text:?}");
         }
+        let ascii = Folded::command(&format!("a{spaces}\n\\{{9 spaces}}"), Charset::Ascii);
+        assert_eq!(rows(&ascii), ["a\\{3,000 spaces}", "\\u{5c}{9 spaces}"]);
+    }
+
+    #[test]
+    fn runs_of_several_blanks_are_told_apart() {
+        let shown = |text: &str| rows(&Folded::command(text, Charset::Unicode)).join("\n");
+        let (one, other) = (" \t".repeat(40), "\t ".repeat(40));
+        assert!(shown(&format!("a{one}b")).starts_with("a⟦80 blank characters, sha256 "), "{}", shown(&one));
+        assert_ne!(shown(&format!("a{one}b")), shown(&format!("a{other}b")));
+        assert!(shown("a\n\n \n\nb").contains("⟦3 blank lines, sha256 "));
+        assert_ne!(shown("a\n\n \n\nb"), shown("a\n\n\n \nb"));
     }
 
     #[test]
     fn lines_of_a_diff_are_folded_by_their_sign() {
-        let diff = "@@ -1 +1 @@\n-\n-  \n-\n+\n+\t\n+\n+\n+x\n \n \n\n \n-y";
-        let rows = ["@@ -1 +1 @@", "-⟦3 blank lines⟧", "+⟦4 blank lines⟧", "+x", "⟦4 blank lines⟧", "-y"];
-        assert_eq!(folded(diff, LineKind::Diff).rows, rows);
+        let diff = "--- a\n+++ a\n@@ -1,8 +1,9 @@\n-\n-\n-\n+\n+\n+\n+\n+x\n \n \n\n \n-y\n\\ No newline at end of file\n";
+        let shown = ["--- a", "+++ a", "@@ -1,8 +1,9 @@", "- ⟦3 blank lines⟧", "+ ⟦4 blank lines⟧", "+ x"];
+        let end = ["  ⟦4 blank lines⟧", "- y", "\\ No newline at end of file"];
+        assert_eq!(rows(&Folded::diff(diff, Charset::Unicode)), [&shown[..], &end[..]].concat());
+    }
+
+    /// A file that holds lines of a diff does not begin a file of its own in the card.
+    #[test]
+    fn no_line_of_a_file_is_taken_for_a_header() {
+        let diff =
+            "--- a\n+++ a\n@@ -1,2 +1,2 @@\n--- b\n+++ b\n @@ -1 +1 @@\n--- c\n+++ c\n@@ -1 +1 @@\n-x\n+y\n";
+        let folded = Folded::diff(diff, Charset::Unicode);
+        let headers = folded.rows.iter().filter(|row| row.kind == RowKind::Header).map(Row::line);
+        assert_eq!(headers.collect::<Vec<_>>(), ["--- a", "+++ a", "--- c", "+++ c"]);
+        assert_eq!(rows(&folded)[3..6], ["- -- b", "+ ++ b", "  @@ -1 +1 @@"]);
     }
 
     #[test]
     fn what_is_shown_is_said_with_its_size() {
-        let small = folded("one\ntwo", LineKind::Text);
+        let small = Folded::command("one\ntwo", Charset::Unicode);
         assert_eq!(small.size(), "2 lines, 7 bytes");
         assert_eq!(small.shown(), "2 lines shown of 2, 7 bytes");
-        let padded = folded(&format!("a{}b{}c", "\n".repeat(1200), " ".repeat(90)), LineKind::Text);
+        assert_eq!(Folded::command("one\ntwo\n", Charset::Unicode).size(), "2 lines, 8 bytes");
+        let padded =
+            Folded::command(&format!("a{}b{}c", "\n".repeat(1200), " ".repeat(90)), Charset::Unicode);
         assert_eq!(
             padded.shown(),
             "2 lines shown of 1,201, 1,293 bytes; folded: 1,199 blank lines, 1 run of white space"
@@ -309,22 +445,33 @@ mod tests {
     proptest! {
         /// Whatever can be seen stays, in its order, and no line is lost.
         #[test]
-        fn nothing_but_blank_characters_is_folded(text in "([a-d\\n\\t \u{a0}\u{2800}\u{200b}\u{3000}]|\\n{3,9}| {41,60}){0,80}") {
-            let folded = fold(&text, LineKind::Text, Brackets { open: "\0", close: "\0" }, str::to_owned);
-            let visible = |text: &str| text.chars().filter(|c| !is_blank(*c)).collect::<String>();
-            let outside: String = folded.rows.join("\n").split('\0').step_by(2).collect();
+        fn nothing_but_blank_characters_is_folded(text in "([a-d\\n\\t \u{3000}]|\\n{3,9}| {41,60}){0,80}") {
+            let folded = Folded::command(&text, Charset::Unicode);
+            let visible = |text: &str| text.chars().filter(|c| matches!(c, 'a'..='d')).collect::<String>();
+            let shown = rows(&folded).join("\n");
+            let outside: String = shown.split('⟦').map(|part| part.split_once('⟧').map_or(part, |(_, after)| after)).collect();
+            let outside = outside.replace("\\u{20}", "").replace("\\u{3000}", "");
             prop_assert_eq!(visible(&outside), visible(&text));
-            prop_assert_eq!(folded.lines, text.split('\n').count());
-            let counts = folded.rows.iter().filter(|row| row.contains("blank line")).count();
+            prop_assert_eq!(folded.lines, text.strip_suffix('\n').unwrap_or(&text).split('\n').count());
+            let counts = folded.rows.iter().filter(|row| row.text.contains("blank line")).count();
             prop_assert_eq!(folded.rows.len() - counts + folded.blank_lines, folded.lines);
         }
 
         #[test]
         fn no_row_holds_a_long_run(text in "([ab\\n\\t ]| {1,60}|\u{200b}{1,60}){0,40}") {
-            let folded = fold(&text, LineKind::Text, BRACKETS, str::to_owned);
-            for row in &folded.rows {
-                let longest = row.split(|c| !is_blank(c)).map(columns).max().unwrap_or(0);
-                prop_assert!(longest <= MAX_BLANK_COLUMNS, "{row:?}");
+            for row in rows(&Folded::command(&text, Charset::Unicode)) {
+                let longest = row.split(|c| c != ' ' && c != '⇥').map(|run| run.chars().count()).max().unwrap_or(0);
+                prop_assert!(longest <= MAX_BLANK_COLUMNS + TAB_COLUMNS, "{row:?}");
+            }
+        }
+
+        /// Texts of white space, too, are shown as different when they are.
+        #[test]
+        fn no_two_texts_are_shown_as_the_same(one in "(a|[ \\t\\n\u{a0}]{0,3}|[ \\t]{39,43}|\\n{2,4}){0,6}", other in "(a|[ \\t\\n\u{a0}]{0,3}|[ \\t]{39,43}|\\n{2,4}){0,6}") {
+            prop_assume!(one != other);
+            for charset in [Charset::Unicode, Charset::Ascii] {
+                let shown = |text: &str| { let folded = Folded::command(text, charset); (rows(&folded), folded.size()) };
+                prop_assert_ne!(shown(&one), shown(&other));
             }
         }
     }

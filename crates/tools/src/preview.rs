@@ -11,6 +11,7 @@ use std::sync::Mutex;
 use serde_json::Value;
 use toolgate_gate::{ForeseenChange, Preview, PreviewBody};
 use toolgate_text::diff::unified;
+use toolgate_text::visible::value;
 use toolgate_types::{ErrorCode, Failure, Sha256, Stop};
 use toolgate_workspace::{
     ChangeKind, FileMark, ListOptions, NotKept, PathStyle, PlannedChange, Recorder, Settled, View,
@@ -170,11 +171,12 @@ fn describe_text(
     text: &str,
 ) -> Option<(Vec<String>, PreviewBody)> {
     let change = &one.change;
-    let path = shown_path(view, &change.alias, &change.location);
+    let label = plain_path(view, &change.alias, &change.location);
+    let path = value(&label);
     let after = change.after?;
     let Some(before) = change.before else {
         let belongs = Sha256::of(text.as_bytes()) == after.sha256;
-        let body = diff_or_nothing(unified("", text, "/dev/null", &path, DIFF_CONTEXT));
+        let body = diff_or_nothing(unified("", text, "/dev/null", &label, DIFF_CONTEXT));
         return belongs.then(|| (vec![format!("create {path} ({} bytes)", after.bytes)], body));
     };
     let sizes = format!("{} → {} bytes", before.bytes, after.bytes);
@@ -194,7 +196,7 @@ fn describe_text(
     if new == *old {
         summary.push("the content stays the same".to_owned());
     }
-    Some((summary, diff_or_nothing(unified(old, &new, &path, &path, DIFF_CONTEXT))))
+    Some((summary, diff_or_nothing(unified(old, &new, &label, &label, DIFF_CONTEXT))))
 }
 
 /// What a person should know about files among those that change, one line for each kind.
@@ -259,6 +261,10 @@ fn summary_of(view: &View<'_>, change: &ForeseenChange) -> String {
 }
 
 fn shown_path(view: &View<'_>, alias: &str, location: &std::path::Path) -> String {
+    value(&plain_path(view, alias, location))
+}
+
+fn plain_path(view: &View<'_>, alias: &str, location: &std::path::Path) -> String {
     match (view.workspace.mount(alias), view.style) {
         (Some(mount), PathStyle::Free) => mount.show(location),
         (Some(mount), PathStyle::AliasOnly) => mount.show_with_alias(location),
@@ -274,8 +280,10 @@ pub(crate) fn of_reading(view: &View<'_>, arguments: &Value) -> Result<Preview, 
         ListOptions { max_entries: 0, include_hidden: false, include_symlinks: false, with_size: false };
     // Opening is what the rules are asked about, for a file as for a folder.
     match view.list(path, &nothing) {
-        Ok(listed) => preview.summary.push(format!("look into {}", listed.path)),
-        Err(WorkspaceError::NotADirectory { path }) => preview.summary.push(format!("read {path}")),
+        Ok(listed) => preview.summary.push(format!("look into {}", value(&listed.path))),
+        Err(WorkspaceError::NotADirectory { path }) => {
+            preview.summary.push(format!("read {}", value(&path)));
+        }
         Err(error) if error.code().is_denial() => return Err(error.into()),
         Err(_) => {}
     }

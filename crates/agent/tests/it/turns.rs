@@ -214,6 +214,11 @@ fn whoever_is_asked_decides() {
     });
     let confirm = confirm.unwrap();
     assert!(confirm.diff.as_ref().is_some_and(|diff| diff.contains("-hello\n+changed")), "{confirm:?}");
+    let rows = &serde_json::to_value(&confirm.card).unwrap()["rows"];
+    assert_eq!(
+        rows.as_array().unwrap()[3..5],
+        [json!({"kind": "removed", "text": "hello"}), json!({"kind": "added", "text": "changed"})]
+    );
     assert!(
         held.events.iter().any(
             |event| matches!(event, ChatEvent::ToolStart { tool_id, .. } if *tool_id == confirm.tool_id)

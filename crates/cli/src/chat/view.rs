@@ -10,7 +10,7 @@ use super::calls::Calls;
 use super::prose::Prose;
 use super::window::Window;
 use crate::conversation::Person;
-use crate::question::{Screen, quoted};
+use crate::question::{Screen, quoted_diff};
 use crate::terminal::paint;
 
 /// A stream that something is shown on.
@@ -226,7 +226,7 @@ impl State {
         if self.asked_about != Some(id)
             && let Some(diff) = self.calls.of(id).and_then(|call| call.diff())
         {
-            let shown = quoted(diff, screen);
+            let shown = quoted_diff(diff, screen);
             self.write_aside(&format!("  {shown}"))?;
         }
         self.draw_status()

@@ -9,7 +9,7 @@ use toolgate_types::Sha256;
 use super::agreements::{AgreedFile, Agreement};
 use super::covered::Covered;
 use super::effects::Group;
-use crate::question::{Screen, quoted};
+use crate::question::{Screen, quoted_diff};
 use crate::terminal::{paint, reveal_line};
 
 /// More items of a group are counted.
@@ -122,7 +122,7 @@ fn changes(differences: &[Difference], screen: Screen) -> String {
             Some(diff) => {
                 let lines = diff.lines().count();
                 let shown: String = diff.split_inclusive('\n').take(MAX_DIFF_LINES).collect();
-                text.push_str(&quoted(&shown, screen));
+                text.push_str(&quoted_diff(&shown, screen));
                 if lines > MAX_DIFF_LINES {
                     let _ = writeln!(text, "and {} more lines, which are not shown", lines - MAX_DIFF_LINES);
                 }

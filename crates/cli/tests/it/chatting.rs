@@ -192,7 +192,7 @@ fn output_is_shown_live_and_can_be_opened() {
     assert!(shown.contains("  │ line 1\n  │ line 2\n"), "{shown}");
     sitting.say("/open 7", "there is no such call");
     let shown = sitting.say("edit", "The gate answered");
-    assert!(shown.contains("● edit_file notes.md") && shown.contains("  │ +three"), "{shown}");
+    assert!(shown.contains("● edit_file notes.md") && shown.contains("  │ + three"), "{shown}");
 }
 
 #[test]

@@ -233,7 +233,7 @@ fn a_person_at_a_terminal_is_shown_the_real_file_and_answers() {
         let (ended, shown) = on_a_terminal(&place, call, typed);
         assert_eq!(ended, code, "{typed:?}: {shown}");
         assert!(shown.contains("replace real/conf (6 → 7 bytes)"), "{shown}");
-        assert!(shown.contains("+x = 2\\u{d}"), "{shown}");
+        assert!(shown.contains("+ x = 2\\u{d}"), "{shown}");
         assert!(!shown.contains("[s]"), "{shown}");
         assert_eq!(std::fs::read_to_string(place.workspace.join("real/conf")).unwrap(), content, "{typed:?}");
         assert_eq!(place.records().len(), 1, "{typed:?}");

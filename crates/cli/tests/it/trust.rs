@@ -255,7 +255,7 @@ fn without_a_terminal_the_first_meeting_and_a_change_are_told_apart() {
     assert!(changed.contains("changed since you agreed to it"), "{changed}");
     let shown = clone.run(&["trust"]);
     let text = String::from_utf8(shown.stdout).unwrap();
-    assert!(text.contains("+trust: autonomous") && text.contains("no call is asked about"), "{text}");
+    assert!(text.contains("+ trust: autonomous") && text.contains("no call is asked about"), "{text}");
     assert_eq!(shown.status.code(), Some(3));
     clone.refused(&["tools"]);
     clone.must(&["trust", "--yes"]);

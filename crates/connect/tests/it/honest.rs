@@ -10,6 +10,7 @@ use toolgate_audit::{AuditLog, Filter, LogOptions, Record};
 use toolgate_connect::{HealthState, Secret, ServerProcess, ToolSettings, TransportSettings};
 use toolgate_gate::{Approver, CallOptions, PreviewBody, Question, Reply, Said, Share};
 use toolgate_policy::{OutputPolicy, OutputRule};
+use toolgate_text::visible::Charset;
 use toolgate_types::{Caller, Category, Decision, ErrorCode, Outcome, Stage, ToolCall, ToolClass, Trust};
 
 use crate::setting::{
@@ -129,7 +130,9 @@ async fn a_person_is_shown_whose_tool_it_is_and_everything_that_is_hidden() {
         ["call `echo` of the MCP server `fix`", "the server says: Says it again."]
     );
     assert!(preview.summary[2].starts_with("definition "));
-    assert_eq!(preview.body, PreviewBody::Text("{\n  \"text\": \"a\\u{202e}b\"\n}".to_owned()));
+    assert_eq!(preview.body, PreviewBody::Text("{\n  \"text\": \"a\u{202e}b\"\n}".to_owned()));
+    let rows = questions[0].card(Charset::Unicode).body.unwrap().rows;
+    assert_eq!(rows[1].line, "  \"text\": \"a\\u{202e}b\"");
 }
 
 #[tokio::test]

@@ -11,13 +11,13 @@ use toolgate_gate::{
 };
 use toolgate_policy::{PathInput, PathInputs};
 use toolgate_sandbox::OnFlood;
+use toolgate_text::visible::value;
 use toolgate_types::{Category, ErrorCode, Failure, Sha256, ToolClass, ToolOutput};
 use toolgate_workspace::{Access, Confined, Mount};
 
 use super::blocked::{Blocked, blocked_line};
 use super::{
-    Bounds, Command, CommandRunner, Finished, Seen, inside, look, may_change, spelt_out, stop_within, told,
-    view,
+    Bounds, Command, CommandRunner, Finished, Seen, inside, look, may_change, stop_within, told, view,
 };
 use crate::file_tool::{decode, whole_numbers};
 use crate::schemas::{described, list_of, notice, object, of_type};
@@ -330,12 +330,13 @@ impl Tool for Shell {
         let mounts = self.mounts();
         let readable = mounts.iter().filter(|mount| !mount.writable).map(|mount| mount.alias);
         let readable: Vec<&str> = readable.collect();
-        let mut summary = vec![format!("run in {}", spelt_out(&line.place)), may_change(&mounts, context)];
+        let mut summary = vec![format!("run in {}", value(&line.place)), may_change(&mounts, context)];
         if !readable.is_empty() {
             summary.push(format!("may read {}", readable.join(", ")));
         }
         summary.push(format!("network: {}", self.runner.hosts()));
-        Ok(Preview { summary, body: PreviewBody::Text(spelt_out(&line.command)), changes: None })
+        summary.extend(line.timeout.map(|timeout| format!("for at most {} s", timeout.as_secs_f64())));
+        Ok(Preview { summary, body: PreviewBody::Text(line.command), changes: None })
     }
 
     fn run(self: Arc<Self>, call: ApprovedCall, context: CallContext) -> ToolFuture {

@@ -18,12 +18,12 @@ use toolgate_manifest::{
 };
 use toolgate_policy::{PathInput, PathInputs};
 use toolgate_sandbox::{OnFlood, ResourceLimits};
+use toolgate_text::visible::value;
 use toolgate_types::{ErrorCode, Failure, Sha256, ToolOutput};
 use toolgate_workspace::{Confined, Located, View};
 
 use crate::command::{
-    Bounds, Command, CommandRunner, Finished, ONLY_SOME, Reach, may_change, spelt_out, stop_within, told,
-    view,
+    Bounds, Command, CommandRunner, Finished, ONLY_SOME, Reach, may_change, stop_within, told, view,
 };
 
 pub use load::{LoadedTools, Surroundings, load_manifests};
@@ -234,7 +234,7 @@ impl Tool for CommandTool {
         let place = rendered
             .directory
             .as_ref()
-            .map_or_else(|| "/tmp".to_owned(), |place| spelt_out(&place.to_string()));
+            .map_or_else(|| "/tmp".to_owned(), |place| value(&place.to_string()));
         let hosts: Vec<&str> = command.network.iter().map(|host| host.value.as_str()).collect();
         let mut summary = vec![
             format!("run in {place}"),
@@ -244,7 +244,7 @@ impl Tool for CommandTool {
         summary.extend(rendered.paths.iter().map(|CallPath { argument, located }| {
             let place = MountPath { alias: located.alias.clone(), path: located.location.clone() };
             let missing = if located.identity.is_none() { ", which does not exist" } else { "" };
-            format!("{argument} is {}{missing}", spelt_out(&place.to_string()))
+            format!("{argument} is {}{missing}", value(&place.to_string()))
         }));
         // Pathspecs are the gate's own words, some hundred of them.
         let left_out = command.template.pathspecs_of();
@@ -257,9 +257,9 @@ impl Tool for CommandTool {
             None => rendered.argv,
         };
         let mut body: Vec<String> =
-            argv.iter().map(|argument| spelt_out(&Value::from(argument.as_str()).to_string())).collect();
+            argv.iter().map(|argument| Value::from(argument.as_str()).to_string()).collect();
         if let Some(input) = rendered.input {
-            body.push(format!("standard input:\n{}", spelt_out(&input)));
+            body.push(format!("standard input:\n{input}"));
         }
         Ok(Preview { summary, body: PreviewBody::Text(body.join("\n")), changes: None })
     }

@@ -21,7 +21,6 @@ use toolgate_types::{Category, ErrorCode, Failure, Sha256, ToolClass, ToolOutput
 
 use self::client::SearchClient;
 use self::result::{Bounds, answer};
-use crate::command::spelt_out;
 use crate::file_tool::{decode, whole_numbers};
 use crate::schemas::{list_of, notice, object, of_type};
 
@@ -189,7 +188,7 @@ impl Tool for WebSearch {
     fn preview(&self, arguments: &Value, _context: &CallContext) -> Result<Preview, Failure> {
         let Arguments { query, .. } = self.read(arguments.clone())?;
         let summary = vec![format!("ask the search engine at {}", self.client.host())];
-        Ok(Preview { summary, body: PreviewBody::Text(spelt_out(&query)), changes: None })
+        Ok(Preview { summary, body: PreviewBody::Text(query), changes: None })
     }
 
     fn run(self: Arc<Self>, call: ApprovedCall, context: CallContext) -> ToolFuture {

@@ -1,12 +1,11 @@
 //! A question as plain text: what a model wrote cannot be mistaken for what the gate says.
 //!
-//! Clients show it as they like, so there is nothing but text to tell the two apart: every row of the model's stands behind an edge, hidden characters are
-//! written out, white space that would push the rest out of sight is folded into a count, its size is told before it comes, and what would happen, and how
-//! much of it was shown, is said once more below it.
+//! Clients show it as they like, so there is nothing but text to tell the two apart: every row of the model's stands behind an edge, that of a continued row
+//! is another one, the size of the call is told before it comes, and what would happen, and how much of it was shown, is said once more below it. Escaping and
+//! folding are the card's.
 
 use toolgate_gate::{PreviewBody, Question};
-use toolgate_text::fold::{BRACKETS, LineKind, fold, fold_line};
-use toolgate_tools::spelt_out;
+use toolgate_text::visible::{Break, Charset, rows};
 
 /// More than this is not asked at all: whoever agrees has seen the whole of it.
 pub(super) const MOST: usize = 64 * 1024;
@@ -14,8 +13,11 @@ pub(super) const MOST: usize = 64 * 1024;
 /// Rows are broken here, so that no client has to.
 const COLUMNS: usize = 200;
 
-/// The edge that every row of a model's text stands behind. Where it stands in that text, it is written out.
+/// The edge that every row of a model's text stands behind. Where it stands in that text, it is escaped.
 const EDGE: &str = "│ ";
+
+/// The edge of a row that goes on with the line above it.
+const CONTINUED: &str = "⋮ ";
 
 /// A call of so many bytes cannot be shown.
 #[derive(Debug, PartialEq, Eq)]
@@ -25,28 +27,28 @@ pub(super) struct TooLong(pub(super) usize);
 pub(super) fn words(question: &Question) -> Result<String, TooLong> {
     let (summary, body) = (&question.preview.summary, &question.preview.body);
     let body = match body {
-        PreviewBody::Nothing => None,
-        PreviewBody::Text(body) => Some((body.strip_suffix('\n').unwrap_or(body), LineKind::Text)),
-        PreviewBody::Diff(diff) => Some((diff.strip_suffix('\n').unwrap_or(diff), LineKind::Diff)),
+        PreviewBody::Nothing => "",
+        PreviewBody::Text(body) | PreviewBody::Diff(body) => body,
     };
-    let bytes = summary.iter().map(String::len).sum::<usize>() + body.map_or(0, |(body, _)| body.len());
+    let bytes = summary.iter().map(String::len).sum::<usize>() + body.len();
     if bytes > MOST {
         return Err(TooLong(bytes));
     }
-    let (tool, class) = (one_line(&question.tool), question.class.as_str());
+    let card = question.card(Charset::Unicode);
+    let (tool, class) = (&card.tool, question.class.as_str());
     let asks = match &question.caller.agent {
         Some(agent) => format!("agent {agent} asks"),
         None => "the assistant asks".to_owned(),
     };
     let mut text = format!("Toolgate: {asks} to call {tool} ({class}).\n");
-    summary.iter().for_each(|line| text.push_str(&edged(&one_line(line))));
-    if let Some((body, kind)) = body {
-        let folded = fold(body, kind, BRACKETS, shown);
-        text.push_str(&format!("{}:\n", folded.size()));
-        folded.rows.iter().for_each(|row| text.push_str(&edged(row)));
+    card.summary.iter().for_each(|line| text.push_str(&edged(line)));
+    if let Some(body) = &card.body {
+        text.push_str(&format!("{}:\n", body.size));
+        body.rows.iter().for_each(|row| text.push_str(&edged(&row.line)));
         // Below a long text the first rows are out of sight.
-        text.push_str(&format!("Above: {}.\n", folded.shown()));
+        text.push_str(&format!("Above: {}.\n", body.shown));
     }
+    text.push_str(&format!("Arguments: sha256 {}.\n", card.digest));
     let seconds = question.patience.as_secs();
     text.push_str(&format!("Accept to let {tool} ({class}) do this, or decline. Waits {seconds} s."));
     Ok(text)
@@ -54,25 +56,9 @@ pub(super) fn words(question: &Question) -> Result<String, TooLong> {
 
 /// A line of the model's, in rows behind the edge.
 fn edged(line: &str) -> String {
-    let line: Vec<char> = line.chars().collect();
-    let rows: Vec<String> = line.chunks(COLUMNS).map(|row| row.iter().collect()).collect();
-    let rows = if rows.is_empty() { vec![String::new()] } else { rows };
-    rows.iter().map(|row| format!("{EDGE}{row}\n")).collect()
-}
-
-/// A line with everything in it that could be hidden, or be taken for the gate's.
-fn shown(line: &str) -> String {
-    spelt_out(line)
-        .replace('│', "\\u{2502}")
-        .replace('\u{2028}', "\\u{2028}")
-        .replace('\u{2029}', "\\u{2029}")
-        // A count of the gate's stands in these.
-        .replace('⟦', "\\u{27e6}")
-        .replace('⟧', "\\u{27e7}")
-}
-
-fn one_line(text: &str) -> String {
-    fold_line(text, BRACKETS, |text| shown(text).replace('\n', "\\n").replace('\t', "\\t"))
+    let rows = rows(line, COLUMNS, Break::Anywhere);
+    let edges = std::iter::once(EDGE).chain(std::iter::repeat(CONTINUED));
+    edges.zip(&rows).map(|(edge, row)| format!("{edge}{row}\n")).collect()
 }
 
 #[cfg(test)]
@@ -83,7 +69,14 @@ mod tests {
     use toolgate_gate::Preview;
     use toolgate_types::{CallId, Caller, Sha256, ToolClass, Trust};
 
+    use toolgate_text::visible::value;
+
     use super::*;
+
+    mod lookalikes {
+        include!("../../../../text/tests/shared/lookalikes.rs");
+    }
+    use lookalikes::{pair, skeleton};
 
     fn question(summary: &[&str], body: PreviewBody) -> Question {
         let caller = Caller {
@@ -105,6 +98,7 @@ mod tests {
                 changes: None,
             },
             digest: Sha256::of(b""),
+            arguments: Sha256::of(b""),
             patience: Duration::from_secs(30),
             may_last: true,
         }
@@ -116,14 +110,14 @@ mod tests {
             words(&question(&["run in @project"], PreviewBody::Text("make\ntest\n".to_owned()))).unwrap();
         assert_eq!(
             text,
-            "Toolgate: the assistant asks to call run_command (destructive).\n│ run in @project\n2 lines, 9 bytes:\n│ make\n│ test\n\
-             Above: 2 lines shown of 2, 9 bytes.\nAccept to let run_command (destructive) do this, or decline. Waits 30 s."
+            "Toolgate: the assistant asks to call run_command (destructive).\n│ run in @project\n2 lines, 10 bytes:\n│ make\n│ test\n\
+             Above: 2 lines shown of 2, 10 bytes.\nArguments: sha256 e3b0c44298fc1c14.\nAccept to let run_command (destructive) do this, or decline. Waits 30 s."
         );
     }
 
     #[test]
     fn one_of_something_is_not_several() {
-        for (body, told) in [("x", "\n1 line, 1 byte:\n"), ("echo hi\n", "\n1 line, 7 bytes:\n")] {
+        for (body, told) in [("x", "\n1 line, 1 byte:\n"), ("echo hi\n", "\n1 line, 8 bytes:\n")] {
             let text = words(&question(&[], PreviewBody::Text(body.to_owned()))).unwrap();
             assert!(text.contains(told), "{text}");
         }
@@ -138,9 +132,7 @@ mod tests {
             let padding = padding.repeat(2000);
             for body in [
                 PreviewBody::Text(format!("ls{padding}{WRONG}")),
-                PreviewBody::Diff(
-                    format!("ls{padding}{WRONG}").lines().map(|line| format!("+{line}\n")).collect(),
-                ),
+                PreviewBody::Diff(format!("@@ -0,0 +1,9999 @@\nls{padding}{WRONG}").replace('\n', "\n+")),
             ] {
                 let text =
                     words(&question(&[&format!("run in {}", padding.trim_end_matches('\n'))], body)).unwrap();
@@ -169,17 +161,38 @@ mod tests {
         fn no_text_of_a_model_begins_a_row(summary in "\\PC{0,40}(\n\\PC{0,40})?", body in "([\\PC\u{202e}\u{200b}\n\r\t\u{1b}\u{2028}│]){0,400}") {
             let text = words(&question(&[&summary], PreviewBody::Text(body.clone()))).unwrap();
             let rows: Vec<&str> = text.lines().collect();
-            let own = ["Toolgate: ", "Above: ", "Accept to let "];
+            let own = ["Toolgate: ", "Above: ", "Arguments: ", "Accept to let "];
+            let is_edged = |row: &str| row.starts_with(EDGE) || row.starts_with(CONTINUED);
             for row in &rows {
                 let is_size = row.ends_with(" bytes:") || row.ends_with(", 1 byte:");
-                prop_assert!(row.starts_with(EDGE) || own.iter().any(|own| row.starts_with(own)) || is_size, "{row:?}");
+                prop_assert!(is_edged(row) || own.iter().any(|own| row.starts_with(own)) || is_size, "{row:?}");
             }
-            let owned = rows.iter().filter(|row| !row.starts_with(EDGE)).count();
-            prop_assert_eq!(owned, 4);
+            prop_assert_eq!(rows.iter().filter(|row| !is_edged(row)).count(), 5);
             let is_shown = !text.contains(['\u{202e}', '\u{200b}', '\u{1b}', '\r', '\u{2028}']);
             prop_assert!(is_shown);
-            let edges = rows.iter().filter(|row| row.starts_with(EDGE)).count();
-            prop_assert_eq!(text.matches('│').count(), edges, "an edge is at the edge alone");
+            let edges = rows.iter().filter(|row| is_edged(row)).count();
+            prop_assert_eq!(text.matches(['│', '⋮']).count(), edges, "an edge is at the edge alone");
         }
+
+        /// The digest is the same here: what differs is what a person can see.
+        #[test]
+        fn two_calls_never_ask_the_same(texts in pair()) {
+            let (one, other) = texts;
+            prop_assume!(one != other);
+            let ask = |summary: &str, body| words(&question(&[summary], body)).unwrap();
+            let command = |text: &str| skeleton(&ask("run in .", PreviewBody::Text(text.to_owned())));
+            prop_assert_ne!(command(&one), command(&other));
+            let path = |text: &str| skeleton(&ask(&format!("create {} (1 bytes)", value(text)), PreviewBody::Nothing));
+            prop_assert_ne!(path(&one), path(&other));
+            let diff = |text: &str| ask("edit a", PreviewBody::Diff(format!("--- a\n+++ a\n@@ -0,0 +1 @@\n+{text}\n")));
+            prop_assert_ne!(diff(&one), diff(&other));
+        }
+    }
+
+    #[test]
+    fn a_continued_row_is_marked() {
+        let diff = format!("--- a\n+++ a\n@@ -1 +1 @@\n-x\n+{}- keep\n", "a".repeat(COLUMNS - 2));
+        let text = words(&question(&["edit a"], PreviewBody::Diff(diff))).unwrap();
+        assert!(text.contains("a\n⋮ - keep\n") && !text.contains("│ - keep"), "{text}");
     }
 }

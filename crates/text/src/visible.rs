@@ -1,0 +1,423 @@
+//! Text of a call for the person who decides about it: characters that look like others, or like nothing, are escaped.
+//!
+//! An escape is `\u{a0}`. Where a text itself holds `\u{`, its backslash is escaped (`\u{5c}u{`), so that an escape can be read back and no two texts
+//! are shown as the same one. Which characters stand for themselves is an allowlist for commands and paths: a shell does not take U+00A0 for a blank, so
+//! what follows `ls<U+00A0>#` is no comment, and a person cannot see that. File contents keep their symbols and their scripts (Trojan Source,
+//! CVE-2021-42574, is about their bidirectional controls).
+
+use unicode_normalization::UnicodeNormalization as _;
+use unicode_normalization::char::is_combining_mark;
+
+use crate::is_hidden;
+
+/// What a line is, which decides about the characters that stand for themselves in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// A command, a path, arguments: ASCII, and letters that cannot be taken for others.
+    Command,
+    /// The content of a file: whatever can be seen.
+    Prose,
+    /// A line of the gate with values of a call in it, which were escaped by [`value`]: as a command, and what is escaped already stays.
+    Composed,
+    /// Words to read about which nothing is asked: as prose, and what is escaped already stays.
+    Remark,
+}
+
+/// What the place can show where the text ends up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Charset {
+    /// All of Unicode.
+    Unicode,
+    /// A terminal in another locale: bytes of UTF-8 above 0x7f are other characters there, or control it (0x9b is CSI).
+    Ascii,
+}
+
+/// How lines are escaped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Escaping {
+    /// What the lines are.
+    pub content: Content,
+    /// Where they are shown.
+    pub charset: Charset,
+}
+
+/// The columns from one tab stop to the next.
+pub(crate) const TAB_COLUMNS: usize = 8;
+
+/// Shown for a tab, before the spaces up to the next tab stop: a tab and spaces are not the same to `make`, nor to a shell's here-document.
+const TAB: char = '⇥';
+
+/// Characters that the gate writes itself: edges of rows, brackets of counts, tabs. In a text they are escaped.
+const RESERVED: [char; 5] = [TAB, '⟦', '⟧', '│', '⋮'];
+
+/// More marks than this on one letter cover the rows above it.
+const MAX_MARKS: usize = 4;
+
+impl Escaping {
+    /// A line, or a part of one that begins at `column`.
+    #[must_use]
+    pub fn line(self, line: &str, column: usize) -> String {
+        let characters: Vec<char> = line.chars().collect();
+        let mut shown = Shown { text: String::with_capacity(line.len()), column, marks: 0, before: None };
+        let is_mixed = line.chars().any(|c| c.is_ascii_alphanumeric());
+        let mut rest = characters.as_slice();
+        for word in characters.chunk_by(|one, next| is_word(*one) == is_word(*next)) {
+            let scripts = Scripts::of(word);
+            for character in word {
+                rest = rest.get(1..).unwrap_or_default();
+                let is_plain = match self.content {
+                    _ if self.charset == Charset::Ascii => is_printable_ascii(*character),
+                    Content::Prose | Content::Remark => shown.is_prose(*character, is_mixed),
+                    Content::Command => scripts.show(*character),
+                    Content::Composed => *character == '→' || scripts.show(*character),
+                };
+                match character {
+                    '\t' if self.charset == Charset::Unicode && self.content != Content::Composed => {
+                        shown.tab()
+                    }
+                    '→' if !is_plain && !self.is_exact() => shown.extend("->"),
+                    '\\' if self.is_exact() && self.is_escape(rest) => shown.escape('\\'),
+                    // A blank at the end of a line cannot be seen.
+                    ' ' if self.is_exact() && rest.is_empty() => shown.escape(' '),
+                    plain if is_plain => shown.push(*plain),
+                    other => shown.escape(*other),
+                }
+            }
+        }
+        shown.text
+    }
+
+    /// Whether the text can be read back from what is shown.
+    fn is_exact(self) -> bool {
+        matches!(self.content, Content::Command | Content::Prose)
+    }
+
+    /// Whether a backslash before this could be taken for one of the gate's: that of an escape, or of a count where there is nothing but ASCII.
+    fn is_escape(self, rest: &[char]) -> bool {
+        rest.starts_with(&['u', '{']) || self.charset == Charset::Ascii && rest.starts_with(&['{'])
+    }
+}
+
+/// A value of a call inside a line of the gate, such as a path: as it is where it cannot be misread, else escaped and in quotes. To be shown as
+/// [`Content::Composed`].
+#[must_use]
+pub fn value(text: &str) -> String {
+    let escaping = Escaping { content: Content::Command, charset: Charset::Unicode };
+    let parts: Vec<String> = text.split('\t').map(|part| escaping.line(part, 0)).collect();
+    let escaped = parts.join("\\u{9}").replace('"', "\\u{22}");
+    let is_plain = |character: char| character.is_alphanumeric() || "/._-+@=~%".contains(character);
+    match !escaped.is_empty() && escaped.chars().all(is_plain) {
+        true => escaped,
+        false => format!("\"{escaped}\""),
+    }
+}
+
+/// A line that is being written.
+struct Shown {
+    text: String,
+    column: usize,
+    /// How many marks stand on the last letter.
+    marks: usize,
+    before: Option<char>,
+}
+
+impl Shown {
+    fn push(&mut self, character: char) {
+        self.text.push(character);
+        self.column += width(character);
+        self.marks = if is_combining_mark(character) { self.marks + 1 } else { 0 };
+        self.before = Some(character);
+    }
+
+    fn extend(&mut self, text: &str) {
+        text.chars().for_each(|character| self.push(character));
+    }
+
+    fn escape(&mut self, character: char) {
+        self.extend(&character.escape_unicode().to_string());
+        self.before = None;
+    }
+
+    fn tab(&mut self) {
+        self.push(TAB);
+        // It takes one column, whatever `width` fears of what is not ASCII.
+        self.column -= width(TAB) - 1;
+        while !self.column.is_multiple_of(TAB_COLUMNS) {
+            self.push(' ');
+        }
+    }
+
+    /// Whether a character of a file's content can be seen and told apart here.
+    fn is_prose(&self, character: char, is_mixed: bool) -> bool {
+        match character {
+            ascii if ascii.is_ascii() => is_printable_ascii(ascii),
+            other if other.is_whitespace() || is_hidden(other) || RESERVED.contains(&other) => false,
+            // Braille pattern blank; private use.
+            '\u{2800}' | '\u{e000}'..='\u{f8ff}' | '\u{f0000}'.. => false,
+            // Jamo that join to syllables which have a character of their own.
+            '\u{1100}'..='\u{11ff}' | '\u{a960}'..='\u{a97f}' | '\u{d7b0}'..='\u{d7ff}' => false,
+            // A letter that is written from right to left turns signs and digits around that stand beside it.
+            other if is_right_to_left(other) => !is_mixed,
+            // On an ASCII letter it could be one character with it, which looks the same.
+            mark if is_combining_mark(mark) => {
+                self.marks < MAX_MARKS && self.before.is_some_and(|before| !before.is_ascii())
+            }
+            // A second code point for the same character, such as U+212A for K.
+            other => std::iter::once(other).nfc().eq([other]),
+        }
+    }
+}
+
+/// How many columns a character takes at most. What is not ASCII is taken for wide: a row that is too short does no harm.
+#[must_use]
+pub fn width(character: char) -> usize {
+    if character.is_ascii() { 1 } else { 2 }
+}
+
+fn is_printable_ascii(character: char) -> bool {
+    matches!(character, ' '..='~')
+}
+
+fn is_right_to_left(character: char) -> bool {
+    matches!(character, '\u{590}'..='\u{8ff}' | '\u{fb1d}'..='\u{fdff}' | '\u{fe70}'..='\u{fefc}' | '\u{10800}'..='\u{10fff}' | '\u{1e800}'..='\u{1efff}')
+}
+
+fn is_word(character: char) -> bool {
+    character.is_ascii_alphanumeric() || character == '_' || script(character).is_some()
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Script {
+    Latin,
+    Greek,
+    Cyrillic,
+    Katakana,
+    /// Ideographs, and what is written between them.
+    Han,
+}
+
+/// The script of a letter that may be shown in a command. All others are escaped: of most scripts some letter looks like one of ASCII, or like a sign.
+fn script(character: char) -> Option<Script> {
+    match character {
+        // Ð and Đ look the same; the others are one letter with a sign, or look like i, k or f.
+        'Ð' | '×' | '÷' | 'ı' | 'Ĳ' | 'ĳ' | 'ĸ' | 'Ŀ' | 'ŀ' | 'ŉ' | 'ſ' => None,
+        'À'..='ž' | 'Ơ' | 'ơ' | 'Ư' | 'ư' | 'Ạ'..='ỹ' => Some(Script::Latin),
+        'Ά' | 'Έ'..='Ί' | 'Ό' | 'Ύ'..='Ρ' | 'Σ'..='ώ' => Some(Script::Greek),
+        'Ѐ'..='џ' | 'Ґ' | 'ґ' => Some(Script::Cyrillic),
+        'ァ'..='ヺ' | 'ー' => Some(Script::Katakana),
+        'ぁ'..='ゖ' | '一'..='\u{9fff}' | '가'..='힣' => Some(Script::Han),
+        _ => None,
+    }
+}
+
+/// Letters that look like one of another script, or like a sign of ASCII.
+fn looks_alike(letter: char) -> bool {
+    const GREEK: &str = "ΑΒΕΖΗΙΚΜΝΟΡΤΥΧάΰίΐύϊϋόαγηικνορςτυχωώΆΈΉΊΌΎΏΪΫ";
+    const CYRILLIC: &str = "АВЕЗКМНОРСТУХЅІЇЈЀЁЍЌЎЬаекопрсухѕіїјѐёѝќўћь";
+    const KATAKANA: &str = "イエオカタチトニノハヌヘベペミロー";
+    const HAN: &str = "一丨丶丿亅乙二三口千十工才八又力卜夕へべぺ";
+    [GREEK, CYRILLIC, KATAKANA, HAN].iter().any(|letters| letters.contains(letter))
+}
+
+/// Which letters a word of a command has.
+struct Scripts {
+    /// The only script of the word.
+    is_one: bool,
+    /// A letter that looks like no other: those beside it are of its script.
+    is_unmistakable: bool,
+}
+
+impl Scripts {
+    fn of(word: &[char]) -> Self {
+        let latin = word.iter().filter(|letter| letter.is_ascii_alphabetic()).map(|_| Script::Latin);
+        let mut scripts = latin.chain(word.iter().filter_map(|letter| script(*letter)));
+        let first = scripts.next();
+        let is_unmistakable = |letter: &char| script(*letter).is_some() && !looks_alike(*letter);
+        Self {
+            is_one: scripts.all(|script| Some(script) == first),
+            is_unmistakable: word.iter().any(is_unmistakable),
+        }
+    }
+
+    fn show(&self, character: char) -> bool {
+        match script(character) {
+            None => is_printable_ascii(character),
+            Some(Script::Latin) => true,
+            Some(Script::Katakana | Script::Han) if !looks_alike(character) => true,
+            // In a word with letters of another script there is no telling which ones are.
+            Some(_) => self.is_one && self.is_unmistakable,
+        }
+    }
+}
+
+/// Where a line is broken into rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Break {
+    /// Between words, where there are some.
+    Words,
+    /// Anywhere: every row but the last is full.
+    Anywhere,
+}
+
+/// A line that was escaped, in rows of at most so many columns, so that nothing else has to break it. All but the first are to be marked: the sign that
+/// a row begins with is part of a line, and no sign of a diff.
+#[must_use]
+pub fn rows(line: &str, columns: usize, at: Break) -> Vec<String> {
+    let columns = columns.max(width('│'));
+    let (mut rows, mut row, mut used) = (Vec::new(), String::new(), 0);
+    for character in line.chars() {
+        if used + width(character) > columns {
+            let space = row.rfind(' ').filter(|space| at == Break::Words && *space > row.len() / 2);
+            let next = space.map(|space| row.split_off(space + 1)).unwrap_or_default();
+            used = next.chars().map(width).sum();
+            rows.push(std::mem::replace(&mut row, next));
+        }
+        row.push(character);
+        used += width(character);
+    }
+    rows.push(row);
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    mod lookalikes {
+        include!("../tests/shared/lookalikes.rs");
+    }
+    use lookalikes::{pair, skeleton};
+
+    const COMMAND: Escaping = Escaping { content: Content::Command, charset: Charset::Unicode };
+    const PROSE: Escaping = Escaping { content: Content::Prose, charset: Charset::Unicode };
+
+    fn ascii(escaping: Escaping) -> Escaping {
+        Escaping { charset: Charset::Ascii, ..escaping }
+    }
+
+    /// Reads escapes and tabs back.
+    fn read(shown: &str) -> String {
+        let (mut text, mut rest, mut column) = (String::new(), shown, 0);
+        while let Some(first) = rest.chars().next() {
+            let escape = rest.strip_prefix("\\u{").and_then(|code| code.split_once('}'));
+            if let Some((code, after)) = escape {
+                text.push(char::from_u32(u32::from_str_radix(code, 16).unwrap()).unwrap());
+                column += rest.len() - after.len();
+                rest = after;
+                continue;
+            }
+            rest = &rest[first.len_utf8()..];
+            column += if first == TAB { 1 } else { width(first) };
+            text.push(if first == TAB { '\t' } else { first });
+            while first == TAB && !column.is_multiple_of(TAB_COLUMNS) {
+                rest = rest.strip_prefix(' ').unwrap();
+                column += 1;
+            }
+        }
+        text
+    }
+
+    #[test]
+    fn commands_show_what_cannot_be_misread() {
+        for (text, shown) in [
+            ("ls\u{a0}# list the folder; rm keep.txt", "ls\\u{a0}# list the folder; rm keep.txt"),
+            ("echo \\u{a0}", "echo \\u{5c}u{a0}"),
+            ("printf '\\n\\t\\\\'", "printf '\\n\\t\\\\'"),
+            (
+                "cat größe.txt čeština 漢字 かな データ 한글 прочти Ελληνικά",
+                "cat größe.txt čeština 漢字 かな データ 한글 прочти Ελληνικά",
+            ),
+            ("cаt", "c\\u{430}t"),
+            ("сору", "\\u{441}\\u{43e}\\u{440}\\u{443}"),
+            ("сοру", "\\u{441}\\u{3bf}\\u{440}\\u{443}"),
+            ("ｒｍ −rf", "\\u{ff52}\\u{ff4d} \\u{2212}rf"),
+            ("e\u{301} é", "e\\u{301} é"),
+            ("a\u{37e} rm", "a\\u{37e} rm"),
+            ("rm \u{5d0}/b", "rm \\u{5d0}/b"),
+            ("ls ", "ls\\u{20}"),
+            ("a\tb", "a⇥      b"),
+            ("一", "\\u{4e00}"),
+            ("一日", "一日"),
+            ("x – “y” …", "x \\u{2013} \\u{201c}y\\u{201d} \\u{2026}"),
+        ] {
+            assert_eq!(COMMAND.line(text, 0), shown, "{text:?}");
+        }
+        assert_eq!(ascii(COMMAND).line("größe\t\\{3 spaces}", 0), "gr\\u{f6}\\u{df}e\\u{9}\\u{5c}{3 spaces}");
+    }
+
+    #[test]
+    fn contents_keep_their_symbols() {
+        for (text, shown) in [
+            ("x – “y” … → ✓ 🦀", "x – “y” … → ✓ 🦀"),
+            ("a\u{a0}b\u{202e}", "a\\u{a0}b\\u{202e}"),
+            ("\"\\u{a0}\"", "\"\\u{5c}u{a0}\""),
+            ("שלום", "שלום"),
+            ("x = שלום;", "x = \\u{5e9}\\u{5dc}\\u{5d5}\\u{5dd};"),
+            ("e\u{301}", "e\\u{301}"),
+            ("हिन्दी", "हिन्दी"),
+            ("\u{212a}", "\\u{212a}"),
+            ("│⟦9 spaces⟧⇥⋮", "\\u{2502}\\u{27e6}9 spaces\\u{27e7}\\u{21e5}\\u{22ee}"),
+            ("\tx", "⇥       x"),
+            ("x\r", "x\\u{d}"),
+        ] {
+            assert_eq!(PROSE.line(text, 0), shown, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn values_stand_apart_from_the_words_around_them() {
+        for (text, shown) in [
+            ("src/main.rs", "src/main.rs"),
+            ("", "\"\""),
+            ("a b", "\"a b\""),
+            ("a ", "\"a\\u{20}\""),
+            ("a → b", "\"a \\u{2192} b\""),
+            ("a\nb\tc\"", "\"a\\u{a}b\\u{9}c\\u{22}\""),
+            ("größe", "größe"),
+        ] {
+            assert_eq!(value(text), shown, "{text:?}");
+            let composed = Escaping { content: Content::Composed, charset: Charset::Unicode };
+            assert_eq!(composed.line(shown, 0), shown, "escaped once");
+        }
+    }
+
+    #[test]
+    fn rows_are_never_wider_than_they_may_be() {
+        assert_eq!(rows("+aaaa-rm b", 5, Break::Anywhere), ["+aaaa", "-rm b"]);
+        assert_eq!(rows("aaa bb cc", 7, Break::Words), ["aaa bb ", "cc"]);
+        assert_eq!(rows("", 0, Break::Words), [""]);
+    }
+
+    proptest! {
+        #[test]
+        fn an_escaped_text_can_be_read_back(text in "([\\PC\t\u{1b}\u{a0}\u{202e}\u{430}\u{3bf}\u{301}]|\\\\u\\{[0-9a-f]{1,4}\\}|⟦|⇥){0,60}") {
+            for escaping in [COMMAND, PROSE, ascii(COMMAND), ascii(PROSE)] {
+                let shown = escaping.line(&text, 0);
+                prop_assert_eq!(&read(&shown), &text, "{:?}: {:?}", escaping, shown);
+            }
+            let quoted = value(&text);
+            let inner = quoted.strip_prefix('"').and_then(|inner| inner.strip_suffix('"')).unwrap_or(&quoted);
+            prop_assert_eq!(read(inner), text);
+        }
+
+        /// Two commands that look alike as they are do not look alike as they are shown.
+        #[test]
+        fn commands_that_look_alike_are_shown_as_different(pair in pair()) {
+            let (one, other) = pair;
+            prop_assume!(one != other);
+            prop_assert_ne!(skeleton(&COMMAND.line(&one, 0)), skeleton(&COMMAND.line(&other, 0)), "{:?} {:?}", one, other);
+            prop_assert_ne!(skeleton(&value(&one)), skeleton(&value(&other)));
+        }
+
+        #[test]
+        fn rows_put_together_are_the_line(line in "[ -~é漢]{0,80}", columns in 2usize..30) {
+            for at in [Break::Words, Break::Anywhere] {
+                let rows = rows(&line, columns, at);
+                prop_assert_eq!(rows.concat(), line.clone());
+                prop_assert!(rows.iter().all(|row| row.chars().map(width).sum::<usize>() <= columns));
+            }
+        }
+    }
+}
