@@ -108,14 +108,19 @@ impl Body<'_> {
         json.put(b"\"},\"decision\":\"");
         json.put(self.decision().as_str().as_bytes());
         json.put(b"\"");
-        if let Some(Denial { stage, code, reason }) = self.denial {
+        if let Some(Denial { stage, code, reason, count }) = self.denial {
             json.put(b",\"denial\":{\"stage\":\"");
             json.put(stage.as_str().as_bytes());
             json.put(b"\",\"code\":\"");
             json.put(code.as_str().as_bytes());
             json.put(b"\",\"reason\":\"");
             json.put_text(&bounded_reason(reason))?;
-            json.put(b"\"}");
+            json.put(b"\"");
+            if count != 1 {
+                json.put(b",\"count\":");
+                json.put_number(count);
+            }
+            json.put(b"}");
         }
         if let Some(Response { redacted_fields, output_hash, output_bytes }) = self.response {
             json.put(b",\"response\":{\"redactedFields\":[");
@@ -332,7 +337,7 @@ mod tests {
             caller in caller(),
             (tool, client_call_id) in (text(), option::of(text())),
             class in option::of(select(vec![ToolClass::Read, ToolClass::Write, ToolClass::Destructive])),
-            denial in option::of((select(STAGES.to_vec()), select(ErrorCode::ALL), text())),
+            denial in option::of((select(STAGES.to_vec()), select(ErrorCode::ALL), text(), 1..3u64)),
             response in option::of((texts(), any::<[u8; 32]>(), any::<u64>())),
             (duration, args_hash) in (duration(), any::<[u8; 32]>()),
         ) {
@@ -344,7 +349,7 @@ mod tests {
                 tool: &tool,
                 class,
                 args_hash,
-                denial: denial.as_ref().map(|(stage, code, reason)| Denial { stage: *stage, code: *code, reason }),
+                denial: denial.as_ref().map(|(stage, code, reason, count)| Denial { stage: *stage, code: *code, reason, count: *count }),
                 response: response.as_ref().map(|(redacted_fields, output_hash, output_bytes)| Response {
                     redacted_fields,
                     output_hash: (*output_hash).into(),
@@ -365,8 +370,8 @@ mod tests {
             prop_assert_eq!(record.caller, RecordedCaller::from(&caller));
             prop_assert_eq!((record.tool.name, record.tool.classification), (owned(&tool), class));
             prop_assert_eq!(record.request.client_call_id, client_call_id.as_deref().map(owned));
-            let recorded = record.denial.map(|denial| (denial.stage, denial.code, denial.reason));
-            let wanted = denial.map(|(stage, code, reason)| (stage, code, bounded_reason(&reason).into_owned()));
+            let recorded = record.denial.map(|denial| (denial.stage, denial.code, denial.reason, denial.count));
+            let wanted = denial.map(|(stage, code, reason, count)| (stage, code, bounded_reason(&reason).into_owned(), count));
             prop_assert_eq!(recorded, wanted);
             let recorded = record.response.map(|of| (of.redacted_fields, of.output_hash, of.output_bytes));
             let wanted = response.map(|(fields, hash, bytes)| {

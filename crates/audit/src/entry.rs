@@ -39,6 +39,8 @@ pub struct Denial<'a> {
     pub code: ErrorCode,
     /// Why, for the operator. May name missing permissions; must not quote arguments.
     pub reason: &'a str,
+    /// How many calls of this kind ended so. More than one is refusals above a bound, which have one record together.
+    pub count: u64,
 }
 
 /// What left the gate.

@@ -329,7 +329,10 @@ impl AuditLog {
     pub fn append(&self, entry: &Entry<'_>) -> Result<Ticket, AuditError> {
         let body = Body::new(entry, &self.shared.digest_key).to_bytes();
         let written = body.and_then(|body| self.shared.append_body(entry.call, &body));
-        let number = written.inspect_err(|error| self.shared.missed([entry.call].into_iter(), error))?;
+        // A record of counted refusals stands for all of them.
+        let calls = usize::try_from(entry.denial.map_or(1, |denial| denial.count)).unwrap_or(usize::MAX);
+        let calls = std::iter::repeat_n(entry.call, calls);
+        let number = written.inspect_err(|error| self.shared.missed(calls, error))?;
         Ok(Ticket::new(Arc::clone(&self.shared), Kind::Record, number))
     }
 

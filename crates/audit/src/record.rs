@@ -111,6 +111,17 @@ pub struct RecordedDenial {
     pub code: ErrorCode,
     /// Why, for the operator.
     pub reason: String,
+    /// How many calls this record stands for: refusals above a bound are counted.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub count: u64,
+}
+
+fn one() -> u64 {
+    1
+}
+
+fn is_one(count: &u64) -> bool {
+    *count == 1
 }
 
 /// What was answered.
@@ -200,7 +211,12 @@ impl RecordedIntent {
             tool: &self.tool.name,
             class: self.tool.classification,
             args_hash: self.request.args_hash,
-            denial: Some(Denial { stage: Stage::Execution, code: ErrorCode::Interrupted, reason: &reason }),
+            denial: Some(Denial {
+                stage: Stage::Execution,
+                code: ErrorCode::Interrupted,
+                reason: &reason,
+                count: 1,
+            }),
             response: None,
             gap: None,
             duration: Duration::ZERO,

@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 use toolgate_policy::needs_question;
-use toolgate_types::{Category, Failure, Outcome, Stage, ToolCall};
+use toolgate_types::{CallId, Category, Failure, Outcome, Sha256, Stage, ToolCall};
 
 use crate::caller::Credential;
 use crate::gate::{Gate, Settled};
+use crate::refusals::Refusal;
 use crate::tool::{Tool, ToolSpec};
+use crate::unsettled::operator_reason;
 
 impl Gate {
     /// The tool of this name at the moment, whoever may use it: for doors that treat long calls in another way than short ones.
@@ -51,5 +53,19 @@ impl Gate {
             Err(failure) => Outcome::Failed { stage: Stage::Auth, failure },
         };
         unsettled.settle(refused, None).await
+    }
+
+    /// Records a call that a door's own bound refused before it was taken, together with others of its kind. Nothing waits for it.
+    pub fn count_refusal(&self, tool: &str, credential: &Credential, failure: &Failure) {
+        self.refusals.record(Refusal {
+            call: CallId::fresh(),
+            caller: credential.claimed(),
+            tool: tool.to_owned(),
+            class: self.tool(tool).map(|tool| tool.spec().class),
+            args_hash: Sha256::of(b""),
+            stage: Stage::Permission,
+            code: failure.code,
+            reason: operator_reason(failure),
+        });
     }
 }

@@ -21,6 +21,7 @@ use crate::bound::Bound;
 use crate::breaker::suspended;
 use crate::caller::{Credential, Proved};
 use crate::journal::{CallRecorder, Journal};
+use crate::refusals::Refusals;
 use crate::registry::Registered;
 use crate::schema::{Check as _, Patience, checked};
 use crate::sessions::SessionCalls;
@@ -67,7 +68,8 @@ pub struct GateOptions {
 
 /// The gate between a model and the machine.
 pub struct Gate {
-    pub(crate) audit: AuditLog,
+    pub(crate) audit: Arc<AuditLog>,
+    pub(crate) refusals: Arc<Refusals>,
     pub(crate) audit_mode: AuditMode,
     pub(crate) complain: Arc<dyn Fn(&str) + Send + Sync>,
     pub(crate) current: ArcSwap<Snapshot>,
@@ -111,15 +113,24 @@ pub struct CallOptions {
     pub browse: Option<Browse>,
 }
 
+impl Drop for Gate {
+    /// What was counted of refusals is written before the log is closed.
+    fn drop(&mut self) {
+        self.refusals.close();
+    }
+}
+
 impl Gate {
     /// A gate.
     #[must_use]
     pub fn new(options: GateOptions) -> Self {
+        let audit = Arc::new(options.audit);
         Self {
+            refusals: Refusals::new(&audit, &options.clock, &options.complain),
             current: ArcSwap::from_pointee(Snapshot::first(options.loaded, &options.clock)),
             replacing: Mutex::default(),
             replaced: watch::Sender::new(0),
-            audit: options.audit,
+            audit,
             audit_mode: options.audit_mode,
             complain: options.complain,
             journal: options.journal,
@@ -271,9 +282,12 @@ impl Gate {
         let (name, is_token) = (&unsettled.call.tool, credential.is_token());
         match credential.prove(snapshot, cancelled).await {
             Ok(who) => {
+                unsettled.caller = Arc::clone(&who.caller);
+                if let Err(failure) = snapshot.rates.admit_unknown(&who.caller.subject, name) {
+                    return Refused { stage: Stage::Permission, failure };
+                }
                 let tools = visible(snapshot, &who);
                 let names: Vec<&str> = tools.iter().map(|tool| tool.spec().name.as_str()).collect();
-                unsettled.caller = who.caller;
                 unknown_tool(name, &names)
             }
             Err(failure) if is_token => Refused { stage: Stage::Auth, failure },

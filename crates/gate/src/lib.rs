@@ -30,6 +30,7 @@ mod approval;
 mod card;
 mod stages;
 mod journal;
+mod refusals;
 mod unsettled;
 mod gate;
 mod doors;

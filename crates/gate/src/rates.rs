@@ -247,12 +247,21 @@ impl Rates {
 
     /// Charges a call to every rule that matches it, or to none.
     pub(crate) fn admit(&self, caller: &str, tool: &str) -> Result<(), Failure> {
+        self.charge(caller, tool, tool)
+    }
+
+    /// The same for a tool that there is not. All of them have one count for each caller: names are the caller's to invent.
+    pub(crate) fn admit_unknown(&self, caller: &str, tool: &str) -> Result<(), Failure> {
+        self.charge(caller, tool, "")
+    }
+
+    fn charge(&self, caller: &str, tool: &str, counted_as: &str) -> Result<(), Failure> {
         let matching: Vec<&Arc<Limiter>> =
             self.limiters.iter().filter(|limiter| limiter.rule.matches(caller, tool)).collect();
         if matching.is_empty() {
             return Ok(());
         }
-        let pair = (caller.to_owned(), tool.to_owned());
+        let pair = (caller.to_owned(), counted_as.to_owned());
         let _deciding = self.deciding.lock().unwrap_or_else(PoisonError::into_inner);
         let now = (self.clock)();
         let asked = |ask: &dyn Fn(&Limiter) -> Option<Duration>| {

@@ -13,6 +13,7 @@ use toolgate_types::{
 };
 
 use crate::gate::{AuditMode, Gate, Settled};
+use crate::refusals::Refusal;
 
 /// What is remembered of an answer after it has left.
 pub(crate) struct RawOutput {
@@ -70,7 +71,10 @@ impl Unsettled<'_> {
     pub(crate) async fn settle(mut self, outcome: Outcome, response: Option<RawOutput>) -> Settled {
         let duration = self.begun.elapsed();
         self.settled = true;
-        let recorded = self.append(&outcome, response.as_ref(), duration);
+        let Some(count) = self.count(&outcome) else {
+            return Settled { call: self.call.id, outcome, duration };
+        };
+        let recorded = self.append(&outcome, response.as_ref(), duration, count);
         let recorded = match (recorded, self.gate.audit_mode) {
             (Ok(ticket), AuditMode::Deny) => ticket.await.map_err(|error| error.to_string()),
             (Ok(_), AuditMode::Warn) => Ok(()),
@@ -98,11 +102,30 @@ impl Unsettled<'_> {
         }
     }
 
+    /// How many calls the record of this one stands for; `None` where the record of another stands for it.
+    fn count(&self, outcome: &Outcome) -> Option<u64> {
+        let Outcome::Failed { stage, failure } = outcome else { return Some(1) };
+        if !Refusal::is_counted(failure.code) {
+            return Some(1);
+        }
+        self.gate.refusals.count(Refusal {
+            call: self.call.id,
+            caller: Arc::clone(&self.caller),
+            tool: self.call.tool.clone(),
+            class: self.class,
+            args_hash: self.args_hash,
+            stage: *stage,
+            code: failure.code,
+            reason: operator_reason(failure),
+        })
+    }
+
     fn append(
         &self,
         outcome: &Outcome,
         response: Option<&RawOutput>,
         duration: Duration,
+        count: u64,
     ) -> Result<Ticket, String> {
         let reason = match outcome {
             Outcome::Done(_) => String::new(),
@@ -111,7 +134,7 @@ impl Unsettled<'_> {
         let denial = match outcome {
             Outcome::Done(_) => None,
             Outcome::Failed { stage, failure } => {
-                Some(Denial { stage: *stage, code: failure.code, reason: &reason })
+                Some(Denial { stage: *stage, code: failure.code, reason: &reason, count })
             }
         };
         let entry = Entry {
@@ -131,14 +154,14 @@ impl Unsettled<'_> {
         };
         let audit = &self.gate.audit;
         // Whoever waits for the disk anyway is written together with all others who do.
-        let together = self.settled && self.gate.audit_mode == AuditMode::Deny;
+        let together = self.settled && self.gate.audit_mode == AuditMode::Deny && count == 1;
         let written = if together { audit.submit(&entry) } else { audit.append(&entry) };
         written.map_err(|error| error.to_string())
     }
 }
 
 /// Why, for the operator: the note where there is one. Messages may quote arguments, which records never do.
-fn operator_reason(failure: &Failure) -> String {
+pub(crate) fn operator_reason(failure: &Failure) -> String {
     failure.operator_note.clone().unwrap_or_else(|| failure.code.as_str().to_owned())
 }
 
@@ -149,7 +172,7 @@ impl Drop for Unsettled<'_> {
             self.cancelled.cancel();
             let failure = Failure::new(ErrorCode::Cancelled, "the call was abandoned");
             let outcome = Outcome::Failed { stage: self.reached, failure };
-            if let Err(reason) = self.append(&outcome, None, self.begun.elapsed()) {
+            if let Err(reason) = self.append(&outcome, None, self.begun.elapsed(), 1) {
                 (self.gate.complain)(&format!("an abandoned call could not be recorded: {reason}"));
             }
         }

@@ -1,5 +1,6 @@
 //! Callers that call too often, and tools that fail too often.
 
+use std::path::Path;
 use std::slice;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -7,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use toolgate_attack::{Bench, BenchOptions, Scratch, code_of, person};
+use toolgate_audit::Filter;
 use toolgate_gate::{BreakerRule, Clock, Loaded};
 use toolgate_tools::{Called, Profile};
 use toolgate_types::{Caller, Decision, ErrorCode, Failure, Stage, ToolOutput, Trust};
@@ -70,9 +72,10 @@ fn a_caller_that_calls_too_often_must_wait() {
     for _ in 0..2 {
         assert_eq!(code_of(&call("alice")), None);
     }
-    for _ in 0..3 {
-        let wait = must_wait(&bench, &call("alice"), Stage::Permission, ErrorCode::RateLimited);
-        assert_eq!(wait, 2000);
+    let wait = must_wait(&bench, &call("alice"), Stage::Permission, ErrorCode::RateLimited);
+    assert_eq!(wait, 2000);
+    for _ in 0..2 {
+        assert_eq!(code_of(&call("alice")), Some(ErrorCode::RateLimited));
     }
     assert_eq!(echo.runs(), 2);
     // Others, and other tools, are not held up.
@@ -82,6 +85,84 @@ fn a_caller_that_calls_too_often_must_wait() {
     clock.advance(Duration::from_secs(2));
     assert_eq!(code_of(&call("alice")), None);
     assert_eq!(code_of(&call("alice")), Some(ErrorCode::RateLimited));
+}
+
+/// The records of refusals above a rate, oldest first: for which tool, and of how many calls.
+fn refusals(state: &Path) -> Vec<(String, u64)> {
+    let records = toolgate_audit::show(&state.join("audit"), Filter::default()).unwrap();
+    let refused = records.filter_map(|record| {
+        let record = record.unwrap();
+        let denial = record.denial.filter(|denial| denial.code == ErrorCode::RateLimited)?;
+        Some((record.tool.name, denial.count))
+    });
+    let mut refused: Vec<(String, u64)> = refused.collect();
+    // The newest are shown first.
+    refused.reverse();
+    refused
+}
+
+fn counts(state: &Path) -> Vec<u64> {
+    refusals(state).into_iter().map(|(_, count)| count).collect()
+}
+
+#[test]
+fn refusals_above_a_rate_have_one_record_per_interval_and_none_is_lost() {
+    let (scratch, clock) = (Scratch::new(), TestClock::new());
+    let state = scratch.folder("s");
+    let echo = Declared::new("echo").share();
+    let config = "rate_limits: [{tool: '*', calls: 1, per: 1h}]";
+    let bench = bench(&scratch, config, &clock, slice::from_ref(&echo));
+    let call = |subject: &str, tool: &str| {
+        assert_eq!(code_of(&bench.call_as(named(subject), tool, json!({}))), Some(ErrorCode::RateLimited));
+    };
+    for subject in ["alice", "bob"] {
+        assert_eq!(code_of(&bench.call_as(named(subject), "echo", json!({}))), None);
+    }
+    (0..500).for_each(|_| call("alice", "echo"));
+    assert_eq!(counts(&state), [1], "the first one is recorded before its answer leaves");
+    call("bob", "echo");
+    assert_eq!(counts(&state), [1, 1], "another caller is another kind");
+    clock.advance(Duration::from_secs(10));
+    (0..3).for_each(|_| call("alice", "echo"));
+    assert_eq!(counts(&state), [1, 1, 500], "499 of the last interval, and the one that came after it");
+    // Not longer than so many, whatever the clock says.
+    (0..9_998).for_each(|_| call("alice", "echo"));
+    assert_eq!(counts(&state), [1, 1, 500, 10_000]);
+    (0..7).for_each(|_| call("alice", "echo"));
+    let refused = 500 + 1 + 3 + 9_998 + 7;
+    drop(bench);
+    let written = counts(&state);
+    assert_eq!((written.len(), written.iter().sum::<u64>()), (5, refused), "{written:?}");
+}
+
+#[test]
+fn what_is_counted_is_written_without_another_call() {
+    let (scratch, clock) = (Scratch::new(), TestClock::new());
+    let state = scratch.folder("s");
+    let echo = Declared::new("echo").share();
+    let bench = bench(&scratch, "rate_limits: [{calls: 1, per: 1h}]", &clock, slice::from_ref(&echo));
+    (0..6).for_each(|_| drop(bench.call("echo", json!({}))));
+    assert_eq!(counts(&state), [1]);
+    let begun = Instant::now();
+    while counts(&state) != [1, 4] {
+        assert!(begun.elapsed() < Duration::from_secs(120), "{:?}", counts(&state));
+        std::thread::yield_now();
+    }
+    assert_eq!(bench.verify_audit(), 3, "the call that was let through, and two records of five refusals");
+}
+
+#[test]
+fn names_that_are_no_tools_have_one_rate_and_one_record() {
+    let (scratch, clock) = (Scratch::new(), TestClock::new());
+    let state = scratch.folder("s");
+    let bench = bench(&scratch, "rate_limits: [{tool: '*', calls: 3, per: 1h}]", &clock, &[]);
+    let codes: Vec<_> = (0..100).map(|n| code_of(&bench.call(&format!("invented_{n}"), json!({})))).collect();
+    assert_eq!(codes[..3], [Some(ErrorCode::UnknownTool); 3]);
+    assert!(codes[3..].iter().all(|code| *code == Some(ErrorCode::RateLimited)), "{codes:?}");
+    assert_eq!(code_of(&bench.call("list_directory", json!({}))), None, "tools have counts of their own");
+    assert_eq!(refusals(&state), [("invented_3".to_owned(), 1)]);
+    drop(bench);
+    assert_eq!(refusals(&state), [("invented_3".to_owned(), 1), ("invented_99".to_owned(), 96)]);
 }
 
 #[test]

@@ -27,7 +27,7 @@ fn no_string_makes_a_second_line_or_another_record() {
     let log = place.open();
     for (number, text) in nasty().iter().enumerate() {
         let caller = Caller { subject: text.clone(), permissions: [text.clone()].into(), ..alice() };
-        let denial = Denial { stage: Stage::Registry, code: ErrorCode::UnknownTool, reason: text };
+        let denial = Denial { stage: Stage::Registry, code: ErrorCode::UnknownTool, reason: text, count: 1 };
         let entry = allowed(id(number as u64), &caller);
         log.append(&Entry { tool: text, client_call_id: Some(text), denial: Some(denial), ..entry }).unwrap();
     }

@@ -23,10 +23,12 @@ fn log() -> &'static Log {
         let log = place.open();
         for number in 0..12 {
             place.set_clock(if number < 7 { "2026-11-15T12:00:00Z" } else { "2026-11-16T00:00:00Z" });
-            let denial =
-                Denial {
-                    stage: Stage::Auth, code: ErrorCode::Unauthenticated, reason: "no \"token\" — é"
-                };
+            let denial = Denial {
+                stage: Stage::Auth,
+                code: ErrorCode::Unauthenticated,
+                reason: "no \"token\" — é",
+                count: 1,
+            };
             let denial = (number % 3 == 0).then_some(denial);
             log.append(&Entry { denial, ..allowed(id(number), &alice()) }).unwrap();
         }

@@ -14,7 +14,8 @@ fn filled() -> Place {
     for number in 0..60u64 {
         place.set_clock(&format!("2026-11-{:02}T{:02}:00:00Z", 10 + number / 10, 8 + number % 10));
         let caller = if number % 2 == 0 { alice() } else { bob.clone() };
-        let denial = Denial { stage: Stage::Permission, code: ErrorCode::NotPermitted, reason: "no" };
+        let denial =
+            Denial { stage: Stage::Permission, code: ErrorCode::NotPermitted, reason: "no", count: 1 };
         let tool = ["read_file", "write_file", "bash", "git_log"][number as usize % 4];
         let denial = (number % 3 == 0).then_some(denial);
         log.append(&Entry { tool, denial, ..allowed(id(number), &caller) }).unwrap();

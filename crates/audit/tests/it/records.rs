@@ -34,7 +34,7 @@ fn lines_are_as_documented() {
     log.append(&Entry {
         tool: "git_push",
         class: None,
-        denial: Some(Denial { stage: Stage::Permission, code: ErrorCode::NotPermitted, reason }),
+        denial: Some(Denial { stage: Stage::Permission, code: ErrorCode::NotPermitted, reason, count: 1 }),
         duration: Duration::from_millis(12),
         ..allowed(id(2), &alice())
     })
@@ -53,7 +53,7 @@ fn the_decision_follows_from_the_code() {
     let codes =
         [None, Some(ErrorCode::OutsideWorkspace), Some(ErrorCode::ApprovalDenied), Some(ErrorCode::Timeout)];
     for (number, code) in codes.into_iter().enumerate() {
-        let denial = code.map(|code| Denial { stage: Stage::Execution, code, reason: "why" });
+        let denial = code.map(|code| Denial { stage: Stage::Execution, code, reason: "why", count: 1 });
         log.append(&Entry { denial, ..allowed(id(number as u64), &alice()) }).unwrap();
     }
     let decisions: Vec<Decision> = place.sound_records().iter().map(|record| record.decision).collect();

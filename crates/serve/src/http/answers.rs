@@ -8,6 +8,7 @@ use axum::http::header::{
 };
 use axum::http::{HeaderName, HeaderValue, Response, StatusCode};
 use serde_json::{Value, json};
+use toolgate_types::ErrorCode;
 
 use super::body::Unread;
 use super::names::Strange;
@@ -139,7 +140,15 @@ pub(crate) fn unread(unread: Unread) -> Response<Body> {
 
 /// Too much at once, or too often.
 pub(crate) fn later(status: StatusCode, message: &str, seconds: &'static str) -> Response<Body> {
-    let mut response = refusal(status, message);
+    let milliseconds = seconds.parse().unwrap_or(1_u64) * 1000;
+    let data = match status {
+        StatusCode::TOO_MANY_REQUESTS => {
+            json!({"code": ErrorCode::RateLimited.as_str(), "retry_after_ms": milliseconds})
+        }
+        _ => json!({"retry_after_ms": milliseconds}),
+    };
+    let error = json!({"code": REFUSED, "message": message, "data": data});
+    let mut response = in_json(status, &json!({"jsonrpc": "2.0", "id": null, "error": error}));
     set(&mut response, RETRY_AFTER, seconds);
     response
 }

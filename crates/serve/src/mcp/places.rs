@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rmcp::model::ErrorData;
 use rmcp::service::{RequestContext, RoleServer};
+use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use toolgate_types::{ErrorCode, Failure, Stage};
 
@@ -102,15 +103,38 @@ impl McpHandler {
         visitor: &Visitor,
     ) -> ErrorData {
         let message = format!("{UNDER_WAY} calls of this caller are under way");
-        let failure =
-            Failure::new(ErrorCode::RateLimited, message).help("wait until some of them have ended");
-        let told = failure.to_string();
+        let failure = too_many(message);
+        let answer = in_error(&failure);
         let (call, front) = (call_of(wanted, context), self.service.front());
         let class = front.gate().tool(&call.tool).map(|tool| tool.spec().class);
         let refused = front.refuse(&call, visitor.credential.clone(), Stage::Permission, failure).await;
         self.service.metrics.count(class, &refused);
-        ErrorData::invalid_request(told, None)
+        answer
     }
+
+    /// Refuses a request beyond what may be unanswered on this connection. A call among them is recorded, together with others like it.
+    pub(crate) fn unserved(&self, tool: Option<&str>) -> ErrorData {
+        let failure = too_many("too many requests are not answered yet".to_owned());
+        if let (Some(tool), Some(visitor)) = (tool, self.fixed_visitor()) {
+            self.service.front().gate().count_refusal(tool, &visitor.credential, &failure);
+        }
+        in_error(&failure)
+    }
+}
+
+/// When to try again is not known before something has ended; this keeps clients from trying without a pause.
+const RETRY_AFTER_MS: u64 = 1000;
+
+fn too_many(message: String) -> Failure {
+    Failure::new(ErrorCode::RateLimited, message)
+        .help("wait until some of them have ended")
+        .detail("retry_after_ms", RETRY_AFTER_MS)
+}
+
+/// A refusal for programs: its code, and when to try again.
+fn in_error(failure: &Failure) -> ErrorData {
+    let data = json!({"code": failure.code.as_str(), "retry_after_ms": RETRY_AFTER_MS});
+    ErrorData::invalid_request(failure.to_string(), Some(data))
 }
 
 #[cfg(test)]

@@ -4,7 +4,6 @@ use rmcp::model::{ClientJsonRpcMessage, ErrorCode, ErrorData, RequestId, ServerJ
 use serde_json::Value;
 use toolgate_text::weight::weigh;
 
-use crate::stdio::account::Unserved;
 use crate::weight::{MOST_VALUES, is_bearable};
 
 /// What a line turned out to be.
@@ -47,13 +46,9 @@ pub(crate) fn too_long(longest: usize) -> ServerJsonRpcMessage {
     refused(ErrorData::new(ErrorCode::INVALID_REQUEST, message, None), None)
 }
 
-/// The answer to a request that is not served.
-pub(crate) fn unserved(id: RequestId, why: Unserved) -> ServerJsonRpcMessage {
-    let message = match why {
-        Unserved::Taken => "another request with this id is not answered yet, or was given up",
-        Unserved::TooMany => "too many requests are not answered yet",
-    };
-    refused(ErrorData::invalid_request(message, None), Some(id))
+/// The answer to a request whose id stands for another one.
+pub(crate) fn taken() -> ErrorData {
+    ErrorData::invalid_request("another request with this id is not answered yet, or was given up", None)
 }
 
 fn refusal_of(line: &[u8]) -> Decoded {
@@ -78,6 +73,6 @@ fn refusal_of(line: &[u8]) -> Decoded {
     )))
 }
 
-fn refused(error: ErrorData, id: Option<RequestId>) -> ServerJsonRpcMessage {
+pub(crate) fn refused(error: ErrorData, id: Option<RequestId>) -> ServerJsonRpcMessage {
     ServerJsonRpcMessage::error(error, id)
 }

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use rmcp::model::{
-    ClientJsonRpcMessage, ClientNotification, ClientRequest, GetExtensions as _, JsonRpcMessage,
+    ClientJsonRpcMessage, ClientNotification, ClientRequest, ErrorData, GetExtensions as _, JsonRpcMessage,
     ProtocolVersion, RequestId, ServerJsonRpcMessage, ServerResult,
 };
 use rmcp::service::RoleServer;
@@ -18,10 +18,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::ServeError;
 use crate::mcp::{Answered, AtOnce, Leaving, McpHandler, Workbench, in_words};
-use crate::stdio::account::Account;
+use crate::stdio::account::{Account, Unserved};
 use crate::stdio::descriptor::{Descriptor, Direction};
 use crate::stdio::lines::{Line, Lines};
-use crate::stdio::message::{Decoded, decode, too_long, unserved};
+use crate::stdio::message::{Decoded, decode, refused, taken, too_long};
 use crate::stdio::output::{Flushed, Output};
 use crate::stdio::plain::{self, PlainCall};
 use crate::stdio::spell::{self, Frame, Paper as _};
@@ -135,7 +135,8 @@ impl Wire {
     /// Answers a call where it came in, if it can be. A request that is not good is left to the usual way.
     fn call_at_once(&mut self, call: PlainCall) -> Decoded {
         if let Err(why) = self.requests.admits(&call.id) {
-            return Decoded::Refused(Box::new(unserved(call.id, why)));
+            let error = self.unserved(why, Some(&call.tool));
+            return Decoded::Refused(Box::new(refused(error, Some(call.id))));
         }
         // Other requests have come, or are under way.
         let among_others = !self.lines.is_empty() || !self.requests.is_settled();
@@ -151,6 +152,14 @@ impl Wire {
         }
     }
 
+    /// The answer to a request that is not served.
+    fn unserved(&self, why: Unserved, tool: Option<&str>) -> ErrorData {
+        match why {
+            Unserved::Taken => taken(),
+            Unserved::TooMany => self.handler.unserved(tool),
+        }
+    }
+
     /// Keeps account of what has to be answered.
     fn admit(&mut self, mut message: ClientJsonRpcMessage) -> Option<ClientJsonRpcMessage> {
         match &mut message {
@@ -161,7 +170,12 @@ impl Wire {
                 match self.requests.open(&request.id) {
                     Ok(tray) => drop(request.request.extensions_mut().insert(tray)),
                     Err(why) => {
-                        self.put(&unserved(request.id.clone(), why));
+                        let tool = match &request.request {
+                            ClientRequest::CallToolRequest(call) => Some(&*call.params.name),
+                            _ => None,
+                        };
+                        let answer = refused(self.unserved(why, tool), Some(request.id.clone()));
+                        self.put(&answer);
                         return None;
                     }
                 }

@@ -245,6 +245,22 @@ fn a_call_that_cannot_be_shown_whole_is_not_asked_about() {
     }
 }
 
+/// A path that looks like another one, in both protocols: what is shown says which it is.
+#[test]
+fn what_looks_like_something_else_is_escaped_in_the_question() {
+    for era in ERAS {
+        let world = World::new();
+        let mut client = world.client(era);
+        let call = json!({"name": "write_file", "arguments": {"path": "n\u{43e}tes \u{a0}.txt", "content": "+a\u{a0}b\n"}});
+        let put = begin(&mut client, era, call.clone());
+        let message = words(&put, era)["message"].as_str().unwrap().to_owned();
+        assert!(message.contains("│ create \"n\\u{43e}tes \\u{a0}.txt\" (6 bytes)\n"), "{message}");
+        assert!(message.contains("│ + +a\\u{a0}b\n"), "{message}");
+        finish(&mut client, era, &put, call, json!({"action": "decline"}));
+        client.close().1.unwrap();
+    }
+}
+
 #[test]
 fn answers_come_through_however_many_questions_are_open() {
     let world = World::new();
@@ -253,14 +269,25 @@ fn answers_come_through_however_many_questions_are_open() {
     for _ in 1..1024 {
         client.ask("tools/call", write_call("x"));
     }
-    let refused = client.ask("tools/call", write_call("x"));
-    assert_eq!(client.answer(refused)["error"]["code"], -32600);
+    // However many are refused, there is one record for the first of them, and one for all others.
+    for _ in 0..50 {
+        let refused = client.ask("tools/call", write_call("x"));
+        let error = client.answer(refused)["error"].clone();
+        assert_eq!((&error["code"], &error["data"]["code"]), (&json!(-32600), &json!("rate_limited")));
+        assert_eq!(error["data"]["retry_after_ms"], 1000);
+    }
     client.reply(&first.asked, json!({"action": "accept"}));
     assert_eq!(client.answer(first.id)["result"]["isError"], false);
     // There is room for one more.
     assert_eq!(client.call("read_file", json!({"path": "a.txt"}))["isError"], false);
     client.close().1.unwrap();
-    assert_eq!(world.records().len(), 1025);
+    let records = world.records();
+    assert_eq!(records.len(), 1026);
+    let refused: Vec<&Record> = records
+        .iter()
+        .filter(|record| record.denial.as_ref().is_some_and(|denial| denial.code == ErrorCode::RateLimited))
+        .collect();
+    assert!(matches!(refused[..], [record] if record.tool.name == "write_file"), "{refused:?}");
 }
 
 #[test]

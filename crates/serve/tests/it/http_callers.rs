@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use toolgate_gate::{ApprovedCall, CallContext, Tool, ToolFuture, ToolSpec};
-use toolgate_types::{ErrorCode, ToolClass, ToolOutput};
+use toolgate_types::{Decision, ErrorCode, ToolClass, ToolOutput};
 
 use crate::http_closing::{Waiting, spec};
 use crate::http_world::{
@@ -235,6 +235,12 @@ fn whoever_asks_without_end_is_refused_and_with_its_session_all_of_it_ends() {
     }
     let got = world.send(&within(post(&read_file(300)))).message();
     assert!(got["error"]["message"].as_str().is_some_and(|said| said.contains("under way")), "{got}");
+    assert_eq!(got["error"]["data"], json!({"code": "rate_limited", "retry_after_ms": 1000}));
+    for _ in 0..20 {
+        assert!(world.send(&within(post(&read_file(301)))).message()["error"].is_object());
+    }
+    let refused = world.records().iter().filter(|record| record.decision == Decision::Denied).count();
+    assert_eq!(refused, 1, "the others are counted");
     assert_eq!(world.records().last().unwrap().denial.as_ref().unwrap().code, ErrorCode::RateLimited);
     let others = world.send(&newer(read_file(1)).bearing(&token("bob", READS))).message();
     assert_eq!(others["result"]["isError"], json!(false), "{others}");

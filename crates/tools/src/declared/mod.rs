@@ -231,10 +231,8 @@ impl Tool for CommandTool {
     fn preview(&self, arguments: &Value, context: &CallContext) -> Result<Preview, Failure> {
         let rendered = self.render(arguments, context)?;
         let command = &self.declared.manifest.command;
-        let place = rendered
-            .directory
-            .as_ref()
-            .map_or_else(|| "/tmp".to_owned(), |place| value(&place.to_string()));
+        let place =
+            rendered.directory.as_ref().map_or_else(|| "/tmp".to_owned(), |place| value(&place.to_string()));
         let hosts: Vec<&str> = command.network.iter().map(|host| host.value.as_str()).collect();
         let mut summary = vec![
             format!("run in {place}"),
