@@ -99,7 +99,10 @@ impl SandboxError {
             Self::Changed { .. } => ErrorCode::PreconditionFailed,
             Self::Nul { .. } => ErrorCode::InvalidArguments,
             Self::NoDirectory { .. } => ErrorCode::NotFound,
-            Self::Setup { .. } | Self::System { .. } => ErrorCode::Internal,
+            Self::Setup { source, .. } | Self::System { source, .. } => match shortage(source) {
+                Some(_) => ErrorCode::ResourceLimit,
+                None => ErrorCode::Internal,
+            },
         }
     }
 
@@ -121,10 +124,25 @@ impl SandboxError {
             Self::Changed { .. } => "try again when nothing else is changing the workspace",
             Self::Nul { .. } => "leave NUL characters out",
             Self::NoDirectory { .. } => "name a folder that exists",
-            Self::Setup { .. } | Self::System { .. } => {
-                "run `toolgate doctor` to see what this machine can enforce"
+            Self::Setup { source, .. } | Self::System { source, .. } => {
+                shortage(source).unwrap_or("run `toolgate doctor` to see what this machine can enforce")
             }
         }
+    }
+}
+
+/// What to do where the system is short of something, and the machine can confine commands.
+fn shortage(source: &std::io::Error) -> Option<&'static str> {
+    match rustix::io::Errno::from_io_error(source)? {
+        rustix::io::Errno::MFILE => {
+            Some("too many files are open: raise the limit of the gate (`ulimit -n`)")
+        }
+        rustix::io::Errno::NFILE => {
+            Some("too many files are open: raise the limit of the system (`fs.file-max`)")
+        }
+        rustix::io::Errno::AGAIN => Some("too many processes: raise the limit of the user (`ulimit -u`)"),
+        rustix::io::Errno::NOMEM => Some("the machine is out of memory"),
+        _ => None,
     }
 }
 
@@ -142,6 +160,27 @@ impl From<SandboxError> for Failure {
                 Self::new(code, "the command could not be started").operator_note(format!("{error}; {help}"))
             }
             _ => Self::new(code, error.to_string()).help(help),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::io::Errno;
+
+    use super::*;
+
+    #[test]
+    fn what_the_system_is_short_of_is_no_missing_layer() {
+        for (errno, code, help) in [
+            (Errno::MFILE, ErrorCode::ResourceLimit, "ulimit -n"),
+            (Errno::NFILE, ErrorCode::ResourceLimit, "fs.file-max"),
+            (Errno::AGAIN, ErrorCode::ResourceLimit, "ulimit -u"),
+            (Errno::PERM, ErrorCode::Internal, "doctor"),
+        ] {
+            let error = SandboxError::system("pipe")(errno);
+            assert_eq!(error.code(), code);
+            assert!(error.help().contains(help), "{}", error.help());
         }
     }
 }

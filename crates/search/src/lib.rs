@@ -72,4 +72,4 @@ pub use list::{Entry, EntryKind, ListOptions, Listing, list};
 pub use search::{Effort, MAX_NEIGHBOURS, SearchOptions, Searched, Target, search};
 pub use start::{Start, Visible};
 pub use survey::{Surveyed, SurveyedEntry, SurveyedFolder, Surveyor, earliest_timestamp, survey};
-pub use walk::Skipped;
+pub use walk::{MAX_DEPTH, Skipped};

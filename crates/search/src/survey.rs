@@ -18,7 +18,7 @@ use toolgate_types::{Stop, StopReason};
 use crate::folder::{Names, Scratch, is_change, kind_by_stat, open_directory, reopen};
 use crate::place::as_path;
 use crate::queue::Queue;
-use crate::walk::{DEEPEST, finished, thread_count};
+use crate::walk::{MAX_DEPTH, finished, thread_count};
 use crate::{EntryKind, Error};
 
 /// How many directories one thread reads before others are worth starting.
@@ -254,7 +254,7 @@ impl<'a, S: Surveyor> Worker<'a, S> {
 
     fn visit(&mut self, next: Pending) -> Result<(), Ending> {
         self.shared.stop.check().map_err(Ending::Stopped)?;
-        if next.depth > DEEPEST {
+        if next.depth > MAX_DEPTH {
             self.surveyor.closed(as_path(&next.place));
             return Ok(());
         }

@@ -16,8 +16,8 @@ use crate::queue::Queue;
 use crate::scope::Scope;
 use crate::{EntryKind, Error, Start};
 
-/// How deep a walk goes. Every level may keep a directory open on every thread, and handles are scarce.
-pub(crate) const DEEPEST: usize = 128;
+/// How many levels a walk goes down. Every level may keep a directory open on every thread, and handles are scarce.
+pub const MAX_DEPTH: usize = 128;
 
 /// How many threads a walk takes at most; one call must not take the whole machine.
 const MOST_THREADS: usize = 4;
@@ -33,8 +33,10 @@ const FOLDER_WORK: u64 = 16 * 1024;
 pub struct Skipped {
     /// Files and directories that the operating system did not let us read.
     pub unreadable: u64,
-    /// Directories nested too deeply.
+    /// Directories nested deeper than [`MAX_DEPTH`].
     pub too_deep: u64,
+    /// Files and directories for which there was no descriptor: too many files are open (`EMFILE`, `ENFILE`).
+    pub no_descriptors: u64,
     /// Files that turned out not to be text; one in which nothing could match is not looked at so closely.
     pub binary: u64,
     /// Files with a line so long that only its beginning was searched.
@@ -45,14 +47,17 @@ impl Skipped {
     pub(crate) fn add(&mut self, other: Self) {
         self.unreadable += other.unreadable;
         self.too_deep += other.too_deep;
+        self.no_descriptors += other.no_descriptors;
         self.binary += other.binary;
         self.long_lines += other.long_lines;
     }
 
     /// Counts a failure, unless somebody else has merely changed the tree meanwhile.
     pub(crate) fn failed(&mut self, errno: Errno) {
-        if !is_change(errno) {
-            self.unreadable += 1;
+        match errno {
+            Errno::MFILE | Errno::NFILE => self.no_descriptors += 1,
+            errno if is_change(errno) => {}
+            _ => self.unreadable += 1,
         }
     }
 }
@@ -298,7 +303,7 @@ impl<'a, V: Visitor> Worker<'a, V> {
     fn descend(&mut self, folder: &Folder, name: Name<'_>) -> Result<Option<Job>, StopReason> {
         self.work += FOLDER_WORK;
         let depth = folder.depth + 1;
-        if depth > DEEPEST {
+        if depth > MAX_DEPTH {
             self.skipped.too_deep += 1;
             return Ok(None);
         }

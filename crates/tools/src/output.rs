@@ -112,7 +112,8 @@ fn written_names(listed: &Listed) -> impl Iterator<Item = usize> {
 /// Shortens a list of paths.
 pub(crate) fn bound_paths(view: &View<'_>, found: &mut FoundFiles) {
     let fit = fitting(view, found.paths.iter().map(|path| shown(path) + "\"\",".len()));
-    found.truncated |= fit < found.paths.len();
+    found.is_cut |= fit < found.paths.len();
+    found.truncated |= found.is_cut;
     found.paths.truncate(fit);
 }
 
@@ -124,7 +125,8 @@ pub(crate) fn bound_matches(view: &View<'_>, found: &mut FoundLines) {
         lines.map(|line| shown(path) + written(&line.text) + NUMBER_AND_FIELDS).sum()
     });
     let fit = fitting(view, costs);
-    found.truncated |= fit < found.matches.len();
+    found.is_cut |= fit < found.matches.len();
+    found.truncated |= found.is_cut;
     found.matches.truncate(fit.max(1));
     if let (0, Some((_, first))) = (fit, found.matches.first_mut()) {
         first.before.clear();

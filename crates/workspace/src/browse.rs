@@ -3,7 +3,9 @@
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 
-use toolgate_search::{Entry, FindOptions, ListOptions, Match, SearchOptions, Start, Target, Visible};
+use toolgate_search::{
+    Entry, FindOptions, ListOptions, MAX_DEPTH, Match, SearchOptions, Skipped, Start, Target, Visible,
+};
 use toolgate_types::StopReason;
 
 use crate::error::WorkspaceError;
@@ -56,8 +58,48 @@ fn shown(names: Vec<u8>, entries: &mut [Entry]) -> String {
 pub struct FoundFiles {
     /// As answers show them, in order.
     pub paths: Vec<String>,
-    /// Whether the limit cut the list, or time ran out.
+    /// Whether the limit cut the list, time ran out, or something was not walked.
     pub truncated: bool,
+    /// Whether the limit cut the list, or time ran out.
+    pub is_cut: bool,
+    /// What was not walked.
+    pub unwalked: Unwalked,
+}
+
+/// What a walk left out, so that a file in it is not in the answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unwalked {
+    /// Directories that are nested deeper than a walk goes ([`toolgate_search::MAX_DEPTH`]).
+    pub too_deep: u64,
+    /// Directories and files that could not be opened because too many files are open (`EMFILE`, `ENFILE`).
+    pub no_descriptors: u64,
+}
+
+impl Unwalked {
+    fn of(skipped: &Skipped) -> Self {
+        Self { too_deep: skipped.too_deep, no_descriptors: skipped.no_descriptors }
+    }
+
+    /// Whether nothing was left out.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// What was left out, and what to do about it.
+    #[must_use]
+    pub fn notices(&self) -> Vec<String> {
+        let deep = format!(
+            "directories more than {MAX_DEPTH} levels down are not walked: {} left out; begin at a deeper path",
+            self.too_deep
+        );
+        let open = format!(
+            "too many files are open: {} entries left out; try again, or ask the operator to raise `ulimit -n`",
+            self.no_descriptors
+        );
+        let notices = [(self.too_deep, deep), (self.no_descriptors, open)];
+        notices.into_iter().filter(|(count, _)| *count > 0).map(|(_, notice)| notice).collect()
+    }
 }
 
 /// Files beneath a directory, one page of them.
@@ -74,14 +116,18 @@ pub struct Page {
 pub struct FoundLines {
     /// The path as answers show it, and the match.
     pub matches: Vec<(String, Match)>,
-    /// Whether the limit cut the list, or time ran out.
+    /// Whether the limit cut the list, time ran out, or something was not walked.
     pub truncated: bool,
+    /// Whether the limit cut the list, or time ran out.
+    pub is_cut: bool,
     /// Whether time ran out.
     pub timed_out: bool,
     /// How many files were looked at.
     pub files_searched: u64,
     /// How many files match.
     pub files_with_matches: u64,
+    /// What was not walked.
+    pub unwalked: Unwalked,
 }
 
 impl View<'_> {
@@ -128,8 +174,11 @@ impl View<'_> {
         }
         let found = toolgate_search::find(start(mount, &opened), &self.visible(mount), options, self.stop)
             .map_err(WorkspaceError::other)?;
-        let truncated = found.truncated || partial(found.stopped)?;
-        Ok(FoundFiles { paths: found.paths.iter().map(|path| self.show(mount, path)).collect(), truncated })
+        let unwalked = Unwalked::of(&found.skipped);
+        let is_cut = found.truncated || partial(found.stopped)?;
+        let truncated = is_cut || !unwalked.is_empty();
+        let paths = found.paths.iter().map(|path| self.show(mount, path)).collect();
+        Ok(FoundFiles { paths, truncated, is_cut, unwalked })
     }
 
     /// Some of the files beneath a directory: those that come after a path, relative to the root of the mount, in path order.
@@ -169,10 +218,13 @@ impl View<'_> {
         let found = toolgate_search::search(target, &self.visible(mount), options, self.stop)
             .map_err(WorkspaceError::other)?;
         let timed_out = partial(found.stopped)?;
+        let unwalked = Unwalked::of(&found.skipped);
         let matches = found.matches.into_iter().map(|found| (self.show(mount, &found.path), found)).collect();
         Ok(FoundLines {
             matches,
-            truncated: found.truncated || timed_out,
+            truncated: found.truncated || timed_out || !unwalked.is_empty(),
+            is_cut: found.truncated || timed_out,
+            unwalked,
             timed_out,
             files_searched: found.effort.files_searched,
             files_with_matches: found.effort.files_with_matches,

@@ -220,6 +220,16 @@ pub enum WorkspaceError {
     /// A search or listing failed; the text layer or search layer explained why.
     #[error("{0}")]
     Other(Box<Failure>),
+    /// There is no file descriptor for it (`EMFILE`, `ENFILE`).
+    #[error("{doing} `{path}` failed: {} has too many files open", if *.of_system { "the system" } else { "the gate" })]
+    TooManyOpenFiles {
+        /// What was being done.
+        doing: &'static str,
+        /// The path as named.
+        path: String,
+        /// Whether the whole system has too many open (`ENFILE`), and not this process alone (`EMFILE`).
+        of_system: bool,
+    },
     /// The operating system refused.
     #[error("{doing} `{path}` failed: {source}")]
     Io {
@@ -264,6 +274,7 @@ impl WorkspaceError {
             Self::TooManyCovers { .. } => ErrorCode::SandboxUnavailable,
             Self::Restless { .. } => ErrorCode::PreconditionFailed,
             Self::Other(failure) => failure.code,
+            Self::TooManyOpenFiles { .. } => ErrorCode::ResourceLimit,
             Self::Io { source, .. } => io_code(source),
         }
     }
@@ -310,6 +321,12 @@ impl WorkspaceError {
             Self::TooManyCovers { .. } => {
                 "ask the operator to move them into a directory of their own, to mount a smaller one, to deny whole directories instead of many files, or to widen the scope"
             }
+            Self::TooManyOpenFiles { of_system: false, .. } => {
+                "try again when less is under way, or ask the operator to raise the limit on open files (`ulimit -n`)"
+            }
+            Self::TooManyOpenFiles { of_system: true, .. } => {
+                "try again when less is under way, or ask the operator to raise the system's limit (`fs.file-max`)"
+            }
             Self::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => {
                 "free some space; the old content is untouched"
             }
@@ -330,7 +347,9 @@ impl WorkspaceError {
             Some(Errno::NOENT) => Self::NotFound { path },
             Some(Errno::NOTDIR) => Self::NotADirectory { path },
             Some(Errno::LOOP) => Self::SymlinkLoop { path },
-            Some(Errno::NAMETOOLONG) => Self::InvalidPath { reason: "is too long" },
+            Some(Errno::NAMETOOLONG) => Self::InvalidPath { reason: crate::request::TOO_LONG },
+            Some(Errno::MFILE) => Self::TooManyOpenFiles { doing, path, of_system: false },
+            Some(Errno::NFILE) => Self::TooManyOpenFiles { doing, path, of_system: true },
             Some(Errno::NXIO) => Self::SpecialFile { path, kind: "socket or device" },
             _ => Self::Io { doing, path, source },
         }

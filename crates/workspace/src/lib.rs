@@ -44,7 +44,7 @@ mod error;
 #[cfg(test)]
 mod testing;
 
-pub use browse::{FoundFiles, FoundLines, Listed, Page};
+pub use browse::{FoundFiles, FoundLines, Listed, Page, Unwalked};
 pub use change::{After, ChangeKind, FileStamp, Forgetful, NotKept, PlannedChange, Recorder, Settled};
 pub use confine::{
     Baselines, Confined, ConfinedMount, HardLinks, Leftover, LeftoverKind, Looked, Quarantine,

@@ -9,6 +9,7 @@ use cap_std::fs::Dir;
 
 use crate::location::real_location;
 use crate::personal::obeyed_places;
+use crate::request::MAX_PATH_BYTES;
 use crate::rules::Rules;
 
 /// Whether a mount may be changed.
@@ -229,6 +230,11 @@ impl Mount {
     }
 
     /// The rest of an absolute host path below this mount, name by name: `/w/a_evil` is not below `/w/a`.
+    /// Whether a path below the mount can be opened: the kernel takes no longer one than `PATH_MAX`, and `/proc/self/fd` tells no longer one.
+    pub(crate) fn can_locate(&self, location: &Path) -> bool {
+        self.root.as_os_str().len() + 1 + location.as_os_str().len() <= MAX_PATH_BYTES
+    }
+
     pub(crate) fn strip_root<'p>(&self, path: &'p Path) -> Option<&'p Path> {
         path.strip_prefix(&self.root).or_else(|_| path.strip_prefix(&self.declared)).ok()
     }

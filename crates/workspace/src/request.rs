@@ -53,7 +53,10 @@ impl Requested<'_> {
     }
 }
 
-const MAX_PATH_BYTES: usize = 4096;
+/// `PATH_MAX` without the NUL at the end.
+pub(crate) const MAX_PATH_BYTES: usize = 4095;
+/// What is said of a path that no system call takes.
+pub(crate) const TOO_LONG: &str = "is longer than 4095 bytes, counted from the root of the filesystem";
 const MAX_NAME_BYTES: usize = 255;
 
 /// Reads a path as named.
@@ -70,7 +73,7 @@ pub(crate) fn parse<'a>(
         return invalid("must not contain a NUL character");
     }
     if text.len() > MAX_PATH_BYTES {
-        return invalid("is too long");
+        return invalid(TOO_LONG);
     }
     let shown = shorten(text);
     if is_windows_form(text) || climbs_with_backslashes(text) {
@@ -85,7 +88,7 @@ pub(crate) fn parse<'a>(
         return Err(WorkspaceError::Outside { path: shown.into_owned() });
     };
     if location.len() > MAX_NAME_BYTES && location.split('/').any(|name| name.len() > MAX_NAME_BYTES) {
-        return invalid("has a name that is too long");
+        return invalid("has a name that is longer than 255 bytes");
     }
     let wants_directory = slashed.ends_with('/') || slashed.ends_with("/.");
     Ok(Requested { mount, location, wants_directory, shown })

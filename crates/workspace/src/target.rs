@@ -13,7 +13,7 @@ use toolgate_types::Sha256;
 use crate::error::WorkspaceError;
 use crate::mount::Mount;
 use crate::open::{Opened, check_rules, identify, open_existing};
-use crate::request::Requested;
+use crate::request::{Requested, TOO_LONG};
 use crate::view::View;
 
 /// How often a place that keeps changing under us is looked up anew before giving up.
@@ -134,7 +134,8 @@ fn existing_target<'a>(
     let Some(directory) = open_directory_exactly(mount, &parent, &requested.shown)? else { return Ok(None) };
     match stat_name(&directory, &name) {
         Ok(stat) if same_file(&stat, &opened.stat) => {}
-        _ => return Ok(None),
+        Ok(_) | Err(Errno::NOENT | Errno::NOTDIR | Errno::STALE) => return Ok(None),
+        Err(error) => return Err(WorkspaceError::io("looking at", &requested.shown, error.into())),
     }
     let location = opened.location.clone();
     let shown = requested.shown.to_string();
@@ -180,6 +181,10 @@ fn new_target<'a>(
         Err(error) => return Err(WorkspaceError::io("looking at", &requested.shown, error.into())),
     }
     let location = missing.iter().fold(opened.location.clone(), |path, name| path.join(name));
+    // Directories are made name by name, which has no bound; opening what is in them has.
+    if !mount.can_locate(&location) {
+        return Err(WorkspaceError::InvalidPath { reason: TOO_LONG });
+    }
     let Some(name) = missing.pop() else { return Ok(None) };
     let shown = requested.shown.to_string();
     Ok(Some(Target {
@@ -222,7 +227,15 @@ fn open_directory_exactly(
     location: &Path,
     shown: &str,
 ) -> Result<Option<File>, WorkspaceError> {
-    let Ok(file) = open_folder(mount, location) else { return Ok(None) };
+    let file = match open_folder(mount, location).map_err(|error| WorkspaceError::io("opening", shown, error))
+    {
+        Ok(file) => file,
+        // What the operating system is short of says nothing about who changed what.
+        Err(error @ (WorkspaceError::TooManyOpenFiles { .. } | WorkspaceError::InvalidPath { .. })) => {
+            return Err(error);
+        }
+        Err(_) => return Ok(None),
+    };
     let opened = match identify(mount, file, shown) {
         Ok(opened) => opened,
         Err(

@@ -211,3 +211,52 @@ fn links_are_not_taken_for_the_files_they_lead_to() {
     bench.must("move_file", json!({"from": "folder/a.txt", "to": "d/b.txt"}));
     bench.must("delete_file", json!({"path": "absolute/b.txt"}));
 }
+
+/// A walk has a depth, and what lies deeper is not silently absent.
+#[test]
+fn directories_that_are_too_deep_for_a_walk_are_named_in_the_answer() {
+    let scratch = Scratch::new();
+    let bench = bench(&scratch);
+    let deep = scratch.folder("w").join("d/".repeat(130));
+    std::fs::create_dir_all(&deep).unwrap();
+    std::fs::write(deep.join("hidden.txt"), "needle\n").unwrap();
+    for (tool, arguments) in
+        [("find_files", json!({"glob": "*.txt"})), ("search_files", json!({"pattern": "needle"}))]
+    {
+        let called = bench.must(tool, arguments);
+        let structured = called.answer.structured.unwrap().into_value();
+        assert_eq!(structured["truncated"], true, "{tool}: {structured}");
+        assert!(structured["unwalked"][0].as_str().unwrap().contains("128 levels"), "{tool}: {structured}");
+        assert!(called.answer.text.contains("[truncated: directories more than 128 levels"), "{tool}");
+        assert!(!called.answer.text.contains("hidden.txt"));
+    }
+    // From a deeper path on it is found, and nothing is left out.
+    let called = bench.must("find_files", json!({"glob": "*.txt", "path": "d/".repeat(10)}));
+    let structured = called.answer.structured.unwrap().into_value();
+    assert_eq!((&structured["truncated"], structured.get("unwalked")), (&json!(false), None));
+    assert!(called.answer.text.contains("hidden.txt"));
+}
+
+/// Directories are made name by name, and there is no bound on that; what is in them can only be opened by a path that the kernel takes.
+#[test]
+fn no_file_is_written_that_no_tool_can_open() {
+    let scratch = Scratch::new();
+    let (bench, root) = (bench(&scratch), scratch.folder("w"));
+    let room = 4095 - root.as_os_str().len() - 1;
+    let path = |length: usize| {
+        let names = "n".repeat(199) + "/";
+        let path = names.repeat(room / names.len());
+        let last = length - path.len();
+        path + &"x".repeat(last)
+    };
+    let longest = path(room);
+    bench.must("write_file", json!({"path": longest, "content": "x"}));
+    assert_eq!(bench.must("read_file", json!({"path": longest})).answer.text, "x");
+    std::fs::remove_dir_all(root.join("n".repeat(199))).unwrap();
+    for too_long in [path(room + 1), path(4095), path(4096)] {
+        let called = bench.call("write_file", json!({"path": too_long, "content": "x"}));
+        assert_eq!(code_of(&called), Some(ErrorCode::InvalidPath), "{} bytes", too_long.len());
+        assert!(called.answer.text.contains("4095 bytes"), "{}", called.answer.text);
+        assert_eq!(std::fs::read_dir(&root).unwrap().count(), 0, "nothing of the way to it was made");
+    }
+}

@@ -9,7 +9,7 @@ use toolgate_text::quoted_name;
 use toolgate_types::{Failure, Fields, Sha256, Structured, ToolClass, ToolOutput};
 use toolgate_workspace::{
     EntireContent, EntireFile, EntryKind, FileContent, FileRead, FindOptions, FoundLines, Listed, Match,
-    ReadRequest, Recorder, TextWindow, View,
+    ReadRequest, Recorder, TextWindow, Unwalked, View,
 };
 
 use crate::arguments::{ListArguments, ReadArguments, SearchArguments, every_entry};
@@ -128,6 +128,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
                     ("timed_out", of_type("boolean")),
                     ("files_searched", of_type("integer")),
                     ("files_with_matches", of_type("integer")),
+                    ("unwalked", list_of(of_type("string"))),
                     notice(),
                 ],
                 &["matches", "truncated", "files_searched"],
@@ -153,7 +154,12 @@ pub(crate) fn tools() -> Vec<Declaration> {
                 &["glob"],
             ),
             output: object(
-                [("paths", list_of(of_type("string"))), ("truncated", of_type("boolean")), notice()],
+                [
+                    ("paths", list_of(of_type("string"))),
+                    ("truncated", of_type("boolean")),
+                    ("unwalked", list_of(of_type("string"))),
+                    notice(),
+                ],
                 &["paths", "truncated"],
             ),
             work: find_files,
@@ -282,10 +288,11 @@ fn search_files(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<T
     let mut found = view.search(arguments.path(), &options)?;
     bound_matches(view, &mut found);
     let matches: Vec<Value> = found.matches.iter().map(|(path, found)| match_json(path, found)).collect();
-    let structured = json!({
+    let mut structured = json!({
         "matches": matches, "truncated": found.truncated, "timed_out": found.timed_out,
         "files_searched": found.files_searched, "files_with_matches": found.files_with_matches,
     });
+    tell_unwalked(&mut structured, &found.unwalked);
     // With fewer matches than asked for, it was their text that was too long.
     let remedy = match found.matches.len() >= options.max_matches && options.max_matches < MOST_RESULTS {
         true => "narrow the search or raise max_matches",
@@ -328,12 +335,19 @@ fn search_text(found: &FoundLines, remedy: &str) -> String {
     if found.matches.is_empty() {
         let _ = writeln!(text, "no matches in {} files", found.files_searched);
     }
+    text.extend(found.unwalked.notices().iter().map(|notice| format!("[truncated: {notice}]\n")));
     if found.timed_out {
         text.push_str("[the search ran out of time; narrow the path or the glob]\n");
-    } else if found.truncated {
+    } else if found.is_cut {
         let _ = writeln!(text, "[truncated: the first {} matches shown; {remedy}]", found.matches.len());
     }
     text
+}
+
+/// Which directories and files were left out, where any were.
+fn tell_unwalked(structured: &mut Value, unwalked: &Unwalked) {
+    let Some(fields) = structured.as_object_mut().filter(|_| !unwalked.is_empty()) else { return };
+    fields.insert("unwalked".to_owned(), json!(unwalked.notices()));
 }
 
 #[derive(Deserialize)]
@@ -355,10 +369,12 @@ fn find_files(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<Too
     let shown: Vec<_> = found.paths.iter().map(|path| quoted_name(path)).collect();
     let mut text = shown.join("\n");
     text.push_str(if found.paths.is_empty() { "no files match\n" } else { "\n" });
-    if found.truncated {
+    text.extend(found.unwalked.notices().iter().map(|notice| format!("[truncated: {notice}]\n")));
+    if found.is_cut {
         let _ = writeln!(text, "[truncated: the first {} files shown]", found.paths.len());
     }
-    let structured = json!({"paths": found.paths, "truncated": found.truncated});
+    let mut structured = json!({"paths": found.paths, "truncated": found.truncated});
+    tell_unwalked(&mut structured, &found.unwalked);
     Ok(ToolOutput::new(text, structured))
 }
 
