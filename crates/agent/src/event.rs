@@ -9,8 +9,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 use toolgate_gate::QuestionCard;
 use toolgate_llm::Usage;
-use toolgate_types::{CallId, SessionId, ToolClass};
-use uuid::Uuid;
+use toolgate_types::{CallId, SessionId, ToolClass, fresh_uuid};
 
 use crate::ended::EndReason;
 
@@ -212,7 +211,7 @@ pub struct MessageId(Arc<str>);
 
 impl MessageId {
     pub(crate) fn fresh() -> Self {
-        Self(Uuid::now_v7().to_string().into())
+        Self(fresh_uuid().to_string().into())
     }
 
     /// The id as text.

@@ -13,8 +13,7 @@ use std::fs::TryLockError;
 use std::sync::Mutex;
 
 use rustix::io::Errno;
-use toolgate_types::{CallId, Locked};
-use uuid::Uuid;
+use toolgate_types::{CallId, Locked, fresh_uuid};
 
 use crate::commit::Commit;
 use crate::folder::{Folder, Handle, state_of_open, write_at};
@@ -171,7 +170,7 @@ impl Intents {
             Some(folder) => (folder, false),
             None => self.audit_folder.subfolder(FOLDER_NAME)?,
         };
-        let name = format!("{}{SUFFIX}", Uuid::now_v7());
+        let name = format!("{}{SUFFIX}", fresh_uuid());
         let created = lock(writer).locked(|_| {
             let file = folder.create_new(&name)?;
             Locked::at_once(file).map_err(|error| folder.error("lock", &name, reason(error)))

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::str::FromStr;
 
 use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
-use uuid::Uuid;
+use toolgate_types::fresh_uuid;
 
 use crate::AuditError;
 use crate::folder::{Folder, read_at, state_of_open, write_all};
@@ -140,7 +140,7 @@ fn create(folder: &Folder, name: &str) -> Result<(), AuditError> {
 
 /// Puts a whole file in place, or nothing; whoever comes first wins.
 fn put(folder: &Folder, name: &str, content: &[u8]) -> Result<(), AuditError> {
-    let draft = format!(".{name}.{}", Uuid::now_v7());
+    let draft = format!(".{name}.{}", fresh_uuid());
     let file = folder.create_new(&draft)?;
     let written = write_all(&file, content)
         .and_then(|()| rustix::fs::fsync(&file))

@@ -13,6 +13,7 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
+use toolgate_types::time::{BEFORE_1970, is_before_1970};
 
 use crate::bounds::{MAX_ANSWER_BYTES, MAX_VALUES, is_too_much};
 use crate::decode::StepDecoder;
@@ -129,8 +130,11 @@ impl Transport {
     ) -> Result<Response, ProviderError> {
         let connected =
             self.connected.get_or_try_init(|| Connected::new(&self.endpoint, self.dialect)).await?;
-        let mut request =
-            connected.client.request(method, connected.address(path)?).headers(connected.headers.clone());
+        let address = connected.address(path)?;
+        if address.scheme() == "https" && is_before_1970() {
+            return Err(ProviderError::new(ErrorKind::Unreachable, BEFORE_1970).help("set the clock"));
+        }
+        let mut request = connected.client.request(method, address).headers(connected.headers.clone());
         if let Some(body) = body {
             request = request.header(CONTENT_TYPE, "application/json").body(body);
         }

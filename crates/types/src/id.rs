@@ -2,9 +2,27 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::{Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
-use uuid::Uuid;
+use uuid::{ContextV7, Timestamp, Uuid};
+
+/// What keeps ids in order that are made in the same millisecond, or after the clock was set back.
+static ORDER: Mutex<ContextV7> = Mutex::new(ContextV7::new());
+
+/// A fresh UUID of version 7: those made later sort later. `Uuid::now_v7` panics where the clock is before 1970; this takes such a clock for one that
+/// stands at 1970.
+#[must_use]
+pub fn fresh_uuid() -> Uuid {
+    uuid_at(SystemTime::now())
+}
+
+fn uuid_at(now: SystemTime) -> Uuid {
+    let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let order = ORDER.lock().unwrap_or_else(PoisonError::into_inner);
+    Uuid::new_v7(Timestamp::from_unix(&*order, since.as_secs(), since.subsec_nanos()))
+}
 
 /// One call through the gate. Time-ordered: sorting ids sorts calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -15,7 +33,7 @@ impl CallId {
     /// A fresh id; ids made later sort later.
     #[must_use]
     pub fn fresh() -> Self {
-        Self(Uuid::now_v7())
+        Self(fresh_uuid())
     }
 
     /// When it was made, in milliseconds since 1970: the first 48 bits of a UUID version 7.
@@ -145,6 +163,14 @@ safe_name!(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_clock_before_1970_makes_ids_that_differ_and_are_in_order() {
+        let early = UNIX_EPOCH - std::time::Duration::from_secs(40 * 365 * 24 * 60 * 60);
+        let ids: Vec<Uuid> = (0..100).map(|_| uuid_at(early)).collect();
+        assert!(ids.is_sorted_by(|one, next| one < next), "{ids:?}");
+        assert!(fresh_uuid() > ids[99], "the clock was set right");
+    }
 
     #[test]
     fn names_that_could_leave_a_folder_are_refused() {

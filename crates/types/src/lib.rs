@@ -31,7 +31,7 @@ pub use code::ErrorCode;
 pub use cover::Cover;
 pub use digest::Sha256;
 pub use failure::Failure;
-pub use id::{AgentName, CallId, RunId, SessionId, ToolName};
+pub use id::{AgentName, CallId, RunId, SessionId, ToolName, fresh_uuid};
 pub use limits::Limits;
 pub use locked::Locked;
 pub use outcome::{Attachment, Browsed, Decision, DocumentContent, Outcome, ToolOutput};

@@ -3,6 +3,16 @@
 use jiff::Timestamp;
 use jiff::tz::Offset;
 
+/// Whether the clock of this machine is before 1970. rustls panics there while it checks a certificate, so no connection is begun.
+#[must_use]
+pub fn is_before_1970() -> bool {
+    std::time::SystemTime::now() < std::time::UNIX_EPOCH
+}
+
+/// Why no connection is begun then.
+pub const BEFORE_1970: &str =
+    "the clock of this machine is before 1970, so that no certificate can be checked";
+
 /// `2026-11-15T05:01:02.003Z`.
 #[must_use]
 pub fn rfc3339_millis(moment: Timestamp) -> String {

@@ -4,7 +4,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::Router;
 use hyper::body::Incoming;
@@ -74,6 +74,8 @@ async fn converse(door: Arc<Door>, router: Router, stream: TcpStream, peer: Peer
         .timer(TokioTimer::new())
         .header_read_timeout(head)
         .max_buf_size(LONGEST_HEAD)
+        // hyper panics at a `Date` before 1970.
+        .auto_date_header(SystemTime::now() >= UNIX_EPOCH)
         .serve_connection(TokioIo::new(Patient::new(stream, stall)), service);
     let mut connection = std::pin::pin!(connection);
     tokio::select! {

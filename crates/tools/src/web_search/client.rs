@@ -13,6 +13,7 @@ use tokio::sync::OnceCell;
 use toolgate_egress::{AddressClass, Host, Reason, Resolve, Rules, locate};
 use toolgate_gate::CallContext;
 use toolgate_manifest::SearchBackend;
+use toolgate_types::time::{BEFORE_1970, is_before_1970};
 use toolgate_types::{ErrorCode, Failure, StopReason};
 
 use super::WebSearchError;
@@ -116,6 +117,11 @@ impl SearchClient {
     async fn ask(&self, question: Question) -> Result<Vec<u8>, Failure> {
         let client = self.client.get_or_try_init(|| self.connect()).await?;
         let Question { method, address, body } = question;
+        if address.scheme() == "https" && is_before_1970() {
+            return Err(
+                Failure::new(ErrorCode::IoError, BEFORE_1970).help("ask the operator to set the clock")
+            );
+        }
         let mut request = client.request(method, address).header(ACCEPT, "application/json");
         if let Some((_, value)) = &self.key {
             request = request.header(key_header(self.backend).name, value.clone());

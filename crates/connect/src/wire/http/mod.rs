@@ -26,6 +26,7 @@ use rmcp::transport::streamable_http_client::{
 use rmcp::transport::{StreamableHttpClientTransport, Transport};
 use sse_stream::Sse;
 use thiserror::Error;
+use toolgate_types::time::{BEFORE_1970, is_before_1970};
 
 use super::{Ending, LONGEST_MESSAGE};
 use crate::error::ConnectError;
@@ -140,6 +141,9 @@ impl Door {
         };
         let request = request.headers(self.headers.clone());
         let request = token.iter().fold(request, |request, token| request.bearer_auth(token));
+        if is_before_1970() {
+            return Err(DoorError::Request(BEFORE_1970.to_owned()));
+        }
         let response = request.send().await.map_err(|error| DoorError::Request(said(&error)))?;
         Ok((response, token))
     }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use reqwest::{Client, Response};
 use serde::Deserialize;
 use tokio::sync::Mutex;
+use toolgate_types::time::{BEFORE_1970, is_before_1970};
 
 use super::DoorError;
 use super::answers::body;
@@ -84,6 +85,9 @@ impl Tokens {
             .basic_auth(&self.credentials.client_id, Some(self.credentials.client_secret.expose()))
             .header("accept", "application/json")
             .form(&form);
+        if is_before_1970() {
+            return Err(refused(BEFORE_1970));
+        }
         let response = request.send().await.map_err(|_| refused("it could not be reached"))?;
         if !response.status().is_success() {
             return Err(refused(&format!("it answered with status {}", response.status().as_u16())));
