@@ -102,7 +102,7 @@ impl<'a> Conversation<'a> {
     ) -> Result<End, AgentError> {
         let settings = &agent.settings;
         // From here on the person waits, whatever for.
-        let patience = Patience::new(turn.cancelled.clone(), settings.time(true));
+        let patience = Patience::new(turn.cancelled.clone(), settings.turn_time(true));
         let left_open = session.interrupt(words::INTERRUPTED).await?;
         if !left_open.is_empty() {
             (turn.events)(ChatEvent::Notice { text: words::left_open(left_open.len()) });
@@ -127,7 +127,7 @@ impl<'a> Conversation<'a> {
         let has_tools = !offer.definitions.is_empty();
         let mut conversation = Self {
             system: system_text(settings, has_tools),
-            patience: patience.lasting(settings.time(has_tools)),
+            patience: patience.lasting(settings.turn_time(has_tools)),
             room: Room::new(settings.context, context_window),
             agent,
             session,
@@ -348,7 +348,7 @@ impl<'a> Conversation<'a> {
         if reason == EndReason::ContextLimit {
             self.room.leave_out(self.session.messages(), 0);
         }
-        let patience = self.patience.at_least(self.agent.settings.grace);
+        let patience = self.patience.of_last_step();
         let mut stepped = self.step_without_tools(reason, &patience).await?;
         if matches!(&stepped, Stepped::Failed(error) if error.kind == ErrorKind::ContextExceeded)
             && self.room.leave_out(self.session.messages(), 0)

@@ -15,28 +15,40 @@ pub(crate) enum Stopped {
     TimedOut,
 }
 
+/// How long a turn may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TurnTime {
+    pub(crate) whole: Duration,
+    /// How much of it is kept for the last step.
+    pub(crate) reserved: Duration,
+}
+
 /// Until when a turn goes on.
 #[derive(Clone, Debug)]
 pub(crate) struct Patience {
     cancelled: CancellationToken,
     began: Instant,
     deadline: Instant,
+    /// Until when the last step may take, which is the whole time.
+    end: Instant,
 }
 
 impl Patience {
-    pub(crate) fn new(cancelled: CancellationToken, time: Duration) -> Self {
+    /// So much time, of which some is reserved for the last step: with it, too, a turn takes no longer than it may.
+    pub(crate) fn new(cancelled: CancellationToken, time: TurnTime) -> Self {
         let began = Instant::now();
-        Self { cancelled, began, deadline: after(began, time) }
+        Self { cancelled, began, deadline: began, end: began }.lasting(time)
     }
 
     /// With so much time from its beginning on.
-    pub(crate) fn lasting(self, time: Duration) -> Self {
-        Self { deadline: after(self.began, time), ..self }
+    pub(crate) fn lasting(self, TurnTime { whole, reserved }: TurnTime) -> Self {
+        let deadline = after(self.began, whole.saturating_sub(reserved));
+        Self { deadline, end: after(self.began, whole), ..self }
     }
 
-    /// With at least so much time from now on.
-    pub(crate) fn at_least(&self, time: Duration) -> Self {
-        Self { deadline: self.deadline.max(after(Instant::now(), time)), ..self.clone() }
+    /// With what is left for the last step.
+    pub(crate) fn of_last_step(&self) -> Self {
+        Self { deadline: self.end, ..self.clone() }
     }
 
     /// How much time is left.

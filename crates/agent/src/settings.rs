@@ -6,6 +6,7 @@ use toolgate_llm::{Backoff, Thinking};
 use toolgate_manifest::OnViolation;
 use toolgate_tools::Profile;
 
+use crate::patience::TurnTime;
 use crate::system::Surroundings;
 
 /// How a conversation is held. Every bound ends in one last step without tools, so that the person gets an answer.
@@ -17,9 +18,9 @@ pub struct AgentSettings {
     pub surroundings: Surroundings,
     /// How many steps of a turn may have calls.
     pub max_tool_iterations: u32,
-    /// How long a turn may take. Absent: [`TIME_WITHOUT_TOOLS`] or [`TIME_WITH_TOOLS`].
+    /// How long a turn may take, with its last step. Absent: [`TIME_WITHOUT_TOOLS`] or [`TIME_WITH_TOOLS`].
     pub time_limit: Option<Duration>,
-    /// How long the last step may take once the time is up.
+    /// How much of that is kept for the last step: a quarter, and no more than this.
     pub grace: Duration,
     /// How much of the context is kept free, and when that is warned about.
     pub context: ContextSettings,
@@ -100,5 +101,11 @@ impl AgentSettings {
     /// How long a turn may take.
     pub(crate) fn time(&self, has_tools: bool) -> Duration {
         self.time_limit.unwrap_or(if has_tools { TIME_WITH_TOOLS } else { TIME_WITHOUT_TOOLS })
+    }
+
+    /// The same, divided.
+    pub(crate) fn turn_time(&self, has_tools: bool) -> TurnTime {
+        let whole = self.time(has_tools);
+        TurnTime { whole, reserved: self.grace.min(whole / 4) }
     }
 }

@@ -1,7 +1,7 @@
 //! At each bound there is one last step without tools, and the person gets an answer.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio_util::sync::CancellationToken;
@@ -199,13 +199,29 @@ fn when_the_last_step_takes_too_long_the_person_is_told() {
     let world = World::new();
     let model = Played::steps(vec![say("Hm").ends(StepEnd::Hang)]);
     // Long enough for the words to come, both times.
-    let how = in_time(world.how(), 2000).settings(|settings| settings.grace = Duration::from_secs(2));
+    let how = in_time(world.how(), 6000);
     let held = world.turn_as(model, "Is it?", how);
     assert_eq!((held.ended.reason, held.ended.text.as_str()), (EndReason::Timeout, "Hm"));
     let model = Played::steps(vec![Step { parts: Vec::new(), ..say("").ends(StepEnd::Hang) }]);
     let how = in_time(world.how(), 50).settings(|settings| settings.grace = Duration::from_millis(50));
     let held = World::new().turn_as(model, "Is it?", how);
     assert_eq!(held.ended.text, "Stopped after 0.05 s, the time for one turn, without a final answer.");
+}
+
+/// The last step has a part of the time, and no time of its own: a model that stalls costs a turn no more than it may take.
+#[test]
+fn a_model_that_stalls_takes_no_longer_than_the_time_limit() {
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        let world = World::new();
+        let model = Played::steps(vec![Step { parts: Vec::new(), ..say("").ends(StepEnd::Hang) }]);
+        // On its own the last step could take an hour.
+        let how = in_time(world.how(), 400).settings(|settings| settings.grace = Duration::from_secs(3600));
+        let held = world.turn_as(model.clone(), "Is it?", how);
+        sender.send((held.ended.reason, model.asked().len())).unwrap();
+    });
+    let ended = receiver.recv_timeout(Duration::from_secs(120)).expect("the turn goes on");
+    assert_eq!(ended, (EndReason::Timeout, 2), "the last step was tried, and cancelled as well");
 }
 
 #[test]
