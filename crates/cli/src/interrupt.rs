@@ -4,12 +4,19 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use rustix::process::Signal;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag::{register, register_conditional_shutdown};
 use signal_hook::low_level::pipe::register as register_pipe;
 use tokio_util::sync::CancellationToken;
 
 use crate::exit::{Failed, INTERRUPTED};
+
+/// Keeps `SIGXFSZ` from ending this process: a write beyond `RLIMIT_FSIZE` fails with `EFBIG`, and costs its own call alone. A handler, and not `SIG_IGN`:
+/// `execve` sets it back to the default, so that a command ends of the signal as everywhere.
+pub(crate) fn survive_file_size_limit() {
+    let _ = register(Signal::XFSZ.as_raw(), Arc::new(AtomicBool::new(false)));
+}
 
 /// Somebody who notices signals.
 pub(crate) struct Watching(tokio::task::JoinHandle<()>);

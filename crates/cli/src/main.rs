@@ -37,6 +37,7 @@ use crate::exit::Failed;
 use crate::terminal::{be_quiet, be_verbose, paint, reveal, wants_colour};
 
 fn main() -> ExitCode {
+    interrupt::survive_file_size_limit();
     let arguments = match Arguments::from_command_line() {
         Ok(arguments) => arguments,
         Err(error) => {

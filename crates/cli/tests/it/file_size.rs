@@ -53,24 +53,65 @@ fn a_file_that_may_not_grow_keeps_its_content() {
     assert_eq!(code, 0, "without the limit: {envelope}");
 }
 
+/// `SIGXFSZ` would end the gate for all its callers; a command gets it as everywhere.
 #[test]
-fn a_process_that_dies_of_the_limit_leaves_the_old_content_and_a_record() {
+fn the_signal_of_the_limit_ends_a_command_and_not_the_gate() {
     let place = place_with_a_file();
     let mut process = limited(&place, "")
-        .args(["call", "append_file", "-"])
+        .args(["mcp", "--trust", "autonomous"])
         .stdin(Stdio::piped())
-        .stdout(Stdio::null())
+        .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let arguments = too_large("old.txt").to_string();
-    std::io::Write::write_all(&mut process.stdin.take().unwrap(), arguments.as_bytes()).unwrap();
-    assert_eq!(process.wait().unwrap().signal(), Some(SIGXFSZ));
-    is_untouched(&place, "after the signal");
-    place.must(&["changes"]);
-    let records = place.records();
-    assert_eq!(records.len(), 1);
-    assert_eq!(records[0].denial.as_ref().unwrap().code.as_str(), "interrupted");
-    is_untouched(&place, "after the next start");
-    assert_eq!(place.pending(), 0);
+    let call = |id: u32, tool: &str, arguments: Value| json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": tool, "arguments": arguments}});
+    let fill = "head -c 400000 /dev/zero > big; echo status $?";
+    let lines = [
+        json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
+            "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "0"}}}),
+        json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
+        call(1, "append_file", too_large("old.txt")),
+        call(2, "run_command", json!({"command": fill})),
+        call(3, "read_file", json!({"path": "old.txt"})),
+    ];
+    let sent: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    std::io::Write::write_all(&mut process.stdin.take().unwrap(), sent.as_bytes()).unwrap();
+    let output = process.wait_with_output().unwrap();
+    assert_eq!(output.status.signal(), None, "the gate goes on, and ends by itself");
+    let answers: Vec<Value> = String::from_utf8(output.stdout)
+        .unwrap()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let answer = |id: u32| answers.iter().find(|answer| answer["id"] == id).unwrap()["result"].clone();
+    assert!(answer(1)["isError"].as_bool().unwrap(), "{}", answer(1));
+    assert_eq!(answer(3)["content"][0]["text"].as_str().unwrap().trim_end(), "old");
+    let text = answer(2)["content"][0]["text"].as_str().unwrap().to_owned();
+    assert!(text.contains(&format!("status {}", 128 + SIGXFSZ)), "{text}");
+    std::fs::remove_file(place.workspace.join("big")).unwrap();
+    is_untouched(&place, "after the call");
+    assert_eq!((place.records().len(), place.pending()), (3, 0));
+}
+
+/// A gate without file descriptors says so, and reports no change by others. Where exactly it runs out depends on what it has open, so every limit is tried.
+#[test]
+fn a_gate_that_may_open_no_more_files_says_so() {
+    let place = place_with_a_file();
+    let mut reported = 0;
+    for limit in 4..48 {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("ulimit -n {limit}; exec \"$@\""), "sh", env!("CARGO_BIN_EXE_toolgate")]);
+        let mut call = place.beneath(shell);
+        let output = call
+            .args(["call", "write_file", r#"{"path": "old.txt", "content": "old\n"}"#])
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let said =
+            String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        assert!(!said.contains("changed by others"), "ulimit -n {limit}: {said}");
+        reported += usize::from(said.contains("too many files open") && said.contains("ulimit -n"));
+    }
+    assert!(reported > 0, "no limit made a call fail");
+    is_untouched(&place, "after all of them");
 }
