@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use toolgate_benches::{in_turns, report_extra};
 use toolgate_policy::{
-    CallFacts, Condition, Elevated, Holdings, OutputPolicy, OutputRule, Policies, PolicySource, PolicyTool,
-    Requirements,
+    CallFacts, Condition, Elevated, Holdings, OutputPolicy, OutputRule, PathInputs, Policies, PolicySource,
+    PolicyTool, Requirements,
 };
 use toolgate_types::{Caller, ToolClass, Trust};
 
@@ -59,11 +59,13 @@ fn decision() {
         elevated: Some(Elevated { condition, permissions: vec!["git:deep".to_owned()] }),
         class: ToolClass::Read,
     };
-    let input = schema.as_object().unwrap();
+    let (input, paths) = (schema.as_object().unwrap(), PathInputs::default());
     let tools: Vec<String> = (0..30).map(|number| format!("tool_{number}")).collect();
-    let mut tools: Vec<PolicyTool<'_>> =
-        tools.iter().map(|name| PolicyTool { name, class: ToolClass::Write, schema: input }).collect();
-    tools.push(PolicyTool { name: "git_log", class: ToolClass::Read, schema: input });
+    let mut tools: Vec<PolicyTool<'_>> = tools
+        .iter()
+        .map(|name| PolicyTool { name, class: ToolClass::Write, schema: input, paths: &paths })
+        .collect();
+    tools.push(PolicyTool { name: "git_log", class: ToolClass::Read, schema: input, paths: &paths });
     let text = policies();
     let begun = Instant::now();
     let policies = Policies::load(&[PolicySource { file: "org.cedar", text: &text }], &tools).unwrap();
@@ -77,7 +79,13 @@ fn decision() {
         trust: Trust::Guided,
     };
     let input = json!({"count": 21, "path": "src/main.rs"});
-    let facts = CallFacts { caller: &caller, holdings: Holdings::granted(&caller), input: &input, calls: 5 };
+    let facts = CallFacts {
+        caller: &caller,
+        holdings: Holdings::granted(&caller),
+        input: &input,
+        paths: None,
+        calls: 5,
+    };
     let allowed = || {
         for _ in 0..BATCH {
             let facts = black_box(&facts);

@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use toolgate_types::{
-    CallId, Caller, ChangeFate, Decision, ErrorCode, Sha256, Stage, StateKey, ToolClass,
-};
+use toolgate_types::{CallId, Caller, ChangeFate, Decision, ErrorCode, Sha256, Stage, StateKey, ToolClass};
 
 use crate::AuditError;
 use crate::body::Body;
