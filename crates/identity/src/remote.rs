@@ -134,11 +134,11 @@ impl Remote {
                 (state.keys, state.fetched, state.problem) = (Arc::new(keys), Some(now), None);
                 state.told = false;
             }
-            Err(problem) => (state.problem, state.told) = (Some(problem), true),
+            Err(problem) => (state.problem, state.told) = (Some(problem), state.fetched.is_some()),
         });
     }
 
-    /// Says once that keys cannot be fetched, and once that they can again.
+    /// Says once that keys cannot be fetched any more, and once that they can again. Where there were never any, every token is refused for that reason.
     fn tell_of(&self, problem: Option<&FetchError>) {
         let state = self.state.load();
         let url = without_password(&self.url);
@@ -147,11 +147,6 @@ impl Remote {
                 let hours = self.cache.max_stale.as_secs_f64() / 3600.0;
                 (self.tell)(&format!(
                     "the keys at `{url}` could not be fetched ({problem}); those that were fetched before count for up to {hours} h more"
-                ));
-            }
-            (Some(problem), false) => {
-                (self.tell)(&format!(
-                    "the keys at `{url}` could not be fetched ({problem}); no token of theirs counts"
                 ));
             }
             (None, true) => (self.tell)(&format!("the keys at `{url}` were fetched again")),
