@@ -341,11 +341,12 @@ fn copy_bounded(
             }
         };
         copied += count;
-        if count == 0 {
-            return Ok(Some(known.unwrap_or_else(|| hasher.finish())));
-        }
         if copied > MAX_COPIED_BYTES {
             return Err(NotKept::TooLarge { bytes: copied, limit: MAX_COPIED_BYTES });
+        }
+        // Less than was asked for: both ways read on until the end of the file.
+        if count < COPIED_AT_ONCE {
+            return Ok(Some(known.unwrap_or_else(|| hasher.finish())));
         }
     }
 }
