@@ -210,20 +210,24 @@ fn spelling() -> impl Strategy<Value = String> {
 
 /// The slow and obvious reference: dots are taken out, then the host says what a path leads to. Nothing where a path climbs out of its mount.
 fn reference(workspace: &Path, spelt: &str) -> Option<String> {
+    let tidy: Vec<&str> = spelt.split('/').filter(|name| !matches!(*name, "" | ".")).collect();
+    let begins = if spelt.starts_with('/') { "/" } else { "" };
+    let tidy = format!("{begins}{}", tidy.join("/"));
     let inner = workspace.join("inner");
     let roots = [(&inner, "@inner".to_owned()), (&inner, inner.display().to_string())];
     let whole = workspace.to_path_buf();
     let roots =
         roots.into_iter().chain([(&whole, "@project".to_owned()), (&whole, whole.display().to_string())]);
     let below = |(root, prefix): (&PathBuf, String)| {
-        let rest = spelt.strip_prefix(&prefix)?.strip_prefix('/')?;
+        let rest = tidy.strip_prefix(&prefix)?;
+        let rest = if rest.is_empty() { rest } else { rest.strip_prefix('/')? };
         Some((root.clone(), rest.to_owned()))
     };
-    let (root, rest) = roots.into_iter().find_map(below).unwrap_or((whole.clone(), spelt.to_owned()));
+    let (root, rest) = roots.into_iter().find_map(below).unwrap_or((whole.clone(), tidy.clone()));
     let mut names: Vec<&str> = Vec::new();
     for name in rest.split('/') {
         match name {
-            "" | "." => {}
+            "" => {}
             ".." => drop(names.pop()?),
             name => names.push(name),
         }

@@ -111,6 +111,8 @@ pub(crate) struct Command<'a> {
     /// How many more are kept, for whoever wants to see the whole; nobody is shown these while they come.
     pub(crate) whole: u64,
     pub(crate) on_flood: OnFlood,
+    /// Asked right before the process starts, when everything else is done: whether the files that it names are still those that were judged.
+    pub(crate) last_look: Option<&'a dyn Fn() -> Result<(), Failure>>,
 }
 
 impl Command<'_> {
@@ -214,7 +216,8 @@ impl CommandRunner {
         let disk_is_short = || self.options.reserve.as_ref().is_some_and(DiskReserve::is_short);
         let job = self.job(command, run.mounts(), network, &disk_is_short);
         let (mut capture, mut seen) = (Capture::keeping(command.each_stream()), 0_u64);
-        if let Err(failure) = context.await_intent() {
+        let ready = context.await_intent().and_then(|()| command.last_look.map_or(Ok(()), |look| look()));
+        if let Err(failure) = ready {
             drop(job);
             run.cancel();
             return Err(failure);

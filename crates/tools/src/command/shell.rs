@@ -278,6 +278,7 @@ impl Shell {
             max_output: context.limits.max_output_bytes,
             whole: WHOLE,
             on_flood: OnFlood::Drain(FLOOD),
+            last_look: None,
         };
         let finished = self.runner.run(&command, context, &stop)?;
         finished.check(&Bounds { timeout, limits, flood: FLOOD }, &context.limits)?;

@@ -55,7 +55,7 @@ struct Rendered {
     argv: Vec<String>,
     input: Option<String>,
     /// Where it runs.
-    directory: Option<MountPath>,
+    directory: Option<Located>,
     /// Where its paths really lead: that is what the program is given.
     paths: Vec<CallPath>,
 }
@@ -74,10 +74,7 @@ impl CommandTool {
         };
         let argv = command.template.render_with(arguments, &pathspecs, &real)?;
         let input = command.stdin.as_ref().map(|stdin| stdin.render(arguments, &real)).transpose()?.flatten();
-        let directory = command.directory.as_ref().map(|directory| {
-            let Located { alias, location, .. } = self.find(&directory.value, context)?;
-            Ok::<_, Failure>(MountPath { alias, path: location })
-        });
+        let directory = command.directory.as_ref().map(|directory| self.find(&directory.value, context));
         Ok(Rendered { argv, input, directory: directory.transpose()?, paths })
     }
 
@@ -88,6 +85,18 @@ impl CommandTool {
         Ok(view.locate(&place.to_string())?)
     }
 
+    /// Whether the places that the program is given still hold the same files. Confining a command and writing its intent down take a while.
+    fn look_again(&self, places: &[Located], context: &CallContext) -> Result<(), Failure> {
+        for place in places {
+            if self.find(&mount_path(place), context).as_ref() != Ok(place) {
+                let message =
+                    format!("`{}` became another file while the command was prepared", mount_path(place));
+                return Err(Failure::new(ErrorCode::PreconditionFailed, message).help("try again"));
+            }
+        }
+        Ok(())
+    }
+
     fn execute(&self, rendered: Rendered, context: &CallContext) -> Result<ToolOutput, Failure> {
         let Declared { manifest, reach, .. } = &*self.declared;
         let command = &manifest.command;
@@ -95,12 +104,15 @@ impl CommandTool {
         let limits = narrowed(self.runner.limits(), &command.limits);
         let max_output = command.limits.output.unwrap_or(MAX_OUTPUT);
         let mut argv = rendered.argv.into_iter();
+        let paths = rendered.paths.into_iter().map(|path| path.located);
+        let places: Vec<Located> = rendered.directory.iter().cloned().chain(paths).collect();
+        let last_look = || self.look_again(&places, context);
         let run = Command {
             program: argv.next().unwrap_or_default().into(),
             arguments: argv.map(Into::into).collect(),
             directory: rendered
                 .directory
-                .map_or_else(|| PathBuf::from("/tmp"), |directory| directory.inside().into()),
+                .map_or_else(|| PathBuf::from("/tmp"), |directory| mount_path(&directory).inside().into()),
             mounts: self.mounts(),
             environment: &command.environment,
             input: rendered.input.map(String::into_bytes),
@@ -109,6 +121,7 @@ impl CommandTool {
             max_output,
             whole: 0,
             on_flood: OnFlood::Stop,
+            last_look: Some(&last_look),
         };
         let finished = self.runner.run(&run, context, &stop_within(&context.stop, timeout))?;
         finished
@@ -155,6 +168,11 @@ impl CommandTool {
             .operator_note(format!("the command ended {how}"))
             .aside(aside(finished)))
     }
+}
+
+/// The place of a mount that something really lies at.
+fn mount_path(located: &Located) -> MountPath {
+    MountPath { alias: located.alias.clone(), path: located.location.clone() }
 }
 
 /// Where paths lead, for whoever writes them into arguments.
@@ -231,8 +249,8 @@ impl Tool for CommandTool {
     fn preview(&self, arguments: &Value, context: &CallContext) -> Result<Preview, Failure> {
         let rendered = self.render(arguments, context)?;
         let command = &self.declared.manifest.command;
-        let place =
-            rendered.directory.as_ref().map_or_else(|| "/tmp".to_owned(), |place| value(&place.to_string()));
+        let place = rendered.directory.as_ref().map(|place| value(&mount_path(place).to_string()));
+        let place = place.unwrap_or_else(|| "/tmp".to_owned());
         let hosts: Vec<&str> = command.network.iter().map(|host| host.value.as_str()).collect();
         let mut summary = vec![
             format!("run in {place}"),
@@ -240,7 +258,7 @@ impl Tool for CommandTool {
             format!("network: {}", if hosts.is_empty() { "none".to_owned() } else { hosts.join(", ") }),
         ];
         summary.extend(rendered.paths.iter().map(|CallPath { argument, located }| {
-            let place = MountPath { alias: located.alias.clone(), path: located.location.clone() };
+            let place = mount_path(located);
             let missing = if located.identity.is_none() { ", which does not exist" } else { "" };
             format!("{argument} is {}{missing}", value(&place.to_string()))
         }));
