@@ -324,6 +324,9 @@ struct Choice {
     is_full: bool,
 }
 
+/// Whether an entry may go.
+type MayGo<'a> = dyn Fn(CallId, &Held) -> bool + 'a;
+
 /// Chooses what goes: what is too old; then of what is too much, the oldest that holds nothing but the gate's own writing, then the oldest that is older than
 /// [`MIN_AGE`]. The newest entry stays.
 fn choose(held: &BTreeMap<CallId, Held>, bounds: &JournalBounds, reserved: u64, now: SystemTime) -> Choice {
@@ -339,7 +342,7 @@ fn choose(held: &BTreeMap<CallId, Held>, bounds: &JournalBounds, reserved: u64, 
     let mut entries = held.len() as u64;
     let newest = held.keys().next_back().copied();
     let mut gone = BTreeSet::new();
-    let passes: [&dyn Fn(CallId, &Held) -> bool; 3] = [
+    let passes: [&MayGo<'_>; 3] = [
         &|call, _| u128::from(call.unix_millis()) < expired,
         &|call, one| !one.is_original && Some(call) != newest,
         &|call, _| u128::from(call.unix_millis()) < young,

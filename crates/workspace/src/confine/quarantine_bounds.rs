@@ -300,10 +300,10 @@ mod tests {
 
     /// Puts something of so many bytes into the quarantine, as a call that was made so many days ago.
     fn keep(quarantine: &Path, days_ago: u64, name: &str, bytes: usize) -> CallId {
-        let call = CallId::fresh();
-        let then = format!("{:012x}", call.unix_millis() - days_ago * 24 * 60 * 60 * 1000);
-        let call: CallId =
-            format!("{}-{}{}", &then[..8], &then[8..], &call.to_string()[13..]).parse().unwrap();
+        let then = CallId::fresh().unix_millis() - days_ago * 24 * 60 * 60 * 1000;
+        let number = bytes + usize::try_from(days_ago).unwrap();
+        let call = format!("{:08x}-{:04x}-7000-8000-{number:012x}", then >> 16, then & 0xffff);
+        let call: CallId = call.parse().unwrap();
         let folder = quarantine.join(call.to_string());
         std::fs::create_dir(&folder).unwrap();
         std::fs::write(folder.join(name), vec![b'x'; bytes]).unwrap();
@@ -359,7 +359,7 @@ mod tests {
         std::fs::create_dir(&outside).unwrap();
         std::fs::write(outside.join("canary"), "alive").unwrap();
         std::os::unix::fs::symlink(&outside, tree.join("link")).unwrap();
-        std::fs::set_permissions(tree.join("d"), std::fs::Permissions::from_mode(0)).unwrap();
+        std::fs::set_permissions(tree.join("d"), std::fs::Permissions::from_mode(0o000)).unwrap();
         sweep(scratch.path(), 1 << 20);
         assert!(!tree.exists());
         assert_eq!(std::fs::read_to_string(outside.join("canary")).unwrap(), "alive");
