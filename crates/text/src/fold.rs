@@ -161,7 +161,10 @@ impl Folded {
         let bytes = text.len();
         let lines = text.strip_suffix('\n').unwrap_or(text).split('\n').map(|line| {
             let (kind, sign) = kind(line);
-            (kind, line.get(sign..).unwrap_or_default())
+            let line = line.get(sign..).unwrap_or_default();
+            // A tab ends a name with blanks in it, as `patch` wants it; one in a name is escaped.
+            let line = line.strip_suffix('\t').filter(|_| kind == RowKind::Header).unwrap_or(line);
+            (kind, line)
         });
         let lines: Vec<(RowKind, &str)> = lines.collect();
         let mut folded = Self { rows: Vec::new(), lines: lines.len(), bytes, blank_lines: 0, runs: 0 };
@@ -426,6 +429,13 @@ mod tests {
         let headers = folded.rows.iter().filter(|row| row.kind == RowKind::Header).map(Row::line);
         assert_eq!(headers.collect::<Vec<_>>(), ["--- a", "+++ a", "--- c", "+++ c"]);
         assert_eq!(rows(&folded)[3..6], ["- -- b", "+ ++ b", "  @@ -1 +1 @@"]);
+    }
+
+    #[test]
+    fn the_tab_that_ends_a_name_with_blanks_is_not_shown() {
+        let diff = crate::diff::unified("", "x\n", "/dev/null", "a b", 3);
+        assert!(diff.contains("+++ a b\t\n"), "{diff:?}");
+        assert_eq!(rows(&Folded::diff(&diff, Charset::Unicode))[..2], ["--- /dev/null", "+++ a b"]);
     }
 
     #[test]
