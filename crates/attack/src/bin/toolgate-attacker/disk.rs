@@ -84,6 +84,8 @@ fn books_full(folder: &Path) {
             ("delete_file", json!({"path": "old.txt"})),
             ("apply_patch", json!({"patch": new_file("a.txt", 10)})),
         ] {
+            // A refused call gives back what it had taken.
+            fill(&state);
             refused(&bench, &workspace, tool, arguments, ErrorCode::AuditUnavailable);
         }
         // The record has space of its own.
@@ -98,7 +100,7 @@ fn books_full(folder: &Path) {
 /// Leaves not a byte.
 fn fill(disk: &Path) {
     use std::io::Write as _;
-    let mut filler = std::fs::File::create(disk.join("filler")).unwrap();
+    let mut filler = std::fs::File::options().append(true).create(true).open(disk.join("filler")).unwrap();
     for size in [64 * KIB, 4 * KIB, 1] {
         while filler.write_all(&vec![0; size]).is_ok() {}
     }
