@@ -308,7 +308,7 @@ mod tests {
                 rest = after;
                 continue;
             }
-            rest = &rest[first.len_utf8()..];
+            rest = rest.get(first.len_utf8()..).unwrap();
             column += if first == TAB { 1 } else { width(first) };
             text.push(if first == TAB { '\t' } else { first });
             while first == TAB && !column.is_multiple_of(TAB_COLUMNS) {
