@@ -12,12 +12,17 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use cap_std::fs::Dir;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use toolgate_types::CallId;
 
 use super::entry_name;
 
 /// How long entries are gathered before they are synced together.
 const INTERVAL: Duration = Duration::from_millis(200);
+
+/// Syncing takes at most this part of the time: on a busy disk `syncfs` writes what others left there as well.
+const PART_OF_THE_TIME: u32 = 10;
 
 /// Larger groups are synced by `syncfs`: one commit of the filesystem's journal, where each `fdatasync` of a new file may force one.
 const MAX_SYNCED_ALONE: usize = 4;
@@ -42,12 +47,11 @@ struct Worker {
     thread: JoinHandle<()>,
 }
 
-/// The directories of a journal.
+/// The directories of a journal, open for reading: `fsync` and `syncfs` refuse descriptors with `O_PATH` (`EBADF`), as those of the journal are.
 #[derive(Debug)]
 struct Directories {
-    journal: Dir,
-    done: Dir,
-    blobs: Dir,
+    done: File,
+    blobs: File,
 }
 
 impl Durability {
@@ -76,16 +80,15 @@ impl Durability {
 
 impl Worker {
     fn start(journal: &super::Journal) -> io::Result<Self> {
-        let directories = Directories {
-            journal: journal.directory.try_clone()?,
-            done: journal.done.try_clone()?,
-            blobs: journal.blobs.try_clone()?,
-        };
+        let directories = Directories { done: readable(&journal.done)?, blobs: readable(&journal.blobs)? };
         let (queue, finished) = sync_channel(MAX_QUEUED);
         let work = move || {
-            while let Some(group) = next_group(&finished) {
+            let mut gather_for = INTERVAL;
+            while let Some(group) = next_group(&finished, gather_for) {
+                let begun = Instant::now();
                 // A disk that fails is told by the calls that wait for it.
                 let _ = directories.sync(&group);
+                gather_for = INTERVAL.max(begun.elapsed() * PART_OF_THE_TIME);
             }
         };
         let thread = std::thread::Builder::new().name("journal".to_owned()).spawn(work)?;
@@ -93,10 +96,14 @@ impl Worker {
     }
 }
 
+fn readable(directory: &Dir) -> io::Result<File> {
+    Ok(rustix::fs::openat(directory, c".", OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?.into())
+}
+
 /// The next entries that were finished within one interval; nothing when there will be none.
-fn next_group(finished: &Receiver<Finished>) -> Option<Vec<Finished>> {
+fn next_group(finished: &Receiver<Finished>, gather_for: Duration) -> Option<Vec<Finished>> {
     let mut group = vec![finished.recv().ok()?];
-    let until = Instant::now() + INTERVAL;
+    let until = Instant::now() + gather_for;
     loop {
         match finished.recv_timeout(until.saturating_duration_since(Instant::now())) {
             Ok(one) => group.push(one),
@@ -111,7 +118,7 @@ impl Directories {
         #[cfg(test)]
         tests::note(group);
         if group.len() > MAX_SYNCED_ALONE {
-            return Ok(rustix::fs::syncfs(&self.journal)?);
+            return Ok(rustix::fs::syncfs(&self.done)?);
         }
         for Finished { call, blobs } in group {
             for blob in blobs {
@@ -126,13 +133,13 @@ impl Directories {
 }
 
 /// Syncs a file; one that is gone by now was undone or swept.
-fn sync_file(directory: &Dir, name: &str) -> io::Result<()> {
-    let file: File = match directory.open(name) {
-        Ok(file) => file.into_std(),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(error),
-    };
-    file.sync_data()
+fn sync_file(directory: &File, name: &str) -> io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match rustix::fs::openat(directory, name, flags, Mode::empty()) {
+        Ok(file) => File::from(file).sync_data(),
+        Err(Errno::NOENT) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
 //! The version of the journal's format. A journal of another version is left as it is: nothing in it is read, put back, swept or added to.
 
-use std::io;
+use std::io::{self, Write as _};
 
 use cap_std::fs::Dir;
 
 const NAME: &str = "format";
+const UNFINISHED: &str = "format.new";
 const CURRENT: &str = "toolgate journal 1\n";
 
 /// Refuses a journal of another version. One that does not say is new, or as old as the first version.
@@ -12,10 +13,18 @@ pub(super) fn check(directory: &Dir) -> io::Result<()> {
     match directory.read_to_string(NAME) {
         Ok(found) if found == CURRENT => Ok(()),
         Ok(found) => Err(unknown(&found)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => directory.write(NAME, CURRENT),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => create(directory),
         Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(unknown("")),
         Err(error) => Err(error),
     }
+}
+
+/// Never leaves the file without its content, not after a power cut either: a journal that does not say its version is not used.
+fn create(directory: &Dir) -> io::Result<()> {
+    let mut file = directory.create(UNFINISHED)?;
+    file.write_all(CURRENT.as_bytes())?;
+    file.sync_data()?;
+    directory.rename(UNFINISHED, directory, NAME)
 }
 
 fn unknown(found: &str) -> io::Error {

@@ -72,10 +72,10 @@ pub(crate) fn run(program: &Program, _counts: &Counts) -> String {
     let mut diary = load.end();
     drop(gate);
     // Every jump once more between two gates.
-    for (_, jump) in JUMPS {
+    for (number, (_, jump)) in JUMPS.into_iter().enumerate() {
         set(&offset, jump);
         let (gate, client) = Gate::open(program, &place.settings);
-        let load = Load::begin(client, &place, "a", format!("c{jump}"));
+        let load = Load::begin(client, &place, "a", format!("c{number}"));
         std::thread::sleep(Duration::from_millis(50));
         let more = load.end();
         diary.begun.extend(more.begun);
