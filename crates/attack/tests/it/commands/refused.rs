@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use serde_json::json;
 use toolgate_attack::{Tree, code_of, person};
-use toolgate_gate::{PreviewBody, Reply};
+use toolgate_gate::Reply;
+use toolgate_text::visible::Charset;
 use toolgate_tools::Profile;
 use toolgate_types::{Caller, Decision, ErrorCode, Stage, Trust};
 
@@ -126,8 +127,10 @@ fn whoever_is_asked_sees_the_whole_command() {
     assert_eq!(code_of(&called), Some(ErrorCode::ApprovalDenied));
     assert!(!desk.workspace.join("src/ran").exists());
     let question = asked.asked().remove(0);
-    assert_eq!(question.preview.body, PreviewBody::Text("echo a &&\necho \\u{202e}b > ran".to_owned()));
-    assert_eq!(question.preview.summary, ["run in src", "may change @project", "network: none"]);
+    let card = question.card(Charset::Unicode);
+    let rows: Vec<&str> = card.body.iter().flat_map(|body| &body.rows).map(|row| &*row.text).collect();
+    assert_eq!(rows, ["echo a &&", "echo \\u{202e}b > ran"]);
+    assert_eq!(card.summary, ["run in src", "may change @project", "network: none"]);
     assert!(!desk.bench.call_as(caller(), desk.tool, arguments).answer.is_error);
     assert!(desk.workspace.join("src/ran").exists());
     // Where there is nothing to ask, nobody is asked.
