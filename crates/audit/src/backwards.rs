@@ -9,6 +9,9 @@ use crate::folder::{Handle, read_at};
 const FIRST_STEP: u64 = 4 * 1024;
 const STEP: u64 = 64 * 1024;
 
+/// No line is longer. A file without newlines, such as a sparse one, is not read to its beginning.
+const MAX_LINE_BYTES: usize = 16 * 1024 * 1024;
+
 /// The complete lines of a file, last first.
 #[derive(Debug)]
 pub(crate) struct BackwardLines {
@@ -63,6 +66,9 @@ impl BackwardLines {
     }
 
     fn read_step(&mut self) -> Result<(), Errno> {
+        if self.pending.len() > MAX_LINE_BYTES {
+            return Err(Errno::FBIG);
+        }
         let step = self.step.min(self.unread);
         let start = self.unread - step;
         let mut bytes = read_at(&self.file, usize::try_from(step).unwrap_or(usize::MAX), start)?;

@@ -266,7 +266,7 @@ fn undeclared(name: &str) -> Failure {
 }
 
 /// The one that asks more.
-fn tighter(one: Trust, other: Trust) -> Trust {
+pub(crate) fn tighter(one: Trust, other: Trust) -> Trust {
     match (one, other) {
         (Trust::Supervised, _) | (_, Trust::Supervised) => Trust::Supervised,
         (Trust::Guided, _) | (_, Trust::Guided) => Trust::Guided,

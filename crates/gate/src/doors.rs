@@ -6,7 +6,7 @@ use tokio_util::sync::CancellationToken;
 use toolgate_policy::needs_question;
 use toolgate_types::{CallId, Category, Failure, Outcome, Sha256, Stage, ToolCall};
 
-use crate::caller::Credential;
+use crate::caller::{Credential, tighter};
 use crate::gate::{Gate, Settled};
 use crate::refusals::Refusal;
 use crate::tool::{Tool, ToolSpec};
@@ -23,12 +23,14 @@ impl Gate {
     #[must_use]
     pub fn quiet_tool(&self, name: &str, credential: &Credential) -> Option<Arc<dyn Tool>> {
         let Credential::Known(caller) = credential else { return None };
+        let snapshot = self.current.load();
         let is_quiet = |spec: &ToolSpec| {
             spec.category == Category::File
                 && !spec.class.has_effect()
-                && !needs_question(caller.trust, spec.class)
+                && !needs_question(tighter(caller.trust, snapshot.trust), spec.class)
         };
-        self.tool(name).filter(|tool| is_quiet(tool.spec()))
+        let tool = snapshot.registry.get(name).map(|registered| Arc::clone(&registered.tool));
+        tool.filter(|tool| is_quiet(tool.spec()))
     }
 
     /// Refuses a call that a door found fault with. Nothing of it runs, and it is recorded like every other.

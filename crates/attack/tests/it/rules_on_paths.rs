@@ -424,6 +424,49 @@ fn a_yes_to_one_file_lets_a_manifest_tool_change_no_other() {
     }
 }
 
+const CLEAN: &str = "tool: clean\ndescription: Empties a directory\nclass: destructive\npermissions: []\ninput: {properties: {}}\ncommand: [rm, -f, --, x]\ncwd: '@project/public'\npolicy: {'*': allow}\n";
+
+#[test]
+fn a_yes_to_one_directory_lets_a_manifest_tool_run_in_no_other() {
+    let place: Arc<Mutex<PathBuf>> = Arc::default();
+    let there = Arc::clone(&place);
+    let deed = move || {
+        let root = there.lock().unwrap().clone();
+        std::fs::rename(root.join("public"), root.join("moved")).unwrap();
+        symlink("secrets", root.join("public")).unwrap();
+    };
+    let meddler = Arc::new(Meddler { deed, asked: Mutex::default() });
+    let approver = Arc::clone(&meddler) as Arc<dyn Approver>;
+    let desk = Desk::with(|options| {
+        options.policies("").commands().manifest(CLEAN).approver(approver, Duration::from_secs(60))
+    });
+    *place.lock().unwrap() = desk.workspace.clone();
+    let caller = Caller { trust: Trust::Guided, ..person("s1") };
+    let called = desk.bench.call_as(caller, "clean", json!({}));
+    assert_eq!(meddler.asked.lock().unwrap()[0].preview.summary[0], "run in @project/public");
+    assert_eq!(code_of(&called), Some(ErrorCode::PreconditionFailed), "{}", called.answer.text);
+    assert!(desk.workspace.join("secrets/x").exists(), "the command ran in another directory");
+}
+
+#[test]
+fn rules_see_the_directory_that_a_manifest_tool_runs_in() {
+    let forbid = "forbid(principal, action, resource) when { context has path && context.path in Path::\"@project/secrets\" };";
+    let shows = |directory: &str| {
+        format!(
+            "tool: shows\ndescription: Lists a directory\nclass: read\npermissions: []\ninput: {{properties: {{}}}}\ncommand: [ls]\ncwd: '@project/{directory}'\npolicy: {{'*': allow}}\n"
+        )
+    };
+    for (directory, expected) in [
+        ("public", None),
+        ("secrets", Some(ErrorCode::NotPermitted)),
+        ("link", Some(ErrorCode::NotPermitted)),
+    ] {
+        let desk = Desk::with(|options| options.policies(forbid).commands().manifest(&shows(directory)));
+        let called = desk.bench.call("shows", json!({}));
+        assert_eq!(code_of(&called), expected, "{directory}: {}", called.answer.text);
+    }
+}
+
 #[test]
 fn a_manifest_tool_is_given_the_real_place_of_a_file() {
     let desk = Desk::with(|options| {

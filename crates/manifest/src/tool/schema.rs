@@ -179,6 +179,7 @@ fn read(field: &Field, report: &mut Report<'_>) -> Option<Value> {
     }
     let before = report.count();
     check_keywords(&field.node, report);
+    check_marks(&field.node, report);
     let schema = json::value(&field.node, report)?;
     if report.count() == before {
         against_the_meta_schema(field, &schema, report);
@@ -232,6 +233,41 @@ fn check_keywords(node: &Rc<Node>, report: &mut Report<'_>) {
     check_required(node, report);
     check_dialect(node, report);
     check_extensions(node, report);
+}
+
+/// The keywords that are about one argument.
+const MARKS: [&str; 3] = ["x-toolgate-path", "x-toolgate-multiline", "x-toolgate-allow"];
+
+/// Refuses marks that nothing would look at: they count on a property and on the items of a list, also where a reference leads to either.
+fn check_marks(root: &Rc<Node>, report: &mut Report<'_>) {
+    let mut counting: Vec<*const Node> = Vec::new();
+    for name in ["properties", "$defs", "definitions"] {
+        let Some(Kind::Map(entries)) = root.get(name).map(|node| &node.kind) else { continue };
+        for (_, schema) in entries {
+            let items = schema.get("items");
+            if items.is_none() && !is_list(schema) {
+                counting.push(Rc::as_ptr(schema));
+            }
+            counting.extend(items.map(Rc::as_ptr));
+        }
+    }
+    visit(root, &mut |schema| {
+        if counting.contains(&std::ptr::from_ref(schema)) {
+            return;
+        }
+        for (mark, node) in MARKS.iter().filter_map(|mark| Some((mark, schema.get(mark)?))) {
+            let help = "put it on a property that is one text, or on the `items` of a list".to_owned();
+            report.node(node, format!("`{mark}` does nothing here"), Some(help));
+        }
+    });
+}
+
+fn is_list(schema: &Node) -> bool {
+    let is_array = |node: &Rc<Node>| node.text() == Some("array");
+    schema.get("type").is_some_and(|kind| match &kind.kind {
+        Kind::List(words) => words.iter().any(is_array),
+        _ => is_array(kind),
+    })
 }
 
 /// Shows a schema and every schema inside it.

@@ -60,6 +60,9 @@ struct Rendered {
     paths: Vec<CallPath>,
 }
 
+/// What the directory that a command runs in is called among its paths.
+const DIRECTORY: &str = "working directory";
+
 impl CommandTool {
     fn render(&self, arguments: &Value, context: &CallContext) -> Result<Rendered, Failure> {
         let command = &self.declared.manifest.command;
@@ -74,8 +77,10 @@ impl CommandTool {
         };
         let argv = command.template.render_with(arguments, &pathspecs, &real)?;
         let input = command.stdin.as_ref().map(|stdin| stdin.render(arguments, &real)).transpose()?.flatten();
-        let directory = command.directory.as_ref().map(|directory| self.find(&directory.value, context));
-        Ok(Rendered { argv, input, directory: directory.transpose()?, paths })
+        let is_directory = |path: &CallPath| path.argument == DIRECTORY;
+        let directory = paths.iter().find(|path| is_directory(path)).map(|path| path.located.clone());
+        let paths = paths.into_iter().filter(|path| !is_directory(path)).collect();
+        Ok(Rendered { argv, input, directory, paths })
     }
 
     /// Opens what a path leads to, so that symlinks and rules are judged before the command sees it. What is not there is the command's to report,
@@ -188,7 +193,8 @@ fn path_inputs(manifest: &ToolManifest) -> PathInputs {
         has_default: false,
         folder: argument.folder.to_string(),
     };
-    PathInputs { arguments: manifest.command.paths.iter().map(argument).collect(), others: false }
+    let arguments = manifest.command.paths.iter().map(argument).collect();
+    PathInputs { arguments, others: manifest.command.directory.is_some() }
 }
 
 /// What a manifest's command printed leaves through its output policy or not at all.
@@ -238,8 +244,13 @@ impl Tool for CommandTool {
     }
 
     fn locate(&self, arguments: &Value, context: &CallContext) -> Result<Vec<CallPath>, Failure> {
-        let named = self.declared.manifest.command.named_paths(arguments)?.into_iter();
-        let located = named.map(|NamedPath { argument, path }| {
+        let command = &self.declared.manifest.command;
+        let named = command.named_paths(arguments)?.into_iter();
+        let directory = command
+            .directory
+            .iter()
+            .map(|directory| NamedPath { argument: DIRECTORY.to_owned(), path: directory.value.clone() });
+        let located = named.chain(directory).map(|NamedPath { argument, path }| {
             Ok(CallPath { argument, located: self.find(&path, context)? })
         });
         located.collect()
