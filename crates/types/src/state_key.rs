@@ -11,7 +11,7 @@ const BLOCK_BYTES: usize = 64;
 
 /// 32 random bytes that only this user can read.
 #[derive(Clone)]
-pub struct StateKey([u8; BLOCK_BYTES]);
+pub struct StateKey(Hmac<sha2::Sha256>);
 
 impl StateKey {
     /// A key of these bytes.
@@ -21,7 +21,7 @@ impl StateKey {
         for (place, byte) in block.iter_mut().zip(bytes) {
             *place = byte;
         }
-        Self(block)
+        Self(Hmac::new(&block.into()))
     }
 
     /// HMAC-SHA-256 over a purpose and some parts. Each is preceded by its length, so that no two lists of parts are the same bytes.
@@ -38,7 +38,7 @@ impl StateKey {
     }
 
     fn mac(&self, purpose: &str, parts: &[&[u8]]) -> Hmac<sha2::Sha256> {
-        let mut mac = Hmac::<sha2::Sha256>::new(&self.0.into());
+        let mut mac = self.0.clone();
         for part in [purpose.as_bytes()].iter().chain(parts) {
             mac.update(&(part.len() as u64).to_le_bytes());
             mac.update(part);
@@ -78,7 +78,7 @@ mod tests {
         // Test case 1: twenty bytes 0x0b, "Hi There". A key is padded with zeros, so shorter ones are the same as padded ones.
         let mut bytes = [0; 32];
         bytes[..20].fill(0x0b);
-        let mut mac = Hmac::<sha2::Sha256>::new(&StateKey::new(bytes).0.into());
+        let mut mac = StateKey::new(bytes).0;
         mac.update(b"Hi There");
         let expected = "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7";
         assert_eq!(Sha256::from(<[u8; 32]>::from(mac.finalize().into_bytes())).to_string(), expected);
