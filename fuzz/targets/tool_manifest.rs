@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use serde_json::{Map, Value};
-use toolgate_manifest::ToolManifest;
+use toolgate_manifest::{RealPaths, ToolManifest};
 
 /// Arguments for every property: what the fuzzer wrote is a good source of hostile text.
 fn input(tool: &ToolManifest, text: &str) -> Value {
@@ -20,13 +20,13 @@ fuzz_target!(|bytes: &[u8]| {
             for tool in tools {
                 for text in ["-x", "@x", "a b", "", "../x", "a\0"] {
                     let input = input(&tool, text);
-                    let _ = tool.command.template.paths(&input);
+                    let _ = tool.command.named_paths(&input);
                     if let Ok(arguments) = tool.command.template.render(&input) {
                         assert_eq!(arguments.first().map(String::as_str), Some(tool.command.template.program()));
                         assert!(arguments.iter().all(|argument| text != "a\0" || !argument.contains('\0')));
                     }
                     if let Some(stdin) = &tool.command.stdin {
-                        let _ = stdin.render(&input);
+                        let _ = stdin.render(&input, &RealPaths::default());
                     }
                 }
             }
