@@ -1,0 +1,1 @@
+//! What belongs to no profile: texts of commands, `serve`, secrets in configurations.

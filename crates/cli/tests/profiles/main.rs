@@ -1,0 +1,24 @@
+//! What each profile promises, tried from outside: the binary, a model server or an MCP client, and files.
+//!
+//! One file per profile. `crew.txt` and its neighbours list the sentences that a profile has to keep, each with the test that proves it;
+//! `rows.rs` keeps the lists true.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    reason = "tests arrange files by hand, run processes, and fail by panicking"
+)]
+
+#[path = "../it/place.rs"]
+#[allow(dead_code, reason = "shared with the suite `it`, which uses all of it")]
+mod place;
+mod crew;
+mod claw;
+mod proxy;
+mod sidecar;
+mod studio;
+mod elsewhere;
+mod rows;
