@@ -45,13 +45,21 @@ pub fn parse(document: &str) -> Result<Frontmatter<'_>, FrontmatterError> {
 /// Known operations: `stepsCompleted.append` and `artifacts.append` (strings that are not there yet),
 /// `decisionLog.append` (objects), `variables.set` (names and values, merged), `currentNodeId.set` and
 /// `updatedAt.set`. They may be nested (`{"variables": {"set": {…}}}`) or dotted (`{"variables.set": {…}}`).
+/// A document without frontmatter begins one.
 ///
 /// # Errors
 /// When the operations or the frontmatter are not as they should be. If the result would not mean exactly
 /// what was asked for, that is an internal error and no document is given.
 pub fn update(document: &str, update: &Map<String, Value>) -> Result<String, FrontmatterError> {
     let operations = operation::read(update)?;
-    let fenced = Fenced::find(document)?;
+    let begun;
+    let fenced = match Fenced::find(document) {
+        Err(FrontmatterError::Missing) => {
+            begun = begin(document);
+            Fenced::find(&begun)?
+        }
+        found => found?,
+    };
     let (outline, value) = read(fenced.yaml)?;
     let plan = operation::plan(&value, operations, &outline)?;
     if plan.edits.is_empty() {
@@ -64,6 +72,15 @@ pub fn update(document: &str, update: &Map<String, Value>) -> Result<String, Fro
     let changed = [fenced.before, &yaml, fenced.closing, fenced.body].concat();
     verify(&changed, &yaml, fenced.body, &plan.intended)?;
     Ok(changed)
+}
+
+/// The document with empty frontmatter in front of it, in its own line ends.
+fn begin(document: &str) -> String {
+    let text = document.strip_prefix('\u{feff}').unwrap_or(document);
+    let mark = if text.len() < document.len() { "\u{feff}" } else { "" };
+    let first = text.split_inclusive('\n').next().unwrap_or_default();
+    let line_end = if first.ends_with("\r\n") { "\r\n" } else { "\n" };
+    format!("{mark}---{line_end}---{line_end}{text}")
 }
 
 /// Trusts nothing that was spliced: the document must say what was meant, and nothing else may have moved.

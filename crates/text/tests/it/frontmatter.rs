@@ -281,15 +281,22 @@ fn refused(document: &str, change: Value) -> Failure {
 }
 
 #[test]
+fn a_document_without_frontmatter_begins_one() {
+    let change = map(json!({"stepsCompleted.append": "x"}));
+    let began = "---\nstepsCompleted:\n  - x\n---\n";
+    for body in ["", "# no frontmatter\n", "\n---\na: 1\n---\n", "---", "----\na: 1\n----\n"] {
+        assert_eq!(update(body, &change).unwrap(), format!("{began}{body}"), "{body:?}");
+    }
+    let windows = update("\u{feff}one\r\ntwo", &change).unwrap();
+    assert_eq!(windows, "\u{feff}---\r\nstepsCompleted:\r\n  - x\r\n---\r\none\r\ntwo");
+    assert_eq!(parse("# no frontmatter\n"), Err(FrontmatterError::Missing));
+}
+
+#[test]
 fn refuses_documents_with_the_line() {
     let deep = format!("---\na: {}1{}\n---\n", "[".repeat(100), "]".repeat(100));
     let large = format!("---\n{}---\n", "# comment\n".repeat(200_000));
     let documents = [
-        "",
-        "# no frontmatter\n",
-        "\n---\na: 1\n---\n",
-        "---",
-        "----\na: 1\n----\n",
         "---\na: 1\n",
         "---\na: [1\n---\n",
         "---\na: 1\n  b: 2\n---\n",
@@ -326,11 +333,6 @@ fn refuses_documents_with_the_line() {
         })
         .collect();
     insta::assert_snapshot!(texts.join("\n"), @r"
-    the document has no frontmatter; begin the document with a `---` line, `name: value` lines and another `---` line
-    the document has no frontmatter; begin the document with a `---` line, `name: value` lines and another `---` line
-    the document has no frontmatter; begin the document with a `---` line, `name: value` lines and another `---` line
-    the document has no frontmatter; begin the document with a `---` line, `name: value` lines and another `---` line
-    the document has no frontmatter; begin the document with a `---` line, `name: value` lines and another `---` line
     line 1: the frontmatter is not closed; close the frontmatter with a line that holds only `---`
     line 2: the frontmatter is not valid: unclosed bracket '['; correct the YAML at that line
     line 3: the frontmatter is not valid: mapping values are not allowed in this context; correct the YAML at that line
