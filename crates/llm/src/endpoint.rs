@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::capabilities::Stated;
+use crate::names::ToolNames;
 use crate::record::Recorder;
 
 /// Where a model is asked.
@@ -22,6 +23,8 @@ pub struct Endpoint {
     pub recorder: Option<Recorder>,
     /// What the configuration says of the model. It goes before what the server says.
     pub stated: Stated,
+    /// How it takes the names of tools. Ollama takes them as they are, whatever this says.
+    pub tool_names: ToolNames,
 }
 
 impl Endpoint {
@@ -35,6 +38,7 @@ impl Endpoint {
             timeouts: Timeouts::default(),
             recorder: None,
             stated: Stated::default(),
+            tool_names: ToolNames::default(),
         }
     }
 

@@ -56,6 +56,7 @@ pub use endpoint::{Endpoint, Key, Timeouts};
 pub use error::{ErrorKind, ProviderError};
 pub use event::{CallKey, Event, FinishReason, Usage};
 pub use message::{AssistantMessage, CallResult, Message, ModelCall, Part, Seal};
+pub use names::ToolNames;
 pub use ollama::{OllamaProvider, installed_models};
 pub use provider::{Events, ModelName, Provider, Wire, provider};
 pub use record::{Recorder, ReplayedStep, replay};

@@ -10,6 +10,16 @@ use crate::message::{Message, Part};
 use crate::request::Request;
 use crate::spelling::{Taken, is_fine};
 
+/// How a server takes the names of tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum ToolNames {
+    /// As `^[a-zA-Z0-9_-]{1,64}$`; others are spelt otherwise.
+    #[default]
+    Restricted,
+    /// As they are.
+    Exact,
+}
+
 /// Which name stands for which tool in one request. Of nothing, every name stands for itself.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WireNames {
@@ -21,9 +31,14 @@ pub(crate) struct WireNames {
 
 impl WireNames {
     /// The names of one request: of the tools that it offers, then of those that its conversation mentions.
-    pub(crate) fn of(request: &Request<'_>) -> Self {
+    pub(crate) fn of(request: &Request<'_>, spelling: ToolNames) -> Self {
         let offered = request.tools.iter().map(|tool| tool.name.as_str());
-        Self::new(offered.chain(request.messages.iter().flat_map(mentioned)))
+        let names = Self::new(offered.chain(request.messages.iter().flat_map(mentioned)));
+        match spelling {
+            ToolNames::Restricted => names,
+            // A model that has learnt the restricted form may answer in it, and means the same tool.
+            ToolNames::Exact => Self { sent: HashMap::new(), ..names },
+        }
     }
 
     /// Names for these tools. Who comes first is asked first; who can keep its name keeps it.
@@ -54,10 +69,10 @@ impl WireNames {
         self.meant.get(name).map_or(name, String::as_str)
     }
 
-    /// Every tool whose name had to change, with the name it goes by, in the order of names.
+    /// Every tool that may be called by another name, with that name, in the order of names.
     pub(crate) fn renamed(&self) -> Vec<(String, String)> {
         let mut renamed: Vec<_> =
-            self.sent.iter().map(|(name, other)| (name.clone(), other.clone())).collect();
+            self.meant.iter().map(|(other, name)| (name.clone(), other.clone())).collect();
         renamed.sort();
         renamed
     }
@@ -125,14 +140,20 @@ mod tests {
             description: String::new(),
             input_schema: Arc::default(),
         };
-        let names = WireNames::of(&Request {
+        let messages = [Message::Assistant(said)];
+        let tools = [tool];
+        let request = Request {
             system: None,
-            messages: &[Message::Assistant(said)],
-            tools: &[tool],
+            messages: &messages,
+            tools: &tools,
             tool_choice: ToolChoice::Auto,
             max_output_tokens: None,
             thinking: Thinking::Usual,
-        });
+        };
+        let exact = WireNames::of(&request, ToolNames::Exact);
+        assert_eq!(exact.to_wire("fs.read"), "fs.read");
+        assert_eq!((exact.from_wire("fs.read"), exact.from_wire("fs_read")), ("fs.read", "fs.read"));
+        let names = WireNames::of(&request, ToolNames::Restricted);
         assert_eq!(names.to_wire("fs.read"), "fs_read");
         assert_eq!(names.to_wire("fs read"), "fs_read_2");
         assert_eq!(names.to_wire("fs?read"), "fs_read_3");

@@ -15,6 +15,7 @@ const MODELS: &[Key] = &[
     key("key_env", "key_env: EXAMPLE_API_KEY"),
     key("key_file", "key_file: ~/.config/example.key"),
     key("headers", "headers: {X-Team: tools}"),
+    key("exact_tool_names", "exact_tool_names: true"),
     key("supports_tools", "supports_tools: true"),
     key("context_window", "context_window: 128000"),
     key("max_output_tokens", "max_output_tokens: 8192"),
@@ -33,6 +34,8 @@ pub struct ModelServerConfig {
     pub key: Option<ModelKey>,
     /// `headers`: sent with every request.
     pub headers: Vec<(Located<String>, Located<VariableText>)>,
+    /// `exact_tool_names`: whether names of tools are sent as they are, with dots too.
+    pub exact_tool_names: bool,
     /// `supports_tools`: in place of what the server says.
     pub supports_tools: Option<bool>,
     /// `context_window`: in place of what the server says.
@@ -93,6 +96,7 @@ fn server(name: Located<String>, field: &Field, report: &mut Report<'_>) -> Opti
         base_url,
         key,
         headers: section.get("headers", report, headers).unwrap_or_default(),
+        exact_tool_names: section.get("exact_tool_names", report, flag).unwrap_or_default(),
         supports_tools: section.get("supports_tools", report, flag),
         context_window: section.get("context_window", report, count),
         max_output_tokens: section.get("max_output_tokens", report, count),

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use toolgate_agent::{AgentSettings, MountFact, Surroundings};
-use toolgate_llm::{Stated, Wire};
+use toolgate_llm::{Stated, ToolNames, Wire};
 use toolgate_manifest::{ConversationConfig, ModelKey, ModelServerConfig, ModelWire};
 
 use super::model::{Declared, KeyPlace};
@@ -41,6 +41,7 @@ fn provider(server: &ModelServerConfig, settings: &Settings) -> Result<Declared,
             context_window: server.context_window,
             max_output_tokens: server.max_output_tokens,
         },
+        tool_names: if server.exact_tool_names { ToolNames::Exact } else { ToolNames::Restricted },
     })
 }
 

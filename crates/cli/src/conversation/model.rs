@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use toolgate_llm::{ModelName, Stated, Wire, default_model};
+use toolgate_llm::{ModelName, Stated, ToolNames, Wire, default_model};
 use toolgate_manifest::VariableText;
 
 use crate::exit::Failed;
@@ -18,6 +18,8 @@ pub(crate) struct Route {
     pub(crate) headers: Vec<(String, String)>,
     /// What the operator knows better than the server or the table.
     pub(crate) stated: Stated,
+    /// How the server takes names of tools.
+    pub(crate) tool_names: ToolNames,
 }
 
 /// Where a key is kept. The key itself is read when the model is spoken with, and shown to nobody.
@@ -62,6 +64,7 @@ pub(crate) struct Declared {
     pub(crate) key: Option<KeyPlace>,
     pub(crate) headers: Vec<(String, VariableText)>,
     pub(crate) stated: Stated,
+    pub(crate) tool_names: ToolNames,
 }
 
 /// A provider that needs no declaration.
@@ -182,7 +185,15 @@ impl Offer<'_> {
             (Some(url), _) => url,
             (None, _) => usual.base_url.to_owned(),
         };
-        Route { model, wire: usual.wire, base_url, key, headers: Vec::new(), stated: Stated::default() }
+        Route {
+            model,
+            wire: usual.wire,
+            base_url,
+            key,
+            headers: Vec::new(),
+            stated: Stated::default(),
+            tool_names: ToolNames::default(),
+        }
     }
 
     /// What is declared goes before what is usual, and a usual name may be declared to add to it.
@@ -205,7 +216,8 @@ impl Offer<'_> {
             Ok((name.clone(), value?))
         };
         let headers = declared.headers.iter().map(header).collect::<Result<_, Failed>>()?;
-        Ok(Route { model, wire: declared.wire, base_url, key, headers, stated: declared.stated })
+        let Declared { wire, stated, tool_names, .. } = *declared;
+        Ok(Route { model, wire, base_url, key, headers, stated, tool_names })
     }
 
     fn providers(&self) -> String {
@@ -292,6 +304,7 @@ mod tests {
                 key: Some(KeyPlace::File("/keys/office".into())),
                 headers: Vec::new(),
                 stated: Stated { context_window: Some(32_768), ..Stated::default() },
+                tool_names: ToolNames::Exact,
             },
             Declared {
                 name: "anthropic".to_owned(),
@@ -300,13 +313,14 @@ mod tests {
                 key: None,
                 headers: Vec::new(),
                 stated: Stated { max_output_tokens: Some(9), ..Stated::default() },
+                tool_names: ToolNames::default(),
             },
         ];
         let variable = |name: &str| {
             variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
         };
         match (Offer { declared: &declared, variable: &variable }).find(text) {
-            Ok(Chosen::Route(Route { model, wire, base_url, key, headers, stated })) => {
+            Ok(Chosen::Route(Route { model, wire, base_url, key, headers, stated, .. })) => {
                 format!("{model}: {wire:?} at {base_url}, key {key:?}, {} headers, {stated:?}", headers.len())
             }
             Ok(Chosen::Script(script)) => format!("{script:?}"),

@@ -72,10 +72,10 @@ impl Speaker {
 
 /// Where a model is asked, with its key.
 fn endpoint(route: Route) -> Result<Endpoint, Failed> {
-    let Route { base_url, key, headers, stated, .. } = route;
+    let Route { base_url, key, headers, stated, tool_names, .. } = route;
     let key = keys::read(&key, &set)?;
     let headers = headers.into_iter().map(|(name, value)| (name, Key::new(value))).collect();
-    Ok(Endpoint { headers, stated, ..Endpoint::new(base_url) }.key(key))
+    Ok(Endpoint { headers, stated, tool_names, ..Endpoint::new(base_url) }.key(key))
 }
 
 /// The model of an Ollama that runs, where one does: the one that was last changed.

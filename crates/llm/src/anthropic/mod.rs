@@ -15,7 +15,7 @@ pub(crate) use self::decode::AnthropicDecoder;
 use crate::capabilities::{Capabilities, Stated};
 use crate::endpoint::Endpoint;
 use crate::error::ProviderError;
-use crate::names::WireNames;
+use crate::names::{ToolNames, WireNames};
 use crate::provider::{Events, ModelName, Provider, Wire};
 use crate::request::Request;
 use crate::table;
@@ -37,6 +37,7 @@ pub struct AnthropicProvider {
     transport: Transport,
     model: ModelName,
     stated: Stated,
+    tool_names: ToolNames,
     capabilities: OnceCell<Capabilities>,
 }
 
@@ -44,12 +45,18 @@ impl AnthropicProvider {
     /// Nothing is asked yet.
     #[must_use]
     pub fn new(endpoint: Endpoint, model: ModelName) -> Self {
-        let stated = endpoint.stated;
-        Self { transport: Transport::new(endpoint, DIALECT), model, stated, capabilities: OnceCell::new() }
+        let (stated, tool_names) = (endpoint.stated, endpoint.tool_names);
+        Self {
+            transport: Transport::new(endpoint, DIALECT),
+            model,
+            stated,
+            tool_names,
+            capabilities: OnceCell::new(),
+        }
     }
 
     async fn ask_step(&self, request: Request<'_>) -> Result<Events, ProviderError> {
-        let names = WireNames::of(&request);
+        let names = WireNames::of(&request, self.tool_names);
         let body = encode::body(&request, &self.model, self.stated.max_output_tokens, &names);
         self.transport.stream("/v1/messages", &body, &self.model, names).await
     }

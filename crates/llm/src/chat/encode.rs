@@ -131,6 +131,7 @@ fn result(result: &CallResult) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use crate::names::ToolNames;
     use std::sync::Arc;
 
     use super::*;
@@ -158,7 +159,7 @@ mod tests {
                 thinking: Thinking::On,
             };
             let model = ModelName { provider: "openai-chat".into(), name: name.into() };
-            let body = encode(&request, &model, &WireNames::of(&request), flavour);
+            let body = encode(&request, &model, &WireNames::of(&request, ToolNames::Restricted), flavour);
             assert_eq!(body.get("reasoning_effort").and_then(Value::as_str), expected, "{name}");
             let most = if flavour == Flavour::Openai { "max_completion_tokens" } else { "max_tokens" };
             assert_eq!(body[most], 5, "{name}");

@@ -20,7 +20,7 @@ pub(crate) use decode::ChatDecoder;
 use crate::capabilities::{Capabilities, Stated};
 use crate::endpoint::Endpoint;
 use crate::error::ProviderError;
-use crate::names::WireNames;
+use crate::names::{ToolNames, WireNames};
 use crate::provider::{Events, ModelName, Provider, Wire};
 use crate::request::Request;
 use crate::table;
@@ -38,6 +38,7 @@ pub struct ChatProvider {
     model: ModelName,
     flavour: Flavour,
     stated: Stated,
+    tool_names: ToolNames,
     capabilities: OnceCell<Capabilities>,
 }
 
@@ -72,12 +73,13 @@ impl ChatProvider {
     #[must_use]
     pub fn new(endpoint: Endpoint, model: ModelName) -> Self {
         let flavour = Flavour::of(&endpoint.base_url, &model.provider);
-        let stated = endpoint.stated;
+        let (stated, tool_names) = (endpoint.stated, endpoint.tool_names);
         Self {
             transport: Transport::new(endpoint, DIALECT),
             model,
             flavour,
             stated,
+            tool_names,
             capabilities: OnceCell::new(),
         }
     }
@@ -115,7 +117,7 @@ impl Provider for ChatProvider {
         request: Request<'p>,
     ) -> Pin<Box<dyn Future<Output = Result<Events, ProviderError>> + Send + 'p>> {
         Box::pin(async move {
-            let names = WireNames::of(&request);
+            let names = WireNames::of(&request, self.tool_names);
             let body = encode::encode(&request, &self.model, &names, self.flavour);
             self.transport.stream("/chat/completions", &body, &self.model, names).await
         })

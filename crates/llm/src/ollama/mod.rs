@@ -17,7 +17,7 @@ use self::show::Shown;
 use crate::capabilities::{Capabilities, Stated};
 use crate::endpoint::Endpoint;
 use crate::error::{ErrorKind, ProviderError};
-use crate::names::WireNames;
+use crate::names::{ToolNames, WireNames};
 use crate::provider::{Events, ModelName, Provider, Wire};
 use crate::request::Request;
 use crate::transport::{Dialect, KeyHeader, Transport};
@@ -70,7 +70,7 @@ impl Provider for OllamaProvider {
     ) -> Pin<Box<dyn Future<Output = Result<Events, ProviderError>> + Send + 'p>> {
         Box::pin(async move {
             let shown = self.shown().await?;
-            let names = WireNames::of(&request);
+            let names = WireNames::of(&request, ToolNames::Exact);
             let body = encode::encode(&request, &self.model, &names, &shown);
             let events = self.transport.stream("/api/chat", &body, &self.model, names).await;
             events.map_err(|failed| self.explain(failed))

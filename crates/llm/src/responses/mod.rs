@@ -11,7 +11,7 @@ pub(crate) use self::decode::ResponsesDecoder;
 use crate::capabilities::{Capabilities, Stated};
 use crate::endpoint::Endpoint;
 use crate::error::ProviderError;
-use crate::names::WireNames;
+use crate::names::{ToolNames, WireNames};
 use crate::provider::{Events, ModelName, Provider, Wire};
 use crate::request::Request;
 use crate::table;
@@ -29,18 +29,19 @@ pub struct ResponsesProvider {
     transport: Transport,
     model: ModelName,
     stated: Stated,
+    tool_names: ToolNames,
 }
 
 impl ResponsesProvider {
     /// Nothing is asked yet.
     #[must_use]
     pub fn new(endpoint: Endpoint, model: ModelName) -> Self {
-        let stated = endpoint.stated;
-        Self { transport: Transport::new(endpoint, DIALECT), model, stated }
+        let (stated, tool_names) = (endpoint.stated, endpoint.tool_names);
+        Self { transport: Transport::new(endpoint, DIALECT), model, stated, tool_names }
     }
 
     async fn ask_step(&self, request: Request<'_>) -> Result<Events, ProviderError> {
-        let names = WireNames::of(&request);
+        let names = WireNames::of(&request, self.tool_names);
         let body = encode::body(&request, &self.model, &names);
         self.transport.stream("/responses", &body, &self.model, names).await
     }
