@@ -33,7 +33,7 @@ pub struct ConversationConfig {
     pub system: Option<String>,
     /// `system_file`: the same, in a file beside the configuration.
     pub system_file: Option<Located<DeclaredPath>>,
-    /// `max_tool_iterations`: how many steps of a turn may have calls.
+    /// `max_tool_iterations`: how many steps of a turn may have calls; 0 means what the profile says.
     pub max_tool_iterations: Option<u32>,
     /// `time_limit`: how long a turn may take.
     pub time_limit: Option<Duration>,
@@ -98,7 +98,12 @@ pub(crate) fn of_section(section: &Section, report: &mut Report<'_>) -> Conversa
     }
 }
 
-fn iterations(field: &Field, report: &mut Report<'_>) -> Option<u32> {
+/// A number of steps; 0 and less are the profile's own bound.
+pub(crate) fn iterations(field: &Field, report: &mut Report<'_>) -> Option<u32> {
+    let text = field.scalar("a count", report)?;
+    if text.parse::<i64>().is_ok_and(|number| number <= 0) {
+        return Some(0);
+    }
     count(field, report).map(|count| u32::try_from(count).unwrap_or(u32::MAX))
 }
 

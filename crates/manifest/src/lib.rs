@@ -20,6 +20,7 @@
 mod callers;
 mod config;
 mod conversation;
+mod defaults;
 mod decode;
 mod globs;
 mod import;

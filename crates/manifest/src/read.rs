@@ -15,6 +15,7 @@ use crate::decode::{
     Field, Key, Section, count, denials, duration, flag, globs, key, list, located_text, named, parsed, path,
     size, text, word,
 };
+use crate::defaults::AgentDefaults;
 use crate::globs::Globs;
 use crate::models::models;
 use crate::path::DeclaredPath;
@@ -132,7 +133,8 @@ pub(crate) fn config(source: Source, text: &str) -> Result<Config, Problems> {
 
 fn top(file: &Field, report: &mut Report<'_>) -> Option<Config> {
     let section = Section::read(file, TOP, report)?;
-    Some(Config {
+    let (agents, defaults) = everybody(&section, report);
+    let mut config = Config {
         profile: section.get("profile", report, word),
         workspace: section.get("workspace", report, path),
         state_dir: section.get("state_dir", report, path),
@@ -159,9 +161,11 @@ fn top(file: &Field, report: &mut Report<'_>) -> Option<Config> {
         },
         models: section.get("models", report, models).unwrap_or_default(),
         web_search: section.get("web_search", report, web_search),
-        agents: everybody(&section, report),
+        agents,
         source: Source::default(),
-    })
+    };
+    defaults.apply(&mut config, report);
+    Some(config)
 }
 
 fn paths(field: &Field, report: &mut Report<'_>) -> Option<Vec<Located<DeclaredPath>>> {
@@ -269,10 +273,18 @@ fn approval(field: &Field, report: &mut Report<'_>) -> Option<ApprovalConfig> {
 }
 
 /// Agents and workflows. Both are chosen by name, so a name is one or the other.
-fn everybody(section: &Section, report: &mut Report<'_>) -> Vec<AgentConfig> {
-    let mut known =
-        section.get("agents", report, |field, report| agents(field, "agent", report)).unwrap_or_default();
-    let workflows = section.get("workflows", report, |field, report| agents(field, "workflow", report));
+fn everybody(section: &Section, report: &mut Report<'_>) -> (Vec<AgentConfig>, AgentDefaults) {
+    let mut defaults = AgentDefaults::default();
+    let declared = section.get("agents", report, |field, report| {
+        let mut entries = named(field, "agent", report)?;
+        if let Some(at) = entries.iter().position(|(name, _)| name.value == AgentDefaults::NAME) {
+            defaults = AgentDefaults::read(&entries.remove(at).1, report).unwrap_or_default();
+        }
+        Some(agents(entries, report))
+    });
+    let mut known = declared.unwrap_or_default();
+    let workflows = section
+        .get("workflows", report, |field, report| Some(agents(named(field, "workflow", report)?, report)));
     for workflow in workflows.unwrap_or_default() {
         if known.iter().any(|agent: &AgentConfig| agent.name.value == workflow.name.value) {
             let message = format!("`{}` is an agent already", workflow.name.value);
@@ -280,12 +292,11 @@ fn everybody(section: &Section, report: &mut Report<'_>) -> Vec<AgentConfig> {
         }
         known.push(workflow);
     }
-    known
+    (known, defaults)
 }
 
-fn agents(field: &Field, what: &str, report: &mut Report<'_>) -> Option<Vec<AgentConfig>> {
-    let entries = named(field, what, report)?;
-    Some(entries.into_iter().filter_map(|(name, entry)| agent(&name, &entry, report)).collect())
+fn agents(entries: Vec<(Located<String>, Field)>, report: &mut Report<'_>) -> Vec<AgentConfig> {
+    entries.into_iter().filter_map(|(name, entry)| agent(&name, &entry, report)).collect()
 }
 
 fn agent(name: &Located<String>, field: &Field, report: &mut Report<'_>) -> Option<AgentConfig> {

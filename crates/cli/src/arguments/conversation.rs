@@ -34,9 +34,9 @@ pub(crate) struct ConversationArguments {
     /// What stands before the conversation, in place of the usual words; @FILE reads it from a file
     #[arg(long, value_name = "TEXT | @FILE")]
     pub(crate) system: Option<String>,
-    /// How many steps of a turn may call tools [default: 20; 200 in profile studio]
-    #[arg(long, value_name = "N")]
-    pub(crate) max_iterations: Option<u32>,
+    /// How many steps of a turn may call tools; 0 and less mean the default [default: 20; 200 in profile studio]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    pub(crate) max_iterations: Option<i64>,
     /// How long a turn may take: 90s, 5m, 1h [default: 30m; 5m without tools]
     #[arg(long, value_name = "TIME", value_parser = lifetime)]
     pub(crate) time_limit: Option<Duration>,

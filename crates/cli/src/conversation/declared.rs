@@ -74,8 +74,10 @@ pub(crate) fn settings(
         Some(system) => Some(system_text(system, settings)?),
         None => declared_system(&declared, settings)?,
     };
-    let most = arguments.max_iterations.or(declared.max_tool_iterations);
-    agent.max_tool_iterations = most.unwrap_or(agent.max_tool_iterations);
+    // No step at all would be no conversation: 0 and less stand for what the profile says.
+    let asked = arguments.max_iterations.map(|most| u32::try_from(most.max(0)).unwrap_or(u32::MAX));
+    let most = asked.or(declared.max_tool_iterations);
+    agent.max_tool_iterations = most.filter(|most| *most > 0).unwrap_or(agent.max_tool_iterations);
     agent.time_limit = arguments.time_limit.or(declared.time_limit);
     agent.parallel_reads =
         arguments.parallel_reads || declared.parallel_reads.unwrap_or(agent.parallel_reads);
