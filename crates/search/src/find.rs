@@ -10,7 +10,7 @@ use toolgate_types::{Stop, StopReason};
 use crate::glob::FileGlob;
 use crate::kept::{Horizon, Kept, Weight};
 use crate::place::into_path;
-use crate::scope::Scope;
+use crate::scope::{Hidden, Scope};
 use crate::walk::{Visitor, Walked, walk};
 use crate::{Error, Skipped, Start, Visible};
 
@@ -76,7 +76,7 @@ pub fn find(
     stop: &Stop,
 ) -> Result<Found, Error> {
     let scope = Scope {
-        hidden: options.hidden,
+        hidden: if options.hidden { Hidden::All } else { Hidden::None },
         respect_gitignore: options.respect_gitignore,
         skip_directories: options.skip_directories,
         after: options.after.map(|path| path.as_os_str().as_bytes()),

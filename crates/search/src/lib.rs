@@ -69,6 +69,7 @@ pub use error::Error;
 pub use find::{FindOptions, Found, find};
 pub use lines::{Line, Match};
 pub use list::{Entry, EntryKind, ListOptions, Listing, list};
+pub use scope::Hidden;
 pub use search::{Effort, MAX_NEIGHBOURS, SearchOptions, Searched, Target, search};
 pub use start::{Start, Visible};
 pub use survey::{Surveyed, SurveyedEntry, SurveyedFolder, Surveyor, earliest_timestamp, survey};

@@ -8,13 +8,35 @@ use crate::ignored::{IgnoreRules, Word};
 use crate::place::{as_path, walk_order};
 use crate::{EntryKind, Start, Visible};
 
+/// Which names that begin with a dot a walk takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Hidden {
+    /// None.
+    #[default]
+    None,
+    /// Those of files; hidden directories are not entered.
+    Files,
+    /// All.
+    All,
+}
+
+impl Hidden {
+    fn takes(self, is_directory: bool) -> bool {
+        match self {
+            Self::None => false,
+            Self::Files => !is_directory,
+            Self::All => true,
+        }
+    }
+}
+
 /// The choices of one walk.
 pub(crate) struct Scope<'a> {
     pub(crate) visible: &'a dyn Visible,
     /// Files must match this, if there is one.
     pub(crate) glob: Option<FileGlob>,
-    /// Whether names that begin with a dot are taken.
-    pub(crate) hidden: bool,
+    /// Which names that begin with a dot are taken.
+    pub(crate) hidden: Hidden,
     /// Whether ignore files are read.
     pub(crate) respect_gitignore: bool,
     /// Directories of these names are not entered.
@@ -29,7 +51,7 @@ impl<'a> Scope<'a> {
     pub(crate) fn new(visible: &'a dyn Visible, start: Start<'_>, glob: Option<FileGlob>) -> Self {
         let length = start.place().len();
         let start = if length == 0 { 0 } else { length + 1 };
-        let (hidden, respect_gitignore, skip_directories, after) = (false, true, &[][..], None);
+        let (hidden, respect_gitignore, skip_directories, after) = (Hidden::None, true, &[][..], None);
         Self { visible, glob, hidden, respect_gitignore, skip_directories, after, start }
     }
 
@@ -75,7 +97,7 @@ impl<'a> Scope<'a> {
         match rules.map_or(Word::Silent, |rules| rules.about(place, is_directory)) {
             Word::Ignore => false,
             Word::Keep => true,
-            Word::Silent => self.hidden || !name.is_hidden(),
+            Word::Silent => !name.is_hidden() || self.hidden.takes(is_directory),
         }
     }
 }

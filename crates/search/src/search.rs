@@ -17,7 +17,7 @@ use crate::kept::{Horizon, Kept, Weight};
 use crate::lines::{Collector, Hit, Match, Shape};
 use crate::pattern::Pattern;
 use crate::place::into_path;
-use crate::scope::Scope;
+use crate::scope::{Hidden, Scope};
 use crate::walk::{Visitor, Walked, walk};
 use crate::{Error, Skipped, Start, Visible};
 
@@ -68,8 +68,8 @@ pub struct SearchOptions<'a> {
     pub max_bytes: usize,
     /// Longer lines are cut.
     pub max_line_bytes: usize,
-    /// Whether names that begin with a dot are searched.
-    pub hidden: bool,
+    /// Which names that begin with a dot are searched.
+    pub hidden: Hidden,
     /// Whether ignore files are respected.
     pub respect_gitignore: bool,
     /// Directories of these names are not entered.
@@ -90,7 +90,7 @@ impl<'a> SearchOptions<'a> {
             max_matches: 100,
             max_bytes: 1024 * 1024,
             max_line_bytes: 2000,
-            hidden: false,
+            hidden: Hidden::None,
             respect_gitignore: true,
             skip_directories: &[],
         }

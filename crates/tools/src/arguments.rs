@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 use toolgate_types::Failure;
-use toolgate_workspace::{ListOptions, SearchOptions, View};
+use toolgate_workspace::{Hidden, ListOptions, SearchOptions, View};
 
 use crate::file_tool::decode;
 use crate::preview::{Shown, Verb};
@@ -79,7 +79,7 @@ impl SearchArguments {
             after: self.after,
             max_matches: self.max_matches.unwrap_or(view.limits.max_matches).min(most),
             max_bytes: usize::try_from(view.limits.max_output_bytes).unwrap_or(usize::MAX),
-            hidden: true,
+            hidden: Hidden::All,
             ..SearchOptions::new(&self.pattern)
         }
     }

@@ -8,7 +8,7 @@ use toolgate_gate::{CallOptions, Credential, Gate, Settled};
 use toolgate_manifest::RetentionBounds;
 use toolgate_types::{Attachment, Browsed, CallId, Decision, Failure, Outcome, Stage, Structured, ToolCall};
 
-use crate::crew::RunLog;
+use crate::crew::{self, NamedPath, RunLog};
 use crate::profile::{FileTools, Profile};
 
 /// What a model is given.
@@ -112,16 +112,36 @@ impl Front {
         stage: Stage,
         failure: Failure,
     ) -> Called {
-        let Settled { call: id, outcome, duration } =
+        let credential = credential.into();
+        let told = self.run_log.as_ref().map(|log| log.begin(call, &credential.claimed()));
+        let named = self.named(call);
+        let Settled { call: id, mut outcome, duration } =
             self.gate.refuse(call, credential, stage, failure).await;
         let decision = outcome.decision();
-        let failed = match &outcome {
-            Outcome::Failed { stage, failure } => Some((*stage, failure.clone())),
+        let failed = match &mut outcome {
+            Outcome::Failed { stage, failure } => {
+                self.explain(named, failure);
+                Some((*stage, failure.clone()))
+            }
             Outcome::Done(_) => None,
         };
         let answer = self.profile.render(&call.tool, outcome);
+        if let Some(told) = told {
+            told.finish(&answer, duration);
+        }
         let (attachments, whole, text_as, browsed) = (Vec::new(), None, None, None);
         Called { answer, call: id, decision, failed, duration, attachments, whole, text_as, browsed }
+    }
+
+    /// The path that a call names, where the profile tells of it in a refusal.
+    fn named(&self, call: &ToolCall) -> Option<NamedPath> {
+        if self.profile == Profile::Crew { NamedPath::of(&call.arguments) } else { None }
+    }
+
+    fn explain(&self, named: Option<NamedPath>, failure: &mut Failure) {
+        if self.profile == Profile::Crew && failure.code.is_denial() {
+            crew::explain_refusal(named, failure);
+        }
     }
 
     /// One call.
@@ -133,13 +153,16 @@ impl Front {
     ) -> Called {
         let credential = credential.into();
         let told = self.run_log.as_ref().map(|log| log.begin(&call, &credential.claimed()));
-        let tool = call.tool.clone();
+        let (tool, named) = (call.tool.clone(), self.named(&call));
         let Settled { call, mut outcome, duration } = self.gate.call(call, credential, options).await;
         let decision = outcome.decision();
         let (mut failed, mut attachments, mut whole) = (None, Vec::new(), None);
         let (mut text_as, mut browsed) = (None, None);
         match &mut outcome {
-            Outcome::Failed { stage, failure } => failed = Some((*stage, failure.clone())),
+            Outcome::Failed { stage, failure } => {
+                self.explain(named, failure);
+                failed = Some((*stage, failure.clone()));
+            }
             Outcome::Done(output) => {
                 attachments = std::mem::take(&mut output.attachments);
                 whole = output.whole.take();
@@ -148,8 +171,8 @@ impl Front {
             }
         }
         let answer = self.profile.render(&tool, outcome);
-        if let (Some(log), Some(told)) = (&self.run_log, told) {
-            log.finish(told, &answer, duration);
+        if let Some(told) = told {
+            told.finish(&answer, duration);
         }
         Called { answer, call, decision, failed, duration, attachments, whole, text_as, browsed }
     }

@@ -38,6 +38,7 @@ use toolgate_types::{Cover, Stop};
 
 use crate::error::WorkspaceError;
 use crate::mount::{Access, Mount};
+use crate::request::PathStyle;
 use crate::rules::PathGrant;
 use crate::view::Workspace;
 
@@ -136,7 +137,11 @@ impl Workspace {
 
     pub(crate) fn unknown(&self, alias: &str) -> WorkspaceError {
         let known: Vec<&str> = self.mounts().iter().map(Mount::alias).collect();
-        WorkspaceError::UnknownAlias { alias: alias.to_owned(), known: known.join(", ") }
+        WorkspaceError::UnknownAlias {
+            alias: alias.to_owned(),
+            known: known.join(", "),
+            style: PathStyle::Free,
+        }
     }
 }
 

@@ -6,6 +6,35 @@ use rustix::io::Errno;
 use thiserror::Error;
 use toolgate_types::{ErrorCode, Failure, StopReason};
 
+use crate::request::{PathStyle, SHORTER, TOO_LONG};
+
+/// What `max_write_bytes` bounds in a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteBound {
+    /// The content that a file is given.
+    Content,
+    /// What is added to its end.
+    Appended,
+    /// The whole file after a change of its text.
+    Result,
+}
+
+impl WriteBound {
+    fn message(self, path: &str, bytes: u64, limit: u64) -> String {
+        match self {
+            Self::Content => {
+                format!("{bytes} bytes are more than the {limit} that may be written to `{path}` at once")
+            }
+            Self::Appended => {
+                format!("{bytes} bytes are more than the {limit} that may be appended to `{path}` at once")
+            }
+            Self::Result => {
+                format!("`{path}` would have {bytes} bytes, more than the {limit} that may be written")
+            }
+        }
+    }
+}
+
 /// Why a file could not be reached, read or changed. Paths in it are shown as the model named them or as aliases.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -15,6 +44,8 @@ pub enum WorkspaceError {
     InvalidPath {
         /// What is wrong with it.
         reason: &'static str,
+        /// How it is written instead.
+        help: &'static str,
     },
     /// The alias is not mounted.
     #[error("there is no mount `{alias}`")]
@@ -23,6 +54,8 @@ pub enum WorkspaceError {
         alias: String,
         /// The aliases there are.
         known: String,
+        /// How paths are written here.
+        style: PathStyle,
     },
     /// The path must begin with an alias.
     #[error("`{path}` does not begin with a mount alias")]
@@ -31,6 +64,12 @@ pub enum WorkspaceError {
         path: String,
         /// The aliases there are.
         known: String,
+    },
+    /// A `..` in a path of a profile that has none.
+    #[error("`{path}` has a `..` in it")]
+    ParentSegment {
+        /// The path as named.
+        path: String,
     },
     /// The path lies outside.
     #[error("`{path}` is outside the workspace")]
@@ -139,11 +178,23 @@ pub enum WorkspaceError {
         limit: u64,
     },
     /// Too large to be written.
-    #[error("{bytes} bytes are more than the {limit} that may be written to `{path}` at once")]
+    #[error("{}", bound.message(path, *bytes, *limit))]
     WriteLimit {
         /// The path as named.
         path: String,
-        /// The size it would have.
+        /// The size of what is bounded.
+        bytes: u64,
+        /// The limit.
+        limit: u64,
+        /// What is bounded.
+        bound: WriteBound,
+    },
+    /// Too large to be read into memory, changed and written back.
+    #[error("`{path}` has more than the {limit} bytes up to which a file is changed in place")]
+    TooLargeToChange {
+        /// The path as named.
+        path: String,
+        /// How many bytes it has at least.
         bytes: u64,
         /// The limit.
         limit: u64,
@@ -249,7 +300,9 @@ impl WorkspaceError {
         match self {
             Self::InvalidPath { .. } => ErrorCode::InvalidPath,
             Self::UnknownAlias { .. } => ErrorCode::UnknownAlias,
-            Self::AliasRequired { .. } | Self::Outside { .. } => ErrorCode::OutsideWorkspace,
+            Self::AliasRequired { .. } | Self::ParentSegment { .. } | Self::Outside { .. } => {
+                ErrorCode::OutsideWorkspace
+            }
             Self::SymlinkOutside { .. } => ErrorCode::SymlinkOutsideWorkspace,
             Self::ReplacedByLink { .. } | Self::KeptContentDiffers { .. } => ErrorCode::PreconditionFailed,
             Self::SymlinkLoop { .. } => ErrorCode::SymlinkLoop,
@@ -263,7 +316,7 @@ impl WorkspaceError {
             Self::AlreadyExists { .. } => ErrorCode::AlreadyExists,
             Self::Binary { .. } => ErrorCode::BinaryFile,
             Self::ReadLimit { .. } => ErrorCode::ReadLimit,
-            Self::WriteLimit { .. } => ErrorCode::WriteLimit,
+            Self::WriteLimit { .. } | Self::TooLargeToChange { .. } => ErrorCode::WriteLimit,
             Self::InvalidRange { .. } => ErrorCode::InvalidRange,
             Self::Precondition { .. } => ErrorCode::PreconditionFailed,
             Self::Stopped(StopReason::Cancelled) => ErrorCode::Cancelled,
@@ -281,16 +334,19 @@ impl WorkspaceError {
 
     fn help(&self) -> Option<String> {
         let text = match self {
-            Self::InvalidPath { .. } => "name a file relative to the workspace, such as `src/main.rs`",
-            Self::UnknownAlias { known, .. } => {
+            Self::InvalidPath { help, .. } => help,
+            Self::UnknownAlias { known, style: PathStyle::AliasOnly, .. } => {
+                return Some(format!("use one of {known}"));
+            }
+            Self::UnknownAlias { known, style: PathStyle::Free, .. } => {
                 return Some(format!(
                     "use one of {known}; a file whose own name begins with `@` is written `./@name`"
                 ));
             }
             Self::AliasRequired { known, .. } => return Some(format!("begin the path with one of {known}")),
-            Self::Outside { .. } | Self::SymlinkOutside { .. } => {
-                "stay inside the workspace; use a path relative to it"
-            }
+            Self::ParentSegment { .. } => "write the path below its mount without `..`",
+            Self::Outside { .. } => "stay inside the workspace; use a path relative to it",
+            Self::SymlinkOutside { .. } => "stay inside the workspace; name a file that lies in it",
             Self::Denied { .. } => {
                 "secrets and the gate's own files are never available; go on without this file"
             }
@@ -313,7 +369,12 @@ impl WorkspaceError {
             Self::AlreadyExists { .. } => "choose another name, or allow overwriting",
             Self::Binary { .. } => "only text can be read or edited",
             Self::ReadLimit { .. } => "ask for a range of lines, or search the file",
-            Self::WriteLimit { .. } => "write less at once",
+            Self::WriteLimit { bound: WriteBound::Content, .. } => "write less at once",
+            Self::WriteLimit { bound: WriteBound::Appended, .. } => "append it in several calls",
+            Self::WriteLimit { bound: WriteBound::Result, .. } => "make the file no longer than that",
+            Self::TooLargeToChange { .. } => {
+                "leave this file to a person, or keep what is new in another file"
+            }
             Self::InvalidRange { help, .. } => return Some(help.clone()),
             Self::Precondition { .. } => "read the file again and repeat the change on what is there now",
             Self::Stopped(StopReason::Deadline) => "ask for less, or narrow the path",
@@ -347,7 +408,7 @@ impl WorkspaceError {
             Some(Errno::NOENT) => Self::NotFound { path },
             Some(Errno::NOTDIR) => Self::NotADirectory { path },
             Some(Errno::LOOP) => Self::SymlinkLoop { path },
-            Some(Errno::NAMETOOLONG) => Self::InvalidPath { reason: crate::request::TOO_LONG },
+            Some(Errno::NAMETOOLONG) => Self::InvalidPath { reason: TOO_LONG, help: SHORTER },
             Some(Errno::MFILE) => Self::TooManyOpenFiles { doing, path, of_system: false },
             Some(Errno::NFILE) => Self::TooManyOpenFiles { doing, path, of_system: true },
             Some(Errno::NXIO) => Self::SpecialFile { path, kind: "socket or device" },
@@ -394,6 +455,7 @@ impl From<WorkspaceError> for Failure {
             }
             WorkspaceError::ReadLimit { bytes, limit, .. }
             | WorkspaceError::TooLargeToKeep { bytes, limit }
+            | WorkspaceError::TooLargeToChange { bytes, limit, .. }
             | WorkspaceError::WriteLimit { bytes, limit, .. } => {
                 failure = failure.detail("bytes", *bytes).detail("limit", *limit);
             }

@@ -52,7 +52,7 @@ pub use confine::{
 };
 pub use deny_list::DEFAULT_DENY;
 pub use dress::copy_attributes;
-pub use error::WorkspaceError;
+pub use error::{WorkspaceError, WriteBound};
 pub use git_config::sanitised_git_config;
 pub use locate::Located;
 pub use marks::{FileMark, MARKED, mark};
@@ -66,6 +66,6 @@ pub use request::PathStyle;
 pub use restore::{Expect, MovedFile, Patience, Restoration};
 pub use rules::{InvalidGlob, PathGrant, Rules};
 pub use tally::{TALLY_STEP, Tally, tally_units};
-pub use toolgate_search::{Entry, EntryKind, FindOptions, Line, ListOptions, Match, SearchOptions};
+pub use toolgate_search::{Entry, EntryKind, FindOptions, Hidden, Line, ListOptions, Match, SearchOptions};
 pub use view::{View, Workspace};
 pub use write::{Rehearsal, Transformed, Written};

@@ -9,7 +9,7 @@ use toolgate_types::{ErrorCode, Failure};
 
 use crate::change::Recorder;
 use crate::dress::Dress;
-use crate::error::WorkspaceError;
+use crate::error::{WorkspaceError, WriteBound};
 use crate::stage::{Content, stage};
 use crate::target::{Target, keeps_changing};
 use crate::transaction::{Attempt, Step, carry_out};
@@ -172,7 +172,7 @@ impl<'v> Plan<'v> {
         to: &Target<'_>,
     ) -> Result<String, WorkspaceError> {
         let after = patch::apply(file, &before).map_err(WorkspaceError::other)?.text;
-        view.check_write_size(after.len() as u64, &to.shown)?;
+        view.check_write_size(after.len() as u64, WriteBound::Result, &to.shown)?;
         let nothing = || "/dev/null".to_owned();
         let old =
             if file.kind == PatchKind::Create { nothing() } else { view.show(from.mount, &from.location) };

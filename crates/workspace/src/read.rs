@@ -135,7 +135,7 @@ impl View<'_> {
         }
         let bytes = self.whole(&opened.file, opened.size(), most, &shown).map_err(|error| match error {
             // It has grown meanwhile.
-            WorkspaceError::WriteLimit { path, bytes, .. } => too_long(path, bytes),
+            WorkspaceError::TooLargeToChange { path, bytes, .. } => too_long(path, bytes),
             other => other,
         })?;
         let (length, sha256) = (bytes.len() as u64, Sha256::of(&bytes));
@@ -189,7 +189,11 @@ impl View<'_> {
         shown: &str,
     ) -> Result<String, WorkspaceError> {
         if opened.size() > limit {
-            return Err(WorkspaceError::WriteLimit { path: shown.to_owned(), bytes: opened.size(), limit });
+            return Err(WorkspaceError::TooLargeToChange {
+                path: shown.to_owned(),
+                bytes: opened.size(),
+                limit,
+            });
         }
         let bytes = self.whole(&opened.file, opened.size(), limit, shown)?;
         text_of(bytes).map_err(|_| WorkspaceError::Binary { path: shown.to_owned() })

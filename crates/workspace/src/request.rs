@@ -18,6 +18,16 @@ pub enum PathStyle {
     AliasOnly,
 }
 
+impl PathStyle {
+    /// How a path is written, for those who wrote it in a form that is never accepted.
+    pub(crate) fn example(self) -> &'static str {
+        match self {
+            Self::Free => "name a file relative to the workspace, such as `src/main.rs`",
+            Self::AliasOnly => "name a file with its mount, such as `@project/src/main.rs`",
+        }
+    }
+}
+
 /// A path as it was named, bound to a mount.
 #[derive(Clone, Debug)]
 pub(crate) struct Requested<'a> {
@@ -57,6 +67,8 @@ impl Requested<'_> {
 pub(crate) const MAX_PATH_BYTES: usize = 4095;
 /// What is said of a path that no system call takes.
 pub(crate) const TOO_LONG: &str = "is longer than 4095 bytes, counted from the root of the filesystem";
+/// What helps there (`ENAMETOOLONG`).
+pub(crate) const SHORTER: &str = "choose a shorter path";
 const MAX_NAME_BYTES: usize = 255;
 
 /// Reads a path as named.
@@ -65,7 +77,7 @@ pub(crate) fn parse<'a>(
     style: PathStyle,
     mounts: &[Mount],
 ) -> Result<Requested<'a>, WorkspaceError> {
-    let invalid = |reason| Err(WorkspaceError::InvalidPath { reason });
+    let invalid = |reason| Err(WorkspaceError::InvalidPath { reason, help: style.example() });
     if text.trim().is_empty() {
         return invalid("must not be empty");
     }
@@ -76,22 +88,44 @@ pub(crate) fn parse<'a>(
         return invalid(TOO_LONG);
     }
     let shown = shorten(text);
-    if is_windows_form(text) || climbs_with_backslashes(text) {
-        return Err(WorkspaceError::Outside { path: shown.into_owned() });
+    if is_windows_form(text) || (style == PathStyle::Free && climbs_with_backslashes(text)) {
+        return Err(outside(style, &shown, mounts));
     }
     let slashed = match style {
         PathStyle::AliasOnly if text.contains('\\') => Cow::Owned(text.replace('\\', "/")),
         PathStyle::AliasOnly | PathStyle::Free => Cow::Borrowed(text),
     };
-    let (mount, rest) = choose_mount(&slashed, style, mounts, &shown)?;
+    let named = if style == PathStyle::AliasOnly { before_alias(&slashed) } else { &slashed };
+    let (mount, rest) = choose_mount(named, style, mounts, &shown)?;
     let Some(location) = normalise(rest, style) else {
-        return Err(WorkspaceError::Outside { path: shown.into_owned() });
+        return Err(match style {
+            PathStyle::AliasOnly => WorkspaceError::ParentSegment { path: shown.into_owned() },
+            PathStyle::Free => WorkspaceError::Outside { path: shown.into_owned() },
+        });
     };
     if location.len() > MAX_NAME_BYTES && location.split('/').any(|name| name.len() > MAX_NAME_BYTES) {
         return invalid("has a name that is longer than 255 bytes");
     }
     let wants_directory = slashed.ends_with('/') || slashed.ends_with("/.");
     Ok(Requested { mount, location, wants_directory, shown })
+}
+
+/// A path that begins with an alias, without the `./` and `/` in front of it; any other path as it is.
+fn before_alias(text: &str) -> &str {
+    let mut rest = text;
+    while let Some(less) = rest.strip_prefix("./").or_else(|| rest.strip_prefix('/')) {
+        rest = less;
+    }
+    if rest.starts_with('@') { rest } else { text }
+}
+
+/// A path that lies outside; where paths begin with an alias, that is what it lacks.
+fn outside(style: PathStyle, shown: &str, mounts: &[Mount]) -> WorkspaceError {
+    let path = shown.to_owned();
+    match style {
+        PathStyle::AliasOnly => WorkspaceError::AliasRequired { path, known: known_aliases(mounts) },
+        PathStyle::Free => WorkspaceError::Outside { path },
+    }
 }
 
 /// Long paths are cut in messages: a model should not be able to fill its own context with them.
@@ -132,13 +166,14 @@ fn choose_mount<'t>(
             None => Err(WorkspaceError::UnknownAlias {
                 alias: shorten(alias).into_owned(),
                 known: known_aliases(mounts),
+                style,
             }),
         };
     }
+    let outside = || outside(style, shown, mounts);
     if style == PathStyle::AliasOnly {
-        return Err(WorkspaceError::AliasRequired { path: shown.to_owned(), known: known_aliases(mounts) });
+        return Err(outside());
     }
-    let outside = || WorkspaceError::Outside { path: shown.to_owned() };
     if text.starts_with('~') {
         return Err(outside());
     }

@@ -13,7 +13,7 @@ use toolgate_types::Sha256;
 use crate::error::WorkspaceError;
 use crate::mount::Mount;
 use crate::open::{Opened, check_rules, identify, open_existing};
-use crate::request::{Requested, TOO_LONG};
+use crate::request::{Requested, SHORTER, TOO_LONG};
 use crate::view::View;
 
 /// How often a place that keeps changing under us is looked up anew before giving up.
@@ -183,7 +183,7 @@ fn new_target<'a>(
     let location = missing.iter().fold(opened.location.clone(), |path, name| path.join(name));
     // Directories are made name by name, which has no bound; opening what is in them has.
     if !mount.can_locate(&location) {
-        return Err(WorkspaceError::InvalidPath { reason: TOO_LONG });
+        return Err(WorkspaceError::InvalidPath { reason: TOO_LONG, help: SHORTER });
     }
     let Some(name) = missing.pop() else { return Ok(None) };
     let shown = requested.shown.to_string();

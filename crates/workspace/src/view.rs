@@ -92,7 +92,10 @@ impl<'a> View<'a> {
     }
 
     pub(crate) fn mount(&self, index: usize) -> Result<&'a Mount, WorkspaceError> {
-        self.workspace.mounts.get(index).ok_or(WorkspaceError::InvalidPath { reason: "has no mount" })
+        self.workspace
+            .mounts
+            .get(index)
+            .ok_or(WorkspaceError::InvalidPath { reason: "has no mount", help: self.style.example() })
     }
 
     /// What the rules say about a location, those of mounts inside this one too: coming through the outer mount is no way around them.

@@ -80,7 +80,11 @@ impl View<'_> {
             }
             let length = read as u64;
             if length > limit {
-                return Err(WorkspaceError::WriteLimit { path: shown.to_owned(), bytes: length, limit });
+                return Err(WorkspaceError::TooLargeToChange {
+                    path: shown.to_owned(),
+                    bytes: length,
+                    limit,
+                });
             }
             bytes.resize(room(length.saturating_mul(2)), 0);
         }

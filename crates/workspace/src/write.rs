@@ -7,7 +7,8 @@ use toolgate_types::digest::Sha256Hasher;
 use toolgate_types::{Failure, Sha256};
 
 use crate::change::Recorder;
-use crate::error::WorkspaceError;
+use crate::error::{WorkspaceError, WriteBound};
+use crate::open::Opened;
 use crate::request::Requested;
 use crate::stage::{Content, stage};
 use crate::target::{Target, find_target, keeps_changing};
@@ -16,6 +17,9 @@ use crate::view::View;
 
 /// How often a change is tried anew when somebody else was faster.
 const ATTEMPTS: usize = 64;
+
+/// A file that is appended to or edited has at most this many times the bytes that one call may write.
+const MAX_CHANGED_PER_WRITTEN: u64 = 64;
 
 /// What a write did.
 #[derive(Clone, Debug)]
@@ -65,7 +69,7 @@ impl View<'_> {
         recorder: &dyn Recorder,
     ) -> Result<Written, WorkspaceError> {
         let requested = self.request(path)?;
-        self.check_write_size(content.len() as u64, &requested.shown)?;
+        self.check_write_size(content.len() as u64, WriteBound::Content, &requested.shown)?;
         self.until_not_overtaken(
             &requested,
             |target| {
@@ -88,12 +92,16 @@ impl View<'_> {
         recorder: &dyn Recorder,
     ) -> Result<Written, WorkspaceError> {
         let requested = self.request(path)?;
-        self.check_write_size(content.len() as u64, &requested.shown)?;
+        self.check_write_size(content.len() as u64, WriteBound::Appended, &requested.shown)?;
         self.until_not_overtaken(
             &requested,
             |target| {
-                let there = target.existing.as_ref().map_or(0, crate::open::Opened::size);
-                self.check_write_size(there.saturating_add(content.len() as u64), &requested.shown)?;
+                // The file is copied and exchanged as a whole, so that it has a bound as well.
+                let (bytes, limit) = (target.existing.as_ref().map_or(0, Opened::size), self.changeable());
+                if bytes > limit {
+                    let path = requested.shown.to_string();
+                    return Err(WorkspaceError::TooLargeToChange { path, bytes, limit });
+                }
                 let existing = target.existing.as_ref().map(|existing| &existing.file);
                 let content =
                     existing.map_or(Content::Bytes(content), |file| Content::Appended(file, content));
@@ -122,7 +130,7 @@ impl View<'_> {
             let Some(existing) = &target.existing else {
                 return Err(WorkspaceError::NotFound { path: requested.shown.into_owned() });
             };
-            let before = self.whole_text(existing, self.limits.max_write_bytes, &requested.shown)?;
+            let before = self.whole_text(existing, self.changeable(), &requested.shown)?;
             if if_match.is_some() {
                 check_match(if_match, Some(Sha256::of(before.as_bytes())), &requested.shown)?;
             }
@@ -130,7 +138,7 @@ impl View<'_> {
             // Whoever ran out of time says so, whatever the change made of it.
             self.stop.check()?;
             let after = after.map_err(WorkspaceError::other)?;
-            self.check_write_size(after.len() as u64, &requested.shown)?;
+            self.check_write_size(after.len() as u64, WriteBound::Result, &requested.shown)?;
             let path = self.show(target.mount, &target.location);
             let bytes = after.len() as u64;
             let digests = LazyCell::new(|| digests(before.as_bytes(), after.as_bytes()));
@@ -182,12 +190,22 @@ impl View<'_> {
         Err(keeps_changing(&requested.shown))
     }
 
-    pub(crate) fn check_write_size(&self, bytes: u64, shown: &str) -> Result<(), WorkspaceError> {
+    pub(crate) fn check_write_size(
+        &self,
+        bytes: u64,
+        bound: WriteBound,
+        shown: &str,
+    ) -> Result<(), WorkspaceError> {
         let limit = self.limits.max_write_bytes;
         if bytes > limit {
-            return Err(WorkspaceError::WriteLimit { path: shown.to_owned(), bytes, limit });
+            return Err(WorkspaceError::WriteLimit { path: shown.to_owned(), bytes, limit, bound });
         }
         Ok(())
+    }
+
+    /// How large a file may be that is appended to, or read into memory and changed: an append and an edit may be small, and their work is not.
+    fn changeable(&self) -> u64 {
+        self.limits.max_write_bytes.saturating_mul(MAX_CHANGED_PER_WRITTEN)
     }
 
     /// Digest of what is there, when the call says what it expects.

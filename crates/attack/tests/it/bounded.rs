@@ -37,15 +37,20 @@ fn with_view<Answer>(
 fn a_file_that_holds_more_than_it_says_is_not_read_into_memory() {
     // Files of the kernel say that they are empty.
     let limits = Limits { max_write_bytes: 3, ..Profile::Native.limits() };
+    with_view(Path::new("/proc"), &limits, &Stop::never(), |view| {
+        let change = |text: &str| Ok(text.to_owned());
+        let refused = view.transform("cpuinfo", None, Rehearsal::Yes, &change, &Forgetful).unwrap_err();
+        assert!(matches!(refused, WorkspaceError::TooLargeToChange { bytes: 193, .. }), "{refused}");
+    });
     with_view(Path::new("/proc/sys/kernel"), &limits, &Stop::never(), |view| {
         let change = |text: &str| Ok(text.to_owned());
         let refused = view.transform("ostype", None, Rehearsal::Yes, &change, &Forgetful).unwrap_err();
-        assert!(matches!(refused, WorkspaceError::WriteLimit { bytes: 4, .. }), "{refused}");
+        assert!(matches!(refused, WorkspaceError::WriteLimit { bytes: 6, .. }), "{refused}");
     });
 }
 
 #[test]
-fn appending_is_bounded_by_what_the_file_would_be() {
+fn appending_to_a_huge_file_is_refused() {
     let scratch = Scratch::new();
     let large = scratch.folder("w").join("large.bin");
     File::create(&large).unwrap().set_len(6 << 30).unwrap();

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rustix::fs::{CWD, Mode, RenameFlags, mkdirat, mkfifoat, openat, renameat_with};
-use toolgate_search::{FindOptions, SearchOptions, Skipped};
+use toolgate_search::{FindOptions, Hidden, SearchOptions, Skipped};
 
 use crate::tree::{Tree, places};
 
@@ -31,7 +31,7 @@ fn a_pipe_in_the_tree_is_passed_by() {
     let tree = Tree::with(&[("a", "needle\n"), ("z", "needle\n")]);
     mkfifoat(&tree.handle, "pipe", Mode::RUSR | Mode::WUSR).unwrap();
     mkfifoat(&tree.handle, ".gitignore", Mode::RUSR | Mode::WUSR).unwrap();
-    let found = tree.search(&SearchOptions { hidden: true, ..SearchOptions::new("needle") });
+    let found = tree.search(&SearchOptions { hidden: Hidden::All, ..SearchOptions::new("needle") });
     assert_eq!((places(&found), found.effort.files_searched), (vec!["a:1".to_owned(), "z:1".to_owned()], 2));
 }
 

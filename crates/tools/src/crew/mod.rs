@@ -3,6 +3,7 @@
 mod tools;
 mod workflow;
 mod run;
+mod refusal;
 mod run_log;
 
 use serde_json::{Value, json};
@@ -10,6 +11,7 @@ use toolgate_types::{ErrorCode, Outcome};
 
 use crate::front::Answer;
 
+pub(crate) use refusal::{NamedPath, explain_refusal};
 pub use run::{RunError, initialise_run};
 pub(crate) use run_log::RunLog;
 pub(crate) use tools::{about_file, tools};

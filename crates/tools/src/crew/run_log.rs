@@ -1,7 +1,7 @@
 //! `@state/logs/execution.jsonl`: one line per call of a run, with sizes, digests and previews instead of contents.
 
 use std::io::Write as _;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cap_std::fs::{Dir, OpenOptions};
 use jiff::Timestamp;
@@ -15,8 +15,20 @@ use crate::front::Answer;
 /// Texts of these arguments name things; they are written as they are, as long as they are short.
 const ASKED_NAMES: &[&str] = &["path", "pattern", "ifMatchSha256", "operation"];
 /// The same for answers.
-const ANSWERED_NAMES: &[&str] =
-    &["path", "sha256", "sha256Before", "sha256After", "name", "type", "code", "message", "hint", "stage"];
+const ANSWERED_NAMES: &[&str] = &[
+    "path",
+    "sha256",
+    "sha256Before",
+    "sha256After",
+    "name",
+    "type",
+    "code",
+    "message",
+    "hint",
+    "stage",
+    "mount",
+    "reason",
+];
 /// Longer names than this are summed up too.
 const WHOLE_NAME: usize = 200;
 /// What is shown of any other text: never more than this, never more than half of it.
@@ -44,9 +56,13 @@ pub(crate) struct RunLog {
     max_bytes: u64,
 }
 
-/// A call that is under way.
-pub(crate) struct Told {
+/// A call that is under way. Its line is written when it is finished, and also when this is dropped: a call whose future is dropped, or whose tool
+/// panics, has a line too.
+pub(crate) struct Told<'a> {
+    log: &'a RunLog,
+    begun: Instant,
     line: Map<String, Value>,
+    is_written: bool,
 }
 
 impl RunLog {
@@ -54,7 +70,7 @@ impl RunLog {
         Self { state, max_bytes: max_bytes.unwrap_or(MAX_BYTES) }
     }
 
-    pub(crate) fn begin(&self, call: &ToolCall, caller: &Caller) -> Told {
+    pub(crate) fn begin(&self, call: &ToolCall, caller: &Caller) -> Told<'_> {
         let mut line = Map::new();
         line.insert("ts".to_owned(), json!(rfc3339_millis(Timestamp::now())));
         line.insert("kind".to_owned(), json!("tool.exec"));
@@ -68,21 +84,7 @@ impl RunLog {
         line.insert("toolName".to_owned(), json!(truncate_at_char_boundary(&call.tool, WHOLE_NAME)));
         line.insert("agentId".to_owned(), json!(caller.agent));
         line.insert("input".to_owned(), bounded(&call.arguments, ASKED_NAMES));
-        Told { line }
-    }
-
-    /// Writes the line. The audit trail is the record that must not fail; this log is for the run's own readers.
-    pub(crate) fn finish(&self, mut told: Told, answer: &Answer, duration: Duration) {
-        let output = answer.structured.as_ref().map_or_else(
-            || text_summary(&answer.text),
-            |structured| bounded(&structured.value(), ANSWERED_NAMES),
-        );
-        told.line.insert("output".to_owned(), output);
-        told.line
-            .insert("durationMs".to_owned(), json!(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)));
-        let mut text = Value::Object(told.line).to_string();
-        text.push('\n');
-        let _ = self.append(text.as_bytes());
+        Told { log: self, begun: Instant::now(), line, is_written: false }
     }
 
     fn append(&self, line: &[u8]) -> std::io::Result<()> {
@@ -97,6 +99,36 @@ impl RunLog {
             log = self.state.open_with(LOG, &options)?;
         }
         log.write_all(line)
+    }
+}
+
+impl Told<'_> {
+    /// Writes the line. The audit trail is the record that must not fail; this log is for the run's own readers.
+    pub(crate) fn finish(mut self, answer: &Answer, duration: Duration) {
+        let output = answer.structured.as_ref().map_or_else(
+            || text_summary(&answer.text),
+            |structured| bounded(&structured.value(), ANSWERED_NAMES),
+        );
+        self.write(output, duration);
+    }
+
+    fn write(&mut self, output: Value, duration: Duration) {
+        self.is_written = true;
+        let mut line = std::mem::take(&mut self.line);
+        line.insert("output".to_owned(), output);
+        line.insert("durationMs".to_owned(), json!(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)));
+        let mut text = Value::Object(line).to_string();
+        text.push('\n');
+        let _ = self.log.append(text.as_bytes());
+    }
+}
+
+impl Drop for Told<'_> {
+    fn drop(&mut self) {
+        if !self.is_written {
+            let error = json!({"code": "E_INTERNAL", "message": "the call was interrupted"});
+            self.write(json!({"ok": false, "error": error}), self.begun.elapsed());
+        }
     }
 }
 

@@ -1,13 +1,15 @@
 //! The five `fs.*` tools.
 
+use std::collections::HashSet;
+
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use toolgate_gate::{Effect, ToolSchema};
 use toolgate_text::frontmatter;
 use toolgate_types::{ErrorCode, Failure, Sha256, Structured, ToolClass, ToolOutput};
 use toolgate_workspace::{
-    EntireContent, EntireFile, EntryKind, FileContent, Forgetful, ListOptions, ReadRequest, Recorder,
-    Rehearsal, SearchOptions, Transformed, View, WorkspaceError,
+    EntireContent, EntireFile, EntryKind, FileContent, Forgetful, Hidden, Line, ListOptions, Match,
+    ReadRequest, Recorder, Rehearsal, SearchOptions, Transformed, View, WorkspaceError,
 };
 
 use super::workflow::{self, WORKFLOW};
@@ -24,7 +26,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
     let path = described("string", "Path with its mount: @project/…, @pkg/… or @state/…");
     let line = json!({"type": "integer", "minimum": 1, "description": "Line number, from 1, inclusive"});
     let count = |minimum: u64| json!({"type": "integer", "minimum": minimum});
-    let digest = json!({"type": "string", "pattern": "^[0-9a-fA-F]{64}$", "description": "SHA-256 that the file must have now"});
+    let digest = described("string", "SHA-256 that the file must have now, as 64 hex digits");
     let told = ToolSchema::from(
         json!({"type": "object", "properties": {"ok": {"const": true}, "path": {"type": "string"}}, "required": ["ok", "path"]}),
     );
@@ -254,28 +256,37 @@ fn search(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOut
         max_matches: arguments.max_matches.unwrap_or(view.limits.max_matches).min(1000),
         max_bytes: usize::try_from(view.limits.max_output_bytes).unwrap_or(usize::MAX),
         respect_gitignore: false,
+        hidden: Hidden::Files,
         skip_directories: SKIPPED,
         ..SearchOptions::new(pattern)
     };
     let mut found = view.search(&arguments.path, &options)?;
     bound_matches(view, &mut found);
     let path = searched(view, &arguments.path)?;
-    let lines = |lines: &[toolgate_workspace::Line]| -> Vec<String> {
-        lines.iter().map(|line| line.text.clone()).collect()
+    let lines = |lines: &[Line]| -> Vec<String> { lines.iter().map(|line| line.text.clone()).collect() };
+    let shown = |(path, found): &(String, Match)| {
+        let mut shown = json!({"path": path, "line": found.number, "text": found.line.text, "before": lines(&found.before), "after": lines(&found.after)});
+        if is_cut(&found.line) {
+            shown["textTruncated"] = json!(true);
+        }
+        shown
     };
-    let matches: Vec<Value> = found
-        .matches
-        .iter()
-        .map(|(path, found)| {
-            json!({"path": path, "line": found.number, "text": found.line.text, "before": lines(&found.before), "after": lines(&found.after)})
-        })
-        .collect();
+    let matches: Vec<Value> = found.matches.iter().map(shown).collect();
+    let is_any_cut = |(_, found): &(String, Match)| {
+        std::iter::once(&found.line).chain(&found.before).chain(&found.after).any(is_cut)
+    };
+    let truncated = found.truncated || found.matches.iter().any(is_any_cut);
+    // What the answer holds, and not what was seen on the way: how far a walk goes past the bound depends on timing.
+    let files: HashSet<&str> = found.matches.iter().map(|(path, _)| path.as_str()).collect();
     let stats = json!({
-        "filesSearched": found.files_searched, "filesMatched": found.files_with_matches, "matchesReturned": matches.len(),
+        "filesSearched": found.files_searched, "filesMatched": files.len(), "matchesReturned": matches.len(),
     });
-    result(
-        json!({"ok": true, "path": path, "matches": matches, "truncated": found.truncated, "stats": stats}),
-    )
+    result(json!({"ok": true, "path": path, "matches": matches, "truncated": truncated, "stats": stats}))
+}
+
+/// Whether a line is longer than what is shown of it.
+fn is_cut(line: &Line) -> bool {
+    line.cut_before || line.cut_after
 }
 
 #[derive(Deserialize)]
@@ -283,11 +294,21 @@ fn search(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOut
 struct WriteArguments {
     path: String,
     content: String,
-    if_match_sha256: Option<Sha256>,
+    if_match_sha256: Option<String>,
+}
+
+/// The digest that a file must have now. No file has one that is not 64 hex digits, so the condition fails.
+fn expected(digest: Option<String>) -> Result<Option<Sha256>, Failure> {
+    let not_one = |_| {
+        Failure::new(ErrorCode::PreconditionFailed, "`ifMatchSha256` is not a SHA-256 of 64 hex digits")
+            .help("send the sha256 that fs.read answered with")
+    };
+    digest.map(|digest| digest.to_ascii_lowercase().parse().map_err(not_one)).transpose()
 }
 
 fn write(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Result<ToolOutput, Failure> {
     let WriteArguments { path, content, if_match_sha256 } = decode(arguments)?;
+    let if_match_sha256 = expected(if_match_sha256)?;
     // The workflow's state is protected: it cannot be replaced behind the back of its schema and its graph.
     let unlocked = workflow::unlocked(view);
     let written = if unlocked.resolved(&path)? == WORKFLOW {
@@ -310,7 +331,7 @@ struct PatchArguments {
 #[serde(rename_all = "camelCase")]
 struct Patch {
     update: Map<String, Value>,
-    if_match_sha256: Option<Sha256>,
+    if_match_sha256: Option<String>,
 }
 
 fn patch(
@@ -320,11 +341,13 @@ fn patch(
     recorder: &dyn Recorder,
 ) -> Result<Transformed, Failure> {
     let PatchArguments { path, patch } = decode(arguments)?;
+    let if_match = expected(patch.if_match_sha256)?;
     let unlocked = workflow::unlocked(view);
     let shown = unlocked.resolved(&path)?;
     if !shown.starts_with("@state/") {
         let message = format!("`{path}` is not in `@state`, the only place where frontmatter can be updated");
-        return Err(Failure::new(ErrorCode::ReadOnly, message).help("use fs.write for other files"));
+        return Err(Failure::new(ErrorCode::ReadOnly, message)
+            .help("update a file of @state; fs.write changes files of @project"));
     }
     let (view, guard) = match shown == WORKFLOW {
         true => (&unlocked, Some(workflow::Guard::load(view)?)),
@@ -337,7 +360,7 @@ fn patch(
         }
         Ok(after)
     };
-    Ok(view.transform(&path, patch.if_match_sha256, rehearsal, &change, recorder)?)
+    Ok(view.transform(&path, if_match, rehearsal, &change, recorder)?)
 }
 
 fn show_patch(view: &View<'_>, arguments: Value) -> Result<Shown, Failure> {
