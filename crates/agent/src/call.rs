@@ -8,7 +8,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toolgate_gate::{Approver, CallOptions, Credential};
 use toolgate_llm::{CallResult, ModelCall};
-use toolgate_tools::{Called, Front, Listener};
+use toolgate_tools::{Called, Fault, Front, Listener};
 use toolgate_types::{CallId, Decision, ErrorCode, Failure, Stage, ToolCall};
 
 use crate::arguments;
@@ -50,6 +50,8 @@ pub(crate) struct Answered {
     metadata: Box<ResultMetadata>,
     /// What it tried, if that was to leave its bounds.
     pub(crate) violation: Option<Failure>,
+    /// Why no further call can succeed.
+    pub(crate) fault: Option<Fault>,
 }
 
 impl Calls<'_> {
@@ -99,7 +101,7 @@ impl Calls<'_> {
             }
         };
         relay.tell();
-        answered(call, id, called)
+        answered(self.front, call, id, called)
     }
 
     /// Answers a call that is not made, and writes that down.
@@ -107,7 +109,7 @@ impl Calls<'_> {
         let tool_call = tool_call(call, as_written(call));
         self.tell_start(call, &tool_call);
         let called = self.front.refuse(&tool_call, self.credential.clone(), Stage::Registry, failure).await;
-        answered(call.clone(), tool_call.id, Ok(called))
+        answered(self.front, call.clone(), tool_call.id, Ok(called))
     }
 
     fn read(&self, call: &ModelCall) -> Result<Value, (Stage, Failure)> {
@@ -163,8 +165,9 @@ fn no_tools() -> Failure {
         .help("answer without them")
 }
 
-fn answered(call: ModelCall, id: CallId, called: Result<Called, JoinError>) -> Answered {
+fn answered(front: &Front, call: ModelCall, id: CallId, called: Result<Called, JoinError>) -> Answered {
     let Ok(mut called) = called else { return crashed(call, id) };
+    let fault = front.fault(&called);
     let failure = called.failed.take();
     let (stage, failure) = match failure {
         Some((stage, failure)) => (Some(stage.as_str()), Some(failure)),
@@ -192,6 +195,7 @@ fn answered(call: ModelCall, id: CallId, called: Result<Called, JoinError>) -> A
         status: status(called.decision, code, called.answer.is_error),
         metadata: Box::new(metadata),
         violation: failure.filter(|failure| failure.code.is_violation()),
+        fault,
     }
 }
 
@@ -214,6 +218,7 @@ fn crashed(call: ModelCall, id: CallId) -> Answered {
         status: ToolStatus::Error,
         metadata: Box::new(metadata),
         violation: None,
+        fault: None,
     }
 }
 

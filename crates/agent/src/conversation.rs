@@ -306,7 +306,7 @@ impl<'a> Conversation<'a> {
         };
         let together =
             settings.parallel_reads && calls.iter().all(|call| offer.can_be_made_together(&call.name));
-        let mut went = Went::On;
+        let (mut went, mut fault) = (Went::On, None);
         for batch in calls.chunks(if together { MOST_TOGETHER } else { 1 }) {
             if matches!(went, Went::On)
                 && let Some(stopped) = patience.check()
@@ -315,7 +315,8 @@ impl<'a> Conversation<'a> {
             }
             if let Some(failure) = &not_made {
                 for call in batch {
-                    let answered = maker.not_made(call, failure.clone()).await;
+                    let mut answered = maker.not_made(call, failure.clone()).await;
+                    fault = fault.or(answered.fault.take());
                     settle(session, &maker, answered).await?;
                 }
                 continue;
@@ -323,6 +324,9 @@ impl<'a> Conversation<'a> {
             let started: Vec<_> = batch.iter().map(|call| maker.start(call)).collect();
             for (call, started) in batch.iter().zip(started) {
                 let mut answered = maker.finish(started, patience).await;
+                if let Some(found) = answered.fault.take() {
+                    (fault, not_made) = (Some(found), Some(words::not_made_after_fault()));
+                }
                 let repetition =
                     repeats.add(&call.name, &as_written(call).to_string(), &answered.result.text);
                 if repetition == Repetition::Noticed {
@@ -336,6 +340,9 @@ impl<'a> Conversation<'a> {
                 }
                 settle(session, &maker, answered).await?;
             }
+        }
+        if let Some(fault) = fault {
+            return Err(AgentError::Fault(fault));
         }
         Ok(match (went, patience.check()) {
             (Went::On, Some(stopped)) => Went::Stopped(stopped),

@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Serialize, Serializer};
 use toolgate_llm::Usage;
 use toolgate_session::SessionError;
+use toolgate_tools::Fault;
 use toolgate_types::Failure;
 
 macro_rules! reasons {
@@ -83,6 +84,9 @@ pub enum AgentError {
     /// Nobody knows who is asking.
     #[error("{0}")]
     Caller(Failure),
+    /// The surroundings of the gate are such that no further call can succeed.
+    #[error("{0}")]
+    Fault(Fault),
 }
 
 impl AgentError {
@@ -92,6 +96,7 @@ impl AgentError {
         match self {
             Self::Session(_) => "session",
             Self::Caller(failure) => failure.code.as_str(),
+            Self::Fault(fault) => fault.code(),
         }
     }
 }

@@ -141,6 +141,11 @@ pub(crate) fn not_made_after_violation() -> Failure {
     Failure::new(ErrorCode::Cancelled, "not made: the call before it tried to leave its bounds")
 }
 
+/// The same after a call whose end showed that no further one can succeed.
+pub(crate) fn not_made_after_fault() -> Failure {
+    Failure::new(ErrorCode::Cancelled, "not made: no call can succeed any more")
+}
+
 /// The same after calls that went round and round.
 pub(crate) fn not_made_after_repetition() -> Failure {
     Failure::new(ErrorCode::Cancelled, "not made: the calls before it were the same again and again")

@@ -276,7 +276,7 @@ impl BenchOptions {
             clock: self.clock,
             complain: Arc::new(move |complaint| heard.lock().unwrap().push(complaint.to_owned())),
         });
-        let mut front = Front::new(self.profile, Arc::new(gate));
+        let mut front = Front::new(self.profile, Arc::new(gate)).over(Arc::clone(&workspace));
         if self.profile.has_runs() {
             initialise_run(&workspace, &limits).unwrap();
             front = front.with_run_log(own_folder(&run_folder), self.config.retention.logs);

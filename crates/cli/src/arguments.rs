@@ -14,6 +14,8 @@ use clap::{Args, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 use toolgate_manifest::ServeAuth;
 use toolgate_types::{AgentName, CallId, Decision, RunId, SessionId, ToolName, Trust};
 
+use crate::log::{LogFormat, LogLevel};
+
 pub(crate) use self::conversation::{ConversationArguments, RunArguments};
 pub(crate) use self::mcp::{McpCommand, McpImport, McpInstall};
 pub(crate) use self::sessions::{ExportFormat, SessionsCommand};
@@ -123,6 +125,19 @@ pub(crate) struct Common {
     /// Say more, on standard error: what is in use, and how a call went
     #[arg(short, long, global = true, help_heading = "Common options")]
     pub(crate) verbose: bool,
+    /// One line for each call on standard error: tool, path by its alias, result, category, duration; never what is in it
+    #[arg(long, global = true, value_enum, value_name = "FORMAT", help_heading = "Common options")]
+    pub(crate) log: Option<LogFormat>,
+    /// Which of these lines: warn has those of calls that were refused or failed, debug also says when one begins
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        value_name = "LEVEL",
+        default_value = "info",
+        help_heading = "Common options"
+    )]
+    pub(crate) log_level: LogLevel,
 }
 
 /// A token, which is never printed.

@@ -166,7 +166,7 @@ pub(crate) fn gate(settings: &Settings, how: How<'_>) -> Result<Built, Failed> {
         clock: Arc::new(std::time::Instant::now),
         complain: Arc::new(complain),
     });
-    let mut front = Front::new(settings.profile, Arc::new(gate));
+    let mut front = Front::new(settings.profile, Arc::new(gate)).over(Arc::clone(&workspace));
     if settings.profile.has_runs() {
         initialise_run(&workspace, &settings.limits).map_err(|error| Failed::usage(error.to_string()))?;
         let folder =

@@ -12,6 +12,7 @@ mod state_dir;
 mod state_usage;
 mod question;
 mod terminal;
+mod log;
 mod interrupt;
 mod files;
 mod secrets;
@@ -52,6 +53,9 @@ fn main() -> ExitCode {
     }
     if arguments.common.verbose {
         be_verbose();
+    }
+    if let Some(format) = arguments.common.log {
+        log::begin(format, arguments.common.log_level);
     }
     match run(arguments) {
         Ok(code) => ExitCode::from(code),

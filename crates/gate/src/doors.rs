@@ -7,12 +7,18 @@ use toolgate_policy::needs_question;
 use toolgate_types::{CallId, Category, Failure, Outcome, Sha256, Stage, ToolCall};
 
 use crate::caller::{Credential, tighter};
-use crate::gate::{Gate, Settled};
+use crate::gate::{AuditMode, Gate, Settled};
 use crate::refusals::Refusal;
 use crate::tool::{Tool, ToolSpec};
 use crate::unsettled::operator_reason;
 
 impl Gate {
+    /// Whether a call without a record on disk has no answer.
+    #[must_use]
+    pub fn must_record(&self) -> bool {
+        self.audit_mode == AuditMode::Deny
+    }
+
     /// The tool of this name at the moment, whoever may use it: for doors that treat long calls in another way than short ones.
     #[must_use]
     pub fn tool(&self, name: &str) -> Option<Arc<dyn Tool>> {

@@ -172,7 +172,7 @@ fn edit_file(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Resu
 }
 
 /// The stable categories of this profile.
-fn category(code: ErrorCode) -> &'static str {
+pub(crate) fn category(code: ErrorCode) -> &'static str {
     match code {
         ErrorCode::InvalidPath => "invalid_path",
         ErrorCode::UnknownAlias

@@ -7,7 +7,9 @@ use serde_json::Value;
 use toolgate_gate::{CallOptions, Credential, Gate, Settled};
 use toolgate_manifest::RetentionBounds;
 use toolgate_types::{Attachment, Browsed, CallId, Decision, Failure, Outcome, Stage, Structured, ToolCall};
+use toolgate_workspace::Workspace;
 
+use crate::call_log::{CallEnd, LoggedCall};
 use crate::crew::{self, NamedPath, RunLog};
 use crate::profile::{FileTools, Profile};
 
@@ -70,13 +72,14 @@ pub struct Front {
     profile: Profile,
     gate: Arc<Gate>,
     run_log: Option<RunLog>,
+    workspace: Option<Arc<Workspace>>,
 }
 
 impl Front {
     /// A front without a run.
     #[must_use]
     pub fn new(profile: Profile, gate: Arc<Gate>) -> Self {
-        Self { profile, gate, run_log: None }
+        Self { profile, gate, run_log: None, workspace: None }
     }
 
     /// Also writes every call to the run's own log, in this folder (`@state`), which is begun anew when it is full.
@@ -84,6 +87,17 @@ impl Front {
     pub fn with_run_log(mut self, state: cap_std::fs::Dir, retention: RetentionBounds) -> Self {
         self.run_log = Some(RunLog::new(state, retention.max_bytes));
         self
+    }
+
+    /// Also knows the mounts: it sees when one is removed, and logs paths by their alias.
+    #[must_use]
+    pub fn over(mut self, workspace: Arc<Workspace>) -> Self {
+        self.workspace = Some(workspace);
+        self
+    }
+
+    pub(crate) fn workspace(&self) -> Option<&Workspace> {
+        self.workspace.as_deref()
     }
 
     /// The gate behind it.
@@ -114,7 +128,7 @@ impl Front {
     ) -> Called {
         let credential = credential.into();
         let told = self.run_log.as_ref().map(|log| log.begin(call, &credential.claimed()));
-        let named = self.named(call);
+        let (named, logged) = (self.named(call), self.logged(call));
         let Settled { call: id, mut outcome, duration } =
             self.gate.refuse(call, credential, stage, failure).await;
         let decision = outcome.decision();
@@ -129,8 +143,15 @@ impl Front {
         if let Some(told) = told {
             told.finish(&answer, duration);
         }
+        if let Some(logged) = logged {
+            logged.finish(self.profile, &CallEnd { call: id, decision, failed: failed.as_ref(), duration });
+        }
         let (attachments, whole, text_as, browsed) = (Vec::new(), None, None, None);
         Called { answer, call: id, decision, failed, duration, attachments, whole, text_as, browsed }
+    }
+
+    fn logged(&self, call: &ToolCall) -> Option<LoggedCall> {
+        LoggedCall::begin(self.profile, self.workspace(), call)
     }
 
     /// The path that a call names, where the profile tells of it in a refusal.
@@ -153,7 +174,7 @@ impl Front {
     ) -> Called {
         let credential = credential.into();
         let told = self.run_log.as_ref().map(|log| log.begin(&call, &credential.claimed()));
-        let (tool, named) = (call.tool.clone(), self.named(&call));
+        let (tool, named, logged) = (call.tool.clone(), self.named(&call), self.logged(&call));
         let Settled { call, mut outcome, duration } = self.gate.call(call, credential, options).await;
         let decision = outcome.decision();
         let (mut failed, mut attachments, mut whole) = (None, Vec::new(), None);
@@ -173,6 +194,9 @@ impl Front {
         let answer = self.profile.render(&tool, outcome);
         if let Some(told) = told {
             told.finish(&answer, duration);
+        }
+        if let Some(logged) = logged {
+            logged.finish(self.profile, &CallEnd { call, decision, failed: failed.as_ref(), duration });
         }
         Called { answer, call, decision, failed, duration, attachments, whole, text_as, browsed }
     }

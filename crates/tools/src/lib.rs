@@ -24,7 +24,9 @@ mod crew;
 mod proxy;
 mod sidecar;
 mod studio;
+mod call_log;
 mod front;
+mod fault;
 
 pub use command::{
     CommandOptions, CommandRunner, ConfinedProcess, Confinement, DiskReserve, Identity, LastingProcess,
@@ -32,6 +34,7 @@ pub use command::{
 };
 pub use crew::{RunError, initialise_run};
 pub use declared::{LoadedTools, SHIPPED, Surroundings, load_manifests};
+pub use fault::Fault;
 pub use front::{Answer, Called, Front};
 pub use hints::Hints;
 pub use listener::{Heard, Listener};

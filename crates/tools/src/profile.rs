@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use toolgate_gate::{GateError, Registry, Tool, ToolSpec};
-use toolgate_types::{Limits, Outcome};
+use toolgate_types::{ErrorCode, Limits, Outcome};
 use toolgate_workspace::{PathStyle, Workspace};
 
 use crate::browse::Browsable;
@@ -212,6 +212,16 @@ impl Profile {
     #[must_use]
     pub fn tells_structure(self) -> bool {
         matches!(self, Self::Native | Self::Crew)
+    }
+
+    /// What it calls a kind of failure.
+    pub(crate) fn category(self, code: ErrorCode) -> &'static str {
+        match self {
+            Self::Crew => crew::code(code),
+            Self::Claw => claw::category(code),
+            Self::Sidecar => sidecar::code(code),
+            Self::Native | Self::Proxy | Self::Studio => code.as_str(),
+        }
     }
 
     /// What a model is given.

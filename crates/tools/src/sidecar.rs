@@ -163,7 +163,7 @@ fn search_files(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<T
 }
 
 /// Codes as this profile's models know them: the sandbox's own, the operating system's, or a plain failure.
-fn code(code: ErrorCode) -> &'static str {
+pub(crate) fn code(code: ErrorCode) -> &'static str {
     match code {
         ErrorCode::OutsideWorkspace | ErrorCode::UnknownAlias => "PATH_OUTSIDE_WORKSPACE",
         ErrorCode::SymlinkOutsideWorkspace | ErrorCode::SymlinkLoop => "SYMLINK_OUTSIDE_WORKSPACE",

@@ -221,6 +221,12 @@ impl Mount {
         &self.personal
     }
 
+    /// Whether the directory was removed since it was opened (`st_nlink` of its handle). One that was renamed is still itself.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        rustix::fs::fstat(self.as_fd()).is_ok_and(|stat| stat.st_nlink == 0)
+    }
+
     pub(crate) fn directory(&self) -> &Dir {
         &self.directory
     }

@@ -53,6 +53,14 @@ impl Workspace {
         &self.mounts
     }
 
+    /// A path as named, spelt with the alias of its mount and without `.` and `..`. Nothing is looked up; `None` where the name leads out of the mounts.
+    #[must_use]
+    pub fn spelt(&self, path: &str, style: PathStyle) -> Option<String> {
+        let requested = request::parse(path, style, &self.mounts).ok()?;
+        let mount = self.mounts.get(requested.mount)?;
+        Some(mount.show_with_alias(requested.relative()))
+    }
+
     /// The mount with this alias.
     #[must_use]
     pub fn mount(&self, alias: &str) -> Option<&Mount> {

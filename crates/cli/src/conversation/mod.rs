@@ -210,6 +210,7 @@ impl Sitting {
         let turn = Turn { credential, approver, cancelled, events };
         talk.agent.converse(session, prompt, turn).await.map_err(|error| match error {
             AgentError::Session(error) => unkept(error),
+            AgentError::Fault(fault) => Failed::error(fault.to_string()).help(fault.help()),
             AgentError::Caller(failure) => {
                 let note = failure.operator_note.map(|note| format!(": {note}")).unwrap_or_default();
                 Failed { code: DENIED, ..Failed::error(format!("{}{note}", failure.message)) }

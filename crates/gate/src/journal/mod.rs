@@ -101,6 +101,12 @@ impl Journal {
         }))
     }
 
+    /// Whether its directory was removed since it was opened (`st_nlink` of its handle): nothing can be kept for undo any more.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        rustix::fs::fstat(&self.pending).is_ok_and(|stat| stat.st_nlink == 0)
+    }
+
     /// What was found half-done when the journal was opened, and what became of it. The operator should be told.
     #[must_use]
     pub fn recovery(&self) -> &Recovery {

@@ -17,7 +17,7 @@ pub(crate) use run_log::RunLog;
 pub(crate) use tools::{about_file, tools};
 
 /// The codes of this profile.
-fn code(code: ErrorCode) -> &'static str {
+pub(crate) fn code(code: ErrorCode) -> &'static str {
     match code {
         ErrorCode::NotFound => "ENOENT",
         ErrorCode::ReadLimit => "E_READ_LIMIT",

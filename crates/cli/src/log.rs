@@ -1,0 +1,159 @@
+//! `--log`: one line for each call on standard error, as text or as JSON.
+//!
+//! Only the gate's own events are written. Libraries log through the same interface, and some of them quote what they send.
+
+use std::fmt::{self, Write as _};
+use std::io::{self, Write as _};
+
+use clap::ValueEnum;
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+use toolgate_types::time::rfc3339_millis;
+use tracing::field::{Field, Visit};
+use tracing::level_filters::LevelFilter;
+use tracing::span::{Attributes, Id, Record};
+use tracing::subscriber::set_global_default;
+use tracing::{Event, Metadata, Subscriber};
+
+use crate::terminal::{reveal_line, spelt_out};
+
+/// The targets of the gate begin with this.
+const OURS: &str = "toolgate";
+
+/// How a line is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// `name=value` pairs.
+    Text,
+    /// One JSON object.
+    Json,
+}
+
+/// Which lines are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogLevel {
+    /// Nothing of calls yet.
+    Error,
+    /// Calls that were refused or failed.
+    Warn,
+    /// Every call, when it has ended.
+    #[default]
+    Info,
+    /// Also when it begins.
+    Debug,
+}
+
+/// Writes what the gate tells of its calls, from here on.
+pub(crate) fn begin(format: LogFormat, level: LogLevel) {
+    let level = match level {
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
+    };
+    // There is one log of a process, and this is called once.
+    let _ = set_global_default(StderrLog { format, level });
+}
+
+struct StderrLog {
+    format: LogFormat,
+    level: LevelFilter,
+}
+
+impl Subscriber for StderrLog {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() <= self.level && metadata.target().starts_with(OURS)
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(self.level)
+    }
+
+    /// There are no spans of ours; one number does for all.
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        let line = match self.format {
+            LogFormat::Text => text(event.metadata(), &fields.0),
+            LogFormat::Json => json(event.metadata(), fields.0),
+        };
+        // That standard error is gone cannot be reported.
+        let _ = io::stderr().write_all(line.as_bytes());
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+/// The fields of one event, in their order.
+#[derive(Default)]
+struct Fields(Map<String, Value>);
+
+impl Fields {
+    fn add(&mut self, field: &Field, value: Value) {
+        self.0.insert(field.name().to_owned(), value);
+    }
+}
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.add(field, json!(format!("{value:?}")));
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.add(field, json!(value));
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.add(field, json!(value));
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.add(field, json!(value));
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.add(field, json!(value));
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.add(field, json!(value));
+    }
+}
+
+fn json(metadata: &Metadata<'_>, fields: Map<String, Value>) -> String {
+    let mut line = Map::new();
+    line.insert("ts".to_owned(), json!(rfc3339_millis(Timestamp::now())));
+    line.insert("level".to_owned(), json!(metadata.level().as_str()));
+    line.insert("target".to_owned(), json!(metadata.target()));
+    line.extend(fields);
+    spelt_out(&format!("{}\n", Value::Object(line)))
+}
+
+fn text(metadata: &Metadata<'_>, fields: &Map<String, Value>) -> String {
+    let now = rfc3339_millis(Timestamp::now());
+    let message = fields.get("message").and_then(Value::as_str).unwrap_or_default();
+    let mut line = format!("{now} {} {} {message}", metadata.level(), metadata.target());
+    for (name, value) in fields.iter().filter(|(name, _)| *name != "message") {
+        let _ = match value.as_str().filter(|text| is_word(text)) {
+            Some(word) => write!(line, " {name}={word}"),
+            None => write!(line, " {name}={value}"),
+        };
+    }
+    reveal_line(&line) + "\n"
+}
+
+/// Whether a text can stand without quotes.
+fn is_word(text: &str) -> bool {
+    !text.is_empty()
+        && text.chars().all(|letter| letter.is_ascii_graphic() && !matches!(letter, '"' | '=' | '\\'))
+}

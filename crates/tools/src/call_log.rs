@@ -1,0 +1,71 @@
+//! One structured line for each call, for operators: what was called, where, how it ended and how long it took. Never what was in it.
+
+use std::time::Duration;
+
+use toolgate_text::window::truncate_at_char_boundary;
+use toolgate_types::{CallId, Decision, Failure, Stage, ToolCall};
+use toolgate_workspace::Workspace;
+use tracing::Level;
+
+use crate::profile::Profile;
+
+/// What subscribers filter by.
+const TARGET: &str = "toolgate::call";
+/// Arguments that are paths, in every profile.
+const PATHS: [&str; 4] = ["path", "from", "to", "cwd"];
+/// What is told of a tool's name and of its paths.
+const MAX_BYTES: usize = 400;
+/// What is told of a path that leads out of the mounts: it may be one of the host.
+const OUTSIDE: &str = "(outside)";
+
+/// A call whose line is not written yet.
+pub(crate) struct LoggedCall {
+    tool: String,
+    path: Option<String>,
+}
+
+/// How a call ended.
+pub(crate) struct CallEnd<'a> {
+    pub(crate) call: CallId,
+    pub(crate) decision: Decision,
+    pub(crate) failed: Option<&'a (Stage, Failure)>,
+    pub(crate) duration: Duration,
+}
+
+impl LoggedCall {
+    /// Looks at a call, where somebody listens.
+    pub(crate) fn begin(profile: Profile, workspace: Option<&Workspace>, call: &ToolCall) -> Option<Self> {
+        if !tracing::enabled!(target: TARGET, Level::ERROR) {
+            return None;
+        }
+        let tool = truncate_at_char_boundary(&call.tool, MAX_BYTES).to_owned();
+        tracing::debug!(target: TARGET, call = %call.id, profile = profile.name(), tool, "begun");
+        let spelt = |name: &str| {
+            let text = call.arguments.get(name)?.as_str()?;
+            let spelt = workspace.and_then(|workspace| workspace.spelt(text, profile.path_style()));
+            Some(spelt.unwrap_or_else(|| OUTSIDE.to_owned()))
+        };
+        let paths: Vec<String> = PATHS.into_iter().filter_map(spelt).collect();
+        let path = truncate_at_char_boundary(&paths.join(" "), MAX_BYTES).to_owned();
+        Some(Self { tool, path: Some(path).filter(|path| !path.is_empty()) })
+    }
+
+    /// Writes the line.
+    pub(crate) fn finish(self, profile: Profile, end: &CallEnd<'_>) {
+        let Self { tool, path } = self;
+        let (call, profile_name, path) = (end.call.to_string(), profile.name(), path.as_deref());
+        let decision = end.decision.as_str();
+        let duration_ms = end.duration.as_secs_f64() * 1000.0;
+        match end.failed {
+            None => tracing::info!(
+                target: TARGET, call, profile = profile_name, tool, path, result = "success", decision, category = "ok", duration_ms,
+                "call"
+            ),
+            Some((stage, failure)) => tracing::warn!(
+                target: TARGET, call, profile = profile_name, tool, path, result = "failure", decision,
+                category = profile.category(failure.code), code = failure.code.as_str(), stage = stage.as_str(), duration_ms,
+                "call"
+            ),
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! What no further call can mend: whoever makes calls in a row ends there, instead of asking a model about it.
+
+use std::fmt;
+
+use toolgate_types::ErrorCode;
+
+use crate::front::{Called, Front};
+
+/// A fault of the gate's surroundings. What a call gets wrong is no fault: its answer says so, and the next call may do better.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The directory of a mount was removed while it was in use.
+    MountGone {
+        /// The mount.
+        alias: String,
+    },
+    /// The undo journal was removed while it was in use.
+    JournalGone,
+    /// Calls cannot be recorded, and none may run without.
+    NotRecorded {
+        /// Why, for the operator.
+        reason: String,
+    },
+}
+
+impl Fault {
+    /// The stable code.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::MountGone { .. } => "workspace_gone",
+            Self::JournalGone => "state_gone",
+            Self::NotRecorded { .. } => ErrorCode::AuditUnavailable.as_str(),
+        }
+    }
+
+    /// What the operator can do.
+    #[must_use]
+    pub fn help(&self) -> &'static str {
+        match self {
+            Self::MountGone { .. } => "begin again with a directory that is there",
+            Self::JournalGone => "begin again, and leave the state directory to the gate",
+            Self::NotRecorded { .. } => {
+                "make the audit directory writable again; `audit.on_failure: warn` lets calls that only read go on without a record"
+            }
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::MountGone { alias } => {
+                write!(formatter, "the directory of `{alias}` was removed while it was in use")
+            }
+            Self::JournalGone => formatter.write_str("the undo journal was removed while it was in use"),
+            Self::NotRecorded { reason } => write!(formatter, "calls cannot be recorded: {reason}"),
+        }
+    }
+}
+
+impl Front {
+    /// Why no further call can succeed, after this one. Costs one `fstat` for each mount and one for the journal.
+    #[must_use]
+    pub fn fault(&self, called: &Called) -> Option<Fault> {
+        let gone =
+            self.workspace().and_then(|workspace| workspace.mounts().iter().find(|mount| mount.is_gone()));
+        if let Some(mount) = gone {
+            return Some(Fault::MountGone { alias: mount.alias().to_owned() });
+        }
+        if self.gate().journal().is_gone() {
+            return Some(Fault::JournalGone);
+        }
+        let (_, failure) = called.failed.as_ref()?;
+        (failure.code == ErrorCode::AuditUnavailable && self.gate().must_record()).then(|| {
+            Fault::NotRecorded {
+                reason: failure.operator_note.clone().unwrap_or_else(|| failure.message.clone()),
+            }
+        })
+    }
+}
