@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use toolgate_agent::{AgentSettings, MountFact, Surroundings};
 use toolgate_llm::{Stated, ToolNames, Wire};
 use toolgate_manifest::{ConversationConfig, ModelKey, ModelServerConfig, ModelWire};
+use toolgate_workspace::{Access, Mount, PathStyle, Workspace};
 
 use super::model::{Declared, KeyPlace};
 use super::speaker::Speaker;
@@ -63,12 +64,13 @@ fn declared(settings: &Settings) -> ConversationConfig {
 /// How conversations are held; the command line wins.
 pub(crate) fn settings(
     settings: &Settings,
+    workspace: &Workspace,
     arguments: &ConversationArguments,
     speaker: &Speaker,
 ) -> Result<AgentSettings, Failed> {
     let declared = declared(settings);
     let mut agent = AgentSettings::of(settings.profile);
-    agent.surroundings = surroundings(settings);
+    agent.surroundings = surroundings(settings, workspace);
     agent.max_output_tokens = speaker.max_output_tokens;
     agent.system = match &arguments.system {
         Some(system) => Some(system_text(system, settings)?),
@@ -101,13 +103,17 @@ fn declared_system(declared: &ConversationConfig, settings: &Settings) -> Result
     text.map(Some).map_err(failed)
 }
 
-/// What the model is told of its place: the day, and the mounts by the names that it can use.
-fn surroundings(settings: &Settings) -> Surroundings {
-    let project = MountFact { alias: "@project".to_owned(), writable: true };
-    let more = settings.mounts.iter();
-    let more = more.map(|mount| MountFact { alias: mount.alias.clone(), writable: !mount.read_only });
-    let date = Timestamp::now().to_string().chars().take(10).collect();
-    Surroundings { date: Some(date), mounts: std::iter::once(project).chain(more).collect() }
+/// What the model is told of its place: the day, and the mounts as they are, by the names that it can use.
+fn surroundings(settings: &Settings, workspace: &Workspace) -> Surroundings {
+    let told = |mount: &Mount| MountFact {
+        alias: mount.alias().to_owned(),
+        writable: mount.access() == Access::ReadWrite,
+    };
+    Surroundings {
+        date: Some(Timestamp::now().to_string().chars().take(10).collect()),
+        mounts: workspace.mounts().iter().map(told).collect(),
+        alias_required: settings.profile.path_style() == PathStyle::AliasOnly,
+    }
 }
 
 /// The words themselves, or those of a file.

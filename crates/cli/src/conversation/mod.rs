@@ -184,7 +184,7 @@ impl Sitting {
             None => running_ollama(&offer).await.ok_or_else(no_model)?,
         };
         let speaker = Speaker::find(chosen, &self.settings.surroundings, self.recorder.clone()).await?;
-        let settings = declared::settings(&self.settings, &self.arguments, &speaker)?;
+        let settings = declared::settings(&self.settings, &self.workspace, &self.arguments, &speaker)?;
         Ok((Agent::new(Arc::clone(&self.front), Arc::clone(&speaker.provider), settings), speaker))
     }
 
