@@ -7,8 +7,9 @@ use serde::de::{self, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 use toolgate_llm::{ModelCall, ToolDefinition};
+use toolgate_text::repair::{Repaired, repair_json};
 use toolgate_text::weight::weigh;
-use toolgate_types::{ErrorCode, Failure};
+use toolgate_types::{ErrorCode, Failure, Repair};
 
 /// More values than this are not read: a short text of them takes a hundred times its room.
 const MOST_VALUES: usize = 100_000;
@@ -23,11 +24,19 @@ const MOST_TOLD: usize = 20;
 ///
 /// # Errors
 /// They cannot be used; the failure says what would fit.
-pub(crate) fn read(call: &ModelCall, tool: &ToolDefinition, repair: bool) -> Result<Value, Failure> {
-    parse(&call.arguments)
+pub(crate) fn read(call: &ModelCall, tool: &ToolDefinition, repair: bool) -> Result<Read, Failure> {
+    let exact = parse(&call.arguments).map(|arguments| (arguments, Vec::new()));
+    exact
         .or_else(|problem| if repair { repaired(&call.arguments).ok_or(problem) } else { Err(problem) })
-        .map(Value::Object)
+        .map(|(arguments, repairs)| Read { arguments: Value::Object(arguments), repairs })
         .map_err(|problem| Failure::new(ErrorCode::InvalidArguments, problem).help(what_fits(tool)))
+}
+
+/// Arguments that can be used.
+pub(crate) struct Read {
+    pub(crate) arguments: Value,
+    /// What was mended in them.
+    pub(crate) repairs: Vec<Repair>,
 }
 
 /// Any JSON that can be borne.
@@ -123,17 +132,13 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// The two mistakes that leave no doubt about what was meant: an object inside a string, and a fence around it.
-fn repaired(text: &str) -> Option<Map<String, Value>> {
-    let bare = text.trim();
-    let bare = match bare.strip_prefix("```").and_then(|rest| rest.strip_suffix("```")) {
-        Some(fenced) => fenced.strip_prefix("json").unwrap_or(fenced),
-        None => bare,
-    };
-    parse(bare).ok().or_else(|| match serde_json::from_str(bare) {
-        Ok(Value::String(inner)) => parse(&inner).ok(),
-        _ => None,
-    })
+/// What was meant, where the mistakes leave no doubt about it. It is read as strictly as what needs no repair.
+fn repaired(text: &str) -> Option<(Map<String, Value>, Vec<Repair>)> {
+    if is_too_much(text) {
+        return None;
+    }
+    let Repaired { json, repairs } = repair_json(text)?;
+    Some((parse(&json).ok()?, repairs))
 }
 
 /// What the tool takes, for a model that sent something else.
@@ -186,7 +191,7 @@ mod tests {
             input_schema: Arc::new(schema.as_object().unwrap().clone()),
         };
         match read(&call, &tool, repair) {
-            Ok(value) => value.to_string(),
+            Ok(read) => read.arguments.to_string(),
             Err(failure) => failure.message,
         }
     }
@@ -203,7 +208,11 @@ mod tests {
                 "the arguments are not JSON: EOF while parsing a string at line 1 column 11",
                 "-",
             ),
-            (r#"{"path": "a",}"#, "the arguments are not JSON: trailing comma at line 1 column 14", "-"),
+            (
+                r#"{"path": "a",}"#,
+                "the arguments are not JSON: trailing comma at line 1 column 14",
+                r#"{"path":"a"}"#,
+            ),
             (
                 r#"{"path": "a"} {}"#,
                 "the arguments are not JSON: trailing characters at line 1 column 15",

@@ -11,7 +11,7 @@ use toolgate_llm::{CallResult, ModelCall};
 use toolgate_tools::{Called, Fault, Front, Listener};
 use toolgate_types::{CallId, Decision, ErrorCode, Failure, Stage, ToolCall};
 
-use crate::arguments;
+use crate::arguments::{self, Read};
 use crate::asking::Asking;
 use crate::event::{ChatEvent, EventSink, MessageId, ResultMetadata, ToolStatus, no_input};
 use crate::offer::Offer;
@@ -58,7 +58,7 @@ impl Calls<'_> {
     /// Begins a call.
     pub(crate) fn start(&self, call: &ModelCall) -> Started {
         let (tool_call, refusal) = match self.read(call) {
-            Ok(arguments) => (tool_call(call, arguments), None),
+            Ok(Read { arguments, repairs }) => (ToolCall { repairs, ..tool_call(call, arguments) }, None),
             Err(refusal) => (tool_call(call, as_written(call)), Some(refusal)),
         };
         self.tell_start(call, &tool_call);
@@ -112,14 +112,14 @@ impl Calls<'_> {
         answered(self.front, call.clone(), tool_call.id, Ok(called))
     }
 
-    fn read(&self, call: &ModelCall) -> Result<Value, (Stage, Failure)> {
+    fn read(&self, call: &ModelCall) -> Result<Read, (Stage, Failure)> {
         match self.offer.find(&call.name) {
             Some(tool) => {
                 arguments::read(call, tool, self.repair).map_err(|failure| (Stage::Validation, failure))
             }
             None if self.offer.definitions.is_empty() => Err((Stage::Registry, no_tools())),
             // The gate says what is wrong with the name, and refuses whatever the arguments are.
-            None => Ok(as_written(call)),
+            None => Ok(Read { arguments: as_written(call), repairs: Vec::new() }),
         }
     }
 

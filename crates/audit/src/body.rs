@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use toolgate_types::{CallId, Caller, Decision, Sha256, StateKey, ToolClass};
+use toolgate_types::{CallId, Caller, Decision, Repair, Sha256, StateKey, ToolClass};
 
 use crate::AuditError;
 use crate::bounded::{bounded, bounded_list, bounded_reason};
@@ -31,6 +31,7 @@ pub(crate) struct Body<'a> {
     pub(crate) tool: &'a str,
     pub(crate) class: Option<ToolClass>,
     pub(crate) args_hash: Sha256,
+    pub(crate) repairs: &'a [Repair],
     pub(crate) denial: Option<Denial<'a>>,
     pub(crate) response: Option<Response<'a>>,
     pub(crate) gap: Option<RecordedGap>,
@@ -54,11 +55,25 @@ enum Permissions<'a> {
 impl<'a> Body<'a> {
     /// Of an entry, its digests made with this key.
     pub(crate) fn new(entry: &Entry<'a>, key: &StateKey) -> Self {
-        let Entry { call, client_call_id, tool, class, args_hash, denial, response, duration, .. } = *entry;
+        let Entry {
+            call, client_call_id, tool, class, args_hash, repairs, denial, response, duration, ..
+        } = *entry;
         let (caller, args_hash, gap) = (entry.caller.into(), args_digest(key, args_hash), None);
         let response = response
             .map(|response| Response { output_hash: output_digest(key, response.output_hash), ..response });
-        Self { call, client_call_id, caller, tool, class, args_hash, denial, response, gap, duration }
+        Self {
+            call,
+            client_call_id,
+            caller,
+            tool,
+            class,
+            args_hash,
+            repairs,
+            denial,
+            response,
+            gap,
+            duration,
+        }
     }
 }
 
@@ -105,7 +120,13 @@ impl Body<'_> {
             json.put(b"\",\"clientCallId\":\"");
             json.put_text(&bounded(id))?;
         }
-        json.put(b"\"},\"decision\":\"");
+        json.put(b"\"");
+        for (number, repair) in self.repairs.iter().enumerate() {
+            json.put(if number == 0 { b",\"repairs\":[\"" } else { b"\",\"" });
+            json.put(repair.as_str().as_bytes());
+        }
+        json.put(if self.repairs.is_empty() { b"" } else { b"\"]" });
+        json.put(b"},\"decision\":\"");
         json.put(self.decision().as_str().as_bytes());
         json.put(b"\"");
         if let Some(Denial { stage, code, reason, count }) = self.denial {
@@ -260,7 +281,7 @@ mod tests {
     use proptest::collection::vec;
     use proptest::option;
     use proptest::prelude::*;
-    use proptest::sample::select;
+    use proptest::sample::{select, subsequence};
     use toolgate_types::{ErrorCode, Stage, Trust};
 
     use super::*;
@@ -340,6 +361,7 @@ mod tests {
             denial in option::of((select(STAGES.to_vec()), select(ErrorCode::ALL), text(), 1..3u64)),
             response in option::of((texts(), any::<[u8; 32]>(), any::<u64>())),
             (duration, args_hash) in (duration(), any::<[u8; 32]>()),
+            repairs in subsequence(vec![Repair::Fence, Repair::SingleQuotes, Repair::MissingBrace], 0..=3),
         ) {
             let (call, args_hash) = (CallId::fresh(), Sha256::from(args_hash));
             let entry = Entry {
@@ -349,6 +371,7 @@ mod tests {
                 tool: &tool,
                 class,
                 args_hash,
+                repairs: &repairs,
                 denial: denial.as_ref().map(|(stage, code, reason, count)| Denial { stage: *stage, code: *code, reason, count: *count }),
                 response: response.as_ref().map(|(redacted_fields, output_hash, output_bytes)| Response {
                     redacted_fields,
@@ -369,6 +392,7 @@ mod tests {
             prop_assert_eq!((record.trace_id, record.request.args_hash), (call, args_digest(&key, args_hash)));
             prop_assert_eq!(record.caller, RecordedCaller::from(&caller));
             prop_assert_eq!((record.tool.name, record.tool.classification), (owned(&tool), class));
+            prop_assert_eq!(record.request.repairs, repairs);
             prop_assert_eq!(record.request.client_call_id, client_call_id.as_deref().map(owned));
             let recorded = record.denial.map(|denial| (denial.stage, denial.code, denial.reason, denial.count));
             let wanted = denial.map(|(stage, code, reason, count)| (stage, code, bounded_reason(&reason).into_owned(), count));

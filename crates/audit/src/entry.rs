@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use toolgate_types::{CallId, Caller, ErrorCode, Sha256, Stage, ToolClass};
+use toolgate_types::{CallId, Caller, ErrorCode, Repair, Sha256, Stage, ToolClass};
 
 /// How one call ended. Becomes exactly one record.
 ///
@@ -21,6 +21,8 @@ pub struct Entry<'a> {
     pub class: Option<ToolClass>,
     /// SHA-256 of the arguments. The record holds a [keyed digest](crate::args_digest) of it.
     pub args_hash: Sha256,
+    /// What was mended in the arguments before they could be read.
+    pub repairs: &'a [Repair],
     /// Why it did not do what was asked; `None` is a call that was allowed and answered.
     /// The code decides whether the record says `DENIED` or `ERROR`.
     pub denial: Option<Denial<'a>>,

@@ -63,6 +63,7 @@ impl Missed {
             tool: TOOL,
             class: None,
             args_hash: Sha256::from([0; 32]),
+            repairs: &[],
             denial: Some(Denial { stage: Stage::Output, code: self.error.code(), reason, count: 1 }),
             response: None,
             gap: Some(RecordedGap { id: self.id, since: self.since, calls }),

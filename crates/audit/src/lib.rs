@@ -21,6 +21,7 @@
 //!     tool: "read_file",
 //!     class: Some(ToolClass::Read),
 //!     args_hash: Sha256::of(b"{}"),
+//!     repairs: &[],
 //!     denial: None,
 //!     response: None,
 //!     duration: std::time::Duration::from_micros(1234),

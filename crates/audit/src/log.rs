@@ -453,6 +453,7 @@ mod tests {
                 tool: "read_file",
                 class: Some(ToolClass::Read),
                 args_hash: Sha256::of(b"{}"),
+                repairs: &[],
                 denial: None,
                 response: None,
                 duration: Duration::ZERO,

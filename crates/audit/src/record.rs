@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use toolgate_types::{CallId, Caller, ChangeFate, Decision, ErrorCode, Sha256, Stage, StateKey, ToolClass};
+use toolgate_types::{
+    CallId, Caller, ChangeFate, Decision, ErrorCode, Repair, Sha256, Stage, StateKey, ToolClass,
+};
 
 use crate::AuditError;
 use crate::body::Body;
@@ -98,6 +100,9 @@ pub struct RecordedRequest {
     /// The client's id for the call, cut if it was very long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_call_id: Option<String>,
+    /// What was mended in the arguments before they could be read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub repairs: Vec<Repair>,
 }
 
 /// Where and why a call was refused or failed.
@@ -188,7 +193,11 @@ impl RecordedIntent {
             since,
             caller: intent.caller.into(),
             tool: RecordedTool { name, classification: Some(intent.class) },
-            request: RecordedRequest { args_hash: args_digest(key, intent.args_hash), client_call_id },
+            request: RecordedRequest {
+                args_hash: args_digest(key, intent.args_hash),
+                client_call_id,
+                repairs: Vec::new(),
+            },
         }
     }
 
@@ -209,6 +218,7 @@ impl RecordedIntent {
             tool: &self.tool.name,
             class: self.tool.classification,
             args_hash: self.request.args_hash,
+            repairs: &self.request.repairs,
             denial: Some(Denial {
                 stage: Stage::Execution,
                 code: ErrorCode::Interrupted,

@@ -72,6 +72,7 @@ impl Refusal {
             tool: &self.tool,
             class: self.class,
             args_hash: self.args_hash,
+            repairs: &[],
             denial: Some(Denial { stage: self.stage, code: self.code, reason: &self.reason, count }),
             response: None,
             duration: Duration::ZERO,

@@ -288,8 +288,9 @@ impl<'g> Valid<'g> {
         }
         // The time that a person takes to think is not the tool's.
         let context = held_to(context(), judged);
-        let ToolCall { id, client_id, tool: name, .. } = call;
-        let call = ToolCall { id: *id, client_id: client_id.clone(), tool: name.clone(), arguments };
+        let ToolCall { id, client_id, tool: name, repairs, .. } = call;
+        let (client_id, repairs) = (client_id.clone(), repairs.clone());
+        let call = ToolCall { id: *id, client_id, tool: name.clone(), arguments, repairs };
         let by_token = who.by_token;
         Ok(Ready {
             approved: ApprovedCall { call },

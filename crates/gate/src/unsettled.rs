@@ -144,6 +144,7 @@ impl Unsettled<'_> {
             tool: &self.call.tool,
             class: self.class,
             args_hash: self.args_hash,
+            repairs: &self.call.repairs,
             denial,
             response: response.map(|raw| Response {
                 redacted_fields: &raw.redacted,

@@ -8,6 +8,7 @@
 
 pub mod nearest;
 pub mod glob;
+pub mod repair;
 pub mod weight;
 mod hidden;
 pub mod visible;

@@ -22,6 +22,7 @@ const OUTSIDE: &str = "(outside)";
 pub(crate) struct LoggedCall {
     tool: String,
     path: Option<String>,
+    repairs: Option<String>,
 }
 
 /// How a call ended.
@@ -47,23 +48,27 @@ impl LoggedCall {
         };
         let paths: Vec<String> = PATHS.into_iter().filter_map(spelt).collect();
         let path = truncate_at_char_boundary(&paths.join(" "), MAX_BYTES).to_owned();
-        Some(Self { tool, path: Some(path).filter(|path| !path.is_empty()) })
+        let repairs: Vec<&str> = call.repairs.iter().map(|repair| repair.as_str()).collect();
+        let some = |text: String| Some(text).filter(|text| !text.is_empty());
+        Some(Self { tool, path: some(path), repairs: some(repairs.join(" ")) })
     }
 
     /// Writes the line.
     pub(crate) fn finish(self, profile: Profile, end: &CallEnd<'_>) {
-        let Self { tool, path } = self;
-        let (call, profile_name, path) = (end.call.to_string(), profile.name(), path.as_deref());
+        let Self { tool, path, repairs } = self;
+        let (call, profile_name) = (end.call.to_string(), profile.name());
+        let (path, repairs) = (path.as_deref(), repairs.as_deref());
         let decision = end.decision.as_str();
-        let duration_ms = end.duration.as_secs_f64() * 1000.0;
+        // Microseconds are exact enough, and short.
+        let duration_ms = end.duration.as_micros() as f64 / 1000.0;
         match end.failed {
             None => tracing::info!(
-                target: TARGET, call, profile = profile_name, tool, path, result = "success", decision, category = "ok", duration_ms,
+                target: TARGET, call, profile = profile_name, tool, path, result = "success", decision, category = "ok", duration_ms, repairs,
                 "call"
             ),
             Some((stage, failure)) => tracing::warn!(
                 target: TARGET, call, profile = profile_name, tool, path, result = "failure", decision,
-                category = profile.category(failure.code), code = failure.code.as_str(), stage = stage.as_str(), duration_ms,
+                category = profile.category(failure.code), code = failure.code.as_str(), stage = stage.as_str(), duration_ms, repairs,
                 "call"
             ),
         }

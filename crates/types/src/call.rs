@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::CallId;
+use crate::{CallId, Repair};
 
 /// One request. The tool's name is plain text on purpose: whether such a tool exists is the gate's first question.
 #[derive(Clone, Debug)]
@@ -15,12 +15,14 @@ pub struct ToolCall {
     pub tool: String,
     /// The arguments as asked for.
     pub arguments: Value,
+    /// What was mended in them before they could be read; recorded.
+    pub repairs: Vec<Repair>,
 }
 
 impl ToolCall {
     /// A call with a fresh id.
     #[must_use]
     pub fn new(tool: impl Into<String>, arguments: Value) -> Self {
-        Self { id: CallId::fresh(), client_id: None, tool: tool.into(), arguments }
+        Self { id: CallId::fresh(), client_id: None, tool: tool.into(), arguments, repairs: Vec::new() }
     }
 }

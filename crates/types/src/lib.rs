@@ -7,6 +7,7 @@
 pub mod id;
 pub mod class;
 pub mod caller;
+pub mod repair;
 pub mod call;
 pub mod stage;
 pub mod code;
@@ -35,6 +36,7 @@ pub use id::{AgentName, CallId, RunId, SessionId, ToolName, fresh_uuid};
 pub use limits::Limits;
 pub use locked::Locked;
 pub use outcome::{Attachment, Browsed, Decision, DocumentContent, Outcome, ToolOutput};
+pub use repair::Repair;
 pub use stage::Stage;
 pub use state_key::StateKey;
 pub use stop::{Stop, StopReason};

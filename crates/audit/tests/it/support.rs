@@ -104,6 +104,7 @@ pub(crate) fn allowed(call: CallId, caller: &Caller) -> Entry<'_> {
         tool: "read_file",
         class: Some(ToolClass::Read),
         args_hash: Sha256::of(b"{}"),
+        repairs: &[],
         denial: None,
         response: None,
         duration: Duration::from_micros(1234),

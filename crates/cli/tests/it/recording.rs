@@ -32,6 +32,7 @@ fn log_with_a_gap(directory: &Path) {
             tool: "read_file",
             class: Some(ToolClass::Read),
             args_hash: Sha256::of(b"{}"),
+            repairs: &[],
             denial: None,
             response: None,
             duration: Duration::from_millis(1),

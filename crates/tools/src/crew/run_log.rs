@@ -84,6 +84,9 @@ impl RunLog {
         line.insert("toolName".to_owned(), json!(truncate_at_char_boundary(&call.tool, WHOLE_NAME)));
         line.insert("agentId".to_owned(), json!(caller.agent));
         line.insert("input".to_owned(), bounded(&call.arguments, ASKED_NAMES));
+        if !call.repairs.is_empty() {
+            line.insert("repairs".to_owned(), json!(call.repairs));
+        }
         Told { log: self, begun: Instant::now(), line, is_written: false }
     }
 
