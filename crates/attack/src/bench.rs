@@ -58,6 +58,7 @@ pub struct BenchOptions {
     mounts: Vec<(String, PathBuf, Access)>,
     own_files: Vec<PathBuf>,
     rules: Rules,
+    while_confining: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
 impl BenchOptions {
@@ -91,6 +92,7 @@ impl BenchOptions {
             mounts: Vec::new(),
             own_files: Vec::new(),
             rules: Rules::new(),
+            while_confining: None,
         }
     }
 
@@ -133,6 +135,13 @@ impl BenchOptions {
     #[must_use]
     pub fn rules(mut self, rules: Rules) -> Self {
         self.rules = rules;
+        self
+    }
+
+    /// What happens while the first command is being confined: its arguments were read and its paths opened, and it has not started.
+    #[must_use]
+    pub fn while_confining(mut self, deed: impl Fn() + Send + Sync + 'static) -> Self {
+        self.while_confining = Some(Arc::new(deed));
         self
     }
 
@@ -348,7 +357,9 @@ impl BenchOptions {
         let [quarantine, baselines] =
             ["quarantine.toolgate", "baselines.toolgate"].map(|name| self.state.join(name));
         let retention = self.config.retention.quarantine;
+        let while_confining = self.while_confining.clone();
         let folders = move || {
+            while_confining.iter().for_each(|deed| deed());
             let (quarantine, baselines) = (own_folder(&quarantine), own_folder(&baselines));
             Ok(OwnFolders { quarantine, baselines, retention })
         };

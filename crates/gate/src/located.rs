@@ -6,15 +6,15 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use toolgate_policy::CallPaths;
+use toolgate_policy::{CallPaths, PathSource};
 use toolgate_types::{ErrorCode, Failure};
 use toolgate_workspace::{Located, PathGrant};
 
 /// One path of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallPath {
-    /// The argument: its name, and with `/` the index of an item or of a file of a patch.
-    pub argument: String,
+    /// What names it.
+    pub source: PathSource,
     /// Where it leads.
     pub located: Located,
 }
@@ -31,8 +31,8 @@ impl JudgedPaths {
     /// The same as rules see them.
     pub(crate) fn for_rules(&self) -> CallPaths {
         let mut paths = CallPaths::default();
-        for CallPath { argument, located } in &self.0 {
-            paths.add(argument.clone(), located.places.clone());
+        for CallPath { source, located } in &self.0 {
+            paths.add(source.clone(), located.places.clone());
         }
         paths
     }
@@ -46,7 +46,7 @@ impl JudgedPaths {
             return Ok(());
         }
         let other = now.iter().find(|path| !self.0.contains(path)).or(now.first());
-        let which = other.map_or("a path", |path| path.argument.as_str());
+        let which = other.map_or_else(|| "a path".to_owned(), |path| path.source.to_string());
         let message = format!("`{which}` leads to another file than when the call was judged");
         Err(Failure::new(ErrorCode::PreconditionFailed, message)
             .help("look at the files again, then ask again"))

@@ -42,7 +42,7 @@ mod load;
 
 pub use condition::{Condition, ConditionError};
 pub use load::PolicyTool;
-pub use path::{CallPaths, PathInput, PathInputs};
+pub use path::{CallPaths, PathInput, PathInputs, PathSource};
 pub use policies::Policies;
 pub use source::{PolicyProblem, PolicySource};
 pub use typing::ToolTyping;

@@ -19,8 +19,8 @@ pub mod cedar;
 pub mod output;
 
 pub use cedar::{
-    CallPaths, Condition, ConditionError, PathInput, PathInputs, Policies, PolicyProblem, PolicySource,
-    PolicyTool, ToolTyping, Undecidable,
+    CallPaths, Condition, ConditionError, PathInput, PathInputs, PathSource, Policies, PolicyProblem,
+    PolicySource, PolicyTool, ToolTyping, Undecidable,
 };
 pub use facts::{CallFacts, Decision, Holdings};
 pub use limits::effective_limits;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use toolgate_gate::{
     ApprovedCall, Browse, CallContext, CallPath, Effect, Preview, Tool, ToolFuture, ToolSchema, ToolSpec,
 };
-use toolgate_policy::{PathInput, PathInputs};
+use toolgate_policy::{PathInput, PathInputs, PathSource};
 use toolgate_types::{Category, ErrorCode, Failure, Stop, ToolClass, ToolOutput};
 use toolgate_workspace::{Mount, PathStyle, Recorder, View, Workspace};
 
@@ -158,7 +158,7 @@ impl Tool for FileTool {
             has_default,
             folder: self.default_mount().to_owned(),
         };
-        PathInputs { arguments: self.paths().map(argument).collect(), others: self.has_patch() }
+        PathInputs { has_patch: self.has_patch(), ..PathInputs::of(self.paths().map(argument).collect()) }
     }
 
     fn locate(&self, arguments: &Value, context: &CallContext) -> Result<Vec<CallPath>, Failure> {
@@ -167,7 +167,10 @@ impl Tool for FileTool {
         for (name, has_default) in self.paths() {
             let spelt = arguments.get(name).and_then(Value::as_str);
             if let Some(path) = spelt.or(has_default.then_some(".")) {
-                paths.push(CallPath { argument: name.to_owned(), located: view.locate(path)? });
+                paths.push(CallPath {
+                    source: PathSource::Argument(name.to_owned()),
+                    located: view.locate(path)?,
+                });
             }
         }
         if self.has_patch()
@@ -175,7 +178,7 @@ impl Tool for FileTool {
         {
             let located = view.locate_patched(patch)?.into_iter().enumerate();
             paths.extend(
-                located.map(|(index, located)| CallPath { argument: format!("{PATCH}/{index}"), located }),
+                located.map(|(index, located)| CallPath { source: PathSource::PatchedFile(index), located }),
             );
         }
         Ok(paths)

@@ -36,6 +36,7 @@ mod declared;
 mod callers;
 mod permissions;
 mod rules_on_paths;
+mod swapped;
 mod output;
 mod pace;
 mod reload;

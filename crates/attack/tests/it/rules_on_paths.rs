@@ -12,6 +12,7 @@ use proptest::prelude::*;
 use serde_json::json;
 use toolgate_attack::{Bench, BenchOptions, Scratch, code_of, person};
 use toolgate_gate::{Approver, Question, Reply};
+use toolgate_policy::PathInputs;
 use toolgate_tools::{Called, Profile};
 use toolgate_types::{Caller, ErrorCode, Trust};
 
@@ -158,7 +159,7 @@ fn every_file_tool_of_every_profile_says_which_arguments_are_paths() {
         for tool in bench.loaded().registry.iter() {
             let (spec, paths) = (tool.spec(), tool.path_inputs());
             let is_ours = spec.name.as_str() != "web_search";
-            assert_eq!(!paths.arguments.is_empty() || paths.others, is_ours, "{profile} {}", spec.name);
+            assert_eq!(paths != PathInputs::default(), is_ours, "{profile} {}", spec.name);
         }
     }
 }

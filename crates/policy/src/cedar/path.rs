@@ -22,8 +22,10 @@ pub(crate) const LOCATION: &str = "location";
 pub struct PathInputs {
     /// The arguments.
     pub arguments: Vec<PathInput>,
-    /// Whether a call names paths elsewhere as well, such as a patch does.
-    pub others: bool,
+    /// Whether a call carries a patch, whose files are paths as well.
+    pub has_patch: bool,
+    /// The directory that the tool's command runs in, where no argument names it: `@project/src`.
+    pub directory: Option<String>,
 }
 
 /// An argument that is a path, or a list of paths.
@@ -41,16 +43,30 @@ pub struct PathInput {
 
 impl PathInputs {
     /// None of them.
-    pub const NONE: &'static Self = &Self { arguments: Vec::new(), others: false };
+    pub const NONE: &'static Self = &Self { arguments: Vec::new(), has_patch: false, directory: None };
+
+    /// Arguments, and nothing beside them.
+    #[must_use]
+    pub fn of(arguments: Vec<PathInput>) -> Self {
+        Self { arguments, ..Self::default() }
+    }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.arguments.is_empty() && !self.others
+        self.arguments.is_empty() && !self.is_certain()
+    }
+
+    /// Whether every call names a path, whatever its arguments are.
+    pub(crate) fn is_certain(&self) -> bool {
+        self.has_patch || self.directory.is_some()
     }
 
     /// What the paths of an example lead to where there are no files: what they say.
     #[must_use]
     pub fn as_spelt(&self, input: &Value) -> CallPaths {
         let mut paths = CallPaths::default();
+        if let Some(directory) = &self.directory {
+            paths.add(PathSource::WorkingDirectory, vec![directory.clone()]);
+        }
         for argument in &self.arguments {
             let name = &argument.name;
             let spelt: Vec<(String, &str)> = match input.get(name) {
@@ -65,7 +81,7 @@ impl PathInputs {
             };
             for (place, text) in spelt {
                 if let Some(location) = lexical(&argument.folder, text) {
-                    paths.add(place, vec![location]);
+                    paths.add(PathSource::Argument(place), vec![location]);
                 }
             }
         }
@@ -91,25 +107,46 @@ fn lexical(folder: &str, text: &str) -> Option<String> {
     Some(location.join("/"))
 }
 
+/// What names a path of a call.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PathSource {
+    /// An argument, by its name; an item of a list with `/` and its index.
+    Argument(String),
+    /// A file of a patch, by its place in it.
+    PatchedFile(usize),
+    /// The directory that the tool's command runs in. No argument names it, whatever arguments are called.
+    WorkingDirectory,
+}
+
+impl std::fmt::Display for PathSource {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Argument(name) => formatter.write_str(name),
+            Self::PatchedFile(index) => write!(formatter, "patch/{index}"),
+            Self::WorkingDirectory => formatter.write_str("working directory"),
+        }
+    }
+}
+
 /// Where the paths of one call really lead.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CallPaths(BTreeMap<String, RealPath>);
+pub struct CallPaths(BTreeMap<PathSource, RealPath>);
 
 /// One file or directory, by every name that it has as a place of a mount; the one of the innermost mount is the first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RealPath(Vec<String>);
 
 impl CallPaths {
-    /// Adds where an argument leads: its name, with `/` and the index for an item of a list, and the places `@alias/real/location`, that of the innermost
-    /// mount first. A path without any place counts as one that could not be resolved.
-    pub fn add(&mut self, argument: impl Into<String>, places: Vec<String>) {
+    /// Adds where a path leads: the places `@alias/real/location`, that of the innermost mount first. A path without any place counts as one that could
+    /// not be resolved.
+    pub fn add(&mut self, source: PathSource, places: Vec<String>) {
         if !places.is_empty() {
-            self.0.insert(argument.into(), RealPath(places));
+            self.0.insert(source, RealPath(places));
         }
     }
 
-    pub(crate) fn get(&self, argument: &str) -> Option<&RealPath> {
-        self.0.get(argument)
+    pub(crate) fn argument(&self, name: &str) -> Option<&RealPath> {
+        self.0.get(&PathSource::Argument(name.to_owned()))
     }
 
     /// Each file and directory once.

@@ -185,7 +185,7 @@ impl ToolTyping {
             let field = self.input.named.get(&input.name);
             field.is_some_and(|field| field.required && field.kind == Type::Path)
         };
-        self.paths.others || self.paths.arguments.iter().any(certain)
+        self.paths.is_certain() || self.paths.arguments.iter().any(certain)
     }
 
     /// The declared arguments that no expression can use, by path, each with the reason.

@@ -98,7 +98,7 @@ fn path(
     paths: Option<&CallPaths>,
 ) -> Result<Option<RestrictedExpression>, Undecidable> {
     let real = |place: &str| {
-        let found = paths.and_then(|paths| paths.get(place));
+        let found = paths.and_then(|paths| paths.argument(place));
         found.map(RealPath::to_cedar).transpose()
     };
     let unresolved = |place: &str| Undecidable::Unfit { path: place.to_owned(), wanted: Type::Path.name() };

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 use toolgate_policy::{
-    CallFacts, CallPaths, Condition, Decision, Holdings, PathInput, PathInputs, Policies, PolicyProblem,
-    PolicySource, PolicyTool, ToolTyping,
+    CallFacts, CallPaths, Condition, Decision, Holdings, PathInput, PathInputs, PathSource, Policies,
+    PolicyProblem, PolicySource, PolicyTool, ToolTyping,
 };
 use toolgate_types::ToolClass;
 
@@ -16,32 +16,32 @@ fn input(name: &str, is_list: bool, has_default: bool) -> PathInput {
 fn tools() -> Vec<(&'static str, ToolClass, Value, PathInputs)> {
     let text = || json!({"type": "string"});
     let schema = |properties: Value, required: &[&str]| json!({"type": "object", "additionalProperties": false, "properties": properties, "required": required});
-    let paths = |arguments: &[PathInput], others| PathInputs { arguments: arguments.to_vec(), others };
+    let paths = |arguments: &[PathInput]| PathInputs::of(arguments.to_vec());
     vec![
         (
             "read",
             ToolClass::Read,
             schema(json!({"path": text()}), &["path"]),
-            paths(&[input("path", false, false)], false),
+            paths(&[input("path", false, false)]),
         ),
-        (
-            "list",
-            ToolClass::Read,
-            schema(json!({"path": text()}), &[]),
-            paths(&[input("path", false, true)], false),
-        ),
+        ("list", ToolClass::Read, schema(json!({"path": text()}), &[]), paths(&[input("path", false, true)])),
         (
             "move",
             ToolClass::Write,
             schema(json!({"from": text(), "to": text()}), &["from", "to"]),
-            paths(&[input("from", false, false), input("to", false, false)], false),
+            paths(&[input("from", false, false), input("to", false, false)]),
         ),
-        ("patch", ToolClass::Write, schema(json!({"patch": text()}), &["patch"]), paths(&[], true)),
+        (
+            "patch",
+            ToolClass::Write,
+            schema(json!({"patch": text()}), &["patch"]),
+            PathInputs { has_patch: true, ..PathInputs::default() },
+        ),
         (
             "lint",
             ToolClass::Read,
             schema(json!({"files": {"type": "array", "items": text()}}), &[]),
-            paths(&[input("files", true, false)], false),
+            paths(&[input("files", true, false)]),
         ),
         ("echo", ToolClass::Read, schema(json!({"text": text()}), &["text"]), PathInputs::default()),
     ]
@@ -68,7 +68,10 @@ fn shown(problems: &[PolicyProblem]) -> String {
 fn real(paths: &[(&str, &[&str])]) -> CallPaths {
     let mut real = CallPaths::default();
     for (argument, places) in paths {
-        real.add(*argument, places.iter().map(|place| (*place).to_owned()).collect());
+        real.add(
+            PathSource::Argument((*argument).to_owned()),
+            places.iter().map(|place| (*place).to_owned()).collect(),
+        );
     }
     real
 }

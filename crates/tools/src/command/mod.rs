@@ -112,7 +112,7 @@ pub(crate) struct Command<'a> {
     pub(crate) whole: u64,
     pub(crate) on_flood: OnFlood,
     /// Asked right before the process starts, when everything else is done: whether the files that it names are still those that were judged.
-    pub(crate) last_look: Option<&'a dyn Fn() -> Result<(), Failure>>,
+    pub(crate) last_look: &'a dyn Fn() -> Result<(), Failure>,
 }
 
 impl Command<'_> {
@@ -216,7 +216,7 @@ impl CommandRunner {
         let disk_is_short = || self.options.reserve.as_ref().is_some_and(DiskReserve::is_short);
         let job = self.job(command, run.mounts(), network, &disk_is_short);
         let (mut capture, mut seen) = (Capture::keeping(command.each_stream()), 0_u64);
-        let ready = context.await_intent().and_then(|()| command.last_look.map_or(Ok(()), |look| look()));
+        let ready = context.await_intent().and_then(|()| (command.last_look)());
         if let Err(failure) = ready {
             drop(job);
             run.cancel();

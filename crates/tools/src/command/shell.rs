@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use toolgate_gate::{
     ApprovedCall, CallContext, CallPath, Preview, PreviewBody, Tool, ToolFuture, ToolSchema, ToolSpec,
 };
-use toolgate_policy::{PathInput, PathInputs};
+use toolgate_policy::{PathInput, PathInputs, PathSource};
 use toolgate_sandbox::OnFlood;
 use toolgate_text::visible::value;
 use toolgate_types::{Category, ErrorCode, Failure, Sha256, ToolClass, ToolOutput};
@@ -212,6 +212,7 @@ impl Shell {
         if let Some(blocked) = blocked_line(&command, self.runner.reach().rules.is_some()) {
             return Err(refusal(blocked));
         }
+        self.check_directory(arguments, context)?;
         let (place, directory) = self.directory(cwd.as_deref(), context)?;
         Ok(Line { command, place, directory, timeout: timeout_ms.map(Duration::from_millis) })
     }
@@ -233,6 +234,15 @@ impl Shell {
                 let place = self.runner.seen_inside(&shown);
                 Ok((shown, place))
             }
+        }
+    }
+
+    /// Whether the directory is still the one that the call was judged for, or that a person was shown: by location, device and inode. Asked again right
+    /// before the start, since confining a command takes a while. A call that was judged without it costs nothing.
+    fn check_directory(&self, arguments: &Value, context: &CallContext) -> Result<(), Failure> {
+        match &context.judged {
+            Some(judged) => judged.check(&self.locate(arguments, context)?),
+            None => Ok(()),
         }
     }
 
@@ -258,7 +268,8 @@ impl Shell {
             .collect()
     }
 
-    fn execute(&self, line: Line, context: &CallContext) -> Result<ToolOutput, Failure> {
+    fn execute(&self, arguments: &Value, context: &CallContext) -> Result<ToolOutput, Failure> {
+        let line = self.read(arguments, context)?;
         let timeout =
             line.timeout.map_or(context.limits.timeout, |timeout| timeout.min(context.limits.timeout));
         let stop = stop_within(&context.stop, timeout);
@@ -266,6 +277,7 @@ impl Shell {
         let (program, options): (&str, &[&str]) =
             if bash { ("bash", &["--noprofile", "--norc", "-c"]) } else { ("sh", &["-c"]) };
         let limits = self.runner.limits();
+        let last_look = || self.check_directory(arguments, context);
         let command = Command {
             program: program.into(),
             arguments: options.iter().map(Into::into).chain([line.command.into()]).collect(),
@@ -278,7 +290,7 @@ impl Shell {
             max_output: context.limits.max_output_bytes,
             whole: WHOLE,
             on_flood: OnFlood::Drain(FLOOD),
-            last_look: None,
+            last_look: &last_look,
         };
         let finished = self.runner.run(&command, context, &stop)?;
         finished.check(&Bounds { timeout, limits, flood: FLOOD }, &context.limits)?;
@@ -311,7 +323,7 @@ impl Tool for Shell {
     fn path_inputs(&self) -> PathInputs {
         let folder = self.default_mount().unwrap_or("/tmp").to_owned();
         let cwd = PathInput { name: CWD.to_owned(), is_list: false, has_default: true, folder };
-        PathInputs { arguments: vec![cwd], others: false }
+        PathInputs::of(vec![cwd])
     }
 
     fn locate(&self, arguments: &Value, context: &CallContext) -> Result<Vec<CallPath>, Failure> {
@@ -322,7 +334,7 @@ impl Tool for Shell {
             (None, Some(alias)) => alias.to_owned(),
             (None, None) => return Ok(Vec::new()),
         };
-        Ok(vec![CallPath { argument: CWD.to_owned(), located: view.locate(&path)? }])
+        Ok(vec![CallPath { source: PathSource::Argument(CWD.to_owned()), located: view.locate(&path)? }])
     }
 
     /// The whole line, where it runs, what it could change and what it could reach.
@@ -343,11 +355,7 @@ impl Tool for Shell {
     fn run(self: Arc<Self>, call: ApprovedCall, context: CallContext) -> ToolFuture {
         Box::pin(async move {
             let blocking = context.blocking;
-            let work = move || {
-                let line = self.read(&call.into_arguments(), &context)?;
-                self.execute(line, &context)
-            };
-            blocking.run(work).await
+            blocking.run(move || self.execute(&call.into_arguments(), &context)).await
         })
     }
 }

@@ -16,7 +16,7 @@ use toolgate_gate::{ApprovedCall, CallContext, CallPath, Preview, PreviewBody, T
 use toolgate_manifest::{
     CommandLimits, MountPath, NamedPath, PathArgument, RealPaths, ToolManifest, WHOLE_WORKTREE,
 };
-use toolgate_policy::{PathInput, PathInputs};
+use toolgate_policy::{PathInput, PathInputs, PathSource};
 use toolgate_sandbox::{OnFlood, ResourceLimits};
 use toolgate_text::visible::value;
 use toolgate_types::{ErrorCode, Failure, Sha256, ToolOutput};
@@ -54,14 +54,17 @@ struct CommandTool {
 struct Rendered {
     argv: Vec<String>,
     input: Option<String>,
-    /// Where it runs.
-    directory: Option<Located>,
-    /// Where its paths really lead: that is what the program is given.
+    /// Where its paths really lead: that is what the program is given, and where it runs.
     paths: Vec<CallPath>,
 }
 
-/// What the directory that a command runs in is called among its paths.
-const DIRECTORY: &str = "working directory";
+impl Rendered {
+    /// Where it runs.
+    fn directory(&self) -> Option<MountPath> {
+        let mut directories = self.paths.iter().filter(|path| path.source == PathSource::WorkingDirectory);
+        directories.next().map(|path| mount_path(&path.located))
+    }
+}
 
 impl CommandTool {
     fn render(&self, arguments: &Value, context: &CallContext) -> Result<Rendered, Failure> {
@@ -77,10 +80,7 @@ impl CommandTool {
         };
         let argv = command.template.render_with(arguments, &pathspecs, &real)?;
         let input = command.stdin.as_ref().map(|stdin| stdin.render(arguments, &real)).transpose()?.flatten();
-        let is_directory = |path: &CallPath| path.argument == DIRECTORY;
-        let directory = paths.iter().find(|path| is_directory(path)).map(|path| path.located.clone());
-        let paths = paths.into_iter().filter(|path| !is_directory(path)).collect();
-        Ok(Rendered { argv, input, directory, paths })
+        Ok(Rendered { argv, input, paths })
     }
 
     /// Opens what a path leads to, so that symlinks and rules are judged before the command sees it. What is not there is the command's to report,
@@ -91,8 +91,8 @@ impl CommandTool {
     }
 
     /// Whether the places that the program is given still hold the same files. Confining a command and writing its intent down take a while.
-    fn look_again(&self, places: &[Located], context: &CallContext) -> Result<(), Failure> {
-        for place in places {
+    fn look_again(&self, paths: &[CallPath], context: &CallContext) -> Result<(), Failure> {
+        for CallPath { located: place, .. } in paths {
             if self.find(&mount_path(place), context).as_ref() != Ok(place) {
                 let message =
                     format!("`{}` became another file while the command was prepared", mount_path(place));
@@ -108,25 +108,23 @@ impl CommandTool {
         let timeout = context.limits.timeout;
         let limits = narrowed(self.runner.limits(), &command.limits);
         let max_output = command.limits.output.unwrap_or(MAX_OUTPUT);
-        let mut argv = rendered.argv.into_iter();
-        let paths = rendered.paths.into_iter().map(|path| path.located);
-        let places: Vec<Located> = rendered.directory.iter().cloned().chain(paths).collect();
-        let last_look = || self.look_again(&places, context);
+        let directory = rendered.directory();
+        let Rendered { argv, input, paths } = rendered;
+        let mut argv = argv.into_iter();
+        let last_look = || self.look_again(&paths, context);
         let run = Command {
             program: argv.next().unwrap_or_default().into(),
             arguments: argv.map(Into::into).collect(),
-            directory: rendered
-                .directory
-                .map_or_else(|| PathBuf::from("/tmp"), |directory| mount_path(&directory).inside().into()),
+            directory: directory.map_or_else(|| PathBuf::from("/tmp"), |place| place.inside().into()),
             mounts: self.mounts(),
             environment: &command.environment,
-            input: rendered.input.map(String::into_bytes),
+            input: input.map(String::into_bytes),
             reach,
             limits,
             max_output,
             whole: 0,
             on_flood: OnFlood::Stop,
-            last_look: Some(&last_look),
+            last_look: &last_look,
         };
         let finished = self.runner.run(&run, context, &stop_within(&context.stop, timeout))?;
         finished
@@ -182,7 +180,11 @@ fn mount_path(located: &Located) -> MountPath {
 
 /// Where paths lead, for whoever writes them into arguments.
 fn real_paths(paths: &[CallPath]) -> RealPaths {
-    paths.iter().map(|path| (path.argument.clone(), path.located.location.clone())).collect()
+    let of_argument = |path: &CallPath| match &path.source {
+        PathSource::Argument(name) => Some((name.clone(), path.located.location.clone())),
+        PathSource::PatchedFile(_) | PathSource::WorkingDirectory => None,
+    };
+    paths.iter().filter_map(of_argument).collect()
 }
 
 /// The arguments of a manifest that are paths.
@@ -194,7 +196,8 @@ fn path_inputs(manifest: &ToolManifest) -> PathInputs {
         folder: argument.folder.to_string(),
     };
     let arguments = manifest.command.paths.iter().map(argument).collect();
-    PathInputs { arguments, others: manifest.command.directory.is_some() }
+    let directory = manifest.command.directory.as_ref().map(|directory| directory.value.to_string());
+    PathInputs { directory, ..PathInputs::of(arguments) }
 }
 
 /// What a manifest's command printed leaves through its output policy or not at all.
@@ -246,13 +249,12 @@ impl Tool for CommandTool {
     fn locate(&self, arguments: &Value, context: &CallContext) -> Result<Vec<CallPath>, Failure> {
         let command = &self.declared.manifest.command;
         let named = command.named_paths(arguments)?.into_iter();
-        let directory = command
-            .directory
-            .iter()
-            .map(|directory| NamedPath { argument: DIRECTORY.to_owned(), path: directory.value.clone() });
-        let located = named.chain(directory).map(|NamedPath { argument, path }| {
-            Ok(CallPath { argument, located: self.find(&path, context)? })
-        });
+        let named = named.map(|NamedPath { argument, path }| (PathSource::Argument(argument), path));
+        let directory = command.directory.iter();
+        let directory = directory.map(|place| (PathSource::WorkingDirectory, place.value.clone()));
+        let located = named
+            .chain(directory)
+            .map(|(source, path)| Ok(CallPath { source, located: self.find(&path, context)? }));
         located.collect()
     }
 
@@ -260,7 +262,7 @@ impl Tool for CommandTool {
     fn preview(&self, arguments: &Value, context: &CallContext) -> Result<Preview, Failure> {
         let rendered = self.render(arguments, context)?;
         let command = &self.declared.manifest.command;
-        let place = rendered.directory.as_ref().map(|place| value(&mount_path(place).to_string()));
+        let place = rendered.directory().map(|place| value(&place.to_string()));
         let place = place.unwrap_or_else(|| "/tmp".to_owned());
         let hosts: Vec<&str> = command.network.iter().map(|host| host.value.as_str()).collect();
         let mut summary = vec![
@@ -268,10 +270,12 @@ impl Tool for CommandTool {
             may_change(&self.mounts(), context),
             format!("network: {}", if hosts.is_empty() { "none".to_owned() } else { hosts.join(", ") }),
         ];
-        summary.extend(rendered.paths.iter().map(|CallPath { argument, located }| {
+        let arguments_that_are_paths =
+            rendered.paths.iter().filter(|path| path.source != PathSource::WorkingDirectory);
+        summary.extend(arguments_that_are_paths.map(|CallPath { source, located }| {
             let place = mount_path(located);
             let missing = if located.identity.is_none() { ", which does not exist" } else { "" };
-            format!("{argument} is {}{missing}", value(&place.to_string()))
+            format!("{source} is {}{missing}", value(&place.to_string()))
         }));
         // Pathspecs are the gate's own words, some hundred of them.
         let left_out = command.template.pathspecs_of();
