@@ -8,6 +8,8 @@ use crate::folder::{Handle, read_at};
 /// The first step is small because most readers want one line only.
 const FIRST_STEP: u64 = 4 * 1024;
 const STEP: u64 = 64 * 1024;
+/// Later steps double, so that a long line is looked through a few times and not once for every 64 KiB of it.
+const MAX_STEP: u64 = 1024 * 1024;
 
 /// No line is longer. A file without newlines, such as a sparse one, is not read to its beginning.
 const MAX_LINE_BYTES: usize = 16 * 1024 * 1024;
@@ -75,7 +77,7 @@ impl BackwardLines {
         bytes.append(&mut self.pending);
         self.pending = bytes;
         self.unread = start;
-        self.step = STEP;
+        self.step = (2 * self.step).clamp(STEP, MAX_STEP);
         Ok(())
     }
 }
@@ -119,6 +121,30 @@ mod tests {
             content.extend(vec![b't'; torn]);
             let expected: Vec<Vec<u8>> = lines.into_iter().rev().collect();
             prop_assert_eq!(backwards(&content), (complete, expected));
+        }
+    }
+
+    /// A sparse file costs an attacker nothing. Of one without a newline, no more is held in memory than the longest line and a step.
+    #[test]
+    fn a_file_without_a_newline_is_not_read_to_its_beginning() {
+        let length = 2 * MAX_LINE_BYTES as u64;
+        for with_last_line in [false, true] {
+            let mut file = tempfile::tempfile().unwrap();
+            file.set_len(length).unwrap();
+            let end = if with_last_line { b"\nlast\n".as_slice() } else { b"" };
+            std::io::Seek::seek(&mut file, std::io::SeekFrom::End(0)).unwrap();
+            file.write_all(end).unwrap();
+            let mut lines = BackwardLines::new(Arc::new(file), length + end.len() as u64);
+            if with_last_line {
+                assert_eq!(lines.skip_unfinished(), Ok(length + end.len() as u64));
+                assert_eq!(lines.next_line(), Ok(Some(b"last".to_vec())));
+                assert_eq!(lines.next_line(), Err(Errno::FBIG));
+            } else {
+                assert_eq!(lines.skip_unfinished(), Err(Errno::FBIG));
+            }
+            let held = lines.pending.len();
+            assert!(held <= MAX_LINE_BYTES + usize::try_from(MAX_STEP).unwrap(), "{held} bytes in memory");
+            assert!(lines.unread > 0);
         }
     }
 }
