@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 use toolgate_attack::person;
-use toolgate_gate::Blocking;
+use toolgate_gate::{Blocking, Loaded};
 use toolgate_types::{Caller, Trust};
 
-use crate::stdio_world::{Era, World};
+use crate::stdio_world::{Era, World, guided};
 
 fn world() -> World {
     let world = World::with(|options| options.blocking(Blocking::Briefly));
@@ -152,4 +152,20 @@ fn nothing_is_answered_before_an_era_is_agreed_upon_nor_in_the_newer_without_its
     client.send(&read_a(70));
     assert!(client.answer(70).get("error").is_some());
     assert_eq!(world.records().len(), 1);
+}
+
+/// Begun where it comes in, it could ask nobody: a read waits for a person from the moment that the configuration says so.
+#[test]
+fn a_read_is_asked_about_from_the_moment_that_the_trust_is_stricter() {
+    let world = world();
+    let caller = Caller { trust: Trust::Autonomous, ..guided() };
+    let mut client = world.client_as(Era::Older, json!({"elicitation": {}}), caller);
+    let read = || json!({"name": "read_file", "arguments": {"path": "a.txt"}});
+    assert_eq!(client.request("tools/call", read())["result"]["isError"], false);
+    world.bench.gate().replace(Loaded { trust: Trust::Supervised, ..world.bench.loaded().clone() });
+    let id = client.ask("tools/call", read());
+    let first = client.next(|message| message["id"] == id || message["method"] == "elicitation/create");
+    assert_eq!(first["method"], "elicitation/create", "{first}");
+    client.reply(&first, json!({"action": "accept", "content": {}}));
+    assert_eq!(client.answer(id)["result"]["isError"], false);
 }
