@@ -43,6 +43,18 @@ impl CallId {
         u64::from_be_bytes([0, 0, a, b, c, d, e, f])
     }
 
+    /// The id as the sixteen bytes of its UUID.
+    #[must_use]
+    pub fn to_bytes(self) -> [u8; 16] {
+        *self.0.as_bytes()
+    }
+
+    /// The id with these bytes.
+    #[must_use]
+    pub fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(Uuid::from_bytes(bytes))
+    }
+
     /// The id as it is written, for those who put it among other bytes.
     #[must_use]
     pub fn digits(self) -> [u8; 36] {

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::Stat;
@@ -28,6 +29,8 @@ pub struct PlannedChange<'a> {
     pub before_sha256: Option<Sha256>,
     /// What will be there.
     pub after: Option<After>,
+    /// Which file will hold that, where it lies on the disk already.
+    pub after_stamp: Option<FileStamp>,
     /// A name in the same folder that exists for an instant; whatever is left of it after a crash is litter.
     pub temporary: Option<OsString>,
     /// Folders that will be made for it, outermost first, below the mount.
@@ -56,7 +59,7 @@ pub enum ChangeKind {
     },
 }
 
-/// Which file it is and when it was last written, for files that are too large to be hashed.
+/// Which file it is and when it was last written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileStamp {
     /// `st_ino`.
@@ -132,12 +135,29 @@ pub enum NotKept {
         limit: u64,
     },
     /// What is kept already leaves no room, and must not be let go.
-    Full {
-        /// How much may be kept in all.
-        limit: u64,
-    },
+    Full(KeptBound),
+    /// There is no space for it on the disk (`ENOSPC`, `EDQUOT`), or less would be left than must be. The reason is for the operator only.
+    NoSpace(String),
     /// Storing it failed. The reason is for the operator only: it may name places on the host.
     Failed(String),
+}
+
+/// A bound of what is kept in all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeptBound {
+    /// Disk space.
+    Bytes(u64),
+    /// Calls whose changes are kept.
+    Calls(u64),
+}
+
+impl From<io::Error> for NotKept {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::NoSpace(error.to_string()),
+            _ => Self::Failed(error.to_string()),
+        }
+    }
 }
 
 impl From<String> for NotKept {

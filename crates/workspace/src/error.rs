@@ -6,6 +6,7 @@ use rustix::io::Errno;
 use thiserror::Error;
 use toolgate_types::{ErrorCode, Failure, StopReason};
 
+use crate::change::KeptBound;
 use crate::request::{PathStyle, SHORTER, TOO_LONG};
 
 /// What `max_write_bytes` bounds in a call.
@@ -240,10 +241,16 @@ pub enum WorkspaceError {
     },
     /// What would be lost cannot be kept beside what is kept already, so nothing was changed.
     #[error("the undo journal is full, so nothing was changed")]
-    JournalFull {
-        /// How much is kept in all.
-        limit: u64,
-    },
+    JournalFull(
+        /// What is kept in all.
+        KeptBound,
+    ),
+    /// What would be lost has no room on the disk that it would be kept on, so nothing was changed.
+    #[error("the disk that the gate keeps undo and records on is almost full, so nothing was changed")]
+    NoSpaceToKeep(
+        /// The reason, for the operator.
+        String,
+    ),
     /// A change failed half-way and could not be taken back.
     #[error("changing `{path}` failed half-way, and not all of it could be taken back")]
     Unsure {
@@ -322,7 +329,8 @@ impl WorkspaceError {
             Self::Stopped(StopReason::Cancelled) => ErrorCode::Cancelled,
             Self::Stopped(StopReason::Deadline) => ErrorCode::Timeout,
             Self::NotRecorded(_) => ErrorCode::AuditUnavailable,
-            Self::TooLargeToKeep { .. } | Self::JournalFull { .. } => ErrorCode::WriteLimit,
+            Self::TooLargeToKeep { .. } | Self::JournalFull(_) => ErrorCode::WriteLimit,
+            Self::NoSpaceToKeep(_) => ErrorCode::DiskFull,
             Self::Unsure { .. } => ErrorCode::IoError,
             Self::TooManyCovers { .. } => ErrorCode::SandboxUnavailable,
             Self::Restless { .. } => ErrorCode::PreconditionFailed,
@@ -358,7 +366,10 @@ impl WorkspaceError {
             }
             Self::IsLink { .. } => "name the file itself",
             Self::TooLargeToKeep { .. } => "leave this file to a person",
-            Self::JournalFull { .. } => {
+            Self::NoSpaceToKeep(_) => {
+                "ask the operator to free space; deleting with a file tool frees none, because what is deleted is kept for undo"
+            }
+            Self::JournalFull(_) => {
                 "change nothing more; the operator has to make room for what was replaced"
             }
             Self::Unsure { .. } => {
@@ -448,9 +459,20 @@ impl From<WorkspaceError> for Failure {
                 failure.operator_note = Some(format!("deny rule `{rule}`"))
             }
             WorkspaceError::NotRecorded(reason) => failure.operator_note = Some(reason.clone()),
-            WorkspaceError::JournalFull { limit } => {
+            WorkspaceError::NoSpaceToKeep(reason) => {
                 failure.operator_note = Some(format!(
-                    "what was replaced in the last 24 hours fills the {limit} bytes of `retention.undo`; raise that bound, or remove entries of `journal.toolgate`"
+                    "{reason}; free space on the filesystem of the state directory, or lower `retention.undo`"
+                ));
+            }
+            WorkspaceError::JournalFull(bound) => {
+                let filled = match bound {
+                    KeptBound::Bytes(limit) => format!("the {limit} bytes of `retention.undo` (`max_bytes`)"),
+                    KeptBound::Calls(limit) => {
+                        format!("the {limit} calls of `retention.undo` (`max_entries`)")
+                    }
+                };
+                failure.operator_note = Some(format!(
+                    "what was replaced in the last 30 hours fills {filled}; raise that bound, or remove entries of `journal.toolgate`"
                 ));
             }
             WorkspaceError::ReadLimit { bytes, limit, .. }

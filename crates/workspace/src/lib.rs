@@ -45,7 +45,9 @@ mod error;
 mod testing;
 
 pub use browse::{FoundFiles, FoundLines, Listed, Page, Unwalked};
-pub use change::{After, ChangeKind, FileStamp, Forgetful, NotKept, PlannedChange, Recorder, Settled};
+pub use change::{
+    After, ChangeKind, FileStamp, Forgetful, KeptBound, NotKept, PlannedChange, Recorder, Settled,
+};
 pub use confine::{
     Baselines, Confined, ConfinedMount, HardLinks, Leftover, LeftoverKind, Looked, Quarantine,
     QuarantineBounds, Quarantined, Run, Stray, StrayKind, Strays,

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use toolgate_types::Sha256;
 use toolgate_types::digest::Sha256Hasher;
 
-use crate::change::After;
+use crate::change::{After, FileStamp};
 use crate::dress::Dress;
 use crate::error::WorkspaceError;
 use crate::saving::Saving;
@@ -39,7 +39,8 @@ pub(crate) enum Content<'a> {
 #[derive(Debug)]
 pub(crate) struct Staged {
     file: Arc<File>,
-    in_memory: bool,
+    /// Which file it is; nothing for one in memory.
+    on_disk: Option<Stat>,
     dress: Dress,
     saving: Option<Saving>,
     pub(crate) after: After,
@@ -58,9 +59,10 @@ pub(crate) fn stage(
     let copied = write(view, &file, content, target)?;
     let replaced = || target.existing.as_ref().map(|existing| Dress::of(&existing.file, &existing.stat));
     let dress = dress.or_else(replaced).unwrap_or_else(Dress::of_new_file);
-    let mut saving = None;
+    let (mut saving, mut on_disk) = (None, None);
     if !in_memory {
         dress.put_on(&file).map_err(failed)?;
+        on_disk = Some(rustix::fs::fstat(&file).map_err(|errno| failed(errno.into()))?);
         saving = Some(Saving::begin(&file));
     }
     // Hashing takes longer than writing, but not longer than the disk.
@@ -69,7 +71,7 @@ pub(crate) fn stage(
         Content::Digested(bytes, sha256) => After { sha256: sha256(), bytes: bytes.len() as u64 },
         Content::Appended(..) | Content::CopyOf(_) => copied,
     };
-    Ok(Staged { file, in_memory, dress, saving, after })
+    Ok(Staged { file, on_disk, dress, saving, after })
 }
 
 fn unnamed_file(directory: &File) -> io::Result<(File, bool)> {
@@ -142,7 +144,12 @@ impl HashingWriter<'_> {
 impl Staged {
     /// Whether it lies on the disk already and only needs a name.
     pub(crate) fn has_no_name(&self) -> bool {
-        !self.in_memory
+        self.on_disk.is_some()
+    }
+
+    /// The file that will hold the content, as far as that is known before it has a name.
+    pub(crate) fn stamp(&self) -> Option<FileStamp> {
+        self.on_disk.as_ref().map(FileStamp::from)
     }
 
     /// Waits until the content lies on the disk, so that no name ever leads to less. What waits in memory is saved when it gets its name.
@@ -152,10 +159,8 @@ impl Staged {
 
     /// Gives the content a name in a directory, and says which file that is; fails if the name is taken.
     pub(crate) fn link(&self, directory: &File, name: &OsStr) -> io::Result<Stat> {
-        if self.in_memory {
-            return self.copy_to(directory, name);
-        }
-        let ours = rustix::fs::fstat(&self.file)?;
+        // Nothing but its link count and `st_ctime` changes from staging to here.
+        let Some(ours) = self.on_disk else { return self.copy_to(directory, name) };
         let unnamed = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         rustix::fs::linkat(CWD, unnamed, directory, name, AtFlags::SYMLINK_FOLLOW)?;
         Ok(ours)

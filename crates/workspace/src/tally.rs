@@ -39,6 +39,11 @@ impl Tally {
         rustix::fs::fstat(&self.0).map_or(TALLY_STEP, |stat| u64::try_from(stat.st_size).unwrap_or(0))
     }
 
+    /// Takes off what a sweep has looked at. What others add in this moment is lost from the count; the next sweep finds it.
+    pub fn subtract(&self, units: u64) {
+        let _ = self.0.set_len(self.get().saturating_sub(units));
+    }
+
     /// Begins to count anew, after a sweep. What others add in this moment is lost from the count; the next sweep finds it.
     pub fn reset(&self) {
         let _ = self.0.set_len(0);

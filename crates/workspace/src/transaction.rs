@@ -90,7 +90,8 @@ fn not_recorded(view: &View<'_>, error: NotKept) -> WorkspaceError {
     match (view.stop.reason(), error) {
         (Some(reason), _) => WorkspaceError::Stopped(reason),
         (None, NotKept::TooLarge { bytes, limit }) => WorkspaceError::TooLargeToKeep { bytes, limit },
-        (None, NotKept::Full { limit }) => WorkspaceError::JournalFull { limit },
+        (None, NotKept::Full(bound)) => WorkspaceError::JournalFull(bound),
+        (None, NotKept::NoSpace(reason)) => WorkspaceError::NoSpaceToKeep(reason),
         (None, NotKept::Failed(reason)) => WorkspaceError::NotRecorded(reason),
     }
 }
@@ -281,6 +282,13 @@ impl<'a> Step<'a> {
         }
     }
 
+    fn staged(&self) -> Option<&Staged> {
+        match self {
+            Self::Put(_, staged) => Some(staged),
+            Self::Remove(_) | Self::Move(_) => None,
+        }
+    }
+
     fn plan<'s>(&'s self, temporary: &OsStr) -> PlannedChange<'s> {
         let place = self.place();
         let (kind, after, maker) = match self {
@@ -300,6 +308,7 @@ impl<'a> Step<'a> {
             before: place.existing.as_ref().map(|existing| &existing.file),
             before_sha256: place.sha256,
             after,
+            after_stamp: self.staged().and_then(Staged::stamp),
             temporary: Some(temporary.to_owned()),
             new_folders: maker.new_folders(),
         }

@@ -200,6 +200,35 @@ fn an_entry_whose_contents_a_killed_sweep_removed_is_no_longer_kept() {
 }
 
 #[test]
+fn what_cannot_be_removed_neither_ends_a_sweep_nor_is_counted() {
+    let place = Place::new();
+    write(&place.root().join("a.txt"), "original\n");
+    let bench = place.start("{max_entries: 32}");
+    let calls: Vec<CallId> = (0..10).map(|number| rewrite(&bench, "a.txt", number, 8)).collect();
+    let stuck = place.journal("blobs").join(format!("{}.0", calls[4]));
+    std::fs::remove_file(&stuck).unwrap();
+    std::fs::create_dir(&stuck).unwrap();
+    (10..200).for_each(|number| _ = rewrite(&bench, "a.txt", number, 8));
+    let (entries, _) = place.usage();
+    assert!(entries <= 32, "{entries}");
+    assert_eq!(bench.gate().journal().dropped().entries, 200 - entries as u64);
+}
+
+#[test]
+fn entries_with_long_names_count_for_what_they_take() {
+    let place = Place::new();
+    let bench = place.start("{max_bytes: 1MiB}");
+    let directory = vec!["d".repeat(200); 12].join("/");
+    for number in 0..120 {
+        rewrite(&bench, &format!("{number}/{directory}/a.txt"), number, 8);
+        let entries = std::fs::read_dir(place.journal("done")).unwrap();
+        let held: u64 =
+            entries.filter_map(|entry| entry.ok()?.metadata().ok()).map(|entry| entry.blocks() * 512).sum();
+        assert!(held <= 1 << 20, "call {number}: {held} bytes");
+    }
+}
+
+#[test]
 fn a_start_sweeps_nothing() {
     let place = Place::new();
     write(&place.root().join("a.txt"), "original\n");
@@ -230,4 +259,118 @@ fn a_gate_that_is_started_anew_for_every_change_knows_what_gates_wrote() {
     bench.undo(calls[79], GENTLY).unwrap();
     bench.undo(calls[0], FORCE).unwrap();
     assert_eq!(read(&place.root().join("a.txt")), "original\n");
+}
+
+const THESIS: &str = "what a person wrote over years\n";
+
+fn delete(bench: &Bench, path: &str) -> CallId {
+    bench.must("delete_file", json!({"path": path})).call
+}
+
+fn copy(bench: &Bench, path: &str) {
+    bench.must("write_file", json!({"path": path, "content": THESIS}));
+}
+
+/// What a model does to a person's `thesis.txt` that makes its content look like its own; the calls that a person then has to undo.
+type Laundering = fn(&Place, &Bench, &Bench) -> Vec<CallId>;
+
+const LAUNDERINGS: [(&str, Laundering); 6] = [
+    ("a copy that is removed behind the gate's back", |place, gate, _| {
+        copy(gate, "copy.txt");
+        let call = delete(gate, "thesis.txt");
+        std::fs::remove_file(place.root().join("copy.txt")).unwrap();
+        vec![call]
+    }),
+    ("a copy that another gate makes afterwards and deletes", |_, gate, other| {
+        let call = delete(gate, "thesis.txt");
+        copy(other, "copy.txt");
+        delete(other, "copy.txt");
+        vec![call]
+    }),
+    ("a name that held a copy", |_, gate, other| {
+        copy(gate, "x.txt");
+        delete(gate, "x.txt");
+        let moved = gate.must("move_file", json!({"from": "thesis.txt", "to": "x.txt"})).call;
+        vec![delete(other, "x.txt"), moved]
+    }),
+    ("a copy that was there under the same name before", |place, gate, _| {
+        std::fs::rename(place.root().join("thesis.txt"), place.root().join("aside.txt")).unwrap();
+        copy(gate, "thesis.txt");
+        std::fs::rename(place.root().join("aside.txt"), place.root().join("thesis.txt")).unwrap();
+        vec![delete(gate, "thesis.txt")]
+    }),
+    ("what a person had put back once", |_, gate, _| {
+        let first = delete(gate, "thesis.txt");
+        gate.undo(first, GENTLY).unwrap();
+        vec![delete(gate, "thesis.txt")]
+    }),
+    ("a patch that renames a file and changes another", |_, gate, other| {
+        copy(gate, "copy.txt");
+        let patch = "--- thesis.txt\n+++ /dev/null\n@@ -1 +0,0 @@\n-what a person wrote over years\n\
+                     --- copy.txt\n+++ copy.txt\n@@ -1 +1 @@\n-what a person wrote over years\n+nothing\n";
+        vec![other.must("apply_patch", json!({"patch": patch})).call]
+    }),
+];
+
+#[test]
+fn a_model_that_writes_copies_does_not_make_the_content_of_others_its_own() {
+    for (name, launder) in LAUNDERINGS {
+        let place = Place::new();
+        let thesis = place.root().join("thesis.txt");
+        write(&thesis, THESIS);
+        let start = || place.start("{max_entries: 64}");
+        let gates = [start(), start()];
+        let calls = launder(&place, &gates[0], &gates[1]);
+        assert!(!thesis.exists(), "{name}");
+        (0..150).for_each(|number| _ = rewrite(&gates[number % 2], "own.txt", number, 8));
+        // One that has to read what is there.
+        drop(gates);
+        let bench = start();
+        (0..150).for_each(|number| _ = rewrite(&bench, "own.txt", number, 8));
+        assert!(place.usage().0 <= 64, "{name}: {:?}", place.usage());
+        for call in calls {
+            bench.undo(call, GENTLY).unwrap_or_else(|error| panic!("{name}: {error}"));
+        }
+        assert_eq!(read(&thesis), THESIS, "{name}");
+    }
+}
+
+#[test]
+fn two_gates_that_delete_what_others_wrote_are_refused_before_any_of_it_is_lost() {
+    let place = Place::new();
+    let name = |gate: usize, number: usize| format!("{gate}-{number}.txt");
+    for (gate, number) in (0..2).flat_map(|gate| (0..60).map(move |number| (gate, number))) {
+        write(&place.root().join(name(gate, number)), &format!("{gate} {number}\n"));
+    }
+    let gates = [0, 1].map(|gate| (gate, place.start("{max_entries: 64}")));
+    let deleted = std::thread::scope(|scope| {
+        let work = gates.each_ref().map(|(gate, bench)| {
+            scope.spawn(move || {
+                let mut deleted = Vec::new();
+                for number in 0..60 {
+                    let called = bench.call("delete_file", json!({"path": name(*gate, number)}));
+                    match called.failed {
+                        None => deleted.push((number, called.call)),
+                        Some((_, failure)) => {
+                            assert_eq!(failure.code, ErrorCode::WriteLimit);
+                            let note = failure.operator_note.unwrap();
+                            assert!(note.contains("64 calls") && note.contains("`max_entries`"), "{note}");
+                        }
+                    }
+                }
+                deleted
+            })
+        });
+        work.map(|work| work.join().unwrap())
+    });
+    let kept = deleted.iter().flatten().count();
+    assert!((40..=68).contains(&kept), "{kept}");
+    for ((gate, bench), deleted) in gates.iter().zip(&deleted) {
+        for (_, call) in deleted {
+            bench.undo(*call, GENTLY).unwrap();
+        }
+        (0..60).for_each(|number| {
+            assert_eq!(read(&place.root().join(name(*gate, number))), format!("{gate} {number}\n"));
+        });
+    }
 }

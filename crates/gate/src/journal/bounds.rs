@@ -7,7 +7,7 @@ use toolgate_manifest::RetentionBounds;
 /// Bounds of what is kept for undo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JournalBounds {
-    /// Disk space of the contents that are kept.
+    /// Disk space of the contents that are kept, and of the entries that say what they are.
     pub max_bytes: u64,
     /// Calls whose changes are kept.
     pub max_entries: u64,
@@ -44,6 +44,13 @@ impl JournalBounds {
     /// So many entries are added between two sweeps.
     pub(super) fn step_entries(&self) -> u64 {
         (self.max_entries / STEPS).max(1)
+    }
+
+    /// For so long after it, an entry with content from elsewhere stands in for later versions of the same file, which go first. The next version after that is
+    /// kept like it: so of whatever a file held, something at most this much older is kept for a day.
+    pub(super) fn stand_in(&self) -> Duration {
+        const STAND_IN: Duration = Duration::from_secs(6 * 60 * 60);
+        STAND_IN.min(self.max_age / 2)
     }
 
     /// What a sweep leaves. Two steps may be added before the next one is waited for, and two more while that is at work: with these it is within the bounds.

@@ -6,8 +6,9 @@ use cap_std::fs::Dir;
 use serde::{Deserialize, Serialize};
 use toolgate_types::CallId;
 
+use super::write_whole;
+
 const NAME: &str = "dropped.json";
-const TEMPORARY: &str = ".dropped.json";
 const VERSION: u32 = 1;
 
 /// How much the journal has let go since it was made.
@@ -30,15 +31,17 @@ impl Dropped {
         serde_json::from_slice::<Self>(&bytes).ok().filter(|read| read.version == VERSION).unwrap_or_default()
     }
 
-    pub(super) fn add(&mut self, call: CallId, bytes: u64) {
-        self.entries = self.entries.saturating_add(1);
-        self.bytes = self.bytes.saturating_add(bytes);
-        self.newest = self.newest.max(Some(call));
+    pub(super) fn add(self, call: CallId, bytes: u64) -> Self {
+        Self {
+            entries: self.entries.saturating_add(1),
+            bytes: self.bytes.saturating_add(bytes),
+            newest: self.newest.max(Some(call)),
+            ..self
+        }
     }
 
     pub(super) fn write(mut self, directory: &Dir) -> io::Result<()> {
         self.version = VERSION;
-        directory.write(TEMPORARY, serde_json::to_vec(&self)?)?;
-        directory.rename(TEMPORARY, directory, NAME)
+        write_whole(directory, NAME, &serde_json::to_vec(&self)?)
     }
 }

@@ -49,9 +49,12 @@ pub struct Change {
     /// Digest of what is there since; of a file that moved, what is under the new name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<Sha256>,
-    /// In place of the digest, where a file that moved is too large to be hashed.
+    /// Of a file that moved, which one it is; in place of the digest, where it is too large to be hashed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stamp: Option<Stamp>,
+    /// Which file holds since what the call wrote, where that was known before it had its name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub made: Option<Stamp>,
     /// Where it moved to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub moved_to: Option<Place>,
@@ -99,6 +102,9 @@ pub struct Kept {
     pub bytes: u64,
     /// Its digest: something else is not put back.
     pub sha256: Sha256,
+    /// Which file held it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stamp: Option<Stamp>,
     /// The file's mode.
     pub mode: u32,
     /// The user it belonged to.
@@ -157,6 +163,16 @@ pub struct Stamp {
     inode: u64,
     bytes: u64,
     modified: (i64, u64),
+}
+
+impl Stamp {
+    pub(super) fn to_bytes(self) -> [u8; 32] {
+        let (seconds, nanoseconds) = self.modified;
+        let parts = [self.inode, self.bytes, seconds.cast_unsigned(), nanoseconds].map(u64::to_le_bytes);
+        let mut bytes = [0; 32];
+        bytes.iter_mut().zip(parts.as_flattened()).for_each(|(to, from)| *to = *from);
+        bytes
+    }
 }
 
 impl From<FileStamp> for Stamp {

@@ -18,6 +18,7 @@ mod record;
 mod recover;
 mod durable;
 mod dropped;
+mod origin;
 mod written;
 mod sweep;
 mod undo;
@@ -26,7 +27,7 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
 
-use cap_std::fs::{Dir, DirBuilder, DirBuilderExt as _};
+use cap_std::fs::{Dir, DirBuilder, DirBuilderExt as _, OpenOptions, OpenOptionsExt as _};
 use toolgate_types::{CallId, ChangeFate, StateKey};
 use toolgate_workspace::Workspace;
 
@@ -219,9 +220,21 @@ fn subfolder(folder: &Dir, name: &str) -> io::Result<Dir> {
     }
 }
 
+/// Writes a file of the journal anew: whoever reads it finds the old content or the new one.
+fn write_whole(directory: &Dir, name: &str, bytes: &[u8]) -> io::Result<()> {
+    use std::io::Write as _;
+    let temporary = format!(".{name}");
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    directory.open_with(&temporary, &options)?.write_all(bytes)?;
+    directory.rename(&temporary, directory, name)
+}
+
+/// The longest entry. A call that changes more at once is refused: its entry could not be read.
+const MAX_ENTRY_BYTES: u64 = 16 << 20;
+
 /// What a file holds that is no longer than an entry may be. Whatever cannot be read is no entry.
 fn read_entry(file: &File) -> Vec<u8> {
-    const MAX_ENTRY_BYTES: u64 = 16 << 20;
     let mut bytes = Vec::new();
     match file.take(MAX_ENTRY_BYTES).read_to_end(&mut bytes) {
         Ok(_) => bytes,

@@ -15,7 +15,7 @@ use toolgate_types::{CallId, Locked, SessionId, Sha256, Stop};
 use toolgate_workspace::{ChangeKind, FileStamp, NotKept, PlannedChange, Recorder, Settled, copy_attributes};
 
 use super::entry::{Change, ChangeSet, Kept, Kind, Place, Stamp};
-use super::{Journal, Phase, blob_name, entry_name, unfinished_name, written};
+use super::{Journal, MAX_ENTRY_BYTES, Phase, blob_name, entry_name, unfinished_name, written};
 use crate::bound::content_of;
 
 /// The largest file that is copied before it changes. Larger ones can be changed only where they need not be copied.
@@ -42,7 +42,7 @@ struct State {
     /// The line that makes it one of a change that was made.
     done: String,
     blobs: Vec<String>,
-    /// Disk space of what was kept.
+    /// Disk space of what was kept, with the entry.
     bytes: u64,
     /// Whether an earlier change of this call was left half-made; its entry must not be written over.
     is_unsure: bool,
@@ -84,12 +84,14 @@ impl CallRecorder {
         if self.set.undoes.is_none() {
             self.journal.make_room(state.bytes)?;
         }
-        let entry = self.journal.make_entry(self.set.call).map_err(|error| error.to_string())?;
+        let entry = self.journal.make_entry(self.set.call)?;
         let mut set = self.set.clone();
         for (index, (change, stat)) in changes.iter().zip(&stats).enumerate() {
             set.changes.push(self.keep_one(state, index, change, stat.as_ref(), stop)?);
         }
-        state.done = self.journal.write_down(&entry, &set).map_err(|error| error.to_string())?;
+        let noted = self.journal.write_down(&entry, &set)?;
+        state.bytes = state.bytes.saturating_add(noted.bytes);
+        state.done = noted.done;
         state.entry = Some(entry);
         Ok(self.wait_for_intent(state)?)
     }
@@ -119,7 +121,7 @@ impl CallRecorder {
                 (Kind::Move, Some(place))
             }
         };
-        let (before, moved) = match (change.before, stat) {
+        let (before, (moved, stamp)) = match (change.before, stat) {
             (Some(file), None) => (None, known_again(file, change.before_sha256, stop)?),
             (Some(file), Some(stat)) => {
                 let blob = blob_name(self.set.call, index);
@@ -137,8 +139,9 @@ impl CallRecorder {
             path: written(change.location)?,
             kind,
             before,
-            after: change.after.map(|after| after.sha256).or(moved.0),
-            stamp: moved.1,
+            after: change.after.map(|after| after.sha256).or(moved),
+            stamp,
+            made: change.after_stamp.map(Stamp::from),
             moved_to,
             temporary: change.temporary.as_ref().map(|name| name.to_string_lossy().into_owned()),
             new_folders: change.new_folders.clone(),
@@ -160,7 +163,7 @@ impl Recorder for CallRecorder {
     }
 
     fn begin(&self) -> Result<(), NotKept> {
-        Ok(self.journal.announce(self.set.call).map_err(|error| error.to_string())?)
+        Ok(self.journal.announce(self.set.call)?)
     }
 
     fn await_intent(&self) -> Result<(), String> {
@@ -190,16 +193,23 @@ struct Wanted<'s> {
     is_last: bool,
 }
 
+/// An entry that was written.
+pub(super) struct NotedEntry {
+    /// The line that makes it one of a change that was made.
+    done: String,
+    /// How long it is with that line.
+    bytes: u64,
+}
+
 impl Journal {
     /// Keeps content as a copy. Another name of the same file would not do: a process that has the file open for writing, a command that was left running for
     /// one, goes on writing into it. Only what is too large to be copied is kept that way, and its digest tells whether it was written to.
     fn keep_content(&self, file: &File, wanted: Wanted<'_>, stop: &Stop) -> Result<Kept, NotKept> {
         let Wanted { blob, stat, sha256, is_last } = wanted;
-        let failed = |error: io::Error| NotKept::Failed(error.to_string());
         let bytes = u64::try_from(stat.st_size).unwrap_or(0);
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(true).mode(0o600);
-        let copy = self.blobs.open_with(&blob, &options).map_err(failed)?.into_std();
+        let copy = self.blobs.open_with(&blob, &options)?.into_std();
         // `FICLONE`: where the filesystem can share the blocks of two files, size does not matter.
         let is_cloned = rustix::fs::ioctl_ficlone(&copy, file).is_ok();
         let is_copied = is_cloned || bytes <= MAX_COPIED_BYTES;
@@ -208,7 +218,7 @@ impl Journal {
             false => sha256,
         };
         if is_copied && is_last {
-            copy_attributes(file, &copy).map_err(failed)?;
+            copy_attributes(file, &copy)?;
         }
         // Another name elsewhere means that it may be written to by that name.
         if !is_copied && (stat.st_nlink != 1 || self.link(file, &blob).is_err()) {
@@ -216,10 +226,11 @@ impl Journal {
         }
         let sha256 = match copied {
             Some(sha256) => sha256,
-            None => content_of(if is_cloned { &copy } else { file }, stop).map_err(failed)?.sha256,
+            None => content_of(if is_cloned { &copy } else { file }, stop)?.sha256,
         };
         let (uid, gid) = (Some(stat.st_uid), Some(stat.st_gid));
-        Ok(Kept { blob, bytes, sha256, mode: stat.st_mode & 0o777, uid, gid })
+        let stamp = Some(FileStamp::from(stat).into());
+        Ok(Kept { blob, bytes, sha256, stamp, mode: stat.st_mode & 0o777, uid, gid })
     }
 
     fn link(&self, file: &File, blob: &str) -> io::Result<()> {
@@ -267,14 +278,19 @@ impl Journal {
         }
     }
 
-    /// Writes what an entry says as long as it is pending; returns the line that makes it one that is done.
-    pub(super) fn write_down(&self, mut entry: &File, set: &ChangeSet) -> io::Result<String> {
+    /// Writes what an entry says as long as it is pending; says what makes it one that is done.
+    pub(super) fn write_down(&self, mut entry: &File, set: &ChangeSet) -> Result<NotedEntry, NotKept> {
         use std::io::Write as _;
-        let json = serde_json::to_vec(set)?;
+        let json = serde_json::to_vec(set).map_err(io::Error::from)?;
         let done = self.seals.line(Phase::Done, &json);
         let pending = self.seals.line(Phase::Pending, &json);
-        entry.write_all(&[&json, &b"\n"[..], pending.as_bytes()].concat())?;
-        Ok(done)
+        let lines = [&json, &b"\n"[..], pending.as_bytes()].concat();
+        let bytes = lines.len().saturating_add(done.len()) as u64;
+        if bytes > MAX_ENTRY_BYTES {
+            return Err(NotKept::TooLarge { bytes, limit: MAX_ENTRY_BYTES });
+        }
+        entry.write_all(&lines)?;
+        Ok(NotedEntry { done, bytes })
     }
 
     pub(super) fn forget(&self, call: CallId, blobs: &mut Vec<String>) {
@@ -289,7 +305,7 @@ impl Journal {
 /// The file whose content is to be kept, looked at. What only moves stays what it is; its content need not be kept.
 fn stat_of_kept(change: &PlannedChange<'_>) -> Result<Option<Stat>, NotKept> {
     let kept = change.before.filter(|_| !matches!(change.kind, ChangeKind::Move { .. }));
-    Ok(kept.map(|file| rustix::fs::fstat(file).map_err(|error| error.to_string())).transpose()?)
+    Ok(kept.map(rustix::fs::fstat).transpose().map_err(io::Error::from)?)
 }
 
 /// What keeping a file takes. Holes of a sparse file are filled by copying; what is too large for that shares the blocks that there are.
@@ -299,22 +315,22 @@ fn disk_space(stat: &Stat) -> u64 {
     if size <= MAX_COPIED_BYTES { size } else { size.min(blocks) }
 }
 
-/// By what a file that moves is known again: its digest, or where that would take long, which file it is and when it was written.
+/// By what a file that moves is known again: its digest, unless that would take long, and which file it is and when it was written.
 fn known_again(
     file: &File,
     sha256: Option<Sha256>,
     stop: &Stop,
 ) -> Result<(Option<Sha256>, Option<Stamp>), NotKept> {
-    let stat = rustix::fs::fstat(file).map_err(|error| error.to_string())?;
+    let stat = rustix::fs::fstat(file).map_err(io::Error::from)?;
     let stamp = FileStamp::from(&stat);
     if stamp.bytes > MAX_HASHED_TO_MOVE {
         return Ok((None, Some(stamp.into())));
     }
     let sha256 = match sha256 {
         Some(sha256) => sha256,
-        None => content_of(file, stop).map_err(|error| error.to_string())?.sha256,
+        None => content_of(file, stop)?.sha256,
     };
-    Ok((Some(sha256), None))
+    Ok((Some(sha256), Some(stamp.into())))
 }
 
 /// Copies what may be copied, hashes it unless its digest is known, and gives up when the call must end. A file that grows is not followed further.
@@ -325,18 +341,17 @@ fn copy_bounded(
     stop: &Stop,
 ) -> Result<Option<Sha256>, NotKept> {
     use std::io::Write as _;
-    let failed = |error: io::Error| NotKept::Failed(error.to_string());
-    file.rewind().map_err(failed)?;
+    file.rewind()?;
     let (mut copied, mut hasher, mut buffer) = (0, Sha256Hasher::new(), Vec::new());
     loop {
         stop.check().map_err(|_| NotKept::Failed("the call must end".to_owned()))?;
         let count = match known {
-            Some(_) => io::copy(&mut file.take(COPIED_AT_ONCE), &mut copy).map_err(failed)?,
+            Some(_) => io::copy(&mut file.take(COPIED_AT_ONCE), &mut copy)?,
             None => {
                 buffer.clear();
-                let count = file.take(COPIED_AT_ONCE).read_to_end(&mut buffer).map_err(failed)?;
+                let count = file.take(COPIED_AT_ONCE).read_to_end(&mut buffer)?;
                 hasher.update(&buffer);
-                copy.write_all(&buffer).map_err(failed)?;
+                copy.write_all(&buffer)?;
                 count as u64
             }
         };
@@ -418,6 +433,7 @@ mod tests {
                 before: Some(&before),
                 before_sha256: None,
                 after: None,
+                after_stamp: None,
                 temporary: None,
                 new_folders: vec!["new".into()],
             };

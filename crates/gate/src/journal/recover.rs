@@ -215,7 +215,9 @@ fn is_where_it_went(view: &View<'_>, change: &Change) -> Result<bool, WorkspaceE
 /// The reason as the operator may see it.
 fn operator_text(error: &WorkspaceError) -> String {
     match error {
-        WorkspaceError::NotRecorded(reason) => format!("{error}: {reason}"),
+        WorkspaceError::NotRecorded(reason) | WorkspaceError::NoSpaceToKeep(reason) => {
+            format!("{error}: {reason}")
+        }
         _ => error.to_string(),
     }
 }
@@ -297,9 +299,9 @@ impl Recorder for Remembering<'_> {
             let path = written(&change.location.with_file_name(temporary))?;
             held.0.litter.push(Place { mount, root, identity: change.root.into(), path });
         }
-        let entry = self.journal.make_entry(held.0.call).map_err(|error| error.to_string())?;
-        self.journal.write_down(&entry, &held.0).map_err(|error| error.to_string())?;
-        self.journal.announce(held.0.call).map_err(|error| error.to_string())?;
+        let entry = self.journal.make_entry(held.0.call)?;
+        self.journal.write_down(&entry, &held.0)?;
+        self.journal.announce(held.0.call)?;
         held.1 = Some(entry);
         Ok(())
     }

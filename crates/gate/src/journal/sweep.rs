@@ -6,23 +6,25 @@
 //! entries; what is beyond that is left to the next.
 //!
 //! A hostile model must not be able to flush the undo history of what it did before. So under pressure go first the entries which hold nothing but content that
-//! the gate itself had written, such as the versions between the first and the last of a file that is rewritten in a loop. An entry with content from elsewhere
-//! goes only when it is older than [`MIN_AGE`]; where all that is left are such, the next change is refused, because it could not be undone.
+//! the gate itself had written (see [`Origin`]), such as the versions between the first and the last of a file that is rewritten in a loop. An entry with content
+//! from elsewhere goes only when it is older than [`MIN_AGE`] and the time for which it stands in for versions after it; where all that is left are such, the
+//! next change is refused, because it could not be undone.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use cap_std::fs::MetadataExt as _;
-use toolgate_types::{CallId, Sha256};
-use toolgate_workspace::{NotKept, TALLY_STEP, Tally, tally_units};
+use rustix::fs::{AtFlags, Stat, statat};
+use toolgate_types::CallId;
+use toolgate_workspace::{KeptBound, NotKept, TALLY_STEP, Tally, tally_units};
 
 use super::bounds::JournalBounds;
 use super::dropped::Dropped;
-use super::entry::{ChangeSet, Kind};
-use super::written::{ShortDigest, Written, short};
+use super::entry::ChangeSet;
+use super::origin::{self, FileKey, Origin};
+use super::written::Written;
 use super::{Journal, Phase, entry_name, read_entry, unfinished_name};
 
 /// Content that the gate did not write itself is kept for so long, whatever the other bounds say.
@@ -66,16 +68,16 @@ pub(super) enum Swept {
     /// There is more to do: another process sweeps or undoes something, or there was too much for one sweep.
     Unfinished,
     /// What is left must not be let go.
-    Full,
+    Full(KeptBound),
 }
 
 /// Entries that were read, by age.
 #[derive(Debug, Default)]
 struct Index {
     held: BTreeMap<CallId, Held>,
-    /// Contents that these calls wrote.
-    written: HashSet<ShortDigest>,
-    /// Contents that calls wrote whose entries were let go.
+    /// Files that these calls made.
+    made: HashMap<FileKey, Origin>,
+    /// Files that calls made whose entries were let go.
     dropped: Written,
 }
 
@@ -83,16 +85,24 @@ struct Index {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Held {
     bytes: u64,
-    /// Whether any of it came from elsewhere than from the gate.
-    is_original: bool,
-    /// What the call wrote.
-    written: Vec<ShortDigest>,
+    origin: Origin,
+    /// The files that the call made.
+    made: Vec<FileKey>,
 }
 
 impl Held {
     /// One that was not read, or has no entry.
     fn unread(bytes: u64) -> Self {
-        Self { bytes, is_original: true, written: Vec::new() }
+        Self { bytes, origin: Origin::Elsewhere, made: Vec::new() }
+    }
+
+    /// Whether all of it is the gate's own writing, or has a root that is kept.
+    fn is_the_gates(&self, is_held: &dyn Fn(&CallId) -> bool) -> bool {
+        match &self.origin {
+            Origin::Elsewhere => false,
+            Origin::Gate => true,
+            Origin::Since(root) => is_held(root),
+        }
     }
 }
 
@@ -114,7 +124,7 @@ impl Journal {
         let added = self.tally().map_or(0, Tally::get);
         if added >= 2 * TALLY_STEP || bytes >= bounds.step_bytes() {
             return match self.sweep(bytes, LOCK_TIMEOUT) {
-                Swept::Full => Err(NotKept::Full { limit: bounds.max_bytes }),
+                Swept::Full(bound) => Err(NotKept::Full(bound)),
                 Swept::Within | Swept::Unfinished => Ok(()),
             };
         }
@@ -169,12 +179,14 @@ impl Journal {
     /// Removes what is too old, and what is too much if so many bytes are to be added. Where another process sweeps or undoes something, it is waited for so long.
     fn sweep(&self, reserved: u64, lock_timeout: Duration) -> Swept {
         let mut index = self.sweeper.index.lock().unwrap_or_else(PoisonError::into_inner);
-        // Before the look: what is added from here on counts for the next sweep.
-        self.tally().into_iter().for_each(Tally::reset);
+        // What is added after the look counts for the next sweep. Until this one has ended well the count stays: else other gates would add while it refuses.
+        let added = self.tally().map_or(0, Tally::get);
         let swept = self.sweep_with(&mut index, reserved, lock_timeout);
-        if swept != Swept::Within {
+        match self.tally() {
+            Some(tally) if swept == Swept::Within => tally.subtract(added),
             // The next change tries again.
-            self.tally().into_iter().for_each(|tally| (0..2).for_each(|_| tally.add(TALLY_STEP)));
+            Some(tally) if added < 2 * TALLY_STEP => (0..2).for_each(|_| tally.add(TALLY_STEP)),
+            _ => {}
         }
         swept
     }
@@ -182,19 +194,20 @@ impl Journal {
     fn sweep_with(&self, index: &mut Index, reserved: u64, lock_timeout: Duration) -> Swept {
         let Ok(found) = self.look(index) else { return Swept::Unfinished };
         let _ = self.directory.write(STAMP, b"");
-        let Choice { victims, is_full } =
-            choose(&found.held, &self.sweeper.bounds, reserved, SystemTime::now());
+        let Choice { victims, full } = choose(&found.held, &self.sweeper.bounds, reserved, SystemTime::now());
         let (now, later) = victims.split_at(victims.len().min(MAX_ENTRIES_PER_SWEEP));
+        let mut is_finished = later.is_empty();
         for batch in now.chunks(MAX_ENTRIES_PER_LOCK) {
-            match self.remove(batch, &found, lock_timeout) {
-                Ok(true) => batch.iter().for_each(|call| _ = index.held.remove(call)),
-                Ok(false) | Err(_) => return Swept::Unfinished,
-            }
+            let Ok(Some(removed)) = self.remove(batch, &found, lock_timeout) else {
+                return Swept::Unfinished;
+            };
+            is_finished &= removed.len() == batch.len();
+            removed.into_iter().for_each(|call| index.forget(call));
         }
-        match (later, is_full) {
-            ([], false) => Swept::Within,
-            ([], true) => Swept::Full,
-            _ => Swept::Unfinished,
+        match full {
+            _ if !is_finished => Swept::Unfinished,
+            None => Swept::Within,
+            Some(bound) => Swept::Full(bound),
         }
     }
 
@@ -207,7 +220,8 @@ impl Journal {
             let name = entry?.file_name();
             done.extend(name.to_str().and_then(|name| name.strip_suffix(".json")?.parse::<CallId>().ok()));
         }
-        index.held.retain(|call, _| done.contains(call));
+        let gone: Vec<CallId> = index.held.keys().filter(|call| !done.contains(call)).copied().collect();
+        gone.into_iter().for_each(|call| index.forget(call));
         index.dropped = Written::read(&self.directory, &self.seals);
         let unknown: Vec<CallId> =
             done.iter().filter(|call| !index.held.contains_key(call)).copied().collect();
@@ -234,16 +248,14 @@ impl Journal {
     /// Reads an entry into the index, unless it is not believed.
     fn add_to(&self, index: &mut Index, call: CallId, found: &Found) -> bool {
         let name = entry_name(call);
-        let Ok(file) = self.done.open(&name) else { return true };
-        let Some((set, Phase::Done)) = self.believed(&name, &read_entry(&file.into_std())) else {
+        let Ok(file) = self.done.open(&name).map(cap_std::fs::File::into_std) else { return true };
+        let Some((set, Phase::Done)) = self.believed(&name, &read_entry(&file)) else {
             return false;
         };
-        let is_original = contents(&set).any(|content| content.is_none_or(|digest| !index.has(&digest)));
-        let written: Vec<ShortDigest> =
-            set.changes.iter().filter_map(|change| change.after.map(|after| short(&after))).collect();
-        index.written.extend(&written);
-        let bytes = found.blobs.get(&call).map_or(0, |names| self.bytes_of(names));
-        index.held.insert(call, Held { bytes, is_original, written });
+        let contents = found.blobs.get(&call).map_or(0, |names| self.bytes_of(names));
+        // What a call named, and so how long its entry is, a model decides.
+        let bytes = contents.saturating_add(rustix::fs::fstat(&file).map_or(0, |entry| space_of(&entry)));
+        index.add(&set, bytes, self.sweeper.bounds.stand_in());
         true
     }
 
@@ -267,29 +279,57 @@ impl Journal {
 
     /// What contents really take: a file may say that it is larger than the disk.
     fn bytes_of(&self, blobs: &[String]) -> u64 {
-        let sizes = blobs.iter().filter_map(|blob| self.blobs.symlink_metadata(blob).ok());
-        sizes.map(|blob| blob.blocks().saturating_mul(512)).fold(0, u64::saturating_add)
+        let stats =
+            blobs.iter().filter_map(|blob| statat(&self.blobs, &**blob, AtFlags::SYMLINK_NOFOLLOW).ok());
+        stats.map(|blob| space_of(&blob)).fold(0, u64::saturating_add)
     }
 
-    /// Removes entries, unless an undo is under way, which may be about to write one of them anew. Contents go before the entry that names them: if this process
-    /// is killed in between, the next sweep finds the entry, and an undo says that it is no longer kept.
-    fn remove(&self, victims: &[CallId], found: &Found, lock_timeout: Duration) -> io::Result<bool> {
-        let Some(_alone) = self.lock_undoing_within(lock_timeout)? else { return Ok(false) };
+    /// Removes entries, unless an undo is under way, which may be about to write one of them anew; says which.
+    fn remove(
+        &self,
+        victims: &[CallId],
+        found: &Found,
+        lock_timeout: Duration,
+    ) -> io::Result<Option<Vec<CallId>>> {
+        let Some(_alone) = self.lock_undoing_within(lock_timeout)? else { return Ok(None) };
         let mut written = Written::read(&self.directory, &self.seals);
-        let held = victims.iter().filter_map(|call| found.held.get(call));
-        held.flat_map(|held| &held.written).for_each(|digest| written.add(*digest));
-        written.write(&self.directory, &self.seals)?;
-        let mut dropped = Dropped::read(&self.directory);
-        for call in victims {
-            for blob in found.blobs.get(call).into_iter().flatten() {
-                ignore_missing(self.blobs.remove_file(blob))?;
-            }
-            ignore_missing(self.done.remove_file(entry_name(*call)))?;
-            dropped.add(*call, found.held.get(call).map_or(0, |held| held.bytes));
+        for (call, held) in victims.iter().filter_map(|call| Some((*call, found.held.get(call)?))) {
+            held.made.iter().for_each(|file| written.add(*file, held.origin.of_made(call)));
         }
-        dropped.write(&self.directory)?;
-        Ok(true)
+        written.write(&self.directory, &self.seals)?;
+        // Counted first: if this process is killed in between, what is gone by then is said to be. What another process removed since the look is counted already.
+        let before = Dropped::read(&self.directory);
+        let is_there = |call: &CallId| self.done.exists(entry_name(*call)) || found.blobs.contains_key(call);
+        let there: BTreeSet<CallId> = victims.iter().copied().filter(is_there).collect();
+        before.with(there.iter().copied(), found).write(&self.directory)?;
+        let removed: Vec<CallId> =
+            victims.iter().copied().filter(|call| self.remove_one(*call, found).is_ok()).collect();
+        if removed.len() < victims.len() {
+            let gone = removed.iter().copied().filter(|call| there.contains(call));
+            before.with(gone, found).write(&self.directory)?;
+        }
+        Ok(Some(removed))
     }
+
+    /// Contents go before the entry that names them: if this process is killed in between, the next sweep finds the entry, and an undo says that it is no
+    /// longer kept.
+    fn remove_one(&self, call: CallId, found: &Found) -> io::Result<()> {
+        for blob in found.blobs.get(&call).into_iter().flatten() {
+            ignore_missing(self.blobs.remove_file(blob))?;
+        }
+        ignore_missing(self.done.remove_file(entry_name(call)))
+    }
+}
+
+impl Dropped {
+    fn with(self, calls: impl Iterator<Item = CallId>, found: &Found) -> Self {
+        calls
+            .fold(self, |dropped, call| dropped.add(call, found.held.get(&call).map_or(0, |held| held.bytes)))
+    }
+}
+
+fn space_of(stat: &Stat) -> u64 {
+    u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512)
 }
 
 fn ignore_missing(removed: io::Result<()>) -> io::Result<()> {
@@ -300,28 +340,48 @@ fn ignore_missing(removed: io::Result<()>) -> io::Result<()> {
 }
 
 impl Index {
-    /// Whether the gate itself wrote this content.
-    fn has(&self, digest: &Sha256) -> bool {
-        let digest = short(digest);
-        self.written.contains(&digest) || self.dropped.contains(&digest)
+    /// Adds an entry. The entries before it must have been added: content of a file that no known call made came from elsewhere.
+    fn add(&mut self, set: &ChangeSet, bytes: u64, stand_in: Duration) {
+        let (call, origin, made) = (set.call, self.origin_of(set, stand_in), origin::made(set));
+        self.made.extend(made.iter().map(|file| (*file, origin.of_made(call))));
+        self.held.insert(call, Held { bytes, origin, made });
     }
-}
 
-/// The contents that a call replaced, removed or moved, by digest; nothing for one without a digest. What is only new replaces none.
-fn contents(set: &ChangeSet) -> impl Iterator<Item = Option<Sha256>> {
-    set.changes.iter().filter_map(|change| match change.kind {
-        Kind::Create => None,
-        Kind::Modify | Kind::Delete => Some(change.before.as_ref().map(|kept| kept.sha256)),
-        Kind::Move => Some(change.after),
-    })
+    fn forget(&mut self, call: CallId) {
+        for file in self.held.remove(&call).into_iter().flat_map(|held| held.made) {
+            self.made.remove(&file);
+        }
+    }
+
+    /// Where all of it came from: of several roots, the oldest.
+    fn origin_of(&self, set: &ChangeSet, stand_in: Duration) -> Origin {
+        let mut roots = Vec::new();
+        for file in origin::replaced(set) {
+            let origin =
+                file.and_then(|file| self.made.get(&file).copied().or_else(|| self.dropped.get(&file)));
+            match origin {
+                None | Some(Origin::Elsewhere) => return Origin::Elsewhere,
+                Some(Origin::Gate) => {}
+                Some(Origin::Since(root)) if self.stands_in(root, set.call, stand_in) => roots.push(root),
+                Some(Origin::Since(_)) => return Origin::Elsewhere,
+            }
+        }
+        roots.into_iter().min().map_or(Origin::Gate, Origin::Since)
+    }
+
+    /// Whether the entry of one call is kept for as long after another one as if it were that.
+    fn stands_in(&self, root: CallId, call: CallId, stand_in: Duration) -> bool {
+        let later = call.unix_millis().saturating_sub(root.unix_millis());
+        self.held.contains_key(&root) && u128::from(later) <= stand_in.as_millis()
+    }
 }
 
 /// What is to be let go.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Choice {
     victims: Vec<CallId>,
-    /// Whether what is left is still too much.
-    is_full: bool,
+    /// The bound that what is left fills all the same.
+    full: Option<KeptBound>,
 }
 
 /// Whether an entry may go.
@@ -334,7 +394,8 @@ fn choose(held: &BTreeMap<CallId, Held>, bounds: &JournalBounds, reserved: u64, 
         let then = now.checked_sub(age).and_then(|then| then.duration_since(UNIX_EPOCH).ok());
         then.unwrap_or_default().as_millis()
     };
-    let (expired, young) = (milliseconds_before(bounds.max_age), milliseconds_before(MIN_AGE));
+    let (expired, young) =
+        (milliseconds_before(bounds.max_age), milliseconds_before(MIN_AGE + bounds.stand_in()));
     let (max_bytes, max_entries) = bounds.target();
     // What is about to be added is one of the steps that the target leaves room for, unless it is larger.
     let max_bytes = max_bytes.min(bounds.max_bytes.saturating_sub(reserved));
@@ -342,9 +403,11 @@ fn choose(held: &BTreeMap<CallId, Held>, bounds: &JournalBounds, reserved: u64, 
     let mut entries = held.len() as u64;
     let newest = held.keys().next_back().copied();
     let mut gone = BTreeSet::new();
+    let is_expired = |call: &CallId| u128::from(call.unix_millis()) < expired;
+    let is_held = |root: &CallId| held.contains_key(root) && !is_expired(root);
     let passes: [&MayGo<'_>; 3] = [
-        &|call, _| u128::from(call.unix_millis()) < expired,
-        &|call, one| !one.is_original && Some(call) != newest,
+        &|call, _| is_expired(&call),
+        &|call, one| Some(call) != newest && one.is_the_gates(&is_held),
         &|call, _| u128::from(call.unix_millis()) < young,
     ];
     for (pass, may_go) in passes.into_iter().enumerate() {
@@ -358,6 +421,106 @@ fn choose(held: &BTreeMap<CallId, Held>, bounds: &JournalBounds, reserved: u64, 
             }
         }
     }
-    let is_full = bytes > max_bytes || entries > max_entries.max(1);
-    Choice { victims: gone.into_iter().collect(), is_full }
+    let full = match () {
+        () if bytes > max_bytes => Some(KeptBound::Bytes(bounds.max_bytes)),
+        () if entries > max_entries.max(1) => Some(KeptBound::Calls(bounds.max_entries)),
+        () => None,
+    };
+    Choice { victims: gone.into_iter().collect(), full }
+}
+
+#[cfg(test)]
+mod tests {
+    use toolgate_types::Sha256;
+    use toolgate_workspace::FileStamp;
+
+    use super::super::entry::{Change, Identity, Kept, Kind, Stamp};
+    use super::*;
+
+    const HOUR: u64 = 60 * 60 * 1000;
+    const NOW: u64 = 1000 * 24 * HOUR;
+
+    fn call(hours_ago: u64, number: u64) -> CallId {
+        let then = NOW - hours_ago * HOUR;
+        format!("{:08x}-{:04x}-7000-8000-{number:012x}", then >> 16, then & 0xffff).parse().unwrap()
+    }
+
+    /// A version of a file: each is another file, with a content of its own.
+    fn version(number: u64) -> (Sha256, Option<Stamp>) {
+        let stamp = FileStamp { inode: number, bytes: 1, modified: (1, number) };
+        (Sha256::of(&number.to_le_bytes()), Some(stamp.into()))
+    }
+
+    fn entry(call: CallId, before: Option<u64>, after: Option<u64>) -> ChangeSet {
+        let kept = before.map(version).map(|(sha256, stamp)| Kept {
+            blob: "b".to_owned(),
+            bytes: 1,
+            sha256,
+            stamp,
+            mode: 0o600,
+            uid: None,
+            gid: None,
+        });
+        let change = Change {
+            mount: "@w".to_owned(),
+            root: "/w".to_owned(),
+            identity: Identity { device: 1, inode: 1, filesystem: 1 },
+            path: "a".to_owned(),
+            kind: match (before, after) {
+                (None, _) => Kind::Create,
+                (Some(_), Some(_)) => Kind::Modify,
+                (Some(_), None) => Kind::Delete,
+            },
+            before: kept,
+            after: after.map(|after| version(after).0),
+            stamp: None,
+            made: after.and_then(|after| version(after).1),
+            moved_to: None,
+            temporary: None,
+            new_folders: Vec::new(),
+        };
+        let (session, tool, at) = ("s".parse().unwrap(), "t".to_owned(), String::new());
+        let changes = vec![change];
+        ChangeSet { call, session, tool, at, changes, undone_by: None, undoes: None, litter: Vec::new() }
+    }
+
+    /// What goes of these, where no more than one entry has room, so many hours after.
+    fn gone(entries: &[ChangeSet], bounds: JournalBounds, hours_later: u64) -> Vec<CallId> {
+        let mut index = Index::default();
+        entries.iter().for_each(|entry| index.add(entry, 1, bounds.stand_in()));
+        let now = UNIX_EPOCH + Duration::from_millis(NOW + hours_later * HOUR);
+        choose(&index.held, &bounds, 0, now).victims
+    }
+
+    #[test]
+    fn a_version_made_of_a_persons_file_goes_first_only_while_a_near_one_is_kept() {
+        let bounds = JournalBounds { max_entries: 1, ..JournalBounds::default() };
+        let (last, created) = (call(0, 9), call(0, 8));
+        let ending = [entry(created, None, Some(8)), entry(last, Some(8), Some(9))];
+        for (hours, stands_in) in [(0, true), (6, true), (7, false), (25, false), (29, false)] {
+            let (edit, deletion) = (call(hours, 1), call(0, 2));
+            let entries = [entry(edit, Some(1), Some(2)), entry(deletion, Some(2), None)];
+            let entries = [&entries[..], &ending[..]].concat();
+            let expected = if stands_in { vec![deletion, created] } else { vec![created] };
+            assert_eq!(gone(&entries, bounds, 0), expected, "{hours} hours");
+            // For a day after the deletion, either of them is kept.
+            let kept_of = |later| {
+                let gone = gone(&entries, bounds, later);
+                [edit, deletion].iter().filter(|call| !gone.contains(call)).count()
+            };
+            assert!(kept_of(24) >= 1, "{hours} hours");
+            assert_eq!(kept_of(31), 0, "{hours} hours");
+        }
+    }
+
+    #[test]
+    fn a_version_whose_root_is_too_old_to_be_kept_is_kept_itself() {
+        let max_age = Duration::from_secs(4 * 60 * 60);
+        let bounds = JournalBounds { max_entries: 1, max_age, ..JournalBounds::default() };
+        let (edit, deletion, last) = (call(2, 1), call(0, 2), call(0, 9));
+        let entries =
+            [entry(edit, Some(1), Some(2)), entry(deletion, Some(2), None), entry(last, None, Some(9))];
+        assert_eq!(gone(&entries, bounds, 0), [deletion]);
+        assert_eq!(gone(&entries, bounds, 3), [edit], "what it stood in for is left");
+    }
 }

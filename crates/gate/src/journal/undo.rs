@@ -14,7 +14,7 @@ use toolgate_workspace::{
 
 use super::entry::{Change, ChangeSet, Kind};
 use super::record::CallRecorder;
-use super::{Journal, Phase, entry_name};
+use super::{Journal, Phase, entry_name, write_whole};
 
 /// No limits.
 const UNLIMITED: Limits = Limits {
@@ -218,10 +218,7 @@ impl Journal {
     }
 
     fn rewrite(&self, set: &ChangeSet) -> io::Result<()> {
-        let name = entry_name(set.call);
-        let temporary = format!(".{name}");
-        self.done.write(&temporary, self.seals.sealed(Phase::Done, set)?)?;
-        self.done.rename(&temporary, &self.done, &name)
+        write_whole(&self.done, &entry_name(set.call), &self.seals.sealed(Phase::Done, set)?)
     }
 }
 

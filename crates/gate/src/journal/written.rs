@@ -1,33 +1,31 @@
-//! What the gate itself wrote, as far as the entries that say so were let go.
+//! Files that gates made, as far as the entries that say so were let go.
 //!
-//! An entry that replaced such content holds nothing that came from elsewhere, and may go before others. Without this, the successor of every entry that was let
+//! An entry that replaced such a file holds nothing that came from elsewhere, and may go before others. Without this, the successor of every entry that was let
 //! go would look as if it held an original.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::io;
 
 use cap_std::fs::Dir;
-use toolgate_types::Sha256;
+use toolgate_types::CallId;
 
+use super::origin::{FileKey, Origin};
 use super::seal::Seals;
+use super::write_whole;
 
 const NAME: &str = "written";
-const TEMPORARY: &str = ".written";
-/// As many digests as are remembered, the newest.
-const MAX_DIGESTS: usize = 1 << 16;
+/// What the seal is for. Files of the first format held digests alone, and are not believed any more.
+const SEALED_AS: &str = "written 2";
+/// As many files as are remembered, the newest.
+const MAX_FILES: usize = 1 << 15;
+/// A key, and the call that is its root or zeroes.
+const RECORD_BYTES: usize = 32;
 
-/// The beginning of a digest. That is enough to know content again that nobody chose to be mistaken for another.
-pub(super) type ShortDigest = [u8; 16];
-
-pub(super) fn short(digest: &Sha256) -> ShortDigest {
-    digest.as_bytes().first_chunk().copied().unwrap_or_default()
-}
-
-/// Digests of contents, the oldest first.
+/// Files that gates made, the oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Written {
-    order: VecDeque<ShortDigest>,
-    known: HashSet<ShortDigest>,
+    order: VecDeque<FileKey>,
+    origins: HashMap<FileKey, Origin>,
 }
 
 impl Written {
@@ -35,27 +33,40 @@ impl Written {
     pub(super) fn read(directory: &Dir, seals: &Seals) -> Self {
         let bytes = directory.read(NAME).unwrap_or_default();
         let mut written = Self::default();
-        let (digests, _) = seals.opened(NAME, &bytes).unwrap_or_default().as_chunks();
-        digests.iter().for_each(|digest| written.add(*digest));
+        let (records, _) = seals.opened(SEALED_AS, &bytes).unwrap_or_default().as_chunks::<RECORD_BYTES>();
+        for record in records {
+            let (keys, _) = record.as_chunks();
+            let [key, root] = keys else { continue };
+            let origin =
+                if *root == [0; 16] { Origin::Gate } else { Origin::Since(CallId::from_bytes(*root)) };
+            written.add(*key, origin);
+        }
         written
     }
 
-    pub(super) fn contains(&self, digest: &ShortDigest) -> bool {
-        self.known.contains(digest)
+    pub(super) fn get(&self, key: &FileKey) -> Option<Origin> {
+        self.origins.get(key).copied()
     }
 
-    pub(super) fn add(&mut self, digest: ShortDigest) {
-        if self.known.insert(digest) {
-            self.order.push_back(digest);
+    pub(super) fn add(&mut self, key: FileKey, origin: Origin) {
+        if origin != Origin::Elsewhere && self.origins.insert(key, origin).is_none() {
+            self.order.push_back(key);
         }
-        while self.order.len() > MAX_DIGESTS {
-            self.order.pop_front().iter().for_each(|oldest| _ = self.known.remove(oldest));
+        while self.order.len() > MAX_FILES {
+            self.order.pop_front().iter().for_each(|oldest| _ = self.origins.remove(oldest));
         }
     }
 
     pub(super) fn write(&self, directory: &Dir, seals: &Seals) -> io::Result<()> {
-        let digests: Vec<u8> = self.order.iter().flatten().copied().collect();
-        directory.write(TEMPORARY, seals.closed(NAME, &digests))?;
-        directory.rename(TEMPORARY, directory, NAME)
+        let mut records = Vec::with_capacity(self.order.len() * RECORD_BYTES);
+        for key in &self.order {
+            let root = match self.origins.get(key) {
+                Some(Origin::Since(root)) => root.to_bytes(),
+                _ => [0; 16],
+            };
+            records.extend_from_slice(key);
+            records.extend_from_slice(&root);
+        }
+        write_whole(directory, NAME, &seals.closed(SEALED_AS, &records))
     }
 }
