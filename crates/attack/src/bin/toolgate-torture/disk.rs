@@ -122,6 +122,7 @@ fn cut_once(program: &Program, disk: &Disk, place: &Place, cut: u64, cuts: &mut 
     let (gate, client) = Gate::open(program, &place.settings);
     let load = Load::begin(client, place, "a", format!("p{cut}"));
     std::thread::sleep(Duration::from_millis(100 + (spread(cut) * 400.0) as u64));
+    load.loses_power();
     disk.cut_power();
     gate.kill();
     let diary = load.gone();

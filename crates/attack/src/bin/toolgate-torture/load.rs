@@ -11,35 +11,33 @@ use toolgate_attack::{CHANGES, Change};
 use crate::gate::{Client, refusal};
 use crate::place::Place;
 
+/// The version that a call was to lead to; `None` for a call that changes nothing.
+pub(crate) type Step = Option<(Change, u64)>;
+
 /// What a client did.
 #[derive(Default)]
 pub(crate) struct Diary {
     /// Every call that was begun, by its id: what it was to lead to.
-    pub(crate) begun: BTreeMap<String, Option<(Change, u64)>>,
+    pub(crate) begun: BTreeMap<String, Step>,
     /// Every call that was answered: whether it succeeded.
     pub(crate) answered: BTreeMap<String, Result<(), String>>,
-}
-
-impl Diary {
-    /// Whether a call other than this one led there, as far as it was answered.
-    pub(crate) fn did(&self, leads_to: Option<(Change, u64)>, but: &str) -> bool {
-        let others = self.begun.iter().filter(|(id, to)| *id != but && **to == leads_to);
-        let mut answers = others.filter_map(|(id, _)| self.answered.get(id));
-        answers.any(Result::is_ok)
-    }
+    /// Whether the power was cut while it was at work.
+    pub(crate) has_lost_power: bool,
 }
 
 /// A client at work.
 pub(crate) struct Load {
     thread: JoinHandle<Diary>,
     ends: Arc<AtomicBool>,
+    has_lost_power: Arc<AtomicBool>,
 }
 
 impl Load {
     /// Begins to make calls whose ids start with `name`, over files of `writer`. Once it is answered, what the gate found is put back.
     pub(crate) fn begin(mut client: Client, place: &Place, writer: &'static str, name: String) -> Self {
         let (workspace, ends) = (place.settings.workspace.clone(), Arc::new(AtomicBool::new(false)));
-        let ended = Arc::clone(&ends);
+        let has_lost_power = Arc::new(AtomicBool::new(false));
+        let (ended, powerless) = (Arc::clone(&ends), Arc::clone(&has_lost_power));
         let work = move || {
             let (mut diary, mut number) = (Diary::default(), 0_u64);
             let mut versions = CHANGES.map(|change| change.version(&workspace, writer));
@@ -59,12 +57,22 @@ impl Load {
                     let Ok(result) = client.call(&id, tool, arguments) else { return diary };
                     let outcome = refusal(&result).map_or(Ok(()), Err);
                     *version += u64::from(outcome.is_ok() && leads_to.is_some());
-                    diary.answered.insert(id, outcome);
+                    diary.has_lost_power = powerless.load(Ordering::SeqCst);
+                    // A machine without power answers nothing. That a gate outlives its filesystem for a moment is owed to the ioctl, and so is it that ext4
+                    // then confirms an `fdatasync` whose extents it did not convert.
+                    if !(diary.has_lost_power && outcome.is_ok()) {
+                        diary.answered.insert(id, outcome);
+                    }
                 }
             }
             diary
         };
-        Self { thread: std::thread::spawn(work), ends }
+        Self { thread: std::thread::spawn(work), ends, has_lost_power }
+    }
+
+    /// To be told right before the power is cut.
+    pub(crate) fn loses_power(&self) {
+        self.has_lost_power.store(true, Ordering::SeqCst);
     }
 
     /// Waits until its gate is gone.
