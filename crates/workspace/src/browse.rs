@@ -137,8 +137,8 @@ impl View<'_> {
     /// See [`WorkspaceError`].
     pub fn list(&self, path: &str, options: &ListOptions) -> Result<Listed, WorkspaceError> {
         let requested = self.request(path)?;
-        let mount = self.mount(requested.mount)?;
         let opened = open_existing(self, &requested)?;
+        let mount = self.mount(opened.mount(&requested))?;
         let path = self.show(mount, &opened.location);
         if !opened.is_directory() {
             return Err(WorkspaceError::NotADirectory { path });
@@ -167,8 +167,8 @@ impl View<'_> {
     /// See [`WorkspaceError`].
     pub fn find(&self, path: &str, options: &FindOptions<'_>) -> Result<FoundFiles, WorkspaceError> {
         let requested = self.request(path)?;
-        let mount = self.mount(requested.mount)?;
         let opened = open_existing(self, &requested)?;
+        let mount = self.mount(opened.mount(&requested))?;
         if !opened.is_directory() {
             return Err(WorkspaceError::NotADirectory { path: requested.shown.into_owned() });
         }
@@ -187,8 +187,8 @@ impl View<'_> {
     /// See [`WorkspaceError`]; also where time runs out, for a page with gaps would be taken for a whole one.
     pub fn page(&self, path: &str, after: Option<&str>, most: usize) -> Result<Page, WorkspaceError> {
         let requested = self.request(path)?;
-        let mount = self.mount(requested.mount)?;
         let opened = open_existing(self, &requested)?;
+        let mount = self.mount(opened.mount(&requested))?;
         let after = after.map(Path::new);
         let options =
             FindOptions { max_results: most, hidden: true, after, text_only: true, ..FindOptions::new("*") };
@@ -209,8 +209,8 @@ impl View<'_> {
     /// See [`WorkspaceError`].
     pub fn search(&self, path: &str, options: &SearchOptions<'_>) -> Result<FoundLines, WorkspaceError> {
         let requested = self.request(path)?;
-        let mount = self.mount(requested.mount)?;
         let opened = open_existing(self, &requested)?;
+        let mount = self.mount(opened.mount(&requested))?;
         let target = match opened.is_directory() {
             true => Target::Tree(start(mount, &opened)),
             false => Target::File { file: opened.file.as_fd(), path: &opened.location },

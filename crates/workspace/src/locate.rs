@@ -37,18 +37,19 @@ impl View<'_> {
     /// See [`WorkspaceError`]: what no rule lets this call reach is not located either.
     pub fn locate(&self, path: &str) -> Result<Located, WorkspaceError> {
         let requested = self.request(path)?;
-        let mount = self.mount(requested.mount)?;
         for _ in 0..ATTEMPTS {
             self.stop.check()?;
             match open_existing(self, &requested) {
                 Ok(opened) => {
                     let identity = Some((opened.stat.st_dev, opened.stat.st_ino));
+                    let mount = self.mount(opened.mount(&requested))?;
                     return self.located(mount, &requested, &opened.location, identity);
                 }
                 Err(WorkspaceError::NotFound { .. } | WorkspaceError::NotADirectory { .. }) => {}
                 Err(error) => return Err(error),
             }
-            if let Some(location) = self.missing(&requested)? {
+            if let Some((mount, location)) = self.missing(&requested)? {
+                let mount = self.mount(mount)?;
                 check_rules(self, mount, &location, false, &requested.shown)?;
                 return self.located(mount, &requested, &location, None);
             }
@@ -67,7 +68,7 @@ impl View<'_> {
     }
 
     /// Where a file would be that does not exist; nothing when it has just appeared.
-    fn missing(&self, requested: &Requested<'_>) -> Result<Option<PathBuf>, WorkspaceError> {
+    fn missing(&self, requested: &Requested<'_>) -> Result<Option<(usize, PathBuf)>, WorkspaceError> {
         let mut above = requested.clone();
         let mut names: Vec<OsString> = Vec::new();
         let opened = loop {
@@ -93,7 +94,8 @@ impl View<'_> {
                 return Err(WorkspaceError::io("looking at", &requested.shown, error.into()));
             }
         }
-        Ok(Some(names.iter().fold(opened.location.clone(), |path, name| path.join(name))))
+        let location = names.iter().fold(opened.location.clone(), |path, name| path.join(name));
+        Ok(Some((opened.mount(&above), location)))
     }
 
     fn located(

@@ -24,6 +24,9 @@ use crate::view::View;
 /// The kernel's own bound on links in one path.
 const MAX_LINKS: usize = 40;
 
+/// Links from one mount into another that were all followed already; more of them means that somebody changes them meanwhile.
+const MAX_CROSSINGS: usize = 4;
+
 /// How often a name that keeps being given to other files is opened anew before giving up.
 const ATTEMPTS: usize = 32;
 
@@ -34,9 +37,16 @@ pub(crate) struct Opened {
     pub(crate) stat: Stat,
     /// The real location below the mount.
     pub(crate) location: PathBuf,
+    /// The index of the mount, where a symlink led into another one than was named.
+    led_to: Option<usize>,
 }
 
 impl Opened {
+    /// The index of the mount that it lies in; its rules and its access are the ones that count.
+    pub(crate) fn mount(&self, requested: &Requested<'_>) -> usize {
+        self.led_to.unwrap_or(requested.mount)
+    }
+
     pub(crate) fn is_directory(&self) -> bool {
         FileType::from_raw_mode(self.stat.st_mode) == FileType::Directory
     }
@@ -47,13 +57,31 @@ impl Opened {
 }
 
 /// Opens what exists at a requested path.
+///
+/// A symlink that leads into another mount is followed there, and what it leads to is judged as if it had been named there.
 pub(crate) fn open_existing(view: &View<'_>, requested: &Requested<'_>) -> Result<Opened, WorkspaceError> {
+    open_across(view, requested, MAX_CROSSINGS)
+}
+
+/// The same, through so many links from one mount into another.
+fn open_across(
+    view: &View<'_>,
+    requested: &Requested<'_>,
+    crossings: usize,
+) -> Result<Opened, WorkspaceError> {
     let mount = view.mount(requested.mount)?;
     let named = requested.relative();
     // What is denied by name is not even opened: somebody could give it another name before it is asked where it is.
     check_name(mount, requested, named, true)?;
     for _ in 0..ATTEMPTS {
-        let file = open_beneath(mount, requested, named)?;
+        let file = match open_beneath(view, requested, named)? {
+            Led::Here(file) => file,
+            Led::Elsewhere(led) => {
+                let opened = open_elsewhere(view, &led, crossings)?;
+                check_name(mount, requested, named, opened.is_directory())?;
+                return Ok(opened);
+            }
+        };
         let opened = match identify(mount, file, &requested.shown) {
             // Replaced between opening and looking: the name is another file's by now, or nobody's.
             Err(WorkspaceError::NotFound { .. }) => continue,
@@ -73,6 +101,37 @@ pub(crate) fn open_existing(view: &View<'_>, requested: &Requested<'_>) -> Resul
         return Ok(opened);
     }
     Err(keeps_changing(&requested.shown))
+}
+
+/// Where a path leads.
+enum Led<'a> {
+    Here(File),
+    Elsewhere(LedElsewhere<'a>),
+}
+
+/// A place of another mount.
+struct LedElsewhere<'a> {
+    requested: Requested<'a>,
+    /// Whether the first name that is missing was named by a link.
+    leads_nowhere: bool,
+}
+
+fn open_elsewhere(
+    view: &View<'_>,
+    led: &LedElsewhere<'_>,
+    crossings: usize,
+) -> Result<Opened, WorkspaceError> {
+    let shown = || led.requested.shown.to_string();
+    let Some(left) = crossings.checked_sub(1) else {
+        return Err(WorkspaceError::SymlinkLoop { path: shown() });
+    };
+    match open_across(view, &led.requested, left) {
+        Ok(opened) => Ok(Opened { led_to: Some(opened.mount(&led.requested)), ..opened }),
+        Err(WorkspaceError::NotFound { .. }) if led.leads_nowhere => {
+            Err(WorkspaceError::SymlinkOutside { path: shown(), dangling: true })
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Opens what exists at a requested path and is only to be read: without asking where it is, in the usual case.
@@ -116,7 +175,7 @@ fn open_file_by_names(mount: &Mount, named: &Path) -> Option<Opened> {
     let file = rustix::fs::openat2(mount.directory(), named, flags, Mode::empty(), resolve).ok()?;
     let stat = rustix::fs::fstat(&file).ok()?;
     let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && stat.st_nlink > 0;
-    is_file.then(|| Opened { file: File::from(file), stat, location: named.to_path_buf() })
+    is_file.then(|| Opened { file: File::from(file), stat, location: named.to_path_buf(), led_to: None })
 }
 
 /// Asks about the name alone, as that of a folder or of anything else.
@@ -157,12 +216,16 @@ pub(crate) fn check_rules(
     }
 }
 
-fn open_beneath(mount: &Mount, requested: &Requested<'_>, named: &Path) -> Result<File, WorkspaceError> {
-    match open_path(mount, named) {
-        Ok(file) => Ok(file),
+fn open_beneath<'r>(
+    view: &View<'_>,
+    requested: &Requested<'r>,
+    named: &Path,
+) -> Result<Led<'r>, WorkspaceError> {
+    match open_path(view.mount(requested.mount)?, named) {
+        Ok(file) => Ok(Led::Here(file)),
         // Either something leads outside, or an absolute link leads back inside, or a link leads nowhere.
         Err(error) if is_escape(&error) || error.kind() == io::ErrorKind::NotFound => {
-            reopen_through_links(mount, requested)
+            reopen_through_links(view, requested)
         }
         Err(error) => Err(WorkspaceError::io("opening", &requested.shown, error)),
     }
@@ -182,11 +245,18 @@ fn is_escape(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::PermissionDenied && error.raw_os_error().is_none()
 }
 
-fn reopen_through_links(mount: &Mount, requested: &Requested<'_>) -> Result<File, WorkspaceError> {
+fn reopen_through_links<'r>(view: &View<'_>, requested: &Requested<'r>) -> Result<Led<'r>, WorkspaceError> {
     let shown = || requested.shown.to_string();
-    let followed = follow_links(mount, requested)?;
+    let followed = follow_links(view, requested)?;
+    if followed.mount != requested.mount {
+        let led = requested.led_to(followed.mount, &followed.path);
+        let outside = || WorkspaceError::SymlinkOutside { path: shown(), dangling: false };
+        let requested = led.ok_or_else(outside)?;
+        return Ok(Led::Elsewhere(LedElsewhere { requested, leads_nowhere: followed.leads_nowhere }));
+    }
     // The kernel checks the followed path like any other: whoever swapped a link meanwhile gains nothing.
-    open_path(mount, &followed.path).map_err(|error| match error.kind() {
+    let opened = open_path(view.mount(requested.mount)?, &followed.path);
+    opened.map(Led::Here).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound if followed.leads_nowhere => {
             WorkspaceError::SymlinkOutside { path: shown(), dangling: true }
         }
@@ -196,6 +266,8 @@ fn reopen_through_links(mount: &Mount, requested: &Requested<'_>) -> Result<File
 }
 
 struct Followed {
+    /// The index of the mount that it ends in.
+    mount: usize,
     path: PathBuf,
     /// Whether the first name that is missing was named by a link, and not by the caller.
     leads_nowhere: bool,
@@ -207,23 +279,97 @@ struct Name {
     by_link: bool,
 }
 
+/// How far links were followed. Between two mounts nothing is looked at: names there count as they are written.
+struct Position<'a> {
+    mounts: &'a [Mount],
+    mount: usize,
+    path: PathBuf,
+    /// The absolute path, while it lies in no mount.
+    between: Option<PathBuf>,
+}
+
+impl Position<'_> {
+    fn mount(&self) -> Option<&Mount> {
+        self.mounts.get(self.mount)
+    }
+
+    /// Goes up by one directory; false where there is none.
+    fn climb(&mut self) -> bool {
+        match &mut self.between {
+            Some(between) => between.pop() && self.arrive(),
+            None if self.path.pop() => true,
+            None => {
+                self.between =
+                    self.mount().and_then(|mount| mount.host_root().parent()).map(Path::to_path_buf);
+                self.between.is_some() && self.arrive()
+            }
+        }
+    }
+
+    fn enter(&mut self, name: &OsStr) {
+        match &mut self.between {
+            Some(between) => {
+                between.push(name);
+                self.arrive();
+            }
+            None => self.path.push(name),
+        }
+    }
+
+    /// Goes on in the mount that the path has come to, if it has come to one.
+    fn arrive(&mut self) -> bool {
+        let Some(between) = &self.between else { return true };
+        let found = self.mounts.iter().enumerate();
+        let found = found.filter_map(|(index, mount)| Some((index, mount.strip_root(between)?)));
+        if let Some((mount, rest)) = found.min_by_key(|(_, rest)| rest.components().count()) {
+            (self.mount, self.path) = (mount, rest.to_path_buf());
+            self.between = None;
+        }
+        true
+    }
+
+    /// Follows an absolute link: what is left of it in the same mount, else all of it from the root of the filesystem.
+    fn jump(&mut self, target: &Path) -> PathBuf {
+        self.path.clear();
+        match self.mount().and_then(|mount| mount.strip_root(target)) {
+            Some(rest) => rest.to_path_buf(),
+            None => {
+                self.between = Some(PathBuf::from("/"));
+                self.arrive();
+                target.to_path_buf()
+            }
+        }
+    }
+
+    /// What a link at this place holds; an error where there is none. Nothing is asked about a place in no mount, and the root of a mount is no link.
+    fn read_link(&self) -> io::Result<PathBuf> {
+        match (&self.between, self.mount()) {
+            (None, Some(mount)) if !self.path.as_os_str().is_empty() => {
+                mount.directory().read_link_contents(&self.path)
+            }
+            _ => Err(io::ErrorKind::InvalidInput.into()),
+        }
+    }
+}
+
 /// Spells out every link on the way, turning absolute ones that land inside into relative paths.
-fn follow_links(mount: &Mount, requested: &Requested<'_>) -> Result<Followed, WorkspaceError> {
+fn follow_links(view: &View<'_>, requested: &Requested<'_>) -> Result<Followed, WorkspaceError> {
     let outside = || WorkspaceError::SymlinkOutside { path: requested.shown.to_string(), dangling: false };
     let mut pending: VecDeque<Name> =
         requested.names().map(|name| Name { name: name.to_owned(), by_link: false }).collect();
-    let mut path = PathBuf::new();
+    let (mounts, mount) = (view.workspace.mounts(), requested.mount);
+    let mut position = Position { mounts, mount, path: PathBuf::new(), between: None };
     let mut links = 0;
     let mut missing = None;
     while let Some(Name { name, by_link }) = pending.pop_front() {
         if name == OsStr::new("..") {
-            if !path.pop() {
+            if !position.climb() {
                 return Err(outside());
             }
             continue;
         }
-        path.push(&name);
-        let target = match mount.directory().read_link_contents(&path) {
+        position.enter(&name);
+        let target = match position.read_link() {
             Ok(target) => target,
             Err(error) => {
                 if error.kind() == io::ErrorKind::NotFound {
@@ -236,13 +382,8 @@ fn follow_links(mount: &Mount, requested: &Requested<'_>) -> Result<Followed, Wo
         if links > MAX_LINKS {
             return Err(WorkspaceError::SymlinkLoop { path: requested.shown.to_string() });
         }
-        path.pop();
-        let target = if target.is_absolute() {
-            path.clear();
-            mount.strip_root(&target).ok_or_else(outside)?.to_path_buf()
-        } else {
-            target
-        };
+        position.path.pop();
+        let target = if target.is_absolute() { position.jump(&target) } else { target };
         for component in target.components().rev() {
             let name = match component {
                 Component::Normal(name) => name.to_owned(),
@@ -252,7 +393,12 @@ fn follow_links(mount: &Mount, requested: &Requested<'_>) -> Result<Followed, Wo
             pending.push_front(Name { name, by_link: true });
         }
     }
-    Ok(Followed { path, leads_nowhere: missing == Some(true) })
+    match position.between {
+        Some(_) => Err(outside()),
+        None => {
+            Ok(Followed { mount: position.mount, path: position.path, leads_nowhere: missing == Some(true) })
+        }
+    }
 }
 
 /// What was opened, and where it really is.
@@ -271,7 +417,7 @@ pub(crate) fn identify(mount: &Mount, file: File, shown: &str) -> Result<Opened,
     }
     let location =
         below_root(mount, &located).ok_or_else(|| WorkspaceError::Outside { path: shown.to_owned() })?;
-    Ok(Opened { file, stat, location })
+    Ok(Opened { file, stat, location, led_to: None })
 }
 
 /// A name that is gone is told as `name (deleted)`, also where the file has other names. There may be a file that is really called that.

@@ -103,7 +103,7 @@ impl View<'_> {
             return Err(WorkspaceError::NotAFile { path: requested.shown.into_owned() });
         }
         self.stop.begin(opened.size())?;
-        let shown = self.show(self.mount(requested.mount)?, &opened.location);
+        let shown = self.show(self.mount(opened.mount(&requested))?, &opened.location);
         if request.refuse_oversize && window.is_whole() && opened.size() > self.limits.max_read_bytes {
             let (bytes, limit) = (opened.size(), self.limits.max_read_bytes);
             return Err(WorkspaceError::ReadLimit { path: shown, bytes, limit });
@@ -123,7 +123,7 @@ impl View<'_> {
     pub fn read_entire(&self, path: &str, most: u64) -> Result<EntireFile, WorkspaceError> {
         let requested = self.request(path)?;
         let opened = open_to_read(self, &requested)?;
-        let path = self.show(self.mount(requested.mount)?, &opened.location);
+        let path = self.show(self.mount(opened.mount(&requested))?, &opened.location);
         let shown = requested.shown.into_owned();
         if opened.is_directory() {
             return Err(WorkspaceError::NotAFile { path: shown });

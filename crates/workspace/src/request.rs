@@ -47,6 +47,12 @@ impl Requested<'_> {
         Path::new(&self.location)
     }
 
+    /// The same request for a place of another mount, where a symlink led; nothing where its name is not text.
+    pub(crate) fn led_to(&self, mount: usize, location: &Path) -> Option<Self> {
+        let location = location.to_str()?.to_owned();
+        Some(Self { mount, location, wants_directory: self.wants_directory, shown: self.shown.clone() })
+    }
+
     pub(crate) fn is_root(&self) -> bool {
         self.location.is_empty()
     }

@@ -44,20 +44,19 @@ pub(crate) fn find_target<'a>(
     view: &View<'a>,
     requested: &Requested<'_>,
 ) -> Result<Target<'a>, WorkspaceError> {
-    let mount = view.mount(requested.mount)?;
     if requested.is_root() || requested.wants_directory {
         return Err(WorkspaceError::NotAFile { path: requested.shown.to_string() });
     }
     for _ in 0..ATTEMPTS {
         view.stop.check()?;
         let found = match open_existing(view, requested) {
-            Ok(opened) => existing_target(mount, requested, opened)?,
-            Err(WorkspaceError::NotFound { .. }) => new_target(view, mount, requested)?,
+            Ok(opened) => existing_target(view.mount(opened.mount(requested))?, requested, opened)?,
+            Err(WorkspaceError::NotFound { .. }) => new_target(view, requested)?,
             Err(error) => return Err(error),
         };
         let Some(target) = found else { continue };
-        check_rules(view, mount, &target.location, false, &requested.shown)?;
-        if !view.may_change(mount, &target.location) {
+        check_rules(view, target.mount, &target.location, false, &requested.shown)?;
+        if !view.may_change(target.mount, &target.location) {
             return Err(WorkspaceError::ReadOnly { path: requested.shown.to_string() });
         }
         return Ok(target);
@@ -71,10 +70,29 @@ pub(crate) fn find_named<'a>(
     requested: &Requested<'_>,
 ) -> Result<Target<'a>, WorkspaceError> {
     let target = find_target(view, requested)?;
-    if target.existing.is_some() && is_link(&target, requested.relative()) {
+    let is_link = match is_in_named_mount(view, &target, requested) {
+        true => is_link(&target, requested.relative()),
+        false => is_link_elsewhere(view, requested)?,
+    };
+    if target.existing.is_some() && is_link {
         return Err(WorkspaceError::IsLink { path: requested.shown.to_string() });
     }
     Ok(target)
+}
+
+/// Whether a target lies in the mount that was named, and no symlink led into another one.
+fn is_in_named_mount(view: &View<'_>, target: &Target<'_>, requested: &Requested<'_>) -> bool {
+    view.mount(requested.mount).is_ok_and(|mount| mount.alias() == target.mount.alias())
+}
+
+/// The same question as [`is_link`] where a link led into another mount: asked of the directory that really holds the last name.
+fn is_link_elsewhere(view: &View<'_>, requested: &Requested<'_>) -> Result<bool, WorkspaceError> {
+    let mut parent = requested.clone();
+    let Some(name) = parent.pop() else { return Ok(false) };
+    let directory = open_existing(view, &parent)?;
+    let stat = stat_name(&directory.file, &name)
+        .map_err(|error| WorkspaceError::io("looking at", &requested.shown, error.into()))?;
+    Ok(FileType::from_raw_mode(stat.st_mode) == FileType::Symlink)
 }
 
 /// Whether the last name of the way to a target is a link.
@@ -101,7 +119,7 @@ impl View<'_> {
         let view = View { unlocked: Some(path), ..*self };
         let requested = view.request(path)?;
         let target = find_target(&view, &requested)?;
-        if target.location != requested.relative() {
+        if target.location != requested.relative() || !is_in_named_mount(&view, &target, &requested) {
             return Err(WorkspaceError::ReplacedByLink { path: requested.shown.to_string() });
         }
         Ok(target)
@@ -152,11 +170,7 @@ fn existing_target<'a>(
 }
 
 /// The deepest existing folder above a file that does not exist yet; `None` when it appeared meanwhile.
-fn new_target<'a>(
-    view: &View<'a>,
-    mount: &'a Mount,
-    requested: &Requested<'_>,
-) -> Result<Option<Target<'a>>, WorkspaceError> {
+fn new_target<'a>(view: &View<'a>, requested: &Requested<'_>) -> Result<Option<Target<'a>>, WorkspaceError> {
     let mut above = requested.clone();
     let mut missing: Vec<OsString> = Vec::new();
     let opened = loop {
@@ -170,6 +184,7 @@ fn new_target<'a>(
         }
     };
     missing.reverse();
+    let mount = view.mount(opened.mount(&above))?;
     let Some(first) = missing.first() else { return Ok(None) };
     match stat_name(&opened.file, first) {
         Err(Errno::NOENT) => {}

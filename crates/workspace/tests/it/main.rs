@@ -9,6 +9,7 @@
 )]
 
 mod resolution;
+mod crossing;
 mod restoring;
 mod reading;
 mod trees;
