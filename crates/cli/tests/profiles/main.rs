@@ -15,6 +15,8 @@
 #[path = "../it/place.rs"]
 #[allow(dead_code, reason = "shared with the suite `it`, which uses all of it")]
 mod place;
+#[allow(dead_code, reason = "profiles use different parts of it")]
+mod model_server;
 mod crew;
 mod claw;
 mod proxy;
