@@ -294,6 +294,7 @@ fn the_model_is_told_where_it_is_and_sees_only_its_own_tools() {
         settings.surroundings = Surroundings {
             date: Some("2026-11-15".to_owned()),
             mounts: vec![MountFact { alias: "@project".to_owned(), writable: true }],
+            alias_required: false,
         };
     });
     how.caller.agent = Some("reader".parse().unwrap());
