@@ -79,7 +79,7 @@ pub enum TokenError {
     #[error("the token is signed with an algorithm that is not allowed for its issuer and key")]
     WrongAlgorithm,
     /// The header names no key.
-    #[error("the token's header has no `kid`")]
+    #[error("the token's header has no `kid`, and there is not exactly one key configured for its issuer")]
     MissingKeyId,
     /// No such issuer is configured.
     #[error("the token is from an issuer that is not configured")]

@@ -54,6 +54,15 @@ impl KeySet {
         self.0.get(key_id).map(Vec::as_slice)
     }
 
+    /// The one key, if there is exactly one.
+    pub(crate) fn only(&self) -> Option<&[VerifyingKey]> {
+        let mut all = self.0.values();
+        match (all.next(), all.next()) {
+            (Some(keys), None) => Some(keys.as_slice()).filter(|keys| keys.len() == 1),
+            _ => None,
+        }
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -19,7 +19,8 @@ pub(crate) struct Token<'a> {
     /// The signature in base64url, known to be canonical.
     pub(crate) signature: &'a str,
     pub(crate) algorithm: Algorithm,
-    pub(crate) key_id: String,
+    /// The key that the token names, if it names one.
+    pub(crate) key_id: Option<String>,
     pub(crate) claims: Map<String, Value>,
 }
 
@@ -73,10 +74,10 @@ fn algorithm(header: &Map<String, Value>) -> Result<Algorithm, TokenError> {
     name.parse().map_err(|_| TokenError::WrongAlgorithm)
 }
 
-fn key_id(mut header: Map<String, Value>) -> Result<String, TokenError> {
+fn key_id(mut header: Map<String, Value>) -> Result<Option<String>, TokenError> {
     match header.remove("kid") {
-        None => Err(TokenError::MissingKeyId),
-        Some(Value::String(key_id)) if is_name(&key_id) => Ok(key_id),
+        None => Ok(None),
+        Some(Value::String(key_id)) if is_name(&key_id) => Ok(Some(key_id)),
         Some(_) => Err(TokenError::Malformed),
     }
 }

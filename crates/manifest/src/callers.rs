@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::decode::{Field, Key, Section, duration, key, list, located_text, path, text, word};
+use crate::decode::{
+    Field, Key, Section, duration_or_none, key, list, located_text, path, text, word,
+};
 use crate::path::DeclaredPath;
 use crate::problem::Located;
 use crate::report::Report;
@@ -49,7 +51,7 @@ pub struct CallersConfig {
     pub algorithms: Option<Vec<Located<TokenAlgorithm>>>,
     /// `keys`: never empty.
     pub keys: Vec<CallerKey>,
-    /// `leeway`: how far clocks may differ; at most a minute.
+    /// `leeway`: how far clocks may differ; from `0s` to a minute.
     pub leeway: Option<Duration>,
     /// `stale_keys`: how long fetched key sets count when they cannot be fetched again; at most a week.
     pub stale_keys: Option<Duration>,
@@ -236,7 +238,7 @@ fn check_algorithm(key: &CallerKey, section: &Section, field: &Field, report: &m
 }
 
 fn leeway(field: &Field, report: &mut Report<'_>) -> Option<Duration> {
-    let leeway = duration(field, report)?;
+    let leeway = duration_or_none(field, report)?;
     if leeway > MAX_LEEWAY {
         report.node(&field.node, "`leeway` is longer than a minute", Some("write at most `60s`".to_owned()));
     }
@@ -244,7 +246,7 @@ fn leeway(field: &Field, report: &mut Report<'_>) -> Option<Duration> {
 }
 
 fn stale_keys(field: &Field, report: &mut Report<'_>) -> Option<Duration> {
-    let stale = duration(field, report)?;
+    let stale = duration_or_none(field, report)?;
     if stale > MAX_STALE {
         report.node(
             &field.node,

@@ -193,6 +193,11 @@ pub(crate) fn duration(field: &Field, report: &mut Report<'_>) -> Option<Duratio
     quantity(field, "a time", quantity::duration, report)
 }
 
+/// A time that may be `0s`.
+pub(crate) fn duration_or_none(field: &Field, report: &mut Report<'_>) -> Option<Duration> {
+    quantity(field, "a time", quantity::duration_or_none, report)
+}
+
 pub(crate) fn size(field: &Field, report: &mut Report<'_>) -> Option<u64> {
     quantity(field, "a size", quantity::size, report)
 }

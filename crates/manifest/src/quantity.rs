@@ -27,6 +27,16 @@ pub(crate) struct Misfit {
     pub(crate) help: String,
 }
 
+/// Reads a time, which may be none at all: `0s`.
+pub(crate) fn duration_or_none(text: &str) -> Result<Duration, Misfit> {
+    let (number, unit) = split(text);
+    let is_none = !number.is_empty() && number.bytes().all(|digit| digit == b'0');
+    match is_none && TIME_UNITS.iter().any(|(name, _)| *name == unit) {
+        true => Ok(Duration::ZERO),
+        false => duration(text),
+    }
+}
+
 /// Reads a time of at least one millisecond.
 pub(crate) fn duration(text: &str) -> Result<Duration, Misfit> {
     const HELP: &str = "write a whole number and `ms`, `s`, `m`, `h` or `d`, such as `30s` or `500ms`";

@@ -160,7 +160,11 @@ fn bad_tokens() -> Vec<(&'static str, String, &'static str)> {
             "unknown_key",
         ),
         ("unknown key", headed(json!({"kid": "next"})), "unknown_key"),
-        ("no key id", headed(json!({"kid": null})), "missing_key_id"),
+        (
+            "no key id, and not of the one key that there is",
+            signed(json!({"kid": null}), json!({}), b"another secret, of 32 bytes or more"),
+            "bad_signature",
+        ),
         ("expired", claiming(json!({"exp": NOW - 3600})), "expired"),
         ("expired beyond the leeway", claiming(json!({"exp": NOW - 31})), "expired"),
         ("not yet", claiming(json!({"nbf": NOW + 31})), "not_yet_valid"),
