@@ -13,6 +13,7 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
+use toolgate_text::without_secret;
 use toolgate_types::time::{BEFORE_1970, is_before_1970};
 
 use crate::bounds::{MAX_ANSWER_BYTES, MAX_VALUES, is_too_much};
@@ -317,7 +318,7 @@ fn secret(text: &str) -> Option<HeaderValue> {
 pub(crate) fn hide(mut failed: ProviderError, secrets: &[Key]) -> ProviderError {
     for secret in secrets.iter().map(Key::expose).filter(|secret| !secret.is_empty()) {
         if failed.message.contains(secret) {
-            failed.message = failed.message.replace(secret, CUT);
+            failed.message = without_secret(&failed.message, secret, CUT);
         }
         // Where words were cut, what stands there may be the beginning of a key.
         let pieces: Vec<&str> = failed.message.split(CUT).collect();
@@ -401,6 +402,8 @@ mod tests {
         let failed = ProviderError::new(ErrorKind::Unauthorized, "no such key: sk-123, sk-123!");
         let hidden = hide(failed, &[Key::new("sk-123\n"), Key::new("")]);
         assert_eq!(hidden.message, "no such key: …, …!");
+        let failed = ProviderError::new(ErrorKind::Unauthorized, "a bad key: a");
+        assert_eq!(hide(failed, &[Key::new("a")]).message, "… bad key: …");
     }
 
     #[test]

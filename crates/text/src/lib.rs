@@ -14,6 +14,7 @@ mod hidden;
 pub mod visible;
 pub mod fold;
 mod quote;
+mod secret;
 mod place;
 pub mod window;
 
@@ -28,3 +29,4 @@ pub mod frontmatter;
 pub use hidden::is_hidden;
 pub use place::{Difference, Mismatch, Place};
 pub use quote::{escaped_line, quoted_name};
+pub use secret::without_secret;

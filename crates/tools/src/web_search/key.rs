@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use toolgate_text::without_secret;
+
 /// What the engine knows its customer by. It is sent to the engine, and shown to nobody.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SearchKey(String);
@@ -19,7 +21,7 @@ impl SearchKey {
 
     /// A text without the key: some servers repeat what they were sent.
     pub(super) fn hide_in(&self, text: String) -> String {
-        if self.0.is_empty() || !text.contains(&self.0) { text } else { text.replace(&self.0, "…") }
+        if text.contains(&self.0) { without_secret(&text, &self.0, "…") } else { text }
     }
 }
 
