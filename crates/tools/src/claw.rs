@@ -105,7 +105,7 @@ fn read_file(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<Tool
     let PathOnly { path } = decode(arguments)?;
     let read = view.read(&path, &ReadRequest::default())?;
     match read.content {
-        FileContent::Binary => Err(WorkspaceError::Binary { path: read.path }.into()),
+        FileContent::Binary { .. } => Err(WorkspaceError::Binary { path: read.path }.into()),
         FileContent::Text(window) => {
             let shown = window.text.len();
             let notice = match window.truncated {

@@ -31,7 +31,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
         declare(
             "read_file",
             "Read a file",
-            "Read the contents of a file, or a range of its lines.",
+            "Read the contents of a file, or a range of its lines. Returns the content as it is, and the line numbers of its first and last line; of a binary file, its size and type.",
             ToolClass::Read,
             object(
                 [
@@ -108,14 +108,20 @@ fn read_file(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<Tool
     let ReadArguments { path, start_line, end_line } = decode(arguments)?;
     let read = view.read(&path, &ReadRequest { start_line, end_line, refuse_oversize: true })?;
     observed(match read.content {
-        FileContent::Binary => {
-            json!({"path": read.path, "binary": true, "size": read.bytes, "sha256": read.sha256.to_string()})
-        }
+        FileContent::Binary { beginning } => json!({
+            "path": read.path, "binary": true, "type": media_type(&beginning), "size": read.bytes,
+            "sha256": read.sha256.to_string(),
+        }),
         FileContent::Text(window) => json!({
             "content": window.text, "lines": window.total_lines, "path": read.path, "size": read.bytes,
             "start_line": window.first_line, "end_line": window.last_line, "truncated": window.truncated,
         }),
     })
+}
+
+/// What a file that is not text is, by its first bytes: its name says what somebody wants it to be.
+fn media_type(beginning: &[u8]) -> &'static str {
+    infer::get(beginning).map_or("application/octet-stream", |kind| kind.mime_type())
 }
 
 fn write_file(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Result<ToolOutput, Failure> {

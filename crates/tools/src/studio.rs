@@ -56,7 +56,7 @@ fn file_read(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<Tool
     let ReadArguments { path, start_line, end_line } = decode(arguments)?;
     let read = view.read(&path, &ReadRequest { start_line, end_line, refuse_oversize: false })?;
     match read.content {
-        FileContent::Binary => Err(WorkspaceError::Binary { path: read.path }.into()),
+        FileContent::Binary { .. } => Err(WorkspaceError::Binary { path: read.path }.into()),
         FileContent::Text(window) => {
             let structured = json!({
                 "path": read.path, "bytes": read.bytes, "sha256": read.sha256.to_string(), "lineCount": window.total_lines,

@@ -42,7 +42,10 @@ pub enum FileContent {
     /// UTF-8 without NUL, throughout the file.
     Text(TextWindow),
     /// Anything else.
-    Binary,
+    Binary {
+        /// The first bytes, enough to tell what kind of file it is.
+        beginning: Vec<u8>,
+    },
 }
 
 /// The part of a text that was kept.
@@ -84,6 +87,9 @@ pub enum EntireContent {
 
 pub(crate) const CHUNK: usize = 128 * 1024;
 
+/// How much of a file that is not text is answered with, to tell what kind of file it is.
+const BEGINNING: usize = 8 * 1024;
+
 /// Less is not read at once where it is not known how much will come.
 const LEAST: usize = 4096;
 
@@ -111,9 +117,10 @@ impl View<'_> {
         let expected = usize::try_from(opened.size()).unwrap_or(usize::MAX);
         let limit = usize::try_from(self.limits.max_read_bytes).unwrap_or(usize::MAX);
         if window.is_whole() && expected <= limit.min(MOST_EXPECTED) {
-            return self.read_kept(&opened, expected, shown);
+            return Ok(with_beginning(self.read_kept(&opened, expected, shown)?, &opened));
         }
-        self.read_through(&opened, Scan::new(window, self.limits.max_read_bytes, expected), expected, shown)
+        let scan = Scan::new(window, self.limits.max_read_bytes, expected);
+        Ok(with_beginning(self.read_through(&opened, scan, expected, shown)?, &opened))
     }
 
     /// All of a file, whatever is in it, if it has no more bytes than this.
@@ -198,6 +205,17 @@ impl View<'_> {
         let bytes = self.whole(&opened.file, opened.size(), limit, shown)?;
         text_of(bytes).map_err(|_| WorkspaceError::Binary { path: shown.to_owned() })
     }
+}
+
+/// Adds the first bytes of a file that turned out not to be text. They are read anew: nothing is decided by them, and most files are text.
+fn with_beginning(mut read: FileRead, opened: &Opened) -> FileRead {
+    if let FileContent::Binary { beginning } = &mut read.content {
+        let mut bytes = vec![0; BEGINNING];
+        let count = rustix::io::pread(&opened.file, bytes.as_mut_slice(), 0).unwrap_or(0);
+        bytes.truncate(count);
+        *beginning = bytes;
+    }
+    read
 }
 
 /// The bytes as text, if they are UTF-8 without NUL.
@@ -349,7 +367,7 @@ impl Scan {
             });
         }
         let content = match self.utf8.is_text() {
-            false => FileContent::Binary,
+            false => FileContent::Binary { beginning: Vec::new() },
             true => FileContent::Text(text_window(self.kept, self.cut, start, total_lines)),
         };
         Ok(FileRead { path, bytes: self.bytes, sha256: self.hasher.finish(), content })
@@ -359,7 +377,7 @@ impl Scan {
 /// What is to be said about a file that was kept whole.
 fn whole_file(whole: Whole, path: String) -> FileRead {
     let Whole { text, bytes, newlines, sha256 } = whole;
-    let content = text.map_or(FileContent::Binary, |text| {
+    let content = text.map_or(FileContent::Binary { beginning: Vec::new() }, |text| {
         let ends_within_line = !text.is_empty() && !text.ends_with('\n');
         let total_lines = newlines + u64::from(ends_within_line);
         FileContent::Text(TextWindow {

@@ -167,7 +167,7 @@ fn package_json(view: &View<'_>, path: &str) -> Result<Option<Value>, Failure> {
         Err(WorkspaceError::NotFound { .. }) => Ok(None),
         Err(error) => Err(error.into()),
         Ok(read) => match read.content {
-            FileContent::Binary => Err(unusable(path, "it is not text")),
+            FileContent::Binary { .. } => Err(unusable(path, "it is not text")),
             FileContent::Text(window) => serde_json::from_str(&window.text)
                 .map(Some)
                 .map_err(|error| unusable(path, &error.to_string())),

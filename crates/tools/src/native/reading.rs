@@ -173,7 +173,7 @@ fn read_file(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<Tool
     let read = view.read(&path, &ReadRequest { start_line, end_line, refuse_oversize: false })?;
     let FileRead { path, bytes, sha256, content } = read;
     let window = match content {
-        FileContent::Binary => {
+        FileContent::Binary { .. } => {
             let text = format!("binary file `{}`: {bytes} bytes, sha256 {sha256}", quoted_name(&path));
             return Ok(ToolOutput::new(text, about(&path, bytes, sha256, true).end()));
         }

@@ -115,9 +115,9 @@ proptest! {
                     let lines = text.split_inclusive('\n').count() as u64;
                     prop_assert_eq!((window.first_line, window.last_line, window.total_lines), (1, lines, lines));
                 }
-                (FileContent::Binary, None) => {}
+                (FileContent::Binary { .. }, None) => {}
                 (FileContent::Text(_), None) => prop_assert!(false, "taken for text"),
-                (FileContent::Binary, Some(_)) => prop_assert!(false, "text was taken for binary"),
+                (FileContent::Binary { .. }, Some(_)) => prop_assert!(false, "text was taken for binary"),
             }
         }
     }
@@ -162,7 +162,7 @@ fn a_large_file_is_read_as_a_small_one_is() {
                 assert_eq!(window.truncated, kept < text.len(), "{name}");
                 assert_eq!(window.total_lines, text.lines().count() as u64, "{name}");
             }
-            (FileContent::Binary, None) => {}
+            (FileContent::Binary { .. }, None) => {}
             (content, _) => panic!("{name}: {content:?}"),
         }
     }
