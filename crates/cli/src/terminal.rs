@@ -43,12 +43,6 @@ pub(crate) fn complain(message: &str) {
     }
 }
 
-/// Whether what is written to a stream ends up in the journal of the system, which says so to whoever it starts.
-pub(crate) fn is_journal(stream: impl AsFd) -> bool {
-    let Ok(journal) = std::env::var("JOURNAL_STREAM") else { return false };
-    rustix::fs::fstat(stream).is_ok_and(|state| journal == format!("{}:{}", state.st_dev, state.st_ino))
-}
-
 /// Says something that the operator only hears when asked for more.
 pub(crate) fn remark(message: impl FnOnce() -> String) {
     if VERBOSE.load(Ordering::Relaxed) {
@@ -79,6 +73,14 @@ pub(crate) fn paint(text: &str, code: &str, colour: bool) -> String {
 
 /// More marks than this on one letter are no writing: they would cover the rows above it.
 const MOST_MARKS: usize = 4;
+
+/// A number of messages in words.
+pub(crate) fn counted_messages(count: u64) -> String {
+    match count {
+        1 => "1 message".to_owned(),
+        more => format!("{more} messages"),
+    }
+}
 
 /// Shows a text that may come in pieces: what would command the terminal, hide or cover something is spelt out.
 #[derive(Debug, Default)]

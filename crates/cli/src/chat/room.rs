@@ -23,7 +23,7 @@ use crate::conversation::{Person, Sitting, Talk, With, exit_code, unkept};
 use crate::exit::{DONE, Failed, INTERRUPTED};
 use crate::question::Screen;
 use crate::report;
-use crate::terminal::{PAPER, can_erase, paint, restore_terminal, reveal_line, screen};
+use crate::terminal::{PAPER, can_erase, counted_messages, paint, restore_terminal, reveal_line, screen};
 
 /// Two presses of Ctrl-C at the prompt mean that somebody wants to leave, when they come within this time.
 const TWICE: Duration = Duration::from_secs(2);
@@ -188,7 +188,7 @@ impl Room {
     /// What a conversation was about that goes on.
     fn remind(&self, session: &Session) {
         let Summary { id, title, messages, .. } = session.summary();
-        tell(&here().line(&format!("going on with {id}: {title} ({messages} messages)"), "2"));
+        tell(&here().line(&format!("going on with {id}: {title} ({})", counted_messages(*messages)), "2"));
         let said = session.messages().iter().rev().find_map(|message| match message {
             Message::Assistant(said) => Some(said.text()).filter(|text| !text.trim().is_empty()),
             _ => None,
@@ -305,7 +305,12 @@ impl Room {
         let now = Timestamp::now();
         for Summary { id, title, changed_at, messages, .. } in &sessions {
             let minutes = now.as_second().saturating_sub(changed_at.as_second()) / 60;
-            let row = format!("{id}  {:>8}  {messages:>4} messages  {}", age(minutes), reveal_line(title));
+            let row = format!(
+                "{id}  {:>8}  {:>13}  {}",
+                age(minutes),
+                counted_messages(*messages),
+                reveal_line(title)
+            );
             let _ = writeln!(text, "{}", cut(&row, here().columns.saturating_sub(1)));
         }
         match sessions.is_empty() {

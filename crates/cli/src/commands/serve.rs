@@ -1,9 +1,8 @@
 //! `toolgate serve`: the gate over HTTP.
 
-use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::num::NonZeroU32;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,7 +25,7 @@ use crate::reload::{Reloader, keep_up, stamps};
 use crate::secrets;
 use crate::servers::{Servers, Which};
 use crate::settings::{Settings, settle};
-use crate::terminal::{complain, is_journal};
+use crate::terminal::complain;
 
 /// Where it listens unless told otherwise.
 const USUAL_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8420);
@@ -34,12 +33,6 @@ const USUAL_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST
 const MOST_WORKERS: usize = 4;
 /// How long work that blocks may take to notice that everything is over.
 const LAST_MOMENT: Duration = Duration::from_secs(1);
-
-/// The token of the person, and where it is kept.
-struct PersonsToken {
-    text: String,
-    file: PathBuf,
-}
 
 pub(crate) fn run(common: &Common, arguments: &ServeArguments) -> Result<u8, Failed> {
     let mut settings = settle(common, Trust::Guided)?;
@@ -73,7 +66,7 @@ pub(crate) fn run(common: &Common, arguments: &ServeArguments) -> Result<u8, Fai
     let served = runtime.block_on(async {
         let _watching = interrupt.watch()?;
         let keeping_up = tokio::spawn(keep_up(reloader));
-        announce(common, address, how, &options, token.as_ref())?;
+        announce(common, address, how, &options, token.as_deref())?;
         let served = serve_http(options, Arc::clone(&service), listener, interrupt.token()).await;
         keeping_up.abort();
         super::close(servers.as_deref()).await;
@@ -113,7 +106,8 @@ fn how(arguments: &ServeArguments, settings: &Settings) -> Result<ServeAuth, Fai
     Ok(how)
 }
 
-fn demand(how: ServeAuth, settings: &Settings) -> Result<(Demand, Option<PersonsToken>), Failed> {
+/// What callers must bring; for the person's token, where it is kept.
+fn demand(how: ServeAuth, settings: &Settings) -> Result<(Demand, Option<PathBuf>), Failed> {
     match how {
         ServeAuth::None => Ok((Demand::Nothing, None)),
         ServeAuth::Jwt => {
@@ -126,7 +120,7 @@ fn demand(how: ServeAuth, settings: &Settings) -> Result<(Demand, Option<Persons
         ServeAuth::Token => {
             let file = settings.state_dir.join("keys/serve.token");
             let text = secrets::read_or_make_word(&file)?;
-            Ok((Demand::Token(Sha256::of(text.as_bytes())), Some(PersonsToken { text, file })))
+            Ok((Demand::Token(Sha256::of(text.as_bytes())), Some(file)))
         }
     }
 }
@@ -188,32 +182,25 @@ fn ready(servers: Option<Arc<Servers>>) -> Ready {
     Ready(Arc::new(servers))
 }
 
-/// Says where it listens, how to come in, and what keeps others out. A token stands behind `#`, which no client sends and no server logs. A journal is told
-/// only which file it is in: others read there, too.
+/// Says where it listens, how to come in, and what keeps others out. A token is told by the file that it is in: terminals keep what they showed, and others
+/// read journals.
 fn announce(
     common: &Common,
     address: SocketAddr,
     how: ServeAuth,
     options: &HttpOptions,
-    token: Option<&PersonsToken>,
+    token: Option<&Path>,
 ) -> Result<(), Failed> {
     let own = format!("http://{}", reachable(address));
     let base = options.public_url.as_ref().map_or(own, |url| url.trim_end_matches('/').to_owned());
     let mcp = format!("{base}/mcp");
-    let url = |is_journal: bool| match token {
-        Some(token) if !is_journal => format!("{base}/#token={}", token.text),
-        _ => format!("{base}/"),
-    };
     if common.json {
-        let (file, url) = (token.map(|token| &token.file), url(is_journal(io::stdout())));
-        let told =
-            json!({"listen": address, "mcp": mcp, "url": url, "auth": how.as_str(), "tokenFile": file});
+        let told = json!({"listen": address, "mcp": mcp, "auth": how.as_str(), "tokenFile": token});
         print(&format!("{told}\n"))?;
     }
     complain(&format!("MCP is served at {mcp}"));
-    if let Some(PersonsToken { file, .. }) = token {
-        let (file, url) = (file.display(), url(is_journal(io::stderr())));
-        complain(&format!("clients send the token in `{file}` as `Authorization: Bearer TOKEN`: {url}"));
+    if let Some(file) = token {
+        complain(&format!("clients send the token in `{}` as `Authorization: Bearer TOKEN`", file.display()));
     }
     caveats(address, how, options).iter().for_each(|caveat| complain(caveat));
     Ok(())

@@ -21,7 +21,7 @@ use crate::exit::{DENIED, DONE, Failed};
 use crate::load::Tokens;
 use crate::question::Screen;
 use crate::settings::{Settings, settle};
-use crate::terminal::{PAPER, complain, confirm, reveal_line, screen, spelt_out};
+use crate::terminal::{PAPER, complain, confirm, counted_messages, reveal_line, screen, spelt_out};
 
 pub(crate) fn run(common: &Common, command: SessionsCommand) -> Result<u8, Failed> {
     let settings = settle(common, Trust::Guided)?;
@@ -132,7 +132,7 @@ fn list(common: &Common, sessions: &[Summary], all: bool) -> Result<String, Fail
 fn row(session: &Summary, screen: Screen) -> String {
     let Summary { id, title, model, changed_at, messages, .. } = session;
     let changed = rfc3339_millis(*changed_at);
-    let row = format!("{id}  {changed}  {messages:>4} messages  {model}  {title}");
+    let row = format!("{id}  {changed}  {:>13}  {model}  {title}", counted_messages(*messages));
     format!("{}\n", cut(&reveal_line(&row), screen.columns.saturating_sub(1)))
 }
 

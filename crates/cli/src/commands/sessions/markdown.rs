@@ -8,7 +8,7 @@ use toolgate_session::{Entry, Summary, Transcript};
 use toolgate_types::time::rfc3339_millis;
 
 use super::readable::results_at;
-use crate::terminal::{reveal, reveal_line};
+use crate::terminal::{counted_messages, reveal, reveal_line};
 
 pub(super) fn transcript(transcript: &Transcript) -> String {
     let Summary { id, title, agent, model, profile, workspace, created_at, changed_at, usage, .. } =
@@ -47,7 +47,11 @@ fn add(page: &mut String, entry: &Entry, all: &[Entry]) {
         // Each stands beside its call.
         Entry::Message { message: Message::Results { .. }, .. } | Entry::PartialResults { .. } => {}
         Entry::Front { replaced, message, .. } => {
-            let _ = writeln!(page, "\n## Shown from here on in place of the first {replaced} messages, {at}");
+            let _ = writeln!(
+                page,
+                "\n## Shown from here on in place of the first {}, {at}",
+                counted_messages(*replaced)
+            );
             match message {
                 Message::User { text } => {
                     let _ = write!(page, "\n{}", fenced(text, "markdown"));

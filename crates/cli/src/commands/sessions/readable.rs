@@ -8,7 +8,7 @@ use toolgate_types::time::rfc3339_millis;
 
 use crate::chat::cut;
 use crate::question::Screen;
-use crate::terminal::{paint, reveal_line};
+use crate::terminal::{counted_messages, paint, reveal_line};
 
 /// More rows of a result than this are not shown unless everything is wanted.
 const FEW_LINES: usize = 6;
@@ -35,7 +35,8 @@ fn heading(summary: &Summary, screen: Screen) -> String {
     let (input, output) = (usage.input_tokens, usage.output_tokens);
     let _ = writeln!(
         text,
-        "began {began}, last used {changed}, {messages} messages, {input} tokens in, {output} out"
+        "began {began}, last used {changed}, {}, {input} tokens in, {output} out",
+        counted_messages(*messages)
     );
     text
 }
@@ -62,7 +63,10 @@ impl Page {
             // Each stands beside its call.
             Entry::Message { message: Message::Results { .. }, .. } | Entry::PartialResults { .. } => {}
             Entry::Front { replaced, message, .. } => {
-                self.speaker(&format!("shown from here on in place of the first {replaced} messages"), &at);
+                self.speaker(
+                    &format!("shown from here on in place of the first {}", counted_messages(*replaced)),
+                    &at,
+                );
                 match message {
                     Message::User { text } => self.quote(text),
                     Message::Assistant(said) => self.said(said, &[]),
