@@ -74,6 +74,8 @@ struct Usual {
     base_url: &'static str,
     base_variable: &'static str,
     key_variable: Option<&'static str>,
+    /// Names the model that is meant where nobody says otherwise.
+    model_variable: Option<&'static str>,
     /// The model that is taken when only its key speaks for it.
     suggested: fn() -> Option<&'static str>,
 }
@@ -85,6 +87,7 @@ const USUAL: [Usual; 5] = [
         base_url: "https://api.anthropic.com",
         base_variable: "ANTHROPIC_BASE_URL",
         key_variable: Some("ANTHROPIC_API_KEY"),
+        model_variable: None,
         suggested: || default_model(Wire::Anthropic),
     },
     Usual {
@@ -93,6 +96,7 @@ const USUAL: [Usual; 5] = [
         base_url: "https://api.openai.com/v1",
         base_variable: "OPENAI_BASE_URL",
         key_variable: Some("OPENAI_API_KEY"),
+        model_variable: None,
         suggested: || default_model(Wire::Openai),
     },
     Usual {
@@ -101,6 +105,7 @@ const USUAL: [Usual; 5] = [
         base_url: "https://api.openai.com/v1",
         base_variable: "OPENAI_BASE_URL",
         key_variable: Some("OPENAI_API_KEY"),
+        model_variable: None,
         suggested: || None,
     },
     Usual {
@@ -109,6 +114,7 @@ const USUAL: [Usual; 5] = [
         base_url: "https://openrouter.ai/api/v1",
         base_variable: "OPENROUTER_BASE_URL",
         key_variable: Some("OPENROUTER_API_KEY"),
+        model_variable: Some("OPENROUTER_MODEL"),
         suggested: || Some("openrouter/auto"),
     },
     Usual {
@@ -117,6 +123,7 @@ const USUAL: [Usual; 5] = [
         base_url: "http://127.0.0.1:11434",
         base_variable: "OLLAMA_HOST",
         key_variable: None,
+        model_variable: None,
         suggested: || None,
     },
 ];
@@ -164,8 +171,15 @@ impl Offer<'_> {
         Ok(Chosen::Route(route))
     }
 
-    /// What the environment suggests: the first provider whose key is set.
+    /// What the environment suggests: a model by its name, else the first provider whose key is set.
     pub(crate) fn suggested(&self) -> Option<String> {
+        let named = |usual: &Usual| {
+            let name = usual.model_variable.and_then(|variable| (self.variable)(variable))?;
+            Some(format!("{}/{}", usual.name, name.trim()))
+        };
+        if let Some(named) = USUAL.iter().find_map(named) {
+            return Some(named);
+        }
         let has_key = |usual: &&Usual| usual.key_variable.is_some_and(|key| (self.variable)(key).is_some());
         let mut suggested =
             USUAL.iter().filter(has_key).filter_map(|usual| Some((usual, (usual.suggested)()?)));
@@ -365,5 +379,8 @@ mod tests {
         assert_eq!(suggested(&[]), None);
         assert_eq!(suggested(&["OPENAI_API_KEY", "ANTHROPIC_API_KEY"]).as_deref(), Some("anthropic"));
         assert_eq!(suggested(&["OPENROUTER_API_KEY"]).as_deref(), Some("openrouter"));
+        // A name says more than a key.
+        let variables = ["ANTHROPIC_API_KEY", "OPENROUTER_MODEL"];
+        assert_eq!(suggested(&variables).as_deref(), Some("openrouter"));
     }
 }
