@@ -137,6 +137,7 @@ fn entry(call: CallId, caller: &Caller) -> Entry<'_> {
         caller,
         tool: "read_file",
         class: Some(ToolClass::Read),
+        version: None,
         args_hash: Sha256::from([7; 32]),
         denial: None,
         response: None,

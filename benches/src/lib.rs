@@ -52,7 +52,7 @@ impl Bench {
         let journal = cap_std::fs::Dir::open_ambient_dir(&journal, cap_std::ambient_authority()).unwrap();
         let gate = Gate::new(GateOptions {
             loaded: Loaded::new(Profile::Native.registry(&Parts::files(&workspace)).unwrap(), limits),
-            audit,
+            audit: Ok(audit),
             audit_mode: AuditMode::Warn,
             journal: Arc::new(
                 Journal::open(&journal, &StateKey::new([7; 32])).unwrap().recover(&workspace).unwrap(),

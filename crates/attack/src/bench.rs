@@ -61,6 +61,23 @@ pub struct BenchOptions {
     while_confining: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
+/// A shipped manifest as an operator would widen it: any directory, and files of any name. An attack names what it likes, and what refuses it is not the
+/// list of a few values.
+#[must_use]
+pub fn widened(manifest: &str) -> String {
+    let (declared, _) = manifest.split_once("\nexamples:").unwrap_or((manifest, ""));
+    let any_directory = declared
+        .replace("enum: [src, tests, tools, docs]", "type: string\n      maxLength: 1024\n      minLength: 1")
+        .replace("required: [pattern, directory]", "required: [pattern]")
+        .replace("  required: [directory]\n", "");
+    match any_directory.split_once("      x-toolgate-extensions: [") {
+        Some((before, after)) => {
+            format!("{before}{}\n", after.split_once("]\n").map_or("", |(_, rest)| rest))
+        }
+        None => format!("{any_directory}\n"),
+    }
+}
+
 impl BenchOptions {
     /// A profile over a workspace, with the gate's own files in `state`. Nobody can be asked.
     #[must_use]
@@ -150,7 +167,7 @@ impl BenchOptions {
     pub fn commands(mut self) -> Self {
         self.commands = true;
         let shipped = self.profile.shipped().iter();
-        self.manifests = shipped.map(|(file, text)| ((*file).to_owned(), (*text).to_owned())).collect();
+        self.manifests = shipped.map(|(file, text)| ((*file).to_owned(), widened(text))).collect();
         self
     }
 
@@ -276,7 +293,7 @@ impl BenchOptions {
         let limits = self.limits();
         let gate = Gate::new(GateOptions {
             loaded: loaded.clone(),
-            audit,
+            audit: Ok(audit),
             audit_mode: self.audit_mode,
             journal,
             approver: self.approver,

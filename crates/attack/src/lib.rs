@@ -21,7 +21,7 @@ mod diary;
 mod order;
 mod unfinished;
 
-pub use bench::{Bench, BenchOptions, code_of, person};
+pub use bench::{Bench, BenchOptions, code_of, person, widened};
 pub use diary::{CHANGES, Change, Diary};
 pub use order::{Bounds, Covered, HELD, Order, Place, Report};
 pub use scratch::{Scratch, is_litter, litter_below};

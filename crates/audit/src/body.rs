@@ -30,6 +30,7 @@ pub(crate) struct Body<'a> {
     pub(crate) caller: Who<'a>,
     pub(crate) tool: &'a str,
     pub(crate) class: Option<ToolClass>,
+    pub(crate) version: Option<&'a str>,
     pub(crate) args_hash: Sha256,
     pub(crate) repairs: &'a [Repair],
     pub(crate) denial: Option<Denial<'a>>,
@@ -55,9 +56,8 @@ enum Permissions<'a> {
 impl<'a> Body<'a> {
     /// Of an entry, its digests made with this key.
     pub(crate) fn new(entry: &Entry<'a>, key: &StateKey) -> Self {
-        let Entry {
-            call, client_call_id, tool, class, args_hash, repairs, denial, response, duration, ..
-        } = *entry;
+        let Entry { call, client_call_id, tool, class, version, args_hash, repairs, .. } = *entry;
+        let Entry { denial, response, duration, .. } = *entry;
         let (caller, args_hash, gap) = (entry.caller.into(), args_digest(key, args_hash), None);
         let response = response
             .map(|response| Response { output_hash: output_digest(key, response.output_hash), ..response });
@@ -67,6 +67,7 @@ impl<'a> Body<'a> {
             caller,
             tool,
             class,
+            version,
             args_hash,
             repairs,
             denial,
@@ -113,6 +114,10 @@ impl Body<'_> {
         if let Some(class) = self.class {
             json.put(b"\",\"classification\":\"");
             json.put(class.as_str().as_bytes());
+        }
+        if let Some(version) = self.version {
+            json.put(b"\",\"version\":\"");
+            json.put_text(&bounded(version))?;
         }
         json.put(b"\"},\"request\":{\"argsHash\":\"");
         json.put(&self.args_hash.digits());
@@ -356,7 +361,7 @@ mod tests {
         #[test]
         fn bytes_are_those_of_the_record(
             caller in caller(),
-            (tool, client_call_id) in (text(), option::of(text())),
+            (tool, client_call_id, version) in (text(), option::of(text()), option::of(text())),
             class in option::of(select(vec![ToolClass::Read, ToolClass::Write, ToolClass::Destructive])),
             denial in option::of((select(STAGES.to_vec()), select(ErrorCode::ALL), text(), 1..3u64)),
             response in option::of((texts(), any::<[u8; 32]>(), any::<u64>())),
@@ -370,6 +375,7 @@ mod tests {
                 caller: &caller,
                 tool: &tool,
                 class,
+                version: version.as_deref(),
                 args_hash,
                 repairs: &repairs,
                 denial: denial.as_ref().map(|(stage, code, reason, count)| Denial { stage: *stage, code: *code, reason, count: *count }),
@@ -393,6 +399,7 @@ mod tests {
             prop_assert_eq!(record.caller, RecordedCaller::from(&caller));
             prop_assert_eq!((record.tool.name, record.tool.classification), (owned(&tool), class));
             prop_assert_eq!(record.request.repairs, repairs);
+            prop_assert_eq!(record.tool.version, version.as_deref().map(owned));
             prop_assert_eq!(record.request.client_call_id, client_call_id.as_deref().map(owned));
             let recorded = record.denial.map(|denial| (denial.stage, denial.code, denial.reason, denial.count));
             let wanted = denial.map(|(stage, code, reason, count)| (stage, code, bounded_reason(&reason).into_owned(), count));

@@ -19,6 +19,8 @@ pub struct Entry<'a> {
     pub tool: &'a str,
     /// The tool's class, if there is such a tool.
     pub class: Option<ToolClass>,
+    /// The tool's version, where its manifest names one.
+    pub version: Option<&'a str>,
     /// SHA-256 of the arguments. The record holds a [keyed digest](crate::args_digest) of it.
     pub args_hash: Sha256,
     /// What was mended in the arguments before they could be read.
@@ -69,6 +71,8 @@ pub struct Intent<'a> {
     pub tool: &'a str,
     /// The tool's class.
     pub class: ToolClass,
+    /// The tool's version, where its manifest names one.
+    pub version: Option<&'a str>,
     /// SHA-256 of the arguments, likewise.
     pub args_hash: Sha256,
 }

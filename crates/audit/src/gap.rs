@@ -62,6 +62,7 @@ impl Missed {
             caller: (&caller).into(),
             tool: TOOL,
             class: None,
+            version: None,
             args_hash: Sha256::from([0; 32]),
             repairs: &[],
             denial: Some(Denial { stage: Stage::Output, code: self.error.code(), reason, count: 1 }),

@@ -20,6 +20,7 @@
 //!     caller: &caller,
 //!     tool: "read_file",
 //!     class: Some(ToolClass::Read),
+//!     version: None,
 //!     args_hash: Sha256::of(b"{}"),
 //!     repairs: &[],
 //!     denial: None,

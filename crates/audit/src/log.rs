@@ -421,7 +421,8 @@ mod tests {
         let announced = || {
             let (call, args_hash) = (CallId::fresh(), Sha256::of(b"{}"));
             let (tool, class) = ("write_file", ToolClass::Write);
-            log.intent(&Intent { call, client_call_id: None, caller: &caller, tool, class, args_hash })
+            let (client_call_id, version) = (None, None);
+            log.intent(&Intent { call, client_call_id, caller: &caller, tool, class, version, args_hash })
         };
         announced().unwrap().wait().unwrap();
         // A pipe cannot be synced.
@@ -452,6 +453,7 @@ mod tests {
                 caller: &caller,
                 tool: "read_file",
                 class: Some(ToolClass::Read),
+                version: None,
                 args_hash: Sha256::of(b"{}"),
                 repairs: &[],
                 denial: None,

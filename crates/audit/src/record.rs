@@ -89,6 +89,9 @@ pub struct RecordedTool {
     /// The class, if there is such a tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub classification: Option<ToolClass>,
+    /// The version that its manifest names, if it names one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
 }
 
 /// What the tool was asked with.
@@ -192,7 +195,11 @@ impl RecordedIntent {
             at,
             since,
             caller: intent.caller.into(),
-            tool: RecordedTool { name, classification: Some(intent.class) },
+            tool: RecordedTool {
+                name,
+                classification: Some(intent.class),
+                version: intent.version.map(|version| bounded(version).into_owned()),
+            },
             request: RecordedRequest {
                 args_hash: args_digest(key, intent.args_hash),
                 client_call_id,
@@ -217,6 +224,7 @@ impl RecordedIntent {
             caller: (&self.caller).into(),
             tool: &self.tool.name,
             class: self.tool.classification,
+            version: self.tool.version.as_deref(),
             args_hash: self.request.args_hash,
             repairs: &self.request.repairs,
             denial: Some(Denial {

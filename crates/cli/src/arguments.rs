@@ -171,6 +171,9 @@ pub(crate) enum Command {
         /// Its arguments as JSON, or - to read them from standard input
         #[arg(default_value = "{}", value_name = "ARGS_JSON | -")]
         arguments: String,
+        /// End it after this time, such as 500ms, 5s or 2m, where the tool's own deadline is later
+        #[arg(long, value_name = "TIME", value_parser = deadline)]
+        timeout: Option<Duration>,
     },
     /// List the tools as a model would see them, or begin a new one
     #[command(after_help = "Examples:
@@ -400,6 +403,15 @@ pub(crate) enum TokenCommand {
     },
 }
 
+fn deadline(text: &str) -> Result<Duration, String> {
+    let wrong = || "write a whole number and ms, s, m or h, such as 500ms or 5s".to_owned();
+    let time = match text.strip_suffix("ms") {
+        Some(count) => count.parse().map(Duration::from_millis).map_err(|_| wrong()),
+        None => lifetime(text).map_err(|_| wrong()),
+    };
+    time.and_then(|time| if time.is_zero() { Err("no call is done in no time".to_owned()) } else { Ok(time) })
+}
+
 fn lifetime(text: &str) -> Result<Duration, String> {
     let wrong = || "write a whole number and s, m or h, such as 30m".to_owned();
     let unit = text.chars().last().ok_or_else(wrong)?;
@@ -519,6 +531,7 @@ mod tests {
     fn a_command_is_understood_alone_as_among_all_others() {
         for line in [
             "call read_file {} --json",
+            "call read_file {} --timeout 5s",
             "call --profile crew --mount @pkg=./pkg fs.read",
             "tools --format mcp --agent reviewer",
             "tools --json new word_count --output - -- wc -w",

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cap_std::fs::Dir;
 use tokio::runtime::Runtime;
-use toolgate_audit::{AuditLog, LogOptions};
+use toolgate_audit::{AuditError, AuditLog, LogOptions, Recovered};
 use toolgate_gate::{Approver, AuditMode, Blocking, Gate, GateOptions, Journal, UnrecoveredJournal};
 use toolgate_manifest::OnAuditFailure;
 use toolgate_tools::{Front, initialise_run};
@@ -136,15 +136,20 @@ pub(crate) fn gate(settings: &Settings, how: How<'_>) -> Result<Built, Failed> {
     let journal = Arc::new(journal.map_err(|error| state_failed(settings, &error))?);
     let asked = Arc::clone(&journal);
     let options = LogOptions { fate_of: Arc::new(move |call| asked.fate_of(call)), ..log_options(settings) };
-    let (audit, recovered) =
-        AuditLog::open(options, &key).map_err(|error| Failed::usage(error.to_string()).help(error.help()))?;
-    tell_of_interruptions(&recovered.interrupted, &journal);
-    for path in &recovered.damaged {
-        complain(&format!(
-            "a file of intents was not written by this version of the gate, or is damaged; what could be read of it is recorded, and it is kept as `{}`",
-            path.display()
-        ));
-    }
+    let audit = match AuditLog::open(options, &key) {
+        Ok((audit, recovered)) => {
+            tell_of_recovery(&recovered, &journal);
+            Ok(audit)
+        }
+        Err(error) if goes_on_without(settings, &error) => {
+            complain(&format!(
+                "there is no record of calls: {error}; calls that only read go on (`audit.on_failure: warn`), all others are refused; {}",
+                error.help()
+            ));
+            Err(error)
+        }
+        Err(error) => return Err(Failed::usage(error.to_string()).help(error.help())),
+    };
     let waiting = servers.as_ref().map(|(_, runtime)| *runtime).filter(|_| wait);
     let servers =
         servers.map(|(which, runtime)| Arc::new(Servers::new(settings, runtime.handle().clone(), which)));
@@ -217,6 +222,22 @@ pub(crate) fn quarantine_folder(settings: &Settings) -> PathBuf {
 pub(crate) fn baselines_folders(settings: &Settings) -> Vec<PathBuf> {
     let states = settings.default_state_dir.iter().chain([&settings.state_dir]);
     states.map(|state| state.join(BASELINES)).collect()
+}
+
+/// Whether calls that only read are made although there is no record. A directory that cannot be opened or written is a mishap; a record that was changed,
+/// or that another process holds, is a reason to stop.
+pub(crate) fn goes_on_without(settings: &Settings, error: &AuditError) -> bool {
+    settings.on_audit_failure == OnAuditFailure::Warn && matches!(error, AuditError::Io { .. })
+}
+
+fn tell_of_recovery(recovered: &Recovered, journal: &Journal) {
+    tell_of_interruptions(&recovered.interrupted, journal);
+    for path in &recovered.damaged {
+        complain(&format!(
+            "a file of intents was not written by this version of the gate, or is damaged; what could be read of it is recorded, and it is kept as `{}`",
+            path.display()
+        ));
+    }
 }
 
 /// What earlier processes left behind, and what became of it.

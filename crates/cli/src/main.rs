@@ -69,7 +69,7 @@ fn main() -> ExitCode {
 fn run(arguments: Arguments) -> Result<u8, Failed> {
     let common = arguments.common;
     match arguments.command {
-        Command::Call { tool, arguments } => commands::call::run(&common, tool, &arguments),
+        Command::Call { tool, arguments, timeout } => commands::call::run(&common, tool, &arguments, timeout),
         Command::Tools { format, command: None } => commands::tools::run(&common, format),
         Command::Tools { command: Some(ToolsCommand::New { name, output, words }), .. } => {
             commands::tools_new::run(&common, &name, output.as_deref(), &words)

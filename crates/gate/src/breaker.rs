@@ -200,7 +200,8 @@ enum CallHealth {
 }
 
 impl CallHealth {
-    fn of(outcome: &Outcome) -> Self {
+    /// `exit_codes` is whether a command that ended with a failing exit code counts as broken.
+    fn of(outcome: &Outcome, exit_codes: bool) -> Self {
         let code = match outcome {
             Outcome::Done(_) => return Self::Healthy,
             Outcome::Failed { failure, .. } => failure.code,
@@ -212,6 +213,7 @@ impl CallHealth {
             | ErrorCode::IoError
             | ErrorCode::CommandNotFound
             | ErrorCode::ResourceLimit => Self::Broken,
+            ErrorCode::CommandFailed if exit_codes => Self::Broken,
             ErrorCode::Cancelled | ErrorCode::Interrupted => Self::Unknown,
             code if code.is_denial() => Self::Unknown,
             _ => Self::Healthy,
@@ -231,10 +233,10 @@ pub(crate) struct BreakerPermit {
 }
 
 impl BreakerPermit {
-    /// Learns from how the call ended.
-    pub(crate) fn settle(mut self, outcome: &Outcome) {
+    /// Learns from how the call ended; `exit_codes` as [`Tool::exit_codes_break`](crate::Tool::exit_codes_break) says.
+    pub(crate) fn settle(mut self, outcome: &Outcome, exit_codes: bool) {
         self.is_settled = true;
-        self.learn(CallHealth::of(outcome));
+        self.learn(CallHealth::of(outcome, exit_codes));
     }
 
     fn learn(&self, health: CallHealth) {
@@ -324,7 +326,7 @@ mod tests {
         }
 
         fn fail_as(&self, caller: &str) {
-            self.enter_as(caller).ok().unwrap().settle(&failed(ErrorCode::Timeout));
+            self.enter_as(caller).ok().unwrap().settle(&failed(ErrorCode::Timeout), false);
         }
     }
 
@@ -340,10 +342,10 @@ mod tests {
         stand.advance(1);
         let trial = stand.enter().ok().unwrap();
         assert_eq!(stand.enter().err(), Some(30), "two tried at once");
-        trial.settle(&failed(ErrorCode::Internal));
+        trial.settle(&failed(ErrorCode::Internal), false);
         assert_eq!(stand.enter().err(), Some(30), "it did not rest again");
         stand.advance(30);
-        stand.enter().ok().unwrap().settle(&done());
+        stand.enter().ok().unwrap().settle(&done(), false);
         // It works again, and what was before is forgotten.
         stand.fail();
         stand.fail();
@@ -364,7 +366,7 @@ mod tests {
     fn only_failures_of_the_tool_count() {
         let counted: Vec<&str> = ErrorCode::ALL
             .iter()
-            .filter(|code| CallHealth::of(&failed(**code)) == CallHealth::Broken)
+            .filter(|code| CallHealth::of(&failed(**code), false) == CallHealth::Broken)
             .map(|code| code.as_str())
             .collect();
         let expected =
@@ -375,10 +377,19 @@ mod tests {
             [ErrorCode::CommandFailed, ErrorCode::Cancelled, ErrorCode::NotFound, ErrorCode::DeniedPath]
         {
             for _ in 0..5 {
-                stand.enter().ok().unwrap().settle(&failed(code));
+                stand.enter().ok().unwrap().settle(&failed(code), false);
             }
         }
         assert!(stand.enter().is_ok());
+    }
+
+    #[test]
+    fn exit_codes_count_where_the_tool_says_so() {
+        let stand = Stand::new();
+        for _ in 0..3 {
+            stand.enter().ok().unwrap().settle(&failed(ErrorCode::CommandFailed), true);
+        }
+        assert_eq!(stand.enter().err(), Some(30));
     }
 
     #[test]
@@ -389,8 +400,8 @@ mod tests {
         }
         stand.advance(30);
         drop(stand.enter().ok().unwrap());
-        stand.enter().ok().unwrap().settle(&failed(ErrorCode::Cancelled));
-        stand.enter().ok().unwrap().settle(&done());
+        stand.enter().ok().unwrap().settle(&failed(ErrorCode::Cancelled), false);
+        stand.enter().ok().unwrap().settle(&done(), false);
         assert!(stand.enter().is_ok() && stand.enter().is_ok());
     }
 
@@ -417,7 +428,7 @@ mod tests {
         }
         stand.advance(20);
         for entered in late {
-            entered.ok().unwrap().settle(&failed(ErrorCode::Timeout));
+            entered.ok().unwrap().settle(&failed(ErrorCode::Timeout), false);
         }
         assert_eq!(stand.enter().err(), Some(10));
     }
@@ -430,7 +441,7 @@ mod tests {
         }
         assert_eq!(stand.enter_as("mallory").err(), Some(30));
         for _ in 0..50 {
-            stand.enter_as("alice").ok().unwrap().settle(&done());
+            stand.enter_as("alice").ok().unwrap().settle(&done(), false);
             // Below the threshold of its own, whatever others did.
             assert_eq!(stand.breaker.check("bob", &rule(), (stand.clock)()), Ok(()));
         }
@@ -450,12 +461,12 @@ mod tests {
         stand.advance(30);
         let trial = stand.enter_as("carol").ok().unwrap();
         assert_eq!(stand.enter_as("dave").err(), Some(30), "two tried at once");
-        trial.settle(&failed(ErrorCode::IoError));
+        trial.settle(&failed(ErrorCode::IoError), false);
         assert_eq!(stand.enter_as("dave").err(), Some(30), "it was not stopped again");
         stand.advance(30);
-        stand.enter_as("dave").ok().unwrap().settle(&done());
+        stand.enter_as("dave").ok().unwrap().settle(&done(), false);
         for caller in ["alice", "bob", "carol", "erin"] {
-            stand.enter_as(caller).ok().unwrap().settle(&done());
+            stand.enter_as(caller).ok().unwrap().settle(&done(), false);
         }
     }
 

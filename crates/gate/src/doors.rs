@@ -65,11 +65,13 @@ impl Gate {
 
     /// Records a call that a door's own bound refused before it was taken, together with others of its kind. Nothing waits for it.
     pub fn count_refusal(&self, tool: &str, credential: &Credential, failure: &Failure) {
+        let known = self.tool(tool);
         self.refusals.record(Refusal {
             call: CallId::fresh(),
             caller: credential.claimed(),
             tool: tool.to_owned(),
-            class: self.tool(tool).map(|tool| tool.spec().class),
+            class: known.as_ref().map(|tool| tool.spec().class),
+            version: known.as_ref().and_then(|tool| tool.version()).map(str::to_owned),
             args_hash: Sha256::of(b""),
             stage: Stage::Permission,
             code: failure.code,

@@ -48,8 +48,8 @@ pub type Clock = Arc<dyn Fn() -> Instant + Send + Sync>;
 pub struct GateOptions {
     /// What it decides by at first.
     pub loaded: Loaded,
-    /// The record.
-    pub audit: AuditLog,
+    /// The record, or why there is none: then nothing runs that would have to be announced, and in [`AuditMode::Deny`] nothing at all.
+    pub audit: Result<AuditLog, AuditError>,
     /// What happens when that fails.
     pub audit_mode: AuditMode,
     /// What was changed, and how to put it back.
@@ -68,7 +68,7 @@ pub struct GateOptions {
 
 /// The gate between a model and the machine.
 pub struct Gate {
-    pub(crate) audit: Arc<AuditLog>,
+    pub(crate) audit: Result<Arc<AuditLog>, AuditError>,
     pub(crate) refusals: Arc<Refusals>,
     pub(crate) audit_mode: AuditMode,
     pub(crate) complain: Arc<dyn Fn(&str) + Send + Sync>,
@@ -111,6 +111,8 @@ pub struct CallOptions {
     pub among_others: bool,
     /// What a door wants to show, where it makes the call for that.
     pub browse: Option<Browse>,
+    /// The deadline that the caller sets for this call, from the moment it runs. It only ever shortens the one that the call has anyway.
+    pub timeout: Option<Duration>,
 }
 
 impl Drop for Gate {
@@ -124,9 +126,9 @@ impl Gate {
     /// A gate.
     #[must_use]
     pub fn new(options: GateOptions) -> Self {
-        let audit = Arc::new(options.audit);
+        let audit = options.audit.map(Arc::new);
         Self {
-            refusals: Refusals::new(&audit, &options.clock, &options.complain),
+            refusals: Refusals::new(audit.as_ref().ok(), &options.clock, &options.complain),
             current: ArcSwap::from_pointee(Snapshot::first(options.loaded, &options.clock)),
             replacing: Mutex::default(),
             replaced: watch::Sender::new(0),
@@ -141,6 +143,12 @@ impl Gate {
             grants: SessionGrants::default(),
             sessions: SessionCalls::default(),
         }
+    }
+
+    /// Why there is no record, if there is none.
+    #[must_use]
+    pub fn record_problem(&self) -> Option<&AuditError> {
+        self.audit.as_ref().err()
     }
 
     /// The journal of changes.
@@ -253,6 +261,7 @@ impl Gate {
             return Err(self.unknown(unsettled, credential, snapshot, &options.cancelled).await);
         };
         unsettled.class = Some(known.class());
+        unsettled.version = known.version();
         let verified = known.verify(credential, &options.cancelled).await?;
         unsettled.caller = Arc::clone(verified.caller());
         let calls = self.sessions.count(&unsettled.caller.session);
@@ -264,6 +273,7 @@ impl Gate {
             interrupted: options.interrupted,
             progress: options.progress,
             browse: options.browse,
+            timeout: options.timeout,
             blocking: if options.among_others { self.blocking.among_others() } else { self.blocking },
             clock: &self.clock,
         };
@@ -302,8 +312,9 @@ impl Gate {
         };
         match ready.tool.breaker.enter(&unsettled.caller.subject, rule, &self.clock) {
             Ok(entered) => {
+                let exit_codes = ready.tool.tool.exit_codes_break();
                 let (outcome, raw) = self.run(unsettled, ready).await;
-                entered.settle(&outcome);
+                entered.settle(&outcome, exit_codes);
                 (outcome, raw)
             }
             Err(rest) => {
@@ -356,6 +367,7 @@ impl Gate {
             call,
             caller,
             class: None,
+            version: None,
             reached: Stage::Registry,
             cancelled,
             settled: false,
@@ -374,9 +386,11 @@ impl Gate {
             caller: &unsettled.caller,
             tool: &unsettled.call.tool,
             class,
+            version: unsettled.version,
             args_hash: unsettled.args_hash,
         };
-        match (self.audit.intent(&intent), self.audit_mode) {
+        let announced = self.audit.as_ref().map_err(Clone::clone).and_then(|audit| audit.intent(&intent));
+        match (announced, self.audit_mode) {
             (Ok(ticket), _) => Ok(Some(ticket)),
             // Records can be written, and may be lost in a power failure; that was said when it happened.
             (Err(error @ AuditError::NotDurable { .. }), AuditMode::Warn) => {
@@ -389,7 +403,7 @@ impl Gate {
                         "a call was refused: its intent could not be recorded: {error}"
                     ));
                 }
-                Err(unrecorded(&error.to_string()))
+                Err(unrecorded(&format!("{error}; {}", error.help())))
             }
         }
     }

@@ -42,6 +42,7 @@ pub(crate) struct Refusal {
     pub(crate) caller: Arc<Caller>,
     pub(crate) tool: String,
     pub(crate) class: Option<ToolClass>,
+    pub(crate) version: Option<String>,
     pub(crate) args_hash: Sha256,
     pub(crate) stage: Stage,
     pub(crate) code: ErrorCode,
@@ -71,6 +72,7 @@ impl Refusal {
             caller: &self.caller,
             tool: &self.tool,
             class: self.class,
+            version: self.version.as_deref(),
             args_hash: self.args_hash,
             repairs: &[],
             denial: Some(Denial { stage: self.stage, code: self.code, reason: &self.reason, count }),
@@ -106,13 +108,13 @@ pub(crate) struct Refusals {
 
 impl Refusals {
     pub(crate) fn new(
-        audit: &Arc<AuditLog>,
+        audit: Option<&Arc<AuditLog>>,
         clock: &Clock,
         complain: &Arc<dyn Fn(&str) + Send + Sync>,
     ) -> Arc<Self> {
         Arc::new(Self {
             state: Mutex::default(),
-            audit: Arc::downgrade(audit),
+            audit: audit.map(Arc::downgrade).unwrap_or_default(),
             clock: Arc::clone(clock),
             complain: Arc::clone(complain),
         })

@@ -76,6 +76,10 @@ impl<'g> Known<'g> {
         self.tool.tool.spec().class
     }
 
+    pub(crate) fn version(&self) -> Option<&'g str> {
+        self.tool.tool.version()
+    }
+
     /// AUTH: is the caller who it says it is?
     pub(crate) async fn verify(
         self,
@@ -106,7 +110,7 @@ impl<'g> Verified<'g> {
         let (spec, who) = (tool.tool.spec(), &self.who);
         let refused = |failure| Refused { stage: Stage::Permission, failure };
         snapshot.rates.admit(&who.caller.subject, spec.name.as_str()).map_err(refused)?;
-        let (grant, limits) = within(snapshot, spec, who).map_err(refused)?;
+        let (grant, limits) = within(snapshot, spec, who, asking.timeout).map_err(refused)?;
         let located = if needs_paths(snapshot, spec, who) {
             let context = context(received.call.id, &who.caller, spec, limits, &grant, asking);
             Some(locate(tool, &received.arguments, context).await)
@@ -149,14 +153,20 @@ async fn shown_paths(
 }
 
 /// The bounds within which a caller may use a tool.
-fn within(snapshot: &Snapshot, spec: &ToolSpec, who: &Proved<'_>) -> Result<(Grant, Limits), Failure> {
+fn within(
+    snapshot: &Snapshot,
+    spec: &ToolSpec,
+    who: &Proved<'_>,
+    timeout: Option<Duration>,
+) -> Result<(Grant, Limits), Failure> {
     let grant = match who.scope(spec) {
         Verdict::Allowed(grant) => grant,
         Verdict::Denied { operator_reason } => return Err(not_permitted(operator_reason)),
     };
     let base = Limits { timeout: spec.timeout.unwrap_or(snapshot.limits.timeout), ..snapshot.limits };
     let limits = effective_limits(base, who.agent(), &grant);
-    Ok((grant, limits))
+    let timeout = timeout.map_or(limits.timeout, |timeout| timeout.min(limits.timeout));
+    Ok((grant, Limits { timeout, ..limits }))
 }
 
 /// What a call is judged by besides its tool and its caller.
@@ -242,6 +252,8 @@ pub(crate) struct Asking<'g> {
     pub(crate) interrupted: Option<Arc<AtomicBool>>,
     pub(crate) progress: Option<Progress>,
     pub(crate) browse: Option<Browse>,
+    /// The deadline that the caller sets.
+    pub(crate) timeout: Option<Duration>,
     pub(crate) blocking: Blocking,
     pub(crate) clock: &'g Clock,
 }
@@ -301,6 +313,7 @@ impl<'g> Valid<'g> {
             asked,
             by_token,
             calls,
+            timeout: asking.timeout,
         })
     }
 }
@@ -429,6 +442,7 @@ pub(crate) struct Ready<'g> {
     pub(crate) asked: bool,
     by_token: bool,
     calls: u64,
+    timeout: Option<Duration>,
 }
 
 impl Ready<'_> {
@@ -444,7 +458,7 @@ impl Ready<'_> {
         let who = Proved::again(caller, self.by_token, self.snapshot, newer)
             .map_err(|failure| Refused { stage: Stage::Auth, failure })?;
         let spec = tool.tool.spec();
-        let (grant, limits) = within(newer, spec, &who).map_err(refused)?;
+        let (grant, limits) = within(newer, spec, &who, self.timeout).map_err(refused)?;
         let facts = Facts { input: &call.arguments, judged: self.context.judged.as_ref(), calls: self.calls };
         allow(newer, spec, &who, facts).map_err(refused)?;
         let grant = granted_paths(&grant);

@@ -111,6 +111,21 @@ pub trait Tool: Send + Sync {
         None
     }
 
+    /// Which edition of the tool this is, where its operator says so. The record names it.
+    fn version(&self) -> Option<&str> {
+        None
+    }
+
+    /// What changed from version to version, newest first.
+    fn changelog(&self) -> &[String] {
+        &[]
+    }
+
+    /// Whether an exit code that is no success says that the tool is broken, and not that it was asked for something wrong: such failures open its circuit.
+    fn exit_codes_break(&self) -> bool {
+        false
+    }
+
     /// Whether calls of a server's tool may be told to somebody elsewhere. Where nothing is known, they are.
     fn leaves_the_machine(&self) -> bool {
         true

@@ -61,6 +61,7 @@ pub(crate) struct Unsettled<'g> {
     pub(crate) caller: Arc<Caller>,
     pub(crate) args_hash: Sha256,
     pub(crate) class: Option<ToolClass>,
+    pub(crate) version: Option<&'g str>,
     /// Where it is, should it be dropped.
     pub(crate) reached: Stage,
     pub(crate) cancelled: CancellationToken,
@@ -113,6 +114,7 @@ impl Unsettled<'_> {
             caller: Arc::clone(&self.caller),
             tool: self.call.tool.clone(),
             class: self.class,
+            version: self.version.map(str::to_owned),
             args_hash: self.args_hash,
             stage: *stage,
             code: failure.code,
@@ -143,6 +145,7 @@ impl Unsettled<'_> {
             caller: &self.caller,
             tool: &self.call.tool,
             class: self.class,
+            version: self.version,
             args_hash: self.args_hash,
             repairs: &self.call.repairs,
             denial,
@@ -153,7 +156,7 @@ impl Unsettled<'_> {
             }),
             duration,
         };
-        let audit = &self.gate.audit;
+        let audit = self.gate.audit.as_ref().map_err(|error| format!("{error}; {}", error.help()))?;
         // Whoever waits for the disk anyway is written together with all others who do.
         let together = self.settled && self.gate.audit_mode == AuditMode::Deny && count == 1;
         let written = if together { audit.submit(&entry) } else { audit.append(&entry) };

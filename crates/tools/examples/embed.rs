@@ -87,7 +87,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             workspace: Some(Arc::clone(&workspace)),
             ..Loaded::new(profile.registry(&Parts::files(&workspace))?, profile.limits())
         },
-        audit,
+        audit: Ok(audit),
         audit_mode: AuditMode::Deny,
         journal: Arc::new(journal),
         approver: Arc::new(Colleague),

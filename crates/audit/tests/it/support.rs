@@ -103,6 +103,7 @@ pub(crate) fn allowed(call: CallId, caller: &Caller) -> Entry<'_> {
         caller,
         tool: "read_file",
         class: Some(ToolClass::Read),
+        version: None,
         args_hash: Sha256::of(b"{}"),
         repairs: &[],
         denial: None,
@@ -118,6 +119,7 @@ pub(crate) fn intent(call: CallId, caller: &Caller) -> Intent<'_> {
         caller,
         tool: "write_file",
         class: ToolClass::Write,
+        version: None,
         args_hash: Sha256::of(b"{\"path\":\"a\"}"),
     }
 }

@@ -1,7 +1,8 @@
 //! `toolgate call`: one call through the whole gate.
 
 use std::io::{self, IsTerminal as _, Read as _, Write as _};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use toolgate_gate::{CallOptions, Progress, Said};
@@ -23,7 +24,12 @@ use crate::terminal::{
 /// Arguments longer than this are no tool call.
 const MAX_ARGUMENTS: u64 = 64 * 1024 * 1024;
 
-pub(crate) fn run(common: &Common, tool: String, arguments: &str) -> Result<u8, Failed> {
+pub(crate) fn run(
+    common: &Common,
+    tool: String,
+    arguments: &str,
+    timeout: Option<Duration>,
+) -> Result<u8, Failed> {
     // A person typed the call, so nothing is asked unless somebody says so.
     let settings = settle(common, Trust::Autonomous)?;
     let arguments = parse_arguments(arguments)?;
@@ -37,7 +43,7 @@ pub(crate) fn run(common: &Common, tool: String, arguments: &str) -> Result<u8, 
     let built = build::gate(&settings, How { servers, wait: true, ..How::alone(approver, tokens(common)) })?;
     settings.warn_of_unknown_tools(&built.tools);
     let call = ToolCall::new(tool.clone(), arguments);
-    let shown = Shown::on_terminal(common);
+    let shown = Shown::on_terminal(common, &settings);
     let options = CallOptions {
         cancelled: interrupt.token(),
         interrupted: Some(interrupt.flag()),
@@ -45,6 +51,7 @@ pub(crate) fn run(common: &Common, tool: String, arguments: &str) -> Result<u8, 
         approver: None,
         among_others: false,
         browse: None,
+        timeout,
     };
     let calling = built.front.call(call, credential, options);
     let called = runtime.block_on(async {
@@ -56,7 +63,7 @@ pub(crate) fn run(common: &Common, tool: String, arguments: &str) -> Result<u8, 
     shown.iter().for_each(Shown::end);
     match common.json {
         true => print_json(&envelope(&settings, &tool, &called))?,
-        false => print_answer(&settings, &called)?,
+        false => print_answer(&settings, &called, shown.as_ref())?,
     };
     match &called.failed {
         Some((stage, failure)) => explain(&called, *stage, failure),
@@ -69,40 +76,68 @@ pub(crate) fn run(common: &Common, tool: String, arguments: &str) -> Result<u8, 
 }
 
 /// Shows output as it comes to whoever sits at the terminal, moved in, so that no line of it can be taken for the gate's. It is not the answer, which
-/// follows on standard output.
-struct Shown(Arc<Mutex<Prose>>);
+/// follows on standard output; where that is the same terminal, what was shown already is not shown again.
+struct Shown(Arc<Mutex<Live>>);
+
+struct Live {
+    prose: Prose,
+    /// All that was shown.
+    words: String,
+}
 
 impl Shown {
-    fn on_terminal(common: &Common) -> Option<Self> {
+    fn on_terminal(common: &Common, settings: &Settings) -> Option<Self> {
         let stderr = io::stderr();
         let colour = if wants_colour(true) { "2" } else { "" };
-        let prose = || Prose::new(screen(&stderr).columns, can_erase(true), colour);
-        (!common.quiet && stderr.is_terminal()).then(|| Self(Arc::new(Mutex::new(prose()))))
+        let live = || Live {
+            prose: Prose::new(screen(&stderr).columns, can_erase(true), colour),
+            words: String::new(),
+        };
+        // An object holds the output in a form of its own, and would show it a second time.
+        let is_twice = io::stdout().is_terminal() && answers_with_object(settings);
+        (!common.quiet && stderr.is_terminal() && !is_twice).then(|| Self(Arc::new(Mutex::new(live()))))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Live> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn progress(&self) -> Progress {
-        let prose = Arc::clone(&self.0);
+        let live = Self(Arc::clone(&self.0));
         Arc::new(move |said: Said<'_>| {
-            let written = prose.lock().unwrap_or_else(PoisonError::into_inner).push(said.words);
+            let mut live = live.lock();
+            live.words.push_str(said.words);
+            let written = live.prose.push(said.words);
             let _ = write!(io::stderr(), "{written}");
         })
     }
 
     /// Ends the row that was begun.
     fn end(&self) {
-        let _ = write!(io::stderr(), "{}", self.0.lock().unwrap_or_else(PoisonError::into_inner).end());
+        let _ = write!(io::stderr(), "{}", self.lock().prose.end());
     }
+
+    /// What of an answer was not shown while it came.
+    fn rest(&self, text: &str) -> String {
+        let live = self.lock();
+        text.strip_prefix(live.words.as_str()).unwrap_or(text).to_owned()
+    }
+}
+
+/// Whether an answer of the profile is an object rather than text.
+fn answers_with_object(settings: &Settings) -> bool {
+    matches!(settings.profile, Profile::Crew | Profile::Proxy | Profile::Sidecar | Profile::Studio)
 }
 
 /// Exactly what a model is given, and which pictures, sounds and documents it is given beside that. Lines end for people, and for readers of objects that
 /// would stand one beside the other. A terminal would obey control characters of file names and contents, so they are escaped where standard output is one.
-fn print_answer(settings: &Settings, called: &Called) -> Result<Reader, Failed> {
-    let is_object =
-        matches!(settings.profile, Profile::Crew | Profile::Proxy | Profile::Sidecar | Profile::Studio);
-    let mut text = called.answer.text.clone();
+fn print_answer(settings: &Settings, called: &Called, shown: Option<&Shown>) -> Result<Reader, Failed> {
+    let is_object = answers_with_object(settings);
+    let shown = shown.filter(|_| io::stdout().is_terminal());
+    let mut text = shown.map_or_else(|| called.answer.text.clone(), |shown| shown.rest(&called.answer.text));
     let is_alone = called.attachments.is_empty();
     let ends = if is_alone { is_object || io::stdout().is_terminal() } else { !text.is_empty() };
-    if ends && !text.ends_with('\n') {
+    if ends && !text.ends_with('\n') && !(text.is_empty() && shown.is_some()) {
         text.push('\n');
     }
     text.extend(

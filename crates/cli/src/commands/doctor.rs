@@ -289,6 +289,12 @@ fn audit_folder(settings: &Settings) -> Finding {
     };
     match toolgate_audit::AuditLog::open(crate::build::log_options(settings), &key) {
         Ok(_) => found("audit", State::Ok, settings.audit_dir.display().to_string()),
-        Err(error) => found("audit", State::Missing, format!("{error}; {}", error.help())),
+        Err(error) => {
+            let goes_on = match crate::build::goes_on_without(settings, &error) {
+                true => "; until then only calls that read are made (`audit.on_failure: warn`)",
+                false => "",
+            };
+            found("audit", State::Missing, format!("{error}; {}{goes_on}", error.help()))
+        }
     }
 }

@@ -31,6 +31,7 @@ fn log_with_a_gap(directory: &Path) {
             caller: &caller,
             tool: "read_file",
             class: Some(ToolClass::Read),
+            version: None,
             args_hash: Sha256::of(b"{}"),
             repairs: &[],
             denial: None,

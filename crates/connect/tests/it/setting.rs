@@ -302,8 +302,7 @@ impl Setting {
         let gate = Gate::new(GateOptions {
             loaded: Loaded::new(Registry::new(), limits()),
             audit: AuditLog::open(LogOptions::new(folder.path().join("audit")), &StateKey::new([7; 32]))
-                .unwrap()
-                .0,
+                .map(|(audit, _)| audit),
             audit_mode: AuditMode::Warn,
             journal: Arc::new(
                 Journal::open(

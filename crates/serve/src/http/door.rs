@@ -146,7 +146,8 @@ impl Door {
         let Ready(ready) = &self.options.ready;
         if self.leaving.is_cancelled() {
             Some("not ready: it is closing\n")
-        } else if !self.service.metrics.can_record() {
+        } else if !self.service.metrics.can_record() || self.service.front().gate().record_problem().is_some()
+        {
             Some(CANNOT_RECORD)
         } else {
             (!ready()).then_some("not ready: servers behind it are still starting\n")

@@ -2,6 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ErrorData, InputRequiredResult, InputResponses,
@@ -34,6 +35,8 @@ pub(crate) struct Wanted {
     pub(crate) may_ask: bool,
     /// What it is to show, where it is about files by their addresses.
     pub(crate) browse: Option<Browse>,
+    /// The deadline that the client sets.
+    pub(crate) timeout: Option<Duration>,
     /// What a client of the newer era brings along when it comes again.
     pub(crate) state: Option<String>,
     pub(crate) responses: Option<InputResponses>,
@@ -86,6 +89,7 @@ impl McpHandler {
             arguments: Value::Object(arguments),
             may_ask: true,
             browse: None,
+            timeout: timeout(&context)?,
             state: request.request_state,
             responses: request.input_responses,
         };
@@ -208,6 +212,7 @@ impl McpHandler {
             approver: Some(approver),
             among_others: is_quick && self.connection.is_shared(size),
             browse: wanted.browse.clone(),
+            timeout: wanted.timeout,
             ..CallOptions::default()
         };
         let class = tool.as_ref().map(|tool| tool.spec().class);
@@ -364,6 +369,21 @@ impl McpHandler {
         let refused = self.service.front().refuse(&call, credential, Stage::Approval, failure).await;
         self.service.metrics.count(class, &refused);
         ErrorData::invalid_params(told, None)
+    }
+}
+
+/// Where in `_meta` a client says how long a call may take.
+const TIMEOUT_MS: &str = "timeoutMs";
+
+/// The deadline that a request sets, in milliseconds.
+fn timeout(context: &RequestContext<RoleServer>) -> Result<Option<Duration>, ErrorData> {
+    let Some(value) = context.meta.get(TIMEOUT_MS) else { return Ok(None) };
+    match value.as_u64() {
+        Some(milliseconds @ 1..) => Ok(Some(Duration::from_millis(milliseconds))),
+        _ => {
+            let message = format!("`_meta.{TIMEOUT_MS}` is a whole number of milliseconds, at least 1");
+            Err(ErrorData::invalid_params(message, None))
+        }
     }
 }
 

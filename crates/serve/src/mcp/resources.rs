@@ -203,7 +203,8 @@ impl McpHandler {
 }
 
 fn wanted(tool: &str, arguments: Value) -> Wanted {
-    Wanted { tool: tool.to_owned(), arguments, may_ask: true, browse: None, state: None, responses: None }
+    let (browse, timeout, state, responses) = (None, None, None, None);
+    Wanted { tool: tool.to_owned(), arguments, may_ask: true, browse, timeout, state, responses }
 }
 
 fn contents_of(

@@ -70,7 +70,7 @@ impl Finished {
                 let time = shown_time(bounds.timeout);
                 let help = match bounds.timeout < limits.timeout {
                     true => "give it more time with `timeout_ms`, or do less at once",
-                    false => "do less at once: no call is given more time",
+                    false => "do less at once: this call is given no more time",
                 };
                 Failure::new(ErrorCode::Timeout, format!("the command took longer than {time} and was ended"))
                     .help(help)

@@ -25,7 +25,7 @@ pub(crate) fn front_of(profile: Profile, scratch: &Path, workspace: &Arc<Workspa
     let limits = Limits { max_read_bytes: 1 << 20, ..profile.limits() };
     let gate = Gate::new(GateOptions {
         loaded: Loaded::new(profile.registry(&Parts::files(workspace)).unwrap(), limits),
-        audit,
+        audit: Ok(audit),
         audit_mode: AuditMode::Deny,
         journal: Arc::new(
             Journal::open(&journal.unwrap(), &StateKey::new([7; 32])).unwrap().recover(workspace).unwrap(),

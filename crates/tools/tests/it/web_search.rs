@@ -171,7 +171,7 @@ impl Stand {
                 agents: Config::parse("test", config).unwrap().agents,
                 ..Loaded::new(profile.registry(&parts).unwrap(), limits)
             },
-            audit,
+            audit: Ok(audit),
             audit_mode: AuditMode::Deny,
             journal: Arc::new(
                 Journal::open(&journal.unwrap(), &StateKey::new([7; 32]))
