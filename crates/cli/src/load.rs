@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use tokio::runtime::Runtime;
 use toolgate_gate::{BreakerRule, Loaded, RateRule, Registry, ToolSpec};
-use toolgate_manifest::{Problem, ToolManifest};
+use toolgate_manifest::{Problem, ServerConfig, ToolManifest};
 use toolgate_policy::{PathInputs, Policies, PolicyProblem, PolicySource, PolicyTool};
-use toolgate_tools::{CommandRunner, LoadedTools, Parts, Surroundings, load_manifests};
+use toolgate_tools::{CommandRunner, LoadedTools, Parts, Profile, Surroundings, load_manifests};
 use toolgate_workspace::Workspace;
 
 use crate::callers;
@@ -77,6 +77,7 @@ pub(crate) fn load(
     behind: Option<Behind<'_>>,
 ) -> Result<Loaded, Fault> {
     let declared = declared(settings)?;
+    refuse_servers_where_full(settings)?;
     let runner = confined::runner(settings, own, workspace)?;
     let mut registry = registry(settings, workspace, &declared, Arc::clone(&runner))?;
     let Some(Behind { servers, waiting }) = behind else {
@@ -144,6 +145,26 @@ fn declared(settings: &Settings) -> Result<LoadedTools, Vec<Problem>> {
     declared_in(settings, &manifest_files(settings)?)
 }
 
+/// A server brings tools too, and a profile that is full has room for none of them, whichever are wanted.
+pub(crate) fn refuse_servers_where_full(settings: &Settings) -> Result<(), Vec<Problem>> {
+    if !settings.profile.is_full() {
+        return Ok(());
+    }
+    let config = &settings.loaded.config;
+    let problem = |server: &ServerConfig| {
+        let (profile, name) = (settings.profile.name(), &server.name);
+        let message = format!(
+            "the profile `{profile}` has all the tools that it can have, and `{}` would bring more",
+            name.value
+        );
+        let help = "use another profile, such as `profile: native`, or say `disabled: true`".to_owned();
+        config.problem_at(name, message, Some(help))
+    };
+    let enabled = config.mcp_servers.iter().filter(|server| !server.disabled);
+    let problems: Vec<Problem> = enabled.map(problem).collect();
+    if problems.is_empty() { Ok(()) } else { Err(problems) }
+}
+
 /// The tools that these manifests declare.
 pub(crate) fn declared_in(settings: &Settings, files: &[Content]) -> Result<LoadedTools, Vec<Problem>> {
     if files.is_empty() {
@@ -158,7 +179,13 @@ pub(crate) fn declared_in(settings: &Settings, files: &[Content]) -> Result<Load
         allowed.map(|allowed| allowed.iter().map(|program| program.value.as_str()).collect());
     let mut taken: Vec<&str> = settings.profile.tool_names();
     taken.extend(web_search::names(settings));
-    let surroundings = Surroundings { mounts: &mounts, allowed_commands: allowed.as_deref(), taken: &taken };
+    let surroundings = Surroundings {
+        mounts: &mounts,
+        allowed_commands: allowed.as_deref(),
+        taken: &taken,
+        says_all: settings.profile == Profile::Proxy,
+        full: settings.profile.is_full().then(|| settings.profile.name()),
+    };
     load_manifests(&named, &surroundings)
 }
 

@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use crate::decode::{
-    Field, Key, Section, duration_or_none, key, list, located_text, path, text, word,
-};
+use crate::decode::{Field, Key, Section, duration_or_none, key, list, located_text, path, text, word};
 use crate::path::DeclaredPath;
 use crate::problem::Located;
 use crate::report::Report;

@@ -69,8 +69,9 @@ pub use servers::{
 };
 pub use tool::{
     CommandDeclaration, CommandLimits, CommandMount, CommandTemplate, Elevated, ExampleCaller, Expectation,
-    ManifestExample, MountPath, NamedPath, OutputDeclaration, OutputParse, PathArgument, PolicyRule, Rate,
-    RealPaths, TextTemplate, ToolManifest, Treatment, WHOLE_WORKTREE, skeleton,
+    Extensions, ManifestExample, MountPath, NamedPath, OutputDeclaration, OutputParse, PathArgument,
+    PolicyRule, Rate, RealPaths, SkeletonError, StderrRule, TextTemplate, ToolManifest, Treatment,
+    WHOLE_WORKTREE, skeleton,
 };
 pub use validator::{LARGEST_PATTERN, schema_problem, validator, validator_within};
 pub use variables::{MissingVariable, VariableText};

@@ -151,6 +151,19 @@ impl Profile {
         matches!(self, Self::Native | Self::Studio)
     }
 
+    /// How many tools a model of this profile can be given; nothing where any number will do. Small local models call five tools natively and write calls
+    /// of more into their text.
+    #[must_use]
+    pub fn most_tools(self) -> Option<usize> {
+        (self == Self::Sidecar).then_some(5)
+    }
+
+    /// Whether it has as many tools of its own as it can have.
+    #[must_use]
+    pub fn is_full(self) -> bool {
+        self.most_tools().is_some_and(|most| self.tool_names().len() >= most)
+    }
+
     /// The names of its own tools, in their order; `web_search` and those of manifests come on top.
     #[must_use]
     pub fn tool_names(self) -> Vec<&'static str> {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
-use toolgate_attack::{BenchOptions, Scratch, code_of};
+use toolgate_attack::{BenchOptions, Scratch, code_of, widened};
 use toolgate_tools::{Profile, SHIPPED};
 
 use crate::commands::git;
@@ -117,8 +117,10 @@ fn no_git_tool_runs_what_a_repository_names() {
     let scratch = Scratch::new();
     let workspace = scratch.folder("w");
     arrange(&workspace);
-    let writable: Vec<String> =
-        SHIPPED.iter().map(|(_, text)| text.replace("\nclass: read\n", "\nclass: write\n")).collect();
+    let writable: Vec<String> = SHIPPED
+        .iter()
+        .map(|(_, text)| widened(text).replace("\nclass: read\n", "\nclass: write\n"))
+        .collect();
     let bench = BenchOptions::new(Profile::Proxy, &workspace, &scratch.folder("s"))
         .manifest(&writable.join("---\n"))
         .open();

@@ -143,6 +143,7 @@ impl Report {
         let config = &settings.loaded.config;
         self.problems.extend(confined::problems(config));
         self.servers(&settings)?;
+        self.keep(load::refuse_servers_where_full(&settings))?;
         self.warnings.extend(missing_places(&settings)?);
         self.warnings.extend(callers::warnings(&settings)?);
         self.keep(web_search::tool(&settings))?;

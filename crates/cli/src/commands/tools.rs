@@ -87,7 +87,12 @@ fn table(tools: &[Arc<dyn Tool>], screen: Screen) -> String {
 fn json_table(tools: &[Arc<dyn Tool>]) -> Value {
     let row = |tool: &Arc<dyn Tool>| {
         let spec = tool.spec();
-        json!({"name": spec.name, "class": spec.class, "category": spec.category, "description": spec.description, "arguments": argument_names(tool)})
+        let mut row = json!({"name": spec.name, "class": spec.class, "category": spec.category, "description": spec.description, "arguments": argument_names(tool)});
+        if let (Some(version), Value::Object(fields)) = (tool.version(), &mut row) {
+            fields.insert("version".to_owned(), json!(version));
+            fields.insert("changelog".to_owned(), json!(tool.changelog()));
+        }
+        row
     };
     Value::Array(tools.iter().map(row).collect())
 }

@@ -24,7 +24,7 @@ pub(crate) fn run(
     output: Option<&Path>,
     words: &[String],
 ) -> Result<u8, Failed> {
-    let text = skeleton(name, words);
+    let text = skeleton(name, words).map_err(|error| Failed::usage(error.to_string()).help(error.help()))?;
     if output == Some(Path::new("-")) {
         return print(&text).map(|_| DONE);
     }

@@ -9,8 +9,10 @@ use crate::variables::VariableText;
 pub(crate) fn warnings(config: &Config) -> Vec<Warning> {
     let enabled = config.mcp_servers.iter().filter(|server| !server.disabled);
     let unclassified = enabled.clone().filter_map(|server| unclassified(config, server));
-    let secrets =
-        enabled.flat_map(|server| secrets(config, server).into_iter().chain(shown_arguments(config, server)));
+    let secrets = enabled.flat_map(|server| {
+        let arguments = written_arguments(config, server).into_iter().chain(shown_arguments(config, server));
+        secrets(config, server).into_iter().chain(arguments)
+    });
     unclassified.chain(secrets).collect()
 }
 
@@ -50,6 +52,43 @@ fn secrets(config: &Config, server: &ServerConfig) -> Vec<Warning> {
         config.problem_beside_secrets(name, message, Some(help)).into()
     };
     found.iter().map(warning).collect()
+}
+
+/// How words begin that are keys of well-known services.
+const KEY_BEGINNINGS: &[&str] =
+    &["sk-", "ghp_", "gho_", "ghs_", "github_pat_", "glpat-", "xoxb-", "xoxp-", "AKIA", "AIza", "hf_", "eyJ"];
+/// A shorter word is not a key, whatever it begins with.
+const SHORTEST_KEY: usize = 16;
+
+/// Secrets that are written out among the arguments of a process: in the file, and shown to everybody who lists processes.
+fn written_arguments(config: &Config, server: &ServerConfig) -> Vec<Warning> {
+    let ServerTransport::Process(process) = &server.transport else { return Vec::new() };
+    let texts: Vec<&str> = process.arguments.iter().map(|argument| argument.value.beginning()).collect();
+    let is_secret = |index: usize, argument: &Located<VariableText>| {
+        if !argument.value.is_literal() {
+            return false;
+        }
+        let text = argument.value.beginning();
+        let option = |text: &str| {
+            text.starts_with('-') && looks_secret(&text.trim_start_matches('-').replace('-', "_"))
+        };
+        let after_option =
+            index.checked_sub(1).and_then(|before| texts.get(before)).is_some_and(|text| option(text));
+        let joined = text.split_once('=').is_some_and(|(name, value)| option(name) && !value.is_empty());
+        let value = text.split_once('=').map_or(text, |(_, value)| value);
+        let is_key =
+            value.len() >= SHORTEST_KEY && KEY_BEGINNINGS.iter().any(|known| value.starts_with(known));
+        joined || is_key || (after_option && !text.starts_with('-') && !text.is_empty())
+    };
+    let written =
+        process.arguments.iter().enumerate().filter(|(index, argument)| is_secret(*index, argument));
+    let warning = |(_, argument): (usize, &Located<VariableText>)| {
+        let message = "this argument looks like a secret that is written out, and everybody who lists processes is shown it";
+        let help =
+            "pass it in `env` as `\"${NAME}\"`, from a variable of the gate's own environment".to_owned();
+        config.problem_beside_secrets(argument, message, Some(help)).into()
+    };
+    written.map(warning).collect()
 }
 
 /// Variables that hold secrets, among the arguments of a process: everybody on the machine can read those.

@@ -24,11 +24,11 @@ use serde_json::Value;
 use toolgate_types::{AgentName, Failure, ToolClass, ToolName, Trust};
 
 pub(crate) use confined::{directory, is_reserved, is_variable, looks_secret, mounts, network, not_a_host};
-pub use paths::{NamedPath, PathArgument, RealPaths};
+pub use paths::{Extensions, NamedPath, PathArgument, RealPaths};
 pub(crate) use read::{calls, policy};
 pub use rendering::WHOLE_WORKTREE;
 pub(crate) use skeleton::quoted;
-pub use skeleton::skeleton;
+pub use skeleton::{SkeletonError, skeleton};
 pub use template::{CommandTemplate, TextTemplate};
 
 use crate::decode::{Word, nearest_or_all};
@@ -42,6 +42,10 @@ pub struct ToolManifest {
     pub name: Located<ToolName>,
     /// `title`: a name for people.
     pub title: Option<String>,
+    /// `version`: which edition of the tool this is, in the operator's own words; told in lists and in the record.
+    pub version: Option<String>,
+    /// `changelog`: what changed from version to version, newest first.
+    pub changelog: Vec<String>,
     /// `description`: what models are told about it; never empty.
     pub description: Located<String>,
     /// `class`: what it can do to the world.
@@ -62,8 +66,14 @@ pub struct ToolManifest {
     pub policy: Vec<PolicyRule>,
     /// `rate`: how often one caller may call it.
     pub rate: Option<Rate>,
+    /// `breaker: {exit_codes: true}`: an exit code that is no success counts as a failure of the tool, not of its input.
+    pub exit_codes_break: bool,
     /// `examples`: calls that must be allowed or denied.
     pub examples: Vec<ManifestExample>,
+    /// Where `permissions` stands.
+    permissions_at: Located<()>,
+    /// Whether `input` was declared; without it the tool takes no arguments.
+    declares_input: bool,
     source: Source,
 }
 
@@ -99,6 +109,18 @@ pub struct CommandDeclaration {
     pub paths: Vec<PathArgument>,
     /// `success_codes`: exit codes that are not failures; never empty, `[0]` unless said.
     pub success_codes: Vec<u8>,
+    /// `stderr`: who is told what a failed command wrote there.
+    pub stderr: StderrRule,
+}
+
+words! {
+    /// Who is told what a failed command wrote to standard error.
+    StderrRule, "a rule for standard error" {
+        /// The operator alone.
+        Hide = "hide",
+        /// The model too: the end of it, sanitised.
+        Show = "show",
+    }
 }
 
 /// A folder of a mount, such as `@project/src`.
@@ -308,6 +330,22 @@ impl ToolManifest {
                 self.problem_at(&mount.alias, format!("`{}` is not mounted", mount.alias.value), Some(help))
             })
             .collect()
+    }
+
+    /// What a manifest may leave unsaid and a gateway should not: who may call the tool, and what it takes.
+    #[must_use]
+    pub fn unsaid(&self) -> Vec<Problem> {
+        let permissions = self.permissions.is_empty().then(|| {
+            let help = "name what a caller must hold, such as `permissions: [git:read]`".to_owned();
+            let message = "`permissions: []` lets every caller use this tool";
+            self.problem_at(&self.permissions_at, message, Some(help))
+        });
+        let input = (!self.declares_input).then(|| {
+            let help =
+                "declare its arguments, or write `input: {properties: {}}` if it takes none".to_owned();
+            self.problem_at(&self.name, "a tool without `input` has no schema for its arguments", Some(help))
+        });
+        permissions.into_iter().chain(input).collect()
     }
 
     /// The schema that answers fit: the declared one, or what `parse` alone promises.

@@ -4,9 +4,10 @@
 //! file really is: that is what the program is given, so that no symlink on the way leads it elsewhere.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::Value;
-use toolgate_types::Failure;
+use toolgate_types::{ErrorCode, Failure};
 
 use super::MountPath;
 use super::property::Properties;
@@ -21,6 +22,33 @@ pub struct PathArgument {
     pub is_list: bool,
     /// The directory that its paths are relative to.
     pub folder: MountPath,
+    /// What the names of its files may end in.
+    pub extensions: Extensions,
+}
+
+/// `x-toolgate-extensions`: what the names of files may end in. None means anything.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Extensions(Arc<[String]>);
+
+impl Extensions {
+    /// Whether the file at this location, or of this name, is one of these. The case of letters is nothing.
+    ///
+    /// # Errors
+    /// `invalid_arguments`, with the endings that would fit.
+    pub fn check(&self, location: &str, argument: &str) -> Result<(), Failure> {
+        let name = location.rsplit('/').next().unwrap_or(location);
+        let ending = name.rsplit_once('.').filter(|(stem, _)| !stem.is_empty()).map(|(_, ending)| ending);
+        let fits = |ending: &str| self.0.iter().any(|known| known.eq_ignore_ascii_case(ending));
+        if self.0.is_empty() || ending.is_some_and(fits) {
+            return Ok(());
+        }
+        let known: Vec<String> = self.0.iter().map(|ending| format!(".{ending}")).collect();
+        Err(Failure::new(
+            ErrorCode::InvalidArguments,
+            format!("`{argument}`: this tool does not take files with such a name"),
+        )
+        .help(format!("name a file that ends in {}", known.join(", "))))
+    }
 }
 
 /// One path of a call.
@@ -30,6 +58,8 @@ pub struct NamedPath {
     pub argument: String,
     /// What it names, as it was spelt.
     pub path: MountPath,
+    /// What the name of the file that it leads to must end in.
+    pub extensions: Extensions,
 }
 
 impl PathArgument {
@@ -37,7 +67,13 @@ impl PathArgument {
         let argument = |property: &super::property::Property| {
             let facts = property.of_one_value();
             let folder = facts.rules.path.clone()?;
-            Some(Self { name: property.name.clone(), is_list: property.facts.is("array"), folder })
+            let extensions = Extensions(facts.rules.extensions.clone().into());
+            Some(Self {
+                name: property.name.clone(),
+                is_list: property.facts.is("array"),
+                folder,
+                extensions,
+            })
         };
         properties.iter().filter_map(argument).collect()
     }
@@ -59,7 +95,7 @@ impl PathArgument {
             let below = path(value, &argument)?;
             let path =
                 MountPath { alias: self.folder.alias.clone(), path: joined(&self.folder.path, &below) };
-            Ok(NamedPath { argument, path })
+            Ok(NamedPath { argument, path, extensions: self.extensions.clone() })
         };
         values.into_iter().map(one).collect()
     }

@@ -49,6 +49,8 @@ pub(super) struct ValueRules {
     pub(super) empty: bool,
     /// `x-toolgate-path`: a path beneath this folder.
     pub(super) path: Option<MountPath>,
+    /// `x-toolgate-extensions`: what the names of its files may end in, without the dot; empty means anything.
+    pub(super) extensions: Vec<String>,
 }
 
 impl Property {
@@ -192,8 +194,14 @@ impl ValueRules {
             path: says("x-toolgate-path")
                 .and_then(Value::as_str)
                 .and_then(|text| MountPath::parse(text).ok()),
+            extensions: texts(says("x-toolgate-extensions")),
         }
     }
+}
+
+fn texts(list: Option<&Value>) -> Vec<String> {
+    let items = list.and_then(Value::as_array).into_iter().flatten();
+    items.filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
 /// A listed value is the operator's own.
@@ -216,6 +224,31 @@ pub(super) fn check_extensions(schema: &Node, report: &mut Report<'_>) {
     }
     if let Some(allow) = schema.get("x-toolgate-allow") {
         check_allow(allow, report);
+    }
+    if let Some(extensions) = schema.get("x-toolgate-extensions") {
+        check_file_extensions(extensions, schema, report);
+    }
+}
+
+fn check_file_extensions(extensions: &Node, schema: &Node, report: &mut Report<'_>) {
+    let help = || Some("list endings without the dot, such as `[rs, md]`".to_owned());
+    let Kind::List(words) = &extensions.kind else {
+        report.node(extensions, "`x-toolgate-extensions` must be a list", help());
+        return;
+    };
+    if words.is_empty() {
+        report.node(extensions, "`x-toolgate-extensions` is empty, so no file would fit", help());
+    }
+    if schema.get("x-toolgate-path").is_none() {
+        let help = Some("add `x-toolgate-path`".to_owned());
+        report.node(extensions, "`x-toolgate-extensions` is about files, and this is no path", help);
+    }
+    let is_ending = |text: &str| {
+        !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_+-".contains(&byte))
+    };
+    for word in words.iter().filter(|word| !word.text().is_some_and(is_ending)) {
+        let text = shown(word.text().unwrap_or_default());
+        report.node(word, format!("`{text}` is not the ending of a file's name"), help());
     }
 }
 

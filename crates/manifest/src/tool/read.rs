@@ -10,11 +10,11 @@ use super::paths::PathArgument;
 use super::property::Properties;
 use super::schema::Checked;
 use super::{
-    CommandDeclaration, Elevated, OutputDeclaration, OutputParse, PolicyRule, Rate, ToolManifest, Treatment,
-    confined, schema, warnings,
+    CommandDeclaration, Elevated, OutputDeclaration, OutputParse, PolicyRule, Rate, StderrRule, ToolManifest,
+    Treatment, confined, schema, warnings,
 };
 use crate::decode::{
-    Field, Key, Section, count, duration, key, located_text, named, parsed, size, text, word,
+    Field, Key, Section, count, duration, flag, key, list, located_text, named, parsed, size, text, word,
 };
 use crate::problem::{Located, Place, Problems, Source, Warning, shown};
 use crate::read::permissions;
@@ -24,6 +24,8 @@ use crate::tree::{self, Node};
 const TOOL: &[Key] = &[
     key("tool", "tool: git_log"),
     key("title", "title: Recent commits"),
+    key("version", "version: \"1.2\""),
+    key("changelog", "changelog: [\"1.2: counts from one\"]"),
     key("description", "description: Recent commits of this repository, newest first"),
     key("class", "class: read"),
     key("permissions", "permissions: [git:read]"),
@@ -41,9 +43,11 @@ const TOOL: &[Key] = &[
     key("limits", "limits: {memory: 512MiB}"),
     key("stdin", "stdin: \"{text}\""),
     key("success_codes", "success_codes: [0, 1]"),
+    key("stderr", "stderr: show"),
     key("output", "output: {parse: lines}"),
     key("policy", "policy: {\"*\": allow}"),
     key("rate", "rate: {calls: 60, per: 1m}"),
+    key("breaker", "breaker: {exit_codes: true}"),
     key("examples", "examples: [{input: {count: 5}, expect: allowed}]"),
 ];
 
@@ -58,6 +62,11 @@ const OUTPUT: &[Key] = &[
     key("schema", "schema: {type: array, items: {type: string}}"),
     key("max_bytes", "max_bytes: 64KiB"),
 ];
+
+const BREAKER: &[Key] = &[key("exit_codes", "exit_codes: true")];
+
+/// The longest `version`, in characters.
+const LONGEST_VERSION: usize = 64;
 
 const RATE: &[Key] = &[key("calls", "calls: 60"), key("per", "per: 1m"), key("burst", "burst: 10")];
 
@@ -102,8 +111,11 @@ fn tool(file: &Field, source: &Source, report: &mut Report<'_>) -> Option<ToolMa
     };
     let command = command(&section, &bounds, report);
     let against = Against { input: input.as_ref(), command: command.as_ref(), elevated: elevated.as_ref() };
+    let permissions_at = section.field("permissions").map(|field| field.locate(()));
     let tool = ToolManifest {
         title: section.get("title", report, text),
+        version: section.get("version", report, version),
+        changelog: section.get("changelog", report, changelog).unwrap_or_default(),
         timeout: section.get("timeout", report, duration),
         output: section.get("output", report, output).unwrap_or(OutputDeclaration {
             parse: OutputParse::Text,
@@ -112,6 +124,9 @@ fn tool(file: &Field, source: &Source, report: &mut Report<'_>) -> Option<ToolMa
         }),
         policy: section.get("policy", report, policy).unwrap_or_default(),
         rate: section.get("rate", report, rate),
+        exit_codes_break: section.get("breaker", report, exit_codes).unwrap_or(false),
+        declares_input: section.field("input").is_some(),
+        permissions_at: permissions_at?,
         examples: section
             .get("examples", report, |field, report| examples(field, &against, report))
             .unwrap_or_default(),
@@ -166,6 +181,27 @@ fn description(field: &Field, report: &mut Report<'_>) -> Option<Located<String>
     Some(description)
 }
 
+/// Text on one line, so that lists and records show it as it is.
+fn version(field: &Field, report: &mut Report<'_>) -> Option<String> {
+    let version = text(field, report)?;
+    let is_line = !version.trim().is_empty() && !version.contains(char::is_control);
+    if !is_line || version.chars().count() > LONGEST_VERSION {
+        let help =
+            format!("write one line of at most {LONGEST_VERSION} characters, such as `version: \"1.2\"`");
+        report.node(&field.node, format!("`{}` is not a version", shown(&version)), Some(help));
+        return None;
+    }
+    Some(version)
+}
+
+fn changelog(field: &Field, report: &mut Report<'_>) -> Option<Vec<String>> {
+    list(field, "text", report, text)
+}
+
+fn exit_codes(field: &Field, report: &mut Report<'_>) -> Option<bool> {
+    Section::read(field, BREAKER, report)?.get("exit_codes", report, flag)
+}
+
 fn elevated(field: &Field, report: &mut Report<'_>) -> Option<Elevated> {
     let section = Section::read(field, ELEVATED, report)?;
     for name in ["when", "permissions"] {
@@ -214,6 +250,7 @@ fn command(section: &Section, bounds: &Bounds<'_>, report: &mut Report<'_>) -> O
     let network = section.get("network", report, confined::network).unwrap_or_default();
     let limits = section.get("limits", report, confined::limits).unwrap_or_default();
     let success_codes = section.get("success_codes", report, confined::success_codes);
+    let stderr = section.get("stderr", report, word::<StderrRule>);
     if !bounds.known {
         return None;
     }
@@ -238,6 +275,7 @@ fn command(section: &Section, bounds: &Bounds<'_>, report: &mut Report<'_>) -> O
         stdin,
         paths: PathArgument::all(bounds.properties),
         success_codes: success_codes.unwrap_or_else(|| vec![0]),
+        stderr: stderr.map_or(StderrRule::Hide, |rule| rule.value),
     })
 }
 

@@ -2,13 +2,15 @@
 //!
 //! Words of the command may hold placeholders: `{count}`, or with a type `{count:integer}`; the types are `string`,
 //! `integer`, `number`, `boolean` and `path`. A word that is exactly `{verbose:boolean}` becomes the flag `--verbose`.
-//! Braces that are not such placeholders are literal.
+//! Braces that are not such placeholders are literal; `{count:int}` is a placeholder with a type that there is not.
 
 use std::fmt::Write;
 
 use toolgate_types::{ToolClass, ToolName};
 
 use super::warnings::{INTERPRETERS, WRITERS};
+use crate::decode::nearest_or_all;
+use crate::problem::shown;
 
 /// Programs whose effect cannot be put back.
 const DESTROYERS: &[&str] =
@@ -33,6 +35,45 @@ enum Type {
     Path,
 }
 
+/// The types by their names.
+const TYPES: [(&str, Type); 5] = [
+    ("string", Type::String),
+    ("integer", Type::Integer),
+    ("number", Type::Number),
+    ("boolean", Type::Boolean),
+    ("path", Type::Path),
+];
+
+/// Why no manifest could be made for a command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SkeletonError {
+    /// A placeholder names a type that there is not.
+    UnknownType {
+        /// The placeholder without its braces.
+        placeholder: String,
+        /// The type.
+        kind: String,
+    },
+}
+
+impl SkeletonError {
+    /// What to write instead.
+    #[must_use]
+    pub fn help(&self) -> String {
+        let Self::UnknownType { kind, .. } = self;
+        nearest_or_all(kind, TYPES.iter().map(|(name, _)| *name))
+    }
+}
+
+impl std::fmt::Display for SkeletonError {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self::UnknownType { placeholder, kind } = self;
+        write!(formatter, "`{{{}}}`: there is no type `{}`", shown(placeholder), shown(kind))
+    }
+}
+
+impl std::error::Error for SkeletonError {}
+
 struct Placeholder {
     name: String,
     kind: Type,
@@ -44,9 +85,12 @@ enum Piece {
 }
 
 /// The text of a manifest for a command: it parses, and it allows as little as the words let it.
-#[must_use]
-pub fn skeleton(name: &ToolName, command: &[impl AsRef<str>]) -> String {
-    let words: Vec<Vec<Piece>> = command.iter().map(|word| pieces(word.as_ref())).collect();
+///
+/// # Errors
+/// A placeholder of an unknown type.
+pub fn skeleton(name: &ToolName, command: &[impl AsRef<str>]) -> Result<String, SkeletonError> {
+    let words: Vec<Vec<Piece>> =
+        command.iter().map(|word| pieces(word.as_ref())).collect::<Result<_, SkeletonError>>()?;
     let program = command.first().map_or("true", AsRef::as_ref);
     let class = class(program);
     let mut arguments: Vec<&Placeholder> = Vec::new();
@@ -85,7 +129,7 @@ pub fn skeleton(name: &ToolName, command: &[impl AsRef<str>]) -> String {
     let _ = writeln!(text, "command: [{}]", items.join(", "));
     text.push_str(REST);
     example(&arguments, &mut text);
-    text
+    Ok(text)
 }
 
 const REST: &str = r#"
@@ -106,7 +150,9 @@ policy: {"*": allow}
 # environment: {LC_ALL: C}
 # limits: {memory: 512MiB, processes: 64, output: 1MiB}
 # success_codes: [0, 1]
+# stderr: show
 # rate: {calls: 60, per: 1m}
+# version: "1.0"
 "#;
 
 fn placeholder(piece: &Piece) -> Option<&Placeholder> {
@@ -206,12 +252,15 @@ fn escaped(text: &str) -> String {
 }
 
 /// Takes a word apart at its placeholders.
-fn pieces(word: &str) -> Vec<Piece> {
+fn pieces(word: &str) -> Result<Vec<Piece>, SkeletonError> {
     let (mut pieces, mut literal, mut rest) = (Vec::new(), String::new(), word);
     while let Some((before, after)) = rest.split_once('{') {
         literal.push_str(before);
-        let inside = after.split_once('}');
-        match inside.and_then(|(inside, after)| Some((typed(inside, &literal, pieces.is_empty())?, after))) {
+        let found = match after.split_once('}') {
+            Some((inside, after)) => typed(inside, &literal, pieces.is_empty())?.zip(Some(after)),
+            None => None,
+        };
+        match found {
             Some((placeholder, after)) => {
                 if !literal.is_empty() {
                     pieces.push(Piece::Literal(std::mem::take(&mut literal)));
@@ -229,30 +278,35 @@ fn pieces(word: &str) -> Vec<Piece> {
     if !literal.is_empty() || pieces.is_empty() {
         pieces.push(Piece::Literal(literal));
     }
-    pieces
+    Ok(pieces)
 }
 
-/// `name` or `name:type`, after some literal text.
-fn typed(inside: &str, before: &str, first: bool) -> Option<Placeholder> {
+/// `name` or `name:type`, after some literal text; nothing where it is neither.
+fn typed(inside: &str, before: &str, first: bool) -> Result<Option<Placeholder>, SkeletonError> {
     let (name, kind) = inside.split_once(':').map_or((inside, None), |(name, kind)| (name, Some(kind)));
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     if name.is_empty() || !name.bytes().all(plain) || name.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
+        return Ok(None);
     }
+    let known = |kind: &str| TYPES.iter().find(|(known, _)| *known == kind).map(|(_, kind)| *kind);
     let kind = match kind {
         None => suggested(name),
-        Some("string") => Type::String,
-        Some("integer") => Type::Integer,
-        Some("number") => Type::Number,
-        Some("boolean") => Type::Boolean,
-        Some("path") => Type::Path,
-        Some(_) => return None,
+        Some(kind) => match known(kind) {
+            Some(kind) => kind,
+            None if kind.starts_with(|first: char| first.is_ascii_alphabetic())
+                && kind.bytes().all(plain) =>
+            {
+                let (placeholder, kind) = (inside.to_owned(), kind.to_owned());
+                return Err(SkeletonError::UnknownType { placeholder, kind });
+            }
+            None => return Ok(None),
+        },
     };
     // A path is written relative to where the command runs, so it must begin something.
     let begins = (before.is_empty() && first) || before.ends_with(['=', ':', ',']);
     let short = first && before.len() == 2 && before.starts_with('-');
     let kind = if kind == Type::Path && !begins && !short { Type::String } else { kind };
-    Some(Placeholder { name: name.to_owned(), kind })
+    Ok(Some(Placeholder { name: name.to_owned(), kind }))
 }
 
 fn suggested(name: &str) -> Type {

@@ -6,7 +6,7 @@ use toolgate_types::ToolClass;
 
 use super::property::Properties;
 use super::template::{Element, Part, Piece, slots};
-use super::{OutputParse, ToolManifest, Treatment, pattern, schema};
+use super::{OutputParse, StderrRule, ToolManifest, Treatment, pattern, schema};
 use crate::decode::{Field, Section};
 use crate::problem::shown;
 use crate::report::Report;
@@ -118,6 +118,7 @@ pub(super) fn of(tool: &ToolManifest, properties: &Properties, section: &Section
     code(tool, section, report);
     network(tool, section, report);
     output(tool, section, report);
+    stderr(tool, section, report);
     policy(tool, section, report);
 }
 
@@ -271,6 +272,17 @@ fn output(tool: &ToolManifest, section: &Section, report: &mut Report<'_>) {
             "any answer would fit, for there is no `schema`",
             "say under `output.schema` what comes back",
         );
+    }
+}
+
+/// What a command says about its failure is not filtered field by field.
+fn stderr(tool: &ToolManifest, section: &Section, report: &mut Report<'_>) {
+    let keeps_back =
+        tool.policy.is_empty() || tool.policy.iter().any(|rule| rule.treatment != Treatment::Allow);
+    let place = node(section, "stderr", "").filter(|_| tool.command.stderr == StderrRule::Show);
+    if let Some(place) = place.filter(|_| keeps_back) {
+        let message = "`stderr: show` lets leave what `policy` keeps back, where the program quotes it";
+        report.warn(place, message, "leave it out: the operator is told what a failed command said");
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use toolgate_manifest::{Expectation, OutputParse, RealPaths, ToolManifest, Treatment, Warning};
+use toolgate_manifest::{Expectation, OutputParse, RealPaths, StderrRule, ToolManifest, Treatment, Warning};
 use toolgate_types::ToolClass;
 
 /// The example of the documentation, exactly as it is written there.
@@ -214,4 +214,46 @@ fn bytes_that_are_not_text_are_a_problem() {
     assert_eq!(problems.to_string(), "t.yaml:1:7: this is not UTF-8 text — save the file as UTF-8");
     let empty: Value = json!(null);
     assert!(parse(GIT_LOG).command.template.render(&empty).is_err());
+}
+
+#[test]
+fn versions_standard_error_and_the_breaker_are_read() {
+    let (_, bytes) = cases("tools_good").into_iter().find(|(name, _)| name == "versioned.yaml").unwrap();
+    let tool = parse(std::str::from_utf8(&bytes).unwrap());
+    assert_eq!((tool.version.as_deref(), tool.changelog.len()), (Some("2.1-beta"), 2));
+    assert_eq!((tool.command.stderr, tool.exit_codes_break), (StderrRule::Show, true));
+    let extensions = &tool.command.paths[0].extensions;
+    for (location, fits) in [
+        ("a.md", true),
+        ("deep/b.txt", true),
+        ("c.MD", true),
+        ("d.rs", false),
+        ("md", false),
+        (".md", false),
+        ("e.md/f", false),
+    ] {
+        assert_eq!(extensions.check(location, "file").is_ok(), fits, "{location}");
+    }
+    let plain = parse(include_str!("tools_good/list_files.yaml"));
+    assert_eq!(
+        (plain.version, plain.command.stderr, plain.exit_codes_break),
+        (None, StderrRule::Hide, false)
+    );
+}
+
+#[test]
+fn what_is_left_unsaid_is_known() {
+    let unsaid = |text: &str| -> Vec<String> {
+        parse(text).unsaid().iter().map(|problem| format!("{}: {}", problem.line, problem.message)).collect()
+    };
+    let lines = "tool: t\ndescription: d\nclass: read\npermissions: []\ncommand: [date]\n";
+    assert_eq!(
+        unsaid(lines),
+        [
+            "4: `permissions: []` lets every caller use this tool",
+            "1: a tool without `input` has no schema for its arguments"
+        ]
+    );
+    let whole = lines.replace("[]", "[t:use]") + "input: {properties: {}}\n";
+    assert!(unsaid(&whole).is_empty());
 }

@@ -6,7 +6,7 @@ use toolgate_types::{ToolClass, ToolName};
 
 fn tool(command: &[&str]) -> (ToolManifest, Vec<Warning>) {
     let name: ToolName = "new_tool".parse().unwrap();
-    let text = skeleton(&name, command);
+    let text = skeleton(&name, command).unwrap();
     match ToolManifest::parse_bytes("new.yaml", text.as_bytes()) {
         Ok(read) => read,
         Err(problems) => panic!("{command:?}\n{text}\n{}", problems.render()),
@@ -28,8 +28,8 @@ fn commands_become_manifests_without_warnings() {
         (&["grep", "{ignore_case:boolean}", "x"], &["grep", "--ignore-case", "x"]),
         (&["tool", "{ratio:number}", "{a}:{b}"], &["tool", "1", "example:example"]),
         (
-            &["echo", "{}", "{a b}", "{count:colour}", "{", "}", "{{x}}"],
-            &["echo", "{}", "{a b}", "{count:colour}", "{", "}", "{example}"],
+            &["echo", "{}", "{a b}", "{count:a colour}", "{", "}", "{{x}}"],
+            &["echo", "{}", "{a b}", "{count:a colour}", "{", "}", "{example}"],
         ),
         (
             &["echo", "a: b", "# c", "\"d\"", "e\\f", "null", "~", "", "5", "- x", "*y", "&z", "é\u{1f600}"],
@@ -78,7 +78,7 @@ fn the_class_follows_the_program() {
 #[test]
 fn any_name_and_any_word_give_a_manifest() {
     for name in ["null", "true", "5", "-x", "a.b", "NO", "1e5"] {
-        let text = skeleton(&name.parse().unwrap(), &["date"]);
+        let text = skeleton(&name.parse().unwrap(), &["date"]).unwrap();
         let (tool, _) = ToolManifest::parse_bytes("new.yaml", text.as_bytes()).unwrap();
         assert_eq!(tool.name.value.as_str(), name);
     }
@@ -98,7 +98,25 @@ fn what_an_operator_sees() {
             &name,
             &["git", "log", "--max-count={count}", "--author={author}", "{verbose:boolean}", "--", "{path}"]
         )
+        .unwrap()
     );
+}
+
+#[test]
+fn a_placeholder_of_a_type_that_there_is_not_is_refused() {
+    let name: ToolName = "log".parse().unwrap();
+    for (word, told) in [
+        ("--count={count:int}", "`{count:int}`: there is no type `int`"),
+        ("{file:folder}", "`{file:folder}`: there is no type `folder`"),
+    ] {
+        let error = skeleton(&name, &["git", word]).unwrap_err();
+        assert_eq!(error.to_string(), told);
+        assert!(error.help().contains("`string`") || error.help().contains("`integer`"), "{}", error.help());
+    }
+    // Braces of the program's own stay what they are.
+    for word in ["{a:1}", "{\"a\":true}", "stash@{0}", "{print $1}"] {
+        assert!(skeleton(&name, &["awk", word]).is_ok(), "{word}");
+    }
 }
 
 proptest::proptest! {

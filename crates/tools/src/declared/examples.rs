@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use toolgate_manifest::{ExampleCaller, Expectation, ManifestExample, Problem, RealPaths, ToolManifest};
+use toolgate_manifest::{
+    ExampleCaller, Expectation, ManifestExample, NamedPath, Problem, RealPaths, ToolManifest,
+};
 use toolgate_policy::{ALLOW_DESTRUCTIVE, CallFacts, Decision, Elevation, Holdings, Requirements};
 use toolgate_types::{Caller, ToolClass, Trust};
 
@@ -16,7 +18,7 @@ pub(super) fn check(manifest: &ToolManifest, requirements: &Requirements) -> Vec
         let input = &example.input.value;
         schema.is_valid(input)
             && manifest.command.template.render(input).is_ok()
-            && manifest.command.named_paths(input).is_ok()
+            && manifest.command.named_paths(input).is_ok_and(|paths| paths.iter().all(fits_as_spelt))
             && manifest
                 .command
                 .stdin
@@ -28,6 +30,11 @@ pub(super) fn check(manifest: &ToolManifest, requirements: &Requirements) -> Vec
         .iter()
         .filter_map(|example| try_one(manifest, requirements, example, fits(example)))
         .collect()
+}
+
+/// Whether the file would be taken if it is what it is called.
+fn fits_as_spelt(named: &NamedPath) -> bool {
+    named.extensions.check(&named.path.path, &named.argument).is_ok()
 }
 
 fn try_one(

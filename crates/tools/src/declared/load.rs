@@ -21,6 +21,10 @@ pub struct Surroundings<'a> {
     pub allowed_commands: Option<&'a [&'a str]>,
     /// Names that tools have already.
     pub taken: &'a [&'a str],
+    /// Whether a manifest must say who may call its tool and what it takes. Where it need not, it is warned about.
+    pub says_all: bool,
+    /// Whether there is no room for another tool, and for whom not.
+    pub full: Option<&'a str>,
 }
 
 /// Manifests that were read and checked.
@@ -88,6 +92,13 @@ pub fn load_manifests<Name: AsRef<str>, Bytes: AsRef<[u8]>>(
                     help,
                 ));
             }
+            if let Some(profile) = surroundings.full {
+                problems.push(one_too_many(&manifest, profile));
+            }
+            match surroundings.says_all {
+                true => problems.extend(manifest.unsaid()),
+                false => loaded.warnings.extend(manifest.unsaid().into_iter().map(Warning::from)),
+            }
             let place = format!("{file}:{}", manifest.name.line);
             if let Some(earlier) = places.insert(name.to_owned(), place) {
                 let help = Some(format!("it is already declared at {earlier}; keep one of them"));
@@ -104,6 +115,16 @@ pub fn load_manifests<Name: AsRef<str>, Bytes: AsRef<[u8]>>(
         }
     }
     if problems.is_empty() { Ok(loaded) } else { Err(problems) }
+}
+
+/// A profile whose models take so many tools and no more.
+fn one_too_many(manifest: &ToolManifest, profile: &str) -> Problem {
+    let message = format!(
+        "the profile `{profile}` has all the tools that it can have, and `{}` would be one more",
+        manifest.name.value
+    );
+    let help = "use another profile, such as `profile: native` or `profile: proxy`".to_owned();
+    manifest.problem_at(&manifest.name, message, Some(help))
 }
 
 fn declare(

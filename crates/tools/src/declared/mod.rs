@@ -14,7 +14,8 @@ use std::sync::Arc;
 use serde_json::Value;
 use toolgate_gate::{ApprovedCall, CallContext, CallPath, Preview, PreviewBody, Tool, ToolFuture, ToolSpec};
 use toolgate_manifest::{
-    CommandLimits, MountPath, NamedPath, PathArgument, RealPaths, ToolManifest, WHOLE_WORKTREE,
+    CommandLimits, MountPath, NamedPath, PathArgument, RealPaths, StderrRule, ToolManifest,
+    WHOLE_WORKTREE,
 };
 use toolgate_policy::{PathInput, PathInputs, PathSource};
 use toolgate_sandbox::{OnFlood, ResourceLimits};
@@ -164,7 +165,12 @@ impl CommandTool {
             true => format!("{ONLY_SOME}; check the arguments, the operator is told more"),
             false => "check the arguments; the operator is told more".to_owned(),
         };
-        Err(Failure::new(ErrorCode::CommandFailed, format!("the command ended {how}"))
+        let said = match self.declared.manifest.command.stderr {
+            StderrRule::Show => shown_error(finished),
+            StderrRule::Hide => None,
+        };
+        let said = said.map(|said| format!(", and said: {said}")).unwrap_or_default();
+        Err(Failure::new(ErrorCode::CommandFailed, format!("the command ended {how}{said}"))
             .help(help)
             .detail("exit_code", finished.exit_code())
             .detail("signal", finished.signal())
@@ -210,6 +216,18 @@ fn withhold_output(mut failure: Failure) -> Failure {
     failure
 }
 
+/// The end of standard error in one line for the model: cleaned of escape sequences and of what hides or steers, places as aliases in place of where the
+/// sandbox shows them.
+fn shown_error(finished: &Finished) -> Option<String> {
+    let error = finished.captured.error.trim();
+    let lines: Vec<&str> = error.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let one = lines.join(" | ").replace("/mnt/", "@");
+    let skipped = one.chars().count().saturating_sub(LONGEST_NOTE);
+    let tail: String = one.chars().skip(skipped).collect();
+    let mark = if skipped > 0 { "…" } else { "" };
+    (!tail.is_empty()).then(|| format!("{mark}{tail}"))
+}
+
 /// The end of what it said about itself, and what it was denied. It may quote arguments, so it is in no record.
 fn aside(finished: &Finished) -> String {
     let error = finished.captured.error.trim_end();
@@ -242,6 +260,18 @@ impl Tool for CommandTool {
         Some(self.declared.fingerprint)
     }
 
+    fn version(&self) -> Option<&str> {
+        self.declared.manifest.version.as_deref()
+    }
+
+    fn changelog(&self) -> &[String] {
+        &self.declared.manifest.changelog
+    }
+
+    fn exit_codes_break(&self) -> bool {
+        self.declared.manifest.exit_codes_break
+    }
+
     fn path_inputs(&self) -> PathInputs {
         path_inputs(&self.declared.manifest)
     }
@@ -249,12 +279,17 @@ impl Tool for CommandTool {
     fn locate(&self, arguments: &Value, context: &CallContext) -> Result<Vec<CallPath>, Failure> {
         let command = &self.declared.manifest.command;
         let named = command.named_paths(arguments)?.into_iter();
-        let named = named.map(|NamedPath { argument, path }| (PathSource::Argument(argument), path));
-        let directory = command.directory.iter();
-        let directory = directory.map(|place| (PathSource::WorkingDirectory, place.value.clone()));
-        let located = named
-            .chain(directory)
-            .map(|(source, path)| Ok(CallPath { source, located: self.find(&path, context)? }));
+        let named = named.map(|NamedPath { argument, path, extensions }| {
+            let located = self.find(&path, context)?;
+            // What a symlink leads to has the name that counts.
+            extensions.check(&located.location, &argument)?;
+            Ok(CallPath { source: PathSource::Argument(argument), located })
+        });
+        let directory = command.directory.iter().map(|place| {
+            let source = PathSource::WorkingDirectory;
+            Ok(CallPath { source, located: self.find(&place.value, context)? })
+        });
+        let located = named.chain(directory);
         located.collect()
     }
 
