@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use toolgate_gate::{CallOptions, Credential, Gate, Settled};
 use toolgate_manifest::RetentionBounds;
 use toolgate_types::{Attachment, Browsed, CallId, Decision, Failure, Outcome, Stage, Structured, ToolCall};
@@ -12,6 +12,9 @@ use toolgate_workspace::Workspace;
 use crate::call_log::{CallEnd, LoggedCall};
 use crate::crew::{self, NamedPath, RunLog};
 use crate::profile::{FileTools, Profile};
+
+/// A longer field of an answer is no fact about it, but a part of it.
+const MAX_FACT_BYTES: usize = 1024;
 
 /// What a model is given.
 #[derive(Clone, Debug, PartialEq)]
@@ -116,6 +119,22 @@ impl Front {
     #[must_use]
     pub fn tells_structure(&self) -> bool {
         self.profile.tells_structure()
+    }
+
+    /// What a tool says of its own work beside its text, such as the path or the exit code: the short fields of it.
+    #[must_use]
+    pub fn facts(&self, called: &Called) -> Map<String, Value> {
+        let structured = called.answer.structured.clone().map(Structured::into_value);
+        let mut fields = match (self.profile, structured) {
+            (Profile::Native | Profile::Crew, Some(Value::Object(fields))) => fields,
+            (Profile::Studio, Some(mut answer)) => match answer.get_mut("metadata").map(Value::take) {
+                Some(Value::Object(fields)) => fields,
+                _ => return Map::new(),
+            },
+            _ => return Map::new(),
+        };
+        fields.retain(|_, value| value.to_string().len() <= MAX_FACT_BYTES);
+        fields
     }
 
     /// Refuses a call that a door found fault with. Nothing of it runs, and it is recorded like every other.

@@ -12,6 +12,7 @@ use crate::file_tool::{Declaration, decode};
 use crate::front::Answer;
 use crate::native::content_notice;
 use crate::schemas::{described, object, of_type};
+use crate::web_search::WEB_SEARCH;
 
 pub(crate) fn tools() -> Vec<Declaration> {
     let path = described("string", "Path relative to the project, or @central/… for the second zone");
@@ -83,12 +84,20 @@ fn file_write(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Res
     Ok(ToolOutput::new(text, structured))
 }
 
+/// A command that ran and says that it failed, and a search that finds nothing, did not give what was asked for.
+fn is_failure(tool: &str, metadata: &Value) -> bool {
+    match tool {
+        _ if tool == ShellDress::Studio.name() => metadata.get("exitCode") != Some(&json!(0)),
+        WEB_SEARCH => metadata.get("results").and_then(Value::as_array).is_some_and(Vec::is_empty),
+        _ => false,
+    }
+}
+
 pub(crate) fn render(tool: &str, outcome: Outcome) -> Answer {
     let (result, is_error) = match outcome {
         Outcome::Done(output) => {
-            // A command that ran and says that it failed is an error for whoever watches the chat.
             let metadata = output.structured.into_value();
-            let failed = tool == ShellDress::Studio.name() && metadata.get("exitCode") != Some(&json!(0));
+            let failed = is_failure(tool, &metadata);
             (json!({"output": output.text, "metadata": metadata, "isError": failed}), failed)
         }
         Outcome::Failed { stage, failure } => {

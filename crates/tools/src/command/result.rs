@@ -160,7 +160,16 @@ impl Finished {
 
     /// What a model reads: the output, how it ended where that is not plain, and what was denied or taken away.
     pub(crate) fn text(&self, limits: &Limits) -> (String, bool) {
-        let (mut text, cut) = bounded(&self.captured.both, room(limits));
+        self.with_notices(bounded(&self.captured.both, room(limits)))
+    }
+
+    /// The same, where the limit is for the output alone and not for what is written around it.
+    pub(crate) fn text_of_output(&self, limits: &Limits) -> (String, bool) {
+        let most = usize::try_from(limits.max_output_bytes).unwrap_or(usize::MAX);
+        self.with_notices(first_bytes(&self.captured.both, most))
+    }
+
+    fn with_notices(&self, (mut text, cut): (String, bool)) -> (String, bool) {
         let end_line = |text: &mut String| {
             if !text.is_empty() && !text.ends_with('\n') {
                 text.push('\n');
@@ -316,6 +325,19 @@ pub(crate) fn bounded(text: &str, room: usize) -> (String, bool) {
     (kept, cut)
 }
 
+/// No line break is looked for further back than this from where a text is cut.
+const MAX_PARTIAL_LINE: usize = 4096;
+
+/// The beginning of a text in so many bytes: up to the end of a line where one is near, else up to a character; and whether it was cut.
+fn first_bytes(text: &str, most: usize) -> (String, bool) {
+    if text.len() <= most {
+        return (text.to_owned(), false);
+    }
+    let kept = text.get(..text.floor_char_boundary(most)).unwrap_or_default();
+    let line_end = kept.rfind('\n').map(|at| at + 1).filter(|end| kept.len() - end <= MAX_PARTIAL_LINE);
+    (kept.get(..line_end.unwrap_or(kept.len())).unwrap_or_default().to_owned(), true)
+}
+
 fn signal_name(number: i32) -> String {
     const NAMES: [(i32, &str); 20] = [
         (1, "SIGHUP"),
@@ -346,6 +368,21 @@ fn signal_name(number: i32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn output_is_cut_at_a_line_or_at_a_character() {
+        for (text, most, kept) in [
+            ("one\ntwo\n", 8, None),
+            ("one\ntwo\n", 7, Some("one\n")),
+            ("one\ntwo\n", 3, Some("one")),
+            ("ééé", 5, Some("éé")),
+        ] {
+            let expected = (kept.unwrap_or(text).to_owned(), kept.is_some());
+            assert_eq!(first_bytes(text, most), expected, "{text} {most}");
+        }
+        let far = format!("a\n{}", "x".repeat(10_000));
+        assert_eq!(first_bytes(&far, 9_000).0.len(), 9_000);
+    }
 
     #[test]
     fn names_that_a_command_chose_say_nothing_but_themselves() {

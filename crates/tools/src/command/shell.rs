@@ -109,21 +109,30 @@ impl ShellDress {
     }
 
     fn answer(self, finished: Finished, context: &CallContext) -> ToolOutput {
+        if self == Self::Studio {
+            return studio_answer(finished, context);
+        }
         let (text, text_cut) = finished.text(&context.limits);
         let (output, error, cut) = finished.streams(&context.limits);
         let cut = cut || text_cut;
         let mut facts = finished.facts(cut);
-        let answer = match self {
-            Self::Studio => ToolOutput::new(text, Value::Object(camel_case(facts))),
-            Self::Native | Self::Sidecar => {
-                facts.insert("stdout".to_owned(), json!(output));
-                facts.insert("stderr".to_owned(), json!(error));
-                let text = if self == Self::Native { text } else { String::new() };
-                ToolOutput::new(text, Value::Object(facts))
-            }
-        };
-        ToolOutput { whole: cut.then(|| finished.into_whole()), ..answer }
+        facts.insert("stdout".to_owned(), json!(output));
+        facts.insert("stderr".to_owned(), json!(error));
+        let text = if self == Self::Native { text } else { String::new() };
+        ToolOutput {
+            whole: cut.then(|| finished.into_whole()),
+            ..ToolOutput::new(text, Value::Object(facts))
+        }
     }
+}
+
+/// The output, bounded by itself, and everything else as metadata.
+fn studio_answer(finished: Finished, context: &CallContext) -> ToolOutput {
+    let (text, cut) = finished.text_of_output(&context.limits);
+    let mut facts = finished.facts(cut);
+    facts.insert("bytes".to_owned(), json!(finished.bytes()));
+    let whole = cut.then(|| finished.into_whole());
+    ToolOutput { whole, ..ToolOutput::new(text, Value::Object(camel_case(facts))) }
 }
 
 /// Where the whole output is, filled in by whoever keeps it.

@@ -278,7 +278,7 @@ fn the_studio_answers_in_its_own_shape() {
     let stand = Stand::new(Profile::Studio, options(SearchBackend::Searxng, &engine.url()));
     let answer: Value = serde_json::from_str(&stand.search(json!({"query": "x"})).answer.text).unwrap();
     let metadata = json!({"untrusted": true, "backend": "searxng", "results": [], "truncated": false});
-    assert_eq!(answer, json!({"output": "nothing was found\n", "metadata": metadata, "isError": false}));
+    assert_eq!(answer, json!({"output": "nothing was found\n", "metadata": metadata, "isError": true}));
 }
 
 #[test]
@@ -508,7 +508,7 @@ fn an_agent_that_only_reads_may_search_and_one_with_permissions_needs_its_own() 
     let searxng = options(SearchBackend::Searxng, &engine.url());
     let stand = Stand::within(Profile::Studio, searxng, Profile::Studio.limits(), config);
     let call = |agent| stand.call(Some(agent), "web_search", json!({"query": "x"}), CallOptions::default());
-    assert!(!call("plain").answer.is_error);
+    assert!(call("plain").failed.is_none());
     assert_eq!(failure(&call("listed")), (Stage::Permission, ErrorCode::NotPermitted));
     assert_eq!(engine.questions().len(), 1);
 }
