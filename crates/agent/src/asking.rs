@@ -19,8 +19,11 @@ pub(crate) struct Asking {
 
 impl Approver for Asking {
     fn ask(&self, question: Question) -> Pin<Box<dyn Future<Output = Reply> + Send + '_>> {
-        (self.events)(ChatEvent::ToolConfirm(Box::new(self.confirm(&question))));
-        self.approver.ask(question)
+        // Asked first: an answer may come as soon as the question is told.
+        let confirm = self.confirm(&question);
+        let answer = self.approver.ask(question);
+        (self.events)(ChatEvent::ToolConfirm(Box::new(confirm)));
+        answer
     }
 
     fn may_last(&self) -> bool {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -17,6 +17,7 @@ use crate::event::{ChatEvent, EventSink, MessageId, ResultMetadata, ToolStatus, 
 use crate::offer::Offer;
 use crate::patience::Patience;
 use crate::relay::Relay;
+use crate::step::CallIds;
 
 /// A longer structured answer is not told beside the text.
 const LONGEST_STRUCTURED: usize = 4096;
@@ -30,6 +31,7 @@ pub(crate) struct Calls<'a> {
     pub(crate) offer: &'a Offer,
     pub(crate) repair: bool,
     pub(crate) message_id: &'a MessageId,
+    pub(crate) ids: &'a CallIds,
 }
 
 /// A call under way. It ends when this is dropped.
@@ -58,8 +60,10 @@ impl Calls<'_> {
     /// Begins a call.
     pub(crate) fn start(&self, call: &ModelCall) -> Started {
         let (tool_call, refusal) = match self.read(call) {
-            Ok(Read { arguments, repairs }) => (ToolCall { repairs, ..tool_call(call, arguments) }, None),
-            Err(refusal) => (tool_call(call, as_written(call)), Some(refusal)),
+            Ok(Read { arguments, repairs }) => {
+                (ToolCall { repairs, ..self.tool_call(call, arguments) }, None)
+            }
+            Err(refusal) => (self.tool_call(call, as_written(call)), Some(refusal)),
         };
         self.tell_start(call, &tool_call);
         let cancelled = CancellationToken::new();
@@ -101,15 +105,15 @@ impl Calls<'_> {
             }
         };
         relay.tell();
-        answered(self.front, call, id, called)
+        self.answered(call, id, called)
     }
 
     /// Answers a call that is not made, and writes that down.
     pub(crate) async fn not_made(&self, call: &ModelCall, failure: Failure) -> Answered {
-        let tool_call = tool_call(call, as_written(call));
+        let tool_call = self.tool_call(call, as_written(call));
         self.tell_start(call, &tool_call);
         let called = self.front.refuse(&tool_call, self.credential.clone(), Stage::Registry, failure).await;
-        answered(self.front, call.clone(), tool_call.id, Ok(called))
+        self.answered(call.clone(), tool_call.id, Ok(called))
     }
 
     fn read(&self, call: &ModelCall) -> Result<Read, (Stage, Failure)> {
@@ -121,6 +125,20 @@ impl Calls<'_> {
             // The gate says what is wrong with the name, and refuses whatever the arguments are.
             None => Ok(Read { arguments: as_written(call), repairs: Vec::new() }),
         }
+    }
+
+    fn answered(&self, call: ModelCall, id: CallId, called: Result<Called, JoinError>) -> Answered {
+        let Ok(called) = called else { return crashed(call, id) };
+        let mut facts = self.front.facts(&called);
+        // What the record says of a call is not the tool's to say.
+        facts.retain(|name, _| !ResultMetadata::OWN.contains(&name.as_str()));
+        let fault = self.front.fault(&called);
+        answered(call, id, called, facts, fault)
+    }
+
+    fn tool_call(&self, call: &ModelCall, arguments: Value) -> ToolCall {
+        let id = self.ids.get(&call.id).copied().unwrap_or_else(CallId::fresh);
+        ToolCall { id, client_id: Some(call.id.clone()), ..ToolCall::new(call.name.clone(), arguments) }
     }
 
     fn tell_start(&self, call: &ModelCall, tool_call: &ToolCall) {
@@ -151,10 +169,6 @@ impl Calls<'_> {
     }
 }
 
-fn tool_call(call: &ModelCall, arguments: Value) -> ToolCall {
-    ToolCall { client_id: Some(call.id.clone()), ..ToolCall::new(call.name.clone(), arguments) }
-}
-
 /// The arguments, whatever they are.
 pub(crate) fn as_written(call: &ModelCall) -> Value {
     arguments::any(&call.arguments).unwrap_or_else(|| Value::String(call.arguments.clone()))
@@ -165,9 +179,13 @@ fn no_tools() -> Failure {
         .help("answer without them")
 }
 
-fn answered(front: &Front, call: ModelCall, id: CallId, called: Result<Called, JoinError>) -> Answered {
-    let Ok(mut called) = called else { return crashed(call, id) };
-    let fault = front.fault(&called);
+fn answered(
+    call: ModelCall,
+    id: CallId,
+    mut called: Called,
+    facts: Map<String, Value>,
+    fault: Option<Fault>,
+) -> Answered {
     let failure = called.failed.take();
     let (stage, failure) = match failure {
         Some((stage, failure)) => (Some(stage.as_str()), Some(failure)),
@@ -181,6 +199,7 @@ fn answered(front: &Front, call: ModelCall, id: CallId, called: Result<Called, J
         stage,
         code: code.map(ErrorCode::as_str),
         structured: short(&called),
+        facts,
         whole: called.whole.take(),
         operator_note: failure.as_ref().and_then(|failure| failure.operator_note.clone()),
     };
@@ -209,6 +228,7 @@ fn crashed(call: ModelCall, id: CallId) -> Answered {
         stage: Some(Stage::Execution.as_str()),
         code: Some(ErrorCode::Internal.as_str()),
         structured: None,
+        facts: Map::new(),
         whole: None,
         operator_note: None,
     };

@@ -6,7 +6,7 @@ use toolgate_llm::{
     AssistantMessage, Capabilities, ErrorKind, FinishReason, Message, ModelCall, Part, ProviderError,
     Request, ToolChoice, Usage,
 };
-use toolgate_manifest::OnViolation;
+use toolgate_manifest::{OnFull, OnViolation};
 use toolgate_session::Session;
 use toolgate_types::Failure;
 
@@ -18,7 +18,7 @@ use crate::offer::Offer;
 use crate::patience::{Patience, Stopped};
 use crate::repeat::{Repeats, Repetition};
 use crate::room::Room;
-use crate::step::{Asker, Stepped, in_words, sum};
+use crate::step::{Asker, CallIds, Stepped, in_words, sum};
 use crate::system::system_text;
 use crate::words;
 
@@ -38,6 +38,10 @@ pub(crate) struct Conversation<'a> {
     pub(crate) room: Room,
     /// Whether a summary may still be tried: one that saved nothing is not tried again.
     pub(crate) may_summarise: bool,
+    /// Whether the person knows already that output is left out.
+    pub(crate) has_told_leaving_out: bool,
+    /// Whether the turn has taken as many tokens as it may.
+    pub(crate) is_spent: bool,
     spent: &'a mut Spent,
     repeats: Repeats,
 }
@@ -47,6 +51,8 @@ pub(crate) struct Conversation<'a> {
 struct Spent {
     usage: Usage,
     iterations: u32,
+    /// Tokens of all requests and answers; estimated where a server counts none.
+    tokens: u64,
 }
 
 /// The end of a turn, and what the person is told.
@@ -55,7 +61,7 @@ pub(crate) type End = (EndReason, String);
 /// What the model has come to in a step.
 enum Said {
     /// A message, which is kept.
-    Message { id: MessageId, reason: FinishReason, message: AssistantMessage },
+    Message { id: MessageId, calls: CallIds, reason: FinishReason, message: AssistantMessage },
     /// The end.
     End(End),
 }
@@ -88,7 +94,7 @@ impl<'a> Conversation<'a> {
                 (EndReason::Failed, error.to_string())
             }
         };
-        let Spent { usage, iterations } = spent;
+        let Spent { usage, iterations, .. } = spent;
         events(ChatEvent::StreamEnd { reason, text, usage, iterations, session_id });
         held.map(|(reason, text)| Ended { reason, text, usage, iterations })
     }
@@ -136,9 +142,12 @@ impl<'a> Conversation<'a> {
             supports_tools,
             offer,
             may_summarise: true,
+            has_told_leaving_out: false,
+            is_spent: false,
             spent,
             repeats: Repeats::default(),
         };
+        conversation.check_reserve()?;
         if let Some(text) = conversation.too_long(&prompt_message) {
             return Ok((EndReason::ContextLimit, text));
         }
@@ -158,14 +167,23 @@ impl<'a> Conversation<'a> {
             .then(|| words::too_long(self.room.estimate(prompt, 0), self.room.assumed()))
     }
 
+    /// A reserve beside which not even the instructions fit is a mistake of the configuration, not a full context.
+    fn check_reserve(&self) -> Result<(), AgentError> {
+        let beside = self.room.estimate(&[], self.beside());
+        let Some((reserve, window)) = self.room.excessive_reserve(beside) else { return Ok(()) };
+        let message = words::excessive_reserve(reserve, window, beside);
+        let help = "keep less free, or use a model with a larger context".to_owned();
+        Err(AgentError::Settings { message, help })
+    }
+
     async fn go_on(&mut self) -> Result<End, AgentError> {
         loop {
             self.offer_again().await?;
-            if !self.make_room().await? {
+            if !self.make_room().await? || !self.can_afford_step() {
                 return self.last_step(EndReason::ContextLimit).await;
             }
-            let (id, reason, message) = match self.ask().await? {
-                Said::Message { id, reason, message } => (id, reason, message),
+            let (id, ids, reason, message) = match self.ask().await? {
+                Said::Message { id, calls, reason, message } => (id, calls, reason, message),
                 Said::End(end) => return Ok(end),
             };
             let calls: Vec<ModelCall> = message.calls().cloned().collect();
@@ -174,7 +192,7 @@ impl<'a> Conversation<'a> {
                 return Ok((EndReason::Done, message.text()));
             }
             self.spent.iterations += 1;
-            match self.make(&calls, &id, words::not_made_after(&reason)).await? {
+            match self.make(&calls, (&id, &ids), words::not_made_after(&reason)).await? {
                 Went::On if self.spent.iterations < self.agent.settings.max_tool_iterations => {}
                 Went::On => return self.last_step(EndReason::IterationLimit).await,
                 Went::Round => return self.last_step(EndReason::Loop).await,
@@ -201,9 +219,9 @@ impl<'a> Conversation<'a> {
             let (stepped, used) = self.step().await;
             self.used(used);
             match stepped {
-                Stepped::Finished { id, reason, message, usage } => {
+                Stepped::Finished { id, calls, reason, message, usage } => {
                     self.keep(&message, usage).await?;
-                    return Ok(Said::Message { id, reason, message });
+                    return Ok(Said::Message { id, calls, reason, message });
                 }
                 Stepped::Stopped { stopped, text } => {
                     return self.stopped(stopped, text).await.map(Said::End);
@@ -255,7 +273,14 @@ impl<'a> Conversation<'a> {
     }
 
     pub(crate) fn used(&mut self, usage: Usage) {
+        let tokens = if usage.input_tokens > 0 { usage.context_tokens() } else { self.estimate() };
+        self.spent.tokens = self.spent.tokens.saturating_add(tokens);
         self.spent.usage = sum(self.spent.usage, usage);
+    }
+
+    /// Tokens that the turn has taken so far.
+    pub(crate) fn turn_tokens(&self) -> u64 {
+        self.spent.tokens
     }
 
     /// About how many tokens the model is shown.
@@ -290,7 +315,7 @@ impl<'a> Conversation<'a> {
     async fn make(
         &mut self,
         calls: &[ModelCall],
-        message_id: &MessageId,
+        (message_id, ids): (&MessageId, &CallIds),
         mut not_made: Option<Failure>,
     ) -> Result<Went, AgentError> {
         let Self { agent, session, turn, offer, repeats, patience, .. } = self;
@@ -303,6 +328,7 @@ impl<'a> Conversation<'a> {
             offer,
             repair: settings.repair,
             message_id,
+            ids,
         };
         let together =
             settings.parallel_reads && calls.iter().all(|call| offer.can_be_made_together(&call.name));
@@ -352,7 +378,8 @@ impl<'a> Conversation<'a> {
 
     /// One last step without tools, so that the person gets an answer.
     pub(crate) async fn last_step(&mut self, reason: EndReason) -> Result<End, AgentError> {
-        if reason == EndReason::ContextLimit {
+        let compacts = self.agent.settings.context.on_full == OnFull::Compact;
+        if reason == EndReason::ContextLimit && compacts && !self.is_spent {
             self.room.leave_out(self.session.messages(), 0);
         }
         let patience = self.patience.of_last_step();
@@ -363,9 +390,9 @@ impl<'a> Conversation<'a> {
             stepped = self.step_without_tools(reason, &patience).await?;
         }
         let text = match stepped {
-            Stepped::Finished { id, message, .. } => {
+            Stepped::Finished { id, calls: ids, message, .. } => {
                 let calls: Vec<ModelCall> = message.calls().cloned().collect();
-                self.make(&calls, &id, Some(words::switched_off())).await?;
+                self.make(&calls, (&id, &ids), Some(words::switched_off())).await?;
                 message.text()
             }
             Stepped::Stopped { stopped, text } => {
@@ -379,6 +406,9 @@ impl<'a> Conversation<'a> {
         };
         if !text.trim().is_empty() {
             return Ok((reason, text));
+        }
+        if self.is_spent {
+            return Ok((reason, words::TURN_TOKENS_SPENT.to_owned()));
         }
         let time = self.agent.settings.time(!self.offer.definitions.is_empty());
         Ok((reason, words::instead_of_an_answer(reason, self.spent.iterations, time)))

@@ -87,6 +87,14 @@ pub enum AgentError {
     /// The surroundings of the gate are such that no further call can succeed.
     #[error("{0}")]
     Fault(Fault),
+    /// The settings leave the model no room.
+    #[error("{message}")]
+    Settings {
+        /// What is wrong.
+        message: String,
+        /// What would help.
+        help: String,
+    },
 }
 
 impl AgentError {
@@ -97,6 +105,7 @@ impl AgentError {
             Self::Session(_) => "session",
             Self::Caller(failure) => failure.code.as_str(),
             Self::Fault(fault) => fault.code(),
+            Self::Settings { .. } => "configuration",
         }
     }
 }

@@ -36,6 +36,18 @@ pub enum ChatEvent {
         /// The words.
         text: String,
     },
+    /// More of a call that the model is still writing. It counts, and [`Self::ToolStart`] follows, once the message is finished.
+    #[serde(rename = "chat:tool-input-delta")]
+    ToolInputDelta {
+        /// The message that it belongs to.
+        message_id: MessageId,
+        /// The gate's id for the call.
+        tool_id: CallId,
+        /// The tool, as the model named it.
+        tool_name: String,
+        /// A piece of JSON.
+        chunk: String,
+    },
     /// A call of a finished message is about to go to the gate.
     #[serde(rename = "chat:tool-start")]
     ToolStart {
@@ -164,9 +176,8 @@ pub struct ToolConfirm {
     pub may_last: bool,
 }
 
-/// How a call ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
+/// How a call ended. Programs read `success` or `error`; the rest is said by the decision and the code beside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ToolStatus {
     /// It did what was asked.
     Success,
@@ -176,6 +187,15 @@ pub enum ToolStatus {
     Denied,
     /// It was ended, or never made.
     Cancelled,
+}
+
+impl Serialize for ToolStatus {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(match self {
+            Self::Success => "success",
+            Self::Error | Self::Denied | Self::Cancelled => "error",
+        })
+    }
 }
 
 /// What is known of a call beside its answer.
@@ -197,12 +217,21 @@ pub struct ResultMetadata {
     /// The same as the result, for programs, where it is short.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub structured: Option<Value>,
+    /// What the tool says of its own work, such as `exitCode`, `path` or `bytes`; never under a name of those above.
+    #[serde(flatten)]
+    pub facts: Map<String, Value>,
     /// The whole output, where the model gets a part of it. For those who look on in this process.
     #[serde(skip)]
     pub whole: Option<String>,
     /// Why, in words that only the operator may see. For those who look on in this process.
     #[serde(skip)]
     pub operator_note: Option<String>,
+}
+
+impl ResultMetadata {
+    /// The names of its own fields, which no tool's fact may have.
+    pub(crate) const OWN: [&'static str; 6] =
+        ["callId", "durationMs", "decision", "stage", "code", "structured"];
 }
 
 /// One message of a model, within all conversations.

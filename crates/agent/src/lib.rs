@@ -40,5 +40,7 @@ pub use ended::{AgentError, EndReason, Ended};
 pub use event::{
     ChatEvent, EventSink, MessageId, Numbered, ResultMetadata, ToolConfirm, ToolStatus, numbered,
 };
-pub use settings::{AgentSettings, ContextSettings, MOST_RESERVED, TIME_WITH_TOOLS, TIME_WITHOUT_TOOLS};
+pub use settings::{
+    AgentSettings, ContextSettings, MAX_TURN_WINDOWS, MOST_RESERVED, TIME_WITH_TOOLS, TIME_WITHOUT_TOOLS,
+};
 pub use system::{MountFact, Surroundings};

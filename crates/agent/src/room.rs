@@ -79,6 +79,29 @@ impl Room {
         self.used(estimate).saturating_add(reserve) <= bound
     }
 
+    /// Whether the model can be asked for a last answer: half of the reserve is free for it.
+    pub(crate) fn can_answer(&self, estimate: u64) -> bool {
+        let bound = self.bound();
+        self.used(estimate).saturating_add(self.settings.reserve(bound) / 2) <= bound
+    }
+
+    /// Whether a turn that took so many tokens can make one more step and the last one, with a conversation that is estimated at so many.
+    pub(crate) fn can_afford(&self, spent: u64, estimate: u64) -> bool {
+        let both = self.used(estimate).saturating_mul(2);
+        spent.saturating_add(both) <= self.turn_tokens()
+    }
+
+    /// How many tokens the turn may take.
+    pub(crate) fn turn_tokens(&self) -> u64 {
+        self.settings.turn_tokens(self.bound())
+    }
+
+    /// The configured reserve, where a conversation that is estimated at so many tokens does not fit beside it but would fit without it.
+    pub(crate) fn excessive_reserve(&self, estimate: u64) -> Option<(u64, u64)> {
+        let reserve = self.settings.reserve_tokens?;
+        (!self.has_room(estimate, 1) && self.has_room(estimate, 0)).then(|| (reserve, self.bound()))
+    }
+
     /// About how many tokens the model is shown, with so many bytes beside the messages.
     pub(crate) fn estimate(&self, messages: &[Message], beside: u64) -> u64 {
         let shown = |(place, message)| bytes_of(message, self.most_of_a_result(place));

@@ -3,6 +3,7 @@
 //! The session keeps everything; what changes is what the model is shown.
 
 use toolgate_llm::{Message, ToolChoice};
+use toolgate_manifest::OnFull;
 
 use crate::conversation::Conversation;
 use crate::ended::AgentError;
@@ -19,6 +20,9 @@ impl Conversation<'_> {
     pub(crate) async fn make_room(&mut self) -> Result<bool, AgentError> {
         if self.room.has_room(self.estimate(), 1) {
             return Ok(true);
+        }
+        if self.agent.settings.context.on_full == OnFull::Stop {
+            return Ok(false);
         }
         // Twice the reserve, or the next step would have to do it again.
         if self.leave_out(self.agent.settings.context.whole_results) && self.room.has_room(self.estimate(), 2)
@@ -41,6 +45,9 @@ impl Conversation<'_> {
 
     /// Makes the conversation shorter because the server says so, whatever we count. Says whether it is.
     pub(crate) async fn shrink(&mut self) -> Result<bool, AgentError> {
+        if self.agent.settings.context.on_full == OnFull::Stop {
+            return Ok(false);
+        }
         if self.leave_out(self.agent.settings.context.whole_results) || self.summarise().await? {
             return Ok(true);
         }
@@ -49,8 +56,8 @@ impl Conversation<'_> {
 
     /// Leaves out as much output as has to be, so that what is said last can be said at all.
     pub(crate) fn fit(&mut self) {
-        for whole in [self.agent.settings.context.whole_results, 0] {
-            if !self.room.has_room(self.estimate(), 1) {
+        for whole in (0..=self.agent.settings.context.whole_results).rev() {
+            if !self.room.can_answer(self.estimate()) {
                 self.leave_out(whole);
             }
         }
@@ -59,7 +66,7 @@ impl Conversation<'_> {
     /// Shows the model of all results but the newest few only that there were some.
     fn leave_out(&mut self, whole: usize) -> bool {
         let is_new = self.room.leave_out(self.session.messages(), whole);
-        if is_new {
+        if is_new && !std::mem::replace(&mut self.has_told_leaving_out, true) {
             self.notice("tool output is left out from here on, to save room in the model's context");
         }
         is_new
@@ -103,6 +110,16 @@ impl Conversation<'_> {
             }
             _ => None,
         }
+    }
+
+    /// Whether the turn may take another step beside its last one. Where not, the person is told why.
+    pub(crate) fn can_afford_step(&mut self) -> bool {
+        let (spent, most) = (self.turn_tokens(), self.room.turn_tokens());
+        self.is_spent = !self.room.can_afford(spent, self.estimate());
+        if self.is_spent {
+            self.notice(&words::turn_tokens_spent(spent, most));
+        }
+        !self.is_spent
     }
 
     fn notice(&self, text: &str) {

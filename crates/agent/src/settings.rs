@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use toolgate_llm::{Backoff, Thinking};
-use toolgate_manifest::OnViolation;
+use toolgate_manifest::{OnFull, OnViolation};
 use toolgate_tools::Profile;
 
 use crate::patience::TurnTime;
@@ -51,6 +51,11 @@ pub struct ContextSettings {
     pub warn_at: f64,
     /// How many of the newest results stay whole when older ones are left out to save room.
     pub whole_results: usize,
+    /// What follows when nothing but the reserve is left.
+    pub on_full: OnFull,
+    /// How many tokens all requests and answers of a turn may have together. Absent: no bound where a full context ends the turn, else
+    /// [`MAX_TURN_WINDOWS`] times the window.
+    pub max_turn_tokens: Option<u64>,
 }
 
 /// A turn without tools takes no longer, unless it is said otherwise.
@@ -62,17 +67,36 @@ pub const TIME_WITH_TOOLS: Duration = Duration::from_secs(30 * 60);
 /// No more tokens than this are kept free, unless it is said otherwise.
 pub const MOST_RESERVED: u64 = 8192;
 
+/// A turn that compacts its context takes no more tokens than this many full windows, unless it is said otherwise: what the usual number of steps could take.
+pub const MAX_TURN_WINDOWS: u64 = 20;
+
 impl Default for ContextSettings {
     fn default() -> Self {
-        Self { window: None, reserve_tokens: None, warn_at: 0.75, whole_results: 4 }
+        Self {
+            window: None,
+            reserve_tokens: None,
+            warn_at: 0.75,
+            whole_results: 4,
+            on_full: OnFull::Compact,
+            max_turn_tokens: None,
+        }
     }
 }
 
 impl ContextSettings {
-    /// How many tokens of a window are kept free; never more than half of it.
+    /// How many tokens of a window are kept free.
     #[must_use]
     pub fn reserve(&self, window: u64) -> u64 {
-        self.reserve_tokens.unwrap_or((window / 10).min(MOST_RESERVED)).min(window / 2)
+        self.reserve_tokens.unwrap_or((window / 10).min(MOST_RESERVED))
+    }
+
+    /// How many tokens a turn may take with a model of this window.
+    pub(crate) fn turn_tokens(&self, window: u64) -> u64 {
+        let usual = match self.on_full {
+            OnFull::Stop => u64::MAX,
+            OnFull::Compact => window.saturating_mul(MAX_TURN_WINDOWS),
+        };
+        self.max_turn_tokens.unwrap_or(usual)
     }
 }
 
@@ -87,7 +111,10 @@ impl AgentSettings {
             max_tool_iterations: if is_studio { 200 } else { 20 },
             time_limit: None,
             grace: Duration::from_secs(60),
-            context: ContextSettings::default(),
+            context: ContextSettings {
+                on_full: if is_studio { OnFull::Stop } else { OnFull::Compact },
+                ..ContextSettings::default()
+            },
             parallel_reads: false,
             repair: false,
             on_violation: if is_studio { OnViolation::Stop } else { OnViolation::Answer },

@@ -1,21 +1,26 @@
 //! One step of a model, tried again where that may help.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use toolgate_llm::{
-    AssistantMessage, Backoff, ErrorKind, Event, Events, FinishReason, Provider, ProviderError, Request,
-    Usage,
+    AssistantMessage, Backoff, CallKey, ErrorKind, Event, Events, FinishReason, Provider, ProviderError,
+    Request, Usage,
 };
+use toolgate_types::CallId;
 
 use crate::event::{ChatEvent, EventSink, MessageId};
 use crate::patience::{Patience, Stopped};
 
+/// The gate's ids for the calls of a message, by the ids that the model gave them. They are given when a call begins to be written, so that its
+/// input can be followed.
+pub(crate) type CallIds = HashMap<String, CallId>;
+
 /// How a step ended.
 pub(crate) enum Stepped {
     /// With a whole message, and what the try used that it came of. Only such a one holds calls.
-    Finished { id: MessageId, reason: FinishReason, message: AssistantMessage, usage: Usage },
+    Finished { id: MessageId, calls: CallIds, reason: FinishReason, message: AssistantMessage, usage: Usage },
     /// Somebody had enough; what was said until then.
     Stopped { stopped: Stopped, text: String },
     /// Not at all.
@@ -37,6 +42,9 @@ struct Try<'a> {
     asker: &'a Asker<'a>,
     id: MessageId,
     text: String,
+    /// The calls in the order in which they began, with their tools.
+    begun: Vec<(CallId, String)>,
+    calls: CallIds,
     /// Whether anything of it was shown.
     was_shown: bool,
     usage: Usage,
@@ -58,15 +66,17 @@ impl Asker<'_> {
                 asker: self,
                 id: MessageId::fresh(),
                 text: String::new(),
+                begun: Vec::new(),
+                calls: CallIds::new(),
                 was_shown: false,
                 usage: Usage::default(),
             };
             let tried = this.run(request, patience).await;
-            let Try { id, text, was_shown, usage, .. } = this;
+            let Try { id, text, calls, was_shown, usage, .. } = this;
             all = sum(all, usage);
             let error = match tried {
                 Tried::Finished { reason, message } => {
-                    return (Stepped::Finished { id, reason, message, usage }, all);
+                    return (Stepped::Finished { id, calls, reason, message, usage }, all);
                 }
                 Tried::Stopped(stopped) => return (Stepped::Stopped { stopped, text }, all),
                 Tried::Failed(error) => error,
@@ -154,13 +164,30 @@ impl Try<'_> {
                 self.usage = usage;
                 return;
             }
-            // What is told of a call comes from the whole message, when it is about to be made.
-            _ => return,
+            Event::CallStart { id, name, .. } => {
+                let call = CallId::fresh();
+                self.begun.push((call, name));
+                self.calls.insert(id, call);
+                return;
+            }
+            // For those who watch: what is made of a call comes from the whole message.
+            Event::CallDelta { call, json } => match self.input_delta(call, json) {
+                Some(delta) => delta,
+                None => return,
+            },
+            Event::CallEnd { .. } | Event::Finish { .. } => return,
         };
         if is_shown {
             self.was_shown = true;
             (self.asker.events)(told);
         }
+    }
+}
+
+impl Try<'_> {
+    fn input_delta(&self, call: CallKey, chunk: String) -> Option<ChatEvent> {
+        let (tool_id, tool_name) = self.begun.get(usize::try_from(call.0).ok()?)?.clone();
+        Some(ChatEvent::ToolInputDelta { message_id: self.id.clone(), tool_id, tool_name, chunk })
     }
 }
 

@@ -67,11 +67,30 @@ pub(crate) fn too_long(tokens: u64, assumed: Option<u64>) -> String {
     )
 }
 
+/// What the person is told of a turn that has taken nearly as many tokens as it may.
+pub(crate) fn turn_tokens_spent(spent: u64, most: u64) -> String {
+    format!(
+        "this turn has taken {spent} of the {most} tokens that it may take (`conversation.context.max_turn_tokens`): it ends with one last answer"
+    )
+}
+
+/// What the person is told where such a turn ends without an answer.
+pub(crate) const TURN_TOKENS_SPENT: &str = "Stopped: this turn took as many tokens as it may (`conversation.context.max_turn_tokens`), without a final answer.";
+
+/// What the operator is told of a reserve beside which nothing fits.
+pub(crate) fn excessive_reserve(reserve: u64, window: u64, beside: u64) -> String {
+    format!(
+        "`conversation.context.reserve_tokens` keeps {reserve} of {window} tokens free, which leaves no room for the instructions and tools (about {beside})"
+    )
+}
+
 /// What a model is told before its last step.
 pub(crate) fn last_words(reason: EndReason) -> String {
     let why = match reason {
         EndReason::IterationLimit => "You have used tools as often as you may in one turn.",
-        EndReason::ContextLimit => "The conversation nearly fills your context.",
+        EndReason::ContextLimit => {
+            "The conversation nearly fills your context, or the tokens of this turn are used up."
+        }
         EndReason::Timeout => "The time for this turn is up.",
         EndReason::Loop => "You keep making the same calls with the same results.",
         _ => "This is the end of the turn.",

@@ -86,7 +86,7 @@ pub struct Timeouts {
 
 impl Default for Timeouts {
     fn default() -> Self {
-        let patient = Duration::from_secs(300);
+        let patient = Duration::from_secs(120);
         Self { connect: Duration::from_secs(10), first_byte: patient, idle: patient }
     }
 }

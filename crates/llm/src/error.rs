@@ -90,7 +90,7 @@ kinds! {
     /// What came cannot be read.
     Garbled = "garbled", true;
     /// Nothing came for too long.
-    Silent = "silent", true;
+    Silent = "silent", false;
     /// More came than is taken.
     TooLarge = "too_large", false;
     /// The client cannot be used here, such as without certificates.

@@ -340,6 +340,7 @@ fn without_beginning<'t>(text: &'t str, secret: &str) -> &'t str {
 /// Nothing came for too long.
 pub(crate) fn silent(waited: Duration) -> ProviderError {
     ProviderError::new(ErrorKind::Silent, format!("nothing came from the server for {waited:?}"))
+        .help("check the server, or let it take longer with `conversation.stream_timeout`")
 }
 
 async fn bounded_body(mut response: Response, timeouts: Timeouts) -> Result<Vec<u8>, ProviderError> {

@@ -224,6 +224,16 @@ words! {
 }
 
 words! {
+    /// What follows when a conversation nearly fills the model's context.
+    OnFull, "an answer to a full context" {
+        /// The turn ends with an answer.
+        Stop = "stop",
+        /// Old tool output is left out and older messages are summarised.
+        Compact = "compact",
+    }
+}
+
+words! {
     /// What follows when a call cannot be recorded.
     OnAuditFailure, "an answer to audit failures" {
         /// The call is denied.

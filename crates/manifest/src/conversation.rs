@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::decode::{Field, Key, Section, count, duration, flag, key, located_text, path, text};
+use crate::config::OnFull;
+use crate::decode::{Field, Key, Section, count, duration, flag, key, located_text, path, text, word};
 use crate::path::DeclaredPath;
 use crate::problem::{Located, shown};
 use crate::report::Report;
@@ -13,6 +14,7 @@ const CONVERSATION: &[Key] = &[
     key("system_file", "system_file: prompts/reviewer.md"),
     key("max_tool_iterations", "max_tool_iterations: 20"),
     key("time_limit", "time_limit: 30m"),
+    key("stream_timeout", "stream_timeout: 120s"),
     key("context", "context: {reserve_tokens: 8192, warn_at: 75%}"),
     key("parallel_reads", "parallel_reads: true"),
     key("repair_calls", "repair_calls: false"),
@@ -22,6 +24,8 @@ const CONTEXT: &[Key] = &[
     key("reserve_tokens", "reserve_tokens: 8192"),
     key("warn_at", "warn_at: 75%"),
     key("window", "window: 128000"),
+    key("on_full", "on_full: compact"),
+    key("max_turn_tokens", "max_turn_tokens: 2000000"),
 ];
 
 /// `conversation`, or the same keys of an agent. What is absent is decided by the profile.
@@ -37,12 +41,18 @@ pub struct ConversationConfig {
     pub max_tool_iterations: Option<u32>,
     /// `time_limit`: how long a turn may take.
     pub time_limit: Option<Duration>,
+    /// `stream_timeout`: how long the model's server may be silent.
+    pub stream_timeout: Option<Duration>,
     /// `context.reserve_tokens`: how much of the context is kept free.
     pub reserve_tokens: Option<u64>,
     /// `context.warn_at`: the part of the context from which on the person is warned, between nought and one.
     pub warn_at: Option<f64>,
     /// `context.window`: how much the model can look at, in place of what its server says.
     pub window: Option<u64>,
+    /// `context.on_full`: what follows when the context is nearly full.
+    pub on_full: Option<OnFull>,
+    /// `context.max_turn_tokens`: how many tokens all requests and answers of a turn may have together.
+    pub max_turn_tokens: Option<u64>,
     /// `parallel_reads`: whether calls of one step that only read are made together.
     pub parallel_reads: Option<bool>,
     /// `repair_calls`: whether arguments that are nearly JSON are read as what they were meant to be.
@@ -62,9 +72,12 @@ impl ConversationConfig {
             system_file: if own_words { self.system_file } else { general.system_file },
             max_tool_iterations: self.max_tool_iterations.or(general.max_tool_iterations),
             time_limit: self.time_limit.or(general.time_limit),
+            stream_timeout: self.stream_timeout.or(general.stream_timeout),
             reserve_tokens: self.reserve_tokens.or(general.reserve_tokens),
             warn_at: self.warn_at.or(general.warn_at),
             window: self.window.or(general.window),
+            on_full: self.on_full.or(general.on_full),
+            max_turn_tokens: self.max_turn_tokens.or(general.max_turn_tokens),
             parallel_reads: self.parallel_reads.or(general.parallel_reads),
             repair_calls: self.repair_calls.or(general.repair_calls),
         }
@@ -84,17 +97,34 @@ pub(crate) fn of_section(section: &Section, report: &mut Report<'_>) -> Conversa
     }
     let context = section.get("context", report, |field, report| Section::read(field, CONTEXT, report));
     let context = context.as_ref();
+    let reserve_tokens = context.and_then(|context| context.get("reserve_tokens", report, count));
+    let window = context.and_then(|context| context.get("window", report, count));
+    if let (Some(reserve), Some(window), Some(context)) = (reserve_tokens, window, context) {
+        check_reserve(context, reserve, window, report);
+    }
     ConversationConfig {
         model: None,
         system: section.get("system", report, text),
         system_file: section.get("system_file", report, path),
         max_tool_iterations: section.get("max_tool_iterations", report, iterations),
         time_limit: section.get("time_limit", report, duration),
-        reserve_tokens: context.and_then(|context| context.get("reserve_tokens", report, count)),
+        stream_timeout: section.get("stream_timeout", report, duration),
+        reserve_tokens,
         warn_at: context.and_then(|context| context.get("warn_at", report, part)),
-        window: context.and_then(|context| context.get("window", report, count)),
+        window,
+        on_full: context.and_then(|context| context.get("on_full", report, word)).map(|word| word.value),
+        max_turn_tokens: context.and_then(|context| context.get("max_turn_tokens", report, count)),
         parallel_reads: section.get("parallel_reads", report, flag),
         repair_calls: section.get("repair_calls", report, flag),
+    }
+}
+
+/// What is kept free is a part of the window. The window of a model whose server states it is compared when a turn begins.
+fn check_reserve(context: &Section, reserve: u64, window: u64, report: &mut Report<'_>) {
+    if let Some(field) = context.field("reserve_tokens").filter(|_| reserve >= window) {
+        let help = "keep less free, or state a larger `window`".to_owned();
+        let message = format!("`reserve_tokens` leaves nothing of a `window` of {window} tokens");
+        report.node(&field.node, message, Some(help));
     }
 }
 

@@ -18,6 +18,7 @@
 //! ```
 
 mod callers;
+mod central;
 mod config;
 mod conversation;
 mod defaults;
@@ -48,7 +49,7 @@ mod words;
 pub use callers::{CallerKey, CallersConfig, ClaimNames, KeySource, TokenAlgorithm};
 pub use config::{
     Access, AgentConfig, ApprovalConfig, AuditConfig, Config, EXAMPLE, LimitOverrides, MountConfig,
-    OnAuditFailure, OnViolation, ProfileName, ToolPermission,
+    OnAuditFailure, OnFull, OnViolation, ProfileName, ToolPermission,
 };
 pub use conversation::ConversationConfig;
 pub use globs::{BadGlob, Globs};

@@ -7,8 +7,10 @@ use std::rc::Rc;
 use serde_json::Value;
 
 use crate::callers::callers;
+use crate::central::central;
 use crate::config::{
-    Access, AgentConfig, ApprovalConfig, AuditConfig, Config, LimitOverrides, MountConfig, ToolPermission,
+    Access, AgentConfig, ApprovalConfig, AuditConfig, Config, LimitOverrides, MountConfig, ProfileName,
+    ToolPermission,
 };
 use crate::conversation::{ConversationConfig, conversation, model_name, of_section};
 use crate::decode::{
@@ -34,6 +36,8 @@ const TOP: &[Key] = &[
     key("workspace", "workspace: ./"),
     key("state_dir", "state_dir: ~/.local/state/toolgate"),
     key("mounts", "mounts: {\"@docs\": {path: ../docs, access: ro}}"),
+    key("project", "project: shop"),
+    key("central", "central: ~/central"),
     key("deny", "deny: [\"**/*.secret\"]"),
     key("trust", "trust: guided"),
     key("on_violation", "on_violation: answer"),
@@ -99,6 +103,7 @@ const AGENT: &[Key] = &[
     key("system_file", "system_file: prompts/reviewer.md"),
     key("max_tool_iterations", "max_tool_iterations: 20"),
     key("time_limit", "time_limit: 30m"),
+    key("stream_timeout", "stream_timeout: 120s"),
     key("context", "context: {reserve_tokens: 8192, warn_at: 75%}"),
     key("parallel_reads", "parallel_reads: true"),
     key("repair_calls", "repair_calls: false"),
@@ -134,11 +139,15 @@ pub(crate) fn config(source: Source, text: &str) -> Result<Config, Problems> {
 fn top(file: &Field, report: &mut Report<'_>) -> Option<Config> {
     let section = Section::read(file, TOP, report)?;
     let (agents, defaults) = everybody(&section, report);
+    let profile: Option<Located<ProfileName>> = section.get("profile", report, word);
+    let mut mounts = section.get("mounts", report, mounts).unwrap_or_default();
+    let zone = central(&section, profile.as_ref().map(|name| name.value), &mounts, report);
+    mounts.extend(zone);
     let mut config = Config {
-        profile: section.get("profile", report, word),
+        profile,
         workspace: section.get("workspace", report, path),
         state_dir: section.get("state_dir", report, path),
-        mounts: section.get("mounts", report, mounts).unwrap_or_default(),
+        mounts,
         deny: section.get("deny", report, denials).unwrap_or_default(),
         trust: section.get("trust", report, word),
         on_violation: section.get("on_violation", report, word),

@@ -102,7 +102,7 @@ impl Story {
                 self.line(&format!("m{message} calls c{call} {tool_name} {}", short(&input)));
             }
             // How much comes at once depends on the time.
-            ChatEvent::ToolDelta { .. } => {}
+            ChatEvent::ToolInputDelta { .. } | ChatEvent::ToolDelta { .. } => {}
             ChatEvent::ToolConfirm(confirm) => {
                 let call = self.call(&confirm.tool_id);
                 let (class, summary) = (confirm.class.as_str(), confirm.summary.join("; "));
@@ -111,8 +111,7 @@ impl Story {
             ChatEvent::ToolResult { tool_id, status, result, metadata, .. } => {
                 let call = self.call(tool_id);
                 let code = metadata.code.map(|code| format!(" {code}")).unwrap_or_default();
-                let status = serde_json::to_value(status).unwrap();
-                let status = status.as_str().unwrap();
+                let status = format!("{status:?}").to_lowercase();
                 self.line(&format!("c{call} {status} {}{code}: {}", metadata.decision, short(result)));
             }
             ChatEvent::Context { warning, .. } => {

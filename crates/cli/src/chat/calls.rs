@@ -253,6 +253,7 @@ mod tests {
             stage: None,
             code: None,
             structured: None,
+            facts: serde_json::Map::new(),
             whole: None,
             operator_note: None,
         };

@@ -119,6 +119,8 @@ impl State {
                 self.text(&text)
             }
             ChatEvent::ThinkingDelta { text, .. } => self.thinking(&text),
+            // A call is shown when it is about to be made, as the gate reads it.
+            ChatEvent::ToolInputDelta { .. } => Ok(()),
             ChatEvent::ToolStart { tool_id, tool_name, input, input_text, .. } => {
                 self.leave()?;
                 self.calls.begin(tool_id, tool_name, input, input_text);

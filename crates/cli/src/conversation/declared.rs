@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use toolgate_agent::{AgentSettings, MountFact, Surroundings};
-use toolgate_llm::{Stated, ToolNames, Wire};
+use toolgate_llm::{Stated, Timeouts, ToolNames, Wire};
 use toolgate_manifest::{ConversationConfig, ModelKey, ModelServerConfig, ModelWire};
 use toolgate_workspace::{Access, Mount, PathStyle, Workspace};
 
@@ -51,6 +51,13 @@ pub(crate) fn model(settings: &Settings) -> Option<String> {
     declared(settings).model.map(|model| model.value)
 }
 
+/// How long a model's server may be silent.
+pub(crate) fn timeouts(settings: &Settings) -> Timeouts {
+    let usual = Timeouts::default();
+    let silence = declared(settings).stream_timeout;
+    Timeouts { first_byte: silence.unwrap_or(usual.first_byte), idle: silence.unwrap_or(usual.idle), ..usual }
+}
+
 /// What is declared for the agent that is acted as, else for everybody.
 fn declared(settings: &Settings) -> ConversationConfig {
     let config = &settings.loaded.config;
@@ -86,6 +93,8 @@ pub(crate) fn settings(
     agent.repair = declared.repair_calls.unwrap_or(agent.repair);
     agent.context.window = declared.window;
     agent.context.reserve_tokens = declared.reserve_tokens;
+    agent.context.on_full = declared.on_full.unwrap_or(agent.context.on_full);
+    agent.context.max_turn_tokens = declared.max_turn_tokens;
     agent.context.warn_at = declared.warn_at.unwrap_or(agent.context.warn_at);
     let violation = settings.loaded.config.on_violation.as_ref().map(|what| what.value);
     agent.on_violation = violation.unwrap_or(agent.on_violation);

@@ -18,7 +18,9 @@ use toolgate_tools::Front;
 use toolgate_types::{SessionId, Trust};
 use toolgate_workspace::Workspace;
 
+pub(crate) use self::answers::Answers;
 pub(crate) use self::asking::{Asked, HOW_TO_ALLOW, Person};
+pub(crate) use self::listing::{ProviderModels, chosen_model, list_models, tools, window};
 use self::model::{Chosen, Offer, no_model};
 use self::speaker::Speaker;
 pub(crate) use self::speaker::{script, serve};
@@ -183,7 +185,7 @@ impl Sitting {
             Some(name) => offer.find(&name)?,
             None => running_ollama(&offer).await.ok_or_else(no_model)?,
         };
-        let speaker = Speaker::find(chosen, &self.settings.surroundings, self.recorder.clone()).await?;
+        let speaker = Speaker::find(chosen, &self.settings, self.recorder.clone()).await?;
         let settings = declared::settings(&self.settings, &self.workspace, &self.arguments, &speaker)?;
         Ok((Agent::new(Arc::clone(&self.front), Arc::clone(&speaker.provider), settings), speaker))
     }
@@ -211,6 +213,7 @@ impl Sitting {
         talk.agent.converse(session, prompt, turn).await.map_err(|error| match error {
             AgentError::Session(error) => unkept(error),
             AgentError::Fault(fault) => Failed::error(fault.to_string()).help(fault.help()),
+            AgentError::Settings { message, help } => Failed::usage(message).help(help),
             AgentError::Caller(failure) => {
                 let note = failure.operator_note.map(|note| format!(": {note}")).unwrap_or_default();
                 Failed { code: DENIED, ..Failed::error(format!("{}{note}", failure.message)) }

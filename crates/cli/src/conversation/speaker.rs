@@ -11,10 +11,12 @@ use toolgate_llm::{
 };
 use toolgate_scripted::{DEMO, Script, ScriptServer, ServerOptions};
 
+use super::declared::timeouts;
 use super::keys;
 use super::model::{Chosen, Route, SCRIPTED, ScriptName};
 use crate::ambient::{Surroundings, read_regular_file, variable};
 use crate::exit::Failed;
+use crate::settings::Settings;
 
 /// The name of the script that came along, in messages about it.
 const DEMONSTRATION: &str = "demo";
@@ -35,18 +37,19 @@ impl Speaker {
     /// Finds out how to reach a model. Nothing is sent yet; a script begins to be served. Called within a runtime.
     pub(crate) async fn find(
         chosen: Chosen,
-        surroundings: &Surroundings,
+        settings: &Settings,
         recorder: Option<Recorder>,
     ) -> Result<Self, Failed> {
+        let timeouts = timeouts(settings);
         match chosen {
-            Chosen::Route(route) => Self::at(route, recorder),
-            Chosen::Script(name) => Self::playing(name, surroundings, recorder).await,
+            Chosen::Route(route) => Self::at(route, timeouts, recorder),
+            Chosen::Script(name) => Self::playing(name, &settings.surroundings, timeouts, recorder).await,
         }
     }
 
-    fn at(route: Route, recorder: Option<Recorder>) -> Result<Self, Failed> {
+    fn at(route: Route, timeouts: Timeouts, recorder: Option<Recorder>) -> Result<Self, Failed> {
         let (wire, model, stated) = (route.wire, route.model.clone(), route.stated);
-        let endpoint = Endpoint { recorder, ..endpoint(route)? };
+        let endpoint = Endpoint { recorder, timeouts, ..endpoint(route)? };
         let max_output_tokens = stated.max_output_tokens.and_then(|most| u32::try_from(most).ok());
         Ok(Self { provider: provider(wire, endpoint, model), max_output_tokens, _script: None })
     }
@@ -54,6 +57,7 @@ impl Speaker {
     async fn playing(
         name: ScriptName,
         surroundings: &Surroundings,
+        timeouts: Timeouts,
         recorder: Option<Recorder>,
     ) -> Result<Self, Failed> {
         let script = script(name.file.as_deref(), surroundings)?;
@@ -64,14 +68,14 @@ impl Speaker {
         let server = serve(script, ServerOptions::default()).await?;
         // Some wires are not spoken without a key, and a script takes any.
         let endpoint = Endpoint::new(server.base_url(played(wire))).key(Some(Key::new(SCRIPTED)));
-        let provider = provider(wire, Endpoint { recorder, ..endpoint }, asked);
+        let provider = provider(wire, Endpoint { recorder, timeouts, ..endpoint }, asked);
         let provider = Arc::new(Called { provider, name: shown });
         Ok(Self { provider, max_output_tokens: None, _script: Some(server) })
     }
 }
 
 /// Where a model is asked, with its key.
-fn endpoint(route: Route) -> Result<Endpoint, Failed> {
+pub(super) fn endpoint(route: Route) -> Result<Endpoint, Failed> {
     let Route { base_url, key, headers, stated, tool_names, .. } = route;
     let key = keys::read(&key, &set)?;
     let headers = headers.into_iter().map(|(name, value)| (name, Key::new(value))).collect();

@@ -60,9 +60,9 @@ fn settled(events: &[Value]) -> String {
             Some((last, before))
                 if *last == name && name.ends_with("-delta") && name != "chat:tool-delta" =>
             {
-                let joined =
-                    format!("{}{}", before["text"].as_str().unwrap(), data["text"].as_str().unwrap());
-                before["text"] = joined.into();
+                let field = if name == "chat:tool-input-delta" { "chunk" } else { "text" };
+                let joined = format!("{}{}", before[field].as_str().unwrap(), data[field].as_str().unwrap());
+                before[field] = joined.into();
             }
             _ => lines.push((name, data)),
         }

@@ -118,7 +118,7 @@ fn a_trespass_ends_the_conversation_and_nothing_follows() {
         );
         let output = studio.task("dev", &both, &[]);
         let told = told(&output);
-        assert_eq!(told.first().unwrap(), &format!("file_write denied {code}"), "{path}: {output:?}");
+        assert_eq!(told.first().unwrap(), &format!("file_write error {code}"), "{path}: {output:?}");
         assert_eq!(told.last().unwrap(), "violation", "{path}");
         assert_eq!(output.status.code(), Some(3), "{path}");
         assert_eq!(studio.read("w/src/after.txt"), None, "{path}: nothing follows");
@@ -134,7 +134,7 @@ fn an_operator_can_let_the_model_go_on() {
     let studio = Studio::new();
     studio.0.write("toolgate.yaml", &format!("on_violation: answer\n{CONFIG}"));
     let output = studio.task("dev", &format!("{}- say: I see.\n", write("Makefile")), &[]);
-    assert_eq!(told(&output), ["file_write denied out_of_scope", "done"]);
+    assert_eq!(told(&output), ["file_write error out_of_scope", "done"]);
     assert_eq!(output.status.code(), Some(0));
 }
 
@@ -155,7 +155,7 @@ fn an_agent_has_its_own_tools_alone_and_a_tool_that_it_has_not_is_no_trespass() 
     assert_eq!(names("analyst"), ["file_read"]);
     let steps = "- calls: [{tool: bash, arguments: {command: 'touch src'}}]\n- say: I see.\n";
     let output = studio.task("analyst", steps, &[]);
-    assert_eq!(told(&output), ["bash denied not_permitted", "done"], "{output:?}");
+    assert_eq!(told(&output), ["bash error not_permitted", "done"], "{output:?}");
 }
 
 #[test]
@@ -172,8 +172,8 @@ fn no_call_extends_the_time_that_a_permission_gives_to_commands() {
 #[test]
 fn in_proxy_a_trespass_is_answered_unless_the_operator_says_otherwise() {
     for (on_violation, wanted, code) in [
-        ("", vec!["read_file denied denied_path", "done"], 0),
-        ("on_violation: stop\n", vec!["read_file denied denied_path", "violation"], 3),
+        ("", vec!["read_file error denied_path", "done"], 0),
+        ("on_violation: stop\n", vec!["read_file error denied_path", "violation"], 3),
     ] {
         let studio = Studio(Place::new());
         let reader =

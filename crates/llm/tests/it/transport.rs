@@ -220,7 +220,7 @@ async fn silence_ends_a_step() {
     let bytes = fixture("anthropic", "one_call");
     let (address, _told) = raw(vec![head(), chunk(&bytes[..bytes.len() / 2]), Do::Wait]).await;
     let failed = fails(endpoint(&address, Timeouts { idle: short, ..patient() })).await;
-    assert_eq!((failed.kind, failed.is_retryable()), (ErrorKind::Silent, true));
+    assert_eq!((failed.kind, failed.is_retryable()), (ErrorKind::Silent, false));
     let (address, mut told) = raw(vec![Do::Wait]).await;
     // Long enough for the question to arrive.
     let first_byte = Duration::from_secs(2);
@@ -242,7 +242,7 @@ async fn an_answer_that_never_ends_is_not_waited_for() {
     let hasty = Timeouts { first_byte: Duration::from_secs(2), ..patient() };
     let asked = provider(Wire::Ollama, endpoint(&address, hasty), model("ollama", "m"));
     let failed = asked.capabilities().await.unwrap_err();
-    assert_eq!((failed.kind, failed.is_retryable()), (ErrorKind::Silent, true));
+    assert_eq!((failed.kind, failed.is_retryable()), (ErrorKind::Silent, false));
     told.recv().await.unwrap();
 }
 
