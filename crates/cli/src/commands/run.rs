@@ -13,7 +13,7 @@ use super::{LAST_MOMENT, close, print, serving_runtime};
 use crate::ambient::read_bounded;
 use crate::arguments::{Common, RunArguments};
 use crate::chat::{Look, View};
-use crate::conversation::{Asked, HOW_TO_ALLOW, Person, Sitting, Wait, With, exit_code};
+use crate::conversation::{Answers, Asked, HOW_TO_ALLOW, Person, Sitting, Wait, With, exit_code};
 use crate::exit::Failed;
 use crate::interrupt::Interrupt;
 use crate::reload::keep_up;
@@ -36,12 +36,18 @@ fn hold(common: &Common, arguments: &RunArguments, shown: Shown, begun: &Begun) 
     let interrupt = Interrupt::listen();
     let runtime = serving_runtime()?;
     let (sitting, reloader) = Sitting::begin(common, &arguments.conversation, &runtime, Wait::Yes)?;
-    let person = Person::default();
+    let by_program = shown.answer == AnswerGoes::AsEvents && is_answered_by_program(&arguments.prompt);
+    let mut person = Person::default();
     let ended = runtime.block_on(async {
         let _watching = interrupt.watch()?;
         let keeping_up = tokio::spawn(keep_up(reloader));
         let stop = interrupt.token();
-        let (events, printer) = shown.events(person.clone(), &stop, begun)?;
+        let (mut events, printer) = shown.events(person.clone(), &stop, begun)?;
+        if by_program {
+            let answers = Answers::new(events);
+            events = answers.sink();
+            person = Person::answering(answers);
+        }
         let with = With { person: person.clone(), cancelled: stop.clone(), events };
         let ended = match sitting.talk(&stop).await {
             Ok(mut talk) => sitting.turn(&mut talk, &prompt, with).await,
@@ -130,6 +136,11 @@ impl Shown {
         }
         Ok(code)
     }
+}
+
+/// Whether answers to questions come on standard input: a person at a terminal is asked there, and a task that was read from it has used it up.
+fn is_answered_by_program(prompt: &str) -> bool {
+    prompt != "-" && !io::stdin().is_terminal()
 }
 
 fn prompt(text: &str) -> Result<String, Failed> {

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio_util::sync::CancellationToken;
 use toolgate_gate::{Approver, Nobody, Question, Reply};
 
+use super::answers::Answers;
 use crate::question::Asker;
 use crate::terminal::{ask_on, open_terminal};
 
@@ -23,8 +24,10 @@ pub(crate) enum Asked {
 }
 
 /// Who sits at the terminal. There is one, so questions come one after the other.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Person {
+    /// Where answers come from in place of the terminal.
+    answers: Option<Arc<Answers>>,
     alone: Arc<Mutex<()>>,
     /// The cursor stands behind a question that nobody answered.
     row_is_open: Arc<AtomicBool>,
@@ -33,6 +36,11 @@ pub(crate) struct Person {
 }
 
 impl Person {
+    /// A program that answers on standard input.
+    pub(crate) fn answering(answers: Arc<Answers>) -> Self {
+        Self { answers: Some(answers), ..Self::default() }
+    }
+
     /// The person, asked about calls of one turn.
     pub(crate) fn during(&self, turn: CancellationToken) -> Arc<dyn Approver> {
         Arc::new(Asking { person: self.clone(), turn })
@@ -45,7 +53,8 @@ impl Person {
 
     /// Whether there was somebody to ask, since this was last looked at.
     pub(crate) fn takes_asked(&self) -> Asked {
-        match self.was_missed.swap(false, Ordering::SeqCst) {
+        let by_program = self.answers.as_ref().is_some_and(|answers| answers.takes_missed());
+        match self.was_missed.swap(false, Ordering::SeqCst) || by_program {
             true => Asked::Nobody,
             false => Asked::Somebody,
         }
@@ -68,6 +77,9 @@ struct Asking {
 
 impl Approver for Asking {
     fn ask(&self, question: Question) -> Pin<Box<dyn Future<Output = Reply> + Send + '_>> {
+        if let Some(answers) = &self.person.answers {
+            return answers.ask(&question);
+        }
         Box::pin(async move {
             // Nobody waits for the answer any more when this is dropped.
             let unwanted = self.turn.child_token();

@@ -5,6 +5,7 @@ mod keys;
 mod declared;
 mod speaker;
 mod asking;
+mod answers;
 
 use std::sync::Arc;
 
@@ -20,7 +21,6 @@ use toolgate_workspace::Workspace;
 
 pub(crate) use self::answers::Answers;
 pub(crate) use self::asking::{Asked, HOW_TO_ALLOW, Person};
-pub(crate) use self::listing::{ProviderModels, chosen_model, list_models, tools, window};
 use self::model::{Chosen, Offer, no_model};
 use self::speaker::Speaker;
 pub(crate) use self::speaker::{script, serve};
