@@ -283,11 +283,21 @@ pub(crate) enum Command {
         #[arg(long)]
         force: bool,
     },
-    /// Tell what this machine can enforce, and how the MCP servers behind the gate are
+    /// Tell what this machine can enforce, how the MCP servers behind the gate are, and whether models can be reached
     Doctor {
         /// Start and reach no server
         #[arg(long)]
         offline: bool,
+    },
+    /// List the models that can be used: name, whether it can call tools, how much it can look at; or why a provider cannot be reached
+    #[command(after_help = "Examples:
+  toolgate models
+  toolgate models ollama
+  toolgate models --json | jq -r '.[].models[] | select(.supportsTools) | .name'")]
+    Models {
+        /// One provider [default: all]
+        #[arg(value_name = "PROVIDER")]
+        provider: Option<String>,
     },
     /// Write a completion script for a shell
     #[command(after_help = "Example:

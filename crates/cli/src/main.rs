@@ -92,6 +92,7 @@ fn run(arguments: Arguments) -> Result<u8, Failed> {
             commands::changes::undo(&common, call, session.as_ref(), force)
         }
         Command::Doctor { offline } => commands::doctor::run(&common, offline),
+        Command::Models { provider } => commands::models::run(&common, provider.as_deref()),
         Command::Completions { shell } => commands::completions::run(shell),
     }
 }

@@ -46,6 +46,9 @@ mod responses;
 mod chat;
 mod ollama;
 
+// What there is to ask.
+mod listed;
+
 pub use anthropic::AnthropicProvider;
 pub use backoff::Backoff;
 pub use bounds::{MAX_ARGUMENT_BYTES, MAX_CALLS, MAX_STEP_BYTES};
@@ -55,6 +58,7 @@ pub use decode::StepDecoder;
 pub use endpoint::{Endpoint, Key, Timeouts};
 pub use error::{ErrorKind, ProviderError};
 pub use event::{CallKey, Event, FinishReason, Usage};
+pub use listed::{ListedModel, list_models};
 pub use message::{AssistantMessage, CallResult, Message, ModelCall, Part, Seal};
 pub use names::ToolNames;
 pub use ollama::{OllamaProvider, installed_models};

@@ -82,7 +82,7 @@ impl Transport {
             Some(recorder) => Some(recorder.step(self.dialect.wire, model, &names).await?),
             None => None,
         };
-        let response = self.send(Method::POST, path, Some(written(body)?)).await?;
+        let response = self.send(Method::POST, path, None, Some(written(body)?)).await?;
         let response = self.expect_stream(response).await?;
         let decoder = StepDecoder::with_names(self.dialect.wire, model, names);
         let secrets = self.secrets();
@@ -102,9 +102,20 @@ impl Transport {
         path: &str,
         body: Option<&Value>,
     ) -> Result<Value, ProviderError> {
+        self.ask_for(method, path, None, body).await
+    }
+
+    /// The same with a query behind the path.
+    pub(crate) async fn ask_for(
+        &self,
+        method: Method,
+        path: &str,
+        query: Option<&str>,
+        body: Option<&Value>,
+    ) -> Result<Value, ProviderError> {
         let body = body.map(written).transpose()?;
         let answer = async {
-            let response = self.send(method, path, body).await?;
+            let response = self.send(method, path, query, body).await?;
             bounded_body(response, self.endpoint.timeouts).await
         };
         let patience = LONGEST_ASKED.min(self.endpoint.timeouts.first_byte);
@@ -127,11 +138,13 @@ impl Transport {
         &self,
         method: Method,
         path: &str,
+        query: Option<&str>,
         body: Option<Vec<u8>>,
     ) -> Result<Response, ProviderError> {
         let connected =
             self.connected.get_or_try_init(|| Connected::new(&self.endpoint, self.dialect)).await?;
-        let address = connected.address(path)?;
+        let mut address = connected.address(path)?;
+        address.set_query(query);
         if address.scheme() == "https" && is_before_1970() {
             return Err(ProviderError::new(ErrorKind::Unreachable, BEFORE_1970).help("set the clock"));
         }

@@ -19,7 +19,7 @@ use super::signals::Signals;
 use super::view::{Look, View, gauge};
 use crate::build::sessions_folder;
 use crate::commands::changes;
-use crate::conversation::{Person, Sitting, Talk, With, exit_code, unkept};
+use crate::conversation::{Person, Sitting, Talk, With, exit_code, list_models, unkept};
 use crate::exit::{DONE, Failed, INTERRUPTED};
 use crate::question::Screen;
 use crate::report;
@@ -30,6 +30,9 @@ const TWICE: Duration = Duration::from_secs(2);
 
 /// The conversations that `/sessions` lists.
 const MOST_LISTED: u32 = 10;
+
+/// The models of one provider that `/model` lists.
+const MOST_MODELS: usize = 20;
 
 /// How much of what was said last is shown when a conversation goes on.
 const LONGEST_REMINDER: usize = 600;
@@ -206,7 +209,7 @@ impl Room {
             SlashCommand::Help => tell(&help()),
             SlashCommand::Tools => self.list_tools().await?,
             SlashCommand::Trust(level) => self.trust(level),
-            SlashCommand::Model(None) => tell(&here().line(&self.talk.agent.model().to_string(), "")),
+            SlashCommand::Model(None) => self.list_models().await?,
             SlashCommand::Model(Some(name)) => {
                 self.sitting.change_model(&mut self.talk, &name).await?;
                 tell(&here().line(&format!("from here on {}", self.talk.agent.model()), ""));
@@ -225,6 +228,21 @@ impl Room {
             SlashCommand::Quit => return Ok(Next::Leave),
         }
         Ok(Next::Stay)
+    }
+
+    /// The model, and those that can be used in its place.
+    async fn list_models(&self) -> Result<(), Failed> {
+        tell(&here().line(&self.talk.agent.model().to_string(), ""));
+        let stop = self.signals.begin_turn();
+        let listed = list_models(&self.sitting.settings, None, &stop).await;
+        self.signals.end_turn();
+        let listed = listed?;
+        for provider in listed.iter().filter(|provider| provider.is_set_up || provider.models.is_ok()) {
+            for row in provider.rows(MOST_MODELS) {
+                tell(&format!("{}\n", cut(&row, here().columns.saturating_sub(1))));
+            }
+        }
+        Ok(())
     }
 
     async fn list_tools(&self) -> Result<(), Failed> {

@@ -7,6 +7,7 @@ use rustix::fs::{Mode, OFlags, RenameFlags, ResolveFlags};
 use rustix::io::Errno;
 use serde_json::{Value, json};
 use toolgate_connect::{HealthState, ServerHealth};
+use toolgate_llm::ListedModel;
 use toolgate_sandbox::{LayerReport, Sandbox};
 use toolgate_serve::StateUsage;
 use toolgate_types::Trust;
@@ -15,7 +16,9 @@ use super::{close, print, print_json, serving_runtime};
 use crate::ambient::{Surroundings, open_or_make_folder, open_own_folder, real_path};
 use crate::arguments::Common;
 use crate::confined::sandbox_options;
+use crate::conversation::{ProviderModels, chosen_model, list_models, tools, window};
 use crate::exit::{DONE, Failed, TOOL_ERROR};
+use crate::interrupt::Interrupt;
 use crate::own::Own;
 use crate::personal::{HOLDS_HOME, personal, refuse_root};
 use crate::servers::{Servers, Which};
@@ -39,8 +42,10 @@ enum State {
     Fallback,
     /// Missing; the gate refuses to work without it.
     Missing,
-    /// A server behind the gate that cannot be used; everything else works.
+    /// A server behind the gate, or a provider of models, that cannot be used; everything else works.
     Failing,
+    /// Not set up, and nothing needs it.
+    Unused,
 }
 
 impl State {
@@ -50,6 +55,7 @@ impl State {
             Self::Fallback => "fallback",
             Self::Missing => "missing",
             Self::Failing => "failing",
+            Self::Unused => "unused",
         }
     }
 }
@@ -62,6 +68,9 @@ pub(crate) fn run(common: &Common, offline: bool) -> Result<u8, Failed> {
     findings.extend(layers(&settings)?);
     if !offline && !settings.loaded.config.mcp_servers.is_empty() {
         findings.extend(servers(&settings)?);
+    }
+    if !offline {
+        findings.extend(providers(&settings)?);
     }
     if common.json {
         let rows: Vec<Value> = findings
@@ -193,6 +202,58 @@ fn servers(settings: &Settings) -> Result<Vec<Finding>, Failed> {
         }
     };
     Ok(health.iter().map(finding).chain(lacking).collect())
+}
+
+/// Every provider of models, and the model that would be spoken with.
+fn providers(settings: &Settings) -> Result<Vec<Finding>, Failed> {
+    let interrupt = Interrupt::listen();
+    let runtime = serving_runtime()?;
+    let listed = runtime.block_on(async {
+        let _watching = interrupt.watch()?;
+        list_models(settings, None, &interrupt.token()).await
+    })?;
+    let chosen = chosen_model(settings);
+    let chosen = chosen.as_deref().and_then(|name| chosen_finding(name, &listed));
+    Ok(listed.iter().map(provider_finding).chain(chosen).collect())
+}
+
+fn provider_finding(provider: &ProviderModels) -> Finding {
+    let name = format!("provider {}", provider.name);
+    match (&provider.models, provider.is_set_up) {
+        (Ok(models), _) => {
+            let with_tools = models.iter().filter(|model| model.capabilities.supports_tools).count();
+            let count =
+                if models.len() == 1 { "1 model".to_owned() } else { format!("{} models", models.len()) };
+            found(
+                &name,
+                State::Ok,
+                format!("{count}, {with_tools} with tools; `toolgate models {}` lists them", provider.name),
+            )
+        }
+        (Err(failed), is_set_up) => {
+            let help = failed.help.as_ref().map(|help| format!("; {help}")).unwrap_or_default();
+            let state = if is_set_up { State::Failing } else { State::Unused };
+            found(&name, state, format!("{}{help}", failed.message))
+        }
+    }
+}
+
+/// What is known of the model that would be spoken with, where its provider lists its models.
+fn chosen_finding(name: &str, listed: &[ProviderModels]) -> Option<Finding> {
+    let (provider, model) = name.split_once('/')?;
+    let models = listed.iter().find(|listed| listed.name == provider)?.models.as_ref().ok()?;
+    let title = format!("model {name}");
+    Some(match models.iter().find(|listed| listed.name == model) {
+        Some(ListedModel { capabilities, .. }) => {
+            let detail = format!("{}, context {}", tools(*capabilities), window(*capabilities));
+            found(&title, State::Ok, detail)
+        }
+        None => found(
+            &title,
+            State::Fallback,
+            "its provider does not list it; `toolgate models` has those that it lists",
+        ),
+    })
 }
 
 fn found(name: &str, state: State, detail: impl Into<String>) -> Finding {

@@ -22,6 +22,7 @@ pub(crate) mod audit;
 pub(crate) mod sessions;
 pub(crate) mod changes;
 pub(crate) mod doctor;
+pub(crate) mod models;
 pub(crate) mod completions;
 
 use std::io::{self, Write as _};

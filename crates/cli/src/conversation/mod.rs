@@ -6,6 +6,7 @@ mod declared;
 mod speaker;
 mod asking;
 mod answers;
+mod listing;
 
 use std::sync::Arc;
 
@@ -21,6 +22,7 @@ use toolgate_workspace::Workspace;
 
 pub(crate) use self::answers::Answers;
 pub(crate) use self::asking::{Asked, HOW_TO_ALLOW, Person};
+pub(crate) use self::listing::{ProviderModels, chosen_model, list_models, tools, window};
 use self::model::{Chosen, Offer, no_model};
 use self::speaker::Speaker;
 pub(crate) use self::speaker::{script, serve};

@@ -171,6 +171,22 @@ impl Offer<'_> {
         Ok(Chosen::Route(route))
     }
 
+    /// Every provider that a list of models shows, in the order in which one is chosen, and whether the operator set it up: declared, with a key, or
+    /// at an address of its own. `openai-chat` asks the same server as `openai`, unless that is a server of one's own.
+    pub(crate) fn listed(&self) -> Vec<(String, bool)> {
+        let declared = self.declared.iter().map(|declared| (declared.name.clone(), true));
+        let is_set = |variable: &str| (self.variable)(variable).is_some();
+        let usual = USUAL.iter().filter(|usual| !self.declared.iter().any(|known| known.name == usual.name));
+        let usual = usual.filter(|usual| {
+            usual.wire != Wire::OpenaiChat || usual.name != "openai-chat" || is_set(usual.base_variable)
+        });
+        let usual = usual.map(|usual| {
+            let is_set_up = is_set(usual.base_variable) || usual.key_variable.is_some_and(is_set);
+            (usual.name.to_owned(), is_set_up)
+        });
+        declared.chain(usual).collect()
+    }
+
     /// What the environment suggests: a model by its name, else the first provider whose key is set.
     pub(crate) fn suggested(&self) -> Option<String> {
         let named = |usual: &Usual| {

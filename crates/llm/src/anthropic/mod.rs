@@ -22,7 +22,7 @@ use crate::table;
 use crate::transport::{Dialect, KeyHeader, Transport};
 
 /// The version of the wire, as the official clients name it.
-const DIALECT: Dialect = Dialect {
+pub(crate) const DIALECT: Dialect = Dialect {
     wire: Wire::Anthropic,
     key: KeyHeader::ApiKey,
     headers: &[("anthropic-version", "2026-10-21"), ("accept", "text/event-stream, application/json")],

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::capabilities::Stated;
 
-/// Where servers write how much a model can look at: OpenRouter and Together, vLLM, Groq, Mistral, llama.cpp.
+/// Where servers write how much a model can look at: OpenRouter and Together, vLLM, Groq, Mistral, llama.cpp, Anthropic.
 const CONTEXT_WINDOW: &[&str] = &[
     "/context_length",
     "/max_model_len",
@@ -14,27 +14,42 @@ const CONTEXT_WINDOW: &[&str] = &[
     "/max_context_length",
     "/meta/n_ctx",
     "/meta/n_ctx_train",
+    "/max_input_tokens",
 ];
 
-/// Where servers write how much it can say: OpenRouter, Groq.
-const MAX_OUTPUT_TOKENS: &[&str] = &["/top_provider/max_completion_tokens", "/max_completion_tokens"];
+/// Where servers write how much it can say: OpenRouter, Groq, Anthropic.
+const MAX_OUTPUT_TOKENS: &[&str] =
+    &["/top_provider/max_completion_tokens", "/max_completion_tokens", "/max_tokens"];
 
 /// What a list says of a model; `None` where it does not hold it.
 pub(super) fn find(answer: &Value, model: &str) -> Option<Stated> {
-    let listed = answer.get("data").unwrap_or(answer).as_array()?;
+    let listed = entries(answer)?;
     let named =
         |name: &str| listed.iter().find(|entry| entry.get("id").and_then(Value::as_str) == Some(name));
     // OpenRouter takes wishes after a colon (`:nitro`), and lists some of them as models of their own (`:free`).
-    let entry = named(model).or_else(|| named(model.split_once(':')?.0))?;
+    named(model).or_else(|| named(model.split_once(':')?.0)).map(said)
+}
+
+/// Every model of a list, with what it says of each.
+pub(crate) fn listed(answer: &Value) -> Vec<(String, Stated)> {
+    let one = |entry: &Value| Some((entry.get("id")?.as_str()?.to_owned(), said(entry)));
+    entries(answer).unwrap_or_default().iter().filter_map(one).collect()
+}
+
+fn entries(answer: &Value) -> Option<&[Value]> {
+    answer.get("data").unwrap_or(answer).as_array().map(Vec::as_slice)
+}
+
+fn said(entry: &Value) -> Stated {
     let number = |pointers: &[&str]| pointers.iter().find_map(|pointer| entry.pointer(pointer)?.as_u64());
     let parameters = entry.get("supported_parameters").and_then(Value::as_array);
     let by_parameter = parameters.map(|parameters| parameters.iter().any(|parameter| parameter == "tools"));
     let by_capability = || entry.pointer("/capabilities/function_calling").and_then(Value::as_bool);
-    Some(Stated {
+    Stated {
         supports_tools: by_parameter.or_else(by_capability),
         context_window: number(CONTEXT_WINDOW).filter(|tokens| *tokens > 0),
         max_output_tokens: number(MAX_OUTPUT_TOKENS).filter(|tokens| *tokens > 0),
-    })
+    }
 }
 
 #[cfg(test)]

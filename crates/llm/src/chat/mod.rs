@@ -16,6 +16,7 @@ use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
 pub(crate) use decode::ChatDecoder;
+pub(crate) use listing::listed;
 
 use crate::capabilities::{Capabilities, Stated};
 use crate::endpoint::Endpoint;
@@ -26,7 +27,7 @@ use crate::request::Request;
 use crate::table;
 use crate::transport::{Dialect, KeyHeader, Transport};
 
-const DIALECT: Dialect = Dialect { wire: Wire::OpenaiChat, key: KeyHeader::Bearer, headers: &[] };
+pub(crate) const DIALECT: Dialect = Dialect { wire: Wire::OpenaiChat, key: KeyHeader::Bearer, headers: &[] };
 
 /// How long a list of models is waited for. Nothing depends on it but a better guess.
 const LISTING_PATIENCE: Duration = Duration::from_secs(10);

@@ -22,7 +22,7 @@ use crate::provider::{Events, ModelName, Provider, Wire};
 use crate::request::Request;
 use crate::transport::{Dialect, KeyHeader, Transport};
 
-const DIALECT: Dialect = Dialect { wire: Wire::Ollama, key: KeyHeader::Bearer, headers: &[] };
+pub(crate) const DIALECT: Dialect = Dialect { wire: Wire::Ollama, key: KeyHeader::Bearer, headers: &[] };
 
 /// A model that Ollama runs.
 #[derive(Debug)]
@@ -80,6 +80,11 @@ impl Provider for OllamaProvider {
     fn capabilities(&self) -> Pin<Box<dyn Future<Output = Result<Capabilities, ProviderError>> + Send + '_>> {
         Box::pin(async move { Ok(self.shown().await?.capabilities) })
     }
+}
+
+/// What an answer to `/api/show` says of a model.
+pub(crate) fn capabilities(answer: &Value, stated: Stated) -> Capabilities {
+    show::read(answer, stated).capabilities
 }
 
 /// The models that an Ollama has, the newest first.

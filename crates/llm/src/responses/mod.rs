@@ -17,7 +17,7 @@ use crate::request::Request;
 use crate::table;
 use crate::transport::{Dialect, KeyHeader, Transport};
 
-const DIALECT: Dialect = Dialect {
+pub(crate) const DIALECT: Dialect = Dialect {
     wire: Wire::Openai,
     key: KeyHeader::Bearer,
     headers: &[("accept", "text/event-stream, application/json")],

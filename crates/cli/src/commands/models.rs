@@ -1,0 +1,54 @@
+//! `toolgate models`: the models that can be used, and why a provider cannot be.
+
+use serde_json::{Value, json};
+use toolgate_llm::ListedModel;
+use toolgate_types::Trust;
+
+use super::{print, print_json, serving_runtime};
+use crate::arguments::Common;
+use crate::conversation::{ProviderModels, list_models};
+use crate::exit::{DONE, Failed};
+use crate::interrupt::Interrupt;
+use crate::settings::settle;
+
+pub(crate) fn run(common: &Common, provider: Option<&str>) -> Result<u8, Failed> {
+    let settings = settle(common, Trust::Guided)?;
+    let interrupt = Interrupt::listen();
+    let runtime = serving_runtime()?;
+    let listed = runtime.block_on(async {
+        let _watching = interrupt.watch()?;
+        list_models(&settings, provider, &interrupt.token()).await
+    })?;
+    match common.json {
+        true => print_json(&Value::Array(listed.iter().map(json).collect()))?,
+        false => {
+            let rows = listed.iter().flat_map(|provider| provider.rows(usize::MAX));
+            print(&rows.map(|row| row + "\n").collect::<String>())?
+        }
+    };
+    // Who asks for one provider wants to know whether it can be used; who asks for all is told of each.
+    let only = listed.into_iter().next().filter(|_| provider.is_some());
+    Ok(only.and_then(|provider| provider.models.err()).map_or(DONE, |failed| failed.code))
+}
+
+fn json(provider: &ProviderModels) -> Value {
+    let ProviderModels { name, models, .. } = provider;
+    match models {
+        Ok(models) => {
+            let models: Vec<Value> = models.iter().map(|model| of_model(name, model)).collect();
+            json!({"provider": name, "reachable": true, "models": models})
+        }
+        Err(Failed { message, help, .. }) => {
+            json!({"provider": name, "reachable": false, "problem": message, "help": help, "models": []})
+        }
+    }
+}
+
+fn of_model(provider: &str, ListedModel { name, capabilities }: &ListedModel) -> Value {
+    json!({
+        "name": format!("{provider}/{name}"),
+        "supportsTools": capabilities.supports_tools,
+        "contextWindow": capabilities.context_window,
+        "maxOutputTokens": capabilities.max_output_tokens,
+    })
+}
