@@ -41,6 +41,7 @@ pub struct BenchOptions {
     policies: String,
     verifier: Option<Arc<Verifier>>,
     clock: Clock,
+    audit_clock: Option<toolgate_audit::Clock>,
     approver: Arc<dyn Approver>,
     patience: Duration,
     extra_tools: Vec<Arc<dyn Tool>>,
@@ -92,6 +93,7 @@ impl BenchOptions {
             policies: String::new(),
             verifier: None,
             clock: Arc::new(Instant::now),
+            audit_clock: None,
             approver: Arc::new(NobodyToAsk { remedy: "ask in a test".to_owned() }),
             patience: Duration::from_secs(30),
             extra_tools: Vec::new(),
@@ -250,6 +252,13 @@ impl BenchOptions {
         self
     }
 
+    /// What records are dated with.
+    #[must_use]
+    pub fn audit_clock(mut self, clock: toolgate_audit::Clock) -> Self {
+        self.audit_clock = Some(clock);
+        self
+    }
+
     /// Who is asked, and for how long.
     #[must_use]
     pub fn approver(mut self, approver: Arc<dyn Approver>, patience: Duration) -> Self {
@@ -284,8 +293,11 @@ impl BenchOptions {
         let journal = Arc::new(journal.recover(&workspace).unwrap());
         let audit_dir = self.state.join("audit");
         let asked = Arc::clone(&journal);
-        let options =
+        let mut options =
             LogOptions { fate_of: Arc::new(move |call| asked.fate_of(call)), ..LogOptions::new(&audit_dir) };
+        if let Some(clock) = self.audit_clock.clone() {
+            options.clock = clock;
+        }
         let (audit, recovered) = AuditLog::open(options, &StateKey::new([7; 32])).unwrap();
         let loaded = self.load(&workspace);
         let complaints = Arc::new(Mutex::new(Vec::new()));

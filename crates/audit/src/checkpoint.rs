@@ -3,7 +3,7 @@
 //! A hash chain alone can be rewritten from any point on by whoever owns the file. A checkpoint, kept in a
 //! file of its own that may be anywhere, cannot: it makes a rewritten or cut log visible.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Mutex;
 
 use jiff::Timestamp;
@@ -114,8 +114,8 @@ pub(crate) struct Checkpoints {
 }
 
 impl Checkpoints {
-    pub(crate) fn new(path: PathBuf, key_path: PathBuf, directory: &Path) -> Self {
-        let signed = SignedFile::beside(&key_path, directory);
+    pub(crate) fn new(path: PathBuf, key_path: PathBuf, folder: &Folder) -> Self {
+        let signed = SignedFile::beside(&key_path, folder);
         Self { path, key_path, signed, signing: None, newest: 0 }
     }
 

@@ -63,6 +63,14 @@ pub enum AuditError {
         /// How they differ.
         problem: String,
     },
+    /// A call could neither be recorded nor counted as one without a record: nothing would say that there was such a call.
+    #[error("{error}; nor could it be counted as a call without a record: {uncounted}")]
+    Untraced {
+        /// Why it could not be recorded.
+        error: Box<AuditError>,
+        /// Why it could not be counted.
+        uncounted: Box<AuditError>,
+    },
     /// An entry could not be turned into a line.
     #[error("the record could not be written as JSON: {problem}")]
     Encoding {
@@ -80,6 +88,7 @@ impl AuditError {
             Self::Damaged { .. } | Self::Contradiction { .. } => ErrorCode::PreconditionFailed,
             Self::Busy { .. } => ErrorCode::Timeout,
             Self::Key { .. } => ErrorCode::PermissionDenied,
+            Self::Untraced { error, .. } => error.code(),
             Self::Encoding { .. } => ErrorCode::Internal,
         }
     }
@@ -99,6 +108,7 @@ impl AuditError {
                  when the audit directory and the file that says what was signed are moved aside"
             }
             Self::Key { .. } => "an audit key is 32 bytes, readable by its owner only (mode 0600)",
+            Self::Untraced { error, .. } => error.help(),
             Self::Encoding { .. } => "this is a defect of the gate; please report it",
             Self::NotDurable { .. } => "check the disk, then start the gate again",
             Self::Io { .. } => match self.code() {

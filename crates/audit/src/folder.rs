@@ -3,13 +3,15 @@
 //! Every file is opened by name beneath the handle and never through a symbolic link, so that nothing planted
 //! in the directory can lead a write elsewhere.
 
+use std::ffi::OsString;
 use std::fs::{DirBuilder, File};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd as _};
+use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, Dir, Mode, OFlags, StatxFlags};
+use rustix::fs::{AtFlags, Dir, Mode, OFlags, RenameFlags, StatxFlags};
 use rustix::io::Errno;
 use rustix::path::Arg;
 
@@ -149,6 +151,12 @@ impl Folder {
             .map_err(|cause| self.error("rename", from, cause))
     }
 
+    /// Renames a file within this directory to a name that must not be taken (`RENAME_NOREPLACE`).
+    pub(crate) fn rename_if_absent(&self, from: &str, to: &str) -> Result<(), AuditError> {
+        rustix::fs::renameat_with(&self.handle, from, &self.handle, to, RenameFlags::NOREPLACE)
+            .map_err(|cause| self.error("rename", from, cause))
+    }
+
     /// Gives a file a second name that must not be taken; says whether it was free.
     pub(crate) fn link_if_absent(&self, from: &str, to: &str) -> Result<bool, AuditError> {
         match rustix::fs::linkat(&self.handle, from, &self.handle, to, AtFlags::empty()) {
@@ -180,6 +188,22 @@ impl Folder {
     /// Makes the names in this directory last.
     pub(crate) fn sync(&self) -> Result<(), AuditError> {
         rustix::fs::fsync(&self.handle).map_err(|cause| AuditError::NotDurable { cause })
+    }
+
+    /// Where the directory is, whatever symlinks its path was given with; as it was given where `/proc` does not say.
+    pub(crate) fn location(&self) -> PathBuf {
+        let link = format!("/proc/self/fd/{}", self.handle.as_raw_fd());
+        let found = rustix::fs::readlink(link, Vec::new());
+        found.map_or_else(|_| self.path.clone(), |found| OsString::from_vec(found.into_bytes()).into())
+    }
+
+    /// Fails where its path leads elsewhere by now, or nowhere: what is made by that path would not be in this directory.
+    pub(crate) fn must_be_in_place(&self) -> Result<(), AuditError> {
+        let failed = |cause| AuditError::Io { action: "find", path: self.path.clone(), cause };
+        let (own, found) =
+            (rustix::fs::fstat(&self.handle).map_err(failed)?, rustix::fs::stat(&self.path).map_err(failed)?);
+        let is_same = (own.st_dev, own.st_ino) == (found.st_dev, found.st_ino);
+        if is_same { Ok(()) } else { Err(failed(Errno::NOENT)) }
     }
 
     pub(crate) fn handle(&self) -> &Handle {

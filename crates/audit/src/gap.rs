@@ -1,18 +1,18 @@
 //! Calls that have no record, counted until the record itself can say how many they are.
 //!
-//! A gap is two records with the same id. The first is written when the first call is missed, into space that is kept for it, so that a gate that
-//! dies before writing works again leaves a trace. The second says how many calls have no record, and comes before the next record of a call. Calls
-//! that were announced are not counted: each of them has an intent, from which the next start makes its record.
+//! Each is counted in a file of this process ([`MissedFile`]) before its caller is answered, and a call that cannot be counted either has no answer. A record
+//! of the gap, with the count, comes before the next record of a call. Calls that were announced are not counted: each of them has an intent, from which the
+//! next start makes its record.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use jiff::Timestamp;
 use toolgate_types::{CallId, Sha256, Stage, time};
 
 use crate::body::Body;
 use crate::entry::Denial;
+use crate::missed::{Missed, MissedFile};
 use crate::record::{RecordedCaller, RecordedGap};
 use crate::{AuditError, lock};
 
@@ -23,32 +23,13 @@ const SUBJECT: &str = "toolgate";
 /// And of a session.
 const SESSION: &str = "audit";
 
-/// Calls without a record, since the last one that was written.
-#[derive(Clone, Debug)]
-pub(crate) struct Missed {
-    id: CallId,
-    since: Timestamp,
-    calls: u64,
-    error: AuditError,
-}
-
 impl Missed {
-    /// The record that there is a gap.
-    pub(crate) fn begun(&self) -> Result<Vec<u8>, AuditError> {
-        let reason = format!("calls cannot be recorded: {}", self.error);
-        self.to_body(None, &reason)
-    }
-
-    /// The record of how many calls are missing.
-    pub(crate) fn ended(&self) -> Result<Vec<u8>, AuditError> {
+    /// The record of how many calls have none.
+    pub(crate) fn to_body(&self) -> Result<Vec<u8>, AuditError> {
         let since = time::rfc3339_millis(self.since);
         let calls =
             if self.calls == 1 { "1 call has".to_owned() } else { format!("{} calls have", self.calls) };
-        let reason = format!("{calls} no record since {since}: {}", self.error);
-        self.to_body(Some(self.calls), &reason)
-    }
-
-    fn to_body(&self, calls: Option<u64>, reason: &str) -> Result<Vec<u8>, AuditError> {
+        let reason = format!("{calls} no record since {since}: {}", self.reason);
         let caller = RecordedCaller {
             sub: SUBJECT.to_owned(),
             permissions: Vec::new(),
@@ -65,9 +46,9 @@ impl Missed {
             version: None,
             args_hash: Sha256::from([0; 32]),
             repairs: &[],
-            denial: Some(Denial { stage: Stage::Output, code: self.error.code(), reason, count: 1 }),
+            denial: Some(Denial { stage: Stage::Output, code: self.code, reason: &reason, count: 1 }),
             response: None,
-            gap: Some(RecordedGap { id: self.id, since: self.since, calls }),
+            gap: Some(RecordedGap { id: self.id, since: self.since, calls: Some(self.calls) }),
             duration: Duration::ZERO,
         };
         body.to_bytes()
@@ -79,41 +60,82 @@ impl Missed {
 pub(crate) struct Gap {
     /// Whether there is one: asked for every record.
     is_open: AtomicBool,
-    missed: Mutex<Option<Missed>>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    missed: Option<Missed>,
+    /// Where it is counted; none where it could not be made yet.
+    file: Option<MissedFile>,
 }
 
 impl Gap {
-    /// Counts calls without a record. Says what was missed where this begins a gap.
-    pub(crate) fn add(&self, calls: u64, now: Timestamp, error: &AuditError) -> Option<Missed> {
-        let mut missed = lock(&self.missed);
-        self.is_open.store(true, Ordering::Release);
-        match &mut *missed {
-            Some(missed) => {
-                missed.calls = missed.calls.saturating_add(calls);
-                None
-            }
-            None => {
-                let id = CallId::fresh();
-                missed.insert(Missed { id, since: now, calls, error: error.clone() }).clone().into()
-            }
-        }
+    /// Makes the file that calls are counted in.
+    pub(crate) fn prepare(
+        &self,
+        make: impl FnOnce() -> Result<MissedFile, AuditError>,
+    ) -> Result<(), AuditError> {
+        lock(&self.state).file = Some(make()?);
+        Ok(())
     }
 
-    /// Takes what the next record is to say. Whoever cannot write it puts it back.
-    pub(crate) fn take(&self) -> Option<Missed> {
+    /// Counts calls without a record. `begin` says what a gap that begins here is about; `make` makes the file that they are counted in, should there be none.
+    pub(crate) fn add(
+        &self,
+        calls: u64,
+        begin: impl FnOnce() -> Missed,
+        make: impl FnOnce() -> Result<MissedFile, AuditError>,
+    ) -> Result<(), AuditError> {
+        let mut state = lock(&self.state);
+        self.is_open.store(true, Ordering::Release);
+        let is_first = state.missed.is_none();
+        let missed = state.missed.get_or_insert_with(begin);
+        missed.calls = missed.calls.saturating_add(calls);
+        let missed = missed.clone();
+        let file = match state.file.take() {
+            Some(file) => file,
+            None => make()?,
+        };
+        // A file that cannot be written is given up to the next start, and the next call is counted in another.
+        file.write(&missed)?;
+        if is_first {
+            // As for records with `on_failure: warn`, a disk that does not confirm keeps nobody from an answer.
+            let _ = file.sync();
+        }
+        state.file = Some(file);
+        Ok(())
+    }
+
+    /// Has records written, before them the record of the gap if there is one; when that succeeds, the gap is over.
+    pub(crate) fn end<T>(
+        &self,
+        write: impl FnOnce(Option<&[u8]>) -> Result<T, AuditError>,
+    ) -> Result<T, AuditError> {
         if !self.is_open.load(Ordering::Acquire) {
-            return None;
+            return write(None);
         }
-        let mut missed = lock(&self.missed);
+        // Held while it is written: what is missed meanwhile must not take the place of a count that is in no record yet.
+        let mut state = lock(&self.state);
+        let body = state.missed.as_ref().map(Missed::to_body).transpose()?;
+        let written = write(body.as_deref())?;
+        // The count stays in its file until the next gap: the record has the same id.
+        state.missed = None;
         self.is_open.store(false, Ordering::Release);
-        missed.take()
+        Ok(written)
     }
 
-    /// Goes on with a gap that could not be closed.
-    pub(crate) fn put_back(&self, mut taken: Missed) {
-        let mut missed = lock(&self.missed);
-        taken.calls = taken.calls.saturating_add(missed.as_ref().map_or(0, |newer| newer.calls));
-        *missed = Some(taken);
-        self.is_open.store(true, Ordering::Release);
+    /// Whether there is one.
+    pub(crate) fn is_open(&self) -> bool {
+        self.is_open.load(Ordering::Acquire)
+    }
+
+    /// Lets go of the file: it stays for the next start where the gap could not be recorded.
+    pub(crate) fn close(&self) -> Result<(), AuditError> {
+        let mut state = lock(&self.state);
+        match (state.file.take(), &state.missed) {
+            (Some(file), None) => file.remove(),
+            _ => Ok(()),
+        }
     }
 }

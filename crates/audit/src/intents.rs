@@ -9,7 +9,6 @@
 //! line end is no line.
 
 use std::collections::HashSet;
-use std::fs::TryLockError;
 use std::sync::Mutex;
 
 use rustix::io::Errno;
@@ -17,6 +16,7 @@ use toolgate_types::{CallId, Locked, fresh_uuid};
 
 use crate::commit::Commit;
 use crate::folder::{Folder, Handle, state_of_open, write_at};
+use crate::missed::reason;
 use crate::unsynced::Unsynced;
 use crate::writer::Writer;
 use crate::{AuditError, lock};
@@ -189,12 +189,5 @@ impl Intents {
         let generation = Generation { name, file, inode, length, prepared, open, last_outcome };
         self.generations.push(generation);
         Ok(unsynced)
-    }
-}
-
-fn reason(error: TryLockError) -> Errno {
-    match error {
-        TryLockError::WouldBlock => Errno::WOULDBLOCK,
-        TryLockError::Error(error) => Errno::from_io_error(&error).unwrap_or(Errno::IO),
     }
 }

@@ -54,6 +54,7 @@ mod unsynced;
 mod commit;
 mod ticket;
 mod intents;
+mod missed;
 mod recovery;
 mod gap;
 mod key;

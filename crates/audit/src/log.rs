@@ -16,9 +16,9 @@ use crate::folder::Folder;
 use crate::gap::Gap;
 use crate::intents::Intents;
 use crate::line::to_json;
+use crate::missed::{Missed, MissedFile};
 use crate::record::RecordedIntent;
 use crate::recovery::{Recovered, recover};
-use crate::reserve::Purpose;
 use crate::ticket::{Kind, Ticket};
 use crate::unsynced::Unsynced;
 use crate::writer::{Appended, Mark, Writer};
@@ -134,8 +134,7 @@ impl Shared {
     fn open(options: &LogOptions, key: &StateKey) -> Result<Self, AuditError> {
         let folder = Folder::open_or_create(&options.directory)?;
         let mut writer = Writer::open(folder.clone(), (options.clock)(), options.lock_timeout)?;
-        let checkpoints =
-            Checkpoints::new(options.checkpoints_path(), options.key_path(), &options.directory);
+        let checkpoints = Checkpoints::new(options.checkpoints_path(), options.key_path(), &folder);
         writer.locked(|writer| {
             writer.refresh((options.clock)())?;
             checkpoints.compare(&folder, writer.last())
@@ -169,61 +168,54 @@ impl Shared {
 
     /// Writes the records of calls, and before them how many others have none.
     fn write<'a>(&self, bodies: impl IntoIterator<Item = &'a [u8]>) -> Result<Flushed, AuditError> {
-        let Some(missed) = self.gap.take() else { return self.add(bodies, Purpose::Records) };
-        let written = missed.ended().and_then(|gap| {
-            self.add(
-                [&*gap].into_iter().chain(bodies.into_iter().map(|body| body as &[u8])),
-                Purpose::Records,
-            )
-        });
-        if written.is_err() {
-            self.gap.put_back(missed);
-        }
-        written
+        self.gap.end(|gap| self.add(gap.into_iter().chain(bodies.into_iter().map(|body| body as &[u8]))))
     }
 
-    /// Counts calls whose record could not be written, and says so in the record at the first of them.
-    fn missed(&self, calls: impl Iterator<Item = CallId>, error: &AuditError) {
+    /// Counts calls whose record could not be written, unless they are announced. Returns what their callers are to be told.
+    fn missed(&self, calls: impl Iterator<Item = CallId>, error: AuditError) -> AuditError {
         let calls = {
             let intents = lock(&self.intents);
             calls.filter(|call| !intents.is_open(*call)).count()
         };
         if calls == 0 {
-            return;
+            return error;
         }
-        let begun = self.gap.add(calls as u64, (self.clock)(), error);
-        // The record of the gap would wait for the same lock.
-        if let Some(missed) = begun.filter(|_| !matches!(error, AuditError::Busy { .. })) {
-            // Where this fails as well, the gap is recorded when writing works again.
-            let _ = missed.begun().and_then(|body| self.add_gap(&body));
+        let begin = || {
+            let day = lock(&self.writer).day().map(|day| day.to_string());
+            Missed::new((self.clock)(), day, &error)
+        };
+        match self.gap.add(calls as u64, begin, || self.make_missed_file()) {
+            Ok(()) => error,
+            Err(uncounted) => AuditError::Untraced { error: error.into(), uncounted: uncounted.into() },
         }
+    }
+
+    fn make_missed_file(&self) -> Result<MissedFile, AuditError> {
+        lock(&self.writer).locked(|_| MissedFile::create(&self.folder))
     }
 
     /// Records how many calls have no record, if any do.
     fn end_gap(&self) -> Result<(), AuditError> {
-        let Some(missed) = self.gap.take() else { return Ok(()) };
-        let written = missed.ended().and_then(|body| self.add_gap(&body));
-        if written.is_err() {
-            self.gap.put_back(missed);
+        if !self.gap.is_open() {
+            return Ok(());
         }
-        written
+        let Flushed { unsynced, .. } = self.write([])?;
+        self.commit.issue(unsynced.into_iter().flatten());
+        Ok(())
     }
 
-    fn add_gap(&self, body: &[u8]) -> Result<(), AuditError> {
-        let Flushed { unsynced, .. } = self.add([body], Purpose::Gap)?;
+    /// Records a gap that a dead process left.
+    pub(crate) fn add_gap(&self, missed: &Missed) -> Result<(), AuditError> {
+        let Flushed { unsynced, .. } = self.add([&*missed.to_body()?])?;
         self.commit.issue(unsynced.into_iter().flatten());
         Ok(())
     }
 
     /// Writes lines, and returns what is to be synced and vouched for because of it.
-    fn add<'a>(
-        &self,
-        bodies: impl IntoIterator<Item = &'a [u8]>,
-        purpose: Purpose,
-    ) -> Result<Flushed, AuditError> {
+    fn add<'a>(&self, bodies: impl IntoIterator<Item = &'a [u8]>) -> Result<Flushed, AuditError> {
         let (result, unfinished) = {
             let mut writer = lock(&self.writer);
-            (writer.append(bodies, purpose, &*self.clock), writer.take_unfinished())
+            (writer.append(bodies, &*self.clock), writer.take_unfinished())
         };
         if let Some((day, bytes)) = unfinished {
             (self.warn)(Warning::UnfinishedLine { path: self.folder.path_of(&day.file_name()), bytes });
@@ -255,6 +247,8 @@ impl Shared {
     }
 
     fn sign(&self, mark: Mark) -> Result<(), AuditError> {
+        // Of a directory that was deleted, a checkpoint that is made anew would contradict the record that the next start begins there.
+        self.folder.must_be_in_place()?;
         lock(&self.checkpoints).vouch(mark, (self.clock)(), &self.writer)
     }
 
@@ -262,13 +256,14 @@ impl Shared {
         self.announcements.close();
         self.commit.close();
         let gap = self.end_gap();
+        let counted = self.gap.close();
         let own_last = lock(&self.writer).own_last();
         let signed = own_last.map_or(Ok(()), |mark| self.sign(mark));
         // Not under the lock of the intents: a round may need it.
         let last_outcome = lock(&self.intents).last_outcome();
         let synced = self.commit.wait(last_outcome, self);
         let tidied = lock(&self.intents).close(&self.announcements, |_| synced.is_ok());
-        gap.and(signed).and(synced).and(tidied)
+        gap.and(counted).and(signed).and(synced).and(tidied)
     }
 }
 
@@ -281,7 +276,7 @@ impl commit::Log for Shared {
                 flushed
             }
             Err(error) => {
-                self.missed(queue.iter().map(|queued| queued.call), &error);
+                let error = self.missed(queue.iter().map(|queued| queued.call), error);
                 (self.warn)(Warning::NotWritten { records: queue.len(), error: error.clone() });
                 Flushed { rejected: Some(error), ..Flushed::default() }
             }
@@ -318,6 +313,8 @@ impl AuditLog {
         let unfinished = lock(&shared.writer).take_unfinished();
         let mut recovered = recover(&shared, &*options.fate_of)?;
         recovered.truncated_bytes = unfinished.map_or(0, |(_, bytes)| bytes);
+        // A disk that has no room for it may have room for records; it is tried again when a call is missed.
+        let _ = shared.gap.prepare(|| shared.make_missed_file());
         Ok((Self { shared, closed: false }, recovered))
     }
 
@@ -325,14 +322,15 @@ impl AuditLog {
     /// ticket is settled it survives a power failure.
     ///
     /// # Errors
-    /// When the line could not be written; then no part of it is left.
+    /// When the line could not be written; then no part of it is left, and the call is counted as one without a record. [`AuditError::Untraced`] says that it
+    /// could not be counted either.
     pub fn append(&self, entry: &Entry<'_>) -> Result<Ticket, AuditError> {
         let body = Body::new(entry, &self.shared.digest_key).to_bytes();
         let written = body.and_then(|body| self.shared.append_body(entry.call, &body));
         // A record of counted refusals stands for all of them.
         let calls = usize::try_from(entry.denial.map_or(1, |denial| denial.count)).unwrap_or(usize::MAX);
         let calls = std::iter::repeat_n(entry.call, calls);
-        let number = written.inspect_err(|error| self.shared.missed(calls, error))?;
+        let number = written.map_err(|error| self.shared.missed(calls, error))?;
         Ok(Ticket::new(Arc::clone(&self.shared), Kind::Record, number))
     }
 
@@ -346,7 +344,7 @@ impl AuditLog {
     pub fn submit(&self, entry: &Entry<'_>) -> Result<Ticket, AuditError> {
         let body = Body::new(entry, &self.shared.digest_key)
             .to_bytes()
-            .inspect_err(|error| self.shared.missed([entry.call].into_iter(), error))?;
+            .map_err(|error| self.shared.missed([entry.call].into_iter(), error))?;
         let (number, has_worker) = self.shared.commit.enqueue(entry.call, body);
         if !has_worker {
             self.shared.ensure_worker(Kind::Record);

@@ -13,6 +13,7 @@ use crate::folder::{Folder, Handle, read_at, state_of_open};
 use crate::intents::{FOLDER_NAME, MAX_FILE_BYTES, SUFFIX};
 use crate::lines::{Lines, Step};
 use crate::log::Shared;
+use crate::missed::{self, Count, Missed};
 use crate::record::{Link, RecordedIntent};
 use crate::{AuditError, Day, lock};
 
@@ -23,17 +24,36 @@ pub struct Recovered {
     pub interrupted: Vec<CallId>,
     /// Bytes of an unfinished line that were removed.
     pub truncated_bytes: u64,
-    /// Files of intents with lines that cannot be read; they were kept under another name.
+    /// Files of intents or counts that cannot be read; they were kept under another name.
     pub damaged: Vec<std::path::PathBuf>,
+    /// Calls that dead processes could not record: the record says now how many they were.
+    pub calls_without_record: u64,
 }
 
-/// The intents of a process that died.
+/// What a process that died left in one file: intents, or the count of calls without a record.
 struct Orphans {
     name: String,
     /// Holds the lock that keeps other recoverers away.
     _locked: Locked<Handle>,
     intents: Vec<RecordedIntent>,
+    missed: Option<Missed>,
     damaged: bool,
+}
+
+impl Orphans {
+    /// The newest day file when it began to be written, for each thing in it. `None` could be recorded anywhere.
+    fn days(&self) -> impl Iterator<Item = Option<Day>> {
+        let days = self.intents.iter().map(|intent| &intent.since);
+        let days = days.chain(self.missed.as_ref().map(|missed| &missed.day));
+        days.map(|day| day.as_ref().and_then(|day| day.parse().ok()))
+    }
+}
+
+/// What of the orphans' is in the record.
+#[derive(Default)]
+struct Recorded {
+    calls: HashSet<CallId>,
+    gaps: HashSet<CallId>,
 }
 
 /// Records the calls of dead processes.
@@ -47,28 +67,55 @@ pub(crate) fn recover(
     if orphans.is_empty() {
         return Ok(recovered);
     }
-    let mut done = recorded_calls(&shared.folder, &orphans)?;
+    let mut done = recorded(&shared.folder, &orphans)?;
     for intent in orphans.iter().flat_map(|orphans| &orphans.intents) {
-        if done.insert(intent.call) {
+        if done.calls.insert(intent.call) {
             shared.append_body(intent.call, &intent.interrupted(fate_of(intent.call))?)?;
             recovered.interrupted.push(intent.call);
         }
     }
+    let mut kept = HashSet::new();
+    for missed in orphans.iter().filter_map(|orphans| orphans.missed.as_ref()) {
+        // Two files of one process may have the same gap, the later one with the higher count. Both are kept where it cannot be recorded: the disk may still
+        // be full, and `verify` finds it there.
+        if !done.gaps.contains(&missed.id) {
+            match shared.add_gap(missed) {
+                Ok(()) => recovered.calls_without_record += missed.calls,
+                Err(_) => _ = kept.insert(missed.id),
+            }
+        }
+    }
     lock(&shared.writer).sync()?;
     for orphans in &orphans {
-        put_away(&folder, orphans, &mut recovered)?;
+        if orphans.missed.as_ref().is_none_or(|missed| !kept.contains(&missed.id)) {
+            put_away(&folder, orphans, &mut recovered)?;
+        }
     }
     Ok(recovered)
 }
 
 fn find_orphans(shared: &Shared, folder: &Folder) -> Result<Vec<Orphans>, AuditError> {
     let mut found = Vec::new();
-    for name in folder.names()?.into_iter().filter(|name| name.ends_with(SUFFIX)) {
-        let Some(file) = folder.read(&name)? else { continue };
-        if let Some(file) = take_over(shared, folder, &name, file)? {
-            let (intents, damaged) = read_intents(folder, &name, &file)?;
-            found.push(Orphans { name, _locked: file, intents, damaged });
+    for name in folder.names()? {
+        let is_count = name.ends_with(missed::SUFFIX);
+        if !is_count && !name.ends_with(SUFFIX) {
+            continue;
         }
+        let Some(file) = folder.read(&name)? else { continue };
+        let Some(file) = take_over(shared, folder, &name, file)? else { continue };
+        let (mut intents, mut missed) = (Vec::new(), None);
+        let damaged = if is_count {
+            match missed::read(&file).map_err(|cause| folder.error("read", &name, cause))? {
+                Count::None => false,
+                Count::Some(found) => missed.replace(found).is_some(),
+                Count::Damaged => true,
+            }
+        } else {
+            let (found, damaged) = read_intents(folder, &name, &file)?;
+            intents = found;
+            damaged
+        };
+        found.push(Orphans { name, _locked: file, intents, missed, damaged });
     }
     Ok(found)
 }
@@ -117,32 +164,31 @@ fn read_intents(
     Ok((intents, damaged))
 }
 
-/// Which of these calls have a record.
-fn recorded_calls(folder: &Folder, orphans: &[Orphans]) -> Result<HashSet<CallId>, AuditError> {
-    let intents = || orphans.iter().flat_map(|orphans| &orphans.intents);
-    let wanted: HashSet<CallId> = intents().map(|intent| intent.call).collect();
-    // An intent that does not say since when could be recorded anywhere.
-    let since =
-        intents().map(|intent| intent.since.as_ref().and_then(|day| day.parse::<Day>().ok())).min().flatten();
-    let mut recorded = HashSet::new();
+/// Which of these calls have a record, and which of these gaps.
+fn recorded(folder: &Folder, orphans: &[Orphans]) -> Result<Recorded, AuditError> {
+    let mut recorded = Recorded::default();
+    let Some(since) = orphans.iter().flat_map(Orphans::days).min() else { return Ok(recorded) };
+    let wanted: HashSet<CallId> =
+        orphans.iter().flat_map(|orphans| &orphans.intents).map(|intent| intent.call).collect();
     for day in folder.days()?.into_iter().filter(|day| Some(*day) >= since) {
         let Some(mut lines) = Lines::open(folder, &day.file_name())? else { continue };
-        while let Some(call) = next_call(&mut lines)? {
-            if wanted.contains(&call) {
-                recorded.insert(call);
+        while let Some(link) = next_link(&mut lines)? {
+            if wanted.contains(&link.trace_id) {
+                recorded.calls.insert(link.trace_id);
             }
+            recorded.gaps.extend(link.gap.filter(|gap| gap.calls.is_some()).map(|gap| gap.id));
         }
     }
     Ok(recorded)
 }
 
-/// The call of the next line that can be read; a damaged line is for a check to find.
-fn next_call(lines: &mut Lines) -> Result<Option<CallId>, AuditError> {
+/// The next line that can be read; a damaged line is for a check to find.
+fn next_link(lines: &mut Lines) -> Result<Option<Link>, AuditError> {
     loop {
         match lines.step()? {
             Step::Whole => {
                 if let Ok(link) = serde_json::from_slice::<Link>(lines.bytes()) {
-                    return Ok(Some(link.trace_id));
+                    return Ok(Some(link));
                 }
             }
             Step::TooLong => {}

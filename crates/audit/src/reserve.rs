@@ -1,32 +1,25 @@
 //! Space for records, reserved before they are written, so that a full disk does not keep calls from being recorded.
 //!
 //! `fallocate` with `FALLOC_FL_KEEP_SIZE` gives the day's file blocks beyond its end. The next piece is reserved while half of the last one is still
-//! free. Where the filesystem has no `fallocate` (EOPNOTSUPP), lines are written as they come.
+//! free. Where the filesystem has no `fallocate` (EOPNOTSUPP), lines are written as they come. How far the blocks go stands in the lock file, for other
+//! processes. The file of the next day has its first piece ahead too ([`NEXT_NAME`]).
 
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
-use crate::folder::Handle;
+use crate::AuditError;
+use crate::folder::{Folder, Handle, state_of_open};
 
 /// Reserved at a time: about 1,500 records.
 const PIECE_BYTES: u64 = 1024 * 1024;
 /// Reserved at a time where there is no room for more.
 const SMALL_PIECE_BYTES: u64 = 64 * 1024;
-/// The last part of what is reserved is for records of gaps alone.
-const GAP_BYTES: u64 = 8 * 1024;
 /// How much is written before a reservation that failed is tried again: ext4 commits its journal before it says ENOSPC.
 const RETRY_BYTES: u64 = 16 * 1024;
 /// `st_blocks` counts blocks of the extent tree too, which hold no lines.
 const METADATA_BYTES: u64 = 64 * 1024;
-
-/// What space is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Purpose {
-    /// Records of calls.
-    Records,
-    /// The record of a gap, which may use the part that is kept for it.
-    Gap,
-}
+/// An empty file with a small piece reserved, which takes the name of the next day when that begins: on a full disk no space could be had for it then.
+const NEXT_NAME: &str = "next";
 
 /// How far a file has blocks.
 #[derive(Debug)]
@@ -37,52 +30,90 @@ pub(crate) struct Reserve {
     is_supported: bool,
 }
 
+/// What was reserved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extended {
+    /// Nothing: there was enough, or there is no more.
+    No,
+    /// As much as there was room for.
+    Partly,
+    /// A whole piece.
+    Fully,
+}
+
 impl Reserve {
-    /// What a file of this length, which has no holes, has by now.
-    pub(crate) fn of(file: &Handle, length: u64) -> Self {
-        let blocks = rustix::fs::fstat(file).map_or(0, |stat| u64::try_from(stat.st_blocks).unwrap_or(0));
-        let end = blocks.saturating_mul(512).saturating_sub(METADATA_BYTES).max(length);
-        Self { end, retry_at: 0, is_supported: true }
+    /// What a file of this length, which has no holes, has by now; `noted` is how far the process that reserved it last says that it goes.
+    pub(crate) fn of(file: &Handle, length: u64, noted: Option<u64>) -> Self {
+        let blocks = bytes_of_blocks(file);
+        // Whatever is noted, a file that was cut since has no more than its blocks.
+        let end = noted.map_or(blocks.saturating_sub(METADATA_BYTES), |noted| noted.min(blocks));
+        Self { end: end.max(length), retry_at: 0, is_supported: true }
+    }
+
+    /// How far it goes.
+    pub(crate) fn end(&self) -> u64 {
+        self.end
     }
 
     /// Makes sure that `more` bytes fit behind the first `length`.
     ///
     /// ENOSPC comes from here rather than from the write, so that no part of a line is written: taking it back (`ftruncate`) would give up all that is
     /// reserved.
-    pub(crate) fn ensure(
-        &mut self,
-        file: &Handle,
-        length: u64,
-        more: u64,
-        purpose: Purpose,
-    ) -> Result<(), Errno> {
-        let kept_back = if purpose == Purpose::Gap { 0 } else { GAP_BYTES };
-        let wanted = length.saturating_add(more).saturating_add(kept_back);
+    pub(crate) fn ensure(&mut self, file: &Handle, length: u64, more: u64) -> Result<Extended, Errno> {
+        let wanted = length.saturating_add(more);
         if !self.is_supported || wanted.saturating_add(PIECE_BYTES / 2) <= self.end {
-            return Ok(());
+            return Ok(Extended::No);
         }
         if length >= self.retry_at || wanted > self.end {
-            for piece in [PIECE_BYTES, SMALL_PIECE_BYTES] {
+            for (piece, extended) in [(PIECE_BYTES, Extended::Fully), (SMALL_PIECE_BYTES, Extended::Partly)] {
                 match self.extend_to(file, wanted.saturating_add(piece)) {
                     Err(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => {}
                     // What else is wrong with the file, the write will say.
-                    _ => return Ok(()),
+                    _ => return Ok(extended),
                 }
             }
             self.retry_at = length.saturating_add(RETRY_BYTES);
         }
         // The last blocks of a full disk are not gathered one by one: ext4 needs some to write into unwritten extents.
-        if wanted <= self.end { Ok(()) } else { Err(Errno::NOSPC) }
+        if wanted <= self.end { Ok(Extended::No) } else { Err(Errno::NOSPC) }
     }
 
     fn extend_to(&mut self, file: &Handle, end: u64) -> Result<(), Errno> {
         let Some(more) = end.checked_sub(self.end).filter(|more| *more > 0) else { return Ok(()) };
-        let flags = FallocateFlags::KEEP_SIZE;
-        match rustix::io::retry_on_intr(|| rustix::fs::fallocate(file, flags, self.end, more)) {
+        match allocate(file, self.end, more) {
             Ok(()) => self.end = end,
             Err(error @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => return Err(error),
             Err(_) => self.is_supported = false,
         }
         Ok(())
     }
+}
+
+fn bytes_of_blocks(file: &Handle) -> u64 {
+    let blocks = rustix::fs::fstat(file).map_or(0, |stat| u64::try_from(stat.st_blocks).unwrap_or(0));
+    blocks.saturating_mul(512)
+}
+
+fn allocate(file: &Handle, offset: u64, length: u64) -> Result<(), Errno> {
+    rustix::io::retry_on_intr(|| rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, offset, length))
+}
+
+/// Makes the file of the next day and reserves its first piece. Nothing depends on it as long as there is space. To be called under the lock of the directory.
+pub(crate) fn prepare_next(folder: &Folder) -> Result<(), AuditError> {
+    let file = folder.append_to(NEXT_NAME)?;
+    if bytes_of_blocks(&file) < SMALL_PIECE_BYTES {
+        allocate(&file, 0, SMALL_PIECE_BYTES)
+            .map_err(|cause| folder.error("reserve space in", NEXT_NAME, cause))?;
+    }
+    Ok(())
+}
+
+/// Gives the prepared file this name, unless there is one of it; says how far it has blocks. To be called under the lock of the directory.
+pub(crate) fn begin_with_next(folder: &Folder, name: &str) -> Option<u64> {
+    let file = folder.read(NEXT_NAME).ok()??;
+    let is_empty = state_of_open(&file).is_ok_and(|state| state.length == 0);
+    if !is_empty || bytes_of_blocks(&file) < SMALL_PIECE_BYTES {
+        return None;
+    }
+    folder.rename_if_absent(NEXT_NAME, name).ok().map(|()| SMALL_PIECE_BYTES)
 }

@@ -27,22 +27,22 @@ const NAME_DIGITS: usize = 16;
 /// A record that was signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Signed {
+pub(crate) struct Signed {
     v: u32,
-    seq: u64,
-    hash: Sha256,
+    pub(crate) seq: u64,
+    pub(crate) hash: Sha256,
 }
 
 /// The file of what was signed last.
 #[derive(Clone, Debug)]
 pub(crate) struct SignedFile {
-    path: PathBuf,
+    pub(crate) path: PathBuf,
 }
 
 impl SignedFile {
-    /// Beside this key, for the log in this directory.
-    pub(crate) fn beside(key: &Path, directory: &Path) -> Self {
-        let digest = Sha256::of(directory.as_os_str().as_encoded_bytes()).to_string();
+    /// Beside this key, for the log in this directory, by whatever path it was opened.
+    pub(crate) fn beside(key: &Path, folder: &Folder) -> Self {
+        let digest = Sha256::of(folder.location().as_os_str().as_encoded_bytes()).to_string();
         let (digits, _) = digest.split_at_checked(NAME_DIGITS).unwrap_or((&digest, ""));
         Self { path: key.with_extension(format!("{digits}.signed")) }
     }
@@ -64,7 +64,7 @@ impl SignedFile {
         }
     }
 
-    fn read(&self) -> Result<Option<Signed>, AuditError> {
+    pub(crate) fn read(&self) -> Result<Option<Signed>, AuditError> {
         let (folder, name) = match place_of(&self.path, Folder::open) {
             Err(AuditError::Io { cause: Errno::NOENT, .. }) => return Ok(None),
             place => place?,

@@ -2,7 +2,7 @@
 //!
 //! Every addition happens under the directory's lock, which all processes that share the directory take. What
 //! this process believes about the end of the log is checked under that lock each time: the `lock` file names
-//! the newest day, and that day's file tells by its length whether somebody else added to it.
+//! the newest day, and that day's file tells by its length whether another process added to it.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -17,11 +17,13 @@ use crate::backwards::BackwardLines;
 use crate::day::SUFFIX as DAY_SUFFIX;
 use crate::folder::{FileState, Folder, Handle, read_into, state_of_open, write_all};
 use crate::line::{genesis, glance, seal};
-use crate::reserve::{Purpose, Reserve};
+use crate::reserve::{Extended, Reserve, begin_with_next, prepare_next};
 use crate::{AuditError, Day, Holder};
 
 const LOCK_NAME: &str = "lock";
 const DAY_LENGTH: usize = 10;
+/// The newest day, and in sixteen hexadecimal digits how far its file has blocks; each ends its line.
+const NOTE_LENGTH: usize = DAY_LENGTH + 1 + 16 + 1;
 /// How often a held lock is tried again. It is held for a write of some kilobytes, so it is usually free by then.
 const LOCK_RETRY_INTERVAL: Duration = Duration::from_micros(100);
 
@@ -72,6 +74,8 @@ pub(crate) struct Writer {
     own_last: Option<Mark>,
     opened: bool,
     unfinished: Option<(Day, u64)>,
+    /// How far the file of a day has blocks, as the process says that reserved them.
+    noted: Option<(Day, u64)>,
     /// Kept so that it need not be made for each record.
     lines: Vec<u8>,
 }
@@ -80,7 +84,7 @@ impl Writer {
     /// Opens the log for adding; changes nothing but an unfinished last line.
     pub(crate) fn open(folder: Folder, now: Timestamp, lock_timeout: Duration) -> Result<Self, AuditError> {
         let lock = folder.open_or_create_file(LOCK_NAME)?;
-        let (current, last, own_last, opened, unfinished) = (None, None, None, false, None);
+        let (current, last, own_last, opened, unfinished, noted) = (None, None, None, false, None, None);
         let lines = Vec::with_capacity(2048);
         let is_held_by_other = false;
         let mut writer = Self {
@@ -93,6 +97,7 @@ impl Writer {
             own_last,
             opened,
             unfinished,
+            noted,
             lines,
         };
         writer.locked(|writer| writer.refresh(now))?;
@@ -103,14 +108,13 @@ impl Writer {
     pub(crate) fn append<'a>(
         &mut self,
         bodies: impl IntoIterator<Item = &'a [u8]>,
-        purpose: Purpose,
         clock: impl Fn() -> Timestamp,
     ) -> Result<Appended, AuditError> {
         self.locked(|writer| {
             let now = clock();
             writer.refresh(now)?;
             let rotated = writer.begin_day(now)?;
-            writer.write_lines(now, bodies, purpose, rotated)
+            writer.write_lines(now, bodies, rotated)
         })
     }
 
@@ -192,10 +196,10 @@ impl Writer {
 
     /// Brings what this process believes in line with the directory.
     pub(crate) fn refresh(&mut self, now: Timestamp) -> Result<(), AuditError> {
-        let mut note = [0; DAY_LENGTH];
+        let mut note = [0; NOTE_LENGTH];
         let length = read_into(&self.lock, &mut note, 0)
             .map_err(|cause| self.folder.error("read", LOCK_NAME, cause))?;
-        let note = note.get(..length).unwrap_or_default();
+        let (note, end) = note.get(..length).unwrap_or_default().split_at(length.min(DAY_LENGTH));
         if let Some(current) = &self.current
             && current.name.to_bytes().strip_suffix(DAY_SUFFIX.as_bytes()) == Some(note)
             && self.folder.state(current.name.as_c_str())? == Some(current.state)
@@ -203,6 +207,7 @@ impl Writer {
             return Ok(());
         }
         let noted = std::str::from_utf8(note).ok().and_then(|text| text.parse().ok());
+        self.noted = noted.zip(reserved_end(end));
         match self.newest_day(noted, Day::of(now))? {
             Some(day) => self.go_to(day),
             None => {
@@ -243,7 +248,8 @@ impl Writer {
         // No day is written with a zero byte.
         let name = CString::new(name).unwrap_or_default();
         self.opened |= self.current.as_ref().is_none_or(|current| current.state.inode != state.inode);
-        let reserve = Reserve::of(&file, state.length);
+        let noted = self.noted.filter(|(noted, _)| *noted == day).map(|(_, end)| end);
+        let reserve = Reserve::of(&file, state.length, noted);
         self.current = Some(Current { day, until: day.end(), name, file, state, reserve });
         // Where the directory knows less than this process wrote, records were taken away. Counting on from
         // what was written leaves a gap that a check will find.
@@ -304,28 +310,47 @@ impl Writer {
         if self.day().is_some_and(|day| day >= today) {
             return Ok(None);
         }
-        if let Some(current) = &self.current {
-            // Nothing is added to that file any more: space beyond its end is given back.
-            let _ = rustix::fs::ftruncate(&current.file, current.state.length);
+        let finished = self.current.as_ref().map(|current| (current.file.clone(), current.state.length));
+        if let Some((file, _)) = &finished {
             // A record of the new day must not outlive, in a power failure, one of the old day.
-            rustix::fs::fdatasync(&current.file).map_err(|cause| AuditError::NotDurable { cause })?;
+            rustix::fs::fdatasync(file).map_err(|cause| AuditError::NotDurable { cause })?;
         }
         let before = self.last;
+        self.noted = begin_with_next(&self.folder, &today.file_name()).map(|end| (today, end));
         self.go_to(today)?;
-        self.note_day(today)?;
+        // Where there is no room the write says so.
+        let _ = self.reserve_ahead(0);
+        self.note_day()?;
+        if let Some((file, length)) = finished {
+            // Nothing is added to that file any more: space beyond its end is given back, now that the new one has its own. On a full disk others take it.
+            let _ = rustix::fs::ftruncate(&file, length);
+        }
         Ok(before)
+    }
+
+    /// Reserves what `more` bytes and those that follow need, if there is room for it. Whether there is, the write says.
+    fn reserve_ahead(&mut self, more: u64) -> Result<(), AuditError> {
+        let Some(current) = &mut self.current else { return Ok(()) };
+        let extended = current
+            .reserve
+            .ensure(&current.file, current.state.length, more)
+            .map_err(|cause| self.folder.error("write", &current.day.file_name(), cause))?;
+        if extended != Extended::No {
+            // Who does not find it noted takes less to be reserved than there is.
+            let _ = self.note_day();
+        }
+        if extended == Extended::Fully {
+            let _ = prepare_next(&self.folder);
+        }
+        Ok(())
     }
 
     fn write_lines<'a>(
         &mut self,
         now: Timestamp,
         bodies: impl IntoIterator<Item = &'a [u8]>,
-        purpose: Purpose,
         rotated: Option<Mark>,
     ) -> Result<Appended, AuditError> {
-        let Some(current) = &mut self.current else {
-            return Err(self.folder.error("write", LOCK_NAME, Errno::NOENT));
-        };
         let (before, mut hash) = self.last.map_or_else(|| (0, genesis()), |mark| (mark.seq, mark.hash));
         let mut seq = before;
         self.lines.clear();
@@ -333,10 +358,10 @@ impl Writer {
             seq = seq.saturating_add(1);
             hash = seal(&mut self.lines, seq, hash, now, body);
         }
-        let (length, more) = (current.state.length, self.lines.len() as u64);
-        if let Err(cause) = current.reserve.ensure(&current.file, length, more, purpose) {
-            return Err(self.folder.error("write", &current.day.file_name(), cause));
-        }
+        self.reserve_ahead(self.lines.len() as u64)?;
+        let Some(current) = &mut self.current else {
+            return Err(self.folder.error("write", LOCK_NAME, Errno::NOENT));
+        };
         if let Err(cause) = write_all(&current.file, &self.lines) {
             let error = self.folder.error("write", &current.day.file_name(), cause);
             // Whatever part was written goes. If even that fails, the next writer finds an unfinished line. Where nothing was written, `ftruncate` would do
@@ -355,12 +380,25 @@ impl Writer {
         Ok(Appended { first: before + 1, last, file, opened: std::mem::take(&mut self.opened), rotated })
     }
 
-    fn note_day(&self, day: Day) -> Result<(), AuditError> {
-        let note = format!("{day}\n");
+    fn note_day(&self) -> Result<(), AuditError> {
+        let Some(current) = &self.current else { return Ok(()) };
+        let note = format!(
+            "{}
+{:016x}
+",
+            current.day,
+            current.reserve.end()
+        );
         match rustix::io::retry_on_intr(|| rustix::io::pwrite(&self.lock, note.as_bytes(), 0)) {
             Ok(written) if written == note.len() => Ok(()),
             Ok(_) => Err(self.folder.error("write", LOCK_NAME, Errno::NOSPC)),
             Err(cause) => Err(self.folder.error("write", LOCK_NAME, cause)),
         }
     }
+}
+
+/// What the second line of the note says.
+fn reserved_end(line: &[u8]) -> Option<u64> {
+    let digits = std::str::from_utf8(line).ok()?.trim_ascii();
+    u64::from_str_radix(digits, 16).ok()
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
-use toolgate_audit::{Denial, Entry, Response, Ticket};
+use toolgate_audit::{AuditError, Denial, Entry, Response, Ticket};
 use toolgate_types::digest::Sha256Hasher;
 use toolgate_types::{
     Attachment, Browsed, Caller, ErrorCode, Failure, Outcome, Sha256, Stage, ToolCall, ToolClass, ToolOutput,
@@ -77,29 +77,30 @@ impl Unsettled<'_> {
         };
         let recorded = self.append(&outcome, response.as_ref(), duration, count);
         let recorded = match (recorded, self.gate.audit_mode) {
-            (Ok(ticket), AuditMode::Deny) => ticket.await.map_err(|error| error.to_string()),
+            (Ok(ticket), AuditMode::Deny) => ticket.await,
             (Ok(_), AuditMode::Warn) => Ok(()),
             (Err(error), _) => Err(error),
         };
         let outcome = match recorded {
             Ok(()) => outcome,
-            Err(reason) => self.without_record(outcome, &reason),
+            Err(error) => self.without_record(outcome, &error),
         };
         Settled { call: self.call.id, outcome, duration }
     }
 
-    fn without_record(&self, outcome: Outcome, reason: &str) -> Outcome {
-        (self.gate.complain)(&format!("a call could not be recorded: {reason}"));
-        match self.gate.audit_mode {
-            AuditMode::Warn => outcome,
-            AuditMode::Deny => {
+    fn without_record(&self, outcome: Outcome, error: &AuditError) -> Outcome {
+        (self.gate.complain)(&format!("a call could not be recorded: {error}"));
+        match (self.gate.audit_mode, error) {
+            // Nothing would ever say that there was such a call.
+            (AuditMode::Warn, AuditError::Untraced { .. }) | (AuditMode::Deny, _) => {
                 let failure = Failure::new(
                     ErrorCode::AuditUnavailable,
                     "this call could not be recorded, so it has no answer",
                 )
-                .operator_note(reason);
+                .operator_note(error.to_string());
                 Outcome::Failed { stage: Stage::Output, failure }
             }
+            (AuditMode::Warn, _) => outcome,
         }
     }
 
@@ -128,7 +129,7 @@ impl Unsettled<'_> {
         response: Option<&RawOutput>,
         duration: Duration,
         count: u64,
-    ) -> Result<Ticket, String> {
+    ) -> Result<Ticket, AuditError> {
         let reason = match outcome {
             Outcome::Done(_) => String::new(),
             Outcome::Failed { failure, .. } => operator_reason(failure),
@@ -159,8 +160,7 @@ impl Unsettled<'_> {
         let audit = self.gate.audit.as_ref().map_err(|error| format!("{error}; {}", error.help()))?;
         // Whoever waits for the disk anyway is written together with all others who do.
         let together = self.settled && self.gate.audit_mode == AuditMode::Deny && count == 1;
-        let written = if together { audit.submit(&entry) } else { audit.append(&entry) };
-        written.map_err(|error| error.to_string())
+        if together { audit.submit(&entry) } else { audit.append(&entry) }
     }
 }
 
@@ -176,8 +176,8 @@ impl Drop for Unsettled<'_> {
             self.cancelled.cancel();
             let failure = Failure::new(ErrorCode::Cancelled, "the call was abandoned");
             let outcome = Outcome::Failed { stage: self.reached, failure };
-            if let Err(reason) = self.append(&outcome, None, self.begun.elapsed(), 1) {
-                (self.gate.complain)(&format!("an abandoned call could not be recorded: {reason}"));
+            if let Err(error) = self.append(&outcome, None, self.begun.elapsed(), 1) {
+                (self.gate.complain)(&format!("an abandoned call could not be recorded: {error}"));
             }
         }
     }

@@ -46,6 +46,17 @@ fn a_command_that_fills_the_disk_does_not_switch_the_record_off() {
     run("switch-off-record");
 }
 
+/// The space that one gate reserved serves all; what has no record is counted, and what cannot be counted is not answered.
+#[test]
+fn a_second_gate_on_a_full_disk_leaves_a_trace_of_every_answer() {
+    run("second-gate-on-full-disk");
+}
+
+#[test]
+fn a_new_day_on_a_full_disk_leaves_a_trace_of_every_answer() {
+    run("midnight-on-full-disk");
+}
+
 #[test]
 fn a_command_is_ended_before_the_disk_of_the_record_is_full() {
     run("stop-before-full");

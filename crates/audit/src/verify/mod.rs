@@ -12,13 +12,16 @@ use std::cmp::Ordering;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
+use rustix::io::Errno;
 use toolgate_types::Sha256;
 
 use crate::folder::Folder;
 use crate::line::{LineProblem, check, genesis, glance};
 use crate::lines::{Lines, Step};
 use crate::log::default_checkpoints;
+use crate::missed::{self, Missed};
 use crate::record::{Link, RecordedGap};
+use crate::signed::{Signed, SignedFile};
 use crate::{AuditError, Day, PublicKey};
 use calls::{Calls, Suspects};
 use cursor::Cursor;
@@ -44,6 +47,8 @@ pub struct VerifyOptions {
     pub trusted: Vec<PublicKey>,
     /// Where the log may begin.
     pub start: Start,
+    /// The signing key's path: beside it is noted what was signed last, which each start compares the log with. `None` leaves that out, as for a copy.
+    pub key: Option<PathBuf>,
 }
 
 /// Checks the log in this directory.
@@ -52,6 +57,9 @@ pub struct VerifyOptions {
 /// When a file cannot be read. What is wrong with the log is not an error but [`Report::problem`].
 pub fn verify(directory: &Path, options: &VerifyOptions) -> Result<Report, AuditError> {
     let folder = Folder::open(directory)?;
+    // Before the records: what a running process counts here may be recorded by then, and is told apart by its id.
+    let counted = missed::all(&folder)?;
+    let (signed, is_unreadable) = noted(&folder, options)?;
     let path = options.checkpoints.clone().unwrap_or_else(|| default_checkpoints(directory));
     let cursor = Cursor::open(&path, &options.trusted)?;
     let days = folder.days()?;
@@ -66,14 +74,29 @@ pub fn verify(directory: &Path, options: &VerifyOptions) -> Result<Report, Audit
         calls: Calls::new(bytes),
         last: None,
         vouched: 0,
+        signed,
         report: Report::default(),
     };
+    checking.report.notes.extend(is_unreadable.then_some(Note::SignedNotCompared));
     let problem = match checking.run() {
         Ok(()) => None,
         Err(Stop::Problem(problem)) => Some(problem),
         Err(Stop::Failed(error)) => return Err(error),
     };
+    counted.into_iter().for_each(|missed| checking.counted(missed));
     checking.into_report(problem, options)
+}
+
+/// What is noted beside the key as signed last, and whether this user may not read it.
+fn noted(folder: &Folder, options: &VerifyOptions) -> Result<(Option<(Signed, PathBuf)>, bool), AuditError> {
+    let Some(key) = &options.key else { return Ok((None, false)) };
+    let file = SignedFile::beside(key, folder);
+    match file.read() {
+        Ok(signed) => Ok((signed.map(|signed| (signed, file.path)), false)),
+        // Who checks need not be who signs.
+        Err(AuditError::Io { cause: Errno::ACCESS, .. }) => Ok((None, true)),
+        Err(error) => Err(error),
+    }
 }
 
 /// Why a check ended early.
@@ -116,6 +139,8 @@ struct Check<'a> {
     last: Option<Good>,
     /// The last record that a checkpoint vouched for.
     vouched: u64,
+    /// What was signed last, and the file that says so.
+    signed: Option<(Signed, PathBuf)>,
     report: Report,
 }
 
@@ -157,6 +182,12 @@ impl Check<'_> {
             return Err(self.problem(place, ProblemKind::WrongDay));
         }
         self.compare_checkpoints(link.seq, hash, place)?;
+        if let Some((signed, _)) = &self.signed
+            && signed.seq == link.seq
+            && signed.hash != hash
+        {
+            return Err(self.contradiction(place, link.seq));
+        }
         self.accept(&link, Good { seq: link.seq, hash, place });
         Ok(())
     }
@@ -183,6 +214,16 @@ impl Check<'_> {
         match gaps.iter_mut().rev().find(|gap| gap.id == id) {
             Some(gap) => (gap.until, gap.calls) = (until, calls),
             None => gaps.push(Gap { id, since, until, calls }),
+        }
+    }
+
+    /// Takes down calls without a record that the record itself does not speak of yet.
+    fn counted(&mut self, Missed { id, since, calls, .. }: Missed) {
+        let gaps = &mut self.report.gaps;
+        match gaps.iter_mut().find(|gap| gap.id == id) {
+            Some(gap) if gap.until.is_some() => {}
+            Some(gap) => gap.calls = gap.calls.max(Some(calls)),
+            None => gaps.push(Gap { id, since, until: None, calls: Some(calls) }),
         }
     }
 
@@ -265,13 +306,33 @@ impl Check<'_> {
 
     /// After the last record: checkpoints that are left vouch for records that are not there.
     fn end(&mut self) -> Result<(), Stop> {
+        let last = self.last.map_or(0, |last| last.seq);
         match self.cursor.peek()? {
-            None => Ok(()),
+            None => match &self.signed {
+                Some((signed, _)) if signed.seq > last => {
+                    Err(self.contradiction(self.place_after_last(), last))
+                }
+                _ => Ok(()),
+            },
             Some((checkpoint, _)) => {
-                let last = self.last.map_or(0, |last| last.seq);
                 Err(self.gone(checkpoint.day, ProblemKind::Cut { last, vouched: checkpoint.seq }))
             }
         }
+    }
+
+    /// Where the next record would be.
+    fn place_after_last(&self) -> Place {
+        let newest = || self.days.last().copied().unwrap_or(Day::of(Timestamp::UNIX_EPOCH));
+        self.last.map_or_else(
+            || Place { day: newest(), line: 1 },
+            |last| Place { line: last.place.line + 1, ..last.place },
+        )
+    }
+
+    fn contradiction(&self, place: Place, last: u64) -> Stop {
+        let (signed, note) =
+            self.signed.as_ref().map_or((0, PathBuf::new()), |(signed, note)| (signed.seq, note.clone()));
+        self.problem(place, ProblemKind::ContradictsSigned { last, signed, note })
     }
 
     /// The place where a vanished record of this day should be.

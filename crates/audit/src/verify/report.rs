@@ -52,7 +52,7 @@ pub struct Gap {
     pub id: CallId,
     /// Since when.
     pub since: Timestamp,
-    /// When writing worked again, if it did.
+    /// When writing worked again, if it did. Without that, the calls are counted beside the record.
     pub until: Option<Timestamp>,
     /// How many calls; not known where the gate ended before it could say.
     pub calls: Option<u64>,
@@ -66,9 +66,10 @@ impl fmt::Display for Gap {
             Some(calls) => write!(formatter, "{calls} calls have no record")?,
         }
         write!(formatter, ", since {}", time::rfc3339_millis(self.since))?;
-        match self.until {
-            Some(until) => write!(formatter, " until {}", time::rfc3339_millis(until)),
-            None => formatter.write_str("; the gate ended before it could say how many"),
+        match (self.until, self.calls) {
+            (Some(until), _) => write!(formatter, " until {}", time::rfc3339_millis(until)),
+            (None, Some(_)) => formatter.write_str("; no record says so yet"),
+            (None, None) => formatter.write_str("; the gate ended before it could say how many"),
         }
     }
 }
@@ -139,6 +140,15 @@ pub enum ProblemKind {
         /// The line of the checkpoint.
         checkpoint: u64,
     },
+    /// What is noted beside the key as signed last is not there, or is another record: no gate continues this log.
+    ContradictsSigned {
+        /// The last record that is there or was reached; 0 when there is none.
+        last: u64,
+        /// The record that was signed.
+        signed: u64,
+        /// The file that says so.
+        note: PathBuf,
+    },
     /// The line is not a checkpoint.
     CheckpointUnparsable,
     /// The checkpoint's signature is not good.
@@ -169,6 +179,7 @@ impl ProblemKind {
             Self::DayMissing => "day_missing",
             Self::Cut { .. } => "cut",
             Self::Rewritten { .. } => "rewritten",
+            Self::ContradictsSigned { .. } => "contradicts_signed",
             Self::CheckpointUnparsable => "checkpoint_unparsable",
             Self::CheckpointForged => "checkpoint_forged",
             Self::CheckpointUntrusted { .. } => "checkpoint_untrusted",
@@ -213,6 +224,23 @@ impl fmt::Display for ProblemKind {
                 formatter,
                 "checkpoint {checkpoint} vouches for another record in this place: history was rewritten"
             ),
+            Self::ContradictsSigned { last, signed, note } => {
+                match last < signed {
+                    true => write!(
+                        formatter,
+                        "the log ends after record {last}, but record {signed} was signed: lines were removed, or lost in a power failure"
+                    )?,
+                    false => write!(
+                        formatter,
+                        "record {signed} is not the one that was signed: history was rewritten"
+                    )?,
+                }
+                write!(
+                    formatter,
+                    ". `{}` says so, and no gate starts with this log: keep a copy, then move the audit directory and that file aside to begin a new one",
+                    note.display()
+                )
+            }
             Self::CheckpointUnparsable => formatter.write_str("this is not a checkpoint"),
             Self::CheckpointForged => formatter.write_str("the signature of this checkpoint is not good"),
             Self::CheckpointUntrusted { key } => {
@@ -245,6 +273,8 @@ pub enum Note {
     NoCheckpoints,
     /// No trusted key was given: the checkpoints may have been signed by anybody.
     KeyNotPinned,
+    /// What was signed last is noted beside the key, where this user may not read.
+    SignedNotCompared,
     /// Older day files were taken away; what is left begins right after a checkpoint.
     BeginsAtCheckpoint {
         /// The first record that is left.
@@ -262,6 +292,8 @@ impl fmt::Display for Note {
                     file.display()
                 )
             }
+            Self::SignedNotCompared => formatter
+                .write_str("what was signed last is noted beside the key, which this user may not read, so it was not compared"),
             Self::NoCheckpoints => formatter
                 .write_str("there are no checkpoints, so a cut or rewritten log would not be noticed"),
             Self::KeyNotPinned => formatter.write_str("no trusted key was given, so any key was taken"),

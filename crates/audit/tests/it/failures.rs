@@ -86,7 +86,11 @@ fn a_full_disk_is_a_typed_error_and_leaves_no_half_line() {
     assert!(
         place.verify().notes.iter().all(|note| !matches!(note, toolgate_audit::Note::UnfinishedLine { .. }))
     );
+    // The limit is one for the file of records, and not for that of the count.
+    let missed = (said.len() - done.len()) as u64;
+    assert_eq!(place.verify().calls_without_record(), missed);
     // With room again, the log goes on where it was.
     place.open().append(&allowed(id(1000), &alice())).unwrap();
-    assert_eq!(place.sound_records().len(), done.len() + 1);
+    assert_eq!(place.sound_records().len(), done.len() + 2);
+    assert_eq!(place.verify().calls_without_record(), missed);
 }

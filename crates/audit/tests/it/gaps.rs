@@ -1,9 +1,10 @@
 //! Calls that could not be recorded, locks that are held, and logs that are not the ones that were signed.
 
 use std::fs;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use toolgate_audit::{AuditError, AuditLog, LogOptions, Recovered};
+use toolgate_audit::{AuditError, AuditLog, LogOptions, Recovered, VerifyOptions, verify};
 use toolgate_types::{ErrorCode, StateKey};
 
 use crate::support::{Place, alice, allowed, id, intent};
@@ -66,6 +67,69 @@ fn a_gap_that_lasts_to_the_end_is_recorded_when_the_log_is_closed() {
     assert_eq!(place.verify().calls_without_record(), 1);
 }
 
+/// The files that calls without a record are counted in.
+fn count_files(place: &Place) -> Vec<PathBuf> {
+    let paths = fs::read_dir(place.file("intents")).unwrap().map(|entry| entry.unwrap().path());
+    paths.filter(|path| path.extension().is_some_and(|ending| ending == "missed")).collect()
+}
+
+#[test]
+fn a_gap_is_recorded_once_also_where_its_count_outlasts_its_process() {
+    let place = Place::new();
+    let (log, caller) = (place.open(), alice());
+    log.append(&allowed(id(1), &caller)).unwrap();
+    without_writing(&place, || _ = log.append(&allowed(id(2), &caller)).unwrap_err());
+    let files = count_files(&place);
+    let counted = fs::read(&files[0]).unwrap();
+    assert_eq!((files.len(), counted.len()), (1, 512));
+    // As after a kill: once before the gap was recorded, once after.
+    log.append(&allowed(id(3), &caller)).unwrap();
+    assert_eq!(fs::read(&files[0]).unwrap(), counted);
+    log.close().unwrap();
+    assert_eq!(count_files(&place), Vec::<PathBuf>::new());
+    fs::write(&files[0], &counted).unwrap();
+    for _ in 0..2 {
+        assert_eq!(place.verify().calls_without_record(), 1);
+        assert_eq!(reopened(place.options()).unwrap(), Recovered::default());
+        assert_eq!((count_files(&place), place.sound_records().len()), (Vec::new(), 3));
+    }
+    // One whose gap is in no record, and two that no gate of this version wrote.
+    let text = String::from_utf8(counted).unwrap();
+    let other = text.replacen("\"calls\":1", "\"calls\":5", 1).replacen("\"id\":\"0", "\"id\":\"1", 1);
+    fs::write(&files[0], &other).unwrap();
+    fs::write(place.file("intents/newer.missed"), text.replacen("\"v\":1", "\"v\":9", 1)).unwrap();
+    fs::File::create(place.file("intents/huge.missed")).unwrap().set_len(1 << 43).unwrap();
+    assert_eq!(place.verify().calls_without_record(), 6);
+    let recovered = reopened(place.options()).unwrap();
+    assert_eq!((recovered.calls_without_record, recovered.damaged.len()), (5, 2));
+    assert_eq!((place.verify().calls_without_record(), place.sound_records().len()), (6, 4));
+}
+
+#[test]
+fn a_call_that_cannot_be_counted_either_is_said_to_leave_no_trace() {
+    let place = Place::new();
+    let (log, caller) = (place.open(), alice());
+    log.append(&allowed(id(9), &caller)).unwrap();
+    without_writing(&place, || {
+        let error = log.append(&allowed(id(1), &caller)).unwrap_err();
+        assert!(matches!(error, AuditError::Io { .. }), "{error}");
+        fs::remove_dir_all(place.file("intents")).unwrap();
+        fs::write(place.file("intents"), "").unwrap();
+        for _ in 0..2 {
+            let error = log.append(&allowed(id(2), &caller)).unwrap_err();
+            assert!(matches!(error, AuditError::Untraced { .. }), "{error}");
+            assert!(!error.help().is_empty());
+        }
+        fs::remove_file(place.file("intents")).unwrap();
+        // Another file is made as soon as that is possible, and has all of them.
+        let error = log.append(&allowed(id(3), &caller)).unwrap_err();
+        assert!(matches!(error, AuditError::Io { .. }), "{error}");
+    });
+    assert_eq!(place.verify().calls_without_record(), 4);
+    log.close().unwrap();
+    assert_eq!(place.verify().calls_without_record(), 4);
+}
+
 #[test]
 fn a_caller_cannot_make_a_gap_by_asking_for_its_tool() {
     let place = Place::new();
@@ -109,7 +173,7 @@ fn four_records() -> Place {
     place
 }
 
-fn signed_file(place: &Place) -> std::path::PathBuf {
+fn signed_file(place: &Place) -> PathBuf {
     let keys = place.directory.parent().unwrap().join("keys");
     let mut names = fs::read_dir(keys).unwrap().map(|entry| entry.unwrap().path());
     names.find(|path| path.extension().is_some_and(|ending| ending == "signed")).unwrap()
@@ -147,6 +211,19 @@ fn a_log_that_contradicts_what_was_signed_is_not_continued() {
         attack(&place, &lines);
         let error = reopened(place.options()).expect_err(name);
         assert!(matches!(error, AuditError::Contradiction { .. }), "{name}: {error}");
+        // What every start refuses, a check finds as well.
+        let options = VerifyOptions { key: Some(place.options().key_path()), ..VerifyOptions::default() };
+        let found = verify(&place.directory, &options).unwrap().problem;
+        assert!(found.is_some(), "{name}");
+        if name == "cut, with its checkpoints" || name == "another directory in its place" {
+            let (found, note) = (found.unwrap(), signed_file(&place));
+            assert_eq!(found.kind.as_str(), "contradicts_signed", "{name}: {found}");
+            let said = found.to_string();
+            assert!(
+                said.contains("record 4 was signed") && said.contains(note.to_str().unwrap()),
+                "{name}: {said}"
+            );
+        }
         assert!(
             error.help().contains("audit verify") && error.to_string().contains("record 4"),
             "{name}: {error}"
@@ -164,6 +241,36 @@ fn a_log_that_contradicts_what_was_signed_is_not_continued() {
     reopened(place.options()).unwrap();
     fs::write(signed_file(&place), "{\"v\":9,\"seq\":4}").unwrap();
     assert!(matches!(reopened(place.options()), Err(AuditError::Damaged { .. })));
+}
+
+/// Another path to the same directory must not lead past what was signed.
+#[test]
+fn a_symlink_to_the_directory_is_compared_with_what_was_signed_there() {
+    let place = four_records();
+    let lines = place.lines(TODAY);
+    let link = place.directory.with_file_name("link");
+    std::os::unix::fs::symlink(&place.directory, &link).unwrap();
+    let through_link =
+        || LogOptions { directory: link.clone(), key: Some(place.options().key_path()), ..place.options() };
+    reopened(through_link()).unwrap();
+    fs::write(place.file(TODAY), lines[..3].join("\n") + "\n").unwrap();
+    fs::remove_file(place.file("checkpoints.jsonl")).unwrap();
+    assert!(matches!(reopened(through_link()), Err(AuditError::Contradiction { .. })));
+}
+
+/// What a gate signs when it ends must not contradict the record that the next one begins.
+#[test]
+fn a_directory_that_was_deleted_while_a_log_was_open_begins_anew() {
+    let place = Place::new();
+    let (log, caller) = (place.open(), alice());
+    (1..=3).for_each(|call| _ = log.append(&allowed(id(call), &caller)).unwrap());
+    let state = place.directory.parent().unwrap();
+    fs::remove_dir_all(state).unwrap();
+    log.append(&allowed(id(4), &caller)).unwrap_err();
+    log.close().unwrap_err();
+    assert!(!state.exists(), "what was deleted stays deleted");
+    reopened(place.options()).unwrap();
+    assert_eq!(place.sound_records().len(), 0);
 }
 
 #[test]

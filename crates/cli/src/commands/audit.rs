@@ -54,8 +54,12 @@ fn verify(
         None => settings.checkpoints.clone(),
     };
     let trusted = public_key.map(|key| read_key(key, &surroundings)).transpose()?;
-    let options =
-        VerifyOptions { checkpoints, trusted: trusted.into_iter().collect(), ..VerifyOptions::default() };
+    let options = VerifyOptions {
+        checkpoints,
+        trusted: trusted.into_iter().collect(),
+        key: Some(crate::build::log_options(settings).key_path()),
+        ..VerifyOptions::default()
+    };
     let report = toolgate_audit::verify(&settings.audit_dir, &options).map_err(failed)?;
     // Whoever brings checkpoints or a key wants more than a checksum, and must be told when there is no more.
     let unproven = wants_proof && report.problem.is_none() && report.checkpoints == 0;

@@ -11,34 +11,40 @@ use toolgate_types::{CallId, Caller, Sha256, StateKey, ToolClass, Trust};
 
 use crate::place::Place;
 
-/// A log of four calls, two of which have no record.
-fn log_with_a_gap(directory: &Path) {
-    let clock = || "2026-11-15T12:00:00Z".parse().unwrap();
-    let options = LogOptions { clock: Arc::new(clock), ..LogOptions::new(directory) };
-    let (log, _) = AuditLog::open(options, &StateKey::new([7; 32])).unwrap();
-    let caller = Caller {
+fn alice() -> Caller {
+    Caller {
         subject: "alice".to_owned(),
         permissions: [].into(),
         agent: None,
         session: "s".parse().unwrap(),
         run: None,
         trust: Trust::Guided,
-    };
-    let append = || {
-        log.append(&Entry {
-            call: CallId::fresh(),
-            client_call_id: None,
-            caller: &caller,
-            tool: "read_file",
-            class: Some(ToolClass::Read),
-            version: None,
-            args_hash: Sha256::of(b"{}"),
-            repairs: &[],
-            denial: None,
-            response: None,
-            duration: Duration::from_millis(1),
-        })
-    };
+    }
+}
+
+fn read_by(caller: &Caller) -> Entry<'_> {
+    Entry {
+        call: CallId::fresh(),
+        client_call_id: None,
+        caller,
+        tool: "read_file",
+        class: Some(ToolClass::Read),
+        version: None,
+        args_hash: Sha256::of(b"{}"),
+        repairs: &[],
+        denial: None,
+        response: None,
+        duration: Duration::from_millis(1),
+    }
+}
+
+/// A log of four calls, two of which have no record.
+fn log_with_a_gap(directory: &Path) {
+    let clock = || "2026-11-15T12:00:00Z".parse().unwrap();
+    let options = LogOptions { clock: Arc::new(clock), ..LogOptions::new(directory) };
+    let (log, _) = AuditLog::open(options, &StateKey::new([7; 32])).unwrap();
+    let caller = alice();
+    let append = || log.append(&read_by(&caller));
     append().unwrap();
     let (today, aside) = (directory.join("2026-11-15.jsonl"), directory.join("aside"));
     fs::rename(&today, &aside).unwrap();
@@ -114,6 +120,54 @@ fn a_record_with_gaps_is_told_in_words_and_json_with_an_exit_code_of_its_own() {
     let path = place.state.join("audit/2026-11-15.jsonl");
     fs::write(&path, fs::read_to_string(&path).unwrap().replacen("alice", "mallory", 1)).unwrap();
     assert_eq!(place.run(&["audit", "verify"]).status.code(), Some(1));
+}
+
+/// What no record says yet, because its gate was killed or still cannot write, is told as well.
+#[test]
+fn calls_that_are_only_counted_are_told_in_words_and_json() {
+    let place = Place::new();
+    let audit = place.state.join("audit");
+    let clock = || "2026-11-15T12:00:00Z".parse().unwrap();
+    let lock_timeout = Duration::from_millis(10);
+    let options = LogOptions { clock: Arc::new(clock), lock_timeout, ..LogOptions::new(&audit) };
+    let (log, _) = AuditLog::open(options, &StateKey::new([7; 32])).unwrap();
+    let caller = alice();
+    log.append(&read_by(&caller)).unwrap();
+    let lock = File::open(audit.join("lock")).unwrap();
+    lock.lock().unwrap();
+    (0..3).for_each(|_| _ = log.append(&read_by(&caller)).unwrap_err());
+    let output = place.run(&["audit", "verify"]);
+    assert_eq!(output.status.code(), Some(6), "{output:?}");
+    insta::assert_snapshot!(String::from_utf8(output.stdout).unwrap(), @r"
+    INCOMPLETE: 1 record in 1 day, 0 checkpoints, 1 record after the last checkpoint
+    gap: 3 calls have no record, since 2026-11-15T12:00:00.000Z; no record says so yet
+    note: there are no checkpoints, so a cut or rewritten log would not be noticed
+    ");
+    let output = place.run(&["audit", "verify", "--json"]);
+    assert_eq!(output.status.code(), Some(6), "{output:?}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let told = [&report["ok"], &report["problem"], &report["callsWithoutRecord"], &report["gaps"]];
+    insta::assert_snapshot!(serde_json::to_string_pretty(&told).unwrap(), @r#"
+    [
+      false,
+      null,
+      3,
+      [
+        {
+          "since": "2026-11-15T12:00:00.000Z",
+          "until": null,
+          "calls": 3,
+          "message": "3 calls have no record, since 2026-11-15T12:00:00.000Z; no record says so yet"
+        }
+      ]
+    ]
+    "#);
+    lock.unlock().unwrap();
+    log.close().unwrap();
+    let output = place.run(&["audit", "verify", "--json"]);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((output.status.code(), &report["callsWithoutRecord"]), (Some(6), &3.into()), "{report}");
+    assert!(report["gaps"][0]["until"].is_string(), "{report}");
 }
 
 #[test]

@@ -98,7 +98,7 @@ fn books_full(folder: &Path) {
 }
 
 /// Leaves not a byte.
-fn fill(disk: &Path) {
+pub(crate) fn fill(disk: &Path) {
     use std::io::Write as _;
     let mut filler = std::fs::File::options().append(true).create(true).open(disk.join("filler")).unwrap();
     for size in [64 * KIB, 4 * KIB, 1] {
