@@ -9,7 +9,7 @@ use toolgate_audit::{AuditError, AuditLog, LogOptions, Recovered};
 use toolgate_gate::{Approver, AuditMode, Blocking, Gate, GateOptions, Journal, UnrecoveredJournal};
 use toolgate_manifest::OnAuditFailure;
 use toolgate_tools::{Front, initialise_run};
-use toolgate_types::{CallId, ChangeFate, StateKey};
+use toolgate_types::{CallId, ChangeFate, ErrorCode, StateKey};
 use toolgate_workspace::{Access, Mount, MountError, Rules, Workspace};
 
 use crate::ambient::{open_folder, open_or_make_folder, open_own_folder};
@@ -224,10 +224,19 @@ pub(crate) fn baselines_folders(settings: &Settings) -> Vec<PathBuf> {
     states.map(|state| state.join(BASELINES)).collect()
 }
 
-/// Whether calls that only read are made although there is no record. A directory that cannot be opened or written is a mishap; a record that was changed,
-/// or that another process holds, is a reason to stop.
+/// Whether calls that only read are made although there is no record. A directory that the operator cannot write is a mishap; a full disk, which a model
+/// can bring about, a record that was changed, or that another process holds, is a reason to stop.
 pub(crate) fn goes_on_without(settings: &Settings, error: &AuditError) -> bool {
-    settings.on_audit_failure == OnAuditFailure::Warn && matches!(error, AuditError::Io { .. })
+    let is_mishap = matches!(error, AuditError::Io { .. })
+        && matches!(
+            error.code(),
+            ErrorCode::PermissionDenied
+                | ErrorCode::ReadOnlyFilesystem
+                | ErrorCode::NotADirectory
+                | ErrorCode::NotAFile
+                | ErrorCode::NotFound
+        );
+    settings.on_audit_failure == OnAuditFailure::Warn && is_mishap
 }
 
 fn tell_of_recovery(recovered: &Recovered, journal: &Journal) {

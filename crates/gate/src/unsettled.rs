@@ -89,7 +89,7 @@ impl Unsettled<'_> {
     }
 
     fn without_record(&self, outcome: Outcome, error: &AuditError) -> Outcome {
-        (self.gate.complain)(&format!("a call could not be recorded: {error}"));
+        (self.gate.complain)(&format!("a call could not be recorded: {error}; {}", error.help()));
         match (self.gate.audit_mode, error) {
             // Nothing would ever say that there was such a call.
             (AuditMode::Warn, AuditError::Untraced { .. }) | (AuditMode::Deny, _) => {
@@ -157,7 +157,7 @@ impl Unsettled<'_> {
             }),
             duration,
         };
-        let audit = self.gate.audit.as_ref().map_err(|error| format!("{error}; {}", error.help()))?;
+        let audit = self.gate.audit.as_ref().map_err(Clone::clone)?;
         // Whoever waits for the disk anyway is written together with all others who do.
         let together = self.settled && self.gate.audit_mode == AuditMode::Deny && count == 1;
         if together { audit.submit(&entry) } else { audit.append(&entry) }
