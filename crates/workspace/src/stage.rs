@@ -98,8 +98,7 @@ fn write(
         Content::Bytes(bytes) | Content::Digested(bytes, _) => (&*file).write_all(bytes),
         Content::Appended(existing, bytes) => {
             // The file may be growing while it is copied; what is copied is bounded all the same.
-            let room = view.limits.max_write_bytes.saturating_sub(bytes.len() as u64);
-            writer.copy_from(existing, room, view).and_then(|()| writer.write_all(bytes))
+            writer.copy_from(existing, view.changeable(), view).and_then(|()| writer.write_all(bytes))
         }
         Content::CopyOf(source) => writer.copy_from(source, u64::MAX, view),
     };

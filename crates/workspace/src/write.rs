@@ -204,7 +204,7 @@ impl View<'_> {
     }
 
     /// How large a file may be that is appended to, or read into memory and changed: an append and an edit may be small, and their work is not.
-    fn changeable(&self) -> u64 {
+    pub(crate) fn changeable(&self) -> u64 {
         self.limits.max_write_bytes.saturating_mul(MAX_CHANGED_PER_WRITTEN)
     }
 

@@ -451,7 +451,7 @@ fn frontmatter_is_updated_and_the_body_stays() {
         ["x", "y", "out.md"].into_iter().filter(|item| yaml.matches(item).count() != 1).collect();
     assert!(shown.is_empty(), "{shown:?}: {yaml}");
     assert_eq!(yaml.matches("d: 1").count(), 2, "{yaml}");
-    for line in ["currentNodeId: b", "updatedAt: ", "kept: 1", "changed: 2", "new: n"] {
+    for line in ["currentNodeId: b", "updatedAt: ", "kept: 1", "changed: 2", "new: \"n\""] {
         assert!(yaml.contains(line), "{line}: {yaml}");
     }
 }
