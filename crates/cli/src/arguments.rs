@@ -125,14 +125,22 @@ pub(crate) struct Common {
     /// Say more, on standard error: what is in use, and how a call went
     #[arg(short, long, global = true, help_heading = "Common options")]
     pub(crate) verbose: bool,
-    /// One line for each call on standard error: tool, path by its alias, result, category, duration; never what is in it
-    #[arg(long, global = true, value_enum, value_name = "FORMAT", help_heading = "Common options")]
-    pub(crate) log: Option<LogFormat>,
-    /// Which of these lines: warn has those of calls that were refused or failed, debug also says when one begins
+    /// One line for each call on standard error, as text or json: tool, path by its alias, result, category, duration
     #[arg(
         long,
         global = true,
         value_enum,
+        hide_possible_values = true,
+        value_name = "FORMAT",
+        help_heading = "Common options"
+    )]
+    pub(crate) log: Option<LogFormat>,
+    /// Which of these lines: error, warn (calls that were refused or failed), info or debug (beginnings too)
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        hide_possible_values = true,
         value_name = "LEVEL",
         default_value = "info",
         help_heading = "Common options"
