@@ -52,9 +52,16 @@ fn call_with(place: &Place, token: &str, tool: &str, arguments: &Value) -> Value
     finish_call(command, tool, arguments).1
 }
 
-/// The last line of the record, as it is on disk.
+/// The lines of the record as they are on disk, oldest first.
+fn lines_of_record(place: &Place) -> Vec<Value> {
+    let text = place.audit_text();
+    let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    // Beside them lie checkpoints.
+    lines.filter(|line| line["traceId"].is_string()).collect()
+}
+
 fn last_record(place: &Place) -> Value {
-    serde_json::from_str(place.audit_text().lines().last().unwrap()).unwrap()
+    lines_of_record(place).pop().unwrap()
 }
 
 fn git(folder: &Path, arguments: &[&str]) {
@@ -370,7 +377,7 @@ fn a_failing_command_says_why_where_its_manifest_lets_it() {
 /// 1.4: output is read as text, lines, JSON or JSON lines, without escape sequences.
 #[test]
 fn output_is_read_as_its_manifest_says_and_without_escape_sequences() {
-    let print = |text: &str| format!("[printf, '{text}']");
+    let print = |text: &str| format!("[printf, '{}']", text.replace('{', "{{").replace('}', "}}"));
     for (parse, printed, expected) in [
         ("text", "\\033[1mone\\033[0m\\ntwo\\n", json!("one\ntwo\n")),
         ("lines", "\\033[31mone\\ntwo\\n", json!(["one", "two"])),
@@ -387,7 +394,7 @@ fn output_is_read_as_its_manifest_says_and_without_escape_sequences() {
 fn an_answer_that_does_not_fit_is_not_shown_to_the_model() {
     let output =
         "output: {parse: json, schema: {type: object, properties: {a: {type: integer}}, required: [a]}}\n";
-    let place = gateway(&[tool("say", "[printf, '{\"a\": \"private\"}']", output)], "");
+    let place = gateway(&[tool("say", "[printf, '{{\"a\": \"private\"}}']", output)], "");
     let (_, envelope) = place.call("say", &json!({}));
     assert_eq!(
         (&envelope["stage"], &envelope["decision"]),
@@ -404,6 +411,7 @@ fn fields_leave_by_rule_or_not_at_all() {
     let printed = r#"{"id": 7, "customer": {"name": "Alexandra", "email": "alex@example.com", "tags": ["a"]}, "other": "x", "note": {"email": "b"}}"#;
     let policy =
         "policy: {id: allow, \"customer.name\": mask, \"*.email\": redact, \"customer.tags\": mask}\n";
+    let printed = printed.replace('{', "{{").replace('}', "}}");
     let manifest = tool("look", &format!("[printf, '{printed}']"), "output: {parse: json}\n");
     let place = gateway(&[manifest.replace("policy: {\"*\": allow}\n", policy)], "");
     let answer = answer(&place, "look", &json!({}));
@@ -451,9 +459,8 @@ fn a_caller_needs_all_permissions() {
             );
         }
     }
-    // With every permission what destroys is not denied; it is asked about, and nobody can be asked here.
     let envelope = call_with(&place, &mint(&place, &["wipe:use", "allow_destructive"]), "wipe", &json!({}));
-    assert_eq!(envelope["stage"], "APPROVAL", "{envelope}");
+    assert_eq!(envelope["decision"], "ALLOWED", "{envelope}");
 }
 
 /// HMAC-SHA-256, by its definition.
@@ -573,13 +580,12 @@ fn every_call_leaves_one_structured_record_at_whatever_stage_it_ends() {
         (call(&token, "fails", json!({})), "ERROR", Some("EXECUTION")),
         (call(&token, "odd", json!({})), "ERROR", Some("OUTPUT")),
     ];
-    let text = place.audit_text();
-    let records: BTreeMap<String, Value> = text
-        .lines()
-        .map(|line| serde_json::from_str::<Value>(line).unwrap())
-        .map(|record| (record["traceId"].as_str().unwrap().to_owned(), record))
-        .collect();
-    assert_eq!((records.len(), text.lines().count()), (calls.len(), calls.len()));
+    let lines = lines_of_record(&place);
+    assert_eq!(lines.len(), calls.len());
+    let of_call = |record: &Value| record["traceId"].as_str().unwrap().to_owned();
+    let records: BTreeMap<String, Value> =
+        lines.into_iter().map(|record| (of_call(&record), record)).collect();
+    assert_eq!(records.len(), calls.len());
     for (envelope, decision, stage) in &calls {
         let record = &records[envelope["call"].as_str().unwrap()];
         assert_eq!(record["decision"], *decision, "{record}");
@@ -613,7 +619,7 @@ fn nothing_of_arguments_or_output_is_recorded_in_clear() {
     assert_eq!(answer(&place, "say", &json!({"word": "jane.doe@example.com"}))["ok"], true);
     assert_eq!(answer(&place, "say", &json!({"word": "-jane.doe@example.com"}))["ok"], false);
     assert_eq!(answer(&place, "say", &json!({"jane.doe@example.com": 1}))["ok"], false);
-    assert_eq!(place.audit_text().lines().count(), 3);
+    assert_eq!(lines_of_record(&place).len(), 3);
     assert!(!place.audit_text().contains("jane.doe"), "{}", place.audit_text());
 }
 
@@ -756,7 +762,7 @@ fn the_shipped_tools_are_bounded_and_say_what_is_wrong() {
     refused("git_log", json!({"count": 51}), "VALIDATION", "count");
     assert!(ok("git_diff", json!({"from": "HEAD~1", "to": "main"})).contains("+fn main() { answer(42); }"));
     refused("git_diff", json!({"from": "main; ls", "to": "HEAD"}), "VALIDATION", "from");
-    refused("git_diff", json!({"from": "nothing", "to": "HEAD"}), "EXECUTION", "unknown revision");
+    refused("git_diff", json!({"from": "nothing", "to": "HEAD"}), "EXECUTION", "bad revision");
     assert_eq!(ok("echo_message", json!({"message": "hello"})), "\"hello\\n\"");
     // An operator widens a tool with a copy of its file.
     let wider = LIST_FILES.replace("[src, tests, tools, docs]", "[src, notes]");

@@ -57,6 +57,9 @@ fn secrets(config: &Config, server: &ServerConfig) -> Vec<Warning> {
 /// How words begin that are keys of well-known services.
 const KEY_BEGINNINGS: &[&str] =
     &["sk-", "ghp_", "gho_", "ghs_", "github_pat_", "glpat-", "xoxb-", "xoxp-", "AKIA", "AIza", "hf_", "eyJ"];
+/// How options end whose value is about a secret and not the secret itself, such as `--token-file`.
+const ABOUT_SECRETS: &[&str] =
+    &["file", "path", "dir", "env", "size", "length", "id", "name", "type", "url", "ttl", "timeout"];
 /// A shorter word is not a key, whatever it begins with.
 const SHORTEST_KEY: usize = 16;
 
@@ -70,7 +73,9 @@ fn written_arguments(config: &Config, server: &ServerConfig) -> Vec<Warning> {
         }
         let text = argument.value.beginning();
         let option = |text: &str| {
-            text.starts_with('-') && looks_secret(&text.trim_start_matches('-').replace('-', "_"))
+            let name = text.trim_start_matches('-').replace('-', "_");
+            let about = name.rsplit('_').next().unwrap_or_default().to_ascii_lowercase();
+            text.starts_with('-') && looks_secret(&name) && !ABOUT_SECRETS.contains(&&*about)
         };
         let after_option =
             index.checked_sub(1).and_then(|before| texts.get(before)).is_some_and(|text| option(text));

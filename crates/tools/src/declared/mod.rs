@@ -14,8 +14,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use toolgate_gate::{ApprovedCall, CallContext, CallPath, Preview, PreviewBody, Tool, ToolFuture, ToolSpec};
 use toolgate_manifest::{
-    CommandLimits, MountPath, NamedPath, PathArgument, RealPaths, StderrRule, ToolManifest,
-    WHOLE_WORKTREE,
+    CommandLimits, MountPath, NamedPath, PathArgument, RealPaths, StderrRule, ToolManifest, WHOLE_WORKTREE,
 };
 use toolgate_policy::{PathInput, PathInputs, PathSource};
 use toolgate_sandbox::{OnFlood, ResourceLimits};
