@@ -1,5 +1,5 @@
 //! What a conversation costs beside what the model says: processor time per token through adapter and loop, how soon a word is shown after its bytes
-//! are there, and how much memory five hundred conversations take that are under way at once.
+//! are there, how soon the result of a call goes back, and how much memory five hundred conversations take that are under way at once.
 
 #![allow(
     clippy::unwrap_used,
@@ -31,6 +31,7 @@ use toolgate_types::Caller;
 fn main() {
     tokens();
     first_word();
+    next_request();
     many();
 }
 
@@ -121,6 +122,110 @@ fn first_word() {
         .collect();
     times.sort();
     report_extra("agent/first-word", times[TURNS / 2], Duration::ZERO, "at_once", Duration::from_millis(5));
+}
+
+/// Calls of one turn, each in a step of its own.
+const CALLS: usize = 15;
+
+/// From the last byte of a step that calls a tool to the first byte of the request that brings its result back: the message is decoded and kept, the
+/// call goes through the gate and is recorded, its result is kept, and everything is encoded again. Beside it a client that reads the same file from the
+/// disk and sends a request of the same size.
+fn next_request() {
+    let (server, moments) = TimedServer::start();
+    let world = World::new(Wire::Anthropic, server);
+    let files = world.folder.path().join("w");
+    for number in 0..CALLS {
+        std::fs::write(files.join(format!("{number}.txt")), "A line of a file.\n".repeat(100)).unwrap();
+    }
+    let (bare_server, bare_moments) = TimedServer::start();
+    let (mut ours, mut bare) = (Vec::new(), Vec::new());
+    for number in 0..TURNS {
+        world.turn(&mut world.session(&format!("s{number}")), Arc::new(|_| {}));
+        bare_turn(bare_server, &files);
+        ours.extend(moments.try_iter());
+        bare.extend(bare_moments.try_iter());
+    }
+    let median = |times: &mut Vec<Duration>| {
+        assert_eq!(times.len(), TURNS * CALLS);
+        times.sort();
+        times[times.len() / 2]
+    };
+    let (ours, bare) = (median(&mut ours), median(&mut bare));
+    report_extra("agent/next-request", ours, bare, "bare_client", Duration::from_millis(5));
+}
+
+/// A turn without a gate, a record or a loop.
+fn bare_turn(address: SocketAddr, files: &std::path::Path) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_nodelay(true).unwrap();
+    let mut conversation = String::new();
+    for number in 0..=CALLS {
+        let head = format!("POST /v1/messages HTTP/1.1\r\ncontent-length: {}\r\n\r\n", conversation.len());
+        stream.write_all((head + &conversation).as_bytes()).unwrap();
+        let (mut bytes, mut last) = ([0; 16 * 1024], Vec::new());
+        while !last.ends_with(b"\r\n0\r\n\r\n") {
+            let count = stream.read(&mut bytes).unwrap();
+            last.extend_from_slice(&bytes[..count]);
+            last.drain(..last.len().saturating_sub(16));
+        }
+        if number < CALLS {
+            conversation.push_str(&std::fs::read_to_string(files.join(format!("{number}.txt"))).unwrap());
+        }
+    }
+}
+
+/// A server that asks for one file after the other, and tells how long each next request took to begin.
+struct TimedServer;
+
+impl TimedServer {
+    fn start() -> (SocketAddr, mpsc::Receiver<Duration>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let (sender, moments) = mpsc::channel();
+        std::thread::spawn(move || {
+            let mut answered = 0;
+            while let Ok((mut stream, _)) = listener.accept() {
+                stream.set_nodelay(true).unwrap();
+                let mut reader = BufReader::new(stream.try_clone().unwrap());
+                let mut asked_at: Option<Instant> = None;
+                while !reader.fill_buf().unwrap_or_default().is_empty() {
+                    let begun = Instant::now();
+                    if let Some(asked_at) = asked_at.take() {
+                        sender.send(begun.saturating_duration_since(asked_at)).unwrap();
+                    }
+                    assert!(take_request(&mut reader));
+                    let is_last = answered % (CALLS + 1) == CALLS;
+                    let frames = if is_last {
+                        frames(Wire::Anthropic, 3)
+                    } else {
+                        call_frames(answered % (CALLS + 1))
+                    };
+                    let body: Vec<u8> = frames.iter().flat_map(|frame| chunk(frame)).collect();
+                    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+                    asked_at = (!is_last).then(Instant::now);
+                    stream.write_all(&[head.as_bytes(), &body, b"0\r\n\r\n"].concat()).unwrap();
+                    answered += 1;
+                }
+            }
+        });
+        (address, moments)
+    }
+}
+
+/// A step that reads a file.
+fn call_frames(number: usize) -> Vec<Vec<u8>> {
+    let input = json!({"path": format!("{number}.txt")}).to_string();
+    let frames = [
+        json!({"type": "message_start", "message": {"id": "msg_1", "type": "message", "role": "assistant", "content": [], "model": "m", "stop_reason": null, "usage": {"input_tokens": 100, "output_tokens": 1}}}),
+        json!({"type": "content_block_start", "index": 0, "content_block": {"type": "tool_use", "id": format!("toolu_{number}"), "name": "read_file", "input": {}}}),
+        json!({"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": input}}),
+        json!({"type": "content_block_stop", "index": 0}),
+        json!({"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 20}}),
+        json!({"type": "message_stop"}),
+    ];
+    let event =
+        |frame: &serde_json::Value| format!("event: {}\ndata: {frame}\n\n", frame["type"].as_str().unwrap());
+    frames.iter().map(|frame| event(frame).into_bytes()).collect()
 }
 
 /// Conversations at once.

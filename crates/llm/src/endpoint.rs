@@ -90,3 +90,14 @@ impl Default for Timeouts {
         Self { connect: Duration::from_secs(10), first_byte: patient, idle: patient }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_silent_server_is_given_up_after_two_minutes() {
+        let Timeouts { first_byte, idle, .. } = Timeouts::default();
+        assert_eq!((first_byte, idle), (Duration::from_secs(120), Duration::from_secs(120)));
+    }
+}

@@ -150,7 +150,12 @@ fn the_doctor_names_every_layer() {
     assert_eq!((names[0], &names[1..7]), ("configuration", &machine[..]));
     let bounded =
         ["undo", "quarantine", "outputs", "sessions", "runs", "audit"].map(|kind| format!("state {kind}"));
-    assert_eq!((&names[7..13], &names[13..]), (&bounded.each_ref().map(String::as_str)[..], &layers[..]));
+    let (layers_found, providers) = names[13..].split_at(layers.len());
+    assert_eq!((&names[7..13], layers_found), (&bounded.each_ref().map(String::as_str)[..], &layers[..]));
+    assert!(
+        providers.iter().all(|name| name.starts_with("provider ") || name.starts_with("model ")),
+        "{providers:?}"
+    );
     let missing = rows.iter().any(|row| row["state"] == "missing");
     assert_eq!(code, i32::from(missing));
 

@@ -29,6 +29,13 @@ fn rows(profile: &str) -> Vec<Row> {
     lines.map(row).collect()
 }
 
+/// The files with the tests of a profile: one of its name, and those in a directory of its name.
+fn files(profile: &str) -> Vec<String> {
+    let inside = std::fs::read_dir(directory().join(profile)).into_iter().flatten();
+    let inside = inside.map(|entry| format!("{profile}/{}", entry.unwrap().file_name().to_string_lossy()));
+    inside.chain([format!("{profile}.rs")]).collect()
+}
+
 #[test]
 fn every_sentence_names_a_test_that_exists() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -47,13 +54,15 @@ fn every_sentence_names_a_test_that_exists() {
 #[test]
 fn every_test_of_a_profile_stands_for_a_sentence() {
     for profile in PROFILES {
-        let code = std::fs::read_to_string(directory().join(format!("{profile}.rs"))).unwrap();
         let named: Vec<String> = rows(profile).into_iter().map(|row| row.test).collect();
-        let lines: Vec<&str> = code.lines().collect();
-        for pair in lines.windows(2).filter(|pair| pair[0].trim() == "#[test]") {
-            let name = pair[1].trim().trim_start_matches("fn ").split('(').next().unwrap();
-            let test = format!("crates/cli/tests/profiles/{profile}.rs::{name}");
-            assert!(named.contains(&test), "{profile}.txt has no sentence for `{name}`");
+        for file in files(profile) {
+            let code = std::fs::read_to_string(directory().join(&file)).unwrap();
+            let lines: Vec<&str> = code.lines().collect();
+            for pair in lines.windows(2).filter(|pair| pair[0].trim() == "#[test]") {
+                let name = pair[1].trim().trim_start_matches("fn ").split('(').next().unwrap();
+                let test = format!("crates/cli/tests/profiles/{file}::{name}");
+                assert!(named.contains(&test), "{profile}.txt has no sentence for `{name}`");
+            }
         }
     }
 }
