@@ -139,6 +139,7 @@ fn entry(call: CallId, caller: &Caller) -> Entry<'_> {
         class: Some(ToolClass::Read),
         version: None,
         args_hash: Sha256::from([7; 32]),
+        repairs: &[],
         denial: None,
         response: None,
         duration: Duration::from_micros(1234),

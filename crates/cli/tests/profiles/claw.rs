@@ -318,7 +318,8 @@ fn a_write_is_bounded_and_keeps_what_it_should() {
         |path: &str, content: &str| call(&place, "write_file", &json!({"path": path, "content": content}));
     assert_eq!(written("a/b/new.txt", "one\r\ntwo"), "ok: wrote 8 bytes to a/b/new.txt");
     assert_eq!(mode("a/b/new.txt"), 0o644);
-    std::fs::set_permissions(place.workspace.join("a/b/new.txt"), PermissionsExt::from_mode(0o750)).unwrap();
+    std::fs::set_permissions(place.workspace.join("a/b/new.txt"), std::fs::Permissions::from_mode(0o750))
+        .unwrap();
     written("a/b/new.txt", "three\r\n");
     assert_eq!(
         (mode("a/b/new.txt"), std::fs::read(place.workspace.join("a/b/new.txt")).unwrap()),

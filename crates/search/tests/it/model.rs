@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
-use toolgate_search::{FindOptions, ListOptions, Match, SearchOptions, list};
+use toolgate_search::{FindOptions, Hidden, ListOptions, Match, SearchOptions, list};
 use toolgate_types::Stop;
 
 use crate::tree::{Tree, everything};
@@ -43,16 +43,22 @@ fn grow(files: &[(Vec<Vec<u8>>, Vec<u8>)]) -> Tree {
     tree
 }
 
-fn naive_files(root: &Path, folder: &Path, hidden: bool, files: &mut Vec<PathBuf>) {
+fn naive_files(root: &Path, folder: &Path, hidden: Hidden, files: &mut Vec<PathBuf>) {
     let mut names: Vec<_> =
         fs::read_dir(root.join(folder)).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
     for name in names {
         let path = folder.join(&name);
-        if !hidden && name.as_bytes().starts_with(b".") {
+        let is_directory = root.join(&path).is_dir();
+        let taken = match hidden {
+            Hidden::None => false,
+            Hidden::Files => !is_directory,
+            Hidden::All => true,
+        };
+        if !taken && name.as_bytes().starts_with(b".") {
             continue;
         }
-        if root.join(&path).is_dir() {
+        if is_directory {
             naive_files(root, &path, hidden, files);
         } else {
             files.push(path);
@@ -110,7 +116,8 @@ proptest! {
     ) {
         let tree = grow(&files);
         let mut all = Vec::new();
-        naive_files(tree.path(), Path::new(""), hidden, &mut all);
+        let taken = if hidden { Hidden::All } else { Hidden::None };
+        naive_files(tree.path(), Path::new(""), taken, &mut all);
 
         let finding = FindOptions { hidden, max_results: limit, ..FindOptions::new("*") };
         let found = tree.find(&finding);
@@ -135,12 +142,14 @@ proptest! {
             prop_assert_eq!(rest, expected);
         }
 
-        for regex in [false, true] {
+        for (regex, hidden) in [(false, taken), (true, taken), (true, Hidden::Files)] {
+            let mut all = Vec::new();
+            naive_files(tree.path(), Path::new(""), hidden, &mut all);
             let options = SearchOptions {
                 hidden, case_sensitive, before, after, regex, max_matches: limit, ..SearchOptions::new("needle")
             };
             let searched = tree.search(&options);
-            let mut expected = naive_search(tree.path(), all.clone(), &options);
+            let mut expected = naive_search(tree.path(), all, &options);
             prop_assert_eq!(searched.truncated, expected.len() > limit);
             expected.truncate(limit);
             prop_assert_eq!(searched.matches.into_iter().map(plain).collect::<Vec<_>>(), expected);
