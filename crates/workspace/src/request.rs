@@ -101,7 +101,7 @@ pub(crate) fn parse<'a>(
         PathStyle::AliasOnly if text.contains('\\') => Cow::Owned(text.replace('\\', "/")),
         PathStyle::AliasOnly | PathStyle::Free => Cow::Borrowed(text),
     };
-    let named = if style == PathStyle::AliasOnly { before_alias(&slashed) } else { &slashed };
+    let named = if style == PathStyle::AliasOnly { strip_before_alias(&slashed) } else { &slashed };
     let (mount, rest) = choose_mount(named, style, mounts, &shown)?;
     let Some(location) = normalise(rest, style) else {
         return Err(match style {
@@ -117,7 +117,7 @@ pub(crate) fn parse<'a>(
 }
 
 /// A path that begins with an alias, without the `./` and `/` in front of it; any other path as it is.
-fn before_alias(text: &str) -> &str {
+fn strip_before_alias(text: &str) -> &str {
     let mut rest = text;
     while let Some(less) = rest.strip_prefix("./").or_else(|| rest.strip_prefix('/')) {
         rest = less;

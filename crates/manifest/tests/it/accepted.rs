@@ -169,7 +169,7 @@ fn the_example_declares_servers_of_models_and_a_search_engine() {
         (local.supports_tools, local.context_window, local.max_output_tokens),
         (Some(true), Some(32768), Some(4096))
     );
-    assert_eq!(local.headers.len(), 1);
+    assert!(!local.exact_tool_names && local.headers.len() == 1);
     assert!(
         matches!(&office.key, Some(ModelKey::File(path)) if path.value.as_str() == "~/.config/toolgate/office.key")
     );
@@ -405,4 +405,18 @@ fn overrides_replace_only_what_they_name() {
     assert_eq!(LimitOverrides::default().over(base), base);
     let limits = parse("limits: {max_write_bytes: 20, max_matches: 40}").limits.over(base);
     assert_eq!(limits, Limits { max_write_bytes: 20, max_matches: 40, ..base });
+}
+
+/// The defaults say in other words what stands elsewhere, and are no agent.
+#[test]
+fn defaults_of_agents_are_the_workspace_and_the_bound_of_steps() {
+    let config = parse(
+        "agents: {defaults: {workspace: ~/w, restrict_to_workspace: true, max_tool_iterations: 7}, sm: {}}",
+    );
+    assert_eq!(config.workspace.unwrap().value.as_str(), "~/w");
+    assert_eq!((config.conversation.max_tool_iterations, config.agents.len()), (Some(7), 1));
+    for none in ["0", "-3"] {
+        let config = parse(&format!("conversation: {{max_tool_iterations: {none}}}"));
+        assert_eq!(config.conversation.max_tool_iterations, Some(0), "{none}");
+    }
 }
