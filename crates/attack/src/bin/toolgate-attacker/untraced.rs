@@ -81,11 +81,22 @@ pub(crate) fn second_gate(folder: &Path) {
     // The space that the first reserved is there for the second.
     assert_eq!((reads.refused, second.complaints()), (0, Vec::new()));
     reads.until_missed(&second);
+    let before = reads.answered;
     reads.until_missed(&first);
+    assert_eq!(reads.answered - before, 11, "the first has no space that the second had not");
     every_answer_has_a_trace(&disk, &first, reads);
     std::fs::remove_file(disk.join("filler")).unwrap();
     drop((first, second));
     every_call_is_in_the_record(&disk, reads);
+}
+
+/// Ends what asks whether it is over.
+struct Ends<'o>(&'o AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 pub(crate) fn midnight(folder: &Path) {
@@ -96,12 +107,14 @@ pub(crate) fn midnight(folder: &Path) {
     let open = || options(&disk, AuditMode::Warn).audit_clock(Arc::clone(&clock)).open();
     let (running, mut reads) = (open(), Reads::default());
     reads.read(&running);
-    let (is_over, full) = (AtomicBool::new(false), disk.clone());
+    let is_over = AtomicBool::new(false);
     let second = std::thread::scope(|scope| {
+        // A failed assertion ends the other thread too, which the scope waits for.
+        let _ends = Ends(&is_over);
         // Takes whatever is given back.
         scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
-                fill(&full);
+                fill(&disk);
             }
         });
         while rustix::fs::statvfs(&disk).unwrap().f_bavail > 0 {}
@@ -121,7 +134,6 @@ pub(crate) fn midnight(folder: &Path) {
         let second = open();
         reads.until_missed(&second);
         every_answer_has_a_trace(&disk, &running, reads);
-        is_over.store(true, Ordering::Relaxed);
         second
     });
     std::fs::remove_file(disk.join("filler")).unwrap();
