@@ -1,12 +1,12 @@
 //! The profile `sidecar`: five tools for small local models, with JSON observations and a sandbox around every path and command.
 
-use std::io::Write as _;
 use std::os::unix::fs::symlink;
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
 use crate::place::{Place, finish_call};
+use crate::proxy::Client;
 
 const TOOLS: [&str; 5] = ["read_file", "write_file", "list_directory", "search_files", "run_command"];
 
@@ -114,20 +114,11 @@ fn a_sixth_tool_is_refused_at_load_with_the_remedy() {
 fn a_sixth_tool_does_not_come_with_an_edit() {
     let place = sidecar();
     place.write("sixth.yaml", SIXTH);
-    let mut gate = place.overhear(&["mcp"], &[]);
-    // Whoever is answered speaks with a gate that is up, and looks at its files.
-    let about = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
-    let input = gate.process.stdin.as_mut().unwrap();
-    writeln!(input, "{}", json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": about}))
-        .unwrap();
-    writeln!(input, "{}", json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).unwrap();
+    let mut client = Client::start(&place);
     place.write("toolgate.yaml", "profile: sidecar\ntools: [sixth.yaml]\n");
-    let said = loop {
-        let line = gate.next();
-        if line.contains("nothing was reloaded") {
-            break line;
-        }
-    };
+    let said = client.told("nothing was reloaded");
+    let listed = client.ask("tools/list", &json!({}));
+    assert_eq!(listed["result"]["tools"].as_array().unwrap().len(), 5);
     assert!(said.contains("has all the tools that it can have"), "{said}");
 }
 

@@ -77,8 +77,8 @@ fn written_arguments(config: &Config, server: &ServerConfig) -> Vec<Warning> {
             let about = name.rsplit('_').next().unwrap_or_default().to_ascii_lowercase();
             text.starts_with('-') && looks_secret(&name) && !ABOUT_SECRETS.contains(&&*about)
         };
-        let after_option =
-            index.checked_sub(1).and_then(|before| texts.get(before)).is_some_and(|text| option(text));
+        let before = index.checked_sub(1).and_then(|before| texts.get(before));
+        let after_option = before.is_some_and(|text| option(text) && !text.contains('='));
         let joined = text.split_once('=').is_some_and(|(name, value)| option(name) && !value.is_empty());
         let value = text.split_once('=').map_or(text, |(_, value)| value);
         let is_key =
