@@ -6,9 +6,7 @@
 use std::path::PathBuf;
 
 use rustix::io::Errno;
-use toolgate_types::ErrorCode;
-
-use crate::Holder;
+use toolgate_types::{ErrorCode, Holder};
 
 /// Why the record could not be written or read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

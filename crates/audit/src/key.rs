@@ -139,7 +139,7 @@ fn create(folder: &Folder, name: &str) -> Result<(), AuditError> {
 }
 
 /// Puts a whole file in place, or nothing; whoever comes first wins.
-fn put(folder: &Folder, name: &str, content: &[u8]) -> Result<(), AuditError> {
+pub(crate) fn put(folder: &Folder, name: &str, content: &[u8]) -> Result<(), AuditError> {
     let draft = format!(".{name}.{}", fresh_uuid());
     let file = folder.create_new(&draft)?;
     let written = write_all(&file, content)

@@ -408,14 +408,18 @@ mod tests {
 
     use super::*;
 
+    fn alice() -> Caller {
+        let (subject, session) = ("alice".to_owned(), "s1".parse().unwrap());
+        let trust = toolgate_types::Trust::Guided;
+        Caller { subject, permissions: [].into(), agent: None, session, run: None, trust }
+    }
+
     #[test]
     fn nothing_is_announced_once_records_do_not_last() {
         let folder = tempfile::tempdir().unwrap();
         let (log, _) =
             AuditLog::open(LogOptions::new(folder.path().join("audit")), &StateKey::new([7; 32])).unwrap();
-        let (subject, session) = ("alice".to_owned(), "s1".parse().unwrap());
-        let trust = toolgate_types::Trust::Guided;
-        let caller = Caller { subject, permissions: [].into(), agent: None, session, run: None, trust };
+        let caller = alice();
         let announced = || {
             let (call, args_hash) = (CallId::fresh(), Sha256::of(b"{}"));
             let (tool, class) = ("write_file", ToolClass::Write);
@@ -441,9 +445,7 @@ mod tests {
         let (log, _) = AuditLog::open(options, &StateKey::new([7; 32])).unwrap();
         let (reader, _) = std::io::pipe().unwrap();
         log.shared.commit.issue([Unsynced::File(Arc::new(OwnedFd::from(reader).into()))]);
-        let (subject, session) = ("alice".to_owned(), "s1".parse().unwrap());
-        let trust = toolgate_types::Trust::Guided;
-        let caller = Caller { subject, permissions: [].into(), agent: None, session, run: None, trust };
+        let caller = alice();
         for _ in 0..6 {
             let entry = Entry {
                 call: CallId::fresh(),

@@ -13,7 +13,7 @@ use crate::AuditError;
 use crate::backwards::BackwardLines;
 use crate::checkpoint::Checkpoint;
 use crate::folder::{Folder, read_at, state_of_open, write_at};
-use crate::key::place_of;
+use crate::key::{place_of, put};
 use crate::line::{glance, to_json};
 use crate::query::open_backwards;
 use crate::writer::Mark;
@@ -55,7 +55,8 @@ impl SignedFile {
         let (folder, name) = place_of(&self.path, Folder::open_or_create)?;
         let written = match folder.open_existing(&name) {
             Ok(Some(file)) => write_at(&file, &line, 0).map_err(|cause| folder.error("write", &name, cause)),
-            Ok(None) => create(&folder, &name, &line),
+            // Never there without its content, not after a power failure either: no gate would start beside an empty one.
+            Ok(None) => put(&folder, &name, &line),
             Err(error) => Err(error),
         };
         match written {
@@ -78,16 +79,6 @@ impl SignedFile {
         }
         Ok(Some(signed))
     }
-}
-
-/// Makes the file so that it is never there without its content, not after a power failure either: no gate would start beside an empty one.
-fn create(folder: &Folder, name: &str, line: &[u8]) -> Result<(), AuditError> {
-    let unfinished = format!("{name}.new");
-    let file = folder.open_or_create_file(&unfinished)?;
-    let failed = |cause| folder.error("write", &unfinished, cause);
-    write_at(&file, line, 0).map_err(failed)?;
-    rustix::io::retry_on_intr(|| rustix::fs::fdatasync(&file)).map_err(failed)?;
-    folder.rename(&unfinished, name)
 }
 
 /// Fails where the log is not the one that was signed. To be called while nobody else adds to it; `last` is its last record.

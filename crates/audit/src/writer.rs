@@ -6,26 +6,24 @@
 
 use std::ffi::CString;
 use std::fs::File;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
-use rustix::fs::FlockOperation;
 use rustix::io::Errno;
-use toolgate_types::Sha256;
+use toolgate_types::{Locked, NotLocked, Sha256};
 
 use crate::backwards::BackwardLines;
 use crate::day::SUFFIX as DAY_SUFFIX;
 use crate::folder::{FileState, Folder, Handle, read_into, state_of_open, write_all};
 use crate::line::{genesis, glance, seal};
 use crate::reserve::{Extended, Reserve, begin_with_next, prepare_next};
-use crate::{AuditError, Day, Holder};
+use crate::{AuditError, Day};
 
 const LOCK_NAME: &str = "lock";
 const DAY_LENGTH: usize = 10;
 /// The newest day, and in sixteen hexadecimal digits how far its file has blocks; each ends its line.
 const NOTE_LENGTH: usize = DAY_LENGTH + 1 + 16 + 1;
-/// How often a held lock is tried again. It is held for a write of some kilobytes, so it is usually free by then.
-const LOCK_RETRY_INTERVAL: Duration = Duration::from_micros(100);
 
 /// A record by its place in the chain: what a checkpoint vouches for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +61,7 @@ struct Current {
 /// Adds lines.
 pub(crate) struct Writer {
     folder: Folder,
-    lock: File,
+    lock: Arc<File>,
     lock_timeout: Duration,
     /// Whether the lock was waited for in vain. Until it is free again it is tried once and not waited for, or every call would wait in its turn.
     is_held_by_other: bool,
@@ -83,7 +81,7 @@ pub(crate) struct Writer {
 impl Writer {
     /// Opens the log for adding; changes nothing but an unfinished last line.
     pub(crate) fn open(folder: Folder, now: Timestamp, lock_timeout: Duration) -> Result<Self, AuditError> {
-        let lock = folder.open_or_create_file(LOCK_NAME)?;
+        let lock = Arc::new(folder.open_or_create_file(LOCK_NAME)?);
         let (current, last, own_last, opened, unfinished, noted) = (None, None, None, false, None, None);
         let lines = Vec::with_capacity(2048);
         let is_held_by_other = false;
@@ -119,43 +117,29 @@ impl Writer {
     }
 
     /// Runs this while no other process changes the directory.
-    ///
-    /// Not a `Locked`, which leaves it to closing where letting go fails: this file stays open, and others would wait for as long as this process lives.
     pub(crate) fn locked<T>(
         &mut self,
         work: impl FnOnce(&mut Self) -> Result<T, AuditError>,
     ) -> Result<T, AuditError> {
-        self.acquire()?;
+        let locked = self.acquire()?;
         let result = work(self);
-        self.flock(FlockOperation::Unlock)?;
+        // Said, and not left to closing where it fails: this file stays open, and others would wait for as long as this process lives.
+        locked.release().map_err(|error| self.lock_failed(&error))?;
         result
     }
 
-    /// Takes the lock, or fails after the timeout: a process that was stopped (SIGSTOP), or a program that is no gate, may hold it for good.
-    fn acquire(&mut self) -> Result<(), AuditError> {
-        let mut waited_since = None;
-        loop {
-            match self.flock(FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => {
-                    self.is_held_by_other = false;
-                    return Ok(());
-                }
-                Err(AuditError::Io { cause: Errno::WOULDBLOCK, .. }) => {}
-                Err(error) => return Err(error),
-            }
-            let since = *waited_since.get_or_insert_with(Instant::now);
-            if self.is_held_by_other || since.elapsed() >= self.lock_timeout {
-                self.is_held_by_other = true;
-                let (path, holder) = (self.folder.path_of(LOCK_NAME), Holder::of(&self.lock));
-                return Err(AuditError::Busy { path, holder });
-            }
-            std::thread::sleep(LOCK_RETRY_INTERVAL);
-        }
+    fn acquire(&mut self) -> Result<Locked<Arc<File>>, AuditError> {
+        let timeout = if self.is_held_by_other { Duration::ZERO } else { self.lock_timeout };
+        let locked = Locked::within(Arc::clone(&self.lock), timeout, || false);
+        self.is_held_by_other = matches!(locked, Err(NotLocked::Held(_)));
+        locked.map_err(|error| match error {
+            NotLocked::Held(holder) => AuditError::Busy { path: self.folder.path_of(LOCK_NAME), holder },
+            NotLocked::Failed(error) => self.lock_failed(&error),
+        })
     }
 
-    fn flock(&self, operation: FlockOperation) -> Result<(), AuditError> {
-        rustix::io::retry_on_intr(|| rustix::fs::flock(&self.lock, operation))
-            .map_err(|cause| self.folder.error("lock", LOCK_NAME, cause))
+    fn lock_failed(&self, error: &std::io::Error) -> AuditError {
+        self.folder.error("lock", LOCK_NAME, Errno::from_io_error(error).unwrap_or(Errno::IO))
     }
 
     /// Fails when the place that the next record belongs to is gone or is something else by now. Says which day it is.
@@ -197,7 +181,7 @@ impl Writer {
     /// Brings what this process believes in line with the directory.
     pub(crate) fn refresh(&mut self, now: Timestamp) -> Result<(), AuditError> {
         let mut note = [0; NOTE_LENGTH];
-        let length = read_into(&self.lock, &mut note, 0)
+        let length = read_into(&*self.lock, &mut note, 0)
             .map_err(|cause| self.folder.error("read", LOCK_NAME, cause))?;
         let (note, end) = note.get(..length).unwrap_or_default().split_at(length.min(DAY_LENGTH));
         if let Some(current) = &self.current
@@ -389,7 +373,7 @@ impl Writer {
             current.day,
             current.reserve.end()
         );
-        match rustix::io::retry_on_intr(|| rustix::io::pwrite(&self.lock, note.as_bytes(), 0)) {
+        match rustix::io::retry_on_intr(|| rustix::io::pwrite(&*self.lock, note.as_bytes(), 0)) {
             Ok(written) if written == note.len() => Ok(()),
             Ok(_) => Err(self.folder.error("write", LOCK_NAME, Errno::NOSPC)),
             Err(cause) => Err(self.folder.error("write", LOCK_NAME, cause)),

@@ -27,7 +27,7 @@ use crate::schema::{Check as _, Patience, checked};
 use crate::sessions::SessionCalls;
 use crate::snapshot::{Loaded, Snapshot};
 use crate::stages::{Asking, Ready, Received, Refused, stage_of, unknown_tool};
-use crate::tool::{Announced, Browse, Progress, Tool, ToolSpec};
+use crate::tool::{Announced, Browse, Progress, Tool};
 use crate::unsettled::{RawOutput, Unsettled};
 
 /// What happens when a call cannot be recorded.
@@ -335,7 +335,7 @@ impl Gate {
             return failed(failure);
         }
         if announced == Announced::OnDisk {
-            match self.before_effect(unsettled, spec).await {
+            match self.before_effect(unsettled, tool.tool.as_ref()).await {
                 Ok(recorder) => context.recorder = Arc::new(recorder),
                 Err(failure) => return failed(failure),
             }
@@ -409,14 +409,15 @@ impl Gate {
     }
 
     /// File tools wait for their intent when they have staged, just before the first change, and commands when they are prepared, just before they start
-    /// ([`CallContext::await_intent`]), while the disk is at work. Everything else waits here.
+    /// ([`Tool::awaits_intent`]), while the disk is at work. Everything else waits here.
     async fn before_effect(
         &self,
         unsettled: &Unsettled<'_>,
-        spec: &ToolSpec,
+        tool: &dyn Tool,
     ) -> Result<CallRecorder, Failure> {
+        let spec = tool.spec();
         let intent = match self.intend(unsettled, spec.class)? {
-            Some(ticket) if spec.category == Category::Exec => {
+            Some(ticket) if tool.awaits_intent() => {
                 ticket.begin();
                 Some(ticket)
             }

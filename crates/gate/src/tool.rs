@@ -131,6 +131,12 @@ pub trait Tool: Send + Sync {
         true
     }
 
+    /// Whether it waits itself until the intent of its call is on the disk ([`CallContext::await_intent`]), right before its first effect, and prepares that
+    /// while the disk is at work. The gate waits for it before it runs any other, but for tools over files: what records their changes does.
+    fn awaits_intent(&self) -> bool {
+        false
+    }
+
     /// What its calls leave of what was there. Where nothing is known, the most is feared.
     fn effect(&self) -> Effect {
         Effect::Any

@@ -5,12 +5,30 @@ use std::fmt;
 use std::fs::{File, TryLockError};
 use std::io;
 use std::ops::Deref;
+use std::time::{Duration, Instant};
+
+use crate::Holder;
+
+/// How often a held lock is tried again. Locks are held for some system calls, so they are usually free by then.
+const RETRY_INTERVAL: Duration = Duration::from_micros(100);
 
 /// A file or a folder that nobody else gets to lock (`flock`). Dropping it lets go.
 ///
 /// A lock ends with the last who has the file open, and that may be a process which another thread has just forked and which has not become
 /// another program yet. So letting go is said, and not left to closing.
-pub struct Locked<F: Borrow<File>>(F);
+pub struct Locked<F: Borrow<File>> {
+    file: F,
+    is_held: bool,
+}
+
+/// Why a lock could not be had in time.
+#[derive(Debug)]
+pub enum NotLocked {
+    /// Another process has it: this one, as far as the system says.
+    Held(Option<Holder>),
+    /// It cannot be locked at all.
+    Failed(io::Error),
+}
 
 impl<F: Borrow<File>> Locked<F> {
     /// Waits for whoever has it.
@@ -20,7 +38,7 @@ impl<F: Borrow<File>> Locked<F> {
     pub fn after_others(file: F) -> io::Result<Self> {
         loop {
             match file.borrow().lock() {
-                Ok(()) => return Ok(Self(file)),
+                Ok(()) => return Ok(Self { file, is_held: true }),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
@@ -33,7 +51,38 @@ impl<F: Borrow<File>> Locked<F> {
     /// Somebody else has it, or it cannot be locked at all.
     pub fn at_once(file: F) -> Result<Self, TryLockError> {
         file.borrow().try_lock()?;
-        Ok(Self(file))
+        Ok(Self { file, is_held: true })
+    }
+
+    /// Tries until it is had, until the timeout, or until `is_over` says so between two tries: a process that was stopped (SIGSTOP), or a program that is no
+    /// gate, may hold it for good.
+    ///
+    /// # Errors
+    /// Another process has it, which is named, or it cannot be locked at all.
+    pub fn within(file: F, timeout: Duration, is_over: impl Fn() -> bool) -> Result<Self, NotLocked> {
+        let mut begun = None;
+        loop {
+            match file.borrow().try_lock() {
+                Ok(()) => return Ok(Self { file, is_held: true }),
+                Err(TryLockError::WouldBlock) => {}
+                Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(TryLockError::Error(error)) => return Err(NotLocked::Failed(error)),
+            }
+            // The clock is asked only where there is something to wait for.
+            if begun.get_or_insert_with(Instant::now).elapsed() >= timeout || is_over() {
+                return Err(NotLocked::Held(Holder::of(file.borrow())));
+            }
+            std::thread::sleep(RETRY_INTERVAL);
+        }
+    }
+
+    /// Lets go, and says whether that worked. Where a file stays open for long, others would otherwise wait as long.
+    ///
+    /// # Errors
+    /// It is still locked.
+    pub fn release(mut self) -> io::Result<()> {
+        self.is_held = false;
+        self.file.borrow().unlock()
     }
 }
 
@@ -41,20 +90,22 @@ impl<F: Borrow<File>> Deref for Locked<F> {
     type Target = F;
 
     fn deref(&self) -> &F {
-        &self.0
+        &self.file
     }
 }
 
 impl<F: Borrow<File>> fmt::Debug for Locked<F> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_tuple("Locked").field(self.0.borrow()).finish()
+        formatter.debug_tuple("Locked").field(self.file.borrow()).finish()
     }
 }
 
 impl<F: Borrow<File>> Drop for Locked<F> {
     fn drop(&mut self) {
-        // Whatever goes wrong here, closing it does the same a little later.
-        let _ = self.0.borrow().unlock();
+        if self.is_held {
+            // Whatever goes wrong here, closing it does the same a little later.
+            let _ = self.file.borrow().unlock();
+        }
     }
 }
 
@@ -79,8 +130,11 @@ mod tests {
         let own = file.reopen().unwrap();
         // As a forked process has it.
         let inherited = own.try_clone().unwrap();
-        let ways: [fn(&File) -> Locked<&File>; 2] =
-            [|file| Locked::after_others(file).unwrap(), |file| Locked::at_once(file).unwrap()];
+        let ways: [fn(&File) -> Locked<&File>; 3] = [
+            |file| Locked::after_others(file).unwrap(),
+            |file| Locked::at_once(file).unwrap(),
+            |file| Locked::within(file, Duration::ZERO, || false).unwrap(),
+        ];
         for lock in ways {
             let locked = lock(&own);
             assert!(is_locked(&file));
@@ -93,6 +147,20 @@ mod tests {
         drop(locked);
         assert!(!is_locked(&file));
         drop((shared, inherited));
+    }
+
+    #[test]
+    fn a_lock_that_is_held_is_waited_for_no_longer_than_allowed_and_its_holder_is_named() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let locked = Locked::after_others(file.reopen().unwrap()).unwrap();
+        for (timeout, is_over) in [(Duration::from_millis(1), false), (Duration::MAX, true)] {
+            match Locked::within(file.reopen().unwrap(), timeout, || is_over) {
+                Err(NotLocked::Held(Some(holder))) => assert_eq!(holder.pid, std::process::id()),
+                other => panic!("{other:?}"),
+            }
+        }
+        locked.release().unwrap();
+        assert!(!is_locked(&file));
     }
 
     #[test]

@@ -4,13 +4,13 @@
 //! What came out is compared with what was expected, so that a change made meanwhile by anyone is put back instead of being lost.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{File, TryLockError};
+use std::fs::File;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::fs::{AtFlags, Stat};
 use rustix::io::Errno;
-use toolgate_types::Locked;
+use toolgate_types::{Locked, NotLocked};
 
 use crate::change::{ChangeKind, NotKept, PlannedChange, Recorder, Settled};
 use crate::error::WorkspaceError;
@@ -228,24 +228,19 @@ fn lock<'s>(
     shown: &str,
     patience: Duration,
 ) -> Result<Option<Locked<&'s File>>, WorkspaceError> {
-    let begun = Instant::now();
-    loop {
-        match Locked::at_once(folder) {
-            Ok(locked) => return Ok(Some(locked)),
-            Err(TryLockError::WouldBlock) if begun.elapsed() < patience => view.stop.check()?,
-            Err(TryLockError::WouldBlock) => {
-                let reason = "its folder is locked by another program".to_owned();
-                return Err(WorkspaceError::Precondition { path: shown.to_owned(), reason });
-            }
-            Err(TryLockError::Error(error)) => {
-                return match Errno::from_io_error(&error) {
-                    // Filesystems without locks are left to the comparison after the swap.
-                    Some(Errno::NOLCK | Errno::OPNOTSUPP | Errno::INVAL) => Ok(None),
-                    _ => Err(WorkspaceError::io("locking the folder of", shown, error)),
-                };
-            }
+    match Locked::within(folder, patience, || view.stop.check().is_err()) {
+        Ok(locked) => Ok(Some(locked)),
+        // Which program that is concerns the operator alone: the reason is told to the model.
+        Err(NotLocked::Held(_)) => {
+            view.stop.check()?;
+            let reason = "its folder is locked by another program".to_owned();
+            Err(WorkspaceError::Precondition { path: shown.to_owned(), reason })
         }
-        std::thread::sleep(Duration::from_micros(200));
+        Err(NotLocked::Failed(error)) => match Errno::from_io_error(&error) {
+            // Filesystems without locks are left to the comparison after the swap.
+            Some(Errno::NOLCK | Errno::OPNOTSUPP | Errno::INVAL) => Ok(None),
+            _ => Err(WorkspaceError::io("locking the folder of", shown, error)),
+        },
     }
 }
 
@@ -339,6 +334,7 @@ impl Target<'_> {
 mod tests {
     use std::cell::RefCell;
     use std::fs;
+    use std::fs::TryLockError;
     use std::sync::{Arc, Mutex};
 
     use toolgate_types::Stop;

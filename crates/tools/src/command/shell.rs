@@ -319,6 +319,10 @@ impl Tool for Shell {
         &self.spec
     }
 
+    fn awaits_intent(&self) -> bool {
+        true
+    }
+
     /// What a line could change and reach.
     fn fingerprint(&self) -> Option<Sha256> {
         let mounts = self

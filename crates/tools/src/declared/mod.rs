@@ -255,6 +255,10 @@ impl Tool for CommandTool {
         &self.declared.spec
     }
 
+    fn awaits_intent(&self) -> bool {
+        true
+    }
+
     fn fingerprint(&self) -> Option<Sha256> {
         Some(self.declared.fingerprint)
     }

@@ -2,16 +2,13 @@
 
 use std::fmt;
 use std::fs::File;
-use std::os::fd::OwnedFd;
-
-use rustix::fs::{CWD, Mode, OFlags};
-
-use crate::folder::read_at;
+use std::io::Read as _;
+use std::os::unix::fs::MetadataExt as _;
 
 /// More of `/proc/locks` than this is not read.
-const MAX_LOCKS_BYTES: usize = 1024 * 1024;
+const MAX_LOCKS_BYTES: u64 = 1024 * 1024;
 /// The kernel keeps no more of a process's name.
-const MAX_NAME_BYTES: usize = 64;
+const MAX_NAME_BYTES: u64 = 64;
 
 /// The process that holds a lock, as far as the system says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,8 +22,7 @@ pub struct Holder {
 impl Holder {
     /// Looks for the `flock` of a file in `/proc/locks`. Nothing where `/proc` is not there, or the holder is in a PID namespace that is not shown.
     pub(crate) fn of(lock: &File) -> Option<Self> {
-        let stat = rustix::fs::fstat(lock).ok()?;
-        let pid = holder_in(&read("/proc/locks", MAX_LOCKS_BYTES)?, stat.st_ino)?;
+        let pid = holder_in(&read("/proc/locks", MAX_LOCKS_BYTES)?, lock.metadata().ok()?.ino())?;
         let name = read(&format!("/proc/{pid}/comm"), MAX_NAME_BYTES);
         let is_plain = |name: &String| {
             !name.is_empty() && name.chars().all(|sign| sign.is_ascii_graphic() || sign == ' ')
@@ -44,10 +40,11 @@ impl fmt::Display for Holder {
     }
 }
 
-fn read(path: &str, length: usize) -> Option<String> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-    let file: OwnedFd = rustix::fs::openat(CWD, path, flags, Mode::empty()).ok()?;
-    let bytes = read_at(&file, length, 0).ok()?;
+fn read(path: &str, length: u64) -> Option<String> {
+    #[expect(clippy::disallowed_methods, reason = "a file of the kernel's, by its own name")]
+    let file = File::open(path).ok()?;
+    let mut bytes = Vec::new();
+    file.take(length).read_to_end(&mut bytes).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
