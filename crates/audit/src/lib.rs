@@ -76,7 +76,7 @@ pub use key::{InvalidPublicKey, PublicKey, public_key_path};
 pub use log::{AuditLog, Clock, FateOf, LogOptions, Warn};
 pub use query::{Filter, Show, show, tail};
 pub use record::Record;
-pub use recovery::Recovered;
+pub use recovery::{Recovered, kept_aside};
 pub use ticket::Ticket;
 pub use verify::{Gap, Note, Problem, ProblemKind, Report, Start, VerifyOptions, verify};
 

@@ -5,6 +5,7 @@
 //! nothing twice.
 
 use std::collections::HashSet;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use toolgate_types::{CallId, ChangeFate, Locked};
@@ -17,6 +18,9 @@ use crate::missed::{self, Count, Missed};
 use crate::record::{Link, RecordedIntent};
 use crate::{AuditError, Day, lock};
 
+/// What the names of files end in that are kept aside.
+const DAMAGED_SUFFIX: &str = ".damaged";
+
 /// What opening a log found and put right.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
@@ -25,7 +29,7 @@ pub struct Recovered {
     /// Bytes of an unfinished line that were removed.
     pub truncated_bytes: u64,
     /// Files of intents or counts that cannot be read; they were kept under another name.
-    pub damaged: Vec<std::path::PathBuf>,
+    pub damaged: Vec<PathBuf>,
     /// Calls that dead processes could not record: the record says now how many they were.
     pub calls_without_record: u64,
 }
@@ -197,9 +201,21 @@ fn next_link(lines: &mut Lines) -> Result<Option<Link>, AuditError> {
     }
 }
 
+/// What was kept aside in a directory because no gate of this version wrote it, by this start or an earlier one.
+///
+/// # Errors
+/// When the directory cannot be read.
+pub fn kept_aside(directory: &Path) -> Result<Vec<PathBuf>, AuditError> {
+    let Some(folder) = Folder::open(directory)?.existing_subfolder(FOLDER_NAME)? else {
+        return Ok(Vec::new());
+    };
+    let names = folder.names()?.into_iter().filter(|name| name.ends_with(DAMAGED_SUFFIX));
+    Ok(names.map(|name| folder.path_of(&name)).collect())
+}
+
 fn put_away(folder: &Folder, orphans: &Orphans, recovered: &mut Recovered) -> Result<(), AuditError> {
     if orphans.damaged {
-        let kept = format!("{}.damaged", orphans.name);
+        let kept = format!("{}{DAMAGED_SUFFIX}", orphans.name);
         folder.rename(&orphans.name, &kept)?;
         recovered.damaged.push(folder.path_of(&kept));
         Ok(())

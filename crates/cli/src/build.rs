@@ -241,6 +241,12 @@ pub(crate) fn goes_on_without(settings: &Settings, error: &AuditError) -> bool {
 
 fn tell_of_recovery(recovered: &Recovered, journal: &Journal) {
     tell_of_interruptions(&recovered.interrupted, journal);
+    if recovered.calls_without_record > 0 {
+        complain(&format!(
+            "calls that earlier processes could not record: {}; the record says so now, and `toolgate audit verify` when",
+            recovered.calls_without_record
+        ));
+    }
     for path in &recovered.damaged {
         complain(&format!(
             "a file of intents was not written by this version of the gate, or is damaged; what could be read of it is recorded, and it is kept as `{}`",

@@ -349,7 +349,21 @@ fn audit_folder(settings: &Settings) -> Finding {
         Err(failed) => return found("audit", State::Missing, failed.message),
     };
     match toolgate_audit::AuditLog::open(crate::build::log_options(settings), &key) {
-        Ok(_) => found("audit", State::Ok, settings.audit_dir.display().to_string()),
+        Ok(_) => {
+            let (directory, aside) =
+                (settings.audit_dir.display(), toolgate_audit::kept_aside(&settings.audit_dir));
+            match aside.unwrap_or_default().as_slice() {
+                [] => found("audit", State::Ok, directory.to_string()),
+                [first, ..] => found(
+                    "audit",
+                    State::Fallback,
+                    format!(
+                        "{directory}; files that no gate of this version wrote, such as `{}`, were kept aside and are not recorded: look at them, then remove them",
+                        first.display()
+                    ),
+                ),
+            }
+        }
         Err(error) => {
             let goes_on = match crate::build::goes_on_without(settings, &error) {
                 true => "; until then only calls that read are made (`audit.on_failure: warn`)",

@@ -206,7 +206,26 @@ fn no_gate_continues_a_log_that_was_cut_and_doctor_says_so() {
     assert_eq!(fs::read_to_string(&day).unwrap(), cut, "nothing was added to it");
     let doctor = String::from_utf8(place.run(&["doctor"]).stdout).unwrap();
     assert!(doctor.lines().any(|line| line.contains("audit") && line.contains("contradicts")), "{doctor}");
+    // The checkpoints taken away as well, a check finds what the start refuses.
+    let checkpoints = place.state.join("audit/checkpoints.jsonl");
+    let kept = fs::read(&checkpoints).unwrap();
+    fs::remove_file(&checkpoints).unwrap();
+    let verified = place.run(&["audit", "verify", "--json"]);
+    let report: Value = serde_json::from_slice(&verified.stdout).unwrap();
+    assert_eq!(
+        (verified.status.code(), &report["problem"]["kind"]),
+        (Some(1), &"contradicts_signed".into()),
+        "{report}"
+    );
+    fs::write(&checkpoints, kept).unwrap();
     fs::write(&day, whole).unwrap();
     place.must(&read);
     assert_eq!(place.run(&["audit", "verify"]).status.code(), Some(0));
+    // What a start once kept aside is told until it is looked at.
+    fs::write(place.state.join("audit/intents/x.jsonl.damaged"), "?").unwrap();
+    let doctor = String::from_utf8(place.run(&["doctor"]).stdout).unwrap();
+    assert!(
+        doctor.lines().any(|line| line.contains("audit") && line.contains("x.jsonl.damaged")),
+        "{doctor}"
+    );
 }
