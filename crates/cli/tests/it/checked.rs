@@ -20,7 +20,7 @@ fn lines(found: &Value) -> Vec<String> {
     found.as_array().unwrap().iter().map(line).collect()
 }
 
-const TOOL: &str = "tool: NAME\ndescription: says a word\nclass: read\npermissions: []\ninput: {properties: {}}\ncommand: [PROGRAM]\npolicy: {\"*\": allow}\n";
+const TOOL: &str = "tool: NAME\ndescription: says a word\nclass: read\npermissions: [word:say]\ninput: {properties: {}}\ncommand: [PROGRAM]\npolicy: {\"*\": allow}\n";
 
 fn tool(name: &str, program: &str) -> String {
     TOOL.replace("NAME", name).replace("PROGRAM", program)

@@ -220,7 +220,7 @@ fn where_everybody_can_come_it_says_what_they_need_and_names_what_it_refused() {
     let told = next();
     let token = std::fs::read_to_string(place.state.join("keys/serve.token")).unwrap();
     assert!(told.contains("Bearer TOKEN") && told.contains("keys/serve.token"), "{told}");
-    assert!(told.ends_with(&format!("http://{address}/#token={}", token.trim())), "{told}");
+    assert!(!told.contains(token.trim()) && !told.contains("http://"), "{told}");
     assert!(next().contains("--allow-host NAME"));
     assert!(next().contains("plain HTTP"));
     let asked = |host: &str| {

@@ -187,6 +187,7 @@ fn area(program: &str) -> String {
 
 fn input(arguments: &[&Placeholder], text: &mut String) {
     if arguments.is_empty() {
+        text.push_str("\n# It takes no arguments.\ninput: {properties: {}}\n");
         return;
     }
     text.push_str("\n# What it takes: JSON Schema. Whatever is not declared is refused, so declare as narrowly as you can.\ninput:\n  properties:\n");
