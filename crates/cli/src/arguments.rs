@@ -291,13 +291,13 @@ pub(crate) enum Command {
         #[arg(long)]
         force: bool,
     },
-    /// Tell what this machine can enforce, how the MCP servers behind the gate are, and whether models can be reached
+    /// Tell what this machine can enforce, and how MCP servers and providers of models are
     Doctor {
         /// Start and reach no server
         #[arg(long)]
         offline: bool,
     },
-    /// List the models that can be used: name, whether it can call tools, how much it can look at; or why a provider cannot be reached
+    /// List the models that can be used, or why a provider cannot be reached
     #[command(after_help = "Examples:
   toolgate models
   toolgate models ollama

@@ -126,7 +126,11 @@ impl Front {
     pub fn facts(&self, called: &Called) -> Map<String, Value> {
         let structured = called.answer.structured.clone().map(Structured::into_value);
         let mut fields = match (self.profile, structured) {
-            (Profile::Native | Profile::Crew, Some(Value::Object(fields))) => fields,
+            // The rest of it is the answer itself, for programs.
+            (Profile::Native | Profile::Crew, Some(Value::Object(mut fields))) => {
+                fields.retain(|_, value| !value.is_object() && !value.is_array());
+                fields
+            }
             (Profile::Studio, Some(mut answer)) => match answer.get_mut("metadata").map(Value::take) {
                 Some(Value::Object(fields)) => fields,
                 _ => return Map::new(),

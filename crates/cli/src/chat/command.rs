@@ -43,7 +43,7 @@ pub(crate) const COMMANDS: &[Described] = &[
     described("/help", "", "this list"),
     described("/tools", "", "the tools that the model may use"),
     described("/trust", "[LEVEL]", "how much is asked: supervised, guided or autonomous"),
-    described("/model", "[PROVIDER/NAME]", "list the models; with a name, another one from here on"),
+    described("/model", "[PROVIDER/NAME]", "list the models; with a name, take another one"),
     described("/context", "", "how full the model's context is"),
     described("/open", "N", "the whole of call #N"),
     described("/last", "", "the whole of the last call"),

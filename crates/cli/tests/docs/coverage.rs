@@ -37,6 +37,7 @@ const COMMANDS: &[&str] = &[
     "changes",
     "undo",
     "doctor",
+    "models",
     "completions",
 ];
 
