@@ -306,22 +306,30 @@ impl Position<'_> {
         }
     }
 
-    fn enter(&mut self, name: &OsStr) {
+    /// Goes down by one name; false where that leads back into the mount that was left.
+    fn enter(&mut self, name: &OsStr) -> bool {
         match &mut self.between {
             Some(between) => {
                 between.push(name);
-                self.arrive();
+                self.arrive()
             }
-            None => self.path.push(name),
+            None => {
+                self.path.push(name);
+                true
+            }
         }
     }
 
-    /// Goes on in the mount that the path has come to, if it has come to one.
+    /// Goes on in the mount that the path has come to, if it has come to one. Back in the mount that was left, what the mount is called on the host
+    /// would be found out by trying names.
     fn arrive(&mut self) -> bool {
         let Some(between) = &self.between else { return true };
         let found = self.mounts.iter().enumerate();
         let found = found.filter_map(|(index, mount)| Some((index, mount.strip_root(between)?)));
         if let Some((mount, rest)) = found.min_by_key(|(_, rest)| rest.components().count()) {
+            if mount == self.mount {
+                return false;
+            }
             (self.mount, self.path) = (mount, rest.to_path_buf());
             self.between = None;
         }
@@ -362,13 +370,19 @@ fn follow_links(view: &View<'_>, requested: &Requested<'_>) -> Result<Followed, 
     let mut links = 0;
     let mut missing = None;
     while let Some(Name { name, by_link }) = pending.pop_front() {
+        // Only what a link names leads from one mount into another: names of the caller behind a link that leads out of its mount try the host.
+        if position.between.is_some() && !by_link {
+            return Err(outside());
+        }
         if name == OsStr::new("..") {
             if !position.climb() {
                 return Err(outside());
             }
             continue;
         }
-        position.enter(&name);
+        if !position.enter(&name) {
+            return Err(outside());
+        }
         let target = match position.read_link() {
             Ok(target) => target,
             Err(error) => {

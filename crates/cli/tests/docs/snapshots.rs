@@ -42,6 +42,7 @@ fn help() {
         "changes",
         "undo",
         "doctor",
+        "models",
         "completions",
     ] {
         let help = shown(&format!("toolgate {command} -h"));

@@ -180,6 +180,7 @@ const COMMANDS: &[(&[&str], i32)] = &[
     (&["changes"], 2),
     (&["undo"], 2),
     (&["doctor"], 1),
+    (&["models"], 2),
     (&["completions", "bash"], 0),
     (&["help"], 0),
 ];

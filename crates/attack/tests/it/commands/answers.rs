@@ -132,7 +132,7 @@ fn long_output_is_cut_at_its_limit_with_a_notice() {
                 Profile::Studio => {
                     let answer: Value = serde_json::from_str(&called.answer.text).unwrap();
                     let output = answer["output"].as_str().unwrap();
-                    output[..output.find("[truncated: ").unwrap()].len()
+                    output[..output.find("[truncated: ").unwrap()].trim_end_matches('\n').len()
                 }
                 _ => called.answer.text.len(),
             };
