@@ -183,12 +183,11 @@ fn colour_of(row: &CardRow) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
 
     use proptest::prelude::*;
     use toolgate_gate::{Preview, PreviewBody};
     use toolgate_text::visible::value;
-    use toolgate_types::{CallId, Caller, Sha256, ToolClass, Trust};
+    use toolgate_types::Caller;
 
     use super::*;
 
@@ -197,29 +196,17 @@ mod tests {
     }
     use lookalikes::{pair, skeleton};
 
+    mod questions {
+        include!("../../gate/tests/shared/question.rs");
+    }
+
     const PLAIN: Screen = Screen { columns: 60, rows: None, unicode: true, colour: false };
 
+    /// The same of an agent, which may not be answered for a session.
     fn question(summary: &[&str], body: PreviewBody) -> Question {
-        let caller = Caller {
-            subject: "somebody".to_owned(),
-            permissions: Default::default(),
-            agent: Some("writer".parse().unwrap()),
-            session: "s1".parse().unwrap(),
-            run: None,
-            trust: Trust::Guided,
-        };
-        let summary = summary.iter().map(|line| (*line).to_owned()).collect();
-        Question {
-            call: CallId::fresh(),
-            tool: "run_command".to_owned(),
-            class: ToolClass::Destructive,
-            caller,
-            preview: Preview { summary, body, changes: None },
-            digest: Sha256::of(b""),
-            arguments: Sha256::of(b""),
-            patience: Duration::from_secs(30),
-            may_last: false,
-        }
+        let ordinary = questions::question(summary, body);
+        let caller = Caller { agent: Some("writer".parse().unwrap()), ..ordinary.caller.clone() };
+        Question { caller, may_last: false, ..ordinary }
     }
 
     fn whole(question: &Question, screen: Screen) -> String {

@@ -86,7 +86,6 @@ impl Question {
 mod tests {
     use proptest::prelude::*;
     use serde_json::json;
-    use toolgate_types::{CallId, Caller, Sha256, ToolClass, Trust};
 
     use super::*;
     use crate::tool::Preview;
@@ -96,27 +95,10 @@ mod tests {
     }
     use lookalikes::{pair, skeleton};
 
-    fn question(summary: &str, body: PreviewBody) -> Question {
-        let caller = Caller {
-            subject: "person".to_owned(),
-            permissions: Default::default(),
-            agent: None,
-            session: "s".parse().unwrap(),
-            run: None,
-            trust: Trust::Guided,
-        };
-        Question {
-            call: CallId::fresh(),
-            tool: "run_command".to_owned(),
-            class: ToolClass::Destructive,
-            caller,
-            preview: Preview { summary: vec![summary.to_owned()], body, changes: None },
-            digest: Sha256::of(b""),
-            arguments: Sha256::of(b""),
-            patience: std::time::Duration::from_secs(30),
-            may_last: true,
-        }
+    mod questions {
+        include!("../tests/shared/question.rs");
     }
+    use questions::question;
 
     fn json(question: &Question) -> String {
         serde_json::to_string(&question.card(Charset::Unicode)).unwrap()
@@ -125,7 +107,7 @@ mod tests {
     #[test]
     fn a_card_for_programs_is_escaped_and_has_a_kind_for_each_row() {
         let diff = "--- a\n+++ a\n@@ -1 +1,2 @@\n-x\n+y\u{a0}\n+\n\\ No newline at end of file\n";
-        let card = question("edit a", PreviewBody::Diff(diff.to_owned())).card(Charset::Unicode);
+        let card = question(&["edit a"], PreviewBody::Diff(diff.to_owned())).card(Charset::Unicode);
         assert_eq!(
             serde_json::to_value(&card).unwrap(),
             json!({
@@ -153,11 +135,11 @@ mod tests {
         fn two_calls_never_make_the_same_card(texts in pair()) {
             let (one, other) = texts;
             prop_assume!(one != other);
-            let path = |text: &str| json(&question(&format!("create {} (1 bytes)", toolgate_text::visible::value(text)), PreviewBody::Nothing));
+            let path = |text: &str| json(&question(&[&format!("create {} (1 bytes)", toolgate_text::visible::value(text))], PreviewBody::Nothing));
             prop_assert_ne!(skeleton(&path(&one)), skeleton(&path(&other)));
-            let command = |text: &str| json(&question("run in .", PreviewBody::Text(text.to_owned())));
+            let command = |text: &str| json(&question(&["run in ."], PreviewBody::Text(text.to_owned())));
             prop_assert_ne!(skeleton(&command(&one)), skeleton(&command(&other)));
-            let diff = |text: &str| json(&question("edit a", PreviewBody::Diff(format!("--- a\n+++ a\n@@ -0,0 +1 @@\n+{text}\n"))));
+            let diff = |text: &str| json(&question(&["edit a"], PreviewBody::Diff(format!("--- a\n+++ a\n@@ -0,0 +1 @@\n+{text}\n"))));
             prop_assert_ne!(diff(&one), diff(&other));
         }
     }

@@ -63,11 +63,8 @@ fn edged(line: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use proptest::prelude::*;
     use toolgate_gate::Preview;
-    use toolgate_types::{CallId, Caller, Sha256, ToolClass, Trust};
 
     use toolgate_text::visible::value;
 
@@ -78,31 +75,10 @@ mod tests {
     }
     use lookalikes::{pair, skeleton};
 
-    fn question(summary: &[&str], body: PreviewBody) -> Question {
-        let caller = Caller {
-            subject: "person".to_owned(),
-            permissions: Default::default(),
-            agent: None,
-            session: "s".parse().unwrap(),
-            run: None,
-            trust: Trust::Guided,
-        };
-        Question {
-            call: CallId::fresh(),
-            tool: "run_command".to_owned(),
-            class: ToolClass::Destructive,
-            caller,
-            preview: Preview {
-                summary: summary.iter().map(|line| (*line).to_owned()).collect(),
-                body,
-                changes: None,
-            },
-            digest: Sha256::of(b""),
-            arguments: Sha256::of(b""),
-            patience: Duration::from_secs(30),
-            may_last: true,
-        }
+    mod questions {
+        include!("../../../../gate/tests/shared/question.rs");
     }
+    use questions::question;
 
     #[test]
     fn a_question_says_who_wants_what() {

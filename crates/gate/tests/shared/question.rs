@@ -1,0 +1,32 @@
+// A question of an ordinary call, for the tests of each renderer of questions: taken in with `include!` where `Question`, `Preview` and `PreviewBody`
+// are in scope.
+
+use toolgate_types::{CallId, Caller, Sha256, ToolClass, Trust};
+
+use super::{Preview, PreviewBody, Question};
+
+pub(super) fn question(summary: &[&str], body: PreviewBody) -> Question {
+    let caller = Caller {
+        subject: "person".to_owned(),
+        permissions: Default::default(),
+        agent: None,
+        session: "s".parse().unwrap(),
+        run: None,
+        trust: Trust::Guided,
+    };
+    Question {
+        call: CallId::fresh(),
+        tool: "run_command".to_owned(),
+        class: ToolClass::Destructive,
+        caller,
+        preview: Preview {
+            summary: summary.iter().map(|line| (*line).to_owned()).collect(),
+            body,
+            changes: None,
+        },
+        digest: Sha256::of(b""),
+        arguments: Sha256::of(b""),
+        patience: std::time::Duration::from_secs(30),
+        may_last: true,
+    }
+}
