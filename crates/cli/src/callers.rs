@@ -9,10 +9,11 @@ use toolgate_identity::{
 };
 use toolgate_manifest::{CallerKey, CallersConfig, Config, KeySource as Declared, Problem, Warning};
 
-use crate::ambient::{exists, mode};
+use crate::ambient::exists;
 use crate::exit::Failed;
 use crate::files::unreadable;
 use crate::load::Fault;
+use crate::ownership::{NotOwned, check_file};
 use crate::secrets;
 use crate::settings::Settings;
 use crate::terminal::complain;
@@ -21,9 +22,6 @@ use crate::terminal::complain;
 pub(crate) const LOCAL: &str = "toolgate";
 /// The id of the secret that they are signed with.
 pub(crate) const LOCAL_KEY: &str = "local";
-
-/// Who may change a key that tokens are checked with, beside its owner.
-const WRITABLE_BY_OTHERS: u32 = 0o022;
 
 /// Where this machine's own secret is.
 pub(crate) fn local_secret(settings: &Settings) -> PathBuf {
@@ -172,10 +170,15 @@ pub(crate) fn warnings(settings: &Settings) -> Result<Vec<Warning>, Failed> {
     let mut warnings = Vec::new();
     for key in config.callers.iter().flat_map(|callers| &callers.keys) {
         let (Declared::PublicKey(at) | Declared::KeySetFile(at)) = &key.source else { continue };
-        if mode(&settings.resolve(&at.value)?).is_ok_and(|mode| mode & WRITABLE_BY_OTHERS != 0) {
-            let message =
-                format!("others may change `{}`, and so whose tokens are believed", at.value.as_str());
-            let help = Some(format!("`chmod go-w {}`", at.value.as_str()));
+        let checked = check_file(&settings.resolve(&at.value)?);
+        if let Err(problem @ (NotOwned::OtherOwner { .. } | NotOwned::WritableByOthers { .. })) = checked {
+            let message = format!(
+                "others may change `{}`, and so whose tokens are believed: {problem}",
+                at.value.as_str()
+            );
+            let help = Some(
+                "let only its user write the file and its directory, such as with `chmod go-w`".to_owned(),
+            );
             warnings.push(config.problem_at(at, message, help).into());
         }
     }

@@ -9,10 +9,10 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use toolgate_types::{OtherWriter, Ownership};
+
 use crate::way::Way;
 
-const GROUP_WRITE: u32 = 0o020;
-const OTHER_WRITE: u32 = 0o002;
 const STICKY: u32 = 0o1000;
 /// `/proc/sys/kernel/overflowuid`.
 const OVERFLOW_UID: u32 = 65534;
@@ -89,22 +89,25 @@ fn metadata(path: &Path) -> Result<Metadata, NotOwned> {
 }
 
 fn check_owner(path: &Path, found: &Metadata) -> Result<(), NotOwned> {
-    let this_user = rustix::process::geteuid().as_raw();
-    // Root can write everything anyway.
-    if found.uid() != this_user && found.uid() != 0 {
-        return Err(NotOwned::OtherOwner { path: path.to_path_buf(), owner: found.uid() });
+    match other_writer(found) {
+        Some(OtherWriter::Owner(owner)) => Err(NotOwned::OtherOwner { path: path.to_path_buf(), owner }),
+        Some(OtherWriter::Mode(_)) | None => Ok(()),
     }
-    Ok(())
 }
 
 fn check(path: &Path, found: &Metadata, sticky: Sticky) -> Result<(), NotOwned> {
     check_owner(path, found)?;
-    let (path, mode) = (path.to_path_buf(), found.mode() & 0o7777);
-    // A group with the number of its owner is that user's private group (the `umask 002` convention of Debian and Fedora).
-    let shared_group = mode & GROUP_WRITE != 0 && found.gid() != found.uid();
-    let writable = shared_group || mode & OTHER_WRITE != 0;
-    let is_safe = sticky == Sticky::Allowed && mode & STICKY != 0;
-    if writable && !is_safe { Err(NotOwned::WritableByOthers { path, mode }) } else { Ok(()) }
+    match other_writer(found) {
+        Some(OtherWriter::Mode(mode)) if sticky == Sticky::Refused || mode & STICKY == 0 => {
+            Err(NotOwned::WritableByOthers { path: path.to_path_buf(), mode })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn other_writer(found: &Metadata) -> Option<OtherWriter> {
+    let ownership = Ownership { owner: found.uid(), group: found.gid(), mode: found.mode() };
+    ownership.other_writer(rustix::process::geteuid().as_raw())
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
-use toolgate_types::Locked;
+use toolgate_types::{Locked, OtherWriter, Ownership};
 
 use crate::error::SessionError;
 
@@ -46,9 +46,10 @@ impl Folder {
             rustix::fs::fchmod(&handle, Mode::RWXU).map_err(failed("restrict"))?;
         }
         let stat = rustix::fs::fstat(&handle).map_err(failed("look at"))?;
-        is_own(&stat).map_err(|problem| untrusted(path, problem))?;
-        if Mode::from_raw_mode(stat.st_mode).intersects(Mode::WGRP | Mode::WOTH) {
-            return Err(untrusted(path, "others may write into it"));
+        match other_writer(&stat) {
+            None => {}
+            Some(OtherWriter::Owner(_)) => return Err(untrusted(path, OTHER_OWNER)),
+            Some(OtherWriter::Mode(_)) => return Err(untrusted(path, "others may write into it")),
         }
         let link = format!("/proc/self/fd/{}", handle.as_raw_fd());
         let real = rustix::fs::readlink(link, Vec::new()).map_err(failed("find"))?;
@@ -81,7 +82,10 @@ impl Folder {
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return Err(untrusted(&path, "it is a link, or not a file"));
         }
-        is_own(&stat).map_err(|problem| untrusted(&path, problem))?;
+        // Its mode is mended below.
+        if let Some(OtherWriter::Owner(_)) = other_writer(&stat) {
+            return Err(untrusted(&path, OTHER_OWNER));
+        }
         if stat.st_nlink > 1 {
             return Err(untrusted(&path, "it has a second name"));
         }
@@ -178,11 +182,11 @@ fn open_folder(path: &Path) -> Result<OwnedFd, Errno> {
     rustix::fs::open(path, flags, Mode::empty())
 }
 
-fn is_own(stat: &Stat) -> Result<(), &'static str> {
-    match stat.st_uid == geteuid().as_raw() {
-        true => Ok(()),
-        false => Err("it belongs to another user"),
-    }
+const OTHER_OWNER: &str = "it belongs to another user";
+
+fn other_writer(stat: &Stat) -> Option<OtherWriter> {
+    let ownership = Ownership { owner: stat.st_uid, group: stat.st_gid, mode: stat.st_mode };
+    ownership.other_writer(geteuid().as_raw())
 }
 
 fn untrusted(path: &Path, problem: &'static str) -> SessionError {

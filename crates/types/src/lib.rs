@@ -22,6 +22,7 @@ pub mod digest;
 pub mod time;
 mod holder;
 pub mod locked;
+pub mod ownership;
 pub mod state_key;
 pub mod change_fate;
 
@@ -38,6 +39,7 @@ pub use id::{AgentName, CallId, RunId, SessionId, ToolName, fresh_uuid};
 pub use limits::Limits;
 pub use locked::{Locked, NotLocked};
 pub use outcome::{Attachment, Browsed, Decision, DocumentContent, Outcome, ToolOutput};
+pub use ownership::{OtherWriter, Ownership};
 pub use repair::Repair;
 pub use stage::Stage;
 pub use state_key::StateKey;

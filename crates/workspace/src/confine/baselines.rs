@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use cap_std::fs::Dir;
 use rustix::fs::{Mode, OFlags};
-use toolgate_types::{ErrorCode, Failure, Locked, Stop};
+use toolgate_types::{ErrorCode, Failure, Locked, Ownership, Stop};
 
 use super::before::Before;
 use super::lineage::Lineage;
@@ -89,8 +89,8 @@ impl Baselines {
     /// It belongs to another user or can be written by others, or the operating system refuses.
     pub fn open(folder: Dir) -> io::Result<Self> {
         let stat = rustix::fs::fstat(&folder)?;
-        let is_private = stat.st_uid == rustix::process::geteuid().as_raw() && stat.st_mode & 0o022 == 0;
-        if !is_private {
+        let ownership = Ownership { owner: stat.st_uid, group: stat.st_gid, mode: stat.st_mode };
+        if ownership.other_writer(rustix::process::geteuid().as_raw()).is_some() {
             return Err(io::Error::new(
                 io::ErrorKind::PermissionDenied,
                 "it belongs to another user, or others may write to it",
