@@ -297,6 +297,15 @@ fn a_stray_that_two_commands_left_is_taken_away_once_and_told_by_both() {
     assert_eq!(calls.count(), 1);
 }
 
+/// To root no mode is a bound. Without `CAP_DAC_OVERRIDE`, which this thread alone gives away, one is.
+fn without_override() {
+    use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+
+    let mut sets = capabilities(None).unwrap();
+    sets.effective.remove(CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH);
+    set_capabilities(None, sets).unwrap();
+}
+
 #[test]
 fn a_directory_without_rights_keeps_nothing_from_being_taken_away() {
     let setting = Setting::new();
@@ -306,6 +315,9 @@ fn a_directory_without_rights_keeps_nothing_from_being_taken_away() {
     let run = begin(&gate, &workspace, WRITABLE);
     setting.make(&["closed/.envrc = evil"]);
     fs::set_permissions(setting.work.path().join("closed"), fs::Permissions::from_mode(0o555)).unwrap();
+    without_override();
+    let refused = fs::remove_file(setting.work.path().join("closed/.envrc")).unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::PermissionDenied, "the mode is no bound here");
     let stray = run.mounts()[0].strays(&Stop::never()).unwrap().found.remove(0);
     let quarantine = Quarantine {
         folder: &folder,
