@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::json;
-use toolgate_attack::{Bench, BenchOptions, Scratch};
+use toolgate_attack::{Bench, BenchOptions, Scratch, code_of};
 use toolgate_tools::Profile;
 use toolgate_workspace::PersonalPaths;
 
@@ -264,48 +264,60 @@ fn attack(bench: &Bench, hooks: &str, evil: &str) {
     bench.call("run_command", json!({"command": line}));
 }
 
+/// Every layout in a scratch directory of its own. What went wrong is told of all of them, and not of the first alone.
+fn in_every_layout(check: impl Fn(&Scratch, &Layout) -> Result<(), String>) {
+    let failures = LAYOUTS.iter().filter_map(|arrange| {
+        let scratch = Scratch::new();
+        let layout = arrange(&std::fs::canonicalize(scratch.folder("r")).unwrap());
+        check(&scratch, &layout).err().map(|problem| format!("{}: {problem}", layout.name))
+    });
+    let failures: Vec<String> = failures.collect();
+    assert!(failures.is_empty(), "in {} of {} layouts: {failures:#?}", failures.len(), LAYOUTS.len());
+}
+
+fn must_hold(holds: bool, problem: &str) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(problem.to_owned()) }
+}
+
 #[test]
 fn no_tool_writes_a_hook_however_git_finds_the_directory_of_hooks() {
-    for (number, arrange) in LAYOUTS.iter().enumerate() {
-        let scratch = Scratch::new();
-        let (root, proof) = (scratch.folder("r"), scratch.folder("proof"));
-        let root = std::fs::canonicalize(root).unwrap();
-        let layout = arrange(&root);
-        let name = layout.name;
+    in_every_layout(|scratch, layout| {
+        let proof = scratch.folder("proof");
         let (harmless, canary) = (proof.join("harmless"), proof.join("canary"));
         let hook = layout.workspace.join(layout.hooks).join("pre-commit");
         executable(&hook, &format!("#!/bin/sh\ntouch {}\n", harmless.display()));
         let evil = format!("#!/bin/sh\ntouch {}\n", canary.display());
         executable(&layout.workspace.join("tool.sh"), &evil);
         executable(&layout.workspace.join("spare.sh"), &evil);
-        let bench = open(&layout, &scratch.folder(&format!("s{number}")));
+        let bench = open(layout, &scratch.folder("s"));
         attack(&bench, layout.hooks, &evil);
         let global = layout.git_config.as_deref();
         git(&layout.worktree, global, &["commit", "-q", "--allow-empty", "-m", "second"]);
-        assert!(!canary.exists(), "{name}: git ran a hook that a model wrote");
-        assert!(harmless.exists(), "{name}: git ran no hook at all, so this shows nothing");
-    }
+        must_hold(!canary.exists(), "git ran a hook that a model wrote")?;
+        must_hold(harmless.exists(), "git ran no hook at all, so this shows nothing")
+    });
 }
 
 /// Where there is no directory of hooks yet, nothing can be frozen: what a command leaves there is taken away.
 #[test]
 fn a_directory_of_hooks_that_a_command_makes_is_taken_away() {
-    for (number, arrange) in LAYOUTS.iter().enumerate() {
-        let scratch = Scratch::new();
-        let (root, canary) = (scratch.folder("r"), scratch.folder("proof").join("canary"));
-        let root = std::fs::canonicalize(root).unwrap();
-        let layout = arrange(&root);
+    in_every_layout(|scratch, layout| {
+        let canary = scratch.folder("proof").join("canary");
         let evil = format!("#!/bin/sh\ntouch {}\n", canary.display());
         executable(&layout.workspace.join("tool.sh"), &evil);
         executable(&layout.workspace.join("spare.sh"), &evil);
-        let bench = open(&layout, &scratch.folder(&format!("s{number}")));
+        let bench = open(layout, &scratch.folder("s"));
         let new = format!("{}/pre-commit", layout.hooks);
         bench.call("move_file", json!({"from": "spare.sh", "to": new}));
         bench.call("run_command", json!({"command": format!("mkdir -p {}; cp tool.sh {new}", layout.hooks)}));
         let global = layout.git_config.as_deref();
-        assert!(git(&layout.worktree, global, &["commit", "-q", "--allow-empty", "-m", "second"]));
-        assert!(!canary.exists(), "{}: git ran a hook that a model wrote", layout.name);
-    }
+        let commit = || git(&layout.worktree, global, &["commit", "-q", "--allow-empty", "-m", "second"]);
+        must_hold(commit(), "git made no commit")?;
+        must_hold(!canary.exists(), "git ran a hook that a model wrote")?;
+        // The same file put there by the person: git does look there, so the line above could fail.
+        executable(&layout.workspace.join(&new), &evil);
+        must_hold(commit() && canary.exists(), "git runs no hook at all, so this shows nothing")
+    });
 }
 
 /// A command may make repositories and worktrees. What the person's configuration, or that of the repository, makes git obey in them was never looked at.
@@ -331,16 +343,18 @@ fn a_worktree_that_a_command_makes_brings_no_hooks() {
 
 #[test]
 fn what_lies_beside_a_directory_of_hooks_stays_writable() {
-    for (number, arrange) in LAYOUTS.iter().enumerate() {
-        let scratch = Scratch::new();
-        let layout = arrange(&std::fs::canonicalize(scratch.folder("r")).unwrap());
-        let bench = open(&layout, &scratch.folder(&format!("s{number}")));
+    in_every_layout(|scratch, layout| {
+        let bench = open(layout, &scratch.folder("s"));
         for path in ["a.txt", "src/main.rs", ".githooks.md", "hooks-of-ours/pre-commit"] {
-            bench.must("write_file", json!({"path": path, "content": "x"}));
+            let called = bench.call("write_file", json!({"path": path, "content": "x"}));
+            must_hold(code_of(&called).is_none(), &called.answer.text)?;
         }
-        bench.must("run_command", json!({"command": "echo x > b.txt && mkdir -p c && echo x > c/d"}));
-        for path in ["b.txt", "c/d"] {
-            assert!(layout.workspace.join(path).exists(), "{}: {path}", layout.name);
-        }
-    }
+        let called =
+            bench.call("run_command", json!({"command": "echo x > b.txt && mkdir -p c && echo x > c/d"}));
+        must_hold(code_of(&called).is_none(), &called.answer.text)?;
+        must_hold(
+            ["b.txt", "c/d"].iter().all(|path| layout.workspace.join(path).exists()),
+            "a file is not there",
+        )
+    });
 }

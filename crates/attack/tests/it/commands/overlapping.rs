@@ -108,19 +108,25 @@ fn two_gates_on_one_workspace_build_nothing_that_git_obeys() {
 }
 
 #[test]
-fn two_commands_that_end_together_leave_nothing_and_both_say_so() {
+fn two_commands_that_end_together_leave_nothing_and_it_is_told() {
     let (scratch, workspace, _) = place();
     let bench = BenchOptions::new(Profile::Native, &workspace, &scratch.folder("s")).commands().open();
-    let wait = "while [ ! -e over ]; do sleep 0.02; done; echo x > .envrc";
-    let running =
-        [begin(&bench, &format!("touch one; {wait}")), begin(&bench, &format!("touch other; {wait}"))];
-    ["one", "other"].iter().for_each(|name| wait_for(&workspace.join(name)));
-    std::fs::write(workspace.join("over"), "").unwrap();
+    // Neither ends before both have left what they may not leave: nothing is written anew after the first was taken away.
+    let leave = |name: &str| {
+        format!(
+            "mkdir {name} && echo x > {name}/.envrc && touch {name}.left; until [ -e one.left ] && [ -e other.left ]; do sleep 0.02; done"
+        )
+    };
+    let names = ["one", "other"];
+    let running = names.map(|name| begin(&bench, &leave(name)));
     let texts = running.map(|call| native(&call.join().unwrap()).0);
-    assert!(!workspace.join(".envrc").exists());
-    // The later one may have written it anew, after the first was taken away.
-    assert!(texts.iter().any(|text| text.contains("[quarantined: `@project/.envrc`")), "{texts:?}");
-    use_git(&workspace);
+    for name in names {
+        assert!(workspace.join(format!("{name}.left")).exists() && workspace.join(name).exists());
+        assert!(!workspace.join(name).join(".envrc").exists(), "{name}");
+        // Whichever looks first takes both away, and the other finds nothing.
+        let told = format!("[quarantined: `@project/{name}/.envrc`");
+        assert!(texts.iter().any(|text| text.contains(&told)), "{name}: {texts:?}");
+    }
 }
 
 /// Keeps trying to put a repository of its own in the place of the real one, until it is stopped, and ends in the middle of it.
