@@ -185,6 +185,7 @@ impl Reloader {
         let mut loaded = load::load(&settings, &own, &workspace, Tokens::Possibly, behind)?;
         loaded.trust = self.trust_now(&settings);
         self.tell_of_restart(&settings);
+        self.tell_of_agent(&settings);
         let names: Vec<String> = loaded.registry.names().map(str::to_owned).collect();
         settings.warn_of_unknown_tools(&names);
         Ok(self.gate.replace(loaded))
@@ -198,6 +199,17 @@ impl Reloader {
         let [begun, now] =
             [&self.begun_with, &settings.loaded.config].map(|config| trust_of(config, &self.common));
         now.filter(|_| now != begun).unwrap_or(Trust::Autonomous)
+    }
+
+    /// Says so where the agent that this process acts as is not declared any more. The gate knows no such agent, and denies its calls.
+    fn tell_of_agent(&self, settings: &Settings) {
+        let agent = self.common.agent.as_ref();
+        let removed = agent.filter(|name| settings.loaded.config.agent(name.as_str()).is_none());
+        if let Some(name) = removed {
+            complain(&format!(
+                "the agent `{name}` is not in the configuration any more: its calls are denied until it is declared again"
+            ));
+        }
     }
 
     /// Names the keys whose change does not count before the next start.
@@ -299,11 +311,18 @@ mod tests {
 
     impl Running {
         fn start() -> Self {
+            Self::start_as(None, "")
+        }
+
+        /// Acts as an agent, by a file that says more.
+        fn start_as(agent: Option<&str>, more: &str) -> Self {
             let folder = tempfile::tempdir().unwrap();
-            write(folder.path(), "toolgate.yaml", CONFIG);
+            write(folder.path(), "toolgate.yaml", &format!("{CONFIG}{more}"));
             write(folder.path(), "tools.d/one.yaml", &manifest("one"));
             std::fs::create_dir(folder.path().join("rules")).unwrap();
-            let common = Common { config: Some(folder.path().join("toolgate.yaml")), ..Common::default() };
+            let config = Some(folder.path().join("toolgate.yaml"));
+            let agent = agent.map(|agent| agent.parse().unwrap());
+            let common = Common { config, agent, ..Common::default() };
             let settings = alone(crate::settings::settle(&common, Trust::Guided).unwrap());
             let seen = stamps(&settings);
             let built = build::gate(&settings, How::alone(nobody(), Tokens::Possibly)).unwrap();
@@ -447,6 +466,40 @@ mod tests {
             assert!(matches!(running.reloader.check(), Checked::Replaced { .. }), "{said:?}");
             assert_eq!(running.reloader.told, told, "{said:?}");
         }
+    }
+
+    #[test]
+    fn an_edit_that_removes_the_agent_counts_as_a_whole_and_its_calls_are_denied() {
+        use serde_json::json;
+        use toolgate_types::ErrorCode::{ApprovalUnavailable, DeniedPath, Unauthenticated};
+
+        let with_agent = "agents: {night: {tool_permissions: {read_file: {allowed: true}}}}\n";
+        let mut running = Running::start_as(Some("night"), with_agent);
+        running.write("w/a.txt", "x");
+        let agent = running.settings.caller.agent.clone();
+        let read = |running: &Running| running.call("read_file", json!({"path": "a.txt"}));
+        let as_person = |running: &mut Running| {
+            running.settings.caller.agent = None;
+            let found = read(running);
+            running.settings.caller.agent = agent.clone();
+            found
+        };
+        assert_eq!((read(&running), as_person(&mut running)), (None, None));
+        // What stands beside the removal holds at once: the denial, and then the trust.
+        for (rest, of_person) in
+            [("deny: [a.txt]\n", Some(DeniedPath)), ("trust: supervised\n", Some(ApprovalUnavailable))]
+        {
+            running.write("toolgate.yaml", &format!("{CONFIG}{rest}"));
+            assert!(matches!(running.reloader.check(), Checked::Replaced { .. }), "{rest}");
+            assert_eq!(
+                (read(&running), as_person(&mut running)),
+                (Some(Unauthenticated), of_person),
+                "{rest}"
+            );
+        }
+        running.write("toolgate.yaml", &format!("{CONFIG}{with_agent}"));
+        running.reloader.check();
+        assert_eq!(read(&running), None, "declared again");
     }
 
     /// A gate with servers behind it that are all dead: nothing has to be installed for them.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use toolgate_gate::Credential;
 use toolgate_manifest::{
-    Access, AgentConfig, Config, DeclaredPath, KeySource, Located, ModelKey, MountConfig, OnAuditFailure,
+    Access, Config, DeclaredPath, KeySource, Located, ModelKey, MountConfig, OnAuditFailure,
 };
 use toolgate_tools::Profile;
 use toolgate_types::{Caller, Limits, RunId, SessionId, Sha256, Trust};
@@ -153,11 +153,12 @@ pub(crate) fn settle(common: &Common, default_trust: Trust) -> Result<Settings, 
     join(common, default_trust, loaded, surroundings)
 }
 
-/// The same while a gate runs: the file that was in use is the file that counts, whatever appears nearer, and no question is asked.
+/// The same while a gate runs: the file that was in use is the file that counts, whatever appears nearer, and no question is asked. An agent that is not
+/// declared any more is no reason to go on with the rest as it was: the gate denies its calls, since it knows no such agent.
 pub(crate) fn settle_again(common: &Common, trust: Trust, origin: &Origin) -> Result<Settings, Failed> {
     let surroundings = Surroundings::look()?;
     let loaded = load_from(origin.clone(), &surroundings, Asking::Never)?;
-    join(common, trust, loaded, surroundings)
+    join_any(common, trust, loaded, surroundings)
 }
 
 /// Joins the command line and a configuration.
@@ -167,9 +168,20 @@ pub(crate) fn join(
     loaded: Loaded,
     surroundings: Surroundings,
 ) -> Result<Settings, Failed> {
+    check_agent(common, &loaded.config)?;
+    join_any(common, default_trust, loaded, surroundings)
+}
+
+/// The same, whether or not the agent of the command line is declared.
+fn join_any(
+    common: &Common,
+    default_trust: Trust,
+    loaded: Loaded,
+    surroundings: Surroundings,
+) -> Result<Settings, Failed> {
     let config = &loaded.config;
     let profile = profile(common, config)?;
-    let agent = agent(common, config)?;
+    let agent = common.agent.as_ref().and_then(|name| config.agent(name.as_str()));
     let state_dir = match (&common.state_dir, &config.state_dir) {
         (Some(path), _) => surroundings.absolute(path)?,
         (None, Some(path)) => loaded.resolve(&path.value, &surroundings)?,
@@ -316,16 +328,15 @@ fn profile(common: &Common, config: &Config) -> Result<Profile, Failed> {
     }
 }
 
-fn agent<'c>(common: &Common, config: &'c Config) -> Result<Option<&'c AgentConfig>, Failed> {
-    let Some(name) = &common.agent else { return Ok(None) };
-    let found = config.agent(name.as_str());
-    found.map(Some).ok_or_else(|| {
-        let known: Vec<&str> = config.agents.iter().map(|agent| agent.name.value.as_str()).collect();
-        let failed = Failed::usage(format!("there is no agent `{name}` in the configuration"));
-        match known.is_empty() {
-            true => failed.help("declare it under `agents:` in toolgate.yaml"),
-            false => failed.help(format!("declared are {}", known.join(", "))),
-        }
+fn check_agent(common: &Common, config: &Config) -> Result<(), Failed> {
+    let Some(name) = common.agent.as_ref().filter(|name| config.agent(name.as_str()).is_none()) else {
+        return Ok(());
+    };
+    let known: Vec<&str> = config.agents.iter().map(|agent| agent.name.value.as_str()).collect();
+    let failed = Failed::usage(format!("there is no agent `{name}` in the configuration"));
+    Err(match known.is_empty() {
+        true => failed.help("declare it under `agents:` in toolgate.yaml"),
+        false => failed.help(format!("declared are {}", known.join(", "))),
     })
 }
 
