@@ -152,8 +152,7 @@ impl Shown {
         match character {
             ascii if ascii.is_ascii() => is_printable_ascii(ascii),
             other if other.is_whitespace() || is_hidden(other) || RESERVED.contains(&other) => false,
-            // Braille pattern blank; private use.
-            '\u{2800}' | '\u{e000}'..='\u{f8ff}' | '\u{f0000}'.. => false,
+            other if !is_printable(other) || is_blank(other) => false,
             // Jamo that join to syllables which have a character of their own.
             '\u{1100}'..='\u{11ff}' | '\u{a960}'..='\u{a97f}' | '\u{d7b0}'..='\u{d7ff}' => false,
             // A letter that is written from right to left turns signs and digits around that stand beside it.
@@ -176,6 +175,24 @@ pub fn width(character: char) -> usize {
 
 fn is_printable_ascii(character: char) -> bool {
     matches!(character, ' '..='~')
+}
+
+/// Whether a character is none of the general categories Cc, Cf, Cn, Co, Cs, Zl, Zp and Zs, by the tables of the standard library: its `escape_debug` leaves
+/// such a character as it is. The letter before it keeps a combining mark from being escaped because it comes first.
+fn is_printable(character: char) -> bool {
+    let mut buffer = [b'a'; 5];
+    let length = buffer.get_mut(1..).map_or(0, |rest| character.encode_utf8(rest).len());
+    let pair = buffer.get(..=length).and_then(|pair| std::str::from_utf8(pair).ok());
+    pair.is_some_and(|pair| pair.escape_debug().count() == 2)
+}
+
+/// Symbols, letters and marks that draw nothing: Braille pattern blank, musical null notehead, blank hieroglyphs, a filler of Khitan, and joiners of Tifinagh
+/// and Brahmi.
+fn is_blank(character: char) -> bool {
+    matches!(
+        character,
+        '\u{2800}' | '\u{1d159}' | '\u{13441}' | '\u{13442}' | '\u{16fe4}' | '\u{2d7f}' | '\u{1107f}'
+    )
 }
 
 fn is_right_to_left(character: char) -> bool {
@@ -363,6 +380,66 @@ mod tests {
             ("x\r", "x\\u{d}"),
         ] {
             assert_eq!(PROSE.line(text, 0), shown, "{text:?}");
+        }
+    }
+
+    /// The characters of a class, by the tables of another crate than the ones that are tested.
+    fn class(text: &str) -> Vec<char> {
+        use regex_syntax::hir::{Class, HirKind};
+
+        let parsed = regex_syntax::parse(text).unwrap();
+        let HirKind::Class(Class::Unicode(class)) = parsed.into_kind() else { panic!("{text} is no class") };
+        class.iter().flat_map(|range| range.start()..=range.end()).collect()
+    }
+
+    #[test]
+    fn no_character_that_cannot_be_seen_stands_for_itself() {
+        let mut invisible = class("[\\p{Cc}\\p{Cf}\\p{Z}\\p{Default_Ignorable_Code_Point}--[ ]]");
+        for known in
+            ['\u{ad}', '\u{600}', '\u{605}', '\u{6dd}', '\u{110bd}', '\u{13430}', '\u{13438}', '\u{e0fff}']
+        {
+            assert!(invisible.contains(&known), "{known:?}");
+        }
+        // Private use, no characters, not assigned, and what draws nothing although its category says otherwise.
+        invisible.extend([
+            '\u{e000}',
+            '\u{f8ff}',
+            '\u{f0000}',
+            '\u{10fffd}',
+            '\u{fdd0}',
+            '\u{fffe}',
+            '\u{10ffff}',
+            '\u{378}',
+        ]);
+        invisible.extend(['\u{2800}', '\u{1d159}', '\u{13441}', '\u{16fe4}']);
+        let is_raw = |escaping: Escaping, [before, after]: [&str; 2], character: char| {
+            escaping.line(&format!("{before}{character}{after}"), 0).contains(character)
+        };
+        let mut raw = Vec::new();
+        for character in invisible {
+            for around in [["", ""], ["a", "b"], ["é", "é"], ["ع", "ع"], ["漢", "字"]] {
+                if [PROSE, COMMAND].into_iter().any(|escaping| is_raw(escaping, around, character)) {
+                    raw.push(character.escape_unicode().to_string());
+                }
+            }
+        }
+        raw.dedup();
+        assert!(raw.is_empty(), "{} characters are shown as they are: {raw:?}", raw.len());
+    }
+
+    /// The generators below draw some characters; these are all that are assigned but for private ones.
+    #[test]
+    fn every_character_can_be_read_back() {
+        for character in class("[^\\p{Cn}\\p{Co}]") {
+            let text = format!("é{character}b");
+            for escaping in [COMMAND, PROSE] {
+                assert_eq!(
+                    read(&escaping.line(&text, 0)),
+                    text,
+                    "{escaping:?} {}",
+                    character.escape_unicode()
+                );
+            }
         }
     }
 
