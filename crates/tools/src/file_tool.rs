@@ -158,7 +158,11 @@ impl Tool for FileTool {
             has_default,
             folder: self.default_mount().to_owned(),
         };
-        PathInputs { has_patch: self.has_patch(), ..PathInputs::of(self.paths().map(argument).collect()) }
+        PathInputs {
+            has_patch: self.has_patch(),
+            mounts: crate::command::mount_aliases(&self.workspace),
+            ..PathInputs::of(self.paths().map(argument).collect())
+        }
     }
 
     fn locate(&self, arguments: &Value, context: &CallContext) -> Result<Vec<CallPath>, Failure> {

@@ -210,7 +210,8 @@ fn check(rewritten: &Rewritten, surroundings: &Surroundings) -> Result<Reads, Co
         found.explain_left_out(&surroundings.typing);
         return Err(refused(rewritten, found));
     }
-    let (reads, misuses) = study(&tree, &|place| vec![surroundings.at(place)]);
+    let mounts: Vec<&str> = surroundings.typing.mounts().collect();
+    let (reads, misuses) = study(&tree, &|place| vec![surroundings.at(place)], &mounts);
     if let Some(misuse) = misuses.first() {
         return Err(misused(misuse, &surroundings.typing));
     }

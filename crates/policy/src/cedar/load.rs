@@ -238,7 +238,9 @@ impl<'a> House<'a> {
             about().map(|(_, (_, surroundings))| surroundings.at(place)).collect()
         };
         let why = |name: &str| about().find_map(|(_, (_, tool))| tool.typing.why_left_out(name));
-        let (reads, misuses) = study(tree, &types);
+        let mounts = about().flat_map(|(_, (_, tool))| tool.typing.mounts());
+        let mounts: Vec<&str> = mounts.collect::<BTreeSet<&str>>().into_iter().collect();
+        let (reads, misuses) = study(tree, &types, &mounts);
         let found = misuses.iter().map(|misuse| {
             let found = Found::misuse(misuse, "context.", &why);
             Found { offset: Some(incoming.offset), ..found }

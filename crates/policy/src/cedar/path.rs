@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::str::FromStr as _;
 
+use cedar_policy::pst::PatternElem;
 use cedar_policy::{Entities, Entity, EntityId, EntityTypeName, EntityUid, RestrictedExpression};
 use serde_json::Value;
 
@@ -26,6 +27,8 @@ pub struct PathInputs {
     pub has_patch: bool,
     /// The directory that the tool's command runs in, where no argument names it: `@project/src`.
     pub directory: Option<String>,
+    /// The aliases of the mounts that paths can lie in; none where that is not known.
+    pub mounts: Vec<String>,
 }
 
 /// An argument that is a path, or a list of paths.
@@ -43,7 +46,8 @@ pub struct PathInput {
 
 impl PathInputs {
     /// None of them.
-    pub const NONE: &'static Self = &Self { arguments: Vec::new(), has_patch: false, directory: None };
+    pub const NONE: &'static Self =
+        &Self { arguments: Vec::new(), has_patch: false, directory: None, mounts: Vec::new() };
 
     /// Arguments, and nothing beside them.
     #[must_use]
@@ -197,15 +201,56 @@ fn unusable() -> Undecidable {
     Undecidable::Evaluation("a path could not be put into Cedar's terms")
 }
 
-/// Why the name of a path in a rule matches nothing, if it is so.
-pub(crate) fn never_matches(place: &str) -> Option<&'static str> {
-    let mut names = place.split('/');
-    let alias = names.next().unwrap_or_default();
-    if !alias.starts_with('@') || alias.len() < 2 {
-        return Some("does not begin with the alias of a mount");
+const NO_ALIAS: &str = "does not begin with the alias of a mount";
+const ODD_PART: &str = "has an empty, `.` or `..` part";
+const HOLDS_NUL: &str = "holds a NUL character";
+
+/// Why the name of a path in a rule matches nothing, if it is so. `mounts` are the aliases that there are; where none is known, any could be one.
+pub(crate) fn never_matches(place: &str, mounts: &[&str]) -> Option<String> {
+    let pattern: Vec<PatternElem> = place.chars().map(PatternElem::Char).collect();
+    pattern_never_matches(&pattern, mounts)
+}
+
+/// The same for a pattern, whose wildcards stand for any text, `/` included. What could match something is left alone.
+pub(crate) fn pattern_never_matches(pattern: &[PatternElem], mounts: &[&str]) -> Option<String> {
+    let is =
+        |wanted: char| move |part: &PatternElem| matches!(part, PatternElem::Char(found) if *found == wanted);
+    if pattern.iter().any(is('\0')) {
+        return Some(HOLDS_NUL.to_owned());
     }
-    let odd = |name: &str| matches!(name, "" | "." | "..");
-    names.any(odd).then_some("has an empty, `.` or `..` part")
+    let mut parts = pattern.split(is('/')).map(|part| {
+        let is_literal = !part.contains(&PatternElem::Wildcard);
+        let literal = part.iter().map_while(|part| match part {
+            PatternElem::Char(character) => Some(*character),
+            PatternElem::Wildcard => None,
+        });
+        (literal.collect::<String>(), is_literal)
+    });
+    let (alias, is_whole) = parts.next().unwrap_or_default();
+    let odd_part = parts.any(|(part, is_literal)| is_literal && matches!(&*part, "" | "." | ".."));
+    wrong_alias(&alias, is_whole, mounts).or_else(|| odd_part.then(|| ODD_PART.to_owned()))
+}
+
+/// Why a name that begins like this, or is called exactly so, is the alias of no mount.
+fn wrong_alias(beginning: &str, is_whole: bool, mounts: &[&str]) -> Option<String> {
+    if beginning.is_empty() && !is_whole {
+        return None;
+    }
+    let Some(name) = beginning.strip_prefix('@').filter(|name| !is_whole || !name.is_empty()) else {
+        return Some(NO_ALIAS.to_owned());
+    };
+    let fits = |alias: &&str| if is_whole { *alias == beginning } else { alias.starts_with(beginning) };
+    if mounts.is_empty() {
+        // `@[a-z][a-z0-9_-]*`, as mounts are declared.
+        let is_name = |(at, byte): (usize, u8)| {
+            byte.is_ascii_lowercase() || at > 0 && (byte.is_ascii_digit() || matches!(byte, b'_' | b'-'))
+        };
+        let could_be = name.bytes().enumerate().all(is_name);
+        return (!could_be).then(|| format!("begins with `{beginning}`, and no mount can be called that"));
+    }
+    let known = mounts.join("`, `");
+    (!mounts.iter().any(fits))
+        .then(|| format!("begins with `{beginning}`, and there is no such mount: there is `{known}`"))
 }
 
 #[cfg(test)]
@@ -237,11 +282,79 @@ mod tests {
 
     #[test]
     fn names_that_match_nothing_are_known() {
-        for place in ["secrets", "", "@", "/etc", "@project/", "@project//a", "@project/../a", "./a"] {
-            assert!(never_matches(place).is_some(), "{place}");
+        let never = [
+            "secrets",
+            "",
+            "@",
+            "/etc",
+            "@project/",
+            "@project//a",
+            "@project/../a",
+            "./a",
+            "@Project",
+            "@Project/a",
+            "@1",
+            "@pro ject/a",
+            "@project/a\0b",
+            "@project/.",
+            "@projekt\u{e9}",
+        ];
+        for place in never {
+            assert!(never_matches(place, &[]).is_some(), "{place}");
+            assert!(never_matches(place, &["@project"]).is_some(), "{place}");
         }
-        for place in ["@project", "@project/a", "@project/a b/.c"] {
-            assert_eq!(never_matches(place), None, "{place}");
+        for place in
+            ["@project", "@project/a", "@project/a b/.c", "@project/...", "@project/\n", "@project/\\"]
+        {
+            assert_eq!(never_matches(place, &[]), None, "{place}");
+            assert_eq!(never_matches(place, &["@docs", "@project"]), None, "{place}");
+            assert!(never_matches(place, &["@docs"]).is_some(), "{place} in another mount");
+        }
+    }
+
+    #[test]
+    fn patterns_that_match_nothing_are_known() {
+        let pattern = |text: &str| -> Vec<PatternElem> {
+            let part = |character| {
+                if character == '*' { PatternElem::Wildcard } else { PatternElem::Char(character) }
+            };
+            text.chars().map(part).collect()
+        };
+        for text in [
+            "",
+            "secrets/*",
+            "@project/./*",
+            "@project//*",
+            "*/../*",
+            "*/./x",
+            "@project/*/",
+            "*/",
+            "@Pro*",
+            "@project/*\0",
+            "@/*",
+            "./*",
+            " *",
+            "@proj ect*",
+            "@other/*",
+            "@projects*",
+        ] {
+            assert!(pattern_never_matches(&pattern(text), &["@project"]).is_some(), "{text}");
+        }
+        for text in [
+            "*",
+            "@*",
+            "@pro*",
+            "@project*",
+            "@project/*.pem",
+            "*.pem",
+            "*/.env",
+            "@project/.*/x",
+            "@*/a",
+            "*secrets*",
+            "@project/..*",
+        ] {
+            assert_eq!(pattern_never_matches(&pattern(text), &["@project"]), None, "{text}");
+            assert_eq!(pattern_never_matches(&pattern(text), &[]), None, "{text}");
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use cedar_policy::pst::{BinaryOp, Clause, EntityUID, Expr, Literal, PatternElem, Policy, Var};
 
-use super::path::{LOCATION, PATH, never_matches};
+use super::path::{LOCATION, PATH, never_matches, pattern_never_matches};
 use super::typing::Type;
 
 /// The parts of the context that an expression reads: only these are converted for a call.
@@ -98,19 +98,22 @@ pub(crate) enum Misuse {
     UnclearHas,
     /// A path compared as a whole, which has several names where mounts lie in each other.
     ComparedPath(Vec<String>),
+    /// The same of a list of paths, which no operator but a comparison takes.
+    ComparedPaths(Vec<String>),
     /// A name of a path that no file has, and why.
-    NoSuchPath(String, &'static str),
+    NoSuchPath(String, String),
     /// An object compared or passed on as a whole, of which only a part has types.
     PartialObject(Vec<String>),
 }
 
 /// Finds what the clauses of a policy read. `types` gives what may stand at a path below `context`, once per
-/// tool.
+/// tool; `mounts` are the aliases that a path can begin with, none where that is not known.
 pub(crate) fn study<'t>(
     policy: &Policy,
     types: &dyn Fn(&[&str]) -> Vec<Option<&'t Type>>,
+    mounts: &[&str],
 ) -> (Reads, Vec<Misuse>) {
-    let mut study = Study { types, reads: Reads::default(), misuses: Vec::new() };
+    let mut study = Study { types, mounts, reads: Reads::default(), misuses: Vec::new() };
     for clause in policy.body().clauses() {
         match clause {
             Clause::When(expression) | Clause::Unless(expression) => study.visit(expression),
@@ -121,6 +124,7 @@ pub(crate) fn study<'t>(
 
 struct Study<'a, 't> {
     types: &'a dyn Fn(&[&str]) -> Vec<Option<&'t Type>>,
+    mounts: &'a [&'a str],
     reads: Reads,
     misuses: Vec<Misuse>,
 }
@@ -164,29 +168,37 @@ impl Study<'_, '_> {
         }
     }
 
-    /// Only `in` knows every name of a path.
+    /// Only `in` knows every name of a path. A text that a location is compared with must be one that a path can have, wherever it stands in an operand.
     fn refuse_paths(&mut self, operands: [&Expr; 2]) {
-        for place in operands.into_iter().filter_map(place) {
-            if (self.types)(&place).into_iter().flatten().any(Type::is_path) {
-                self.misuses.push(Misuse::ComparedPath(owned(&place)));
-            } else if self.is_location(&place)
-                && let Some(text) = operands.into_iter().find_map(literal)
-                && let Some(why) = never_matches(text)
-            {
-                self.misuses.push(Misuse::NoSuchPath(text.to_owned(), why));
+        let values: Vec<&Expr> = operands.into_iter().flat_map(values).collect();
+        let places: Vec<Vec<&str>> = values.iter().filter_map(|value| place(value)).collect();
+        for place in &places {
+            let kinds: Vec<&Type> = (self.types)(place).into_iter().flatten().collect();
+            if kinds.iter().any(|kind| matches!(kind, Type::Path)) {
+                self.misuses.push(Misuse::ComparedPath(owned(place)));
+            } else if kinds.iter().any(|kind| kind.is_path()) {
+                self.misuses.push(Misuse::ComparedPaths(owned(place)));
+            }
+        }
+        if places.iter().any(|place| self.is_location(place)) {
+            for text in values.into_iter().filter_map(literal) {
+                if let Some(why) = never_matches(text, self.mounts) {
+                    self.misuses.push(Misuse::NoSuchPath(text.to_owned(), why));
+                }
             }
         }
     }
 
-    /// A pattern for a location begins with an alias, or with anything.
+    /// A pattern for a location is one that a path can match.
     fn visit_pattern(&mut self, expression: &Expr, pattern: &[PatternElem]) {
-        let begins_well = matches!(pattern.first(), Some(PatternElem::Wildcard | PatternElem::Char('@')));
-        if !begins_well && place(expression).is_some_and(|place| self.is_location(&place)) {
+        let is_location = |value: &Expr| place(value).is_some_and(|place| self.is_location(&place));
+        if values(expression).into_iter().any(is_location)
+            && let Some(why) = pattern_never_matches(pattern, self.mounts)
+        {
             let text = |part: &PatternElem| match part {
                 PatternElem::Char(character) => *character,
                 PatternElem::Wildcard => '*',
             };
-            let why = "does not begin with the alias of a mount";
             self.misuses.push(Misuse::NoSuchPath(pattern.iter().map(text).collect(), why));
         }
     }
@@ -200,7 +212,7 @@ impl Study<'_, '_> {
 
     fn visit_uid(&mut self, uid: &EntityUID) {
         if uid.ty.to_string() == PATH
-            && let Some(why) = never_matches(&uid.eid)
+            && let Some(why) = never_matches(&uid.eid, self.mounts)
         {
             self.misuses.push(Misuse::NoSuchPath(uid.eid.to_string(), why));
         }
@@ -245,6 +257,19 @@ fn place(expression: &Expr) -> Option<Vec<&str>> {
             Some(names)
         }
         _ => None,
+    }
+}
+
+/// What an expression can come to: itself, or whatever it chooses between or holds.
+fn values(expression: &Expr) -> Vec<&Expr> {
+    match expression {
+        Expr::IfThenElse { then_expr, else_expr, .. } => {
+            [then_expr, else_expr].into_iter().flat_map(|value| values(value)).collect()
+        }
+        Expr::Set(items) => items.iter().flat_map(|item| values(item)).collect(),
+        Expr::Record(fields) => fields.values().flat_map(|field| values(field)).collect(),
+        Expr::GetAttr { expr, .. } if place(expression).is_none() => values(expr),
+        value => vec![value],
     }
 }
 

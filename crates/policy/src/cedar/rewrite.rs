@@ -51,6 +51,11 @@ pub(super) fn rewrite(original: &str) -> Result<Rewritten, Foreign<'_>> {
         if !stands_for_a_value(before, after) {
             continue;
         }
+        let then = tokens.get(index + 2).map_or("", |token| token.text);
+        // A call may name no path, and nothing but `context` can be asked for one.
+        if (token.text, after, then) == ("context", "has", "path") {
+            continue;
+        }
         if CEDARS.contains(&token.text) {
             return Err(Foreign { name: token.text, offset: token.offset });
         }
@@ -98,6 +103,7 @@ mod tests {
             ),
             ("\"never closed input", "\"never closed input"),
             ("input.principal", "context.input.principal"),
+            ("context has path && path in x", "context has path && context.path in x"),
             (
                 "path in Path::\"@a/path\" && input.path in path",
                 "context.path in Path::\"@a/path\" && context.input.path in context.path",
@@ -113,6 +119,8 @@ mod tests {
             ("principal == 1", "principal", 0),
             ("true && context.input.a", "context", 8),
             ("[resource]", "resource", 1),
+            ("context has input", "context", 0),
+            ("context.path has path", "context", 0),
         ] {
             assert_eq!(rewrite(original).unwrap_err(), Foreign { name, offset });
         }

@@ -12,6 +12,8 @@ const PATHS: &str = "a path is where it really leads: write `in Path::\"@project
 
 /// What Cedar calls the type of paths where a type does not fit.
 const PATH_TYPE: &str = "Path";
+/// The same of a list of them.
+const LIST_TYPE: &str = "Set<Path>";
 
 /// The text of one policy file.
 #[derive(Clone, Copy, Debug)]
@@ -96,7 +98,9 @@ impl Found {
         if message.contains("but saw decimal") {
             help = Some("numbers are compared like this: `input.x.greaterThan(decimal(\"0.5\"))`".to_owned());
         }
-        if message.contains(PATH_TYPE) {
+        if message.contains(LIST_TYPE) {
+            help = Some(list_of_paths("context."));
+        } else if message.contains(PATH_TYPE) {
             help = Some(PATHS.to_owned());
         }
         Self { message, help, offset: label.map(|label| label.offset()) }
@@ -130,8 +134,15 @@ impl Found {
                 format!("`{prefix}{}` is a path, and compared as if it were text", names.join(".")),
                 Some(PATHS.to_owned()),
             ),
+            Misuse::ComparedPaths(names) => (
+                format!(
+                    "`{prefix}{}` is a list of paths, and compared as if it were one of texts",
+                    names.join(".")
+                ),
+                Some(list_of_paths(prefix)),
+            ),
             Misuse::NoSuchPath(text, why) => {
-                (format!("no path is called `{text}`: it {why}"), Some(PATHS.to_owned()))
+                (format!("no path is called `{}`: it {why}", text.escape_debug()), Some(PATHS.to_owned()))
             }
             Misuse::PartialObject(names) => (
                 format!(
@@ -146,6 +157,13 @@ impl Found {
         };
         Self { message, help, offset: None }
     }
+}
+
+/// How the paths of a list are compared: one by one, as every path of a call.
+fn list_of_paths(prefix: &str) -> String {
+    format!(
+        "each path of a call is asked about in turn: write `context has path && {prefix}path in Path::\"@project/secrets\"`"
+    )
 }
 
 /// Cedar begins with the number of the policy, which says nothing to whoever wrote it.

@@ -179,6 +179,11 @@ impl ToolTyping {
         self
     }
 
+    /// The aliases that its paths can begin with, where they are known.
+    pub(crate) fn mounts(&self) -> impl Iterator<Item = &str> {
+        self.paths.mounts.iter().map(String::as_str)
+    }
+
     /// Whether every call names a path.
     pub(crate) fn always_has_path(&self) -> bool {
         let certain = |input: &PathInput| {

@@ -16,7 +16,9 @@ fn input(name: &str, is_list: bool, has_default: bool) -> PathInput {
 fn tools() -> Vec<(&'static str, ToolClass, Value, PathInputs)> {
     let text = || json!({"type": "string"});
     let schema = |properties: Value, required: &[&str]| json!({"type": "object", "additionalProperties": false, "properties": properties, "required": required});
-    let paths = |arguments: &[PathInput]| PathInputs::of(arguments.to_vec());
+    let mounts = || vec!["@project".to_owned(), "@inner".to_owned(), "@other".to_owned()];
+    let paths =
+        |arguments: &[PathInput]| PathInputs { mounts: mounts(), ..PathInputs::of(arguments.to_vec()) };
     vec![
         (
             "read",
@@ -35,7 +37,7 @@ fn tools() -> Vec<(&'static str, ToolClass, Value, PathInputs)> {
             "patch",
             ToolClass::Write,
             schema(json!({"patch": text()}), &["patch"]),
-            PathInputs { has_patch: true, ..PathInputs::default() },
+            PathInputs { has_patch: true, ..paths(&[]) },
         ),
         (
             "lint",
@@ -188,6 +190,32 @@ fn a_condition_sees_paths_too() {
     }
 }
 
+/// What the remedy for a list says is what works.
+#[test]
+fn a_condition_sees_each_path_of_a_list() {
+    let (_, _, schema, paths) = tools().swap_remove(4);
+    let text = "context has path && path in Path::\"@project/secrets\"";
+    let condition = Condition::compile_for(text, ToolTyping::of(&schema).with_paths(&paths));
+    let condition = condition.unwrap_or_else(|error| panic!("{error} {:?}", error.help));
+    let caller = caller(None, &[]);
+    let (src, secret): (&[&str], &[&str]) = (&["@project/src/a"], &["@project/secrets/a"]);
+    for (input, real, expected) in [
+        (json!({"files": ["a", "b"]}), real(&[("files/0", src), ("files/1", secret)]), true),
+        (json!({"files": ["a"]}), real(&[("files/0", src)]), false),
+        (json!({"files": []}), real(&[]), false),
+        (json!({}), real(&[]), false),
+    ] {
+        let facts = CallFacts {
+            caller: &caller,
+            holdings: Holdings::default(),
+            input: &input,
+            paths: Some(&real),
+            calls: 0,
+        };
+        assert_eq!(condition.holds(&facts), Ok(expected), "{input}");
+    }
+}
+
 #[test]
 fn a_rule_about_the_text_of_a_path_is_refused_with_the_remedy() {
     let mut all = String::new();
@@ -203,12 +231,42 @@ fn a_rule_about_the_text_of_a_path_is_refused_with_the_remedy() {
         "context.input.path.location == \"secrets/x\"",
         "context.input.path.loc like \"*\"",
         "context.path like \"*secrets*\"",
+        "context.input.path in Path::\"@Project/secrets\"",
+        "context.input.path in Path::\"@docs\"",
+        "context.input.path in Path::\"@project/a\\0b\"",
+        "context.input.path in [Path::\"@project/a\", Path::\"@Project/b\"]",
+        "context.input.path in (if context.session.calls > 3 then Path::\"@project/a\" else Path::\"@docs/b\")",
+        "context.input.path.location like \"@project/./*\"",
+        "context.input.path.location like \"@docs/*\"",
+        "context.input.path.location like \"*/../*\"",
+        "[\"@project/a\", \"secrets/x\"].contains(context.input.path.location)",
+        "context.input.path.location == (if context.session.calls > 3 then \"@project/a\" else \"x\")",
+        "(if context.session.calls > 3 then context.input.path.location else \"\") like \"secrets/*\"",
+        "{a: context.input.path.location} == {a: \"@project/./b\"}",
+        "{a: \"@Project/b\"}.a == context.input.path.location",
+        "{a: context.input.path}.a == Path::\"@project/b\"",
     ] {
         let text = format!("forbid(principal, action == Action::\"read\", resource) when {{ {clause} }};");
         all += &format!("{clause}\n{}\n", shown(&load(&text).expect_err(clause)));
     }
-    let sets = "forbid(principal, action == Action::\"lint\", resource) when { context.input has files && context.input.files.contains(Path::\"@project/a\") };";
-    all += &format!("{sets}\n{}\n", shown(&load(sets).unwrap_err()));
+    for clause in [
+        "context.input has files && context.input.files.contains(Path::\"@project/a\")",
+        "context.input has files && context.input.files in Path::\"@project/a\"",
+    ] {
+        let sets = format!("forbid(principal, action == Action::\"lint\", resource) when {{ {clause} }};");
+        all += &format!("{clause}\n{}\n", shown(&load(&sets).unwrap_err()));
+    }
+    let (_, _, schema, paths) = tools().swap_remove(4);
+    for condition in [
+        "input has files && input.files.contains(Path::\"@project/a\")",
+        "path in Path::\"@project/secrets\"",
+        "input has files && input.files in Path::\"@project/a\"",
+        "context has path && path in Path::\"@docs\"",
+    ] {
+        let error =
+            Condition::compile_for(condition, ToolTyping::of(&schema).with_paths(&paths)).unwrap_err();
+        all += &format!("{condition}\n    {error}; {}\n", error.help.clone().unwrap_or_default());
+    }
     let (_, _, schema, paths) = tools().swap_remove(0);
     for condition in ["input.path like \"secrets/*\"", "input.path == \"x\"", "path in Path::\"secrets\""] {
         let error =

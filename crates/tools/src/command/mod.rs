@@ -384,6 +384,11 @@ pub(crate) fn stop_within(outer: &Stop, limit: Duration) -> Stop {
     Stop::new(deadline, move || outer.reason() == Some(StopReason::Cancelled))
 }
 
+/// The aliases that paths can begin with.
+pub(crate) fn mount_aliases(workspace: &Workspace) -> Vec<String> {
+    workspace.mounts().iter().map(|mount| mount.alias().to_owned()).collect()
+}
+
 /// A view of the workspace for one call.
 pub(crate) fn view<'a>(workspace: &'a Workspace, context: &'a CallContext) -> View<'a> {
     View {

@@ -17,7 +17,8 @@ use toolgate_workspace::{Access, Confined, Mount};
 
 use super::blocked::{Blocked, blocked_line};
 use super::{
-    Bounds, Command, CommandRunner, Finished, Seen, inside, look, may_change, stop_within, told, view,
+    Bounds, Command, CommandRunner, Finished, Seen, inside, look, may_change, mount_aliases, stop_within,
+    told, view,
 };
 use crate::file_tool::{decode, whole_numbers};
 use crate::schemas::{described, list_of, notice, object, of_type};
@@ -336,7 +337,7 @@ impl Tool for Shell {
     fn path_inputs(&self) -> PathInputs {
         let folder = self.default_mount().unwrap_or("/tmp").to_owned();
         let cwd = PathInput { name: CWD.to_owned(), is_list: false, has_default: true, folder };
-        PathInputs::of(vec![cwd])
+        PathInputs { mounts: mount_aliases(self.runner.workspace()), ..PathInputs::of(vec![cwd]) }
     }
 
     fn locate(&self, arguments: &Value, context: &CallContext) -> Result<Vec<CallPath>, Failure> {

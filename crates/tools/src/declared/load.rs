@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use toolgate_gate::{Tool, ToolSpec};
 use toolgate_manifest::{Problem, Rate, ToolManifest, Treatment, Warning};
-use toolgate_policy::{Condition, Elevated, OutputPolicy, OutputRule, Requirements, ToolTyping};
+use toolgate_policy::{Condition, Elevated, OutputPolicy, OutputRule, PathInputs, Requirements, ToolTyping};
 use toolgate_types::{Category, Sha256, ToolName};
 
 use super::{CommandTool, Declared, examples};
@@ -133,7 +133,7 @@ fn declare(
     surroundings: &Surroundings<'_>,
 ) -> Result<Declared, Vec<Problem>> {
     let mut problems = check_surroundings(&manifest, surroundings);
-    let requirements = requirements(&manifest).map_err(|problem| problems.push(problem)).ok();
+    let requirements = requirements(&manifest, surroundings).map_err(|problem| problems.push(problem)).ok();
     let policy = output_policy(&manifest).map_err(|problem| problems.push(problem)).ok();
     let hosts: Vec<&str> = manifest.command.network.iter().map(|host| host.value.as_str()).collect();
     let reach = rules(&hosts).map(|rules| Reach { rules, key: "network" });
@@ -187,11 +187,13 @@ fn without_extensions(schema: Value) -> Value {
     }
 }
 
-fn requirements(manifest: &ToolManifest) -> Result<Requirements, Problem> {
+fn requirements(manifest: &ToolManifest, surroundings: &Surroundings<'_>) -> Result<Requirements, Problem> {
     let texts = |permissions: &[toolgate_manifest::Located<String>]| -> Vec<String> {
         permissions.iter().map(|permission| permission.value.clone()).collect()
     };
-    let typing = || ToolTyping::of(&manifest.input).with_paths(&super::path_inputs(manifest));
+    let mounts = surroundings.mounts.iter().map(|(alias, _)| (*alias).to_owned()).collect();
+    let paths = PathInputs { mounts, ..super::path_inputs(manifest) };
+    let typing = || ToolTyping::of(&manifest.input).with_paths(&paths);
     let elevated = manifest.elevated.as_ref().map(|elevated| {
         let condition =
             Condition::compile_for(&elevated.when.value, typing()).map_err(|error| match error.offset {

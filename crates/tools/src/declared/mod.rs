@@ -23,7 +23,8 @@ use toolgate_types::{ErrorCode, Failure, Sha256, ToolOutput};
 use toolgate_workspace::{Confined, Located, View};
 
 use crate::command::{
-    Bounds, Command, CommandRunner, Finished, ONLY_SOME, Reach, may_change, stop_within, told, view,
+    Bounds, Command, CommandRunner, Finished, ONLY_SOME, Reach, may_change, mount_aliases, stop_within, told,
+    view,
 };
 
 pub use load::{LoadedTools, Surroundings, load_manifests};
@@ -276,7 +277,8 @@ impl Tool for CommandTool {
     }
 
     fn path_inputs(&self) -> PathInputs {
-        path_inputs(&self.declared.manifest)
+        let mounts = mount_aliases(self.runner.workspace());
+        PathInputs { mounts, ..path_inputs(&self.declared.manifest) }
     }
 
     fn locate(&self, arguments: &Value, context: &CallContext) -> Result<Vec<CallPath>, Failure> {
