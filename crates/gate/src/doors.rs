@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
+use toolgate_identity::StaleKeys;
 use toolgate_policy::needs_question;
-use toolgate_types::{CallId, Category, Failure, Outcome, Sha256, Stage, ToolCall};
+use toolgate_types::{CallId, Caller, Category, Failure, Outcome, Sha256, Stage, ToolCall};
 
 use crate::caller::{Credential, tighter};
 use crate::gate::{AuditMode, Gate, Settled};
@@ -63,12 +64,19 @@ impl Gate {
         unsettled.settle(refused, None).await
     }
 
-    /// Records a call that a door's own bound refused before it was taken, together with others of its kind. Nothing waits for it.
-    pub fn count_refusal(&self, tool: &str, credential: &Credential, failure: &Failure) {
+    /// The key sets of callers that could not be fetched again and whose old keys still count.
+    #[must_use]
+    pub fn stale_keys(&self) -> Vec<StaleKeys> {
+        self.current.load().verifier.as_ref().map(|verifier| verifier.stale_keys()).unwrap_or_default()
+    }
+
+    /// Records a call that a door's own bound refused before it was taken, together with others of its kind; a request that was not read has no tool.
+    /// Nothing waits for it.
+    pub fn count_refusal(&self, tool: &str, caller: Arc<Caller>, failure: &Failure) {
         let known = self.tool(tool);
         self.refusals.record(Refusal {
             call: CallId::fresh(),
-            caller: credential.claimed(),
+            caller,
             tool: tool.to_owned(),
             class: known.as_ref().map(|tool| tool.spec().class),
             version: known.as_ref().and_then(|tool| tool.version()).map(str::to_owned),

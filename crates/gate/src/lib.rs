@@ -58,5 +58,7 @@ pub use tool::{
     Browse, CallContext, Effect, Preview, PreviewBody, Progress, Said, Share, Tool, ToolFuture, ToolSpec,
 };
 pub use tool_schema::ToolSchema;
+/// What doors tell of.
+pub use toolgate_identity::StaleKeys;
 /// What doors go by that make several calls at once.
 pub use toolgate_policy::needs_question;

@@ -133,6 +133,10 @@ impl IssuerKeys {
         signed_by_one_of(only.ok_or(TokenError::MissingKeyId)?, token)
     }
 
+    pub(crate) fn remotes(&self) -> impl Iterator<Item = &Arc<Remote>> {
+        self.remotes.iter()
+    }
+
     /// The issuer may well have the key, if not all of its keys could be looked at.
     fn no_such_key(&self) -> TokenError {
         match self.remotes.iter().find_map(|remote| remote.problem()) {

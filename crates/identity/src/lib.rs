@@ -73,4 +73,5 @@ pub use mint::{MAX_MINTED_LIFETIME, MintOptions, generate_secret, mint};
 pub use options::{
     CacheOptions, ClaimNames, Clock, Issuer, KeySource, MAX_LEEWAY, Secret, Tell, VerifierOptions,
 };
+pub use remote::{FetchedKeys, StaleKeys};
 pub use verifier::Verifier;

@@ -21,6 +21,26 @@ use crate::options::{CacheOptions, Clock, Tell};
 /// Without a pause, everybody who waited for one fetch would cause the next.
 const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
 
+/// A published key set that could not be fetched again, and whose old keys still count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StaleKeys {
+    /// Where it is published, without a password.
+    pub url: String,
+    /// Why the last fetch failed.
+    pub problem: FetchError,
+    /// For how long its old keys count; nothing is left when no token that they signed is believed any more.
+    pub remaining: Duration,
+}
+
+/// What came of fetching a published key set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FetchedKeys {
+    /// Where it is published, without a password.
+    pub url: String,
+    /// How many of its keys can be used, or why there are none.
+    pub keys: Result<usize, FetchError>,
+}
+
 /// One published key set.
 pub(crate) struct Remote {
     url: String,
@@ -77,6 +97,30 @@ impl Remote {
         self.state.load().problem
     }
 
+    /// Fetches the keys, unless that was done a moment ago.
+    pub(crate) async fn probe(self: &Arc<Self>) -> FetchedKeys {
+        let keys = self.newer_keys().await;
+        let keys = self.problem().map_or_else(|| Ok(keys.len()), Err);
+        FetchedKeys { url: without_password(&self.url), keys }
+    }
+
+    /// Says so where the last fetch failed and there were keys before.
+    pub(crate) fn stale(&self) -> Option<StaleKeys> {
+        let state = self.state.load();
+        let problem = state.problem.filter(|_| state.told)?;
+        let remaining = self.last_use().saturating_sub(self.age(&state)?);
+        Some(StaleKeys { url: without_password(&self.url), problem, remaining })
+    }
+
+    /// The age at which keys count no longer.
+    fn last_use(&self) -> Duration {
+        self.cache.max_age.saturating_add(self.cache.max_stale)
+    }
+
+    fn age(&self, state: &State) -> Option<Duration> {
+        state.fetched.map(|then| (self.clock)().duration_since(then).unwrap_or_default())
+    }
+
     /// A clock that was set back makes keys due: nobody knows how old they are.
     fn is_fresh(&self) -> bool {
         let fetched = self.state.load().fetched;
@@ -88,10 +132,8 @@ impl Remote {
     /// The keys, unless they are too old to serve even when no newer ones can be had.
     fn usable(&self) -> Arc<KeySet> {
         let state = self.state.load();
-        let last_use = self.cache.max_age.saturating_add(self.cache.max_stale);
-        let age = state.fetched.map(|then| (self.clock)().duration_since(then).unwrap_or_default());
-        match age {
-            Some(age) if age <= last_use => Arc::clone(&state.keys),
+        match self.age(&state) {
+            Some(age) if age <= self.last_use() => Arc::clone(&state.keys),
             _ => Arc::default(),
         }
     }

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 
 use crate::Algorithm;
 use crate::claims::{ClaimRules, claimed_issuer};
@@ -12,6 +13,7 @@ use crate::error::{SetupError, TokenError};
 use crate::identity::Identity;
 use crate::keys::IssuerKeys;
 use crate::options::{Clock, Issuer, MAX_LEEWAY, VerifierOptions};
+use crate::remote::{FetchedKeys, Remote, StaleKeys};
 use crate::text::is_name;
 use crate::token::Token;
 
@@ -62,6 +64,25 @@ impl Verifier {
         }
         known.keys.check(&token).await?;
         known.rules.identity(&token.claims, (self.clock)())
+    }
+
+    /// Key sets that could not be fetched again, so that keys count that their issuer may have withdrawn.
+    #[must_use]
+    pub fn stale_keys(&self) -> Vec<StaleKeys> {
+        self.remotes().filter_map(|remote| remote.stale()).collect()
+    }
+
+    /// Fetches every published key set once, to see whether that works. Needs a tokio runtime with time and network.
+    pub async fn probe_key_sets(&self) -> Vec<FetchedKeys> {
+        let mut probed = Vec::new();
+        for remote in self.remotes() {
+            probed.push(remote.probe().await);
+        }
+        probed
+    }
+
+    fn remotes(&self) -> impl Iterator<Item = &Arc<Remote>> {
+        self.issuers.values().flat_map(|known| known.keys.remotes())
     }
 }
 

@@ -7,7 +7,9 @@ use rustix::fs::{Mode, OFlags, RenameFlags, ResolveFlags};
 use rustix::io::Errno;
 use serde_json::{Value, json};
 use toolgate_connect::{HealthState, ServerHealth};
+use toolgate_identity::{CacheOptions, FetchedKeys};
 use toolgate_llm::ListedModel;
+use toolgate_manifest::{CallerKey, KeySource};
 use toolgate_sandbox::{LayerReport, Sandbox};
 use toolgate_serve::StateUsage;
 use toolgate_types::Trust;
@@ -15,6 +17,7 @@ use toolgate_types::Trust;
 use super::{close, print, print_json, serving_runtime};
 use crate::ambient::{Surroundings, open_or_make_folder, open_own_folder, real_path};
 use crate::arguments::Common;
+use crate::callers::verifier;
 use crate::confined::sandbox_options;
 use crate::conversation::{ProviderModels, chosen_model, list_models, tools, window};
 use crate::exit::{DONE, Failed, TOOL_ERROR};
@@ -70,6 +73,7 @@ pub(crate) fn run(common: &Common, offline: bool) -> Result<u8, Failed> {
         findings.extend(servers(&settings)?);
     }
     if !offline {
+        findings.extend(key_sets(&settings)?);
         findings.extend(providers(&settings)?);
     }
     if common.json {
@@ -202,6 +206,35 @@ fn servers(settings: &Settings) -> Result<Vec<Finding>, Failed> {
         }
     };
     Ok(health.iter().map(finding).chain(lacking).collect())
+}
+
+/// Every key set of callers that an issuer publishes, fetched once. A gate that runs and cannot fetch one goes on with the keys that it has.
+fn key_sets(settings: &Settings) -> Result<Vec<Finding>, Failed> {
+    let callers = settings.loaded.config.callers.as_ref();
+    let is_published = |key: &CallerKey| matches!(key.source, KeySource::KeySetUrl(_));
+    let Some(callers) = callers.filter(|callers| callers.keys.iter().any(is_published)) else {
+        return Ok(Vec::new());
+    };
+    let verifier = match verifier(settings) {
+        Ok(Some(verifier)) => verifier,
+        Ok(None) => return Ok(Vec::new()),
+        Err(fault) => return Ok(vec![found("caller keys", State::Failing, Failed::from(fault).message)]),
+    };
+    let stale = callers.stale_keys.unwrap_or(CacheOptions::default().max_stale);
+    let finding = |fetched: FetchedKeys| match fetched.keys {
+        Ok(count) => found("caller keys", State::Ok, format!("{count} at {}", fetched.url)),
+        Err(problem) => {
+            let detail = format!(
+                "{} could not be fetched: {problem}; running gates go on with the keys that they have for {} s (`callers.stale_keys`), \
+                 and one that starts now believes no token",
+                fetched.url,
+                stale.as_secs()
+            );
+            found("caller keys", State::Failing, detail)
+        }
+    };
+    let probed = serving_runtime()?.block_on(verifier.probe_key_sets());
+    Ok(probed.into_iter().map(finding).collect())
 }
 
 /// Every provider of models, and the model that would be spoken with.

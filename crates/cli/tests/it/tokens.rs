@@ -316,3 +316,39 @@ fn a_gate_is_served_to_a_token_that_may_be_good_later() {
     drop(gate.process.stdin.take());
     assert!(gate.process.wait().unwrap().success());
 }
+
+#[test]
+fn doctor_says_whether_the_keys_of_an_issuer_can_be_fetched() {
+    let place = |port: u16, more: &str| {
+        with_greet(&format!(
+            "callers:\n  issuer: https://login.example.com\n  audience: gate\n  algorithms: [EdDSA]\n  {more}\n  keys:\n    \
+             - {{algorithm: EdDSA, jwks_url: \"http://127.0.0.1:{port}/keys\"}}\n"
+        ))
+    };
+    let keys = |place: &Place, arguments: &[&str]| {
+        let output = place.toolgate().args(["--json", "doctor"]).args(arguments).output().unwrap();
+        let found: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
+        let rows = found.as_array().unwrap().iter();
+        rows.filter(|row| row["check"] == "caller keys").cloned().collect::<Vec<Value>>()
+    };
+    // On a busy machine they may come later than the gate waits for them.
+    let fetched = (0..10).find_map(|_| {
+        let (port, serving) = serve_keys();
+        let found = keys(&place(port, ""), &[]);
+        serving.join().unwrap();
+        (found[0]["state"] == "ok").then_some(found)
+    });
+    let fetched = fetched.expect("keys that come in time");
+    assert!(fetched[0]["detail"].as_str().unwrap().starts_with("1 at http://127.0.0.1:"), "{fetched:?}");
+    let held = tokio::net::TcpSocket::new_v4().unwrap();
+    held.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let unreachable = place(held.local_addr().unwrap().port(), "stale_keys: 90s");
+    let found = keys(&unreachable, &[]);
+    let detail = found[0]["detail"].as_str().unwrap();
+    assert_eq!(found[0]["state"], "failing");
+    assert!(
+        detail.contains("could not be fetched") && detail.contains("for 90 s (`callers.stale_keys`)"),
+        "{detail}"
+    );
+    assert!(keys(&unreachable, &["--offline"]).is_empty(), "nothing is fetched");
+}

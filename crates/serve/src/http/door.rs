@@ -154,6 +154,18 @@ impl Door {
         }
     }
 
+    /// What is said of keys that could not be fetched again. Calls go on, and whoever asks here has no token: no address is named.
+    fn stale_keys(&self) -> String {
+        let stale = self.service.front().gate().stale_keys();
+        let Some(remaining) = stale.iter().map(|keys| keys.remaining).min() else { return String::new() };
+        let sets = if stale.len() == 1 { "key set" } else { "key sets" };
+        format!(
+            "stale: {} {sets} of callers could not be fetched again; the old keys count for {} s more\n",
+            stale.len(),
+            remaining.as_secs()
+        )
+    }
+
     fn measured(&self) -> String {
         let streams = self.options.limits.max_streams.saturating_sub(self.streams.available_permits());
         let gauges = [
@@ -215,7 +227,7 @@ async fn mcp(State(door): State<Arc<Door>>, request: Request) -> Response<Body> 
 
 async fn ready(State(door): State<Arc<Door>>) -> Response<Body> {
     match door.unready() {
-        None => in_text(StatusCode::OK, TEXT, "ready\n"),
+        None => in_text(StatusCode::OK, TEXT, format!("ready\n{}", door.stale_keys())),
         Some(reason) => in_text(StatusCode::SERVICE_UNAVAILABLE, TEXT, reason),
     }
 }

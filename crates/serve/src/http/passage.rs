@@ -12,12 +12,14 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use serde::Deserialize;
 use tokio_util::task::task_tracker::TaskTrackerToken;
+use toolgate_types::{ErrorCode, Failure};
 
 use super::answers::{self, later, refusal};
 use super::body::{Outgoing, Read, StreamPlace, aside};
 use super::door::Door;
 use super::meter::add;
 use super::sessions::Named;
+use super::who::Guest;
 use crate::mcp::Envelope;
 
 /// The header that names a session of the older era.
@@ -30,6 +32,9 @@ const NEWER_ERA: &str = "2026-07-28";
 const LISTEN: &str = "subscriptions/listen";
 /// The method that begins a session of the older era.
 const INITIALIZE: &str = "initialize";
+
+/// The tool in the record of a request that was not read.
+const UNREAD: &str = "";
 
 /// As much of a message as the door must know.
 #[derive(Deserialize)]
@@ -49,7 +54,7 @@ impl Door {
         if let Some(pace) = &self.requests
             && !pace.admits(owner, Instant::now())
         {
-            return Err(later(StatusCode::TOO_MANY_REQUESTS, "too many requests", "1"));
+            return Err(self.too_many_requests(&guest));
         }
         if ![Method::GET, Method::POST, Method::DELETE].contains(request.method()) {
             return Err(answers::other_method());
@@ -80,6 +85,14 @@ impl Door {
         self.note_session(response.headers().get(SESSION), ends, owner);
         // Clients know another answer to an end.
         Ok(if is_end && response.status() == StatusCode::ACCEPTED { answers::ended() } else { response })
+    }
+
+    /// Refuses a request above `requests_per_second`, before it is read: what it wants is not known. The record counts it together with others of the caller.
+    fn too_many_requests(&self, guest: &Guest) -> Response<Body> {
+        let failure = Failure::new(ErrorCode::RateLimited, "too many requests in this second")
+            .operator_note("a request above `requests_per_second`, which was not read");
+        self.service.front().gate().count_refusal(UNREAD, guest.caller(), &failure);
+        later(StatusCode::TOO_MANY_REQUESTS, "too many requests", "1")
     }
 
     /// To MCP, and back.

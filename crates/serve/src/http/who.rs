@@ -63,6 +63,8 @@ pub(crate) enum Stranger {
 /// Somebody who is let in, before its session is known.
 pub(crate) struct Guest {
     credential: Credential,
+    /// Who that is.
+    caller: Arc<Caller>,
     known_as: KnownAs,
 }
 
@@ -81,7 +83,9 @@ impl Auth {
                 let token = bearer(headers).ok_or(Stranger::NoToken)?;
                 let credential = self.issued(token);
                 match gate.identify(credential.clone()).await {
-                    Ok(caller) => Ok(Guest { known_as: KnownAs::new(Proof::Verified, &caller), credential }),
+                    Ok(caller) => {
+                        Ok(Guest { known_as: KnownAs::new(Proof::Verified, &caller), credential, caller })
+                    }
                     Err(_) => Err(Stranger::BadToken(credential)),
                 }
             }
@@ -89,7 +93,8 @@ impl Auth {
     }
 
     fn person(&self) -> Guest {
-        Guest { credential: self.person.clone().into(), known_as: KnownAs::new(Proof::Known, &self.person) }
+        let (caller, known_as) = (Arc::new(self.person.clone()), KnownAs::new(Proof::Known, &self.person));
+        Guest { credential: Credential::Known(Arc::clone(&caller)), caller, known_as }
     }
 
     fn issued(&self, token: &str) -> Credential {
@@ -99,6 +104,11 @@ impl Auth {
 }
 
 impl Guest {
+    /// Who it is, for a record.
+    pub(crate) fn caller(&self) -> Arc<Caller> {
+        Arc::clone(&self.caller)
+    }
+
     /// A digest of who it is, whatever it may do.
     pub(crate) fn owner(&self) -> [u8; 32] {
         self.known_as.owner
@@ -106,7 +116,7 @@ impl Guest {
 
     /// In the session that its client named, or in the one of everything that this caller does without one: that never ends.
     pub(crate) fn in_session(self, named: Option<Named>) -> Visitor {
-        let Self { mut credential, known_as: KnownAs { owner, binding } } = self;
+        let Self { mut credential, known_as: KnownAs { owner, binding }, .. } = self;
         let id =
             named.as_ref().map_or_else(|| Sha256::from(owner), |named| Sha256::of(named.name.as_bytes()));
         let short: String = id.to_string().chars().take(12).collect();

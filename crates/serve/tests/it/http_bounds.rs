@@ -5,9 +5,11 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use serde_json::json;
+use toolgate_types::{Decision, ErrorCode};
 
 use crate::http_world::{
-    BIG, Got, PATIENCE, TOKEN, World, by_token, get, initialize, newer, open, post, read_file,
+    BIG, Got, PATIENCE, Says, TOKEN, World, by_issuer, by_token, get, initialize, newer, open, post,
+    read_file,
 };
 
 /// Short, for what never comes.
@@ -350,4 +352,27 @@ fn until(stream: &mut TcpStream, text: &[u8]) -> bool {
         }
     }
     false
+}
+
+#[test]
+fn requests_above_the_rate_of_a_caller_are_on_record_under_its_name() {
+    let most = std::num::NonZeroU32::new(1);
+    let world = by_issuer().limits(|limits| limits.requests_per_second = most).start();
+    let token = Says::default().token();
+    let mut refused = 0;
+    for id in 0..1000 {
+        let got = world.send(&newer(read_file(id)).bearing(&token));
+        refused += u32::from(got.status == 429);
+        if refused == 5 {
+            break;
+        }
+    }
+    assert_eq!(refused, 5, "no second saw two requests");
+    let records = world.records();
+    let denied: Vec<_> = records.iter().filter(|record| record.decision == Decision::Denied).collect();
+    // The first is on record, and those that follow within the interval are counted into one more.
+    assert_eq!(denied.len(), 1, "{denied:?}");
+    let denial = denied[0].denial.as_ref().unwrap();
+    assert_eq!((denied[0].caller.sub.as_str(), denial.code), ("alice", ErrorCode::RateLimited));
+    assert!(denial.reason.contains("requests_per_second"), "{}", denial.reason);
 }

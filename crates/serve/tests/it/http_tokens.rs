@@ -1,8 +1,14 @@
 //! Tokens of an issuer: which are believed, what strangers are told, and what is recorded.
 
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
 
 use serde_json::json;
+use toolgate_gate::Loaded;
+use toolgate_identity::{
+    Algorithm, FetchError, FetchFuture, FetchKeys, Issuer, KeySource, Verifier, VerifierOptions,
+};
 use toolgate_types::{Decision, Stage};
 
 use crate::http_world::{Says, Sent, TOKEN, by_issuer, by_token, get, newer, post, read_file};
@@ -116,4 +122,56 @@ fn a_caller_may_come_only_so_often_and_others_all_the_same() {
     let found: Vec<u16> = (0..200).map(|_| as_caller("alice")).collect();
     assert!(found.contains(&429) && found.contains(&200), "{found:?}");
     assert_eq!(as_caller("bob"), 200);
+}
+
+/// An issuer that is there until it is not.
+#[derive(Default)]
+struct Publisher(Mutex<bool>);
+
+impl FetchKeys for Publisher {
+    fn fetch<'a>(&'a self, _: &'a str) -> FetchFuture<'a> {
+        let is_gone = *self.0.lock().unwrap();
+        Box::pin(async move {
+            match is_gone {
+                true => Err(FetchError::Unreachable),
+                // The key of RFC 8037.
+                false => Ok(br#"{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"x","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#.to_vec()),
+            }
+        })
+    }
+}
+
+#[test]
+fn readyz_tells_of_keys_that_could_not_be_fetched_again() {
+    let world = by_issuer().start();
+    let (publisher, seconds) = (Arc::new(Publisher::default()), Arc::new(AtomicU64::new(0)));
+    let (begun, passed) = (SystemTime::now(), Arc::clone(&seconds));
+    let clock = Arc::new(move || begun + Duration::from_secs(passed.load(Ordering::Relaxed)));
+    let issuer = Issuer {
+        issuer: "https://issuer.example".to_owned(),
+        audiences: vec!["gate".to_owned()],
+        algorithms: vec![Algorithm::EdDsa],
+        keys: vec![KeySource::KeySetAddress { url: "https://issuer.example/keys".to_owned() }],
+        ..Issuer::default()
+    };
+    let mut options = VerifierOptions::new(vec![issuer], clock, Arc::clone(&publisher) as _);
+    options.cache.max_stale = Duration::from_secs(3600);
+    let verifier = Arc::new(Verifier::new(options).unwrap());
+    let loaded = Loaded { verifier: Some(Arc::clone(&verifier)), ..world.bench.loaded().clone() };
+    world.bench.gate().replace(loaded);
+    let ready = || {
+        let got = world.send(&get("/readyz"));
+        (got.status, got.body)
+    };
+    let fetch = |after: u64| {
+        seconds.fetch_add(after, Ordering::Relaxed);
+        world.bench.wait(verifier.probe_key_sets()).remove(0).keys.is_ok()
+    };
+    assert_eq!((fetch(0), ready()), (true, (200, "ready\n".to_owned())));
+    *publisher.0.lock().unwrap() = true;
+    let told =
+        "ready\nstale: 1 key set of callers could not be fetched again; the old keys count for 3600 s more\n";
+    assert_eq!((fetch(600), ready()), (false, (200, told.to_owned())));
+    *publisher.0.lock().unwrap() = false;
+    assert_eq!((fetch(600), ready()), (true, (200, "ready\n".to_owned())));
 }
