@@ -1,0 +1,53 @@
+//! Any bytes in the files by which git finds a repository and its configuration, and any globs that become pathspecs: what is looked at has an end, the file
+//! that leads to the repository stays protected, and no pathspec lets in what is denied by name.
+#![no_main]
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::sync::OnceLock;
+
+use libfuzzer_sys::fuzz_target;
+use toolgate_types::Stop;
+use toolgate_workspace::{Access, Confined, Mount, Rules, Workspace};
+
+/// What every pathspec begins with: it counts from the root of the worktree, and means no more than it says.
+const BEGINNINGS: [&str; 3] = [":(top)", ":(top,glob)", ":(top,exclude,icase,glob)"];
+
+fn scene() -> &'static Path {
+    static SCENE: OnceLock<tempfile::TempDir> = OnceLock::new();
+    let folder = SCENE.get_or_init(|| {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir_all(folder.path().join("kept/worktrees/a")).unwrap();
+        folder
+    });
+    folder.path()
+}
+
+fuzz_target!(|input: (&[u8], &[u8], &[u8], Vec<String>, Vec<String>)| {
+    let (git_file, common, config, deny, scope) = input;
+    let root = scene();
+    for (name, content) in [
+        (".git", git_file),
+        ("kept/commondir", common),
+        ("kept/worktrees/a/gitdir", common),
+        ("kept/config", config),
+        ("kept/config.worktree", config),
+    ] {
+        fs::write(root.join(name), content).unwrap();
+    }
+    let rules = Rules::new().deny(&deny).and_then(|rules| rules.scope(&scope));
+    let (rules, is_ruled) = rules.map_or_else(|_| (Rules::new(), false), |rules| (rules, true));
+    let mount = Mount::new("@project", File::open(root).unwrap(), root, Access::ReadWrite, rules).unwrap();
+    let workspace = Workspace::new(vec![mount.as_default()]).unwrap();
+    let wanted = [Confined { alias: "@project", writable: true }];
+    if let Ok(confined) = workspace.confine(&wanted, None, &Stop::never()) {
+        let is_covered = confined[0].covers().iter().any(|cover| cover.path() == Path::new(".git"));
+        assert!(is_covered, "a command could replace `.git`");
+    }
+    if let Ok(pathspecs) = workspace.git_pathspecs("@project", None) {
+        let known = |text: &String| BEGINNINGS.iter().any(|beginning| text.starts_with(beginning));
+        assert!(pathspecs.iter().all(known), "{pathspecs:?}");
+        assert!(pathspecs.iter().any(|text| text.contains("exclude") && text.contains(".env")));
+        assert!(!is_ruled || scope.is_empty() || !pathspecs.iter().any(|text| text == ":(top)"));
+    }
+});
