@@ -21,11 +21,11 @@ use toolgate_manifest::Config;
 use toolgate_policy::{Policies, PolicySource, PolicyTool};
 use toolgate_sandbox::{ResourceLimits, Sandbox, SandboxOptions};
 use toolgate_tools::{
-    Called, CommandOptions, CommandRunner, Confinement, DiskReserve, Front, OwnFolders, Parts, Profile,
-    Surroundings, initialise_run, load_manifests,
+    Called, CommandOptions, CommandRunner, Confinement, Front, OwnFolders, Parts, Profile, Surroundings,
+    initialise_run, load_manifests,
 };
 use toolgate_types::{CallId, Caller, ErrorCode, Limits, StateKey, ToolCall, Trust};
-use toolgate_workspace::{Access, HardLinks, Mount, PersonalPaths, Rules, Workspace};
+use toolgate_workspace::{Access, DiskReserve, HardLinks, Mount, PersonalPaths, Rules, Workspace};
 
 /// What of a run only the gate writes, as in the binary.
 const RUN_PROTECTED: &[&str] = &["logs", "logs/**", "workflow.md", "workflow.md/**"];
@@ -289,7 +289,10 @@ impl BenchOptions {
         let workspace = Arc::new(self.mount(&run_folder));
         let journal =
             Journal::open(&own_folder(&self.state.join("journal.toolgate")), &StateKey::new([7; 32]));
-        let journal = journal.unwrap().bounded(self.config.retention.undo.into());
+        let mut journal = journal.unwrap().bounded(self.config.retention.undo.into());
+        if let Some(reserve) = self.disk_reserve() {
+            journal = journal.reserving(reserve);
+        }
         let journal = Arc::new(journal.recover(&workspace).unwrap());
         let audit_dir = self.state.join("audit");
         let asked = Arc::clone(&journal);
@@ -328,6 +331,11 @@ impl BenchOptions {
             interrupted: recovered.interrupted,
             complaints,
         }
+    }
+
+    fn disk_reserve(&self) -> Option<DiskReserve> {
+        let state = self.state.clone();
+        Some(DiskReserve::new(move || File::open(&state), Some(self.reserve?)))
     }
 
     /// What the gate decides by.
@@ -399,10 +407,7 @@ impl BenchOptions {
             limits: self.resources,
             network: self.network.clone(),
             dialer: Arc::clone(&self.dialer),
-            reserve: self.reserve.map(|bytes| {
-                let state = self.state.clone();
-                DiskReserve::new(move || File::open(&state), Some(bytes))
-            }),
+            reserve: self.disk_reserve(),
         };
         Arc::new(CommandRunner::new(options).unwrap())
     }

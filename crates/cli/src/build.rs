@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cap_std::fs::Dir;
+use cap_std::fs::{Dir, DirBuilder, DirBuilderExt as _};
 use tokio::runtime::Runtime;
 use toolgate_audit::{AuditError, AuditLog, LogOptions, Recovered};
 use toolgate_gate::{Approver, AuditMode, Blocking, Gate, GateOptions, Journal, UnrecoveredJournal};
@@ -132,7 +132,9 @@ pub(crate) fn gate(settings: &Settings, how: How<'_>) -> Result<Built, Failed> {
     confined::recover(settings, &own, &workspace)?;
     // Interrupted changes are put back before the record of their calls says that they were interrupted, and by the rules of the present mounts.
     let bounds = settings.loaded.config.retention.undo.into();
-    let journal = open_journal(&state, &key).and_then(|journal| journal.bounded(bounds).recover(&workspace));
+    let reserve = confined::disk_reserve(settings);
+    let journal = open_journal(&state, &key)
+        .and_then(|journal| journal.bounded(bounds).reserving(reserve).recover(&workspace));
     let journal = Arc::new(journal.map_err(|error| state_failed(settings, &error))?);
     let asked = Arc::clone(&journal);
     let options = LogOptions { fate_of: Arc::new(move |call| asked.fate_of(call)), ..log_options(settings) };
@@ -301,7 +303,7 @@ fn open_journal(state: &Dir, key: &StateKey) -> std::io::Result<UnrecoveredJourn
     match state.open_dir(JOURNAL) {
         Ok(folder) => Journal::open(&folder, key),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            match state.create_dir(JOURNAL) {
+            match state.create_dir_with(JOURNAL, DirBuilder::new().mode(0o700)) {
                 Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => return Err(error),
                 _ => {}
             }

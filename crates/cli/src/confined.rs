@@ -9,9 +9,9 @@ use toolgate_manifest::{Config, HardLinkRule, Problem, SandboxConfig};
 use toolgate_sandbox::{
     Layer, Layers, ResourceLimits, Sandbox, SandboxOptions, refused_place, refused_variable,
 };
-use toolgate_tools::{CommandOptions, CommandRunner, Confinement, DiskReserve, Identity, OwnFolders};
+use toolgate_tools::{CommandOptions, CommandRunner, Confinement, Identity, OwnFolders};
 use toolgate_types::{ErrorCode, Failure};
-use toolgate_workspace::{HardLinks, Quarantined, Workspace};
+use toolgate_workspace::{DiskReserve, HardLinks, Quarantined, Workspace};
 
 use crate::ambient::{has_entry, open_own_folder, read_regular_file, variable};
 use crate::build::{baselines_folders, quarantine_folder};
@@ -102,7 +102,7 @@ pub(crate) fn runner(
     let passed = config.sandbox.environment.iter();
     let passed = passed.filter_map(|name| Some((name.value.clone(), variable(&name.value)?)));
     let (options, quarantine) = (sandbox_options(settings, own)?, quarantine_folder(settings));
-    let (baselines, audit_dir) = (baselines_folders(settings), settings.audit_dir.clone());
+    let baselines = baselines_folders(settings);
     let retention = config.retention.quarantine;
     let folders = move || {
         let quarantine = open_first(std::slice::from_ref(&quarantine))?;
@@ -116,13 +116,17 @@ pub(crate) fn runner(
         limits: limits(&config.sandbox),
         network: config.sandbox.network.iter().map(|host| host.value.clone()).collect(),
         dialer: Arc::new(Direct),
-        reserve: Some(DiskReserve::new(
-            move || open_own_folder(&audit_dir).map(Dir::into_std_file),
-            config.audit.reserve,
-        )),
+        reserve: Some(disk_reserve(settings)),
     });
     let runner = runner.map_err(|error| Failed::usage(error.to_string()).help(error.help()))?;
     Ok(Arc::new(runner.committing_as(identity())))
+}
+
+/// What commands and changes must leave free on the disk of the record.
+pub(crate) fn disk_reserve(settings: &Settings) -> DiskReserve {
+    let audit_dir = settings.audit_dir.clone();
+    let open = move || open_own_folder(&audit_dir).map(Dir::into_std_file);
+    DiskReserve::new(open, settings.loaded.config.audit.reserve)
 }
 
 /// Opens the first of these that can be used.

@@ -29,8 +29,8 @@ mod front;
 mod fault;
 
 pub use command::{
-    CommandOptions, CommandRunner, ConfinedProcess, Confinement, DiskReserve, Identity, LastingProcess,
-    OwnFolders, ProcessEnd, Started, clean, clean_value, spelt_out,
+    CommandOptions, CommandRunner, ConfinedProcess, Confinement, Identity, LastingProcess, OwnFolders,
+    ProcessEnd, Started, clean, clean_value, spelt_out,
 };
 pub use crew::{RunError, initialise_run};
 pub use declared::{LoadedTools, SHIPPED, Surroundings, load_manifests};

@@ -40,6 +40,7 @@ mod git_config;
 mod pathspecs;
 mod confine;
 mod tally;
+mod reserve;
 mod error;
 #[cfg(test)]
 mod testing;
@@ -65,6 +66,7 @@ pub use personal::OBEYED_IN_HOME;
 pub use read::{EntireContent, EntireFile, FileContent, FileRead, ReadRequest, TextWindow};
 pub use relocate::{Deleted, Moved, Overwrite};
 pub use request::PathStyle;
+pub use reserve::{DiskReserve, Headroom};
 pub use restore::{Expect, MovedFile, Patience, Restoration};
 pub use rules::{InvalidGlob, PathGrant, Rules};
 pub use tally::{TALLY_STEP, Tally, tally_units};

@@ -63,6 +63,11 @@ fn a_command_is_ended_before_the_disk_of_the_record_is_full() {
 }
 
 #[test]
+fn changes_leave_the_reserve_of_the_disk_and_removals_need_no_copy() {
+    run("write-before-full");
+}
+
+#[test]
 fn a_read_only_disk_is_said_to_be_one() {
     run("read-only-disk");
 }

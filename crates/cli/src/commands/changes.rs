@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 use toolgate_gate::{ChangeSet, Dropped, Gate, Listing, UndoError, UndoOptions};
-use toolgate_types::{CallId, SessionId, Trust};
+use toolgate_types::{CallId, ErrorCode, SessionId, Trust};
 use toolgate_workspace::Workspace;
 
 use super::{nobody, print, print_json, runtime};
@@ -172,6 +172,9 @@ pub(crate) fn chosen(
 pub(crate) fn explain(error: UndoError) -> Failed {
     let failed = Failed::error(error.to_string());
     match error {
+        _ if error.code() == ErrorCode::DiskFull => {
+            failed.help("nothing was touched; free some space first: what an undo replaces is kept as well")
+        }
         UndoError::Conflict { .. } => {
             Failed { code: DENIED, ..failed }.help("nothing was touched; look at the file, then use --force to put the old content back all the same")
         }

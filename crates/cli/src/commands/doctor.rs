@@ -7,6 +7,7 @@ use rustix::fs::{Mode, OFlags, RenameFlags, ResolveFlags};
 use rustix::io::Errno;
 use serde_json::{Value, json};
 use toolgate_connect::{HealthState, ServerHealth};
+use toolgate_gate::Journal;
 use toolgate_identity::{CacheOptions, FetchedKeys};
 use toolgate_llm::ListedModel;
 use toolgate_manifest::{CallerKey, KeySource};
@@ -17,6 +18,7 @@ use toolgate_types::Trust;
 use super::{close, print, print_json, serving_runtime};
 use crate::ambient::{Surroundings, open_or_make_folder, open_own_folder, real_path};
 use crate::arguments::Common;
+use crate::build::JOURNAL;
 use crate::callers::verifier;
 use crate::confined::sandbox_options;
 use crate::conversation::{ProviderModels, chosen_model, list_models, tools, window};
@@ -123,6 +125,7 @@ fn configuration(common: &Common) -> Result<(Settings, Finding), Failed> {
 
 fn examine(settings: &Settings) -> Vec<Finding> {
     let mut findings = vec![real_locations(), state_folder(settings), audit_folder(settings)];
+    findings.extend(journal(settings));
     match open_or_make_folder(&settings.workspace) {
         Err(error) => {
             findings.push(found("workspace", State::Missing, error.to_string()));
@@ -350,6 +353,16 @@ fn state_folder(settings: &Settings) -> Finding {
             found("state directory", State::Missing, format!("{}: {error}", settings.state_dir.display()))
         }
     }
+}
+
+/// An undo journal that no gate of this version starts on.
+fn journal(settings: &Settings) -> Option<Finding> {
+    let state = open_own_folder(&settings.state_dir).ok()?;
+    let error = Journal::check_format(&state.open_dir(JOURNAL).ok()?).err()?;
+    let remedy = format!(
+        "use the version of toolgate that wrote it, or move `{JOURNAL}` away, with all that could be undone"
+    );
+    Some(found("undo journal", State::Missing, format!("{error}; {remedy}")))
 }
 
 /// How much is kept of each kind of state, beside how much may be.

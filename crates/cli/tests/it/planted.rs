@@ -194,3 +194,46 @@ fn a_mount_that_became_a_symlink_is_refused() {
     }
     assert_eq!(std::fs::read_to_string(outside.join("a.txt")).unwrap(), "new\n");
 }
+
+#[test]
+fn a_journal_of_another_version_is_told_by_doctor() {
+    let victim = Victim::new();
+    assert!(victim.run(&["changes"]).status.success());
+    let told = || String::from_utf8(victim.run(&["doctor", "--offline"]).stdout).unwrap();
+    assert!(!told().contains("undo journal"), "{}", told());
+    let format = victim.home.join(".local/state/toolgate/journal.toolgate/format");
+    for (content, says) in [("toolgate journal 2\n", "version 2"), ("", "damaged")] {
+        std::fs::write(&format, content).unwrap();
+        let told = told();
+        let line = told.lines().find(|line| line.contains("undo journal")).unwrap_or_default();
+        assert!(line.starts_with("missing") && line.contains(says), "{told}");
+        assert_eq!(std::fs::read_to_string(&format).unwrap(), content, "it is left as it is");
+    }
+}
+
+#[test]
+fn the_undo_journal_is_closed_to_other_users() {
+    use std::os::unix::fs::MetadataExt as _;
+    let victim = Victim::new();
+    let journal = victim.home.join(".local/state/toolgate/journal.toolgate");
+    std::fs::write(victim.repository.join("a.txt"), "old\n").unwrap();
+    let write = || {
+        let arguments = json!({"path": "a.txt", "content": CallId::fresh().to_string()}).to_string();
+        let called = victim.run(&["call", "write_file", &arguments, "--trust", "autonomous"]);
+        assert!(called.status.success(), "{}", said(&called));
+    };
+    write();
+    // As earlier versions made it.
+    std::fs::set_permissions(&journal, PermissionsExt::from_mode(0o755)).unwrap();
+    std::fs::write(journal.join("added"), [0; 3 * 4096]).unwrap();
+    write();
+    let mut found = vec![journal];
+    while let Some(path) = found.pop() {
+        let metadata = std::fs::symlink_metadata(&path).unwrap();
+        let expected = if metadata.is_dir() { 0o700 } else { 0o600 };
+        assert_eq!(metadata.mode() & 0o777, expected, "{}", path.display());
+        if metadata.is_dir() {
+            found.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        }
+    }
+}

@@ -2,18 +2,23 @@
 
 use std::io::{self, Write as _};
 
-use cap_std::fs::Dir;
+use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
 
 const NAME: &str = "format";
 const UNFINISHED: &str = "format.new";
 const CURRENT: &str = "toolgate journal 1\n";
 
-/// Refuses a journal of another version. One that does not say is new, or as old as the first version.
+/// Refuses a journal of another version. One that does not say is new, or as old as the first version, and says it from here on.
 pub(super) fn check(directory: &Dir) -> io::Result<()> {
+    if look(directory)? { Ok(()) } else { create(directory) }
+}
+
+/// Whether a journal says that it is of this version; an error where it is of another one.
+pub(super) fn look(directory: &Dir) -> io::Result<bool> {
     match directory.read_to_string(NAME) {
-        Ok(found) if found == CURRENT => Ok(()),
+        Ok(found) if found == CURRENT => Ok(true),
         Ok(found) => Err(unknown(&found)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => create(directory),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(unknown("")),
         Err(error) => Err(error),
     }
@@ -21,7 +26,9 @@ pub(super) fn check(directory: &Dir) -> io::Result<()> {
 
 /// Never leaves the file without its content, not after a power cut either: a journal that does not say its version is not used.
 fn create(directory: &Dir) -> io::Result<()> {
-    let mut file = directory.create(UNFINISHED)?;
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    let mut file = directory.open_with(UNFINISHED, &options)?;
     file.write_all(CURRENT.as_bytes())?;
     file.sync_data()?;
     directory.rename(UNFINISHED, directory, NAME)

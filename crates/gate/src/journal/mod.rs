@@ -28,8 +28,9 @@ use std::io::{self, Read as _};
 use std::path::Path;
 
 use cap_std::fs::{Dir, DirBuilder, DirBuilderExt as _, OpenOptions, OpenOptionsExt as _};
+use rustix::fs::{AtFlags, Mode};
 use toolgate_types::{CallId, ChangeFate, StateKey};
-use toolgate_workspace::Workspace;
+use toolgate_workspace::{DiskReserve, Workspace};
 
 pub use bounds::JournalBounds;
 pub use dropped::Dropped;
@@ -51,6 +52,7 @@ pub struct Journal {
     seals: Seals,
     recovery: Recovery,
     sweeper: Sweeper,
+    reserve: Option<DiskReserve>,
     durability: Durability,
 }
 
@@ -72,6 +74,13 @@ impl UnrecoveredJournal {
         self
     }
 
+    /// Refuses changes that would leave less than this.
+    #[must_use]
+    pub fn reserving(mut self, reserve: DiskReserve) -> Self {
+        self.0.reserve = Some(reserve);
+        self
+    }
+
     /// Puts back what dead processes left half-done in the mounts of this workspace, by their rules.
     ///
     /// # Errors
@@ -90,6 +99,7 @@ impl Journal {
     /// The directory cannot be used, or the journal in it is of another version.
     pub fn open(directory: &Dir, key: &StateKey) -> io::Result<UnrecoveredJournal> {
         format::check(directory)?;
+        close_to_others(directory)?;
         Ok(UnrecoveredJournal(Self {
             pending: subfolder(directory, "pending")?,
             done: subfolder(directory, "done")?,
@@ -98,6 +108,7 @@ impl Journal {
             directory: directory.try_clone()?,
             recovery: Recovery::default(),
             sweeper: Sweeper::default(),
+            reserve: None,
             durability: Durability::default(),
         }))
     }
@@ -106,6 +117,14 @@ impl Journal {
     #[must_use]
     pub fn is_gone(&self) -> bool {
         rustix::fs::fstat(&self.pending).is_ok_and(|stat| stat.st_nlink == 0)
+    }
+
+    /// Whether this version could open a journal, as far as its format says. Nothing is written.
+    ///
+    /// # Errors
+    /// It is of another version, or cannot be read.
+    pub fn check_format(directory: &Dir) -> io::Result<()> {
+        format::look(directory).map(drop)
     }
 
     /// What was found half-done when the journal was opened, and what became of it. The operator should be told.
@@ -218,6 +237,15 @@ fn subfolder(folder: &Dir, name: &str) -> io::Result<Dir> {
         }
         Err(error) => Err(error),
     }
+}
+
+/// Takes the rights of others from the directory of a journal: earlier gates made it as the umask said.
+fn close_to_others(directory: &Dir) -> io::Result<()> {
+    let mode = Mode::from_raw_mode(rustix::fs::fstat(directory)?.st_mode);
+    if mode.intersects(Mode::RWXG | Mode::RWXO) {
+        rustix::fs::chmodat(directory, c".", Mode::RWXU, AtFlags::empty())?;
+    }
+    Ok(())
 }
 
 /// Writes a file of the journal anew: whoever reads it finds the old content or the new one.

@@ -12,7 +12,9 @@ use toolgate_audit::Ticket;
 use toolgate_types::digest::Sha256Hasher;
 use toolgate_types::time::rfc3339_millis;
 use toolgate_types::{CallId, Locked, SessionId, Sha256, Stop};
-use toolgate_workspace::{ChangeKind, FileStamp, NotKept, PlannedChange, Recorder, Settled, copy_attributes};
+use toolgate_workspace::{
+    ChangeKind, FileStamp, Headroom, NotKept, PlannedChange, Recorder, Settled, copy_attributes,
+};
 
 use super::entry::{Change, ChangeSet, Kept, Kind, Place, Stamp};
 use super::{Journal, MAX_ENTRY_BYTES, Phase, blob_name, entry_name, unfinished_name, written};
@@ -44,6 +46,8 @@ struct State {
     blobs: Vec<String>,
     /// Disk space of what was kept, with the entry.
     bytes: u64,
+    /// Whether the disk has no room for copies.
+    without_copies: bool,
     /// Whether an earlier change of this call was left half-made; its entry must not be written over.
     is_unsure: bool,
 }
@@ -83,6 +87,12 @@ impl CallRecorder {
         // An undo is always possible: it is the way out of a full journal.
         if self.set.undoes.is_none() {
             self.journal.make_room(state.bytes)?;
+            let is_removal = changes.iter().all(|change| change.after.is_none());
+            state.without_copies = match self.journal.make_space(state.bytes) {
+                Headroom::Enough => false,
+                Headroom::RemovalsOnly(_) if is_removal => true,
+                Headroom::RemovalsOnly(note) | Headroom::Nothing(note) => return Err(NotKept::NoSpace(note)),
+            };
         }
         let entry = self.journal.make_entry(self.set.call)?;
         let mut set = self.set.clone();
@@ -127,7 +137,8 @@ impl CallRecorder {
                 let blob = blob_name(self.set.call, index);
                 state.blobs.push(blob.clone());
                 let is_last = kind == Kind::Delete;
-                let wanted = Wanted { blob, stat, sha256: change.before_sha256, is_last };
+                let max_copied = if state.without_copies { 0 } else { MAX_COPIED_BYTES };
+                let wanted = Wanted { blob, stat, sha256: change.before_sha256, max_copied, is_last };
                 (Some(self.journal.keep_content(file, wanted, stop)?), (None, None))
             }
             (None, _) => (None, (None, None)),
@@ -189,6 +200,8 @@ struct Wanted<'s> {
     stat: &'s Stat,
     /// Its digest, where it was read already.
     sha256: Option<Sha256>,
+    /// A larger one is kept by another name.
+    max_copied: u64,
     /// Whether no file will be left that says which attributes it had.
     is_last: bool,
 }
@@ -203,16 +216,17 @@ pub(super) struct NotedEntry {
 
 impl Journal {
     /// Keeps content as a copy. Another name of the same file would not do: a process that has the file open for writing, a command that was left running for
-    /// one, goes on writing into it. Only what is too large to be copied is kept that way, and its digest tells whether it was written to.
+    /// one, goes on writing into it. Only what is too large to be copied, or is removed while the disk has no room for a copy, is kept that way, and its
+    /// digest tells whether it was written to.
     fn keep_content(&self, file: &File, wanted: Wanted<'_>, stop: &Stop) -> Result<Kept, NotKept> {
-        let Wanted { blob, stat, sha256, is_last } = wanted;
+        let Wanted { blob, stat, sha256, max_copied, is_last } = wanted;
         let bytes = u64::try_from(stat.st_size).unwrap_or(0);
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(true).mode(0o600);
         let copy = self.blobs.open_with(&blob, &options)?.into_std();
         // `FICLONE`: where the filesystem can share the blocks of two files, size does not matter.
         let is_cloned = rustix::fs::ioctl_ficlone(&copy, file).is_ok();
-        let is_copied = is_cloned || bytes <= MAX_COPIED_BYTES;
+        let is_copied = is_cloned || bytes <= max_copied;
         let copied = match is_copied && !is_cloned {
             true => copy_bounded(file, &copy, sha256, stop)?,
             false => sha256,
@@ -222,7 +236,12 @@ impl Journal {
         }
         // Another name elsewhere means that it may be written to by that name.
         if !is_copied && (stat.st_nlink != 1 || self.link(file, &blob).is_err()) {
-            return Err(NotKept::TooLarge { bytes, limit: MAX_COPIED_BYTES });
+            return Err(match max_copied {
+                0 => {
+                    NotKept::NoSpace("there is no room for a copy, and no other name can be made".to_owned())
+                }
+                limit => NotKept::TooLarge { bytes, limit },
+            });
         }
         let sha256 = match copied {
             Some(sha256) => sha256,

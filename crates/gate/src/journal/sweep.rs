@@ -18,14 +18,14 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{AtFlags, Stat, statat};
 use toolgate_types::CallId;
-use toolgate_workspace::{KeptBound, NotKept, TALLY_STEP, Tally, tally_units};
+use toolgate_workspace::{Headroom, KeptBound, NotKept, TALLY_STEP, Tally, tally_units};
 
 use super::bounds::JournalBounds;
 use super::dropped::Dropped;
 use super::entry::ChangeSet;
 use super::origin::{self, FileKey, Origin};
 use super::written::Written;
-use super::{Journal, Phase, entry_name, read_entry, unfinished_name};
+use super::{Journal, Phase, entry_name, read_entry, unfinished_name, write_whole};
 
 /// Content that the gate did not write itself is kept for so long, whatever the other bounds say.
 pub(super) const MIN_AGE: Duration = Duration::from_secs(24 * 60 * 60);
@@ -58,6 +58,18 @@ pub(super) struct Sweeper {
     is_running: AtomicBool,
     /// When the age of entries is looked at next.
     next_look: Mutex<Option<Instant>>,
+}
+
+/// Why there is too much.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pressure {
+    /// The bounds, if so many bytes are added.
+    Bounds {
+        /// What is about to be added.
+        reserved: u64,
+    },
+    /// The disk is almost full: all goes that is the gate's own writing, and nothing else.
+    Disk,
 }
 
 /// How a sweep ended.
@@ -123,7 +135,7 @@ impl Journal {
         }
         let added = self.tally().map_or(0, Tally::get);
         if added >= 2 * TALLY_STEP || bytes >= bounds.step_bytes() {
-            return match self.sweep(bytes, LOCK_TIMEOUT) {
+            return match self.sweep(Pressure::Bounds { reserved: bytes }, LOCK_TIMEOUT) {
                 Swept::Full(bound) => Err(NotKept::Full(bound)),
                 Swept::Within | Swept::Unfinished => Ok(()),
             };
@@ -132,6 +144,18 @@ impl Journal {
             self.sweep_in_background();
         }
         Ok(())
+    }
+
+    /// Sees to it that changes leave the reserve of the disk. Where that is reached, what gates wrote themselves is let go first.
+    pub(super) fn make_space(&self, bytes: u64) -> Headroom {
+        let Some(reserve) = &self.reserve else { return Headroom::Enough };
+        match reserve.headroom(bytes) {
+            Headroom::Enough => Headroom::Enough,
+            _ => {
+                self.sweep(Pressure::Disk, LOCK_TIMEOUT);
+                reserve.headroom(bytes)
+            }
+        }
     }
 
     /// Counts an entry that was added.
@@ -168,7 +192,7 @@ impl Journal {
         }
         let journal = Arc::clone(self);
         let sweep = move || {
-            journal.sweep(0, Duration::ZERO);
+            journal.sweep(Pressure::Bounds { reserved: 0 }, Duration::ZERO);
             journal.sweeper.is_running.store(false, Ordering::Relaxed);
         };
         if std::thread::Builder::new().name("sweep".to_owned()).spawn(sweep).is_err() {
@@ -176,25 +200,27 @@ impl Journal {
         }
     }
 
-    /// Removes what is too old, and what is too much if so many bytes are to be added. Where another process sweeps or undoes something, it is waited for so long.
-    fn sweep(&self, reserved: u64, lock_timeout: Duration) -> Swept {
+    /// Removes what is too old and what is too much. Where another process sweeps or undoes something, it is waited for so long.
+    fn sweep(&self, pressure: Pressure, lock_timeout: Duration) -> Swept {
         let mut index = self.sweeper.index.lock().unwrap_or_else(PoisonError::into_inner);
         // What is added after the look counts for the next sweep. Until this one has ended well the count stays: else other gates would add while it refuses.
         let added = self.tally().map_or(0, Tally::get);
-        let swept = self.sweep_with(&mut index, reserved, lock_timeout);
+        let swept = self.sweep_with(&mut index, pressure, lock_timeout);
         match self.tally() {
             Some(tally) if swept == Swept::Within => tally.subtract(added),
             // The next change tries again.
-            Some(tally) if added < 2 * TALLY_STEP => (0..2).for_each(|_| tally.add(TALLY_STEP)),
+            Some(tally) if added < 2 * TALLY_STEP && pressure != Pressure::Disk => {
+                (0..2).for_each(|_| tally.add(TALLY_STEP))
+            }
             _ => {}
         }
         swept
     }
 
-    fn sweep_with(&self, index: &mut Index, reserved: u64, lock_timeout: Duration) -> Swept {
+    fn sweep_with(&self, index: &mut Index, pressure: Pressure, lock_timeout: Duration) -> Swept {
         let Ok(found) = self.look(index) else { return Swept::Unfinished };
-        let _ = self.directory.write(STAMP, b"");
-        let Choice { victims, full } = choose(&found.held, &self.sweeper.bounds, reserved, SystemTime::now());
+        let _ = write_whole(&self.directory, STAMP, b"");
+        let Choice { victims, full } = choose(&found.held, &self.sweeper.bounds, pressure, SystemTime::now());
         let (now, later) = victims.split_at(victims.len().min(MAX_ENTRIES_PER_SWEEP));
         let mut is_finished = later.is_empty();
         for batch in now.chunks(MAX_ENTRIES_PER_LOCK) {
@@ -389,16 +415,26 @@ type MayGo<'a> = dyn Fn(CallId, &Held) -> bool + 'a;
 
 /// Chooses what goes: what is too old; then of what is too much, the oldest that holds nothing but the gate's own writing, then the oldest that is older than
 /// [`MIN_AGE`]. The newest entry stays.
-fn choose(held: &BTreeMap<CallId, Held>, bounds: &JournalBounds, reserved: u64, now: SystemTime) -> Choice {
+fn choose(
+    held: &BTreeMap<CallId, Held>,
+    bounds: &JournalBounds,
+    pressure: Pressure,
+    now: SystemTime,
+) -> Choice {
     let milliseconds_before = |age: Duration| {
         let then = now.checked_sub(age).and_then(|then| then.duration_since(UNIX_EPOCH).ok());
         then.unwrap_or_default().as_millis()
     };
     let (expired, young) =
         (milliseconds_before(bounds.max_age), milliseconds_before(MIN_AGE + bounds.stand_in()));
-    let (max_bytes, max_entries) = bounds.target();
-    // What is about to be added is one of the steps that the target leaves room for, unless it is larger.
-    let max_bytes = max_bytes.min(bounds.max_bytes.saturating_sub(reserved));
+    let (target_bytes, target_entries) = bounds.target();
+    let (max_bytes, max_entries) = match pressure {
+        // What is about to be added is one of the steps that the target leaves room for, unless it is larger.
+        Pressure::Bounds { reserved } => {
+            (target_bytes.min(bounds.max_bytes.saturating_sub(reserved)), target_entries)
+        }
+        Pressure::Disk => (0, 0),
+    };
     let mut bytes: u64 = held.values().map(|one| one.bytes).fold(0, u64::saturating_add);
     let mut entries = held.len() as u64;
     let newest = held.keys().next_back().copied();
@@ -408,7 +444,7 @@ fn choose(held: &BTreeMap<CallId, Held>, bounds: &JournalBounds, reserved: u64, 
     let passes: [&MayGo<'_>; 3] = [
         &|call, _| is_expired(&call),
         &|call, one| Some(call) != newest && one.is_the_gates(&is_held),
-        &|call, _| u128::from(call.unix_millis()) < young,
+        &|call, _| pressure != Pressure::Disk && u128::from(call.unix_millis()) < young,
     ];
     for (pass, may_go) in passes.into_iter().enumerate() {
         for (call, one) in held.iter().filter(|(call, one)| may_go(**call, one)) {
@@ -489,7 +525,7 @@ mod tests {
         let mut index = Index::default();
         entries.iter().for_each(|entry| index.add(entry, 1, bounds.stand_in()));
         let now = UNIX_EPOCH + Duration::from_millis(NOW + hours_later * HOUR);
-        choose(&index.held, &bounds, 0, now).victims
+        choose(&index.held, &bounds, Pressure::Bounds { reserved: 0 }, now).victims
     }
 
     #[test]

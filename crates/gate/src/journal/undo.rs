@@ -110,6 +110,7 @@ impl UndoError {
             Self::AlreadyUndone { .. } => ErrorCode::PreconditionFailed,
             Self::Conflict { source, .. } | Self::Refused { source, .. } => source.code(),
             Self::OtherMount { .. } | Self::NoWorkspace => ErrorCode::PreconditionFailed,
+            Self::Journal(error) if error.kind() == io::ErrorKind::StorageFull => ErrorCode::DiskFull,
             Self::Journal(_) => ErrorCode::IoError,
             Self::NotRecorded(_) => ErrorCode::AuditUnavailable,
         }

@@ -13,7 +13,7 @@ use tokio::sync::{oneshot, watch};
 use toolgate_egress::Refusal;
 use toolgate_sandbox::{Ended, Ends, Handed, Job, Network, SandboxError, Stream, Streams};
 use toolgate_types::{CallId, ErrorCode, Failure, Stop};
-use toolgate_workspace::{Confined, ConfinedMount, Run};
+use toolgate_workspace::{Confined, ConfinedMount, DiskReserve, Run};
 
 use super::afterwards::{Left, take_away, take_away_from_running};
 use super::confinement::Made;
@@ -21,7 +21,7 @@ use super::lasting::{ConfinedProcess, ProcessEnd, looking};
 use super::network::{Proxy, Reach, refused_line};
 use super::result::told;
 use super::tail::Tail;
-use super::{ATTEMPTS, CommandRunner, DiskReserve, mounted};
+use super::{ATTEMPTS, CommandRunner, mounted};
 
 /// What the thread of a process works with.
 pub(super) struct Keeper {

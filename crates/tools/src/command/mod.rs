@@ -31,8 +31,8 @@ use toolgate_sandbox::{
 };
 use toolgate_types::{CallId, Failure, Stop, StopReason};
 use toolgate_workspace::{
-    Access, Confined, ConfinedMount, ListOptions, Mount, PathGrant, PathStyle, Quarantined, Run, View,
-    Workspace, WorkspaceError,
+    Access, Confined, ConfinedMount, DiskReserve, ListOptions, Mount, PathGrant, PathStyle, Quarantined, Run,
+    View, Workspace, WorkspaceError,
 };
 
 use afterwards::{Left, take_away};
@@ -45,7 +45,6 @@ pub use clean::{clean, clean_value, spelt_out};
 pub use confinement::{Confinement, OwnFolders};
 pub use identity::Identity;
 pub use lasting::{ConfinedProcess, LastingProcess, ProcessEnd, Started};
-pub use reserve::DiskReserve;
 
 pub(crate) use held::ONLY_SOME;
 pub(crate) use network::Reach;
@@ -193,7 +192,7 @@ impl CommandRunner {
 
     /// Refuses to start anything where the disk of the gate's record is almost full.
     fn check_disk(&self) -> Result<(), Failure> {
-        self.options.reserve.as_ref().map_or(Ok(()), DiskReserve::check)
+        self.options.reserve.as_ref().map_or(Ok(()), reserve::check)
     }
 
     fn attempt(

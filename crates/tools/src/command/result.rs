@@ -84,7 +84,7 @@ impl Finished {
                 let message =
                     "the command was ended: the disk that the gate keeps its record on was almost full";
                 Failure::new(ErrorCode::DiskFull, message)
-                    .help("write less, and delete what is not needed with a file tool")
+                    .help(format!("write less; {}", super::reserve::HELP))
                     .operator_note(
                         "less than `audit.reserve` was free on the filesystem of the audit directory",
                     )

@@ -10,6 +10,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use cap_std::fs::{Dir, DirEntry, OpenOptions, OpenOptionsExt as _};
@@ -36,6 +37,10 @@ const MAX_REMOVED_PER_SWEEP: usize = 100_000;
 /// Names that are looked at to find out how large one thing is, and how deep. What is larger than that is the first to go.
 const MAX_MEASURED: usize = 10_000;
 const MAX_MEASURED_DEPTH: usize = 64;
+/// Notes that are kept of what is not, the newest.
+const MAX_NOTES: usize = 10_000;
+/// What a name takes beside its content, about: an inode and an entry of a directory. An empty file is not for nothing.
+const NAME_BYTES: u64 = 4096;
 /// The longest note that is read.
 const MAX_NOTE_BYTES: u64 = 64 << 10;
 
@@ -70,7 +75,8 @@ impl QuarantineBounds {
             _ => space(taken),
         };
         if let Ok(tally) = Tally::open(quarantine, TALLY) {
-            tally.add(tally_units(bytes, MAX_ENTRIES as u64 / 16, step));
+            // The note beside it has a name as well.
+            tally.add(tally_units(bytes.saturating_add(NAME_BYTES), MAX_ENTRIES as u64 / 16, step));
         }
     }
 
@@ -96,7 +102,7 @@ impl QuarantineBounds {
         for kept in self.excess(kept_below(quarantine)?, SystemTime::now()) {
             drop_kept(quarantine, &dropping, &kept)?;
         }
-        self.remove_expired_notes(quarantine)?;
+        self.remove_notes(quarantine)?;
         if empty(&dropping)? {
             tally.reset();
         }
@@ -126,19 +132,36 @@ impl QuarantineBounds {
         u64::try_from(then.unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Directories of calls that are too old hold notes alone by now.
-    fn remove_expired_notes(&self, quarantine: &Dir) -> io::Result<()> {
+    /// Removes notes of what is no longer kept, where they are too old or too many; the oldest first.
+    fn remove_notes(&self, quarantine: &Dir) -> io::Result<()> {
         let expired = self.expired(SystemTime::now());
-        for (call, directory) in calls_below(quarantine)? {
-            if call.unix_millis() < expired {
-                for note in directory.entries()?.flatten() {
-                    let _ = directory.remove_file(note.file_name());
+        let mut calls: Vec<CallId> = calls_below(quarantine)?.map(|(call, _)| call).collect();
+        calls.sort_unstable_by_key(|call| std::cmp::Reverse(*call));
+        let mut left = MAX_NOTES;
+        for call in calls {
+            let Ok(directory) = open_directory(quarantine, call.to_string().as_ref()) else { continue };
+            let is_expired = call.unix_millis() < expired;
+            let names = directory.entries()?.flatten().map(|entry| entry.file_name());
+            for note in names.filter(|name| is_note_alone(&directory, name)) {
+                if is_expired || left == 0 {
+                    let _ = directory.remove_file(note);
+                } else {
+                    left -= 1;
                 }
+            }
+            if is_expired || left == 0 {
+                // Not empty where something is kept.
                 let _ = quarantine.remove_dir(call.to_string());
             }
         }
         Ok(())
     }
+}
+
+/// Whether this is a note of something that is no longer there. Everything else has a note beside it.
+fn is_note_alone(directory: &Dir, name: &OsStr) -> bool {
+    let noted = name.as_encoded_bytes().strip_suffix(b".json").map(OsStr::from_bytes);
+    !directory.exists(note_of(name)) && noted.is_none_or(|noted| directory.symlink_metadata(noted).is_err())
 }
 
 /// The directories of calls, one at a time. What is named otherwise is left alone.
@@ -179,7 +202,7 @@ fn open_directory(directory: &Dir, name: &OsStr) -> io::Result<Dir> {
 }
 
 fn space(stat: &Stat) -> u64 {
-    u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512)
+    u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512).saturating_add(NAME_BYTES)
 }
 
 /// How much a file or a tree takes; as much as can be, where it is too wide or too deep to find out.
@@ -340,6 +363,30 @@ mod tests {
         let folder = Dir::open_ambient_dir(quarantine, cap_std::ambient_authority()).unwrap();
         QuarantineBounds { max_bytes: 1, ..QuarantineBounds::default() }.apply(&folder).unwrap();
         assert!(exists(json));
+    }
+
+    #[test]
+    fn names_without_content_and_notes_of_what_is_gone_are_bounded() {
+        let scratch = tempfile::tempdir().unwrap();
+        let call = keep(scratch.path(), 1, "0-a", 0);
+        let folder = scratch.path().join(call.to_string());
+        for number in 1..1000 {
+            std::fs::write(folder.join(format!("{number}-a")), "").unwrap();
+            std::fs::write(folder.join(format!("{number}-a.json")), "{\"version\":1}\n").unwrap();
+        }
+        sweep(scratch.path(), 1 << 20);
+        let names = || std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name());
+        let kept = names().filter(|name| !name.to_str().unwrap().ends_with(".json")).count();
+        assert!((100..=256).contains(&kept), "{kept}");
+        let newer = scratch.path().join(keep(scratch.path(), 0, "0-b", 10).to_string());
+        for number in 1..MAX_NOTES {
+            std::fs::write(newer.join(format!("{number}-b.json")), "{}").unwrap();
+        }
+        sweep(scratch.path(), 2 << 20);
+        // The newest notes stay, and so does what is kept, each with its note.
+        assert_eq!(std::fs::read_dir(&newer).unwrap().count(), MAX_NOTES + 1);
+        let notes = names().filter(|name| name.to_str().unwrap().ends_with(".json")).count();
+        assert!(notes <= kept + 1, "{notes} notes beside {kept} things");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! `write WORKSPACE STATE NAME` makes calls through a gate, one after another, and tells each answer.
 //! `gate` runs a command in the sandbox as an order on its standard input says, and is itself worth attacking; `escape ATTACK…` attacks it from inside.
 //! `endure COUNT` runs that many commands in the sandbox and tells what is left of them.
-//! `full-disk FOLDER`, `read-only-disk FOLDER`, `switch-off-record FOLDER`, `stop-before-full FOLDER`, `second-gate-on-full-disk FOLDER` and
+//! `full-disk FOLDER`, `read-only-disk FOLDER`, `switch-off-record FOLDER`, `stop-before-full FOLDER`, `write-before-full FOLDER`, `second-gate-on-full-disk FOLDER` and
 //! `midnight-on-full-disk FOLDER` are run in a mount namespace of their own; `die-with-a-full-disk DISK` is started by one of these.
 //! `read-with-a-held-lock WORKSPACE STATE` reads once, and again when it is told to by a line on its standard input; another one ends it.
 #![allow(
@@ -44,6 +44,7 @@ fn main() {
         ["read-with-a-held-lock", workspace, state] => {
             untraced::held_lock(Path::new(workspace), Path::new(state));
         }
+        ["write-before-full", folder] => record::write_before_full(Path::new(folder)),
         ["stop-before-full", folder] => record::stop_before_full(Path::new(folder)),
         ["read-only-disk", folder] => disk::read_only(Path::new(folder)),
         other => panic!("unknown role {other:?}"),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::json;
 use toolgate_attack::{Bench, BenchOptions, code_of, person};
 use toolgate_audit::{Report, VerifyOptions};
-use toolgate_gate::{AuditMode, Blocking, CallOptions};
+use toolgate_gate::{AuditMode, Blocking, CallOptions, UndoOptions};
 use toolgate_tools::{Called, Profile};
 use toolgate_types::{ErrorCode, ToolCall};
 
@@ -219,11 +219,70 @@ pub(crate) fn stop_before_full(folder: &Path) {
         assert!(!refused.answer.text.contains(disk.to_str().unwrap()), "{}", refused.answer.text);
         let record = bench.record(refused.call);
         assert!(record.denial.unwrap().reason.contains("audit.reserve"));
-        // A file tool frees the space.
+        assert!(refused.answer.text.contains("kept for undo"), "{}", refused.answer.text);
+        // Files are read and removed all the same.
         bench.must("read_file", json!({"path": "a.txt"}));
         bench.must("delete_file", json!({"path": "a.txt"}));
         std::fs::remove_file(disk.join("work/filler")).unwrap();
         bench.must("run_command", json!({"command": ": > ran"}));
         assert_eq!(report(&disk).gaps, []);
     }
+}
+
+/// Changes leave the reserve as well, by blocks and by inodes; what gates wrote themselves is let go for it.
+pub(crate) fn write_before_full(folder: &Path) {
+    const RESERVE: u64 = 32 << 20;
+    let disk = disk(folder, 112);
+    let big = disk.join("work/big.bin");
+    std::fs::write(&big, vec![b'x'; 20 << 20]).unwrap();
+    let bench = options(&disk, AuditMode::Deny).reserve(RESERVE).open();
+    let content = |number: usize| format!("{number:08}").repeat((1 << 20) / 8);
+    let write = |path: &str, number: usize| {
+        bench.call("write_file", json!({"path": path, "content": content(number)}))
+    };
+    // More than the disk holds, all of it of one file: the versions in between go.
+    for number in 0..120 {
+        let called = write("own.txt", number);
+        assert_eq!(code_of(&called), None, "{number}: {}", called.answer.text);
+        assert!(free(&disk) >= RESERVE - (2 << 20), "{number}: {} bytes are free", free(&disk));
+    }
+    let refused =
+        (0..200).map(|number| write(&format!("{number}.txt"), number)).find(|called| called.failed.is_some());
+    let refused = refused.expect("no write was refused");
+    assert_eq!(code_of(&refused), Some(ErrorCode::DiskFull), "{}", refused.answer.text);
+    assert!(refused.answer.text.contains("kept for undo"), "{}", refused.answer.text);
+    assert!(free(&disk) >= RESERVE - (2 << 20), "{} bytes are free", free(&disk));
+    // What was there is removed without a copy of it, and can be put back.
+    let before = free(&disk);
+    let deleted = bench.must("delete_file", json!({"path": "big.bin"})).call;
+    assert!(
+        !big.exists() && free(&disk) + (1 << 20) >= before,
+        "{before} bytes were free, {} are",
+        free(&disk)
+    );
+    bench.undo(deleted, UndoOptions { force: false }).unwrap();
+    assert_eq!(std::fs::metadata(&big).unwrap().len(), 20 << 20);
+    assert_eq!(report(&disk).gaps, []);
+    without_inodes(folder);
+}
+
+/// A filesystem of which a command can take all inodes with empty files.
+fn without_inodes(folder: &Path) {
+    let disk = folder.join("inodes");
+    std::fs::create_dir(&disk).unwrap();
+    let mut mount = Command::new("mount");
+    mount.args(["-t", "tmpfs", "-o", "size=64m,nr_inodes=20000", "tmpfs"]).arg(&disk);
+    assert!(mount.status().unwrap().success());
+    for name in ["work", "state"] {
+        std::fs::create_dir(disk.join(name)).unwrap();
+    }
+    let bench = options(&disk, AuditMode::Deny).reserve(1 << 20).open();
+    let line = "trap '' TERM; n=0; while :; do n=$((n+1)); : > $n || sleep 1; [ $((n % 100)) -ne 0 ] || sleep 0.01; done";
+    let ended = bench.call("run_command", json!({"command": line}));
+    assert_eq!(code_of(&ended), Some(ErrorCode::DiskFull), "{}", ended.answer.text);
+    let left = rustix::fs::statvfs(&disk).unwrap().f_favail;
+    assert!(left > 0, "the command took every inode");
+    let refused = bench.call("write_file", json!({"path": "new.txt", "content": "x"}));
+    assert_eq!(code_of(&refused), Some(ErrorCode::DiskFull), "{}", refused.answer.text);
+    assert_eq!(report(&disk).gaps, []);
 }

@@ -6,7 +6,6 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::Counts;
 use crate::gate::{Gate, Program};
 use crate::load::Load;
 use crate::place::Place;
@@ -47,7 +46,7 @@ int clock_gettime(clockid_t which, struct timespec *now) {
 }
 "#;
 
-pub(crate) fn run(program: &Program, _counts: &Counts) -> String {
+pub(crate) fn run(program: &Program) -> String {
     let mut place = Place::new(&["a"]);
     let root = place.settings.workspace.parent().unwrap().to_path_buf();
     let (source, library, offset) = (root.join("clock.c"), root.join("clock.so"), root.join("offset"));

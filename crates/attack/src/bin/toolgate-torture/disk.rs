@@ -9,7 +9,6 @@ use std::time::Duration;
 use serde_json::json;
 use toolgate_attack::{CHANGES, Scratch, spread};
 
-use crate::Counts;
 use crate::gate::{Gate, Program, refusal};
 use crate::load::Load;
 use crate::place::Place;
@@ -95,13 +94,13 @@ struct Cuts {
     lost: usize,
 }
 
-pub(crate) fn power_cuts(program: &Program, counts: &Counts) -> String {
+pub(crate) fn power_cuts(program: &Program, power_cuts: u64) -> String {
     let (mut cut, mut cuts) = (0, Cuts::default());
-    while cut < counts.power_cuts {
+    while cut < power_cuts {
         let disk = Disk::new(128 << 20);
         let mut place = Place::at(&disk.root(), &["a"]);
         place.settings.environment = vec![("HOME".to_owned(), disk.root().to_string_lossy().into_owned())];
-        for _ in 0..CUTS_PER_DISK.min(counts.power_cuts - cut) {
+        for _ in 0..CUTS_PER_DISK.min(power_cuts - cut) {
             cut += 1;
             // With `warn` nothing is waited for, so that what was answered may be lost; what is there must be whole, and the next gate must start.
             place.settings.on_failure = if cut % 5 == 4 { "warn" } else { "deny" };
@@ -144,26 +143,31 @@ fn cut_once(program: &Program, disk: &Disk, place: &Place, cut: u64, cuts: &mut 
     cuts.lost += made.saturating_sub(place.settings.changes(program).saturating_sub(kept_before));
 }
 
-pub(crate) fn full(program: &Program, _counts: &Counts) -> String {
+pub(crate) fn full(program: &Program) -> String {
     let mut told = Vec::new();
     for on_failure in ["deny", "warn"] {
         let disk = Disk::new(64 << 20);
-        let mut place = Place::at(&disk.root(), &["a"]);
+        let writers = ["a", "b"];
+        let mut place = Place::at(&disk.root(), &writers);
         place.settings.on_failure = on_failure;
-        let (_gate, client) = Gate::open(program, &place.settings);
-        let load = Load::begin(client, &place, "a", format!("f-{on_failure}"));
+        // Two gates share the record, the undo journal and the disk.
+        let loads = writers.map(|writer| {
+            let (gate, client) = Gate::open(program, &place.settings);
+            (gate, writer, Load::begin(client, &place, writer, format!("f-{on_failure}-{writer}")))
+        });
         std::thread::sleep(Duration::from_millis(200));
         fill(&disk.root().join("filler"));
         std::thread::sleep(Duration::from_millis(500));
         std::fs::remove_file(disk.root().join("filler")).unwrap();
         std::thread::sleep(Duration::from_millis(300));
-        let diary = load.end();
-        let refused = diary.answered.values().filter(|answer| answer.is_err()).count();
+        let diaries = loads.map(|(_gate, writer, load)| (writer, load.end()));
+        let answers = diaries.iter().flat_map(|(_, diary)| diary.answered.values());
+        let refused = answers.filter(|answer| answer.is_err()).count();
         let (gate, mut client) = Gate::open(program, &place.settings);
         let again = client.call("after", "write_file", json!({"path": "after.txt", "content": "x"})).unwrap();
         assert_eq!(refusal(&again), None, "{on_failure}: after the disk has room again");
         drop(gate);
-        let sums = place.judge(&[("a", diary)]);
+        let sums = place.judge(&diaries);
         let missing = place.gaps(program);
         assert_eq!(missing, sums.unrecorded, "calls that the record says it lacks, and those it lacks");
         told.push(format!(
@@ -175,7 +179,7 @@ pub(crate) fn full(program: &Program, _counts: &Counts) -> String {
 }
 
 /// A disk that confirms nothing: `fdatasync` fails. A command whose intent is not on the disk does not start, and a new gate on a healthy disk works.
-pub(crate) fn failed_sync(program: &Program, _counts: &Counts) -> String {
+pub(crate) fn failed_sync(program: &Program) -> String {
     let mut place = Place::new(&[]);
     // The first gate of all says the version of its journal, and does not start where that cannot be synced.
     drop(Gate::open(program, &place.settings));

@@ -8,7 +8,6 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, flock};
 use serde_json::json;
 
-use crate::Counts;
 use crate::gate::{Client, Gate, Program, refusal};
 use crate::load::Load;
 use crate::place::Place;
@@ -16,7 +15,7 @@ use crate::place::Place;
 /// `nobody` on every Linux system.
 const NOBODY: u32 = 65534;
 
-pub(crate) fn held_lock(program: &Program, _counts: &Counts) -> String {
+pub(crate) fn held_lock(program: &Program) -> String {
     let mut told = Vec::new();
     for on_failure in ["deny", "warn"] {
         let mut place = Place::new(&["a"]);
@@ -46,7 +45,7 @@ pub(crate) fn held_lock(program: &Program, _counts: &Counts) -> String {
     told.join("; ")
 }
 
-pub(crate) fn lost_permissions(program: &Program, _counts: &Counts) -> String {
+pub(crate) fn lost_permissions(program: &Program) -> String {
     let mut place = Place::new(&["a"]);
     let root = place.settings.workspace.parent().unwrap().to_path_buf();
     place.settings.wrapper =
@@ -105,7 +104,7 @@ fn give(path: &Path) {
     }
 }
 
-pub(crate) fn deleted_state(program: &Program, _counts: &Counts) -> String {
+pub(crate) fn deleted_state(program: &Program) -> String {
     let mut told = Vec::new();
     for on_failure in ["deny", "warn"] {
         let mut place = Place::new(&["a"]);

@@ -37,14 +37,14 @@ struct Counts {
 }
 
 const PHASES: &[Phase] = &[
-    ("kills", kills::run),
-    ("power-cuts", disk::power_cuts),
-    ("full-disk", disk::full),
-    ("failed-sync", disk::failed_sync),
-    ("held-lock", faults::held_lock),
-    ("lost-permissions", faults::lost_permissions),
-    ("deleted-state", faults::deleted_state),
-    ("clock-jumps", clock::run),
+    ("kills", |program, counts| kills::run(program, counts.kills)),
+    ("power-cuts", |program, counts| disk::power_cuts(program, counts.power_cuts)),
+    ("full-disk", |program, _| disk::full(program)),
+    ("failed-sync", |program, _| disk::failed_sync(program)),
+    ("held-lock", |program, _| faults::held_lock(program)),
+    ("lost-permissions", |program, _| faults::lost_permissions(program)),
+    ("deleted-state", |program, _| faults::deleted_state(program)),
+    ("clock-jumps", |program, _| clock::run(program)),
 ];
 
 fn main() {
