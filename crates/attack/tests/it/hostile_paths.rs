@@ -248,7 +248,7 @@ fn besiege(profile: Profile) {
             continue;
         }
         let path = siege.fixture.expand(&row.path);
-        if profile != Profile::Crew || path.starts_with('@') {
+        if profile != Profile::Crew || path.trim_start_matches(['.', '/']).starts_with('@') {
             siege.attack(row, &path, None);
             continue;
         }

@@ -343,12 +343,13 @@ fn an_append_is_bounded_by_what_is_appended() {
     let full = "x".repeat(1 << 20);
     write(&place, "log.txt", &full);
     assert_eq!(append("log.txt", &full), "ok: appended 1048576 bytes to log.txt (now 2097152 bytes)");
+    assert_eq!(append("log.txt", "x"), "ok: appended 1 bytes to log.txt (now 2097153 bytes)");
     let refused = append("log.txt", &(full + "x"));
     assert_eq!(
         refused,
         "io_error: 1048577 bytes are more than the 1048576 that may be appended to `log.txt` at once; append it in several calls"
     );
-    assert_eq!(std::fs::metadata(place.workspace.join("log.txt")).unwrap().len(), 2 << 20);
+    assert_eq!(std::fs::metadata(place.workspace.join("log.txt")).unwrap().len(), (2 << 20) + 1);
 }
 
 /// `edit_file` is bounded by its result: a longer file may be made shorter, and a short one not too long.
