@@ -117,6 +117,9 @@ fn the_end_of_input_is_a_no() {
     let studio = Studio::new("");
     let mut program = Program::start(&studio, &writes(&["a.txt", "b.txt"]));
     program.next("chat:tool-confirm");
+    program.input = None;
+    let open = program.next("chat:tool-result");
+    assert_eq!(open["metadata"]["code"], "approval_unavailable", "not when its time is up: {open}");
     let (code, end) = program.end();
     assert!(!is_written(&studio, "a.txt") && !is_written(&studio, "b.txt"));
     assert!(end["text"].as_str().unwrap().contains("approval_unavailable"), "{end}");
