@@ -265,11 +265,16 @@ fn search(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOut
     let path = searched(view, &arguments.path)?;
     let lines = |lines: &[Line]| -> Vec<String> { lines.iter().map(|line| line.text.clone()).collect() };
     let shown = |(path, found): &(String, Match)| {
-        let mut shown = json!({"path": path, "line": found.number, "text": found.line.text, "before": lines(&found.before), "after": lines(&found.after)});
+        let mut shown = Map::new();
+        shown.insert("path".to_owned(), json!(path));
+        shown.insert("line".to_owned(), json!(found.number));
+        shown.insert("text".to_owned(), json!(found.line.text));
+        shown.insert("before".to_owned(), json!(lines(&found.before)));
+        shown.insert("after".to_owned(), json!(lines(&found.after)));
         if is_cut(&found.line) {
-            shown["textTruncated"] = json!(true);
+            shown.insert("textTruncated".to_owned(), json!(true));
         }
-        shown
+        Value::Object(shown)
     };
     let matches: Vec<Value> = found.matches.iter().map(shown).collect();
     let is_any_cut = |(_, found): &(String, Match)| {
