@@ -23,6 +23,8 @@ use crate::bound::content_of;
 /// The largest file that is copied before it changes. Larger ones can be changed only where they need not be copied.
 const MAX_COPIED_BYTES: u64 = 64 << 20;
 const COPIED_AT_ONCE: u64 = 1 << 20;
+/// A file of up to this size is copied by one `pread` and one `write`: that costs less than asking the filesystem to share its blocks.
+const SMALL_BYTES: u64 = 64 << 10;
 /// The largest file that is hashed before it moves. A larger one is known again by its inode, size and modification time.
 const MAX_HASHED_TO_MOVE: u64 = 16 << 20;
 
@@ -224,10 +226,12 @@ impl Journal {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(true).mode(0o600);
         let copy = self.blobs.open_with(&blob, &options)?.into_std();
+        let is_small = bytes <= SMALL_BYTES.min(max_copied);
         // `FICLONE`: where the filesystem can share the blocks of two files, size does not matter.
-        let is_cloned = rustix::fs::ioctl_ficlone(&copy, file).is_ok();
+        let is_cloned = !is_small && rustix::fs::ioctl_ficlone(&copy, file).is_ok();
         let is_copied = is_cloned || bytes <= max_copied;
         let copied = match is_copied && !is_cloned {
+            true if is_small => Some(copy_small(file, &copy, bytes, sha256)?),
             true => copy_bounded(file, &copy, sha256, stop)?,
             false => sha256,
         };
@@ -350,6 +354,26 @@ fn known_again(
         None => content_of(file, stop)?.sha256,
     };
     Ok((Some(sha256), Some(stamp.into())))
+}
+
+/// Copies a small file, and hashes it unless its digest is known. What is appended meanwhile is not followed: the change is not made then, because the file is
+/// another one than was found.
+fn copy_small(file: &File, mut copy: &File, bytes: u64, known: Option<Sha256>) -> Result<Sha256, NotKept> {
+    use std::io::Write as _;
+    use std::os::unix::fs::FileExt as _;
+    let mut content = vec![0; usize::try_from(bytes).unwrap_or(0)];
+    let mut filled = 0;
+    while let Some(rest) = content.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        match file.read_at(rest, filled as u64) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    content.truncate(filled);
+    copy.write_all(&content)?;
+    Ok(known.unwrap_or_else(|| Sha256::of(&content)))
 }
 
 /// Copies what may be copied, hashes it unless its digest is known, and gives up when the call must end. A file that grows is not followed further.
