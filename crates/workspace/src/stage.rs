@@ -40,7 +40,7 @@ pub(crate) enum Content<'a> {
 pub(crate) struct Staged {
     file: Arc<File>,
     /// Which file it is; nothing for one in memory.
-    on_disk: Option<Stat>,
+    on_disk: Option<Box<Stat>>,
     dress: Dress,
     saving: Option<Saving>,
     pub(crate) after: After,
@@ -62,7 +62,7 @@ pub(crate) fn stage(
     let (mut saving, mut on_disk) = (None, None);
     if !in_memory {
         dress.put_on(&file).map_err(failed)?;
-        on_disk = Some(rustix::fs::fstat(&file).map_err(|errno| failed(errno.into()))?);
+        on_disk = Some(Box::new(rustix::fs::fstat(&file).map_err(|errno| failed(errno.into()))?));
         saving = Some(Saving::begin(&file));
     }
     // Hashing takes longer than writing, but not longer than the disk.
@@ -148,7 +148,7 @@ impl Staged {
 
     /// The file that will hold the content, as far as that is known before it has a name.
     pub(crate) fn stamp(&self) -> Option<FileStamp> {
-        self.on_disk.as_ref().map(FileStamp::from)
+        self.on_disk.as_deref().map(FileStamp::from)
     }
 
     /// Waits until the content lies on the disk, so that no name ever leads to less. What waits in memory is saved when it gets its name.
@@ -159,7 +159,7 @@ impl Staged {
     /// Gives the content a name in a directory, and says which file that is; fails if the name is taken.
     pub(crate) fn link(&self, directory: &File, name: &OsStr) -> io::Result<Stat> {
         // Nothing but its link count and `st_ctime` changes from staging to here.
-        let Some(ours) = self.on_disk else { return self.copy_to(directory, name) };
+        let Some(ours) = self.on_disk.as_deref().copied() else { return self.copy_to(directory, name) };
         let unnamed = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         rustix::fs::linkat(CWD, unnamed, directory, name, AtFlags::SYMLINK_FOLLOW)?;
         Ok(ours)
