@@ -182,33 +182,39 @@ impl TimedServer {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let (sender, moments) = mpsc::channel();
+        // A client may open a second connection while the end of an answer is still read from the first.
+        let state = Arc::new(Mutex::new((0, None::<Instant>)));
         std::thread::spawn(move || {
-            let mut answered = 0;
-            while let Ok((mut stream, _)) = listener.accept() {
-                stream.set_nodelay(true).unwrap();
-                let mut reader = BufReader::new(stream.try_clone().unwrap());
-                let mut asked_at: Option<Instant> = None;
-                while !reader.fill_buf().unwrap_or_default().is_empty() {
-                    let begun = Instant::now();
-                    if let Some(asked_at) = asked_at.take() {
-                        sender.send(begun.saturating_duration_since(asked_at)).unwrap();
-                    }
-                    assert!(take_request(&mut reader));
-                    let is_last = answered % (CALLS + 1) == CALLS;
-                    let frames = if is_last {
-                        frames(Wire::Anthropic, 3)
-                    } else {
-                        call_frames(answered % (CALLS + 1))
-                    };
-                    let body: Vec<u8> = frames.iter().flat_map(|frame| chunk(frame)).collect();
-                    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
-                    asked_at = (!is_last).then(Instant::now);
-                    stream.write_all(&[head.as_bytes(), &body, b"0\r\n\r\n"].concat()).unwrap();
-                    answered += 1;
-                }
+            while let Ok((stream, _)) = listener.accept() {
+                let (state, sender) = (Arc::clone(&state), sender.clone());
+                std::thread::spawn(move || serve_calls(stream, &state, &sender));
             }
         });
         (address, moments)
+    }
+}
+
+fn serve_calls(
+    mut stream: TcpStream,
+    state: &Mutex<(usize, Option<Instant>)>,
+    sender: &mpsc::Sender<Duration>,
+) {
+    stream.set_nodelay(true).unwrap();
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    while !reader.fill_buf().unwrap_or_default().is_empty() {
+        let begun = Instant::now();
+        let (answered, asked_at) = &mut *state.lock().unwrap();
+        if let Some(asked_at) = asked_at.take() {
+            sender.send(begun.saturating_duration_since(asked_at)).unwrap();
+        }
+        assert!(take_request(&mut reader));
+        let step = *answered % (CALLS + 1);
+        let frames = if step == CALLS { frames(Wire::Anthropic, 3) } else { call_frames(step) };
+        let body: Vec<u8> = frames.iter().flat_map(|frame| chunk(frame)).collect();
+        let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+        *asked_at = (step < CALLS).then(Instant::now);
+        stream.write_all(&[head.as_bytes(), &body, b"0\r\n\r\n"].concat()).unwrap();
+        *answered += 1;
     }
 }
 
