@@ -319,7 +319,7 @@ mod tests {
             }
             let repaired = repair_json(&text).unwrap();
             prop_assert_eq!(serde_json::from_str::<Value>(&repaired.json).unwrap(), object);
-            prop_assert_eq!(repaired.repairs.is_empty(), !(comma && !close) && !close && !fence);
+            prop_assert_eq!(repaired.repairs.is_empty(), !(comma || close || fence));
         }
 
         /// Any text is refused or made into JSON.

@@ -58,7 +58,10 @@ fn settled(events: &[Value]) -> String {
         settle(&mut data);
         match lines.last_mut() {
             Some((last, before))
-                if *last == name && name.ends_with("-delta") && name != "chat:tool-delta" =>
+                if *last == name
+                    && name.ends_with("-delta")
+                    && name != "chat:tool-delta"
+                    && before["toolName"] == data["toolName"] =>
             {
                 let field = if name == "chat:tool-input-delta" { "chunk" } else { "text" };
                 let joined = format!("{}{}", before[field].as_str().unwrap(), data[field].as_str().unwrap());
