@@ -91,8 +91,8 @@ impl Fixed {
 }
 
 /// Keys that are read once, at the start. Whatever else a file says counts from the next look on.
-const UNTIL_RESTART: [&str; 7] =
-    ["approval", "audit", "conversation", "model", "models", "on_violation", "serve"];
+const UNTIL_RESTART: [&str; 8] =
+    ["approval", "audit", "conversation", "model", "models", "on_violation", "retention", "serve"];
 
 /// How much is asked by what a file says, for whoever this process acts as.
 fn trust_of(config: &Config, common: &Common) -> Option<Trust> {
@@ -459,6 +459,7 @@ mod tests {
                 vec!["approval.timeout", "audit.on_failure"],
             ),
             ("serve: {listen: \"127.0.0.1:1\"}\ntrust: autonomous\n", vec!["serve.listen", "trust"]),
+            ("retention: {undo: {max_bytes: 2GiB}}\n", vec!["retention.undo"]),
             ("trust: supervised\ndeny: [x]\nlimits: {max_entries: 5}\n", vec![]),
             ("", vec![]),
         ] {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use toolgate_types::ErrorCode;
+use toolgate_types::{ErrorCode, Stage};
 
 use crate::front::{Called, Front};
 
@@ -71,11 +71,11 @@ impl Front {
         if self.gate().journal().is_gone() {
             return Some(Fault::JournalGone);
         }
-        let (_, failure) = called.failed.as_ref()?;
-        (failure.code == ErrorCode::AuditUnavailable && self.gate().must_record()).then(|| {
-            Fault::NotRecorded {
-                reason: failure.operator_note.clone().unwrap_or_else(|| failure.message.clone()),
-            }
+        let (stage, failure) = called.failed.as_ref()?;
+        // With `warn` reads go on as long as they can be counted; one that has no answer for want of a record is the first of all that follow.
+        let is_last = self.gate().must_record() || *stage == Stage::Output;
+        (failure.code == ErrorCode::AuditUnavailable && is_last).then(|| Fault::NotRecorded {
+            reason: failure.operator_note.clone().unwrap_or_else(|| failure.message.clone()),
         })
     }
 }

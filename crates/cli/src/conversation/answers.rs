@@ -4,7 +4,8 @@
 //! {"event":"chat:tool-approve","data":{"toolId":"…","approved":true,"scope":"once","reason":"…"}}
 //! ```
 //!
-//! Nothing is read before the first question: a task that asks nothing leaves standard input to its caller. The first answer to a question counts.
+//! Nothing is read before the first call, whose id nobody could name: a task that calls nothing leaves standard input to its caller. The first answer to a
+//! question that is open counts; one that comes before the question was asked is about a call that its writer cannot have seen.
 //! A line that cannot be read, and one about a call that no question is open for, is told as `chat:error` and decides nothing. The end of input is a no to
 //! every question.
 
@@ -15,6 +16,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::Deserialize;
+use serde_json::Value;
 use tokio::sync::oneshot;
 use toolgate_agent::{ChatEvent, EventSink};
 use toolgate_gate::{Nobody, Question, Reply};
@@ -22,6 +24,9 @@ use toolgate_types::CallId;
 
 /// A longer line is not read.
 const MAX_LINE_BYTES: u64 = 64 * 1024;
+
+/// So many lines that are no answers end the input: a program that writes something else here will not come to its senses.
+const MAX_INVALID_LINES: usize = 1_000;
 
 /// What helps where nobody answers.
 const HOW_TO_ANSWER: &str = "answer chat:tool-confirm with chat:tool-approve on standard input, run it in a terminal, or pass --trust autonomous if its \
@@ -63,6 +68,11 @@ impl Answers {
         Arc::new(move |event| {
             let mut state = answers.state();
             state.is_over |= matches!(event, ChatEvent::StreamEnd { .. });
+            let names_a_call =
+                matches!(event, ChatEvent::ToolInputDelta { .. } | ChatEvent::ToolStart { .. });
+            if names_a_call && state.input == Input::Unread {
+                state.input = answers.begin_reading();
+            }
             (answers.events)(event);
         })
     }
@@ -103,12 +113,14 @@ impl Answers {
     }
 
     fn read(&self, mut input: impl BufRead) {
-        while let Some(line) = next_line(&mut input) {
+        let mut invalid_lines = 0;
+        while let Some(line) = next_line(&mut input).filter(|_| invalid_lines < MAX_INVALID_LINES) {
             let answered = line.and_then(|line| Answer::read(&line)).and_then(|answer| match answer {
                 Some(answer) => self.answer(answer),
                 None => Ok(()),
             });
             if let Err((code, message)) = answered {
+                invalid_lines += 1;
                 self.complain(code, message);
             }
         }
@@ -225,6 +237,11 @@ impl Answer {
         if line.trim_ascii().is_empty() {
             return Ok(None);
         }
+        // Serde takes an array for a struct.
+        let is_object = |value: &Value| value.is_object() && value.get("data").is_some_and(Value::is_object);
+        if serde_json::from_slice(line).is_ok_and(|value| !is_object(&value)) {
+            return Err(invalid("it is not an object with an object `data`"));
+        }
         let Line { event, data } =
             serde_json::from_slice(line).map_err(|error| invalid(&without_place(&error.to_string())))?;
         if event != "chat:tool-approve" {
@@ -284,6 +301,11 @@ mod tests {
             (" \r\n", "nothing"),
             ("yes", "invalid_answer"),
             ("[]", "invalid_answer"),
+            (&format!(r#"["chat:tool-approve",["{id}",true,null,"session"]]"#), "invalid_answer"),
+            (
+                &format!(r#"{{"event":"chat:tool-approve","data":["{id}",true,null,"once"]}}"#),
+                "invalid_answer",
+            ),
             (r#"{"event":"chat:cancel","data":{}}"#, "invalid_answer"),
             (r#"{"event":"chat:tool-approve","data":{"toolId":"x","approved":true}}"#, "invalid_answer"),
         ] {

@@ -293,3 +293,43 @@ fn no_spelling_passes_a_rule_about_a_path_by_hand_or_over_mcp() {
     assert_eq!(answers.matches("not_permitted").count() / 2, spellings.len(), "{answers}");
     assert!(answers.contains("fine"), "{answers}");
 }
+
+/// A command is given the part of a path behind the mount: with a link into another mount it would use a file of that name in its own.
+#[test]
+fn a_link_into_another_mount_gives_a_command_no_file_of_the_same_name() {
+    let place = Place::new();
+    let other = place.scratch.folder("o");
+    for (file, content) in
+        [("w/secrets/k.md", "TOP SECRET"), ("w/victim.md", "mine"), ("o/victim.md", "theirs")]
+    {
+        place.write(file, content);
+    }
+    std::fs::create_dir_all(place.workspace.join("docs")).unwrap();
+    std::os::unix::fs::symlink(&other, place.workspace.join("docs/link")).unwrap();
+    let declare = |name: &str, class: &str, command: &str, more: &str| {
+        let manifest = format!(
+            "tool: {name}\ndescription: Uses a file\nclass: {class}\npermissions: []\ncommand: {command}\ncwd: '@project'\n\
+             {more}input: {{properties: {{file: {{type: string, x-toolgate-path: '@project'}}}}, required: [file]}}\npolicy: {{'*': allow}}\n"
+        );
+        place.write(&format!("tools.d/{name}.yaml"), &manifest);
+    };
+    declare("shows", "read", "[cat, '{file}']", "");
+    declare("empties", "write", "[truncate, -s0, --, '{file}']", "mounts: ['@project:rw']\n");
+    place.write(
+        "toolgate.yaml",
+        "trust: autonomous\ntools: [tools.d]\npolicies: [p.cedar]\nmounts: {'@o': {path: o, access: ro}}\n",
+    );
+    let forbid = "forbid (principal, action == Action::\"shows\", resource) when { context.input.file in Path::\"@project/secrets\" };";
+    place.write("p.cedar", &format!("permit (principal, action, resource);\n@id(\"s\")\n{forbid}\n"));
+    let code = |tool: &str, file: &str| place.call(tool, &json!({ "file": file })).1["code"].clone();
+    assert_eq!(code("shows", "victim.md"), json!(null), "the tool works");
+    assert_eq!(code("shows", "secrets/k.md"), "not_permitted");
+    for (tool, file, refused) in [
+        ("shows", "docs/link/secrets/k.md", "not_permitted"),
+        ("shows", "docs/link/victim.md", "not_permitted"),
+        ("empties", "docs/link/victim.md", "symlink_outside_workspace"),
+    ] {
+        assert_eq!(code(tool, file), refused, "{tool} {file}");
+    }
+    assert_eq!(std::fs::read_to_string(place.workspace.join("victim.md")).unwrap(), "mine");
+}

@@ -441,13 +441,23 @@ fn a_workspace_that_is_removed_ends_the_run() {
     assert_eq!(results.count(), 3);
 }
 
-/// Fatal: a record that cannot be written, where calls must be recorded. With `warn` it is told, and the run goes on.
+/// Fatal: a record that cannot be written, where calls must be recorded, and one that cannot even count them. Where it can, with `warn`, it is told, and the
+/// run goes on.
 #[test]
 fn a_record_that_cannot_be_written_ends_the_run_where_it_must_be() {
     let remove = |_: &Path, state: &Path| std::fs::remove_dir_all(state.join("audit")).unwrap();
     let (_place, server, output) = disturbed("audit: {on_failure: deny}\n", remove);
     ended_by_fault(&server, &output, "audit_unavailable", "calls cannot be recorded");
-    let (place, server, output) = disturbed("audit: {on_failure: warn}\n", remove);
+    let (_place, server, output) = disturbed("audit: {on_failure: warn}\n", remove);
+    ended_by_fault(&server, &output, "audit_unavailable", "calls cannot be recorded");
+    let replace = |_: &Path, state: &Path| {
+        let files = std::fs::read_dir(state.join("audit")).unwrap().map(|entry| entry.unwrap().path());
+        let day =
+            files.filter(|path| path.extension().is_some_and(|ending| ending == "jsonl")).last().unwrap();
+        std::fs::rename(&day, state.join("aside")).unwrap();
+        std::fs::create_dir(&day).unwrap();
+    };
+    let (place, server, output) = disturbed("audit: {on_failure: warn}\n", replace);
     assert_eq!((&end(&output)["reason"], output.status.code()), (&json!("done"), Some(0)), "{output:?}");
     assert_eq!(server.asked().len(), 3);
     assert!(!place.workspace.join("new.txt").exists(), "nothing is changed without a record");

@@ -36,6 +36,12 @@ impl From<RetentionBounds> for JournalBounds {
 const STEPS: u64 = 32;
 
 impl JournalBounds {
+    /// One call keeps a quarter of the space at most: content of others is not dropped for a day, so a single call that took nearly all of it would have
+    /// every other change refused until then.
+    pub(super) fn max_call_bytes(&self) -> u64 {
+        (self.max_bytes / 4).max(1)
+    }
+
     /// So many bytes are added between two sweeps.
     pub(super) fn step_bytes(&self) -> u64 {
         (self.max_bytes / STEPS).max(1)

@@ -130,8 +130,9 @@ impl Journal {
     /// Sees to it that so much content can be kept for one call.
     pub(super) fn make_room(self: &Arc<Self>, bytes: u64) -> Result<(), NotKept> {
         let bounds = &self.sweeper.bounds;
-        if bytes > bounds.max_bytes {
-            return Err(NotKept::TooLarge { bytes, limit: bounds.max_bytes });
+        let limit = bounds.max_call_bytes();
+        if bytes > limit {
+            return Err(NotKept::TooLarge { bytes, limit });
         }
         let added = self.tally().map_or(0, Tally::get);
         if added >= 2 * TALLY_STEP || bytes >= bounds.step_bytes() {

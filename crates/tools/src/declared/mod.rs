@@ -85,10 +85,20 @@ impl CommandTool {
     }
 
     /// Opens what a path leads to, so that symlinks and rules are judged before the command sees it. What is not there is the command's to report,
-    /// unless nothing could ever be there: a history may still hold it.
+    /// unless nothing could ever be there: a history may still hold it. A command is given the rest of a path behind its mount, so a symlink into another
+    /// mount would have one file judged and another of the same name used.
     fn find(&self, place: &MountPath, context: &CallContext) -> Result<Located, Failure> {
         let view = View { grant: context.grant.as_deref(), ..view(self.runner.workspace(), context) };
-        Ok(view.locate(&place.to_string())?)
+        let located = view.locate(&place.to_string())?;
+        if located.alias != place.alias {
+            let message = format!(
+                "`{place}` is reached through a symlink into `{}`, and this tool uses `{}` only",
+                located.alias, place.alias
+            );
+            return Err(Failure::new(ErrorCode::SymlinkOutsideWorkspace, message)
+                .help("name a file that lies in the mount itself"));
+        }
+        Ok(located)
     }
 
     /// Whether the places that the program is given still hold the same files. Confining a command and writing its intent down take a while.

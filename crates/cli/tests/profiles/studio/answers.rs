@@ -136,6 +136,7 @@ fn what_is_no_answer_decides_nothing_and_is_told() {
     let other = "01a1e5ad-d438-73d9-91cc-8e1f5b1d3cc4";
     for (line, code) in [
         ("yes".to_owned(), "invalid_answer"),
+        (json!(["chat:tool-approve", [id, true, null, "session"]]).to_string(), "invalid_answer"),
         (json!({"event": "chat:cancel", "data": {}}).to_string(), "invalid_answer"),
         (json!({"event": "chat:tool-approve", "data": {"toolId": id}}).to_string(), "invalid_answer"),
         (json!({"event": "chat:tool-approve", "data": {"toolId": id, "approved": "true"}}).to_string(), "invalid_answer"),
