@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tokio::runtime::Runtime;
-use toolgate_gate::{BreakerRule, Loaded, RateRule, Registry, ToolSpec};
+use toolgate_gate::{BreakerRule, Loaded, RateRule, Registry, Tool, ToolSpec};
 use toolgate_manifest::{Problem, ServerConfig, ToolManifest};
 use toolgate_policy::{PathInputs, Policies, PolicyProblem, PolicySource, PolicyTool};
 use toolgate_tools::{CommandRunner, LoadedTools, Parts, Profile, Surroundings, load_manifests};
@@ -165,15 +165,32 @@ pub(crate) fn refuse_servers_where_full(settings: &Settings) -> Result<(), Vec<P
     if problems.is_empty() { Ok(()) } else { Err(problems) }
 }
 
+/// The aliases of all mounts, each with whether it may be changed.
+fn aliases(settings: &Settings) -> Vec<(&str, bool)> {
+    let mut mounts = vec![("@project", true)];
+    mounts.extend(settings.mounts.iter().map(|mount| (mount.alias.as_str(), !mount.read_only)));
+    mounts.extend(settings.profile.has_runs().then_some(("@state", true)));
+    mounts
+}
+
+/// The arguments of a tool that are paths. Tools that are only looked at have no workspace, but the configuration says which mounts there are.
+fn path_inputs(tool: &dyn Tool, settings: &Settings) -> PathInputs {
+    let inputs = tool.path_inputs();
+    let is_known = !inputs.mounts.is_empty() || settings.loaded.file().is_none();
+    if is_known || inputs == *PathInputs::NONE {
+        return inputs;
+    }
+    let mounts = aliases(settings).into_iter().map(|(alias, _)| alias.to_owned()).collect();
+    PathInputs { mounts, ..inputs }
+}
+
 /// The tools that these manifests declare.
 pub(crate) fn declared_in(settings: &Settings, files: &[Content]) -> Result<LoadedTools, Vec<Problem>> {
     if files.is_empty() {
         return Ok(LoadedTools::default());
     }
     let named: Vec<(&str, &[u8])> = files.iter().map(|file| (file.name.as_str(), &*file.bytes)).collect();
-    let mut mounts = vec![("@project", true)];
-    mounts.extend(settings.mounts.iter().map(|mount| (mount.alias.as_str(), !mount.read_only)));
-    mounts.extend(settings.profile.has_runs().then_some(("@state", true)));
+    let mounts = aliases(settings);
     let allowed = settings.loaded.config.allowed_commands.as_ref();
     let allowed: Option<Vec<&str>> =
         allowed.map(|allowed| allowed.iter().map(|program| program.value.as_str()).collect());
@@ -233,7 +250,7 @@ pub(crate) fn policies(
     }
     let agreed = agreed(settings, files);
     let is_agreed = |name: &str| agreed.iter().any(|tool| tool.name == name);
-    let present = registry.iter().map(|tool| (tool.spec(), tool.path_inputs()));
+    let present = registry.iter().map(|tool| (tool.spec(), path_inputs(&**tool, settings)));
     let present: Vec<(&ToolSpec, PathInputs)> =
         present.filter(|(spec, _)| spec.suspended.is_none() || !is_agreed(spec.name.as_str())).collect();
     let mut tools: Vec<PolicyTool<'_>> = Vec::new();

@@ -245,3 +245,19 @@ fn a_pipe_that_the_command_line_names_is_read_as_a_configuration() {
     let output = process.wait_with_output().unwrap();
     assert!(String::from_utf8_lossy(&output.stdout).contains("list_dir"), "{output:?}");
 }
+
+/// A gate would not start with it, so `check` says so as well.
+#[test]
+fn a_policy_about_a_mount_that_there_is_not_is_a_problem() {
+    let place = Place::new();
+    let _docs = place.scratch.folder("docs");
+    place.write("toolgate.yaml", "policies: [p.cedar]\nmounts: {'@docs': {path: docs}}\n");
+    for (alias, code) in [("@docs", 0), ("@project", 0), ("@dcs", 2)] {
+        let rule = format!(
+            "permit (principal, action, resource);\nforbid (principal, action == Action::\"read_file\", resource)\nwhen {{ context.input.path in Path::\"{alias}/a\" }};\n"
+        );
+        place.write("p.cedar", &rule);
+        let output = place.run(&["check"]);
+        assert_eq!(output.status.code(), Some(code), "{alias}: {output:?}");
+    }
+}
