@@ -136,8 +136,9 @@ fn a_bound_smaller_than_one_entry_refuses_the_change() {
         ("write_file", json!({"path": "a.txt", "content": "new"})),
         ("delete_file", json!({"path": "a.txt"})),
     ] {
+        // A quarter of the bound.
         let (_, failure) = bench.call(tool, arguments).failed.unwrap();
-        assert_eq!((failure.code, failure.details["limit"].as_u64()), (ErrorCode::WriteLimit, Some(10_000)));
+        assert_eq!((failure.code, failure.details["limit"].as_u64()), (ErrorCode::WriteLimit, Some(2_500)));
     }
     assert_eq!(read(&file), content(0, 64 << 10));
     assert_eq!(place.usage(), (0, 0));

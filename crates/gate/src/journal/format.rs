@@ -3,9 +3,9 @@
 use std::io::{self, Write as _};
 
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
+use toolgate_types::CallId;
 
 const NAME: &str = "format";
-const UNFINISHED: &str = "format.new";
 const CURRENT: &str = "toolgate journal 1\n";
 
 /// Refuses a journal of another version. One that does not say is new, or as old as the first version, and says it from here on.
@@ -24,14 +24,16 @@ pub(super) fn look(directory: &Dir) -> io::Result<bool> {
     }
 }
 
-/// Never leaves the file without its content, not after a power cut either: a journal that does not say its version is not used.
+/// Never leaves the file without its content, not after a power cut either: a journal that does not say its version is not used. Two gates that start in a new
+/// directory at the same time each rename a file of their own.
 fn create(directory: &Dir) -> io::Result<()> {
+    let unfinished = format!("{NAME}.{}", CallId::fresh());
     let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(0o600);
-    let mut file = directory.open_with(UNFINISHED, &options)?;
+    options.write(true).create_new(true).mode(0o600);
+    let mut file = directory.open_with(&unfinished, &options)?;
     file.write_all(CURRENT.as_bytes())?;
     file.sync_data()?;
-    directory.rename(UNFINISHED, directory, NAME)
+    directory.rename(&unfinished, directory, NAME)
 }
 
 fn unknown(found: &str) -> io::Error {
@@ -41,4 +43,26 @@ fn unknown(found: &str) -> io::Error {
         None => format!("has a damaged `{NAME}` file"),
     };
     io::Error::new(io::ErrorKind::InvalidData, format!("the undo journal {found}; nothing in it was touched"))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+    use cap_std::ambient_authority;
+
+    use super::*;
+
+    #[test]
+    fn gates_that_start_together_agree_on_the_version() {
+        for _ in 0..50 {
+            let scratch = tempfile::tempdir().unwrap();
+            let directory = Dir::open_ambient_dir(scratch.path(), ambient_authority()).unwrap();
+            std::thread::scope(|scope| {
+                let starts: Vec<_> = (0..4).map(|_| scope.spawn(|| check(&directory))).collect();
+                starts.into_iter().for_each(|start| start.join().unwrap().unwrap());
+            });
+            assert_eq!(directory.entries().unwrap().count(), 1, "nothing unfinished is left");
+        }
+    }
 }
