@@ -96,7 +96,9 @@ fn is_failure(tool: &str, metadata: &Value) -> bool {
 pub(crate) fn render(tool: &str, outcome: Outcome) -> Answer {
     let (result, is_error) = match outcome {
         Outcome::Done(output) => {
-            let metadata = output.structured.into_value();
+            // A tool that answers with text or a list has said all of it in the output.
+            let metadata = Some(output.structured.into_value()).filter(Value::is_object);
+            let metadata = metadata.unwrap_or_else(|| json!({}));
             let failed = is_failure(tool, &metadata);
             (json!({"output": output.text, "metadata": metadata, "isError": failed}), failed)
         }

@@ -1,5 +1,6 @@
 //! `toolgate call`: one call through the whole gate.
 
+use std::collections::HashSet;
 use std::io::{self, IsTerminal as _, Read as _, Write as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -120,7 +121,13 @@ impl Shown {
     /// What of an answer was not shown while it came.
     fn rest(&self, text: &str) -> String {
         let live = self.lock();
-        text.strip_prefix(live.words.as_str()).unwrap_or(text).to_owned()
+        if let Some(rest) = text.strip_prefix(live.words.as_str()) {
+            return rest.to_owned();
+        }
+        // Output that was cut, or whose lines overwrite each other, is another text in the answer: of its lines, those that were not shown are left.
+        let shown: HashSet<&str> = live.words.split(['\n', '\r']).collect();
+        let is_new = |line: &&str| !shown.contains(line.trim_end_matches(['\n', '\r']));
+        text.split_inclusive('\n').filter(is_new).collect()
     }
 }
 

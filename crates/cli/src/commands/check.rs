@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use toolgate_manifest::{
-    Config, Located, MountConfig, Problem, ServerProcess, ServerTransport, ToolManifest, Warning,
+    Access, Config, Located, MountConfig, Problem, ServerProcess, ServerTransport, ToolManifest, Warning,
 };
 use toolgate_sandbox::Sandbox;
 use toolgate_tools::LoadedTools;
@@ -279,7 +279,9 @@ fn missing_places(settings: &Settings) -> Result<Vec<Warning>, Failed> {
     let config = &settings.loaded.config;
     let sandbox = &config.sandbox;
     let folders = sandbox.read.iter().chain(sandbox.path.iter().flatten());
-    let mounts = config.mounts.iter().map(|mount| &mount.path);
+    // A directory that may be written is made when the gate starts.
+    let mounts = config.mounts.iter().filter(|mount| mount.access == Access::ReadOnly);
+    let mounts = mounts.map(|mount| &mount.path);
     let servers = processes(config).flat_map(|process| &process.read);
     let mut warnings = Vec::new();
     for at in mounts.chain(folders).chain(servers) {

@@ -83,13 +83,19 @@ impl McpHandler {
         context: RequestContext<RoleServer>,
         visitor: Visitor,
     ) -> Result<CallToolResponse, ErrorData> {
-        let arguments = request.arguments.unwrap_or_default();
+        let (tool, arguments) = (request.name.into_owned(), request.arguments.unwrap_or_default());
+        let timeout = match timeout(&context) {
+            Ok(timeout) => timeout,
+            Err(error) => {
+                return Err(self.unreadable(tool, Value::Object(arguments), error, &context, &visitor).await);
+            }
+        };
         let wanted = Wanted {
-            tool: request.name.into_owned(),
+            tool,
             arguments: Value::Object(arguments),
             may_ask: true,
             browse: None,
-            timeout: timeout(&context)?,
+            timeout,
             state: request.request_state,
             responses: request.input_responses,
         };
@@ -105,6 +111,25 @@ impl McpHandler {
             }
             Step::Asks(question) => Ok(CallToolResponse::InputRequired(*question)),
         }
+    }
+
+    /// Refuses a call whose request does not fit the protocol. It is recorded like every other.
+    pub(crate) async fn unreadable(
+        &self,
+        tool: String,
+        arguments: Value,
+        error: ErrorData,
+        context: &RequestContext<RoleServer>,
+        visitor: &Visitor,
+    ) -> ErrorData {
+        let failure = Failure::new(ErrorCode::InvalidArguments, error.message.to_string())
+            .operator_note("the parameters of the request are not those of a call");
+        let call = named(tool, arguments, &context.id);
+        let class = self.service.front().gate().tool(&call.tool).map(|tool| tool.spec().class);
+        let credential = visitor.credential.clone();
+        let refused = self.service.front().refuse(&call, credential, Stage::Validation, failure).await;
+        self.service.metrics.count(class, &refused);
+        error
     }
 
     /// Keeps what had to be cut, for its caller.

@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use rmcp::ServerHandler;
 use rmcp::model::{
-    CacheScope, CallToolRequestParams, CallToolResponse, CompleteRequestMethod, CompleteRequestParams,
-    CompleteResult, ConstString as _, CustomRequest, CustomResult, ErrorData, Extensions,
-    GetPromptRequestMethod, GetPromptRequestParams, GetPromptResponse, Implementation,
+    CacheScope, CallToolRequestMethod, CallToolRequestParams, CallToolResponse, CompleteRequestMethod,
+    CompleteRequestParams, CompleteResult, ConstString as _, CustomRequest, CustomResult, ErrorData,
+    Extensions, GetPromptRequestMethod, GetPromptRequestParams, GetPromptResponse, Implementation,
     ListPromptsRequestMethod, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
     ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse,
     ServerCapabilities, ServerConfig, SubscriptionFilter, Tool,
 };
 use rmcp::service::{NotificationContext, RequestContext, RoleServer, SubscriptionContext};
+use serde_json::Value;
 
 use crate::mcp::at_once::Begun;
 use crate::mcp::call::is_newer;
@@ -240,9 +241,19 @@ impl ServerHandler for McpHandler {
         let method = request.method.as_str();
         // The newer era has neither, however well their parameters fit.
         let gone = is_newer(&context) && matches!(method, "initialize" | "ping");
-        match SERVED.contains(&method) && !gone {
-            true => Err(misfit(method, request.params)),
-            false => Err(no_method(method)),
+        if gone || !SERVED.contains(&method) {
+            return Err(no_method(method));
+        }
+        let field = |name| request.params.as_ref().and_then(|params| params.get(name)).cloned();
+        let (tool, arguments) = (field("name"), field("arguments"));
+        let error = misfit(method, request.params.clone());
+        match tool {
+            Some(Value::String(tool)) if method == CallToolRequestMethod::VALUE => {
+                let visitor = self.visitor(&context.extensions)?;
+                let arguments = arguments.unwrap_or_default();
+                Err(Box::pin(self.unreadable(tool, arguments, error, &context, &visitor)).await)
+            }
+            _ => Err(error),
         }
     }
 }

@@ -137,3 +137,21 @@ fn nothing_but_a_request_begins_a_session() {
     // Who says nothing at all is no failure either.
     world.silent().close().1.unwrap();
 }
+
+#[test]
+fn a_call_whose_parameters_do_not_fit_is_on_record() {
+    for era in [Era::Older, Era::Newer] {
+        let world = World::new();
+        let mut client = world.client(era);
+        let calls = [
+            json!({"name": "read_file", "arguments": "text"}),
+            json!({"name": "read_file", "arguments": [1]}),
+            json!({"name": "read_file", "arguments": {"path": "a"}, "_meta": {"timeoutMs": "5"}}),
+        ];
+        for call in &calls {
+            let answer = client.request("tools/call", call.clone());
+            assert_eq!(answer["error"]["code"], -32602, "{answer}");
+        }
+        assert_eq!(world.records().len(), calls.len());
+    }
+}

@@ -26,6 +26,10 @@ fn outcome(told: &Told) -> (Option<&str>, &str) {
 #[test]
 fn a_project_has_its_second_zone_at_home_or_where_it_is_said() {
     let studio = Studio::new("project: shop\n");
+    // The directory is made when the gate starts, so that it is nothing to warn of before.
+    let fresh = crate::place::Place::new();
+    fresh.write("toolgate.yaml", "profile: studio\nproject: shop\n");
+    fresh.must(&["check", "--strict"]);
     assert_eq!(outcome(&studio.run(&write("@central/plan.md"), &[])), (None, "done"));
     let made = studio.0.home.join("bmad-studio/projects/shop/plan.md");
     assert_eq!(std::fs::read_to_string(made).unwrap(), "made");
