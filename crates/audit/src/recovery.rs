@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use toolgate_types::{CallId, ChangeFate, Locked};
+use toolgate_types::{CallId, ChangeFate, Holder, Locked};
 
 use crate::folder::{Folder, Handle, read_at, state_of_open};
 use crate::intents::{FOLDER_NAME, MAX_FILE_BYTES, SUFFIX};
@@ -120,6 +120,27 @@ fn find_orphans(shared: &Shared, folder: &Folder) -> Result<Vec<Orphans>, AuditE
             damaged
         };
         found.push(Orphans { name, _locked: file, intents, missed, damaged });
+    }
+    Ok(found)
+}
+
+/// A call that was announced, and whether the process that announced it lives.
+pub(crate) struct Announced {
+    pub(crate) intent: RecordedIntent,
+    pub(crate) is_running: bool,
+}
+
+/// Every call that the processes of a directory announced, recorded by now or not. No lock is tried: a process that makes or takes over such a file at
+/// that moment would find it locked.
+pub(crate) fn announced(audit_folder: &Folder) -> Result<Vec<Announced>, AuditError> {
+    let Some(folder) = audit_folder.existing_subfolder(FOLDER_NAME)? else { return Ok(Vec::new()) };
+    let mut found = Vec::new();
+    for name in folder.names()?.into_iter().filter(|name| name.ends_with(SUFFIX)) {
+        // One that is gone by now has a record of each of its calls.
+        let Some(file) = folder.read(&name)? else { continue };
+        let is_running = Holder::of(&file).is_some();
+        let (intents, _) = read_intents(&folder, &name, &file)?;
+        found.extend(intents.into_iter().map(|intent| Announced { intent, is_running }));
     }
     Ok(found)
 }

@@ -21,7 +21,8 @@ pub struct Holder {
 
 impl Holder {
     /// Looks for the `flock` of a file in `/proc/locks`. Nothing where `/proc` is not there, or the holder is in a PID namespace that is not shown.
-    pub(crate) fn of(lock: &File) -> Option<Self> {
+    #[must_use]
+    pub fn of(lock: &File) -> Option<Self> {
         let pid = holder_in(&read("/proc/locks", MAX_LOCKS_BYTES)?, lock.metadata().ok()?.ino())?;
         let name = read(&format!("/proc/{pid}/comm"), MAX_NAME_BYTES);
         let is_plain = |name: &String| {

@@ -9,11 +9,12 @@ mod cursor;
 mod report;
 
 use std::cmp::Ordering;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use rustix::io::Errno;
-use toolgate_types::Sha256;
+use toolgate_types::{CallId, Sha256};
 
 use crate::folder::Folder;
 use crate::line::{LineProblem, check, genesis, glance};
@@ -21,6 +22,7 @@ use crate::lines::{Lines, Step};
 use crate::log::default_checkpoints;
 use crate::missed::{self, Missed};
 use crate::record::{Link, RecordedGap};
+use crate::recovery::{self, Announced};
 use crate::signed::{Signed, SignedFile};
 use crate::{AuditError, Day, PublicKey};
 use calls::{Calls, Suspects};
@@ -59,6 +61,7 @@ pub fn verify(directory: &Path, options: &VerifyOptions) -> Result<Report, Audit
     let folder = Folder::open(directory)?;
     // Before the records: what a running process counts here may be recorded by then, and is told apart by its id.
     let counted = missed::all(&folder)?;
+    let announced = recovery::announced(&folder)?;
     let (signed, is_unreadable) = noted(&folder, options)?;
     let path = options.checkpoints.clone().unwrap_or_else(|| default_checkpoints(directory));
     let cursor = Cursor::open(&path, &options.trusted)?;
@@ -72,6 +75,7 @@ pub fn verify(directory: &Path, options: &VerifyOptions) -> Result<Report, Audit
         start: options.start,
         cursor,
         calls: Calls::new(bytes),
+        announced: unarchived(announced, options.start, days.first()),
         last: None,
         vouched: 0,
         signed,
@@ -136,6 +140,8 @@ struct Check<'a> {
     start: Start,
     cursor: Cursor,
     calls: Calls,
+    /// Calls that were announced and of which no record was read yet, and whether their process lives.
+    announced: HashMap<CallId, bool>,
     last: Option<Good>,
     /// The last record that a checkpoint vouched for.
     vouched: u64,
@@ -197,6 +203,7 @@ impl Check<'_> {
             self.report.days += 1;
         }
         self.calls.add(link.trace_id);
+        self.announced.remove(&link.trace_id);
         self.last = Some(good);
         self.report.records += 1;
         if let Some(gap) = link.gap {
@@ -352,6 +359,12 @@ impl Check<'_> {
         report.last_hash = self.last.map(|last| last.hash);
         report.records_after_checkpoint =
             report.last_seq.map_or(0, |last| report.records.min(last.saturating_sub(self.vouched)));
+        // After a problem there may be records that were not read.
+        if problem.is_none() {
+            report.announced_without_record = self.announced.len() as u64;
+            report.announced_by_ended_gates =
+                self.announced.values().filter(|is_running| !**is_running).count() as u64;
+        }
         report.keys = self.cursor.keys;
         if report.keys.is_empty() && problem.is_none() {
             report.notes.push(Note::NoCheckpoints);
@@ -365,6 +378,16 @@ impl Check<'_> {
         report.problem = repeated.or(problem);
         Ok(report)
     }
+}
+
+/// Without the calls whose record may be in a day that was archived.
+fn unarchived(announced: Vec<Announced>, start: Start, first: Option<&Day>) -> HashMap<CallId, bool> {
+    let is_here = |announced: &Announced| {
+        let since = announced.intent.since.as_ref().and_then(|day| day.parse::<Day>().ok());
+        start == Start::Genesis || since.as_ref() >= first
+    };
+    let here = announced.into_iter().filter(is_here);
+    here.map(|announced| (announced.intent.call, announced.is_running)).collect()
 }
 
 fn unparsable(detail: &str) -> ProblemKind {

@@ -31,6 +31,10 @@ pub struct Report {
     pub keys: Vec<PublicKey>,
     /// Where the record says itself that calls are not in it.
     pub gaps: Vec<Gap>,
+    /// Calls that were announced and have no record yet: they are being made, or their gate ended before it could record them.
+    pub announced_without_record: u64,
+    /// How many of these were announced by a gate that does not run any more. The next start records them.
+    pub announced_by_ended_gates: u64,
     /// What is worth knowing and no sign of tampering.
     pub notes: Vec<Note>,
     /// The first thing that is wrong.
@@ -42,6 +46,12 @@ impl Report {
     #[must_use]
     pub fn calls_without_record(&self) -> u64 {
         self.gaps.iter().filter_map(|gap| gap.calls).fold(0, u64::saturating_add)
+    }
+
+    /// Whether calls are missing that no running gate is about to record.
+    #[must_use]
+    pub fn is_incomplete(&self) -> bool {
+        !self.gaps.is_empty() || self.announced_by_ended_gates > 0
     }
 }
 

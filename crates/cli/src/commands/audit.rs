@@ -68,9 +68,9 @@ fn verify(
         false => report_text(&report, unproven),
     };
     print(&text)?;
-    Ok(match (report.problem.is_none() && !unproven, report.gaps.is_empty()) {
-        (true, true) => DONE,
-        (true, false) => GAPS,
+    Ok(match (report.problem.is_none() && !unproven, report.is_incomplete()) {
+        (true, false) => DONE,
+        (true, true) => GAPS,
         (false, _) => TOOL_ERROR,
     })
 }
@@ -109,12 +109,14 @@ fn report_json(report: &Report, unproven: bool) -> Value {
         })
     });
     json!({
-        "ok": problem.is_none() && unproven.is_none() && report.gaps.is_empty(),
+        "ok": problem.is_none() && unproven.is_none() && !report.is_incomplete(),
         "records": report.records, "days": report.days,
         "firstTime": report.first_time.map(rfc3339_millis), "lastTime": report.last_time.map(rfc3339_millis),
         "lastSeq": report.last_seq, "lastHash": report.last_hash,
         "checkpoints": report.checkpoints, "recordsAfterCheckpoint": report.records_after_checkpoint,
         "callsWithoutRecord": report.calls_without_record(), "gaps": gaps.collect::<Vec<_>>(),
+        "announcedWithoutRecord": report.announced_without_record,
+        "announcedByEndedGates": report.announced_by_ended_gates,
         "keys": report.keys.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "notes": report.notes.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "problem": problem.or(unproven),
@@ -132,10 +134,10 @@ fn report_text(report: &Report, unproven: bool) -> String {
             if unproven {
                 let _ = writeln!(text, "UNPROVEN: {UNPROVEN}");
             }
-            let verdict = match (unproven, report.gaps.is_empty()) {
+            let verdict = match (unproven, report.is_incomplete()) {
                 (true, _) => "chained",
-                (false, false) => "INCOMPLETE",
-                (false, true) => "ok",
+                (false, true) => "INCOMPLETE",
+                (false, false) => "ok",
             };
             let _ = writeln!(
                 text,
@@ -149,6 +151,15 @@ fn report_text(report: &Report, unproven: bool) -> String {
     }
     for gap in &report.gaps {
         let _ = writeln!(text, "gap: {gap}");
+    }
+    let ended = report.announced_by_ended_gates;
+    for (calls, why) in [
+        (report.announced_without_record.saturating_sub(ended), "being made by a running gate"),
+        (ended, "left by a gate that ended; the next start of a gate adds what is missing"),
+    ] {
+        if calls > 0 {
+            let _ = writeln!(text, "announced: {} without a record yet, {why}", counted(calls, "call"));
+        }
     }
     for key in &report.keys {
         let _ = writeln!(text, "signed by {key}");

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
-use toolgate_audit::{AuditLog, Entry, LogOptions};
+use serde_json::{Value, json};
+use toolgate_audit::{AuditLog, Entry, Intent, LogOptions};
 use toolgate_types::{CallId, Caller, Sha256, StateKey, ToolClass, Trust};
 
 use crate::place::Place;
@@ -104,6 +104,8 @@ fn a_record_with_gaps_is_told_in_words_and_json_with_an_exit_code_of_its_own() {
           "message": "2 calls have no record, since 2026-11-15T12:00:00.000Z until 2026-11-15T12:00:00.000Z"
         }
       ],
+      "announcedWithoutRecord": 0,
+      "announcedByEndedGates": 0,
       "keys": "…",
       "notes": [
         "no trusted key was given, so any key was taken"
@@ -168,6 +170,48 @@ fn calls_that_are_only_counted_are_told_in_words_and_json() {
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((output.status.code(), &report["callsWithoutRecord"]), (Some(6), &3.into()), "{report}");
     assert!(report["gaps"][0]["until"].is_string(), "{report}");
+}
+
+#[test]
+fn announced_calls_without_a_record_are_told_until_the_next_start_records_them() {
+    let place = Place::new();
+    let audit = place.state.join("audit");
+    let (log, _) = AuditLog::open(LogOptions::new(&audit), &StateKey::new([7; 32])).unwrap();
+    let caller = alice();
+    let announce = || {
+        let Entry { call, args_hash, .. } = read_by(&caller);
+        let (client_call_id, class) = (None, ToolClass::Write);
+        let intent = Intent {
+            call,
+            client_call_id,
+            caller: &caller,
+            tool: "write_file",
+            class,
+            version: None,
+            args_hash,
+        };
+        log.intent(&intent).unwrap().wait().unwrap();
+        call
+    };
+    let (recorded, _) = (announce(), announce());
+    log.append(&Entry { call: recorded, ..read_by(&caller) }).unwrap();
+    let verify = || {
+        let words = place.run(&["audit", "verify"]);
+        let json = place.run(&["audit", "verify", "--json"]);
+        assert_eq!(words.status.code(), json.status.code());
+        let report: Value = serde_json::from_slice(&json.stdout).unwrap();
+        let told = ["ok", "announcedWithoutRecord", "announcedByEndedGates", "callsWithoutRecord"];
+        let words = String::from_utf8(words.stdout).unwrap();
+        let verdict = words.split(':').next().unwrap();
+        let words: String = words.lines().filter(|line| line.starts_with("announced")).collect();
+        format!("{:?} {} {verdict} {words}", json.status.code(), json!(told.map(|name| &report[name])))
+    };
+    insta::assert_snapshot!(verify(), @"Some(0) [true,1,0,0] ok announced: 1 call without a record yet, being made by a running gate");
+    log.close().unwrap();
+    insta::assert_snapshot!(verify(), @"Some(6) [false,1,1,0] INCOMPLETE announced: 1 call without a record yet, left by a gate that ended; the next start of a gate adds what is missing");
+    fs::write(place.workspace.join("a.txt"), "hello\n").unwrap();
+    place.must(&["call", "read_file", "{\"path\": \"a.txt\"}"]);
+    assert_eq!(verify(), "Some(0) [true,0,0,0] ok ");
 }
 
 #[test]
