@@ -109,6 +109,12 @@ impl AuditError {
             Self::Untraced { error, .. } => error.help(),
             Self::Encoding { .. } => "this is a defect of the gate; please report it",
             Self::NotDurable { .. } => "check the disk, then start the gate again",
+            Self::Io { cause: Errno::MFILE, .. } => {
+                "too many files are open: raise the limit of the gate (`ulimit -n`)"
+            }
+            Self::Io { cause: Errno::NFILE, .. } => {
+                "too many files are open: raise the limit of the system (`fs.file-max`)"
+            }
             Self::Io { .. } => match self.code() {
                 ErrorCode::DiskFull => "free some space, or put the audit directory on another disk",
                 ErrorCode::ReadOnlyFilesystem => {
@@ -131,6 +137,7 @@ fn named(holder: Option<&Holder>) -> String {
 fn code_of(cause: Errno) -> ErrorCode {
     match cause {
         Errno::NOSPC | Errno::DQUOT | Errno::FBIG => ErrorCode::DiskFull,
+        Errno::MFILE | Errno::NFILE => ErrorCode::ResourceLimit,
         Errno::ROFS => ErrorCode::ReadOnlyFilesystem,
         Errno::ACCESS | Errno::PERM => ErrorCode::PermissionDenied,
         Errno::NOENT => ErrorCode::NotFound,
@@ -178,9 +185,17 @@ mod tests {
     #[test]
     fn every_cause_has_a_code_and_a_remedy() {
         let mut table = String::new();
-        for cause in
-            [Errno::NOSPC, Errno::DQUOT, Errno::FBIG, Errno::ROFS, Errno::ACCESS, Errno::NOTDIR, Errno::IO]
-        {
+        for cause in [
+            Errno::NOSPC,
+            Errno::DQUOT,
+            Errno::FBIG,
+            Errno::MFILE,
+            Errno::NFILE,
+            Errno::ROFS,
+            Errno::ACCESS,
+            Errno::NOTDIR,
+            Errno::IO,
+        ] {
             let error = AuditError::Io { action: "write", path: "/a".into(), cause };
             table.push_str(&format!("{} | {error} | {}\n", error.code().as_str(), error.help()));
         }
@@ -188,6 +203,8 @@ mod tests {
         disk_full | could not write `/a`: No space left on device (os error 28) | free some space, or put the audit directory on another disk
         disk_full | could not write `/a`: Disk quota exceeded (os error 122) | free some space, or put the audit directory on another disk
         disk_full | could not write `/a`: File too large (os error 27) | free some space, or put the audit directory on another disk
+        resource_limit | could not write `/a`: Too many open files (os error 24) | too many files are open: raise the limit of the gate (`ulimit -n`)
+        resource_limit | could not write `/a`: Too many open files in system (os error 23) | too many files are open: raise the limit of the system (`fs.file-max`)
         read_only_filesystem | could not write `/a`: Read-only file system (os error 30) | put the audit directory on a filesystem that can be written
         permission_denied | could not write `/a`: Permission denied (os error 13) | let this user write there, or choose another audit directory
         not_a_directory | could not write `/a`: Not a directory (os error 20) | something else is in that place; move it away

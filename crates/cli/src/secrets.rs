@@ -30,7 +30,13 @@ impl SecretError {
 
     pub(crate) fn help(&self, shown: &str) -> String {
         match self {
-            Self::Unreadable(_) => "make one with `toolgate token mint`, or name an existing file".to_owned(),
+            Self::Unreadable(error) if error.kind() == io::ErrorKind::NotFound => {
+                "make one with `toolgate token mint`, or name an existing file".to_owned()
+            }
+            Self::Unreadable(_) => {
+                "let this user read it; where the disk cannot (`dmesg` says so), bring it back from a copy"
+                    .to_owned()
+            }
             Self::Open => format!("`chmod 600 {shown}`, and replace the secret if somebody may have read it"),
         }
     }
@@ -90,5 +96,19 @@ fn read_or_write(path: &Path, written: impl Fn(&Secret) -> Vec<u8>) -> Result<Se
             }
         }
         read => read.map_err(explain),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_that_is_there_and_cannot_be_read_is_not_to_be_made_anew() {
+        let help = |errno| SecretError::Unreadable(io::Error::from_raw_os_error(errno)).help("state.key");
+        let (missing, broken) = (rustix::io::Errno::NOENT, rustix::io::Errno::IO);
+        assert!(help(missing.raw_os_error()).contains("toolgate token mint"));
+        let said = help(broken.raw_os_error());
+        assert!(said.contains("dmesg") && !said.contains("token mint"), "{said}");
     }
 }

@@ -5,6 +5,7 @@ use std::io;
 use std::sync::OnceLock;
 
 use rustix::fs::StatVfs;
+use rustix::io::Errno;
 
 /// Kept free unless the operator says otherwise: as much as a command writes within two ticks of the sandbox at 1.6 GB/s.
 const USUAL_BYTES: u64 = 64 * 1024 * 1024;
@@ -40,6 +41,8 @@ pub enum Headroom {
     RemovalsOnly(String),
     /// Nothing that takes space. Why, for the operator.
     Nothing(String),
+    /// Nothing that takes space, because it cannot be told how much is left. Why, for the operator.
+    Unknown(String),
 }
 
 impl DiskReserve {
@@ -54,7 +57,14 @@ impl DiskReserve {
     #[must_use]
     pub fn headroom(&self, bytes: u64) -> Headroom {
         self.measure(bytes).unwrap_or_else(|error| {
-            Headroom::Nothing(format!("the free space of the audit directory cannot be told: {error}"))
+            let remedy = match Errno::from_io_error(&error) {
+                Some(Errno::MFILE) => "; raise the limit of the gate on open files (`ulimit -n`)",
+                Some(Errno::NFILE) => "; raise the limit of the system on open files (`fs.file-max`)",
+                _ => "",
+            };
+            Headroom::Unknown(format!(
+                "the free space of the audit directory cannot be told: {error}{remedy}"
+            ))
         })
     }
 

@@ -192,7 +192,7 @@ impl Check<'_> {
             && signed.seq == link.seq
             && signed.hash != hash
         {
-            return Err(self.contradiction(place, link.seq));
+            return Err(self.contradiction(Some(place), link.seq));
         }
         self.accept(&link, Good { seq: link.seq, hash, place });
         Ok(())
@@ -327,19 +327,20 @@ impl Check<'_> {
         }
     }
 
-    /// Where the next record would be.
-    fn place_after_last(&self) -> Place {
-        let newest = || self.days.last().copied().unwrap_or(Day::of(Timestamp::UNIX_EPOCH));
-        self.last.map_or_else(
-            || Place { day: newest(), line: 1 },
-            |last| Place { line: last.place.line + 1, ..last.place },
-        )
+    /// Where the next record would be, if there is a file for it.
+    fn place_after_last(&self) -> Option<Place> {
+        let begun = || self.days.last().map(|newest| Place { day: *newest, line: 1 });
+        self.last.map(|last| Place { line: last.place.line + 1, ..last.place }).or_else(begun)
     }
 
-    fn contradiction(&self, place: Place, last: u64) -> Stop {
+    fn contradiction(&self, place: Option<Place>, last: u64) -> Stop {
         let (signed, note) =
             self.signed.as_ref().map_or((0, PathBuf::new()), |(signed, note)| (signed.seq, note.clone()));
-        self.problem(place, ProblemKind::ContradictsSigned { last, signed, note })
+        let kind = ProblemKind::ContradictsSigned { last, signed, note };
+        match place {
+            Some(place) => self.problem(place, kind),
+            None => at(self.folder.path(), 0, kind),
+        }
     }
 
     /// The place where a vanished record of this day should be.

@@ -87,9 +87,9 @@ impl fmt::Display for Gap {
 /// Something wrong, and the first line where it shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// The file.
+    /// The file; the directory where there is no file of any day.
     pub file: PathBuf,
-    /// The line, from one. For lines that are gone it is where they should be.
+    /// The line, from one. For lines that are gone it is where they should be; 0 where that is in no file.
     pub line: u64,
     /// What is wrong.
     pub kind: ProblemKind,
@@ -265,7 +265,10 @@ impl fmt::Display for ProblemKind {
 
 impl fmt::Display for Problem {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "`{}` line {}: {}", self.file.display(), self.line, self.kind)
+        match self.line {
+            0 => write!(formatter, "`{}`: {}", self.file.display(), self.kind),
+            line => write!(formatter, "`{}` line {line}: {}", self.file.display(), self.kind),
+        }
     }
 }
 

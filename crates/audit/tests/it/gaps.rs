@@ -223,6 +223,10 @@ fn a_log_that_contradicts_what_was_signed_is_not_continued() {
                 said.contains("record 4 was signed") && said.contains(note.to_str().unwrap()),
                 "{name}: {said}"
             );
+            // Where there is no file of any day, the directory is named.
+            let is_empty = name == "another directory in its place";
+            let named = format!("`{}`:", place.directory.display());
+            assert_eq!(said.starts_with(&named), is_empty, "{name}: {said}");
         }
         assert!(
             error.help().contains("audit verify") && error.to_string().contains("record 4"),

@@ -94,6 +94,7 @@ impl CallRecorder {
                 Headroom::Enough => false,
                 Headroom::RemovalsOnly(_) if is_removal => true,
                 Headroom::RemovalsOnly(note) | Headroom::Nothing(note) => return Err(NotKept::NoSpace(note)),
+                Headroom::Unknown(note) => return Err(NotKept::Failed(note)),
             };
         }
         let entry = self.journal.make_entry(self.set.call)?;

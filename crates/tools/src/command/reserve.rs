@@ -8,10 +8,32 @@ pub(super) const HELP: &str = "ask the operator to free space; deleting with a f
 
 /// Refuses to start a command where there is too little space already: it would be ended as soon as it is looked at.
 pub(super) fn check(reserve: &DiskReserve) -> Result<(), Failure> {
-    let (Headroom::RemovalsOnly(note) | Headroom::Nothing(note)) = reserve.headroom(0) else {
-        return Ok(());
+    let note = match reserve.headroom(0) {
+        Headroom::Enough => return Ok(()),
+        Headroom::RemovalsOnly(note) | Headroom::Nothing(note) => note,
+        Headroom::Unknown(note) => {
+            let message = "no command is started: how full the disk is that the gate keeps its record on cannot be told";
+            let help = "try again when less is under way, or ask the operator";
+            return Err(Failure::new(ErrorCode::IoError, message).help(help).operator_note(note));
+        }
     };
     let message = "no command is started: the disk that the gate keeps its record on is almost full";
     let note = format!("{note}; remove what is not needed yourself, or set `audit.reserve`");
     Err(Failure::new(ErrorCode::DiskFull, message).help(HELP).operator_note(note))
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::io::Errno;
+
+    use super::*;
+
+    #[test]
+    fn a_shortage_of_descriptors_is_not_reported_as_a_full_disk() {
+        for (cause, remedy) in [(Errno::MFILE, "`ulimit -n`"), (Errno::NFILE, "`fs.file-max`")] {
+            let refused = check(&DiskReserve::new(move || Err(cause.into()), None)).unwrap_err();
+            assert_eq!(refused.code, ErrorCode::IoError, "{refused:?}");
+            assert!(refused.operator_note.as_ref().unwrap().contains(remedy), "{refused:?}");
+        }
+    }
 }
