@@ -66,7 +66,7 @@ pub use personal::OBEYED_IN_HOME;
 pub use read::{EntireContent, EntireFile, FileContent, FileRead, ReadRequest, TextWindow};
 pub use relocate::{Deleted, Moved, Overwrite};
 pub use request::PathStyle;
-pub use reserve::{DiskReserve, Headroom};
+pub use reserve::{DiskReserve, Headroom, USUAL_RESERVE_BYTES};
 pub use restore::{Expect, MovedFile, Patience, Restoration};
 pub use rules::{InvalidGlob, PathGrant, Rules};
 pub use tally::{TALLY_STEP, Tally, tally_units};

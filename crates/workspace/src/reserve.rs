@@ -8,7 +8,7 @@ use rustix::fs::StatVfs;
 use rustix::io::Errno;
 
 /// Kept free unless the operator says otherwise: as much as a command writes within two ticks of the sandbox at 1.6 GB/s.
-const USUAL_BYTES: u64 = 64 * 1024 * 1024;
+pub const USUAL_RESERVE_BYTES: u64 = 64 * 1024 * 1024;
 /// As many inodes: a filesystem without a free one (`f_favail`) is as full as one without a free block.
 const USUAL_INODES: u64 = 4096;
 /// Of a small filesystem no more than this part is kept free.
@@ -80,7 +80,7 @@ impl DiskReserve {
         // What of `f_bfree` is for root alone (ext4 keeps five percent) is not counted.
         let free = stat.f_bavail.saturating_mul(stat.f_frsize);
         // A filesystem that does not tell its size has one of zero, and so no reserve; btrfs has no number of inodes.
-        let reserve = self.bytes.unwrap_or(USUAL_BYTES.min(size / USUAL_PART)).min(size);
+        let reserve = self.bytes.unwrap_or(USUAL_RESERVE_BYTES.min(size / USUAL_PART)).min(size);
         let inodes = if reserve == 0 { 0 } else { USUAL_INODES.min(stat.f_files / USUAL_PART) };
         let note = match () {
             () if free < reserve.saturating_add(bytes) => format!(

@@ -10,6 +10,7 @@ use toolgate_manifest::{
 };
 use toolgate_tools::usual_key_variable;
 use toolgate_types::{ToolClass, Trust};
+use toolgate_workspace::USUAL_RESERVE_BYTES;
 
 use super::covered::Covered;
 use crate::ambient::Surroundings;
@@ -319,8 +320,10 @@ fn less(config: &Config) -> Vec<String> {
     if config.audit.on_failure.as_ref().is_some_and(|mode| mode.value == OnAuditFailure::Warn) {
         less.push("audit.on_failure: warn; calls go on when they cannot be recorded".to_owned());
     }
-    if config.audit.reserve == Some(0) {
-        less.push("audit.reserve: 0; a command may fill the disk that the record lies on".to_owned());
+    if let Some(reserve) = config.audit.reserve.filter(|reserve| *reserve < USUAL_RESERVE_BYTES) {
+        less.push(format!(
+            "audit.reserve: {reserve} bytes; a command may come closer to filling the disk that the record lies on"
+        ));
     }
     if config.on_violation.as_ref().is_some_and(|what| what.value == OnViolation::Answer) {
         less.push(

@@ -645,3 +645,16 @@ fn an_installed_entry_pins_the_configuration() {
     assert_eq!(after, before);
     assert!(!clone.is_connected_to());
 }
+
+#[test]
+fn a_file_that_keeps_less_space_free_for_the_record_says_so() {
+    let clone = Clone::new();
+    for (reserve, is_shown) in [("1MiB", true), ("1", true), ("64MiB", false)] {
+        clone.write("toolgate.yaml", &format!("audit: {{reserve: {reserve}}}\n"));
+        let shown = String::from_utf8(clone.run(&["trust"]).stdout).unwrap();
+        assert_eq!(shown.contains("filling the disk that the record lies on"), is_shown, "{shown}");
+    }
+    clone.write("toolgate.yaml", "audit: {reserve: 0}\n");
+    let refused = clone.run(&["--config", "toolgate.yaml", "tools"]);
+    assert!(String::from_utf8(refused.stderr).unwrap().contains("`0` is nothing at all"));
+}
