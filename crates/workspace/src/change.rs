@@ -1,6 +1,7 @@
 //! What a change will do, told to whoever must remember it before it is done.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -149,6 +150,18 @@ pub enum KeptBound {
     Bytes(u64),
     /// Calls whose changes are kept.
     Calls(u64),
+}
+
+impl fmt::Display for KeptBound {
+    /// For the operator: what is full, and the remedy.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("what was replaced in the last 30 hours fills the ")?;
+        match self {
+            Self::Bytes(limit) => write!(formatter, "{limit} bytes of `retention.undo` (`max_bytes`)")?,
+            Self::Calls(limit) => write!(formatter, "{limit} calls of `retention.undo` (`max_entries`)")?,
+        }
+        formatter.write_str("; raise that bound, or remove entries of `journal.toolgate`")
+    }
 }
 
 impl From<io::Error> for NotKept {

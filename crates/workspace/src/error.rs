@@ -370,7 +370,7 @@ impl WorkspaceError {
                 "ask the operator to free space; deleting with a file tool frees none, because what is deleted is kept for undo"
             }
             Self::JournalFull(_) => {
-                "change nothing more; the operator has to make room for what was replaced"
+                "change nothing more; the operator has to make room for what was replaced: `retention.undo` bounds it"
             }
             Self::Unsure { .. } => {
                 "read the file before going on; the next start of the gate puts right what it can"
@@ -464,17 +464,7 @@ impl From<WorkspaceError> for Failure {
                     "{reason}; free space on the filesystem of the state directory, or lower `retention.undo`"
                 ));
             }
-            WorkspaceError::JournalFull(bound) => {
-                let filled = match bound {
-                    KeptBound::Bytes(limit) => format!("the {limit} bytes of `retention.undo` (`max_bytes`)"),
-                    KeptBound::Calls(limit) => {
-                        format!("the {limit} calls of `retention.undo` (`max_entries`)")
-                    }
-                };
-                failure.operator_note = Some(format!(
-                    "what was replaced in the last 30 hours fills {filled}; raise that bound, or remove entries of `journal.toolgate`"
-                ));
-            }
+            WorkspaceError::JournalFull(bound) => failure.operator_note = Some(bound.to_string()),
             WorkspaceError::ReadLimit { bytes, limit, .. }
             | WorkspaceError::TooLargeToKeep { bytes, limit }
             | WorkspaceError::TooLargeToChange { bytes, limit, .. }

@@ -14,6 +14,7 @@ use toolgate_manifest::{CallerKey, KeySource};
 use toolgate_sandbox::{LayerReport, Sandbox};
 use toolgate_serve::StateUsage;
 use toolgate_types::Trust;
+use toolgate_workspace::Headroom;
 
 use super::{close, print, print_json, serving_runtime};
 use crate::ambient::{Surroundings, open_or_make_folder, open_own_folder, real_path};
@@ -47,7 +48,7 @@ enum State {
     Fallback,
     /// Missing; the gate refuses to work without it.
     Missing,
-    /// A server behind the gate, or a provider of models, that cannot be used; everything else works.
+    /// A server behind the gate, or a provider of models, that cannot be used, or something that has run out of room; everything else works.
     Failing,
     /// Not set up, and nothing needs it.
     Unused,
@@ -126,6 +127,7 @@ fn configuration(common: &Common) -> Result<(Settings, Finding), Failed> {
 fn examine(settings: &Settings) -> Vec<Finding> {
     let mut findings = vec![real_locations(), state_folder(settings), audit_folder(settings)];
     findings.extend(journal(settings));
+    findings.extend(disk_reserve(settings));
     match open_or_make_folder(&settings.workspace) {
         Err(error) => {
             findings.push(found("workspace", State::Missing, error.to_string()));
@@ -355,14 +357,30 @@ fn state_folder(settings: &Settings) -> Finding {
     }
 }
 
-/// An undo journal that no gate of this version starts on.
+/// An undo journal that no gate of this version starts on, or that is full.
 fn journal(settings: &Settings) -> Option<Finding> {
     let state = open_own_folder(&settings.state_dir).ok()?;
-    let error = Journal::check_format(&state.open_dir(JOURNAL).ok()?).err()?;
-    let remedy = format!(
-        "use the version of toolgate that wrote it, or move `{JOURNAL}` away, with all that could be undone"
-    );
-    Some(found("undo journal", State::Missing, format!("{error}; {remedy}")))
+    let folder = state.open_dir(JOURNAL).ok()?;
+    if let Err(error) = Journal::check_format(&folder) {
+        let remedy = format!(
+            "use the version of toolgate that wrote it, or move `{JOURNAL}` away, with all that could be undone"
+        );
+        return Some(found("undo journal", State::Missing, format!("{error}; {remedy}")));
+    }
+    let journal = Journal::open(&folder, &crate::state_dir::key(settings).ok()?).ok()?;
+    let bound = journal.bounded(settings.loaded.config.retention.undo.into()).full()?;
+    Some(found("undo journal", State::Failing, format!("changes are refused: {bound}")))
+}
+
+/// A disk that has less left than must be.
+fn disk_reserve(settings: &Settings) -> Option<Finding> {
+    let (refused, note) = match crate::confined::disk_reserve(settings).headroom(0) {
+        Headroom::Enough => return None,
+        Headroom::RemovalsOnly(note) => ("commands, and changes other than removals, are refused", note),
+        Headroom::Nothing(note) | Headroom::Unknown(note) => ("commands and changes are refused", note),
+    };
+    let remedy = "free space there, or lower `audit.reserve`";
+    Some(found("disk reserve", State::Failing, format!("{refused}: {note}; {remedy}")))
 }
 
 /// How much is kept of each kind of state, beside how much may be.

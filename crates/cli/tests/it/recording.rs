@@ -214,6 +214,54 @@ fn announced_calls_without_a_record_are_told_until_the_next_start_records_them()
     assert_eq!(verify(), "Some(0) [true,0,0,0] ok ");
 }
 
+/// The row of `doctor` with this name, if there is one, and its exit code.
+fn doctor_row(place: &Place, name: &str) -> (Option<i32>, Option<String>) {
+    let output = place.run(&["doctor", "--offline", "--json"]);
+    let rows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+    let row = rows.iter().find(|row| row["check"] == name && row["state"] != "ok");
+    (output.status.code(), row.map(|row| format!("{} {}", row["state"], row["detail"])))
+}
+
+#[test]
+fn doctor_says_that_the_undo_journal_is_full_and_what_to_do() {
+    let place = Place::new();
+    let bounds =
+        |entries| place.write("toolgate.yaml", &format!("retention: {{undo: {{max_entries: {entries}}}}}\n"));
+    bounds(1);
+    let delete = |name: &str| {
+        fs::write(place.workspace.join(name), "a person's\n").unwrap();
+        place.run(&["call", "delete_file", &json!({"path": name}).to_string()])
+    };
+    assert!(delete("first.txt").status.success());
+    assert_eq!(doctor_row(&place, "undo journal").1, None);
+    // A sweep is waited for after two steps of the bound at the latest.
+    let refused =
+        (0..9).map(|number| delete(&format!("{number}.txt"))).find(|output| !output.status.success());
+    let said = String::from_utf8(refused.expect("a refusal").stdout).unwrap();
+    assert!(said.contains("the undo journal is full"), "{said}");
+    let help = said.lines().find(|line| line.starts_with("help:")).unwrap();
+    let (code, row) = doctor_row(&place, "undo journal");
+    let is_named = row.as_ref().is_some_and(|row| row.contains("the 1 calls of `retention.undo`"));
+    assert_eq!((help.contains("`retention.undo`"), code, is_named), (true, Some(1), true), "{said} {row:?}");
+    bounds(1000);
+    assert_eq!(doctor_row(&place, "undo journal").1, None);
+    assert!(delete("last.txt").status.success());
+}
+
+#[test]
+fn doctor_says_that_less_space_is_left_than_the_reserve() {
+    let place = Place::new();
+    assert_eq!(doctor_row(&place, "disk reserve").1, None);
+    // No more than the whole filesystem is ever kept free.
+    place.write("toolgate.yaml", "audit: {reserve: 1000000GiB}\n");
+    let (code, row) = doctor_row(&place, "disk reserve");
+    let row = row.expect("a row about the reserve");
+    assert_eq!(code, Some(1), "{row}");
+    assert!(row.contains("failing") && row.contains("free space there, or lower `audit.reserve`"), "{row}");
+    let refused = place.run(&["call", "write_file", "{\"path\": \"a.txt\", \"content\": \"a\"}"]);
+    assert!(String::from_utf8(refused.stdout).unwrap().contains("disk_full"));
+}
+
 #[test]
 fn a_start_does_not_wait_for_a_held_lock_for_ever_and_names_who_holds_it() {
     let place = Place::new();

@@ -30,7 +30,7 @@ use std::path::Path;
 use cap_std::fs::{Dir, DirBuilder, DirBuilderExt as _, OpenOptions, OpenOptionsExt as _};
 use rustix::fs::{AtFlags, Mode};
 use toolgate_types::{CallId, ChangeFate, StateKey};
-use toolgate_workspace::{DiskReserve, Workspace};
+use toolgate_workspace::{DiskReserve, KeptBound, Workspace};
 
 pub use bounds::JournalBounds;
 pub use dropped::Dropped;
@@ -79,6 +79,12 @@ impl UnrecoveredJournal {
     pub fn reserving(mut self, reserve: DiskReserve) -> Self {
         self.0.reserve = Some(reserve);
         self
+    }
+
+    /// The bound that has changes refused, because what is kept must not be let go. Nothing is removed.
+    #[must_use]
+    pub fn full(&self) -> Option<KeptBound> {
+        self.0.full()
     }
 
     /// Puts back what dead processes left half-done in the mounts of this workspace, by their rules.

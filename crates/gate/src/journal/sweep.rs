@@ -218,6 +218,20 @@ impl Journal {
         swept
     }
 
+    /// The bound that a sweep could not keep to now.
+    pub(super) fn full(&self) -> Option<KeptBound> {
+        let mut index = self.sweeper.index.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let known = index.held.len();
+            let found = self.look(&mut index).ok()?;
+            // One look reads a bounded number of entries, and those that were not read count as a person's.
+            if index.held.len() == known {
+                let pressure = Pressure::Bounds { reserved: 0 };
+                return choose(&found.held, &self.sweeper.bounds, pressure, SystemTime::now()).full;
+            }
+        }
+    }
+
     fn sweep_with(&self, index: &mut Index, pressure: Pressure, lock_timeout: Duration) -> Swept {
         let Ok(found) = self.look(index) else { return Swept::Unfinished };
         let _ = write_whole(&self.directory, STAMP, b"");
