@@ -204,6 +204,10 @@ fn unusable() -> Undecidable {
 const NO_ALIAS: &str = "does not begin with the alias of a mount";
 const ODD_PART: &str = "has an empty, `.` or `..` part";
 const HOLDS_NUL: &str = "holds a NUL character";
+const LONG_NAME: &str = "has a name of more than 255 bytes";
+
+/// No file has a longer name (`NAME_MAX`).
+const MAX_NAME_BYTES: usize = 255;
 
 /// Why the name of a path in a rule matches nothing, if it is so. `mounts` are the aliases that there are; where none is known, any could be one.
 pub(crate) fn never_matches(place: &str, mounts: &[&str]) -> Option<String> {
@@ -218,6 +222,11 @@ pub(crate) fn pattern_never_matches(pattern: &[PatternElem], mounts: &[&str]) ->
     if pattern.iter().any(is('\0')) {
         return Some(HOLDS_NUL.to_owned());
     }
+    // A wildcard may stand for a `/`, so only what lies between two of them is sure to be in one name.
+    let literals = pattern.split(|part| matches!(part, PatternElem::Wildcard | PatternElem::Char('/')));
+    if literals.map(bytes_of).any(|bytes| bytes > MAX_NAME_BYTES) {
+        return Some(LONG_NAME.to_owned());
+    }
     let mut parts = pattern.split(is('/')).map(|part| {
         let is_literal = !part.contains(&PatternElem::Wildcard);
         let literal = part.iter().map_while(|part| match part {
@@ -229,6 +238,14 @@ pub(crate) fn pattern_never_matches(pattern: &[PatternElem], mounts: &[&str]) ->
     let (alias, is_whole) = parts.next().unwrap_or_default();
     let odd_part = parts.any(|(part, is_literal)| is_literal && matches!(&*part, "" | "." | ".."));
     wrong_alias(&alias, is_whole, mounts).or_else(|| odd_part.then(|| ODD_PART.to_owned()))
+}
+
+fn bytes_of(literal: &[PatternElem]) -> usize {
+    let bytes = |part: &PatternElem| match part {
+        PatternElem::Char(character) => character.len_utf8(),
+        PatternElem::Wildcard => 0,
+    };
+    literal.iter().map(bytes).sum()
 }
 
 /// Why a name that begins like this, or is called exactly so, is the alias of no mount.
@@ -310,6 +327,29 @@ mod tests {
             assert_eq!(never_matches(place, &["@docs", "@project"]), None, "{place}");
             assert!(never_matches(place, &["@docs"]).is_some(), "{place} in another mount");
         }
+    }
+
+    #[test]
+    fn names_longer_than_any_file_has_match_nothing() {
+        let (longest, too_long) = ("é".repeat(127) + "x", "é".repeat(128));
+        for (place, is_refused) in [
+            (format!("@project/{longest}"), false),
+            (format!("@project/{longest}/{longest}"), false),
+            (format!("@project/{too_long}"), true),
+            (format!("@project/{too_long}/x"), true),
+        ] {
+            assert_eq!(never_matches(&place, &[]).is_some(), is_refused, "{place}");
+            let star = |mut pattern: Vec<PatternElem>| {
+                pattern.push(PatternElem::Wildcard);
+                pattern
+            };
+            let pattern = star(place.chars().map(PatternElem::Char).collect());
+            assert_eq!(pattern_never_matches(&pattern, &["@project"]).is_some(), is_refused, "{place}*");
+        }
+        // Together they are longer than a name, and the wildcard may stand for a `/`.
+        let half: Vec<PatternElem> = "x".repeat(200).chars().map(PatternElem::Char).collect();
+        let apart = [vec![PatternElem::Wildcard], half.clone(), vec![PatternElem::Wildcard], half].concat();
+        assert_eq!(pattern_never_matches(&apart, &["@project"]), None);
     }
 
     #[test]

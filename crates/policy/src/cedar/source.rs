@@ -131,12 +131,15 @@ impl Found {
                 Some("use it on a field, such as `input has count`".to_owned()),
             ),
             Misuse::ComparedPath(names) => (
-                format!("`{prefix}{}` is a path, and compared as if it were text", names.join(".")),
+                format!(
+                    "`{prefix}{}` is a path, and compared as a whole: it may have several names, which `in` alone knows",
+                    names.join(".")
+                ),
                 Some(PATHS.to_owned()),
             ),
             Misuse::ComparedPaths(names) => (
                 format!(
-                    "`{prefix}{}` is a list of paths, and compared as if it were one of texts",
+                    "`{prefix}{}` is a list of paths, and compared as a whole: each may have several names, which `in` alone knows",
                     names.join(".")
                 ),
                 Some(list_of_paths(prefix)),

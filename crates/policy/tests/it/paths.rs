@@ -268,7 +268,12 @@ fn a_rule_about_the_text_of_a_path_is_refused_with_the_remedy() {
         all += &format!("{condition}\n    {error}; {}\n", error.help.clone().unwrap_or_default());
     }
     let (_, _, schema, paths) = tools().swap_remove(0);
-    for condition in ["input.path like \"secrets/*\"", "input.path == \"x\"", "path in Path::\"secrets\""] {
+    for condition in [
+        "input.path like \"secrets/*\"",
+        "input.path == \"x\"",
+        "input.path == Path::\"@project/x\"",
+        "path in Path::\"secrets\"",
+    ] {
         let error =
             Condition::compile_for(condition, ToolTyping::of(&schema).with_paths(&paths)).unwrap_err();
         all += &format!("{condition}\n    {error}; {}\n", error.help.clone().unwrap_or_default());
