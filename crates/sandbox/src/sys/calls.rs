@@ -129,18 +129,23 @@ pub(crate) fn loopback_up() -> Result<()> {
     result.map(drop)
 }
 
-/// All signals act as the system means them to, and none is held back.
-pub(crate) fn plain_signals() {
+/// All signals have their default action, and none but `SIGTERM` is blocked.
+///
+/// The mask survives `execve`. Process 1 of a namespace drops an unblocked signal whose action is the default (`SIGNAL_UNKILLABLE`), so that a request to end
+/// would be lost if it came before the init program blocks `SIGTERM` itself: blocked from the start it stays pending until `rt_sigtimedwait` takes it.
+pub(crate) fn default_signals() {
     for signal in 1..=31 {
         // SAFETY: the default action is no handler, so nothing of this program is called.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
     }
     // SAFETY: an empty set is a valid one.
-    let mut none: libc::sigset_t = unsafe { std::mem::zeroed() };
+    let mut blocked: libc::sigset_t = unsafe { std::mem::zeroed() };
     // SAFETY: the set is ours and outlives the calls.
-    unsafe { libc::sigemptyset(&raw mut none) };
+    unsafe { libc::sigemptyset(&raw mut blocked) };
+    // SAFETY: as above, and `SIGTERM` is a signal.
+    unsafe { libc::sigaddset(&raw mut blocked, libc::SIGTERM) };
     // SAFETY: as above.
-    unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut()) };
+    unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const blocked, std::ptr::null_mut()) };
 }
 
 /// No signal reaches this thread until the guard is gone.

@@ -185,7 +185,7 @@ impl Errand for Becoming<'_> {
         if launch.hands.rules.is_some() {
             or_fail(Part::Landlock, calls::landlock_obey(RULES));
         }
-        calls::plain_signals();
+        calls::default_signals();
         if let Some(filter) = launch.filter {
             or_fail(Part::Filter, calls::install_filter(filter));
         }

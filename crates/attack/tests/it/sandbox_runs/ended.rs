@@ -56,6 +56,17 @@ fn a_command_that_is_asked_to_end_may_tidy_up() {
     assert_eq!(ended.stopped, Some(Stopped::Cancelled));
 }
 
+/// `SIGTERM` reaches the command even where it is sent while process 1 is being started: a command that it did not reach ends by `SIGKILL` after the grace period.
+#[test]
+fn a_command_that_is_cancelled_while_it_starts_ends_by_sigterm() {
+    let shop = Shop::open();
+    for _ in 0..50 {
+        let now = Stop::new(None, || true);
+        let ended = shop.run_until(&shop.shell("exec sleep 300"), &now, &mut |_| {}).unwrap().ended;
+        assert_eq!((ended.exit, ended.stopped), (Exit::Signal(15), Some(Stopped::Cancelled)));
+    }
+}
+
 #[test]
 fn limits_that_end_a_command_are_named() {
     let shop = Shop::open();
