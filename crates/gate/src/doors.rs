@@ -20,6 +20,12 @@ impl Gate {
         self.audit_mode == AuditMode::Deny
     }
 
+    /// Where complaints for the operator go.
+    #[must_use]
+    pub fn complaints(&self) -> Arc<dyn Fn(&str) + Send + Sync> {
+        Arc::clone(&self.complain)
+    }
+
     /// The tool of this name at the moment, whoever may use it: for doors that treat long calls in another way than short ones.
     #[must_use]
     pub fn tool(&self, name: &str) -> Option<Arc<dyn Tool>> {

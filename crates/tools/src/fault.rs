@@ -21,6 +21,11 @@ pub enum Fault {
         /// Why, for the operator.
         reason: String,
     },
+    /// The run's own log cannot be written.
+    RunLog {
+        /// Why.
+        reason: String,
+    },
 }
 
 impl Fault {
@@ -31,6 +36,7 @@ impl Fault {
             Self::MountGone { .. } => "workspace_gone",
             Self::JournalGone => "state_gone",
             Self::NotRecorded { .. } => ErrorCode::AuditUnavailable.as_str(),
+            Self::RunLog { .. } => "run_log_unavailable",
         }
     }
 
@@ -42,6 +48,9 @@ impl Fault {
             Self::JournalGone => "begin again, and leave the state directory to the gate",
             Self::NotRecorded { .. } => {
                 "make the audit directory writable again; `audit.on_failure: warn` lets calls that only read go on without a record"
+            }
+            Self::RunLog { .. } => {
+                "make `logs/execution.jsonl` of the run writable again; `audit.on_failure: warn` lets the run go on without it"
             }
         }
     }
@@ -55,6 +64,9 @@ impl fmt::Display for Fault {
             }
             Self::JournalGone => formatter.write_str("the undo journal was removed while it was in use"),
             Self::NotRecorded { reason } => write!(formatter, "calls cannot be recorded: {reason}"),
+            Self::RunLog { reason } => {
+                write!(formatter, "the run's log `@state/logs/execution.jsonl` cannot be written: {reason}")
+            }
         }
     }
 }
@@ -70,6 +82,9 @@ impl Front {
         }
         if self.gate().journal().is_gone() {
             return Some(Fault::JournalGone);
+        }
+        if let Some(reason) = self.run_log_failure().filter(|_| self.gate().must_record()) {
+            return Some(Fault::RunLog { reason: reason.to_owned() });
         }
         let (stage, failure) = called.failed.as_ref()?;
         // With `warn` reads go on as long as they can be counted; one that has no answer for want of a record is the first of all that follow.

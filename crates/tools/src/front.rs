@@ -88,8 +88,13 @@ impl Front {
     /// Also writes every call to the run's own log, in this folder (`@state`), which is begun anew when it is full.
     #[must_use]
     pub fn with_run_log(mut self, state: cap_std::fs::Dir, retention: RetentionBounds) -> Self {
-        self.run_log = Some(RunLog::new(state, retention.max_bytes));
+        self.run_log = Some(RunLog::new(state, retention.max_bytes, self.gate.complaints()));
         self
+    }
+
+    /// Why the run's own log lacks a line, where it does.
+    pub(crate) fn run_log_failure(&self) -> Option<&str> {
+        self.run_log.as_ref().and_then(RunLog::failure)
     }
 
     /// Also knows the mounts: it sees when one is removed, and logs paths by their alias.

@@ -15,9 +15,12 @@ const OTHER: &str = "00000000000000000000000000000000000000000000000000000000000
 
 /// The gate in this profile, in the run `r1`, with a package.
 fn gate(place: &Place) -> Command {
+    in_run(place, place.toolgate())
+}
+
+fn in_run(place: &Place, mut command: Command) -> Command {
     let package = place.scratch.path().join("pkg");
     std::fs::create_dir_all(&package).unwrap();
-    let mut command = place.toolgate();
     command.args(["--profile", "crew", "--run", "r1", "--mount"]).arg(format!("@pkg={}", package.display()));
     command
 }
@@ -500,6 +503,44 @@ fn every_call_of_a_run_has_exactly_one_event() {
     assert_eq!(oks, [true, false, false, false, false, false, false]);
     assert!(events[6]["output"]["error"]["message"].as_str().unwrap().starts_with("not made"));
     assert_eq!(place.records().len(), events.len());
+}
+
+/// A run of two steps whose log is replaced by a directory before the second: `open` answers with `EISDIR`.
+fn run_without_log(config: &str) -> (ModelServer, Output) {
+    let place = Place::new();
+    write(&place, "a.txt", "x");
+    let read = calls("fs_read", &json!({"path": "@project/a.txt"}));
+    let log = state(&place).join("logs/execution.jsonl");
+    let server = ModelServer::with(vec![read.clone(), read.clone(), read], move |number| {
+        if number == 1 {
+            std::fs::remove_file(&log).unwrap();
+            std::fs::create_dir(&log).unwrap();
+        }
+    });
+    place.write("toolgate.yaml", &(server.config("openai-chat", "") + config));
+    let mut command = in_run(&place, place.aloud(Command::new(env!("CARGO_BIN_EXE_toolgate"))));
+    command.args(["run", "do it", "--trust", "autonomous", "--model", "mine/m", "--json"]);
+    let output = command.output().unwrap();
+    (server, output)
+}
+
+/// The complaints about the log on standard error.
+fn complaints(output: &Output) -> Vec<String> {
+    let about_the_log = |line: &&str| line.contains("`@state/logs/execution.jsonl` cannot be written");
+    String::from_utf8_lossy(&output.stderr).lines().filter(about_the_log).map(str::to_owned).collect()
+}
+
+/// "Each tool execution emits exactly one event": where that is impossible, the run ends if calls must be recorded; otherwise the operator is warned once.
+#[test]
+fn a_log_that_cannot_be_written_ends_the_run_and_is_reported() {
+    let (server, output) = run_without_log("audit: {on_failure: deny}\n");
+    assert_eq!((output.status.code(), server.asked().len()), (Some(1), 2), "{output:?}");
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(told.contains("\"code\":\"run_log_unavailable\""), "{told}");
+    assert!(complaints(&output).iter().any(|line| line.starts_with("error: ")), "{output:?}");
+    let (server, output) = run_without_log("audit: {on_failure: warn}\n");
+    assert_eq!((output.status.code(), server.asked().len()), (Some(0), 4), "{output:?}");
+    assert_eq!(complaints(&output).len(), 1, "{output:?}");
 }
 
 /// The shape of an event; contents are told by size, digest and a preview.

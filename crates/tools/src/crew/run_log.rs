@@ -1,6 +1,7 @@
 //! `@state/logs/execution.jsonl`: one line per call of a run, with sizes, digests and previews instead of contents.
 
 use std::io::Write as _;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use cap_std::fs::{Dir, OpenOptions};
@@ -54,6 +55,9 @@ const LAST_LOG: &str = "logs/execution.1.jsonl";
 pub(crate) struct RunLog {
     state: Dir,
     max_bytes: u64,
+    complain: Arc<dyn Fn(&str) + Send + Sync>,
+    /// Why a line is missing: the first error.
+    failure: OnceLock<String>,
 }
 
 /// A call that is under way. Its line is written when it is finished, and also when this is dropped: a call whose future is dropped, or whose tool
@@ -66,8 +70,13 @@ pub(crate) struct Told<'a> {
 }
 
 impl RunLog {
-    pub(crate) fn new(state: Dir, max_bytes: Option<u64>) -> Self {
-        Self { state, max_bytes: max_bytes.unwrap_or(MAX_BYTES) }
+    pub(crate) fn new(state: Dir, max_bytes: Option<u64>, complain: Arc<dyn Fn(&str) + Send + Sync>) -> Self {
+        Self { state, max_bytes: max_bytes.unwrap_or(MAX_BYTES), complain, failure: OnceLock::new() }
+    }
+
+    /// Why the log lacks a line, where it does.
+    pub(crate) fn failure(&self) -> Option<&str> {
+        self.failure.get().map(String::as_str)
     }
 
     pub(crate) fn begin(&self, call: &ToolCall, caller: &Caller) -> Told<'_> {
@@ -90,6 +99,15 @@ impl RunLog {
         Told { log: self, begun: Instant::now(), line, is_written: false }
     }
 
+    /// Appends a line. The first error is reported to the operator; those of later lines would repeat it for every call.
+    fn append_or_complain(&self, line: &[u8]) {
+        let Err(error) = self.append(line) else { return };
+        let reason = error.to_string();
+        if self.failure.set(reason.clone()).is_ok() {
+            (self.complain)(&format!("the run's log `@state/{LOG}` cannot be written: {reason}"));
+        }
+    }
+
     fn append(&self, line: &[u8]) -> std::io::Result<()> {
         self.state.create_dir_all("logs")?;
         let mut options = OpenOptions::new();
@@ -106,7 +124,7 @@ impl RunLog {
 }
 
 impl Told<'_> {
-    /// Writes the line. The audit trail is the record that must not fail; this log is for the run's own readers.
+    /// Writes the line. Beside it there is the audit trail, without which the call would not have run.
     pub(crate) fn finish(mut self, answer: &Answer, duration: Duration) {
         let output = answer.structured.as_ref().map_or_else(
             || text_summary(&answer.text),
@@ -122,7 +140,7 @@ impl Told<'_> {
         line.insert("durationMs".to_owned(), json!(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)));
         let mut text = Value::Object(line).to_string();
         text.push('\n');
-        let _ = self.log.append(text.as_bytes());
+        self.log.append_or_complain(text.as_bytes());
     }
 }
 
