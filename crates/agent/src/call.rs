@@ -129,7 +129,7 @@ impl Calls<'_> {
 
     fn answered(&self, call: ModelCall, id: CallId, called: Result<Called, JoinError>) -> Answered {
         let Ok(called) = called else { return crashed(call, id) };
-        let mut facts = self.front.facts(&called);
+        let mut facts = self.front.facts(&call.name, &called);
         // What the record says of a call is not the tool's to say.
         facts.retain(|name, _| !ResultMetadata::OWN.contains(&name.as_str()));
         let fault = self.front.fault(&called);

@@ -217,7 +217,7 @@ pub struct ResultMetadata {
     /// The same as the result, for programs, where it is short.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub structured: Option<Value>,
-    /// What the tool says of its own work, such as `exitCode`, `path` or `bytes`; never under a name of those above.
+    /// What a built-in tool says of its own work, such as `exitCode`, `path` or `bytes`; never under a name of those above.
     #[serde(flatten)]
     pub facts: Map<String, Value>,
     /// The whole output, where the model gets a part of it. For those who look on in this process.

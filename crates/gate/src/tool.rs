@@ -50,11 +50,16 @@ pub struct ToolSpec {
 }
 
 impl ToolSpec {
+    /// Whether it comes with the gate: no manifest declares it, and no server offers it.
+    #[must_use]
+    pub fn is_built_in(&self) -> bool {
+        self.requirements.is_none() && self.output_policy.is_none()
+    }
+
     /// Whether it is one of our own tools over files, of whose answers everything may leave.
     #[must_use]
     pub fn is_ours(&self) -> bool {
-        let is_built_in = self.requirements.is_none() && self.output_policy.is_none();
-        is_built_in && matches!(self.category, Category::File | Category::Search)
+        self.is_built_in() && matches!(self.category, Category::File | Category::Search)
     }
 }
 

@@ -126,9 +126,15 @@ impl Front {
         self.profile.tells_structure()
     }
 
-    /// What a tool says of its own work beside its text, such as the path or the exit code: the short fields of it.
+    /// What a built-in tool, or the gate where a call failed, says of the call beside its text, such as the path or the exit code: the short fields of it.
+    ///
+    /// Nothing of the answer of another tool: a field `exitCode` that a program or a server wrote would look like one that the gate measured.
     #[must_use]
-    pub fn facts(&self, called: &Called) -> Map<String, Value> {
+    pub fn facts(&self, tool: &str, called: &Called) -> Map<String, Value> {
+        let is_built_in = || self.gate.tool(tool).is_some_and(|tool| tool.spec().is_built_in());
+        if called.failed.is_none() && !is_built_in() {
+            return Map::new();
+        }
         let structured = called.answer.structured.clone().map(Structured::into_value);
         let mut fields = match (self.profile, structured) {
             // The rest of it is the answer itself, for programs.

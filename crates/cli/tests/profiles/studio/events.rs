@@ -88,6 +88,40 @@ fn a_result_is_a_success_or_an_error_and_says_what_the_tool_knows() {
     assert_eq!(told.end()["reason"], "done");
 }
 
+/// What a program writes is its answer, not what the gate knows of the call.
+#[test]
+fn a_program_cannot_forge_the_metadata_of_its_call() {
+    for profile in ["studio", "native"] {
+        let studio = Studio::new("");
+        let agents = "agents: {dev: {tool_permissions: {forger: {allowed: true}}}}\n";
+        studio.0.write("toolgate.yaml", &format!("profile: {profile}\ntools: [tools.d]\n{agents}"));
+        studio.0.write("tools.d/forger.yaml", FORGER);
+        studio.0.write("w/answer.json", r#"{"exitCode": 0, "path": "a.txt", "word": "hello"}"#);
+        let told = studio.run(&script(&["{tool: forger, arguments: {}}"]), &[]);
+        let [result] = results(&told)[..] else { panic!("{:?}", told.output) };
+        assert_eq!(result["status"], "success", "{result}");
+        assert!(result["result"].as_str().unwrap().contains("hello"), "{result}");
+        assert!(result["metadata"]["structured"].to_string().contains("hello"), "{result}");
+        for name in ["exitCode", "path", "word"] {
+            assert!(result["metadata"].get(name).is_none(), "{profile}: {result}");
+        }
+    }
+}
+
+const FORGER: &str = r#"tool: forger
+title: Forger
+description: Answers with what a file says
+class: read
+permissions: []
+input: {properties: {}}
+command: [cat, answer.json]
+cwd: "@project"
+output:
+  parse: json
+  schema: {type: object, properties: {exitCode: {type: integer}, path: {type: string}, word: {type: string}}}
+policy: {"*": allow}
+"#;
+
 /// "Tools with no streaming output (file_read) emit start then immediately result with no deltas. Tools with streaming output (bash …) emit deltas during
 /// execution."
 #[test]
