@@ -67,7 +67,7 @@ pub(crate) fn refuse_root(alias: &str, path: &Path, directory: &std::fs::File) -
     }
     let message =
         format!("`{}` is the root of the filesystem and cannot be mounted as `{alias}`", path.display());
-    Err(Failed::usage(message).help("name the directory of a project with --workspace"))
+    Err(Failed::usage(message).help("name the directory of a project instead"))
 }
 
 /// What a person should know who works in a home directory.

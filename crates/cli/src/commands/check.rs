@@ -1,5 +1,6 @@
 //! `toolgate check`: every problem of configuration, manifests and policies, with file, line and remedy.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,7 +14,9 @@ use toolgate_types::Trust;
 use toolgate_workspace::Workspace;
 
 use super::{print, print_json};
-use crate::ambient::{CONFIG_NAME, Surroundings, exists, read_file, read_regular_file, variable};
+use crate::ambient::{
+    CONFIG_NAME, Surroundings, exists, open_folder, read_file, read_regular_file, variable,
+};
 use crate::arguments::Common;
 use crate::callers;
 use crate::confined::{self, sandbox_options};
@@ -21,6 +24,7 @@ use crate::exit::{DONE, Failed, USAGE};
 use crate::files::{Content, POLICIES, ends_with};
 use crate::load::{self, Fault};
 use crate::own::Own;
+use crate::personal::refuse_root;
 use crate::servers;
 use crate::settings::{Loaded, Settings, join, load_from, reserved};
 use crate::terminal::complain;
@@ -144,6 +148,7 @@ impl Report {
         self.problems.extend(confined::problems(config));
         self.servers(&settings)?;
         self.keep(load::refuse_servers_where_full(&settings))?;
+        self.problems.extend(unfit_mounts(&settings)?);
         self.warnings.extend(missing_places(&settings)?);
         self.warnings.extend(callers::warnings(&settings)?);
         self.keep(web_search::tool(&settings))?;
@@ -272,6 +277,29 @@ fn taken(config: &Config, mount: &MountConfig) -> Option<Problem> {
     let help = reserved(&mount.alias.value)?;
     let message = format!("`{}` cannot be mounted by hand", mount.alias.value);
     Some(config.problem_at(&mount.alias, message, Some(help.to_owned())))
+}
+
+/// Mounts with which no gate starts: the root of the filesystem, the gate's own directories, and what is no directory.
+fn unfit_mounts(settings: &Settings) -> Result<Vec<Problem>, Failed> {
+    let (config, own) = (&settings.loaded.config, Own::of(settings));
+    let mut problems = Vec::new();
+    for mount in &config.mounts {
+        let (alias, path) = (&mount.alias.value, settings.resolve(&mount.path.value)?);
+        let refused = own.refuse_mount(alias, &path).and_then(|()| match open_folder(&path) {
+            Ok(directory) => refuse_root(alias, &path, &directory),
+            Err(error) if error.kind() == ErrorKind::NotADirectory => {
+                let message =
+                    format!("`{}` is no directory and cannot be mounted as `{alias}`", path.display());
+                Err(Failed::usage(message).help("name a directory"))
+            }
+            // What is missing is made or warned of; what this user may not open another one may.
+            Err(_) => Ok(()),
+        });
+        if let Err(Failed { message, help, .. }) = refused {
+            problems.push(config.problem_at(&mount.path, message, help));
+        }
+    }
+    Ok(problems)
 }
 
 /// Folders that are named and are not there.

@@ -54,6 +54,28 @@ fn a_project_has_its_second_zone_at_home_or_where_it_is_said() {
     );
 }
 
+/// A second zone that no gate could be started with is a mistake of the configuration.
+#[test]
+fn a_second_zone_that_cannot_be_mounted_is_found_by_check() {
+    for (central, why) in [
+        ("/", "is the root of the filesystem and cannot be mounted as `@central`"),
+        ("root", "is the root of the filesystem and cannot be mounted as `@central`"),
+        ("file", "is no directory and cannot be mounted as `@central`"),
+        ("file/beneath", "is no directory and cannot be mounted as `@central`"),
+        ("tools.d", "belongs to the gate and cannot be mounted as `@central`"),
+    ] {
+        let studio = Studio::new("");
+        studio.0.write("toolgate.yaml", &format!("profile: studio\ncentral: {central}\ntools: [tools.d]\n"));
+        studio.0.write("file", "");
+        studio.0.write("tools.d/notes.txt", "");
+        symlink("/", studio.0.scratch.path().join("root")).unwrap();
+        let output = studio.0.run(&["check"]);
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(said.contains(why) && said.contains(" — "), "{central}: {output:?}");
+        assert_eq!(output.status.code(), Some(2), "{central}");
+    }
+}
+
 /// "Resolve symlinks and `..` to absolute path; check resolved path within `projectRoot` OR `centralRoot`": a link from one zone into the other is judged
 /// there.
 #[test]
