@@ -114,7 +114,7 @@ fn no_name_forges_a_line_of_an_answer() {
                 ("search_files", json!({"pattern": "needle"}), 0),
             ],
             Profile::Claw => vec![("list_dir", json!({}), 1)],
-            Profile::Proxy => vec![("list_files", json!({}), 1)],
+            Profile::Proxy => vec![("list_files", json!({}), 0)],
             Profile::Crew | Profile::Sidecar | Profile::Studio => Vec::new(),
         };
         for (tool, arguments, beside) in calls {

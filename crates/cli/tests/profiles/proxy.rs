@@ -753,7 +753,10 @@ fn the_shipped_tools_are_bounded_and_say_what_is_wrong() {
         );
         assert!(answer["error"].to_string().contains(told), "{name} {arguments}: {answer}");
     };
-    assert!(ok("list_files", json!({"directory": "src"})).contains("main.rs"));
+    symlink("/srv/of-the-host", place.workspace.join("src/link.txt")).unwrap();
+    let listed = ok("list_files", json!({"directory": "src"}));
+    assert!(listed.contains("main.rs") && listed.contains("link.txt"), "{listed}");
+    assert!(!listed.contains("of-the-host"), "where a symlink leads is not shown: {listed}");
     for directory in [".", "notes", "/etc", "../w", "src/..", ""] {
         refused("list_files", json!({"directory": directory}), "VALIDATION", "directory");
         refused("search_code", json!({"pattern": "x", "directory": directory}), "VALIDATION", "directory");
