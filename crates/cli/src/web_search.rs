@@ -43,7 +43,16 @@ pub(crate) fn warnings(settings: &Settings) -> impl Iterator<Item = Warning> {
             Some("set the variable for whoever runs the gate, or name another one with `key_env`".to_owned());
         settings.loaded.config.problem_at(&declared.backend, reason, help)
     });
-    warning.map(Warning::from).into_iter()
+    warning.or_else(|| without_effect(settings)).map(Warning::from).into_iter()
+}
+
+/// The key in a profile that has no such tool.
+fn without_effect(settings: &Settings) -> Option<Problem> {
+    let ignored = settings.loaded.config.web_search.as_ref().filter(|_| !settings.profile.searches_web())?;
+    let message =
+        format!("`{WEB_SEARCH}` has no effect: profile `{}` has no such tool", settings.profile.name());
+    let help = "remove it, or use profile `native` or `studio`".to_owned();
+    Some(settings.loaded.config.problem_at(&ignored.backend, message, Some(help)))
 }
 
 fn declared(settings: &Settings) -> Option<&WebSearchConfig> {

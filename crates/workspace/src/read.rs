@@ -110,7 +110,10 @@ impl View<'_> {
         }
         self.stop.begin(opened.size())?;
         let shown = self.show(self.mount(opened.mount(&requested))?, &opened.location);
-        if request.refuse_oversize && window.is_whole() && opened.size() > self.limits.max_read_bytes {
+        let is_oversize =
+            request.refuse_oversize && window.is_whole() && opened.size() > self.limits.max_read_bytes;
+        // What is not text by its first bytes is answered with its type and size; nothing of it is kept while it is read.
+        if is_oversize && !is_binary(&first_bytes(&opened)) {
             let (bytes, limit) = (opened.size(), self.limits.max_read_bytes);
             return Err(WorkspaceError::ReadLimit { path: shown, bytes, limit });
         }
@@ -210,12 +213,22 @@ impl View<'_> {
 /// Adds the first bytes of a file that turned out not to be text. They are read anew: nothing is decided by them, and most files are text.
 fn with_beginning(mut read: FileRead, opened: &Opened) -> FileRead {
     if let FileContent::Binary { beginning } = &mut read.content {
-        let mut bytes = vec![0; BEGINNING];
-        let count = rustix::io::pread(&opened.file, bytes.as_mut_slice(), 0).unwrap_or(0);
-        bytes.truncate(count);
-        *beginning = bytes;
+        *beginning = first_bytes(opened);
     }
     read
+}
+
+fn first_bytes(opened: &Opened) -> Vec<u8> {
+    let mut bytes = vec![0; BEGINNING];
+    let count = rustix::io::pread(&opened.file, bytes.as_mut_slice(), 0).unwrap_or(0);
+    bytes.truncate(count);
+    bytes
+}
+
+/// Whether a file that begins so is not text, whatever follows: a NUL, or bytes that are not UTF-8. A character that goes on past the end is neither.
+fn is_binary(beginning: &[u8]) -> bool {
+    memchr::memchr(0, beginning).is_some()
+        || std::str::from_utf8(beginning).is_err_and(|error| error.error_len().is_some())
 }
 
 /// The bytes as text, if they are UTF-8 without NUL.

@@ -326,7 +326,11 @@ fn read_file_answers_as_its_description_says() {
 #[test]
 fn a_binary_file_answers_with_size_and_type() {
     let place = sidecar();
+    // A file over 1 MB is no text of which lines could be asked for.
+    let mut large = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR".to_vec();
+    large.resize(2_000_000, 0);
     for (name, bytes, kind) in [
+        ("large.png", &large[..], "image/png"),
         ("a.png", &b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"[..], "image/png"),
         ("lies.txt", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "image/png"),
         ("b.pdf", b"%PDF-1.7\n\0\xff", "application/pdf"),
@@ -343,6 +347,19 @@ fn a_binary_file_answers_with_size_and_type() {
     }
     let ranged = done(&place, "read_file", &json!({"path": "a.png", "start_line": 1, "end_line": 1}));
     assert_eq!(ranged["type"], "image/png", "of a range of lines, too");
+}
+
+/// There is no web search in this profile: a configuration that asks for one is warned of.
+#[test]
+fn a_web_search_that_is_configured_is_warned_of() {
+    let place = sidecar();
+    place.write(
+        "toolgate.yaml",
+        "profile: sidecar\nweb_search: {backend: searxng, url: 'http://127.0.0.1:1'}\n",
+    );
+    let said = place.must(&["check"]);
+    assert!(said.contains("`web_search` has no effect: profile `sidecar` has no such tool"), "{said}");
+    assert_eq!(place.run(&["check", "--strict"]).status.code(), Some(2));
 }
 
 /// Locked decision "pure search": at most 50 matches, and no pattern takes for ever (pitfall 5).
