@@ -147,7 +147,7 @@ impl<'a> Conversation<'a> {
             spent,
             repeats: Repeats::default(),
         };
-        conversation.check_reserve()?;
+        conversation.check_window()?;
         if let Some(text) = conversation.too_long(&prompt_message) {
             return Ok((EndReason::ContextLimit, text));
         }
@@ -167,9 +167,15 @@ impl<'a> Conversation<'a> {
             .then(|| words::too_long(self.room.estimate(prompt, 0), self.room.assumed()))
     }
 
-    /// A reserve beside which not even the instructions fit is a mistake of the configuration, not a full context.
-    fn check_reserve(&self) -> Result<(), AgentError> {
+    /// A window or a reserve with which not even the instructions fit is a mistake of the configuration, not a full context. A model whose server states so small
+    /// a context is still asked for an answer without tools.
+    fn check_window(&self) -> Result<(), AgentError> {
         let beside = self.room.estimate(&[], self.beside());
+        if let Some(window) = self.room.small_window(beside) {
+            let message = words::small_window(window, beside);
+            let help = "state a larger window, or offer fewer tools".to_owned();
+            return Err(AgentError::Settings { message, help });
+        }
         let Some((reserve, window)) = self.room.excessive_reserve(beside) else { return Ok(()) };
         let message = words::excessive_reserve(reserve, window, beside);
         let help = "keep less free, or use a model with a larger context".to_owned();

@@ -102,6 +102,11 @@ impl Room {
         (!self.has_room(estimate, 1) && self.has_room(estimate, 0)).then(|| (reserve, self.bound()))
     }
 
+    /// The configured context, where a conversation that is estimated at so many tokens does not fit even without a reserve.
+    pub(crate) fn small_window(&self, estimate: u64) -> Option<u64> {
+        self.settings.window.filter(|_| !self.has_room(estimate, 0))
+    }
+
     /// About how many tokens the model is shown, with so many bytes beside the messages.
     pub(crate) fn estimate(&self, messages: &[Message], beside: u64) -> u64 {
         let shown = |(place, message)| bytes_of(message, self.most_of_a_result(place));

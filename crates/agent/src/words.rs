@@ -84,6 +84,13 @@ pub(crate) fn excessive_reserve(reserve: u64, window: u64, beside: u64) -> Strin
     )
 }
 
+/// What the operator is told of a window that the instructions alone exceed.
+pub(crate) fn small_window(window: u64, beside: u64) -> String {
+    format!(
+        "`conversation.context.window` is {window} tokens, which leaves no room for the instructions and tools (about {beside})"
+    )
+}
+
 /// What a model is told before its last step.
 pub(crate) fn last_words(reason: EndReason) -> String {
     let why = match reason {

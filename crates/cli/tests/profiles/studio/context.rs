@@ -94,6 +94,21 @@ fn a_reserve_that_leaves_nothing_is_a_mistake_of_the_configuration() {
     }
 }
 
+/// So is a window that the instructions and tools alone exceed.
+#[test]
+fn a_window_smaller_than_the_instructions_is_a_mistake_of_the_configuration() {
+    let told = Studio::new("conversation: {context: {window: 300}}\n").run(READER, &[]);
+    assert_eq!((told.code(), &told.end()["reason"]), (2, &Value::from("failed")), "{:?}", told.output);
+    let said = told.end()["text"].as_str().unwrap();
+    assert!(
+        said.contains(
+            "`conversation.context.window` is 300 tokens, which leaves no room for the instructions"
+        ),
+        "{said}"
+    );
+    assert!(told.all("chat:text-delta").is_empty());
+}
+
 /// "Loop exits when: model responds text-only, OR context budget exceeded, OR safety max (200 turns)"; at every limit there is a last step without tools.
 #[test]
 fn every_limit_ends_with_a_last_step_without_tools() {
