@@ -770,6 +770,7 @@ fn the_shipped_tools_are_bounded_and_say_what_is_wrong() {
     refused("read_file", json!({"path": "src/looks.rs"}), "VALIDATION", ".rs");
     assert!(ok("search_code", json!({"pattern": "answer(", "directory": "src"})).contains("src/main.rs:1:"));
     assert_eq!(ok("search_code", json!({"pattern": "nowhere", "directory": "src"})), "[]");
+    refused("search_code", json!({"pattern": "x", "directory": "docs"}), "EXECUTION", "docs` does not exist");
     assert_eq!(ok("search_code", json!({"pattern": "--help", "directory": "src"})), "[]");
     refused(
         "search_code",

@@ -24,6 +24,8 @@ pub struct PathArgument {
     pub folder: MountPath,
     /// What the names of its files may end in.
     pub extensions: Extensions,
+    /// `x-toolgate-exists`: whether they must lead to something that is there.
+    pub must_exist: bool,
 }
 
 /// `x-toolgate-extensions`: what the names of files may end in. None means anything.
@@ -60,6 +62,8 @@ pub struct NamedPath {
     pub path: MountPath,
     /// What the name of the file that it leads to must end in.
     pub extensions: Extensions,
+    /// Whether it must lead to something that is there.
+    pub must_exist: bool,
 }
 
 impl PathArgument {
@@ -73,6 +77,7 @@ impl PathArgument {
                 is_list: property.facts.is("array"),
                 folder,
                 extensions,
+                must_exist: facts.rules.must_exist,
             })
         };
         properties.iter().filter_map(argument).collect()
@@ -95,7 +100,8 @@ impl PathArgument {
             let below = path(value, &argument)?;
             let path =
                 MountPath { alias: self.folder.alias.clone(), path: joined(&self.folder.path, &below) };
-            Ok(NamedPath { argument, path, extensions: self.extensions.clone() })
+            let (extensions, must_exist) = (self.extensions.clone(), self.must_exist);
+            Ok(NamedPath { argument, path, extensions, must_exist })
         };
         values.into_iter().map(one).collect()
     }

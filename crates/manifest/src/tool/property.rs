@@ -51,6 +51,8 @@ pub(super) struct ValueRules {
     pub(super) path: Option<MountPath>,
     /// `x-toolgate-extensions`: what the names of its files may end in, without the dot; empty means anything.
     pub(super) extensions: Vec<String>,
+    /// `x-toolgate-exists`: what its path leads to must be there.
+    pub(super) must_exist: bool,
 }
 
 impl Property {
@@ -187,14 +189,16 @@ impl ValueRules {
         let allowed = says("x-toolgate-allow").and_then(Value::as_array);
         let allows = |word: &str| allowed.is_some_and(|words| words.iter().any(|allowed| allowed == word));
         let listed = values.is_some_and(|values| values.iter().any(|value| value == ""));
+        let is_set = |name: &str| says(name) == Some(&Value::Bool(true));
         Self {
-            multiline: says("x-toolgate-multiline") == Some(&Value::Bool(true)),
+            multiline: is_set("x-toolgate-multiline"),
             at_sign: allows("@") || names_a_file(values),
             empty: allows("empty") || listed,
             path: says("x-toolgate-path")
                 .and_then(Value::as_str)
                 .and_then(|text| MountPath::parse(text).ok()),
             extensions: texts(says("x-toolgate-extensions")),
+            must_exist: is_set("x-toolgate-exists"),
         }
     }
 }
@@ -218,9 +222,15 @@ pub(super) fn check_extensions(schema: &Node, report: &mut Report<'_>) {
         report.node(path, format!("`x-toolgate-path`: {message}"), Some(help));
     }
     let is_flag = |node: &Node| matches!(&node.kind, Kind::Scalar { text, plain: true } if matches!(&**text, "true" | "false"));
-    if let Some(multiline) = schema.get("x-toolgate-multiline").filter(|node| !is_flag(node)) {
-        let help = "write it without quotes".to_owned();
-        report.node(multiline, "`x-toolgate-multiline` must be `true` or `false`", Some(help));
+    for name in ["x-toolgate-multiline", "x-toolgate-exists"] {
+        if let Some(node) = schema.get(name).filter(|node| !is_flag(node)) {
+            let help = "write it without quotes".to_owned();
+            report.node(node, format!("`{name}` must be `true` or `false`"), Some(help));
+        }
+    }
+    if let (Some(exists), None) = (schema.get("x-toolgate-exists"), schema.get("x-toolgate-path")) {
+        let help = Some("add `x-toolgate-path`".to_owned());
+        report.node(exists, "`x-toolgate-exists` is about files, and this is no path", help);
     }
     if let Some(allow) = schema.get("x-toolgate-allow") {
         check_allow(allow, report);

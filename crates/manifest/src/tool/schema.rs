@@ -98,6 +98,7 @@ const KEYWORDS: &[(&str, Holds)] = &[
     ("x-toolgate-multiline", Holds::Other),
     ("x-toolgate-allow", Holds::Other),
     ("x-toolgate-extensions", Holds::Other),
+    ("x-toolgate-exists", Holds::Other),
 ];
 
 /// Keywords that bring in further schemas for the same value, so that only all of them together know its properties.
@@ -237,8 +238,13 @@ fn check_keywords(node: &Rc<Node>, report: &mut Report<'_>) {
 }
 
 /// The keywords that are about one argument.
-const MARKS: [&str; 4] =
-    ["x-toolgate-path", "x-toolgate-multiline", "x-toolgate-allow", "x-toolgate-extensions"];
+const MARKS: [&str; 5] = [
+    "x-toolgate-path",
+    "x-toolgate-multiline",
+    "x-toolgate-allow",
+    "x-toolgate-extensions",
+    "x-toolgate-exists",
+];
 
 /// Refuses marks that nothing would look at: they count on a property and on the items of a list, also where a reference leads to either.
 fn check_marks(root: &Rc<Node>, report: &mut Report<'_>) {

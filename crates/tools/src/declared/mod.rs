@@ -189,6 +189,12 @@ impl CommandTool {
     }
 }
 
+/// A path that must lead to something and does not.
+fn missing(argument: &str, path: &MountPath) -> Failure {
+    Failure::new(ErrorCode::NotFound, format!("`{argument}`: `{path}` does not exist"))
+        .help("name something that is there")
+}
+
 /// The place of a mount that something really lies at.
 fn mount_path(located: &Located) -> MountPath {
     MountPath { alias: located.alias.clone(), path: located.location.clone() }
@@ -294,10 +300,13 @@ impl Tool for CommandTool {
     fn locate(&self, arguments: &Value, context: &CallContext) -> Result<Vec<CallPath>, Failure> {
         let command = &self.declared.manifest.command;
         let named = command.named_paths(arguments)?.into_iter();
-        let named = named.map(|NamedPath { argument, path, extensions }| {
+        let named = named.map(|NamedPath { argument, path, extensions, must_exist }| {
             let located = self.find(&path, context)?;
             // What a symlink leads to has the name that counts.
             extensions.check(&located.location, &argument)?;
+            if must_exist && located.identity.is_none() {
+                return Err(missing(&argument, &path));
+            }
             Ok(CallPath { source: PathSource::Argument(argument), located })
         });
         let directory = command.directory.iter().map(|place| {
