@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use toolgate_benches::{in_turns, report};
-use toolgate_types::Stop;
+use toolgate_types::Cancellation;
 use toolgate_workspace::{Access, Confined, HardLinks, Mount, Rules, Workspace};
 
 const ROUNDS: usize = 25;
@@ -38,7 +38,7 @@ fn plain(name: &str, files: usize, tree: &Path) {
     };
     let workspace = mounted(Rules::new());
     let confine = |workspace: &Workspace| {
-        let confined = workspace.confine(&[WANTED], None, &Stop::never()).unwrap();
+        let confined = workspace.confine(&[WANTED], None, &Cancellation::never()).unwrap();
         assert_eq!(confined.first().unwrap().covers().len(), 14);
     };
     let (ours, floor) = in_turns(ROUNDS, || confine(&workspace), || assert_eq!(count(tree), files + 8));
@@ -54,8 +54,9 @@ fn plain(name: &str, files: usize, tree: &Path) {
     let globs = mounted(Rules::new().deny(&["secrets/**".to_owned(), "*.secret".to_owned()]).unwrap());
     let (ours, floor) = in_turns(ROUNDS, || confine(&globs), || assert_eq!(count(tree), files + 8));
     report(&format!("confine/{name}-with-globs"), ours, floor, "readdir", 2.5);
-    let confined = workspace.confine(&[WANTED], None, &Stop::never()).unwrap();
-    let strays = || assert_eq!(confined.first().unwrap().strays(&Stop::never()).unwrap().found.len(), 0);
+    let confined = workspace.confine(&[WANTED], None, &Cancellation::never()).unwrap();
+    let strays =
+        || assert_eq!(confined.first().unwrap().strays(&Cancellation::never()).unwrap().found.len(), 0);
     let (ours, floor) = in_turns(ROUNDS, strays, || assert_eq!(count(tree), files + 8));
     report(&format!("confine/{name}-strays"), ours, floor, "readdir", 1.5);
 }

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use toolgate_benches::{in_turns, report_extra};
 use toolgate_policy::{
-    CallFacts, Condition, Elevated, Holdings, OutputPolicy, OutputRule, PathInputs, Policies, PolicySource,
-    PolicyTool, Requirements,
+    CallFacts, Condition, ElevatedPermissions, HeldPermissions, OutputPolicy, OutputRule, PathInputs,
+    Policies, PolicySource, PolicyTool, Requirements,
 };
 use toolgate_types::{Caller, ToolClass, Trust};
 
@@ -56,7 +56,7 @@ fn decision() {
     let condition = Condition::compile("input.count > 20 && !(input has author)", &schema).unwrap();
     let requirements = Requirements {
         permissions: vec!["git:read".to_owned()],
-        elevated: Some(Elevated { condition, permissions: vec!["git:deep".to_owned()] }),
+        elevated: Some(ElevatedPermissions { condition, permissions: vec!["git:deep".to_owned()] }),
         class: ToolClass::Read,
     };
     let (input, paths) = (schema.as_object().unwrap(), PathInputs::default());
@@ -81,7 +81,7 @@ fn decision() {
     let input = json!({"count": 21, "path": "src/main.rs"});
     let facts = CallFacts {
         caller: &caller,
-        holdings: Holdings::granted(&caller),
+        held: HeldPermissions::granted(&caller),
         input: &input,
         paths: None,
         calls: 5,

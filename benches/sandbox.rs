@@ -16,7 +16,7 @@ use toolgate_benches::{in_turns, report};
 use toolgate_sandbox::{
     Exit, Job, Mounted, Network, OnFlood, Pumped, ResourceLimits, Sandbox, SandboxOptions, Streams,
 };
-use toolgate_types::Stop;
+use toolgate_types::Cancellation;
 
 fn main() {
     let scratch = tempfile::tempdir_in(".").unwrap();
@@ -41,7 +41,7 @@ fn main() {
             limits: ResourceLimits::default(),
             disk_is_short: None,
         };
-        let ended = sandbox.run(&job, &Stop::never(), &mut |_, _| ()).unwrap();
+        let ended = sandbox.run(&job, &Cancellation::never(), &mut |_, _| ()).unwrap();
         assert_eq!(ended.exit, Exit::Code(0));
     };
     let spawned = || assert!(Command::new("/bin/true").status().unwrap().success());

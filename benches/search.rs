@@ -17,7 +17,7 @@ use std::process::{Command, Stdio};
 
 use toolgate_benches::{Bench, in_turns, report};
 use toolgate_search::{FindOptions, SearchOptions, Start, Target, find, search};
-use toolgate_types::Stop;
+use toolgate_types::Cancellation;
 
 const ROUNDS: usize = 25;
 const NEEDLE: &str = "zyzzyva";
@@ -41,7 +41,8 @@ fn main() {
         options.case_sensitive = what != "rare literal, any case";
         let ours = || {
             let found =
-                search(Target::Tree(Start::root(&root)), &everything, &options, &Stop::never()).unwrap();
+                search(Target::Tree(Start::root(&root)), &everything, &options, &Cancellation::never())
+                    .unwrap();
             assert_eq!(found.effort.files_searched, 20_000);
             assert_eq!(found.matches.len(), 5, "{what}");
         };
@@ -55,7 +56,7 @@ fn main() {
     let options = FindOptions { max_results: 100_000, ..FindOptions::new("file00*.txt") };
     against_ripgrep("find by name", &tree, &["--files", "-g", "file00*.txt"], &|| {
         assert_eq!(
-            find(Start::root(&root), &everything, &options, &Stop::never()).unwrap().paths.len(),
+            find(Start::root(&root), &everything, &options, &Cancellation::never()).unwrap().paths.len(),
             4000
         );
     });

@@ -9,7 +9,8 @@ use toolgate_manifest::{Config, import_servers, insert_servers, parse_jsonc, set
 fuzz_target!(|text: &str| {
     let entry = json!({"command": "toolgate", "args": ["mcp"]});
     if let Ok(edited) = set_member(text, "mcpServers", "gate", &entry) {
-        let mut expected = if text.trim().is_empty() { json!({}) } else { parse_jsonc(text).expect("it was edited") };
+        let mut expected =
+            if text.trim().is_empty() { json!({}) } else { parse_jsonc(text).expect("it was edited") };
         expected["mcpServers"]["gate"] = entry;
         assert_eq!(parse_jsonc(&edited), Ok(expected));
     }

@@ -94,7 +94,8 @@ fn body(framing: Framing, bytes: &[u8]) {
 /// A second opinion on the rules, from the name alone.
 fn judge(host: Host, port: u16) {
     static RULES: OnceLock<Rules> = OnceLock::new();
-    let rules = RULES.get_or_init(|| Rules::parse(&["*.good.com", "10.0.0.5:5432", "localhost:3000"]).unwrap());
+    let rules =
+        RULES.get_or_init(|| Rules::parse(&["*.good.com", "10.0.0.5:5432", "localhost:3000"]).unwrap());
     let name = host.to_string();
     assert!(name.is_ascii() && !name.contains(['%', '@', '/', '\\', ' ', '\0']));
     if rules.admit(host, port).is_ok() {

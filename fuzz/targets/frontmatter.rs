@@ -20,7 +20,11 @@ fuzz_target!(|input: (&str, &str, &str)| {
             let before = before.expect("only what parses, or has none, is updated");
             assert_eq!(before.body, after.body);
             assert_eq!(after.value.get("currentNodeId"), Some(&json!(node)));
-            for (name, value) in before.value.iter().filter(|(name, _)| !["currentNodeId", "stepsCompleted"].contains(&name.as_str())) {
+            for (name, value) in before
+                .value
+                .iter()
+                .filter(|(name, _)| !["currentNodeId", "stepsCompleted"].contains(&name.as_str()))
+            {
                 assert_eq!(after.value.get(name), Some(value));
             }
         }

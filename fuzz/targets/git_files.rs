@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use libfuzzer_sys::fuzz_target;
-use toolgate_types::Stop;
+use toolgate_types::Cancellation;
 use toolgate_workspace::{Access, Confined, Mount, Rules, Workspace};
 
 /// What every pathspec begins with: it counts from the root of the worktree, and means no more than it says.
@@ -40,7 +40,7 @@ fuzz_target!(|input: (&[u8], &[u8], &[u8], Vec<String>, Vec<String>)| {
     let mount = Mount::new("@project", File::open(root).unwrap(), root, Access::ReadWrite, rules).unwrap();
     let workspace = Workspace::new(vec![mount.as_default()]).unwrap();
     let wanted = [Confined { alias: "@project", writable: true }];
-    let confined = workspace.confine(&wanted, None, &Stop::never());
+    let confined = workspace.confine(&wanted, None, &Cancellation::never());
     // A rule may hide it together with a directory around it.
     if let Some(confined) = confined.ok().filter(|_| deny.is_empty() && scope.is_empty()) {
         let is_covered = confined[0].covers().iter().any(|cover| cover.path() == Path::new(".git"));

@@ -21,7 +21,10 @@ fuzz_target!(|text: &str| {
         rules.push((&line[1..], rule));
         rest = after;
     }
-    let (Ok(policy), Ok(answer)) = (OutputPolicy::compile(&rules), serde_json::from_str::<Value>(rest)) else { return };
+    let (Ok(policy), Ok(answer)) = (OutputPolicy::compile(&rules), serde_json::from_str::<Value>(rest))
+    else {
+        return;
+    };
     let filtered = policy.apply(answer.clone());
     if rules.iter().all(|(_, rule)| *rule == OutputRule::Redact) {
         assert!(is_bare(&filtered.value), "{answer} became {}", filtered.value);

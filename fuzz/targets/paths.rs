@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use libfuzzer_sys::fuzz_target;
 use toolgate_tools::Profile;
-use toolgate_types::Stop;
+use toolgate_types::Cancellation;
 use toolgate_workspace::{
     Access, FileContent, Forgetful, ListOptions, Mount, PathStyle, ReadRequest, Rules, View, Workspace,
 };
@@ -35,7 +35,8 @@ fn scene() -> &'static Scene {
         symlink(inside.join("a"), inside.join("m")).unwrap();
         symlink(".env", inside.join("e")).unwrap();
         symlink("n", inside.join("n")).unwrap();
-        let mount = Mount::new("@project", File::open(&inside).unwrap(), &inside, Access::ReadWrite, Rules::new());
+        let mount =
+            Mount::new("@project", File::open(&inside).unwrap(), &inside, Access::ReadWrite, Rules::new());
         let workspace = Workspace::new(vec![mount.unwrap().as_default()]).unwrap();
         Scene { folder, workspace }
     })
@@ -45,10 +46,16 @@ fuzz_target!(|input: (bool, u8, &str)| {
     let (alias_only, operation, path) = input;
     let scene = scene();
     let limits = Profile::Native.limits();
-    let stop = Stop::never();
+    let stop = Cancellation::never();
     let style = if alias_only { PathStyle::AliasOnly } else { PathStyle::Free };
-    let view =
-        View { workspace: &scene.workspace, style, limits: &limits, grant: None, stop: &stop, unlocked: None };
+    let view = View {
+        workspace: &scene.workspace,
+        style,
+        limits: &limits,
+        grant: None,
+        stop: &stop,
+        unlocked: None,
+    };
     match operation % 3 {
         0 => {
             if let Ok(read) = view.read(path, &ReadRequest::default())
@@ -59,10 +66,17 @@ fuzz_target!(|input: (bool, u8, &str)| {
             }
         }
         1 => {
-            let options =
-                ListOptions { max_entries: 100, include_hidden: true, include_symlinks: true, with_size: false };
+            let options = ListOptions {
+                max_entries: 100,
+                include_hidden: true,
+                include_symlinks: true,
+                with_size: false,
+            };
             if let Ok(listed) = view.list(path, &options) {
-                assert!(listed.entries.iter().all(|entry| listed.name(entry) != ".env"), "{path:?} listed a denied file");
+                assert!(
+                    listed.entries.iter().all(|entry| listed.name(entry) != ".env"),
+                    "{path:?} listed a denied file"
+                );
             }
         }
         _ => {
@@ -72,7 +86,10 @@ fuzz_target!(|input: (bool, u8, &str)| {
             }
             // Only a path that would be refused is tried for real: the scene must stay as it is.
             if view.resolved(path).is_err() {
-                assert!(view.write(path, b"x", None, &Forgetful).is_err(), "{path:?} was refused and then written");
+                assert!(
+                    view.write(path, b"x", None, &Forgetful).is_err(),
+                    "{path:?} was refused and then written"
+                );
             }
         }
     }

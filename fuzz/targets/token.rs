@@ -43,8 +43,10 @@ fuzz_target!(|bytes: &[u8]| {
     if let Ok(token) = std::str::from_utf8(bytes) {
         assert_eq!(is_believed(&VERIFIER, token), token == GOOD);
     }
-    let sources =
-        [KeySource::KeySet { json: bytes.to_vec() }, KeySource::Pem { key_id: "local".to_owned(), pem: bytes.to_vec() }];
+    let sources = [
+        KeySource::KeySet { json: bytes.to_vec() },
+        KeySource::Pem { key_id: "local".to_owned(), pem: bytes.to_vec() },
+    ];
     for verifier in sources.into_iter().filter_map(|source| verifier(vec![Algorithm::EdDsa], source)) {
         assert!(!is_believed(&verifier, GOOD));
     }

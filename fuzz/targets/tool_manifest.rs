@@ -22,7 +22,10 @@ fuzz_target!(|bytes: &[u8]| {
                     let input = input(&tool, text);
                     let _ = tool.command.named_paths(&input);
                     if let Ok(arguments) = tool.command.template.render(&input) {
-                        assert_eq!(arguments.first().map(String::as_str), Some(tool.command.template.program()));
+                        assert_eq!(
+                            arguments.first().map(String::as_str),
+                            Some(tool.command.template.program())
+                        );
                         assert!(arguments.iter().all(|argument| text != "a\0" || !argument.contains('\0')));
                     }
                     if let Some(stdin) = &tool.command.stdin {

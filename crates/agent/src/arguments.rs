@@ -7,8 +7,8 @@ use serde::de::{self, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 use toolgate_llm::{ModelCall, ToolDefinition};
+use toolgate_text::json_complexity::measure;
 use toolgate_text::repair::{Repaired, repair_json};
-use toolgate_text::weight::weigh;
 use toolgate_types::{ErrorCode, Failure, Repair};
 
 /// More values than this are not read: a short text of them takes a hundred times its room.
@@ -45,7 +45,7 @@ pub(crate) fn any(text: &str) -> Option<Value> {
 }
 
 fn is_too_much(text: &str) -> bool {
-    text.len() > MOST_VALUES && weigh(text.as_bytes()).values > MOST_VALUES
+    text.len() > MOST_VALUES && measure(text.as_bytes()).values > MOST_VALUES
 }
 
 fn parse(text: &str) -> Result<Map<String, Value>, String> {

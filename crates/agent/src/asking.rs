@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use toolgate_gate::{Approver, PreviewBody, Question, Reply};
-use toolgate_text::visible::Charset;
+use toolgate_text::confusables::Charset;
 
 use crate::event::{ChatEvent, EventSink, MessageId, ToolConfirm};
 

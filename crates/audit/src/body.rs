@@ -107,7 +107,7 @@ impl Body<'_> {
     pub(crate) fn to_bytes(&self) -> Result<Vec<u8>, AuditError> {
         let mut json = Draft(Vec::with_capacity(USUAL_BYTES));
         json.put(b"\"traceId\":\"");
-        json.put(&self.call.digits());
+        json.put(&self.call.to_hyphenated());
         self.caller.put_into(&mut json)?;
         json.put(b"\"},\"tool\":{\"name\":\"");
         json.put_text(&bounded(self.tool))?;
@@ -120,7 +120,7 @@ impl Body<'_> {
             json.put_text(&bounded(version))?;
         }
         json.put(b"\"},\"request\":{\"argsHash\":\"");
-        json.put(&self.args_hash.digits());
+        json.put(&self.args_hash.hex_digits());
         if let Some(id) = self.client_call_id {
             json.put(b"\",\"clientCallId\":\"");
             json.put_text(&bounded(id))?;
@@ -152,7 +152,7 @@ impl Body<'_> {
             json.put(b",\"response\":{\"redactedFields\":[");
             json.put_list(redacted_fields)?;
             json.put(b"],\"outputHash\":\"");
-            json.put(&output_hash.digits());
+            json.put(&output_hash.hex_digits());
             json.put(b"\",\"outputBytes\":");
             json.put_number(output_bytes);
             json.put(b"}");

@@ -12,7 +12,7 @@ use std::collections::HashSet;
 use std::sync::Mutex;
 
 use rustix::io::Errno;
-use toolgate_types::{CallId, Locked, fresh_uuid};
+use toolgate_types::{CallId, FileLock, fresh_uuid};
 
 use crate::commit::Commit;
 use crate::folder::{Folder, Handle, state_of_open, write_at};
@@ -35,7 +35,7 @@ static ZEROES: [u8; 64 * 1024] = [0; 64 * 1024];
 /// One file of intents.
 struct Generation {
     name: String,
-    file: Locked<Handle>,
+    file: FileLock<Handle>,
     inode: u64,
     /// Where the next line goes.
     length: u64,
@@ -173,7 +173,7 @@ impl Intents {
         let name = format!("{}{SUFFIX}", fresh_uuid());
         let created = lock(writer).locked(|_| {
             let file = folder.create_new(&name)?;
-            Locked::at_once(file).map_err(|error| folder.error("lock", &name, reason(error)))
+            FileLock::try_lock(file).map_err(|error| folder.error("lock", &name, reason(error)))
         });
         let mut unsynced = vec![Unsynced::Folder(folder.handle().clone())];
         if made {

@@ -52,14 +52,14 @@ pub(crate) fn seal(lines: &mut Vec<u8>, seq: u64, prev: Sha256, at: Timestamp, b
     lines.extend_from_slice(b",\"seq\":");
     lines.extend_from_slice(itoa::Buffer::new().format(seq).as_bytes());
     lines.extend_from_slice(b",\"prev\":\"");
-    lines.extend_from_slice(&prev.digits());
+    lines.extend_from_slice(&prev.hex_digits());
     lines.extend_from_slice(b"\",\"timestamp\":\"");
     put_rfc3339_millis(at, lines);
     lines.extend_from_slice(b"\",");
     lines.extend_from_slice(body);
     let hash = hash_of(lines.get(start..).unwrap_or_default());
     lines.extend_from_slice(BEFORE_HASH);
-    lines.extend_from_slice(&hash.digits());
+    lines.extend_from_slice(&hash.hex_digits());
     lines.extend_from_slice(AFTER_HASH);
     lines.push(b'\n');
     hash
@@ -86,7 +86,7 @@ pub(crate) fn check(line: &[u8]) -> Result<(Link, Sha256), LineProblem> {
     let (content, stated) =
         split(line).ok_or_else(|| LineProblem::Unparsable("it has no hash at its end".into()))?;
     let hash = hash_of(content);
-    if hash.digits() != stated {
+    if hash.hex_digits() != stated {
         return Err(LineProblem::Changed);
     }
     let link: Link =

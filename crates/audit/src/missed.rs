@@ -9,7 +9,7 @@ use std::fs::TryLockError;
 use jiff::Timestamp;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
-use toolgate_types::{CallId, ErrorCode, Locked, fresh_uuid};
+use toolgate_types::{CallId, ErrorCode, FileLock, fresh_uuid};
 
 use crate::AuditError;
 use crate::folder::{Folder, Handle, read_at, state_of_open, write_at};
@@ -102,7 +102,7 @@ pub(crate) fn all(audit_folder: &Folder) -> Result<Vec<Missed>, AuditError> {
 pub(crate) struct MissedFile {
     folder: Folder,
     name: String,
-    file: Locked<Handle>,
+    file: FileLock<Handle>,
     inode: u64,
 }
 
@@ -116,7 +116,7 @@ impl MissedFile {
         let name = format!("{}{SUFFIX}", fresh_uuid());
         let file = folder.create_new(&name)?;
         let failed = |cause| folder.error("write", &name, cause);
-        let made = Locked::at_once(file).map_err(|error| failed(reason(error))).and_then(|file| {
+        let made = FileLock::try_lock(file).map_err(|error| failed(reason(error))).and_then(|file| {
             write_at(&*file, &padded(Vec::new()), 0).map_err(failed)?;
             Ok((state_of_open(&*file).map_err(failed)?.inode, file))
         });

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use toolgate_types::{CallId, ChangeFate, Holder, Locked};
+use toolgate_types::{CallId, ChangeFate, FileLock, Holder};
 
 use crate::folder::{Folder, Handle, read_at, state_of_open};
 use crate::intents::{FOLDER_NAME, MAX_FILE_BYTES, SUFFIX};
@@ -38,7 +38,7 @@ pub struct Recovered {
 struct Orphans {
     name: String,
     /// Holds the lock that keeps other recoverers away.
-    _locked: Locked<Handle>,
+    _locked: FileLock<Handle>,
     intents: Vec<RecordedIntent>,
     missed: Option<Missed>,
     damaged: bool,
@@ -151,8 +151,8 @@ fn take_over(
     folder: &Folder,
     name: &str,
     file: Handle,
-) -> Result<Option<Locked<Handle>>, AuditError> {
-    let Ok(file) = lock(&shared.writer).locked(|_| Ok(Locked::at_once(file)))? else { return Ok(None) };
+) -> Result<Option<FileLock<Handle>>, AuditError> {
+    let Ok(file) = lock(&shared.writer).locked(|_| Ok(FileLock::try_lock(file)))? else { return Ok(None) };
     let stat = rustix::fs::fstat(&*file).map_err(|cause| folder.error("look at", name, cause))?;
     Ok((stat.st_nlink > 0).then_some(file))
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use rustix::io::Errno;
-use toolgate_types::{Locked, NotLocked, Sha256};
+use toolgate_types::{FileLock, NotLocked, Sha256};
 
 use crate::backwards::BackwardLines;
 use crate::day::SUFFIX as DAY_SUFFIX;
@@ -128,9 +128,9 @@ impl Writer {
         result
     }
 
-    fn acquire(&mut self) -> Result<Locked<Arc<File>>, AuditError> {
+    fn acquire(&mut self) -> Result<FileLock<Arc<File>>, AuditError> {
         let timeout = if self.is_held_by_other { Duration::ZERO } else { self.lock_timeout };
-        let locked = Locked::within(Arc::clone(&self.lock), timeout, || false);
+        let locked = FileLock::within(Arc::clone(&self.lock), timeout, || false);
         self.is_held_by_other = matches!(locked, Err(NotLocked::Held(_)));
         locked.map_err(|error| match error {
             NotLocked::Held(holder) => AuditError::Busy { path: self.folder.path_of(LOCK_NAME), holder },

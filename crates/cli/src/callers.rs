@@ -7,7 +7,9 @@ use std::time::SystemTime;
 use toolgate_identity::{
     Algorithm, ClaimNames, HttpFetch, Issuer, KeySource, SetupError, Verifier, VerifierOptions,
 };
-use toolgate_manifest::{CallerKey, CallersConfig, Config, KeySource as Declared, Problem, Warning};
+use toolgate_manifest::{
+    CallerKey, CallersConfig, Config, ConfigProblem, ConfigWarning, KeySourceConfig as Declared,
+};
 
 use crate::ambient::exists;
 use crate::exit::Failed;
@@ -115,7 +117,7 @@ fn algorithms(callers: &CallersConfig) -> Vec<Algorithm> {
 }
 
 /// The key itself, or what is wrong with how it is declared.
-fn source(key: &CallerKey, settings: &Settings) -> Result<Result<KeySource, Problem>, Failed> {
+fn source(key: &CallerKey, settings: &Settings) -> Result<Result<KeySource, ConfigProblem>, Failed> {
     let config = &settings.loaded.config;
     let key_id = || key.kid.as_ref().map(|kid| kid.value.clone());
     let nameless = |at| {
@@ -147,7 +149,7 @@ fn source(key: &CallerKey, settings: &Settings) -> Result<Result<KeySource, Prob
 }
 
 /// A mistake where the file makes it, as far as that can be told.
-fn setup_problem(config: &Config, callers: &CallersConfig, error: &SetupError) -> Problem {
+fn setup_problem(config: &Config, callers: &CallersConfig, error: &SetupError) -> ConfigProblem {
     let help = Some(error.help().to_owned());
     let place = callers.keys.iter().find(|key| match (error, &key.source) {
         (SetupError::Key { key_id, .. }, _) => key.kid.as_ref().is_some_and(|kid| kid.value == *key_id),
@@ -165,7 +167,7 @@ fn setup_problem(config: &Config, callers: &CallersConfig, error: &SetupError) -
 }
 
 /// Keys that others could replace by their own.
-pub(crate) fn warnings(settings: &Settings) -> Result<Vec<Warning>, Failed> {
+pub(crate) fn warnings(settings: &Settings) -> Result<Vec<ConfigWarning>, Failed> {
     let config = &settings.loaded.config;
     let mut warnings = Vec::new();
     for key in config.callers.iter().flat_map(|callers| &callers.keys) {

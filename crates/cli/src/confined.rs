@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cap_std::fs::Dir;
 use toolgate_egress::{Direct, Rules};
-use toolgate_manifest::{Config, HardLinkRule, Problem, SandboxConfig};
+use toolgate_manifest::{Config, ConfigProblem, HardLinkRule, SandboxConfig};
 use toolgate_sandbox::{
     Layer, Layers, ResourceLimits, Sandbox, SandboxOptions, refused_place, refused_variable,
 };
@@ -75,7 +75,7 @@ pub(crate) fn hard_links(config: &SandboxConfig) -> HardLinks {
 }
 
 /// What of `sandbox` cannot be done.
-pub(crate) fn problems(config: &Config) -> Vec<Problem> {
+pub(crate) fn problems(config: &Config) -> Vec<ConfigProblem> {
     let refused = config.sandbox.environment.iter().filter_map(|name| {
         let reason = refused_variable(&name.value)?;
         let help = Some("remove it: the sandbox sets what a command needs".to_owned());

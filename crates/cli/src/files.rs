@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use toolgate_manifest::{Config, DeclaredPath, Located, Problem};
+use toolgate_manifest::{Config, ConfigProblem, DeclaredPath, Located};
 
 use crate::ambient::{Surroundings, list_folder, read_regular_file};
 use crate::settings::Loaded;
@@ -79,8 +79,8 @@ pub(crate) fn read_all(
     endings: &[&str],
     loaded: &Loaded,
     surroundings: &Surroundings,
-) -> Result<Vec<Content>, Vec<Problem>> {
-    let (mut contents, mut problems): (Vec<Content>, Vec<Problem>) = (Vec::new(), Vec::new());
+) -> Result<Vec<Content>, Vec<ConfigProblem>> {
+    let (mut contents, mut problems): (Vec<Content>, Vec<ConfigProblem>) = (Vec::new(), Vec::new());
     for one in named {
         let from = &loaded.named_files;
         let read = one.files(endings, from).and_then(|files| {
@@ -106,7 +106,7 @@ fn read(path: PathBuf, from: &NamedFiles, surroundings: &Surroundings) -> io::Re
 }
 
 /// A problem with something that is named and cannot be read.
-pub(crate) fn unreadable(config: &Config, at: &Located<DeclaredPath>, error: &io::Error) -> Problem {
+pub(crate) fn unreadable(config: &Config, at: &Located<DeclaredPath>, error: &io::Error) -> ConfigProblem {
     let message = format!("`{}` cannot be read: {error}", at.value.as_str());
     config.problem_at(at, message, Some("name something that exists and that you may read".to_owned()))
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::runtime::Runtime;
 use toolgate_gate::{BreakerRule, Loaded, RateRule, Registry, Tool, ToolSpec};
-use toolgate_manifest::{Problem, ServerConfig, ToolManifest};
+use toolgate_manifest::{ConfigProblem, ServerConfig, ToolManifest};
 use toolgate_policy::{PathInputs, Policies, PolicyProblem, PolicySource, PolicyTool};
 use toolgate_tools::{CommandRunner, LoadedTools, Parts, Profile, Surroundings, load_manifests};
 use toolgate_workspace::Workspace;
@@ -22,13 +22,13 @@ use crate::web_search;
 #[derive(Debug)]
 pub(crate) enum Fault {
     /// Files say it wrongly.
-    Problems(Vec<Problem>),
+    Problems(Vec<ConfigProblem>),
     /// Anything else.
     Failed(Failed),
 }
 
-impl From<Vec<Problem>> for Fault {
-    fn from(problems: Vec<Problem>) -> Self {
+impl From<Vec<ConfigProblem>> for Fault {
+    fn from(problems: Vec<ConfigProblem>) -> Self {
         Self::Problems(problems)
     }
 }
@@ -44,7 +44,7 @@ impl From<Fault> for Failed {
         match fault {
             Fault::Failed(failed) => failed,
             Fault::Problems(problems) => {
-                let rendered: Vec<String> = problems.iter().map(Problem::render).collect();
+                let rendered: Vec<String> = problems.iter().map(ConfigProblem::render).collect();
                 Self::usage(rendered.join("\n").trim_end())
                     .help("correct the file; `toolgate check` says when nothing is left")
             }
@@ -118,7 +118,7 @@ fn decided(
 }
 
 /// The manifests that are in use: those that the configuration names, else the profile's own.
-pub(crate) fn manifest_files(settings: &Settings) -> Result<Vec<Content>, Vec<Problem>> {
+pub(crate) fn manifest_files(settings: &Settings) -> Result<Vec<Content>, Vec<ConfigProblem>> {
     let config = &settings.loaded.config;
     if !config.tools.is_empty() {
         return read_all(&settings.tools, MANIFESTS, &settings.loaded, &settings.surroundings);
@@ -141,12 +141,12 @@ fn is_allowed(settings: &Settings, name: &str, text: &str) -> bool {
 }
 
 /// The tools that manifests declare.
-fn declared(settings: &Settings) -> Result<LoadedTools, Vec<Problem>> {
+fn declared(settings: &Settings) -> Result<LoadedTools, Vec<ConfigProblem>> {
     declared_in(settings, &manifest_files(settings)?)
 }
 
 /// A server brings tools too, and a profile that is full has room for none of them, whichever are wanted.
-pub(crate) fn refuse_servers_where_full(settings: &Settings) -> Result<(), Vec<Problem>> {
+pub(crate) fn refuse_servers_where_full(settings: &Settings) -> Result<(), Vec<ConfigProblem>> {
     if !settings.profile.is_full() {
         return Ok(());
     }
@@ -161,7 +161,7 @@ pub(crate) fn refuse_servers_where_full(settings: &Settings) -> Result<(), Vec<P
         config.problem_at(name, message, Some(help))
     };
     let enabled = config.mcp_servers.iter().filter(|server| !server.disabled);
-    let problems: Vec<Problem> = enabled.map(problem).collect();
+    let problems: Vec<ConfigProblem> = enabled.map(problem).collect();
     if problems.is_empty() { Ok(()) } else { Err(problems) }
 }
 
@@ -185,7 +185,7 @@ fn path_inputs(tool: &dyn Tool, settings: &Settings) -> PathInputs {
 }
 
 /// The tools that these manifests declare.
-pub(crate) fn declared_in(settings: &Settings, files: &[Content]) -> Result<LoadedTools, Vec<Problem>> {
+pub(crate) fn declared_in(settings: &Settings, files: &[Content]) -> Result<LoadedTools, Vec<ConfigProblem>> {
     if files.is_empty() {
         return Ok(LoadedTools::default());
     }
@@ -223,7 +223,7 @@ pub(crate) fn registry(
 }
 
 /// The policies that are in use.
-pub(crate) fn policy_files(settings: &Settings) -> Result<Vec<Content>, Vec<Problem>> {
+pub(crate) fn policy_files(settings: &Settings) -> Result<Vec<Content>, Vec<ConfigProblem>> {
     read_all(&settings.policies, POLICIES, &settings.loaded, &settings.surroundings)
 }
 
@@ -233,7 +233,7 @@ pub(crate) fn policies(
     settings: &Settings,
     registry: &Registry,
     files: &[Content],
-) -> Result<Policies, Vec<Problem>> {
+) -> Result<Policies, Vec<ConfigProblem>> {
     if files.is_empty() {
         return Ok(Policies::default());
     }
@@ -244,7 +244,7 @@ pub(crate) fn policies(
             Ok(text) => sources.push(PolicySource { file: name, text }),
             Err(_) => {
                 let help = Some("save the file as UTF-8".to_owned());
-                problems.push(Problem::in_text((name, ""), (1, 1), "this is not UTF-8 text", help));
+                problems.push(ConfigProblem::in_text((name, ""), (1, 1), "this is not UTF-8 text", help));
             }
         }
     }
@@ -277,8 +277,8 @@ pub(crate) fn policies(
 }
 
 /// A problem of a policy, with the line it is on.
-fn placed(found: &PolicyProblem, sources: &[PolicySource<'_>]) -> Problem {
+fn placed(found: &PolicyProblem, sources: &[PolicySource<'_>]) -> ConfigProblem {
     let PolicyProblem { file, line, column, message, help } = found;
     let text = sources.iter().find(|source| source.file == file).map_or("", |source| source.text);
-    Problem::in_text((file, text), ((*line).max(1), (*column).max(1)), message, help.clone())
+    ConfigProblem::in_text((file, text), ((*line).max(1), (*column).max(1)), message, help.clone())
 }

@@ -6,8 +6,8 @@
 //! characters are escaped and what is folded is the card's (`toolgate_gate::QuestionCard`), the same for every renderer.
 
 use toolgate_gate::{CardBody, CardRow, Question};
-use toolgate_text::fold::{self, Folded};
-use toolgate_text::visible::{Break, Charset, Content, Escaping, rows};
+use toolgate_text::confusables::{Charset, Escaping, TextKind, WrapMode, wrap_rows};
+use toolgate_text::whitespace_fold::{self, Folded};
 
 use crate::terminal::{paint, reveal};
 
@@ -53,9 +53,9 @@ impl Screen {
 
     /// A line of the gate's that holds words of the model: what does not fit on its row goes on behind the edge.
     pub(crate) fn line(self, text: &str, code: &str) -> String {
-        let escaping = Escaping { content: Content::Remark, charset: self.charset() };
+        let escaping = Escaping { content: TextKind::Remark, charset: self.charset() };
         let text = text.replace('\n', "\\n").replace('\t', "\\t");
-        self.broken(&fold::line(&text, escaping), code)
+        self.broken(&whitespace_fold::line(&text, escaping), code)
     }
 
     fn broken(self, line: &str, code: &str) -> String {
@@ -63,18 +63,18 @@ impl Screen {
         let paint_row = |(edge, row): (&str, String)| {
             format!("{edge}{}\n", paint(&row, code, self.colour && !code.is_empty()))
         };
-        edges.zip(rows(line, self.room(), Break::Words)).map(paint_row).collect()
+        edges.zip(wrap_rows(line, self.room(), WrapMode::Words)).map(paint_row).collect()
     }
 
     /// Words of a stranger that are no part of a question, moved in as far as the edge would be.
     pub(crate) fn indented(self, text: &str) -> String {
-        let lines = text.split('\n').flat_map(|line| rows(&reveal(line), self.room(), Break::Words));
+        let lines = text.split('\n').flat_map(|line| wrap_rows(&reveal(line), self.room(), WrapMode::Words));
         lines.map(|row| format!("{}{row}\n", " ".repeat(EDGE))).collect()
     }
 
     /// Words of a stranger, every row of them behind the edge.
     pub(crate) fn behind_edge(self, text: &str) -> String {
-        let escaping = Escaping { content: Content::Remark, charset: self.charset() };
+        let escaping = Escaping { content: TextKind::Remark, charset: self.charset() };
         text.split('\n').map(|line| self.edged(&escaping.line(line, 0), "")).collect()
     }
 
@@ -83,7 +83,7 @@ impl Screen {
         let paint_row = |(edge, row): (&str, String)| {
             format!("{edge}{}\n", paint(&row, code, self.colour && !code.is_empty()))
         };
-        edges.zip(rows(line, self.room(), Break::Anywhere)).map(paint_row).collect()
+        edges.zip(wrap_rows(line, self.room(), WrapMode::Anywhere)).map(paint_row).collect()
     }
 
     /// A text behind its size, every row of it behind the edge; lines of a diff in its colours.
@@ -186,7 +186,7 @@ mod tests {
 
     use proptest::prelude::*;
     use toolgate_gate::{Preview, PreviewBody};
-    use toolgate_text::visible::value;
+    use toolgate_text::confusables::quote_value;
     use toolgate_types::Caller;
 
     use super::*;
@@ -382,13 +382,13 @@ mod tests {
             let card = |summary: &str, body| whole(&question(&[summary], body), screen);
             let command = |text: &str| skeleton(&card("run in .", PreviewBody::Text(text.to_owned())));
             prop_assert_ne!(command(&one), command(&other));
-            let path = |text: &str| skeleton(&card(&format!("create {} (1 bytes)", value(text)), PreviewBody::Nothing));
+            let path = |text: &str| skeleton(&card(&format!("create {} (1 bytes)", quote_value(text)), PreviewBody::Nothing));
             prop_assert_ne!(path(&one), path(&other));
             let diff = |text: &str| card("edit a", PreviewBody::Diff(format!("--- a\n+++ a\n@@ -0,0 +1 @@\n+{text}\n")));
             prop_assert_ne!(diff(&one), diff(&other));
             let shown = card("x", PreviewBody::Text(one.clone()));
             for row in shown.lines().filter(|row| row.starts_with("  ")) {
-                prop_assert!(row.chars().skip(EDGE).map(toolgate_text::visible::width).sum::<usize>() <= columns - EDGE, "{row:?}");
+                prop_assert!(row.chars().skip(EDGE).map(toolgate_text::confusables::width).sum::<usize>() <= columns - EDGE, "{row:?}");
             }
         }
     }

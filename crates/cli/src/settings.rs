@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use toolgate_gate::Credential;
 use toolgate_manifest::{
-    Access, Config, DeclaredPath, KeySource, Located, ModelKey, MountConfig, OnAuditFailure,
+    Access, Config, DeclaredPath, KeySourceConfig, Located, ModelKey, MountConfig, OnAuditFailure,
 };
 use toolgate_tools::Profile;
 use toolgate_types::{Caller, Limits, RunId, SessionId, Sha256, Trust};
@@ -299,8 +299,10 @@ fn key_files(
 ) -> Result<Vec<PathBuf>, Failed> {
     let keys = config.callers.iter().flat_map(|callers| &callers.keys);
     let files = keys.filter_map(|key| match &key.source {
-        KeySource::PublicKey(at) | KeySource::Secret(at) | KeySource::KeySetFile(at) => Some(at),
-        KeySource::KeySetUrl(_) => None,
+        KeySourceConfig::PublicKey(at) | KeySourceConfig::Secret(at) | KeySourceConfig::KeySetFile(at) => {
+            Some(at)
+        }
+        KeySourceConfig::KeySetUrl(_) => None,
     });
     let of_models = config.models.iter().filter_map(|server| match &server.key {
         Some(ModelKey::File(at)) => Some(at),

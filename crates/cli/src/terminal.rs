@@ -14,7 +14,7 @@ use rustix::termios::{
     InputModes, LocalModes, OptionalActions, QueueSelector, tcflush, tcgetattr, tcgetwinsize, tcsetattr,
 };
 use toolgate_gate::{Approver, Nobody, Question, Reply};
-use toolgate_text::is_hidden;
+use toolgate_text::is_invisible;
 use unicode_width::UnicodeWidthChar as _;
 
 use crate::interrupt::Interrupt;
@@ -94,7 +94,7 @@ impl Revealer {
     pub(crate) fn shown(&mut self, character: char) -> impl Iterator<Item = char> + use<> {
         let is_mark = !character.is_ascii() && character.width() == Some(0);
         self.marks = if is_mark { self.marks + 1 } else { 0 };
-        let hides = is_hidden(character) || matches!(character, '\u{2028}' | '\u{2029}');
+        let hides = is_invisible(character) || matches!(character, '\u{2028}' | '\u{2029}');
         let is_spelt_out = hides || self.marks > MOST_MARKS;
         let plain = (!is_spelt_out).then_some(character);
         plain.into_iter().chain(is_spelt_out.then(|| character.escape_unicode()).into_iter().flatten())
@@ -116,7 +116,7 @@ pub(crate) fn reveal_line(text: &str) -> String {
 pub(crate) fn spelt_out(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for character in json.chars() {
-        match is_hidden(character) || matches!(character, '\u{2028}' | '\u{2029}') {
+        match is_invisible(character) || matches!(character, '\u{2028}' | '\u{2029}') {
             true => {
                 let escaped = |unit: &mut u16| format!("\\u{unit:04x}");
                 text.extend(character.encode_utf16(&mut [0; 2]).iter_mut().map(escaped));

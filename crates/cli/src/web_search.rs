@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use toolgate_egress::Direct;
-use toolgate_manifest::{Problem, Warning, WebSearchConfig};
+use toolgate_manifest::{ConfigProblem, ConfigWarning, WebSearchConfig};
 use toolgate_tools::{
     SearchKey, WEB_SEARCH, WebSearch, WebSearchError, WebSearchOptions, usual_key_variable,
 };
@@ -13,7 +13,7 @@ use crate::settings::Settings;
 use crate::terminal::remark;
 
 /// The tool, where the configuration says who is asked. Without its key it is there for the operator to wonder about, and for nobody to use.
-pub(crate) fn tool(settings: &Settings) -> Result<Option<Arc<WebSearch>>, Vec<Problem>> {
+pub(crate) fn tool(settings: &Settings) -> Result<Option<Arc<WebSearch>>, Vec<ConfigProblem>> {
     let Some(declared) = declared(settings) else { return Ok(None) };
     let suspended = missing_key(declared);
     if let Some(reason) = &suspended {
@@ -36,18 +36,18 @@ pub(crate) fn names(settings: &Settings) -> impl Iterator<Item = &str> {
 }
 
 /// What keeps it from being used.
-pub(crate) fn warnings(settings: &Settings) -> impl Iterator<Item = Warning> {
+pub(crate) fn warnings(settings: &Settings) -> impl Iterator<Item = ConfigWarning> {
     let missing = declared(settings).and_then(|declared| Some((declared, missing_key(declared)?)));
     let warning = missing.map(|(declared, reason)| {
         let help =
             Some("set the variable for whoever runs the gate, or name another one with `key_env`".to_owned());
         settings.loaded.config.problem_at(&declared.backend, reason, help)
     });
-    warning.or_else(|| without_effect(settings)).map(Warning::from).into_iter()
+    warning.or_else(|| without_effect(settings)).map(ConfigWarning::from).into_iter()
 }
 
 /// The key in a profile that has no such tool.
-fn without_effect(settings: &Settings) -> Option<Problem> {
+fn without_effect(settings: &Settings) -> Option<ConfigProblem> {
     let ignored = settings.loaded.config.web_search.as_ref().filter(|_| !settings.profile.searches_web())?;
     let message =
         format!("`{WEB_SEARCH}` has no effect: profile `{}` has no such tool", settings.profile.name());
@@ -75,7 +75,7 @@ fn missing_key(declared: &WebSearchConfig) -> Option<String> {
     Some(format!("the variable `{name}` is not set, so there is no key for `{backend}`"))
 }
 
-fn problem(settings: &Settings, declared: &WebSearchConfig, error: &WebSearchError) -> Problem {
+fn problem(settings: &Settings, declared: &WebSearchConfig, error: &WebSearchError) -> ConfigProblem {
     let config = &settings.loaded.config;
     let (message, help) = (error.to_string(), Some(error.help().to_owned()));
     match (&declared.url, error) {

@@ -6,7 +6,7 @@
 //! matter. What an agreed tool may do is bounded by class, permissions, approval and the sandbox, whatever its description says.
 
 use serde_json::Value;
-use toolgate_text::is_hidden;
+use toolgate_text::is_invisible;
 use toolgate_tools::spelt_out;
 
 use crate::definition::{Definition, cut};
@@ -197,7 +197,7 @@ fn hidden(text: &str) -> Vec<char> {
         let dresses = matches!(character, '\u{fe0e}' | '\u{fe0f}' | '\u{200d}')
             && !before.is_alphanumeric()
             && !before.is_ascii();
-        if is_hidden(character) && !dresses && character != '\r' {
+        if is_invisible(character) && !dresses && character != '\r' {
             hidden.push(character);
         }
         before = character;
@@ -212,7 +212,7 @@ fn plain(text: &str) -> String {
         '\u{2019}' => '\'',
         other => other,
     };
-    text.chars().filter(|character| !is_hidden(*character)).map(twin).collect()
+    text.chars().filter(|character| !is_invisible(*character)).map(twin).collect()
 }
 
 /// The words of a text in lower case, with where they begin.

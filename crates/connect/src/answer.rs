@@ -56,7 +56,7 @@ pub(crate) fn read(result: CallToolResult, reading: Reading<'_>) -> Result<ToolO
         Some(value) => structured(value, reading, most)?,
         None => json!({ "text": shown }),
     };
-    Ok(ToolOutput { attachments: parts.attachments, whole, ..ToolOutput::new(shown, structured) })
+    Ok(ToolOutput { attachments: parts.attachments, full_text: whole, ..ToolOutput::new(shown, structured) })
 }
 
 /// Words of a stranger about a failure.
@@ -72,7 +72,7 @@ fn failed(text: &str, reading: Reading<'_>) -> Failure {
     )
     .detail("server", reading.server);
     match (reading.filtered, said.is_empty()) {
-        (true, _) => failure.aside(toolgate_tools::spelt_out(&said)),
+        (true, _) => failure.terminal_note(toolgate_tools::spelt_out(&said)),
         (false, true) => failure,
         (false, false) => {
             Failure { message: format!("{}, in its own words: {said}", failure.message), ..failure }
@@ -302,7 +302,7 @@ mod tests {
             "ab\nplain\n[the server names a resource `x` at file:///x, which was not read]"
         );
         assert_eq!(output.structured, json!({"text": output.text}));
-        assert!(output.whole.is_none());
+        assert!(output.full_text.is_none());
     }
 
     #[test]
@@ -328,10 +328,10 @@ mod tests {
             "{}",
             output.text.len()
         );
-        assert_eq!(output.whole.as_deref(), Some(long.as_str()));
+        assert_eq!(output.full_text.as_deref(), Some(long.as_str()));
         let output =
             answer(json!({"content": [{"type": "text", "text": "x".repeat(5 << 20)}]}), 1000).unwrap();
-        assert!(output.whole.unwrap().len() <= LONGEST_WHOLE + 3);
+        assert!(output.full_text.unwrap().len() <= LONGEST_WHOLE + 3);
     }
 
     #[test]

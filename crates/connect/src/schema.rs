@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value, json};
-use toolgate_manifest::{LARGEST_PATTERN, schema_problem, validator, validator_within};
+use toolgate_manifest::{MAX_COMPILED_PATTERN_BYTES, schema_problem, validator, validator_within};
 use toolgate_tools::clean_value;
 
 use crate::definition::cut;
@@ -34,7 +34,7 @@ const ROOM_OF_A_TOOL: usize = 4 << 20;
 const ROOM_OF_A_SERVER: usize = 16 << 20;
 
 /// What a pattern is taken to need once it is compiled: the first of these that it fits into.
-const SIZES: [usize; 5] = [16 << 10, 64 << 10, 256 << 10, 1 << 20, LARGEST_PATTERN];
+const SIZES: [usize; 5] = [16 << 10, 64 << 10, 256 << 10, 1 << 20, MAX_COMPILED_PATTERN_BYTES];
 
 /// How many bytes of compiled patterns there is room for.
 #[derive(Clone, Copy, Debug)]
@@ -80,7 +80,7 @@ impl Room {
             let Some(size) = size else {
                 let problem =
                     validator(&alone).map(|_| full()).unwrap_or_else(|error| schema_problem(&error));
-                self.take(LARGEST_PATTERN);
+                self.take(MAX_COMPILED_PATTERN_BYTES);
                 return Err(toolgate_tools::spelt_out(&problem));
             };
             self.take(size);
@@ -176,9 +176,9 @@ pub(crate) fn usable(schema: &Value, must_be_object: bool, room: &mut Room) -> R
 
 /// Without hidden characters. Names of fields are what arguments are called, so these must have none.
 fn cleaned(schema: &Value) -> Result<Value, String> {
-    if !names(schema)
-        .all(|name| name.chars().all(|character| !toolgate_text::is_hidden(character) && character != '\n'))
-    {
+    if !names(schema).all(|name| {
+        name.chars().all(|character| !toolgate_text::is_invisible(character) && character != '\n')
+    }) {
         return Err("the name of a field has hidden characters".to_owned());
     }
     Ok(clean_value(schema.clone()))

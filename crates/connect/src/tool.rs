@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use toolgate_gate::{ApprovedCall, CallContext, Preview, PreviewBody, Tool, ToolFuture, ToolSpec};
 use toolgate_policy::Requirements;
-use toolgate_text::visible::value;
+use toolgate_text::confusables::quote_value;
 use toolgate_tools::spelt_out;
 use toolgate_types::digest::Sha256Hasher;
 use toolgate_types::{Category, ErrorCode, Failure, Sha256, ToolName};
@@ -103,7 +103,7 @@ impl Tool for BridgedTool {
     fn preview(&self, arguments: &Value, _context: &CallContext) -> Result<Preview, Failure> {
         let digest: String = self.digest.to_string().chars().take(16).collect();
         let summary = vec![
-            format!("call `{}` of the MCP server `{}`", value(&self.definition.name), self.server.name),
+            format!("call `{}` of the MCP server `{}`", quote_value(&self.definition.name), self.server.name),
             format!("the server says: {}", self.definition.revealed_first_line()),
             format!("definition {digest}"),
         ];
@@ -138,6 +138,6 @@ impl BridgedTool {
         }
         let message = format!("the server `{}` refused the call", self.server.name);
         let words = spelt_out(&failure.message);
-        Failure { message, ..failure.aside(words) }
+        Failure { message, ..failure.terminal_note(words) }
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::sync::{Mutex, oneshot};
 use tokio_util::sync::CancellationToken;
-use toolgate_types::{ErrorCode, Failure, Stop, StopReason};
+use toolgate_types::{Cancellation, CancellationReason, ErrorCode, Failure};
 
 /// How often it is asked whether the call must end.
 const ASKING: Duration = Duration::from_millis(50);
@@ -20,7 +20,7 @@ pub(crate) type Turn = Arc<Mutex<()>>;
 /// Does the work apart, and waits for it for as long as the call may last. Work that nobody waits for any longer keeps its turn until it is done.
 pub(crate) async fn apart<Output: Send + 'static>(
     turn: &Turn,
-    stop: &Stop,
+    stop: &Cancellation,
     cancelled: &CancellationToken,
     work: impl FnOnce() -> Output + Send + 'static,
 ) -> Result<Output, Failure> {
@@ -42,7 +42,7 @@ pub(crate) async fn apart<Output: Send + 'static>(
         tokio::select! {
             biased;
             done = &mut done => return done,
-            () = cancelled.cancelled() => return Err(too_long(StopReason::Cancelled)),
+            () = cancelled.cancelled() => return Err(too_long(CancellationReason::Cancelled)),
             () = tokio::time::sleep(ASKING) => stop.check().map_err(too_long)?,
         }
     }
@@ -53,10 +53,10 @@ fn broken(note: &str) -> Failure {
         .operator_note(note)
 }
 
-fn too_long(reason: StopReason) -> Failure {
+fn too_long(reason: CancellationReason) -> Failure {
     match reason {
-        StopReason::Cancelled => Failure::new(ErrorCode::Cancelled, "the call was cancelled"),
-        StopReason::Deadline => Failure::new(
+        CancellationReason::Cancelled => Failure::new(ErrorCode::Cancelled, "the call was cancelled"),
+        CancellationReason::Deadline => Failure::new(
             ErrorCode::Timeout,
             "checking the values of this call against the tool's schema took too long",
         ),
@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn work_is_done_elsewhere_and_a_panic_is_a_failure() {
         let (turn, here) = (Turn::default(), std::thread::current().id());
-        let (stop, token) = (Stop::never(), CancellationToken::new());
+        let (stop, token) = (Cancellation::never(), CancellationToken::new());
         assert!(run(apart(&turn, &stop, &token, move || std::thread::current().id() != here)).unwrap());
         let failure = run(apart(&turn, &stop, &token, || panic!("on purpose"))).map(|(): ()| ()).unwrap_err();
         assert_eq!(failure.code, ErrorCode::Internal);
@@ -88,14 +88,17 @@ mod tests {
     fn a_call_ends_though_its_work_does_not_and_others_wait_for_their_turn() {
         let (turn, token) = (Turn::default(), CancellationToken::new());
         let (release, held) = mpsc::channel::<()>();
-        let past = Stop::new(Some(Instant::now()), || false);
+        let past = Cancellation::new(Some(Instant::now()), || false);
         let failure = run(apart(&turn, &past, &token, move || held.recv())).unwrap_err();
         assert_eq!(failure.code, ErrorCode::Timeout);
-        let interrupted = Stop::new(None, || true);
+        let interrupted = Cancellation::new(None, || true);
         assert_eq!(run(apart(&turn, &interrupted, &token, || ())).unwrap_err().code, ErrorCode::Cancelled);
         token.cancel();
-        assert_eq!(run(apart(&turn, &Stop::never(), &token, || ())).unwrap_err().code, ErrorCode::Cancelled);
+        assert_eq!(
+            run(apart(&turn, &Cancellation::never(), &token, || ())).unwrap_err().code,
+            ErrorCode::Cancelled
+        );
         release.send(()).unwrap();
-        assert_eq!(run(apart(&turn, &Stop::never(), &CancellationToken::new(), || 7)), Ok(7));
+        assert_eq!(run(apart(&turn, &Cancellation::never(), &CancellationToken::new(), || 7)), Ok(7));
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use toolgate_types::{ErrorCode, Failure, Stop, StopReason};
+use toolgate_types::{Cancellation, CancellationReason, ErrorCode, Failure};
 
 /// Where work that blocks is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,8 +80,8 @@ impl Blocking {
     /// Those of the work; a panic in it is an internal failure of this call alone.
     pub async fn run_harmless<Output: Send + 'static>(
         self,
-        stop: &Stop,
-        work: impl Fn(&Stop) -> Result<Output, Failure> + Send + 'static,
+        stop: &Cancellation,
+        work: impl Fn(&Cancellation) -> Result<Output, Failure> + Send + 'static,
     ) -> Result<Output, Failure> {
         if let Some(most) = self.brief_bytes()
             && let Some(done) = briefly(stop, most, &work)
@@ -118,22 +118,22 @@ impl Lenience {
 
 /// Does the work, unless it asks whether to go on when it has taken too long for those who wait. Whatever it answers then is not used.
 fn briefly<Output>(
-    stop: &Stop,
+    stop: &Cancellation,
     most: u64,
-    work: &impl Fn(&Stop) -> Result<Output, Failure>,
+    work: &impl Fn(&Cancellation) -> Result<Output, Failure>,
 ) -> Option<Result<Output, Failure>> {
     let (ran_out, is_long) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     let (outer, told, foretold) = (stop.clone(), Arc::clone(&ran_out), Arc::clone(&is_long));
     let until = Instant::now() + BRIEF;
-    let brief = Stop::new(stop.deadline(), move || match outer.reason() {
-        Some(reason) => reason == StopReason::Cancelled,
+    let brief = Cancellation::new(stop.deadline(), move || match outer.reason() {
+        Some(reason) => reason == CancellationReason::Cancelled,
         None => {
             let is_late = Instant::now() >= until;
             told.fetch_or(is_late, Ordering::Relaxed);
             is_late
         }
     });
-    let brief = brief.unless(move |bytes| {
+    let brief = brief.with_size_limit(move |bytes| {
         let is_too_much = bytes > most;
         foretold.fetch_or(is_too_much, Ordering::Relaxed);
         is_too_much
@@ -176,10 +176,10 @@ mod tests {
         }
 
         /// Work that takes as long as it is let, the first time, and is done at once the second time.
-        fn long(&self) -> impl Fn(&Stop) -> Result<usize, Failure> + Send + 'static {
+        fn long(&self) -> impl Fn(&Cancellation) -> Result<usize, Failure> + Send + 'static {
             let (begun, here, caller) =
                 (Arc::clone(&self.begun), Arc::clone(&self.here), thread::current().id());
-            move |stop: &Stop| {
+            move |stop: &Cancellation| {
                 here.lock().unwrap().push(thread::current().id() == caller);
                 if begun.fetch_add(1, Ordering::SeqCst) == 0 {
                     while stop.reason().is_none() {
@@ -199,35 +199,35 @@ mod tests {
 
     #[test]
     fn short_work_is_done_here_and_long_work_is_begun_again_elsewhere() {
-        let short = |here: thread::ThreadId| move |_: &Stop| Ok(thread::current().id() == here);
+        let short = |here: thread::ThreadId| move |_: &Cancellation| Ok(thread::current().id() == here);
         let me = thread::current().id();
         for (blocking, is_here) in
             [(Blocking::Here, true), (Blocking::Briefly, true), (Blocking::Pool, false)]
         {
             assert_eq!(
-                run(blocking.run_harmless(&Stop::never(), short(me))).unwrap(),
+                run(blocking.run_harmless(&Cancellation::never(), short(me))).unwrap(),
                 is_here,
                 "{blocking:?}"
             );
         }
         let counting = Counting::new();
-        assert_eq!(run(Blocking::Briefly.run_harmless(&Stop::never(), counting.long())), Ok(42));
+        assert_eq!(run(Blocking::Briefly.run_harmless(&Cancellation::never(), counting.long())), Ok(42));
         assert_eq!(counting.told(), (2, vec![true, false]));
         // Nor is what is known to be long.
-        let large = move |stop: &Stop| match stop.begin(MOST_BRIEF_BYTES + 1) {
+        let large = move |stop: &Cancellation| match stop.check_size(MOST_BRIEF_BYTES + 1) {
             Ok(()) => Ok(thread::current().id() == me),
             Err(_) => Ok(true),
         };
-        assert!(!run(Blocking::Briefly.run_harmless(&Stop::never(), large)).unwrap());
+        assert!(!run(Blocking::Briefly.run_harmless(&Cancellation::never(), large)).unwrap());
         // While others wait, much less is long.
-        let middling = move |stop: &Stop| match stop.begin(BRIEF_BYTES_AMONG_OTHERS + 1) {
+        let middling = move |stop: &Cancellation| match stop.check_size(BRIEF_BYTES_AMONG_OTHERS + 1) {
             Ok(()) => Ok(thread::current().id() == me),
             Err(_) => Ok(true),
         };
         let among_others = Blocking::Briefly.among_others();
-        assert!(run(Blocking::Briefly.run_harmless(&Stop::never(), middling)).unwrap());
-        assert!(!run(among_others.run_harmless(&Stop::never(), middling)).unwrap());
-        assert!(run(among_others.run_harmless(&Stop::never(), short(me))).unwrap());
+        assert!(run(Blocking::Briefly.run_harmless(&Cancellation::never(), middling)).unwrap());
+        assert!(!run(among_others.run_harmless(&Cancellation::never(), middling)).unwrap());
+        assert!(run(among_others.run_harmless(&Cancellation::never(), short(me))).unwrap());
         // What has an effect is never begun here.
         assert!(!run(Blocking::Briefly.run(move || Ok(thread::current().id() == me))).unwrap());
     }
@@ -248,7 +248,7 @@ mod tests {
 
     #[test]
     fn the_end_of_the_call_ends_brief_work_and_it_is_not_begun_again() {
-        for stop in [Stop::new(None, || true), Stop::new(Some(Instant::now()), || false)] {
+        for stop in [Cancellation::new(None, || true), Cancellation::new(Some(Instant::now()), || false)] {
             let counting = Counting::new();
             assert_eq!(run(Blocking::Briefly.run_harmless(&stop, counting.long())), Ok(0));
             assert_eq!(counting.told(), (1, vec![true]));
@@ -258,8 +258,8 @@ mod tests {
     #[test]
     fn a_panic_is_a_failure_of_the_call_alone() {
         for blocking in [Blocking::Pool, Blocking::Briefly, Blocking::AmongOthers] {
-            let failure =
-                run(blocking.run_harmless::<()>(&Stop::never(), |_| panic!("on purpose"))).unwrap_err();
+            let failure = run(blocking.run_harmless::<()>(&Cancellation::never(), |_| panic!("on purpose")))
+                .unwrap_err();
             assert_eq!(failure.code, ErrorCode::Internal);
         }
     }

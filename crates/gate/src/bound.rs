@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use toolgate_types::digest::Sha256Hasher;
-use toolgate_types::{ErrorCode, Failure, Stop};
+use toolgate_types::{Cancellation, ErrorCode, Failure};
 use toolgate_workspace::{After, ChangeKind, NotKept, PlannedChange, Recorder, Settled};
 
 /// One file that a call would change.
@@ -33,7 +33,7 @@ impl ForeseenChange {
     ///
     /// # Errors
     /// The file cannot be read, or the call must end.
-    pub fn observe(planned: &PlannedChange<'_>, stop: &Stop) -> io::Result<Self> {
+    pub fn observe(planned: &PlannedChange<'_>, stop: &Cancellation) -> io::Result<Self> {
         Ok(Self {
             alias: planned.alias.to_owned(),
             location: planned.location.to_path_buf(),
@@ -45,7 +45,7 @@ impl ForeseenChange {
 }
 
 /// Digest and size of what a file holds. It is read from its beginning, and left there.
-pub(crate) fn content_of(mut file: &File, stop: &Stop) -> io::Result<After> {
+pub(crate) fn content_of(mut file: &File, stop: &Cancellation) -> io::Result<After> {
     const CHUNK: usize = 64 * 1024;
     file.rewind()?;
     let (mut hasher, mut bytes) = (Sha256Hasher::new(), 0);
@@ -78,7 +78,7 @@ impl Bound {
         Self { recorder, foreseen, broken: AtomicBool::new(false) }
     }
 
-    fn is_foreseen(&self, changes: &[PlannedChange<'_>], stop: &Stop) -> io::Result<bool> {
+    fn is_foreseen(&self, changes: &[PlannedChange<'_>], stop: &Cancellation) -> io::Result<bool> {
         let observed: Vec<ForeseenChange> = changes
             .iter()
             .map(|planned| ForeseenChange::observe(planned, stop))
@@ -100,7 +100,7 @@ impl Bound {
 }
 
 impl Recorder for Bound {
-    fn record(&self, changes: &[PlannedChange<'_>], stop: &Stop) -> Result<(), NotKept> {
+    fn record(&self, changes: &[PlannedChange<'_>], stop: &Cancellation) -> Result<(), NotKept> {
         if self.is_foreseen(changes, stop).map_err(|error| error.to_string())? {
             return self.recorder.record(changes, stop);
         }

@@ -46,7 +46,7 @@ impl BreakerRule {
     }
 
     fn open_duration(&self) -> Duration {
-        self.config.rest.min(MAX_OPEN)
+        self.config.open_duration.min(MAX_OPEN)
     }
 
     fn failures(&self) -> usize {
@@ -291,7 +291,7 @@ mod tests {
     fn rule() -> BreakerRule {
         let failures = NonZeroU32::new(3).unwrap();
         let (within, rest) = (Duration::from_secs(60), Duration::from_secs(30));
-        BreakerConfig { failures, within, rest }.into()
+        BreakerConfig { failures, within, open_duration: rest }.into()
     }
 
     fn failed(code: ErrorCode) -> Outcome {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use toolgate_identity::{Identity, Verifier};
 use toolgate_manifest::AgentConfig;
-use toolgate_policy::{ALLOW_DESTRUCTIVE, Grant, Holdings, Requirements, Verdict};
+use toolgate_policy::{ALLOW_DESTRUCTIVE, Grant, HeldPermissions, Requirements, ScopeVerdict};
 use toolgate_types::{
     Caller, Category, ErrorCode, Failure, RESERVED_SUBJECTS, RunId, SessionId, ToolClass, Trust,
 };
@@ -202,26 +202,26 @@ impl<'s> Proved<'s> {
         }
     }
 
-    pub(crate) fn holdings(&self) -> Holdings<'_> {
+    pub(crate) fn holdings(&self) -> HeldPermissions<'_> {
         match self.standing {
-            Standing::Person => Holdings::Everything,
-            Standing::Agent(_) | Standing::Bearer => Holdings::granted(&self.caller),
+            Standing::Person => HeldPermissions::Everything,
+            Standing::Agent(_) | Standing::Bearer => HeldPermissions::granted(&self.caller),
         }
     }
 
     /// Whether its scope has the tool, within which bounds.
-    pub(crate) fn scope(&self, spec: &ToolSpec) -> Verdict {
+    pub(crate) fn scope(&self, spec: &ToolSpec) -> ScopeVerdict {
         let built_in = spec.requirements.is_none();
         match self.standing {
-            Standing::Person => Verdict::Allowed(Grant::default()),
+            Standing::Person => ScopeVerdict::Allowed(Grant::default()),
             Standing::Agent(agent) => agent.scope.permits(spec.name.as_str(), spec.class),
             Standing::Bearer if built_in => self.built_in(spec),
-            Standing::Bearer => Verdict::Allowed(Grant::default()),
+            Standing::Bearer => ScopeVerdict::Allowed(Grant::default()),
         }
     }
 
     /// Built-in tools declare no permissions of their own; whoever acts for no agent needs these.
-    fn built_in(&self, spec: &ToolSpec) -> Verdict {
+    fn built_in(&self, spec: &ToolSpec) -> ScopeVerdict {
         let needed: &[&str] = match (spec.category, spec.class) {
             (Category::Exec, _) => &["commands:run", ALLOW_DESTRUCTIVE],
             (Category::Web, _) => &["web:search"],
@@ -235,9 +235,9 @@ impl<'s> Proved<'s> {
             .filter(|permission| !self.caller.permissions.contains(*permission))
             .collect();
         if missing.is_empty() {
-            return Verdict::Allowed(Grant::default());
+            return ScopeVerdict::Allowed(Grant::default());
         }
-        Verdict::Denied {
+        ScopeVerdict::Denied {
             operator_reason: format!(
                 "`{}` acts for no agent and lacks `{}` for the built-in tool `{}`",
                 self.caller.subject,

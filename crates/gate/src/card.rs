@@ -4,8 +4,8 @@
 //! never show the same text. A renderer may break lines into rows, marks the continued ones, and changes no character.
 
 use serde::Serialize;
-use toolgate_text::fold::{Folded, Row, line};
-use toolgate_text::visible::{Charset, Content, Escaping};
+use toolgate_text::confusables::{Charset, Escaping, TextKind};
+use toolgate_text::whitespace_fold::{Folded, FoldedRow, line};
 
 use crate::approval::Question;
 use crate::tool::PreviewBody;
@@ -50,8 +50,8 @@ pub struct CardRow {
     pub line: String,
 }
 
-impl From<&Row> for CardRow {
-    fn from(row: &Row) -> Self {
+impl From<&FoldedRow> for CardRow {
+    fn from(row: &FoldedRow) -> Self {
         Self { kind: row.kind.as_str(), text: row.text.clone(), line: row.line() }
     }
 }
@@ -67,14 +67,14 @@ impl Question {
     /// The question as it is shown where there are these characters.
     #[must_use]
     pub fn card(&self, charset: Charset) -> QuestionCard {
-        let summary = Escaping { content: Content::Composed, charset };
+        let summary = Escaping { content: TextKind::Composed, charset };
         let body = match &self.preview.body {
             PreviewBody::Nothing => None,
             PreviewBody::Text(text) => Some(Folded::command(text, charset)),
             PreviewBody::Diff(diff) => Some(Folded::diff(diff, charset)),
         };
         QuestionCard {
-            tool: line(&self.tool, Escaping { content: Content::Command, charset }),
+            tool: line(&self.tool, Escaping { content: TextKind::Command, charset }),
             summary: self.preview.summary.iter().map(|text| line(text, summary)).collect(),
             body: body.as_ref().map(CardBody::from),
             digest: self.arguments.to_string().chars().take(DIGEST_DIGITS).collect(),
@@ -135,7 +135,7 @@ mod tests {
         fn two_calls_never_make_the_same_card(texts in pair()) {
             let (one, other) = texts;
             prop_assume!(one != other);
-            let path = |text: &str| json(&question(&[&format!("create {} (1 bytes)", toolgate_text::visible::value(text))], PreviewBody::Nothing));
+            let path = |text: &str| json(&question(&[&format!("create {} (1 bytes)", toolgate_text::confusables::quote_value(text))], PreviewBody::Nothing));
             prop_assert_ne!(skeleton(&path(&one)), skeleton(&path(&other)));
             let command = |text: &str| json(&question(&["run in ."], PreviewBody::Text(text.to_owned())));
             prop_assert_ne!(skeleton(&command(&one)), skeleton(&command(&other)));

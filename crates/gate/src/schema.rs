@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 use toolgate_manifest::{schema_problem, validator};
 use toolgate_text::escaped_line;
-use toolgate_text::nearest::nearest_name;
-use toolgate_types::{Category, ErrorCode, Failure, Stop};
+use toolgate_text::nearest_name::nearest_name;
+use toolgate_types::{Cancellation, Category, ErrorCode, Failure};
 
 use crate::apart::{Turn, apart};
 use crate::quick::proves;
@@ -69,7 +69,7 @@ fn parts_within(sum: usize, value: &Value, most: usize) -> usize {
 
 /// How long a check may be waited for.
 pub(crate) struct Patience<'c> {
-    pub(crate) stop: &'c Stop,
+    pub(crate) stop: &'c Cancellation,
     pub(crate) cancelled: &'c CancellationToken,
 }
 
@@ -256,7 +256,7 @@ mod tests {
         check: &Arc<OutputCheck>,
         tool: &Arc<dyn Tool>,
         value: Value,
-        stop: &Stop,
+        stop: &Cancellation,
     ) -> Result<Value, Failure> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let cancelled = CancellationToken::new();
@@ -267,7 +267,7 @@ mod tests {
     fn a_schema_that_could_be_slow_by_design_lets_nothing_through() {
         for pattern in [r"(.*)\1x", "^(?!a)b"] {
             let (check, tool) = (Arc::default(), strange(json!({"not": {"pattern": pattern}})));
-            let failure = fits(&check, &tool, json!("a"), &Stop::never()).unwrap_err();
+            let failure = fits(&check, &tool, json!("a"), &Cancellation::never()).unwrap_err();
             assert_eq!(
                 (failure.code, failure.message.as_str()),
                 (ErrorCode::Internal, "the tool's schema cannot be used")
@@ -284,9 +284,9 @@ mod tests {
     #[test]
     fn a_strangers_schema_cannot_hold_a_call_longer_than_it_may_last() {
         let ((tool, value), check) = (long(), Arc::default());
-        let past = Stop::new(Some(std::time::Instant::now()), || false);
+        let past = Cancellation::new(Some(std::time::Instant::now()), || false);
         assert_eq!(fits(&check, &tool, value.clone(), &past).unwrap_err().code, ErrorCode::Timeout);
-        let ended = Stop::new(None, || true);
+        let ended = Cancellation::new(None, || true);
         assert_eq!(fits(&check, &tool, value, &ended).unwrap_err().code, ErrorCode::Cancelled);
     }
 
@@ -296,9 +296,9 @@ mod tests {
             (Arc::default(), strange(json!({"type": "object", "properties": {"a": {"type": "integer"}}})));
         let large = json!({"a": 5, "b": vec![json!({"c": "d"}); 40_000]});
         for value in [json!({"a": 5}), json!({"a": 5.0}), large] {
-            assert_eq!(fits(&check, &tool, value.clone(), &Stop::never()).unwrap(), value);
+            assert_eq!(fits(&check, &tool, value.clone(), &Cancellation::never()).unwrap(), value);
         }
-        let failure = fits(&check, &tool, json!({"a": "x"}), &Stop::never()).unwrap_err();
+        let failure = fits(&check, &tool, json!({"a": "x"}), &Cancellation::never()).unwrap_err();
         assert_eq!(failure.code, ErrorCode::OutputInvalid);
     }
 

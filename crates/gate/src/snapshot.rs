@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use toolgate_identity::Verifier;
 use toolgate_manifest::AgentConfig;
-use toolgate_policy::{Policies, Scope};
+use toolgate_policy::{AgentScope, Policies};
 use toolgate_types::{AgentName, Limits, Trust};
 use toolgate_workspace::Workspace;
 
@@ -61,7 +61,7 @@ impl Loaded {
 /// An agent that was declared, with its scope worked out.
 pub(crate) struct Agent {
     pub(crate) config: AgentConfig,
-    pub(crate) scope: Scope,
+    pub(crate) scope: AgentScope,
 }
 
 /// One moment's state of what a gate decides by.
@@ -96,7 +96,7 @@ impl Snapshot {
         let rates = Rates::new(rates, before.map(|before| &before.rates), clock);
         let mut by_name = HashMap::new();
         for config in agents {
-            let scope = Scope::of(Some(&config));
+            let scope = AgentScope::of(Some(&config));
             // The first declaration of a name is the one that counts; configuration has no second.
             by_name.entry(config.name.value.clone()).or_insert(Agent { config, scope });
         }

@@ -7,11 +7,14 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use toolgate_policy::{
-    CallFacts, Decision, Grant, Holdings, PathScope, Requirements, Verdict, effective_limits, needs_question,
+    CallFacts, Grant, HeldPermissions, PathScope, PolicyDecision, Requirements, ScopeVerdict,
+    effective_limits, needs_question,
 };
 use toolgate_text::escaped_line;
-use toolgate_text::nearest::nearest_name;
-use toolgate_types::{CallId, Caller, ErrorCode, Failure, Limits, Sha256, Stage, Stop, ToolCall, ToolClass};
+use toolgate_text::nearest_name::nearest_name;
+use toolgate_types::{
+    CallId, Caller, Cancellation, ErrorCode, Failure, Limits, Sha256, Stage, ToolCall, ToolClass,
+};
 use toolgate_workspace::{Forgetful, PathGrant};
 
 use crate::approval::{Approver, Question, Reply, SessionGrants, arguments_digest, digest, expired, refusal};
@@ -129,7 +132,7 @@ type Judged = Arc<JudgedPaths>;
 /// Whether a rule about this tool asks where paths lead. A person holds every permission, so that no condition matters.
 fn needs_paths(snapshot: &Snapshot, spec: &ToolSpec, who: &Proved<'_>) -> bool {
     let demands = spec.requirements.as_ref().is_some_and(Requirements::needs_paths);
-    (demands && !matches!(who.holdings(), Holdings::Everything))
+    (demands && !matches!(who.holdings(), HeldPermissions::Everything))
         || snapshot.policies.need_paths(spec.name.as_str())
 }
 
@@ -160,8 +163,8 @@ fn within(
     timeout: Option<Duration>,
 ) -> Result<(Grant, Limits), Failure> {
     let grant = match who.scope(spec) {
-        Verdict::Allowed(grant) => grant,
-        Verdict::Denied { operator_reason } => return Err(not_permitted(operator_reason)),
+        ScopeVerdict::Allowed(grant) => grant,
+        ScopeVerdict::Denied { operator_reason } => return Err(not_permitted(operator_reason)),
     };
     let base = Limits { timeout: spec.timeout.unwrap_or(snapshot.limits.timeout), ..snapshot.limits };
     let limits = effective_limits(base, who.agent(), &grant);
@@ -181,14 +184,14 @@ fn allow(snapshot: &Snapshot, spec: &ToolSpec, who: &Proved<'_>, facts: Facts<'_
     let paths = facts.judged.map(|judged| judged.for_rules());
     let facts = CallFacts {
         caller: &who.caller,
-        holdings: who.holdings(),
+        held: who.holdings(),
         input: facts.input,
         paths: paths.as_ref(),
         calls: facts.calls,
     };
-    let demands = spec.requirements.as_ref().map_or(Decision::Allowed, |demands| demands.check(&facts));
+    let demands = spec.requirements.as_ref().map_or(PolicyDecision::Allowed, |demands| demands.check(&facts));
     for decision in [demands, snapshot.policies.decide(spec.name.as_str(), &facts)] {
-        if let Decision::Denied { operator_reason } = decision {
+        if let PolicyDecision::Denied { operator_reason } = decision {
             return Err(not_permitted(operator_reason));
         }
     }
@@ -353,11 +356,11 @@ pub(crate) fn stage_of(failure: &Failure) -> Stage {
 
 impl Asking<'_> {
     /// When work that begins now must end.
-    fn stop(&self, limits: Limits) -> Stop {
+    fn stop(&self, limits: Limits) -> Cancellation {
         let (token, flag) = (self.cancelled.clone(), self.interrupted.clone());
         let must_end =
             move || token.is_cancelled() || flag.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed));
-        Stop::new(Instant::now().checked_add(limits.timeout), must_end)
+        Cancellation::new(Instant::now().checked_add(limits.timeout), must_end)
     }
 
     /// Ends well only with a yes.

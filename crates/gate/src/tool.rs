@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use toolgate_policy::{OutputPolicy, PathInputs, Requirements};
 use toolgate_types::{
-    CallId, Caller, Category, Failure, Limits, Sha256, Stop, ToolClass, ToolName, ToolOutput,
+    CallId, Caller, Cancellation, Category, Failure, Limits, Sha256, ToolClass, ToolName, ToolOutput,
 };
 use toolgate_workspace::{PathGrant, Recorder};
 
@@ -259,7 +259,7 @@ pub struct CallContext {
     /// Who is calling.
     pub caller: Arc<Caller>,
     /// When to give up; asked by every loop.
-    pub stop: Stop,
+    pub stop: Cancellation,
     /// The same for asynchronous tools: resolves when the call is cancelled.
     pub cancelled: CancellationToken,
     /// The call's bounds.

@@ -9,7 +9,8 @@ use tokio_util::sync::CancellationToken;
 use toolgate_audit::{AuditError, Denial, Entry, Response, Ticket};
 use toolgate_types::digest::Sha256Hasher;
 use toolgate_types::{
-    Attachment, Browsed, Caller, ErrorCode, Failure, Outcome, Sha256, Stage, ToolCall, ToolClass, ToolOutput,
+    Attachment, Caller, ErrorCode, Failure, Outcome, ResourceContent, Sha256, Stage, ToolCall, ToolClass,
+    ToolOutput,
 };
 
 use crate::gate::{AuditMode, Gate, Settled};
@@ -26,10 +27,18 @@ pub(crate) struct RawOutput {
 impl RawOutput {
     /// Of all that was given: the text, or the structured answer where there is none, then what is attached, then what is shown by address.
     pub(crate) fn of(output: &ToolOutput) -> Self {
-        let ToolOutput { text, structured, attachments, text_sha256, text_as, browsed, .. } = output;
+        let ToolOutput {
+            text,
+            structured,
+            attachments,
+            text_sha256,
+            text_field: text_as,
+            resource: browsed,
+            ..
+        } = output;
         let is_in_words = !text.is_empty() || text_as.is_some() || browsed.is_some();
         let answer = if is_in_words { Cow::Borrowed(text.as_str()) } else { structured.json() };
-        let shown = browsed.as_ref().map(Browsed::data);
+        let shown = browsed.as_ref().map(ResourceContent::data);
         let parts = once(&*answer).chain(attachments.iter().map(Attachment::data)).chain(shown.as_deref());
         let known = match browsed {
             _ if !attachments.is_empty() => None,
@@ -196,15 +205,17 @@ mod tests {
         let words = |text: &str| ToolOutput::new(text, json!({"a": 1}));
         let picture = || Attachment::Image { mime_type: "image/png".to_owned(), data: "cGlj".to_owned() };
         let known = |text: &str| Some(Sha256::of(text.as_bytes()));
-        let file =
-            |text: &str, sha256| Browsed::File { content: DocumentContent::Text(text.to_owned()), sha256 };
-        let page = Browsed::Page { files: vec![("a".to_owned(), 7)], next: Some("a".to_owned()) };
-        let browsed = |browsed| ToolOutput::browsed(browsed, json!({"a": 1}));
+        let file = |text: &str, sha256| ResourceContent::File {
+            content: DocumentContent::Text(text.to_owned()),
+            sha256,
+        };
+        let page = ResourceContent::Page { files: vec![("a".to_owned(), 7)], next: Some("a".to_owned()) };
+        let browsed = |browsed| ToolOutput::from_resource(browsed, json!({"a": 1}));
         for (output, recorded) in [
             (words("text"), "text"),
             (ToolOutput { text_sha256: known("text"), ..words("text") }, "text"),
             (words(""), r#"{"a":1}"#),
-            (ToolOutput { text_as: Some("content"), text_sha256: known(""), ..words("") }, ""),
+            (ToolOutput { text_field: Some("content"), text_sha256: known(""), ..words("") }, ""),
             (ToolOutput { attachments: vec![picture(), picture()], ..words("text") }, "textcGljcGlj"),
             (
                 ToolOutput { attachments: vec![picture()], text_sha256: known("text"), ..words("text") },
@@ -216,7 +227,7 @@ mod tests {
             (browsed(file("", known(""))), ""),
             (browsed(page), r#"[["a",7]]"#),
             // Nobody gives both; should somebody, both are recorded.
-            (ToolOutput { browsed: Some(file("all", known("all"))), ..words("text") }, "textall"),
+            (ToolOutput { resource: Some(file("all", known("all"))), ..words("text") }, "textall"),
             (ToolOutput { attachments: vec![picture()], ..browsed(file("all", known("all"))) }, "cGljall"),
         ] {
             let raw = RawOutput::of(&output);

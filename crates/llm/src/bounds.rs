@@ -1,7 +1,7 @@
 //! How much of one step is taken. Whoever says more is cut off, and the step has failed.
 
 use serde_json::Value;
-use toolgate_text::weight::weigh;
+use toolgate_text::json_complexity::measure;
 
 /// The bytes of one step, everything counted.
 pub const MAX_STEP_BYTES: usize = 32 << 20;
@@ -30,7 +30,7 @@ pub(crate) const MAX_ANSWER_BYTES: usize = 4 << 20;
 /// Whether a text of JSON holds more values than are read.
 pub(crate) fn is_too_much(json: &[u8]) -> bool {
     // Every value has a byte of its own.
-    json.len() >= MAX_VALUES && weigh(json).values > MAX_VALUES
+    json.len() >= MAX_VALUES && measure(json).values > MAX_VALUES
 }
 
 /// The values of something that was read.

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use jiff::fmt::rfc2822;
 use reqwest::header::HeaderMap;
 use serde_json::Value;
-use toolgate_text::is_hidden;
+use toolgate_text::is_invisible;
 
 use crate::bounds::is_too_much;
 use crate::error::{ErrorKind, ProviderError};
@@ -168,7 +168,7 @@ pub(crate) fn cleaned(words: &str, longest: usize) -> String {
     let mut visible = words
         .chars()
         .map(|character| if character.is_control() { ' ' } else { character })
-        .filter(|character| !is_hidden(*character));
+        .filter(|character| !is_invisible(*character));
     let mut shown: String = visible.by_ref().take(longest).collect();
     if visible.next().is_some() {
         shown.push_str(CUT);

@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-use crate::decode::{Field, Key, Section, duration_or_none, key, list, located_text, path, text, word};
+use crate::decode::{
+    ConfigField, KeySpec, Section, duration_or_none, key, list, located_text, path, text, word,
+};
+use crate::keyword_enum::words;
 use crate::path::DeclaredPath;
 use crate::problem::Located;
-use crate::report::Report;
-use crate::tree::Kind;
+use crate::problem_report::ProblemReport;
 use crate::url::url;
-use crate::words::words;
+use crate::yaml_tree::NodeKind;
 
 /// Longer than this a key must not count whose issuer cannot be asked.
 const MAX_STALE: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -16,7 +18,7 @@ const MAX_STALE: Duration = Duration::from_secs(7 * 24 * 3600);
 /// The most that the clocks of an issuer and of this machine may differ.
 const MAX_LEEWAY: Duration = Duration::from_secs(60);
 
-const CALLERS: &[Key] = &[
+const CALLERS: &[KeySpec] = &[
     key("issuer", "issuer: https://login.example.com"),
     key("audience", "audience: toolgate"),
     key("algorithms", "algorithms: [EdDSA]"),
@@ -26,7 +28,7 @@ const CALLERS: &[Key] = &[
     key("claims", "claims: {agent: agent, permissions: permissions}"),
 ];
 
-const KEY: &[Key] = &[
+const KEY: &[KeySpec] = &[
     key("kid", "kid: main"),
     key("algorithm", "algorithm: EdDSA"),
     key("file", "file: issuer.pem"),
@@ -35,7 +37,7 @@ const KEY: &[Key] = &[
     key("jwks_url", "jwks_url: https://login.example.com/.well-known/jwks.json"),
 ];
 
-const CLAIMS: &[Key] =
+const CLAIMS: &[KeySpec] =
     &[key("agent", "agent: agent"), key("permissions", "permissions: scope"), key("trust", "trust: trust")];
 
 /// `callers`: whose tokens are believed.
@@ -54,7 +56,7 @@ pub struct CallersConfig {
     /// `stale_keys`: how long fetched key sets count when they cannot be fetched again; at most a week.
     pub stale_keys: Option<Duration>,
     /// `claims`: which claims say what.
-    pub claims: ClaimNames,
+    pub claims: ClaimsConfig,
 }
 
 /// `keys`, one entry: what signatures are checked with.
@@ -65,12 +67,12 @@ pub struct CallerKey {
     /// `algorithm`: what it signs with; absent only where a key set says it.
     pub algorithm: Option<Located<TokenAlgorithm>>,
     /// Where the key is.
-    pub source: KeySource,
+    pub source: KeySourceConfig,
 }
 
 /// Where a key is.
 #[derive(Clone, Debug)]
-pub enum KeySource {
+pub enum KeySourceConfig {
     /// `file`: a public key in PEM form.
     PublicKey(Located<DeclaredPath>),
     /// `secret_file`: a shared secret.
@@ -83,7 +85,7 @@ pub enum KeySource {
 
 /// `claims`: which claims say what.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClaimNames {
+pub struct ClaimsConfig {
     /// `agent`: the agent's name; `agent` unless said.
     pub agent: String,
     /// `permissions`: what is granted; `permissions` unless said.
@@ -92,7 +94,7 @@ pub struct ClaimNames {
     pub trust: Option<String>,
 }
 
-impl Default for ClaimNames {
+impl Default for ClaimsConfig {
     fn default() -> Self {
         Self { agent: "agent".to_owned(), permissions: "permissions".to_owned(), trust: None }
     }
@@ -124,7 +126,7 @@ words! {
     }
 }
 
-pub(crate) fn callers(field: &Field, report: &mut Report<'_>) -> Option<CallersConfig> {
+pub(crate) fn callers(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<CallersConfig> {
     let section = Section::read(field, CALLERS, report)?;
     for name in ["issuer", "audience", "keys"] {
         if section.lacks(name) {
@@ -154,7 +156,7 @@ pub(crate) fn callers(field: &Field, report: &mut Report<'_>) -> Option<CallersC
     })
 }
 
-fn some_text(field: &Field, report: &mut Report<'_>) -> Option<Located<String>> {
+fn some_text(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Located<String>> {
     let text = located_text(field, report)?;
     if text.value.trim().is_empty() {
         report.node(
@@ -167,8 +169,8 @@ fn some_text(field: &Field, report: &mut Report<'_>) -> Option<Located<String>> 
     Some(text)
 }
 
-fn audience(field: &Field, report: &mut Report<'_>) -> Option<Vec<Located<String>>> {
-    if !matches!(field.node.kind, Kind::List(_)) {
+fn audience(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Vec<Located<String>>> {
+    if !matches!(field.node.kind, NodeKind::List(_)) {
         return some_text(field, report).map(|text| vec![text]);
     }
     let audiences = list(field, "audience", report, some_text)?;
@@ -176,20 +178,20 @@ fn audience(field: &Field, report: &mut Report<'_>) -> Option<Vec<Located<String
     Some(audiences)
 }
 
-fn not_empty<T>(items: &[T], field: &Field, report: &mut Report<'_>) {
+fn not_empty<T>(items: &[T], field: &ConfigField, report: &mut ProblemReport<'_>) {
     if items.is_empty() {
         let help = Some(format!("for example `{}`", field.example));
         report.node(&field.node, format!("{} is empty, so no token would be believed", field.name), help);
     }
 }
 
-fn algorithms(field: &Field, report: &mut Report<'_>) -> Option<Vec<Located<TokenAlgorithm>>> {
+fn algorithms(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Vec<Located<TokenAlgorithm>>> {
     let algorithms = list(field, "algorithm", report, word)?;
     not_empty(&algorithms, field, report);
     Some(algorithms)
 }
 
-fn keys(field: &Field, report: &mut Report<'_>) -> Option<Vec<CallerKey>> {
+fn keys(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Vec<CallerKey>> {
     let before = report.count();
     let keys = list(field, "key", report, caller_key)?;
     if report.count() == before {
@@ -198,7 +200,7 @@ fn keys(field: &Field, report: &mut Report<'_>) -> Option<Vec<CallerKey>> {
     Some(keys)
 }
 
-fn caller_key(field: &Field, report: &mut Report<'_>) -> Option<CallerKey> {
+fn caller_key(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<CallerKey> {
     let section = Section::read(field, KEY, report)?;
     let sources = ["file", "secret_file", "jwks_file", "jwks_url"];
     let given = sources.iter().filter(|name| section.field(name).is_some()).count();
@@ -207,10 +209,10 @@ fn caller_key(field: &Field, report: &mut Report<'_>) -> Option<CallerKey> {
         let message = if given > 1 { "a key with more than one source" } else { "a key without a source" };
         report.node(&field.node, message, Some(help));
     }
-    let source = section.get("file", report, path).map(KeySource::PublicKey);
-    let source = source.or_else(|| section.get("secret_file", report, path).map(KeySource::Secret));
-    let source = source.or_else(|| section.get("jwks_file", report, path).map(KeySource::KeySetFile));
-    let source = source.or_else(|| section.get("jwks_url", report, url).map(KeySource::KeySetUrl));
+    let source = section.get("file", report, path).map(KeySourceConfig::PublicKey);
+    let source = source.or_else(|| section.get("secret_file", report, path).map(KeySourceConfig::Secret));
+    let source = source.or_else(|| section.get("jwks_file", report, path).map(KeySourceConfig::KeySetFile));
+    let source = source.or_else(|| section.get("jwks_url", report, url).map(KeySourceConfig::KeySetUrl));
     let algorithm = section.get("algorithm", report, word);
     let key = CallerKey { kid: section.get("kid", report, some_text), algorithm, source: source? };
     check_algorithm(&key, &section, field, report);
@@ -218,9 +220,9 @@ fn caller_key(field: &Field, report: &mut Report<'_>) -> Option<CallerKey> {
 }
 
 /// A secret that is taken for a public key, or the other way round, is how signatures are forged.
-fn check_algorithm(key: &CallerKey, section: &Section, field: &Field, report: &mut Report<'_>) {
-    let secret = matches!(key.source, KeySource::Secret(_));
-    let in_set = matches!(key.source, KeySource::KeySetFile(_) | KeySource::KeySetUrl(_));
+fn check_algorithm(key: &CallerKey, section: &Section, field: &ConfigField, report: &mut ProblemReport<'_>) {
+    let secret = matches!(key.source, KeySourceConfig::Secret(_));
+    let in_set = matches!(key.source, KeySourceConfig::KeySetFile(_) | KeySourceConfig::KeySetUrl(_));
     match &key.algorithm {
         None if !in_set && section.lacks("algorithm") => {
             let help = if secret { "write `algorithm: HS256`" } else { "for example `algorithm: EdDSA`" };
@@ -235,7 +237,7 @@ fn check_algorithm(key: &CallerKey, section: &Section, field: &Field, report: &m
     }
 }
 
-fn leeway(field: &Field, report: &mut Report<'_>) -> Option<Duration> {
+fn leeway(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Duration> {
     let leeway = duration_or_none(field, report)?;
     if leeway > MAX_LEEWAY {
         report.node(&field.node, "`leeway` is longer than a minute", Some("write at most `60s`".to_owned()));
@@ -243,7 +245,7 @@ fn leeway(field: &Field, report: &mut Report<'_>) -> Option<Duration> {
     Some(leeway)
 }
 
-fn stale_keys(field: &Field, report: &mut Report<'_>) -> Option<Duration> {
+fn stale_keys(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Duration> {
     let stale = duration_or_none(field, report)?;
     if stale > MAX_STALE {
         report.node(
@@ -255,10 +257,10 @@ fn stale_keys(field: &Field, report: &mut Report<'_>) -> Option<Duration> {
     Some(stale)
 }
 
-fn claims(field: &Field, report: &mut Report<'_>) -> Option<ClaimNames> {
+fn claims(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<ClaimsConfig> {
     let section = Section::read(field, CLAIMS, report)?;
-    let standard = ClaimNames::default();
-    Some(ClaimNames {
+    let standard = ClaimsConfig::default();
+    Some(ClaimsConfig {
         agent: section.get("agent", report, text).unwrap_or(standard.agent),
         permissions: section.get("permissions", report, text).unwrap_or(standard.permissions),
         trust: section.get("trust", report, text),

@@ -1,11 +1,11 @@
 //! `project` and `central`: the second zone that may be written, mounted as `@central`.
 
 use crate::config::{Access, MountConfig, ProfileName};
-use crate::decode::{Field, Section, located_text, path};
+use crate::decode::{ConfigField, Section, located_text, path};
 use crate::globs::Globs;
 use crate::path::DeclaredPath;
 use crate::problem::{Located, shown};
-use crate::report::Report;
+use crate::problem_report::ProblemReport;
 
 /// What the second zone is called in paths.
 const CENTRAL: &str = "@central";
@@ -18,7 +18,7 @@ pub(crate) fn central(
     section: &Section,
     profile: Option<ProfileName>,
     mounts: &[MountConfig],
-    report: &mut Report<'_>,
+    report: &mut ProblemReport<'_>,
 ) -> Option<MountConfig> {
     let project = section.get("project", report, project);
     let place = match section.get("central", report, path) {
@@ -44,7 +44,7 @@ pub(crate) fn central(
 fn of_project(
     project: &Located<String>,
     profile: Option<ProfileName>,
-    report: &mut Report<'_>,
+    report: &mut ProblemReport<'_>,
 ) -> Option<Located<DeclaredPath>> {
     if profile != Some(ProfileName::Studio) {
         let help =
@@ -60,7 +60,7 @@ fn of_project(
 }
 
 /// The name of one directory.
-fn project(field: &Field, report: &mut Report<'_>) -> Option<Located<String>> {
+fn project(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Located<String>> {
     const MAX_NAME_BYTES: usize = 255;
     let name = located_text(field, report)?;
     let text = name.value.as_str();

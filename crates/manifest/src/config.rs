@@ -13,16 +13,16 @@ use crate::callers::CallersConfig;
 use crate::conversation::ConversationConfig;
 use crate::decode::{Word, any_of, nearest_or_all};
 use crate::globs::Globs;
+use crate::keyword_enum::words;
 use crate::models::ModelServerConfig;
 use crate::path::DeclaredPath;
-use crate::problem::{Located, Problem, Problems, Source, Warning, not_text, shown};
+use crate::problem::{ConfigProblem, ConfigProblems, ConfigWarning, Located, SourceText, not_text, shown};
 use crate::rates::{BreakerConfig, RateLimitConfig};
 use crate::retention::RetentionConfig;
 use crate::sandbox::SandboxConfig;
 use crate::serve::ServeConfig;
 use crate::servers::ServerConfig;
 use crate::web_search::WebSearchConfig;
-use crate::words::words;
 
 /// A fully commented configuration file that uses every key.
 pub const EXAMPLE: &str = include_str!("../examples/toolgate.yaml");
@@ -78,7 +78,7 @@ pub struct Config {
     pub web_search: Option<WebSearchConfig>,
     /// `agents` and `workflows`: who may do what, in the order of the file.
     pub agents: Vec<AgentConfig>,
-    pub(crate) source: Source,
+    pub(crate) source: SourceText,
 }
 
 /// `mounts`, one entry: a folder that paths may begin with by alias.
@@ -266,15 +266,15 @@ impl Config {
     ///
     /// # Errors
     /// Every problem that was found.
-    pub fn parse(file: &str, text: &str) -> Result<Self, Problems> {
-        crate::read::config(Source::new(file, text), text)
+    pub fn parse(file: &str, text: &str) -> Result<Self, ConfigProblems> {
+        crate::read::config(SourceText::new(file, text), text)
     }
 
     /// Reads a configuration file from bytes that may not be text.
     ///
     /// # Errors
     /// Every problem that was found.
-    pub fn parse_bytes(file: &str, bytes: &[u8]) -> Result<Self, Problems> {
+    pub fn parse_bytes(file: &str, bytes: &[u8]) -> Result<Self, ConfigProblems> {
         std::str::from_utf8(bytes)
             .map_err(|error| not_text(file, bytes, error.valid_up_to()))
             .and_then(|text| Self::parse(file, text))
@@ -289,20 +289,21 @@ impl Config {
     /// The keys, such as `audit.on_failure` or `trust`, under which two files say different things. Comments, order and places are nothing.
     #[must_use]
     pub fn changed_keys(&self, other: &Self) -> Vec<String> {
-        let (one, other) = (crate::read::said(&self.source), crate::read::said(&other.source));
+        let (one, other) =
+            (crate::read::values_by_key(&self.source), crate::read::values_by_key(&other.source));
         let keys: std::collections::BTreeSet<&String> = one.keys().chain(other.keys()).collect();
         keys.into_iter().filter(|key| one.get(*key) != other.get(*key)).cloned().collect()
     }
 
     /// What this file allows and its author probably does not mean.
     #[must_use]
-    pub fn warnings(&self) -> Vec<Warning> {
+    pub fn warnings(&self) -> Vec<ConfigWarning> {
         crate::servers::warnings(self)
     }
 
     /// Permissions that name a tool which is not among the known ones.
     #[must_use]
-    pub fn check_tools(&self, known: &[&str]) -> Vec<Problem> {
+    pub fn check_tools(&self, known: &[&str]) -> Vec<ConfigProblem> {
         let permissions = self.agents.iter().flat_map(|agent| agent.tool_permissions.iter().flatten());
         let is_known = |name: &str| known.contains(&name) || self.is_of_server(name);
         let unknown = permissions.filter(|permission| !is_known(permission.tool.value.as_str()));
@@ -315,7 +316,7 @@ impl Config {
         server.is_some_and(|server| self.mcp_servers.iter().any(|known| known.name.value == server))
     }
 
-    fn unknown_tool(&self, tool: &Located<ToolName>, known: &[&str]) -> Problem {
+    fn unknown_tool(&self, tool: &Located<ToolName>, known: &[&str]) -> ConfigProblem {
         let name = tool.value.as_str();
         let help = nearest_or_all(name, known.iter().copied());
         self.problem_at(tool, format!("unknown tool `{}`", shown(name)), Some(help))
@@ -328,8 +329,8 @@ impl Config {
         at: &Located<T>,
         message: impl Into<String>,
         help: Option<String>,
-    ) -> Problem {
-        self.source.problem(at.place(), at.width, message, help)
+    ) -> ConfigProblem {
+        self.source.problem(at.position(), at.width, message, help)
     }
 
     /// The same without the line, where secrets may stand beside it.
@@ -339,7 +340,7 @@ impl Config {
         at: &Located<T>,
         message: impl Into<String>,
         help: Option<String>,
-    ) -> Problem {
+    ) -> ConfigProblem {
         self.problem_at(at, message, help).without_line()
     }
 }

@@ -3,13 +3,15 @@
 use std::time::Duration;
 
 use crate::config::OnFull;
-use crate::decode::{Field, Key, Section, count, duration, flag, key, located_text, path, text, word};
+use crate::decode::{
+    ConfigField, KeySpec, Section, count, duration, flag, key, located_text, path, text, word,
+};
 use crate::path::DeclaredPath;
 use crate::problem::{Located, shown};
-use crate::report::Report;
+use crate::problem_report::ProblemReport;
 
 /// What stands under `conversation`; an agent has the same keys among its own. The model is named beside them.
-const CONVERSATION: &[Key] = &[
+const CONVERSATION: &[KeySpec] = &[
     key("system", "system: You review changes."),
     key("system_file", "system_file: prompts/reviewer.md"),
     key("max_tool_iterations", "max_tool_iterations: 20"),
@@ -20,7 +22,7 @@ const CONVERSATION: &[Key] = &[
     key("repair_calls", "repair_calls: false"),
 ];
 
-const CONTEXT: &[Key] = &[
+const CONTEXT: &[KeySpec] = &[
     key("reserve_tokens", "reserve_tokens: 8192"),
     key("warn_at", "warn_at: 75%"),
     key("window", "window: 128000"),
@@ -84,13 +86,16 @@ impl ConversationConfig {
     }
 }
 
-pub(crate) fn conversation(field: &Field, report: &mut Report<'_>) -> Option<ConversationConfig> {
+pub(crate) fn conversation(
+    field: &ConfigField,
+    report: &mut ProblemReport<'_>,
+) -> Option<ConversationConfig> {
     let section = Section::read(field, CONVERSATION, report)?;
     Some(of_section(&section, report))
 }
 
 /// The same keys where they stand among others.
-pub(crate) fn of_section(section: &Section, report: &mut Report<'_>) -> ConversationConfig {
+pub(crate) fn of_section(section: &Section, report: &mut ProblemReport<'_>) -> ConversationConfig {
     if let (Some(_), Some(file)) = (section.field("system"), section.field("system_file")) {
         let help = "keep one of them".to_owned();
         report.node(&file.node, "`system_file` says again what `system` says", Some(help));
@@ -120,7 +125,7 @@ pub(crate) fn of_section(section: &Section, report: &mut Report<'_>) -> Conversa
 }
 
 /// What is kept free is a part of the window. The window of a model whose server states it is compared when a turn begins.
-fn check_reserve(context: &Section, reserve: u64, window: u64, report: &mut Report<'_>) {
+fn check_reserve(context: &Section, reserve: u64, window: u64, report: &mut ProblemReport<'_>) {
     if let Some(field) = context.field("reserve_tokens").filter(|_| reserve >= window) {
         let help = "keep less free, or state a larger `window`".to_owned();
         let message = format!("`reserve_tokens` leaves nothing of a `window` of {window} tokens");
@@ -129,7 +134,7 @@ fn check_reserve(context: &Section, reserve: u64, window: u64, report: &mut Repo
 }
 
 /// A number of steps; 0 and less are the profile's own bound.
-pub(crate) fn iterations(field: &Field, report: &mut Report<'_>) -> Option<u32> {
+pub(crate) fn iterations(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<u32> {
     let text = field.scalar("a count", report)?;
     if text.parse::<i64>().is_ok_and(|number| number <= 0) {
         return Some(0);
@@ -138,7 +143,7 @@ pub(crate) fn iterations(field: &Field, report: &mut Report<'_>) -> Option<u32> 
 }
 
 /// `PROVIDER/NAME`. Whether there is such a provider is known when all are declared.
-pub(crate) fn model_name(field: &Field, report: &mut Report<'_>) -> Option<Located<String>> {
+pub(crate) fn model_name(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Located<String>> {
     let name = located_text(field, report)?;
     let parts = name.value.split_once('/');
     let odd = |character: char| character.is_whitespace() || character.is_control();
@@ -153,7 +158,7 @@ pub(crate) fn model_name(field: &Field, report: &mut Report<'_>) -> Option<Locat
 }
 
 /// `75%`.
-fn part(field: &Field, report: &mut Report<'_>) -> Option<f64> {
+fn part(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<f64> {
     let text = field.scalar("a part", report)?;
     let percent = text.strip_suffix('%').and_then(|number| number.trim().parse::<u8>().ok());
     let percent = percent.filter(|percent| (1..=100).contains(percent));

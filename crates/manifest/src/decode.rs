@@ -3,46 +3,46 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use toolgate_text::glob::{letter_left_out_in_one_case, other_case};
-use toolgate_text::nearest::nearest_name;
+use toolgate_text::glob_classes::{letter_left_out_in_one_case, other_case};
+use toolgate_text::nearest_name::nearest_name;
 
 use crate::globs::Globs;
 use crate::path::DeclaredPath;
 use crate::problem::{Located, shown};
-use crate::quantity::{self, Misfit};
-use crate::report::Report;
-use crate::tree::{Kind, Node};
+use crate::problem_report::ProblemReport;
+use crate::quantity::{self, InvalidQuantity};
+use crate::yaml_tree::{ConfigNode, NodeKind};
 
 /// A key that a mapping may have, and an example of it in use.
-pub(crate) struct Key {
+pub(crate) struct KeySpec {
     pub(crate) name: &'static str,
     pub(crate) example: &'static str,
 }
 
-pub(crate) const fn key(name: &'static str, example: &'static str) -> Key {
-    Key { name, example }
+pub(crate) const fn key(name: &'static str, example: &'static str) -> KeySpec {
+    KeySpec { name, example }
 }
 
 /// A value, with what to call it and what a right one looks like.
-pub(crate) struct Field {
+pub(crate) struct ConfigField {
     /// How messages name it, such as `` `limits` ``.
     pub(crate) name: String,
     pub(crate) example: &'static str,
-    pub(crate) node: Rc<Node>,
+    pub(crate) node: Rc<ConfigNode>,
 }
 
-impl Field {
+impl ConfigField {
     /// Says what was expected instead.
-    pub(crate) fn misfit(&self, expected: &str, report: &mut Report<'_>) {
+    pub(crate) fn report_expected(&self, expected: &str, report: &mut ProblemReport<'_>) {
         let message = format!("{} must be {expected}, not {}", self.name, self.node.describe());
         report.node(&self.node, message, Some(format!("for example `{}`", self.example)));
     }
 
     /// The value's text, if it is a scalar.
-    pub(crate) fn scalar(&self, expected: &str, report: &mut Report<'_>) -> Option<&str> {
+    pub(crate) fn scalar(&self, expected: &str, report: &mut ProblemReport<'_>) -> Option<&str> {
         let text = self.node.text();
         if text.is_none() {
-            self.misfit(expected, report);
+            self.report_expected(expected, report);
         }
         text
     }
@@ -54,14 +54,18 @@ impl Field {
 
 /// A mapping whose keys are known.
 pub(crate) struct Section {
-    fields: Vec<(&'static str, Field)>,
+    fields: Vec<(&'static str, ConfigField)>,
     /// Whether some key was refused, so that what seems to be missing may only be misspelt.
     refused: bool,
 }
 
 impl Section {
     /// Reads a mapping, reporting keys that are not known and keys without a value.
-    pub(crate) fn read(field: &Field, keys: &'static [Key], report: &mut Report<'_>) -> Option<Self> {
+    pub(crate) fn read(
+        field: &ConfigField,
+        keys: &'static [KeySpec],
+        report: &mut ProblemReport<'_>,
+    ) -> Option<Self> {
         let entries = mapping(field, report)?;
         let fields: Vec<_> =
             entries.iter().filter_map(|(name, value)| known(name, value, keys, report)).collect();
@@ -72,8 +76,8 @@ impl Section {
     pub(crate) fn get<T>(
         &self,
         name: &str,
-        report: &mut Report<'_>,
-        decode: impl FnOnce(&Field, &mut Report<'_>) -> Option<T>,
+        report: &mut ProblemReport<'_>,
+        decode: impl FnOnce(&ConfigField, &mut ProblemReport<'_>) -> Option<T>,
     ) -> Option<T> {
         self.field(name).and_then(|field| decode(field, report))
     }
@@ -84,29 +88,29 @@ impl Section {
     }
 
     /// The value of a key as it was found.
-    pub(crate) fn field(&self, name: &str) -> Option<&Field> {
+    pub(crate) fn field(&self, name: &str) -> Option<&ConfigField> {
         self.fields.iter().find(|(key, _)| *key == name).map(|(_, field)| field)
     }
 }
 
 fn known(
-    name: &Node,
-    value: &Rc<Node>,
-    keys: &'static [Key],
-    report: &mut Report<'_>,
-) -> Option<(&'static str, Field)> {
+    name: &ConfigNode,
+    value: &Rc<ConfigNode>,
+    keys: &'static [KeySpec],
+    report: &mut ProblemReport<'_>,
+) -> Option<(&'static str, ConfigField)> {
     let text = name.text()?;
     let Some(key) = keys.iter().find(|key| key.name == text) else {
         let help = nearest_or_all(text, keys.iter().map(|key| key.name));
         report.node(name, format!("unknown key `{}`", shown(text)), Some(help));
         return None;
     };
-    let field = Field { name: format!("`{}`", key.name), example: key.example, node: Rc::clone(value) };
+    let field = ConfigField { name: format!("`{}`", key.name), example: key.example, node: Rc::clone(value) };
     has_value(name, &field, report).then_some((key.name, field))
 }
 
 /// A key without a value is a mistake: whether it means none or the default would be a guess.
-fn has_value(name: &Node, field: &Field, report: &mut Report<'_>) -> bool {
+fn has_value(name: &ConfigNode, field: &ConfigField, report: &mut ProblemReport<'_>) -> bool {
     let missing = field.node.is_null();
     if missing {
         let help = format!("remove the key, or write for example `{}`", field.example);
@@ -115,11 +119,14 @@ fn has_value(name: &Node, field: &Field, report: &mut Report<'_>) -> bool {
     !missing
 }
 
-pub(crate) fn mapping<'f>(field: &'f Field, report: &mut Report<'_>) -> Option<&'f [(Rc<Node>, Rc<Node>)]> {
+pub(crate) fn mapping<'f>(
+    field: &'f ConfigField,
+    report: &mut ProblemReport<'_>,
+) -> Option<&'f [(Rc<ConfigNode>, Rc<ConfigNode>)]> {
     match &field.node.kind {
-        Kind::Map(entries) => Some(entries),
-        Kind::Scalar { .. } | Kind::List(_) => {
-            field.misfit("a mapping", report);
+        NodeKind::Map(entries) => Some(entries),
+        NodeKind::Scalar { .. } | NodeKind::List(_) => {
+            field.report_expected("a mapping", report);
             None
         }
     }
@@ -127,15 +134,15 @@ pub(crate) fn mapping<'f>(field: &'f Field, report: &mut Report<'_>) -> Option<&
 
 /// A mapping from names that the operator chose; `what` is what they name.
 pub(crate) fn named(
-    field: &Field,
+    field: &ConfigField,
     what: &str,
-    report: &mut Report<'_>,
-) -> Option<Vec<(Located<String>, Field)>> {
+    report: &mut ProblemReport<'_>,
+) -> Option<Vec<(Located<String>, ConfigField)>> {
     let entries = mapping(field, report)?;
-    let named = |(key, value): &(Rc<Node>, Rc<Node>)| {
+    let named = |(key, value): &(Rc<ConfigNode>, Rc<ConfigNode>)| {
         let text = key.text()?;
         let name = format!("{what} `{}`", shown(text));
-        let field = Field { name, example: field.example, node: Rc::clone(value) };
+        let field = ConfigField { name, example: field.example, node: Rc::clone(value) };
         let located = Located::new(text.to_owned(), key);
         has_value(key, &field, report).then_some((located, field))
     };
@@ -145,7 +152,7 @@ pub(crate) fn named(
 /// A name that the operator chose, as its own type.
 pub(crate) fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(
     name: &Located<String>,
-    report: &mut Report<'_>,
+    report: &mut ProblemReport<'_>,
 ) -> Option<Located<T>> {
     match name.value.parse() {
         Ok(value) => Some(name.with(value)),
@@ -164,7 +171,7 @@ pub(crate) trait Word: Copy + 'static {
     const WORDS: &'static [(&'static str, Self)];
 }
 
-pub(crate) fn word<T: Word>(field: &Field, report: &mut Report<'_>) -> Option<Located<T>> {
+pub(crate) fn word<T: Word>(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Located<T>> {
     let text = field.scalar(T::WHAT, report)?;
     let found = T::WORDS.iter().find(|(word, _)| *word == text);
     if found.is_none() {
@@ -174,54 +181,54 @@ pub(crate) fn word<T: Word>(field: &Field, report: &mut Report<'_>) -> Option<Lo
     found.map(|(_, value)| field.locate(*value))
 }
 
-pub(crate) fn text(field: &Field, report: &mut Report<'_>) -> Option<String> {
+pub(crate) fn text(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<String> {
     field.scalar("text", report).map(str::to_owned)
 }
 
-pub(crate) fn flag(field: &Field, report: &mut Report<'_>) -> Option<bool> {
+pub(crate) fn flag(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<bool> {
     match &field.node.kind {
-        Kind::Scalar { text, plain: true } if text == "true" => Some(true),
-        Kind::Scalar { text, plain: true } if text == "false" => Some(false),
+        NodeKind::Scalar { text, plain: true } if text == "true" => Some(true),
+        NodeKind::Scalar { text, plain: true } if text == "false" => Some(false),
         _ => {
-            field.misfit("`true` or `false`", report);
+            field.report_expected("`true` or `false`", report);
             None
         }
     }
 }
 
-pub(crate) fn duration(field: &Field, report: &mut Report<'_>) -> Option<Duration> {
+pub(crate) fn duration(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Duration> {
     quantity(field, "a time", quantity::duration, report)
 }
 
 /// A time that may be `0s`.
-pub(crate) fn duration_or_none(field: &Field, report: &mut Report<'_>) -> Option<Duration> {
+pub(crate) fn duration_or_none(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Duration> {
     quantity(field, "a time", quantity::duration_or_none, report)
 }
 
-pub(crate) fn size(field: &Field, report: &mut Report<'_>) -> Option<u64> {
+pub(crate) fn size(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<u64> {
     quantity(field, "a size", quantity::size, report)
 }
 
-pub(crate) fn count(field: &Field, report: &mut Report<'_>) -> Option<u64> {
+pub(crate) fn count(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<u64> {
     quantity(field, "a count", quantity::count, report)
 }
 
 fn quantity<T>(
-    field: &Field,
+    field: &ConfigField,
     what: &str,
-    read: fn(&str) -> Result<T, Misfit>,
-    report: &mut Report<'_>,
+    read: fn(&str) -> Result<T, InvalidQuantity>,
+    report: &mut ProblemReport<'_>,
 ) -> Option<T> {
     match read(field.scalar(what, report)?) {
         Ok(quantity) => Some(quantity),
-        Err(Misfit { message, help }) => {
+        Err(InvalidQuantity { message, help }) => {
             report.node(&field.node, format!("{}: {message}", field.name), Some(help));
             None
         }
     }
 }
 
-pub(crate) fn path(field: &Field, report: &mut Report<'_>) -> Option<Located<DeclaredPath>> {
+pub(crate) fn path(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Located<DeclaredPath>> {
     match DeclaredPath::new(field.scalar("a path", report)?) {
         Ok(path) => Some(field.locate(path)),
         Err((message, help)) => {
@@ -232,9 +239,9 @@ pub(crate) fn path(field: &Field, report: &mut Report<'_>) -> Option<Located<Dec
 }
 
 /// A list of globs. Each is checked by itself first, so that every bad one is reported where it stands.
-pub(crate) fn globs(field: &Field, report: &mut Report<'_>) -> Option<Globs> {
-    let Kind::List(items) = &field.node.kind else {
-        field.misfit("a list of globs", report);
+pub(crate) fn globs(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Globs> {
+    let NodeKind::List(items) = &field.node.kind else {
+        field.report_expected("a list of globs", report);
         return None;
     };
     let texts: Vec<Option<&str>> = items.iter().map(|item| glob(field, item, report)).collect();
@@ -243,9 +250,9 @@ pub(crate) fn globs(field: &Field, report: &mut Report<'_>) -> Option<Globs> {
 }
 
 /// Globs that deny. Names are compared with them without regard to case, so that none may leave a letter out in one case only.
-pub(crate) fn denials(field: &Field, report: &mut Report<'_>) -> Option<Globs> {
+pub(crate) fn denials(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Globs> {
     let globs = globs(field, report);
-    let Kind::List(items) = &field.node.kind else { return None };
+    let NodeKind::List(items) = &field.node.kind else { return None };
     let unclear: Vec<_> =
         items.iter().filter_map(|item| Some((item, letter_left_out_in_one_case(item.text()?)?))).collect();
     for (item, letter) in &unclear {
@@ -257,10 +264,14 @@ pub(crate) fn denials(field: &Field, report: &mut Report<'_>) -> Option<Globs> {
     globs.filter(|_| unclear.is_empty())
 }
 
-fn glob<'i>(field: &Field, item: &'i Rc<Node>, report: &mut Report<'_>) -> Option<&'i str> {
+fn glob<'i>(
+    field: &ConfigField,
+    item: &'i Rc<ConfigNode>,
+    report: &mut ProblemReport<'_>,
+) -> Option<&'i str> {
     let Some(text) = item.text().filter(|_| !item.is_null()) else {
         let name = format!("each glob of {}", field.name);
-        Field { name, example: field.example, node: Rc::clone(item) }.misfit("text", report);
+        ConfigField { name, example: field.example, node: Rc::clone(item) }.report_expected("text", report);
         return None;
     };
     Globs::compile([text]).map_err(|error| report.node(item, error.to_string(), None)).ok()?;
@@ -270,20 +281,20 @@ fn glob<'i>(field: &Field, item: &'i Rc<Node>, report: &mut Report<'_>) -> Optio
 /// A list whose items are decoded one by one, so that every bad one is reported where it stands. `what` is what
 /// messages call one item.
 pub(crate) fn list<T>(
-    field: &Field,
+    field: &ConfigField,
     what: &str,
-    report: &mut Report<'_>,
-    mut decode: impl FnMut(&Field, &mut Report<'_>) -> Option<T>,
+    report: &mut ProblemReport<'_>,
+    mut decode: impl FnMut(&ConfigField, &mut ProblemReport<'_>) -> Option<T>,
 ) -> Option<Vec<T>> {
-    let Kind::List(items) = &field.node.kind else {
-        field.misfit("a list", report);
+    let NodeKind::List(items) = &field.node.kind else {
+        field.report_expected("a list", report);
         return None;
     };
-    let item = |node: &Rc<Node>| {
+    let item = |node: &Rc<ConfigNode>| {
         let name = format!("each {what} of {}", field.name);
-        let item = Field { name, example: field.example, node: Rc::clone(node) };
+        let item = ConfigField { name, example: field.example, node: Rc::clone(node) };
         if node.is_null() {
-            item.misfit("a value", report);
+            item.report_expected("a value", report);
             return None;
         }
         decode(&item, report)
@@ -292,7 +303,7 @@ pub(crate) fn list<T>(
 }
 
 /// Text with its place.
-pub(crate) fn located_text(field: &Field, report: &mut Report<'_>) -> Option<Located<String>> {
+pub(crate) fn located_text(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Located<String>> {
     text(field, report).map(|text| field.locate(text))
 }
 

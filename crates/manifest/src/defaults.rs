@@ -2,12 +2,12 @@
 
 use crate::config::Config;
 use crate::conversation::iterations;
-use crate::decode::{Field, Key, Section, flag, key, path};
+use crate::decode::{ConfigField, KeySpec, Section, flag, key, path};
 use crate::path::DeclaredPath;
 use crate::problem::Located;
-use crate::report::Report;
+use crate::problem_report::ProblemReport;
 
-const DEFAULTS: &[Key] = &[
+const DEFAULTS: &[KeySpec] = &[
     key("workspace", "workspace: ~/workspace"),
     key("restrict_to_workspace", "restrict_to_workspace: true"),
     key("max_tool_iterations", "max_tool_iterations: 20"),
@@ -24,8 +24,8 @@ impl AgentDefaults {
     /// Its name among the agents.
     pub(crate) const NAME: &str = "defaults";
 
-    pub(crate) fn read(field: &Field, report: &mut Report<'_>) -> Option<Self> {
-        let field = Field { name: "`agents.defaults`".to_owned(), node: field.node.clone(), ..*field };
+    pub(crate) fn read(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Self> {
+        let field = ConfigField { name: "`agents.defaults`".to_owned(), node: field.node.clone(), ..*field };
         let section = Section::read(&field, DEFAULTS, report)?;
         if section.get("restrict_to_workspace", report, flag) == Some(false)
             && let Some(field) = section.field("restrict_to_workspace")
@@ -37,8 +37,9 @@ impl AgentDefaults {
                 Some(help.to_owned()),
             );
         }
-        let iterations =
-            |field: &Field, report: &mut Report<'_>| Some(field.locate(iterations(field, report)?));
+        let iterations = |field: &ConfigField, report: &mut ProblemReport<'_>| {
+            Some(field.locate(iterations(field, report)?))
+        };
         Some(Self {
             workspace: section.get("workspace", report, path),
             max_tool_iterations: section.get("max_tool_iterations", report, iterations),
@@ -46,7 +47,7 @@ impl AgentDefaults {
     }
 
     /// Puts each where it belongs, unless that was said there.
-    pub(crate) fn apply(self, config: &mut Config, report: &mut Report<'_>) {
+    pub(crate) fn apply(self, config: &mut Config, report: &mut ProblemReport<'_>) {
         let help = || Some("keep one of them".to_owned());
         if let Some(workspace) = self.workspace {
             if config.workspace.is_some() {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use thiserror::Error;
-use toolgate_text::glob::has_class_beyond_ascii;
+use toolgate_text::glob_classes::has_class_beyond_ascii;
 use toolgate_types::ErrorCode;
 
 use crate::problem::shown;
@@ -21,7 +21,7 @@ pub struct Globs {
 
 /// A glob that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum BadGlob {
+pub enum GlobError {
     /// It does not parse.
     #[error("the glob `{}` does not parse: {reason}", shown(.glob))]
     Syntax {
@@ -46,7 +46,7 @@ pub enum BadGlob {
     },
 }
 
-impl BadGlob {
+impl GlobError {
     /// The stable code.
     #[must_use]
     pub fn code(&self) -> ErrorCode {
@@ -59,13 +59,14 @@ impl Globs {
     ///
     /// # Errors
     /// The first glob that does not parse or could never match, or that all of them are too large together.
-    pub fn compile<T: AsRef<str>>(patterns: impl IntoIterator<Item = T>) -> Result<Self, BadGlob> {
+    pub fn compile<T: AsRef<str>>(patterns: impl IntoIterator<Item = T>) -> Result<Self, GlobError> {
         let patterns: Vec<String> = patterns.into_iter().map(|pattern| pattern.as_ref().to_owned()).collect();
         let mut builder = GlobSetBuilder::new();
         for pattern in &patterns {
             builder.add(parse(pattern)?);
         }
-        let set = builder.build().map_err(|error| BadGlob::TooLarge { reason: error.kind().to_string() })?;
+        let set =
+            builder.build().map_err(|error| GlobError::TooLarge { reason: error.kind().to_string() })?;
         Ok(Self { patterns: patterns.into(), set: Arc::new(set) })
     }
 
@@ -82,11 +83,11 @@ impl Globs {
     }
 }
 
-fn parse(pattern: &str) -> Result<globset::Glob, BadGlob> {
+fn parse(pattern: &str) -> Result<globset::Glob, GlobError> {
     if let Some(reason) = why_nothing_matches(pattern) {
-        return Err(BadGlob::MatchesNothing { glob: pattern.to_owned(), reason });
+        return Err(GlobError::MatchesNothing { glob: pattern.to_owned(), reason });
     }
-    let unparsable = |reason: String| BadGlob::Syntax { glob: pattern.to_owned(), reason };
+    let unparsable = |reason: String| GlobError::Syntax { glob: pattern.to_owned(), reason };
     if has_class_beyond_ascii(pattern) {
         return Err(unparsable(
             "a class in brackets holds ASCII alone; write `{é,è}` in place of `[éè]`".to_owned(),
@@ -166,10 +167,10 @@ mod tests {
             ".",
             "a/.",
         ] {
-            assert!(matches!(Globs::compile([glob]), Err(BadGlob::MatchesNothing { .. })), "{glob:?}");
+            assert!(matches!(Globs::compile([glob]), Err(GlobError::MatchesNothing { .. })), "{glob:?}");
         }
         for glob in ["[", "{a", "a}", "[z-a]", "a\\", "[é]t*", "[!é]t*"] {
-            assert!(matches!(Globs::compile([glob]), Err(BadGlob::Syntax { .. })), "{glob:?}");
+            assert!(matches!(Globs::compile([glob]), Err(GlobError::Syntax { .. })), "{glob:?}");
         }
     }
 
@@ -178,6 +179,6 @@ mod tests {
         let alternatives: Vec<String> =
             (0..2000).map(|number| format!("{number}{}", "?".repeat(200))).collect();
         let glob = format!("{{{}}}", alternatives.join(","));
-        assert!(matches!(Globs::compile([glob]), Err(BadGlob::TooLarge { .. })));
+        assert!(matches!(Globs::compile([glob]), Err(GlobError::TooLarge { .. })));
     }
 }

@@ -6,21 +6,21 @@
 use serde_json::{Map, Number, Value};
 
 use crate::problem::shown;
-use crate::report::Report;
-use crate::tree::{Kind, Node};
+use crate::problem_report::ProblemReport;
+use crate::yaml_tree::{ConfigNode, NodeKind};
 
 /// The value of a node, or `None` when some of it has no JSON form; why has been reported.
-pub(crate) fn value(node: &Node, report: &mut Report<'_>) -> Option<Value> {
+pub(crate) fn value(node: &ConfigNode, report: &mut ProblemReport<'_>) -> Option<Value> {
     match &node.kind {
-        Kind::Scalar { text, plain: false } => Some(Value::String(text.clone())),
-        Kind::Scalar { text, plain: true } => scalar(text, node, report),
-        Kind::List(items) => {
+        NodeKind::Scalar { text, plain: false } => Some(Value::String(text.clone())),
+        NodeKind::Scalar { text, plain: true } => scalar(text, node, report),
+        NodeKind::List(items) => {
             // Every item is read, so that every misfit is told.
             let items: Vec<Option<Value>> = items.iter().map(|item| value(item, report)).collect();
             items.into_iter().collect::<Option<_>>().map(Value::Array)
         }
-        Kind::Map(entries) => {
-            let entry = |(key, item): &(std::rc::Rc<Node>, std::rc::Rc<Node>)| {
+        NodeKind::Map(entries) => {
+            let entry = |(key, item): &(std::rc::Rc<ConfigNode>, std::rc::Rc<ConfigNode>)| {
                 let item = value(item, report);
                 Some((key.text()?.to_owned(), item?))
             };
@@ -30,7 +30,7 @@ pub(crate) fn value(node: &Node, report: &mut Report<'_>) -> Option<Value> {
     }
 }
 
-fn scalar(text: &str, node: &Node, report: &mut Report<'_>) -> Option<Value> {
+fn scalar(text: &str, node: &ConfigNode, report: &mut ProblemReport<'_>) -> Option<Value> {
     match text {
         _ if node.is_null() => Some(Value::Null),
         "true" | "True" | "TRUE" => Some(Value::Bool(true)),
@@ -113,12 +113,12 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::problem::Source;
+    use crate::problem::SourceText;
 
     fn read(text: &str) -> Result<Value, String> {
-        let source = Source::new("f.yaml", text);
-        let mut report = Report::new(&source);
-        let node = crate::tree::read(text, &mut report).unwrap();
+        let source = SourceText::new("f.yaml", text);
+        let mut report = ProblemReport::new(&source);
+        let node = crate::yaml_tree::read(text, &mut report).unwrap();
         let value = value(&node, &mut report);
         report.finish().map_err(|problems| problems.to_string())?;
         Ok(value.unwrap())

@@ -8,7 +8,7 @@ use serde_json::{Deserializer, Map, Value};
 
 /// Why a text could not be edited so that nothing else in it changes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CannotEdit {
+pub enum JsoncEditError {
     /// It is not JSON.
     #[error("it is not JSON: {0}")]
     NotJson(String),
@@ -27,32 +27,32 @@ pub enum CannotEdit {
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn parse_jsonc(text: &str) -> Result<Value, CannotEdit> {
+pub fn parse_jsonc(text: &str) -> Result<Value, JsoncEditError> {
     parse(&plain(text))
 }
 
-fn parse(plain: &str) -> Result<Value, CannotEdit> {
-    serde_json::from_str(plain).map_err(|error| CannotEdit::NotJson(error.to_string()))
+fn parse(plain: &str) -> Result<Value, JsoncEditError> {
+    serde_json::from_str(plain).map_err(|error| JsoncEditError::NotJson(error.to_string()))
 }
 
 /// A text in which the object `section` has the member `name` with this value. An empty text becomes a new one.
 ///
 /// # Errors
 /// Why the text cannot be edited.
-pub fn set_member(text: &str, section: &str, name: &str, value: &Value) -> Result<String, CannotEdit> {
+pub fn set_member(text: &str, section: &str, name: &str, value: &Value) -> Result<String, JsoncEditError> {
     if text.trim().is_empty() {
         let root = Value::Object(with_member(Map::new(), section, name, value)?);
         return Ok(format!("{}\n", rendered(&root, "  ", "")));
     }
     let plain = plain(text);
     let Value::Object(before) = parse(&plain)? else {
-        return Err(CannotEdit::NotAnObject("the file".to_owned()));
+        return Err(JsoncEditError::NotAnObject("the file".to_owned()));
     };
     let expected = with_member(before, section, name, value)?;
-    let edited = edit(text, &plain, section, name, value).ok_or(CannotEdit::Unclear)??;
+    let edited = edit(text, &plain, section, name, value).ok_or(JsoncEditError::Unclear)??;
     match parse_jsonc(&edited) {
         Ok(Value::Object(found)) if found == expected => Ok(edited),
-        _ => Err(CannotEdit::Unclear),
+        _ => Err(JsoncEditError::Unclear),
     }
 }
 
@@ -60,28 +60,28 @@ pub fn set_member(text: &str, section: &str, name: &str, value: &Value) -> Resul
 ///
 /// # Errors
 /// Why the text cannot be edited.
-pub fn remove_member(text: &str, section: &str, name: &str) -> Result<Option<String>, CannotEdit> {
+pub fn remove_member(text: &str, section: &str, name: &str) -> Result<Option<String>, JsoncEditError> {
     let plain = plain(text);
     let Value::Object(mut expected) = parse(&plain)? else {
-        return Err(CannotEdit::NotAnObject("the file".to_owned()));
+        return Err(JsoncEditError::NotAnObject("the file".to_owned()));
     };
     let Some(inner) = expected.get_mut(section) else { return Ok(None) };
-    let Value::Object(members) = inner else { return Err(CannotEdit::NotAnObject(section.to_owned())) };
+    let Value::Object(members) = inner else { return Err(JsoncEditError::NotAnObject(section.to_owned())) };
     if members.shift_remove(name).is_none() {
         return Ok(None);
     }
-    let edited = cut(text, &plain, section, name).ok_or(CannotEdit::Unclear)??;
+    let edited = remove(text, &plain, section, name).ok_or(JsoncEditError::Unclear)??;
     match parse_jsonc(&edited) {
         Ok(Value::Object(found)) if found == expected => Ok(Some(edited)),
-        _ => Err(CannotEdit::Unclear),
+        _ => Err(JsoncEditError::Unclear),
     }
 }
 
 /// The text without a member that is there; `None` as for `edit`.
-fn cut(text: &str, plain: &str, section: &str, name: &str) -> Option<Result<String, CannotEdit>> {
-    let root = Object::read(plain, plain.find('{')?)?;
+fn remove(text: &str, plain: &str, section: &str, name: &str) -> Option<Result<String, JsoncEditError>> {
+    let root = JsoncObject::read(plain, plain.find('{')?)?;
     let found = root.find(section).and_then(|place| {
-        let inner = place.and_then(|place| Object::read(plain, place.start));
+        let inner = place.and_then(|place| JsoncObject::read(plain, place.start));
         inner.map(|inner| inner.find(name).map(|_| inner)).transpose()
     });
     let inner = match found {
@@ -89,7 +89,7 @@ fn cut(text: &str, plain: &str, section: &str, name: &str) -> Option<Result<Stri
         Err(twice) => return Some(Err(twice)),
     };
     let at = inner.members.iter().position(|member| member.key == name)?;
-    let Member { start, value, .. } = inner.members.get(at)?;
+    let JsoncMember { start, value, .. } = inner.members.get(at)?;
     let (mut start, mut end) = (*start, value.end);
     // The commas of the text itself: one that is too many is none in the plain one.
     let clean = without_comments(text);
@@ -117,9 +117,9 @@ fn with_member(
     section: &str,
     name: &str,
     value: &Value,
-) -> Result<Map<String, Value>, CannotEdit> {
+) -> Result<Map<String, Value>, JsoncEditError> {
     let inner = root.entry(section).or_insert_with(|| Value::Object(Map::new()));
-    let Value::Object(members) = inner else { return Err(CannotEdit::NotAnObject(section.to_owned())) };
+    let Value::Object(members) = inner else { return Err(JsoncEditError::NotAnObject(section.to_owned())) };
     members.insert(name.to_owned(), value.clone());
     Ok(root)
 }
@@ -131,11 +131,11 @@ fn edit(
     section: &str,
     name: &str,
     value: &Value,
-) -> Option<Result<String, CannotEdit>> {
-    let root = Object::read(plain, plain.find('{')?)?;
+) -> Option<Result<String, JsoncEditError>> {
+    let root = JsoncObject::read(plain, plain.find('{')?)?;
     let unit = root.unit(text);
     let inner = match root.find(section) {
-        Ok(Some(place)) => Object::read(plain, place.start)?,
+        Ok(Some(place)) => JsoncObject::read(plain, place.start)?,
         Ok(None) => {
             let object = Value::Object(Map::from_iter([(name.to_owned(), value.clone())]));
             return Some(Ok(root.append(text, &unit, section, &object)));
@@ -154,20 +154,20 @@ fn edit(
 }
 
 /// An object and where its members stand.
-struct Object {
+struct JsoncObject {
     open: usize,
-    members: Vec<Member>,
+    members: Vec<JsoncMember>,
     close: usize,
 }
 
-struct Member {
+struct JsoncMember {
     key: String,
     /// Where the key begins.
     start: usize,
     value: Range<usize>,
 }
 
-impl Object {
+impl JsoncObject {
     /// Reads an object that begins at a place of JSON without comments.
     fn read(plain: &str, open: usize) -> Option<Self> {
         let mut at = open + 1;
@@ -184,15 +184,15 @@ impl Object {
             let mut values = Deserializer::from_str(plain.get(start..)?).into_iter::<IgnoredAny>();
             values.next()?.ok()?;
             at = start + values.byte_offset();
-            members.push(Member { key, start: begin, value: start..at });
+            members.push(JsoncMember { key, start: begin, value: start..at });
         }
     }
 
-    fn find(&self, key: &str) -> Result<Option<Range<usize>>, CannotEdit> {
+    fn find(&self, key: &str) -> Result<Option<Range<usize>>, JsoncEditError> {
         let mut found = self.members.iter().filter(|known| known.key == key).map(|known| known.value.clone());
         let first = found.next();
         if found.next().is_some() {
-            return Err(CannotEdit::Twice(key.to_owned()));
+            return Err(JsoncEditError::Twice(key.to_owned()));
         }
         Ok(first)
     }
@@ -342,7 +342,7 @@ mod tests {
         }
     }
 
-    fn set(text: &str) -> Result<String, CannotEdit> {
+    fn set(text: &str) -> Result<String, JsoncEditError> {
         set_member(text, "servers", "gate", &json!({"command": "toolgate", "args": ["mcp"]}))
     }
 
@@ -388,21 +388,21 @@ mod tests {
             assert_eq!(remove_member(text, "servers", "gate"), Ok(None), "{text}");
         }
         let twice = "{\"servers\": {\"gate\": 1, \"gate\": 2}}";
-        assert_eq!(remove_member(twice, "servers", "gate"), Err(CannotEdit::Twice("gate".to_owned())));
+        assert_eq!(remove_member(twice, "servers", "gate"), Err(JsoncEditError::Twice("gate".to_owned())));
         assert!(remove_member("{\"servers\": []}", "servers", "gate").is_err());
     }
 
     #[test]
     fn what_is_not_clear_is_refused() {
         for (text, expected) in [
-            ("[]", CannotEdit::NotAnObject("the file".to_owned())),
-            ("{\"servers\": []}", CannotEdit::NotAnObject("servers".to_owned())),
-            ("{\"servers\": {}, \"servers\": {}}", CannotEdit::Twice("servers".to_owned())),
-            ("{\"servers\": {\"gate\": 1, \"gate\": 2}}", CannotEdit::Twice("gate".to_owned())),
+            ("[]", JsoncEditError::NotAnObject("the file".to_owned())),
+            ("{\"servers\": []}", JsoncEditError::NotAnObject("servers".to_owned())),
+            ("{\"servers\": {}, \"servers\": {}}", JsoncEditError::Twice("servers".to_owned())),
+            ("{\"servers\": {\"gate\": 1, \"gate\": 2}}", JsoncEditError::Twice("gate".to_owned())),
         ] {
             assert_eq!(set(text), Err(expected), "{text}");
         }
-        assert!(matches!(set("{\"servers\": {}"), Err(CannotEdit::NotJson(_))));
+        assert!(matches!(set("{\"servers\": {}"), Err(JsoncEditError::NotJson(_))));
     }
 
     fn any_json() -> impl Strategy<Value = Value> {
@@ -439,7 +439,7 @@ mod tests {
                     expected["servers"]["gate"] = json!({"command": "toolgate", "args": ["mcp"]});
                     prop_assert_eq!(parse_jsonc(&edited).unwrap(), expected);
                 }
-                Err(error) => prop_assert!(matches!(error, CannotEdit::NotAnObject(_)), "{error}: {text}"),
+                Err(error) => prop_assert!(matches!(error, JsoncEditError::NotAnObject(_)), "{error}: {text}"),
             }
         }
 

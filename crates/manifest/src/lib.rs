@@ -34,46 +34,46 @@ mod quantity;
 mod rates;
 mod retention;
 mod read;
-mod report;
+mod problem_report;
 mod sandbox;
 mod serve;
 mod servers;
 mod tool;
-mod tree;
+mod yaml_tree;
 mod url;
 mod validator;
 mod variables;
 mod web_search;
-mod words;
+mod keyword_enum;
 
-pub use callers::{CallerKey, CallersConfig, ClaimNames, KeySource, TokenAlgorithm};
+pub use callers::{CallerKey, CallersConfig, ClaimsConfig, KeySourceConfig, TokenAlgorithm};
 pub use config::{
     Access, AgentConfig, ApprovalConfig, AuditConfig, Config, EXAMPLE, LimitOverrides, MountConfig,
     OnAuditFailure, OnFull, OnViolation, ProfileName, ToolPermission,
 };
 pub use conversation::ConversationConfig;
-pub use globs::{BadGlob, Globs};
+pub use globs::{GlobError, Globs};
 pub use import::{
-    CannotInsert, ImportError, Imported, ImportedServer, LeftOut, import_from, import_servers, insert_servers,
+    ImportError, Imported, ImportedServer, InsertError, LeftOut, import_from, import_servers, insert_servers,
 };
-pub use jsonc::{CannotEdit, parse_jsonc, remove_member, set_member};
+pub use jsonc::{JsoncEditError, parse_jsonc, remove_member, set_member};
 pub use models::{ModelKey, ModelServerConfig, ModelWire};
 pub use path::DeclaredPath;
-pub use problem::{Located, Problem, Problems, Warning};
+pub use problem::{ConfigProblem, ConfigProblems, ConfigWarning, Located};
 pub use rates::{BreakerConfig, NameGlob, RateLimitConfig};
 pub use retention::{RetentionBounds, RetentionConfig};
 pub use sandbox::{HardLinkRule, SandboxConfig, SandboxLayer};
 pub use serve::{ServeAuth, ServeConfig};
 pub use servers::{
-    ClientCredentials, PinMode, ServerConfig, ServerLimits, ServerProcess, ServerRemote, ServerToolConfig,
+    OauthConfig, PinMode, ServerConfig, ServerLimits, ServerProcessConfig, ServerRemote, ServerToolConfig,
     ServerTransport, is_reserved_header,
 };
 pub use tool::{
-    CommandDeclaration, CommandLimits, CommandMount, CommandTemplate, Elevated, ExampleCaller, Expectation,
-    Extensions, ManifestExample, MountPath, NamedPath, OutputDeclaration, OutputParse, PathArgument,
-    PolicyRule, Rate, RealPaths, SkeletonError, StderrRule, TextTemplate, ToolManifest, Treatment,
-    WHOLE_WORKTREE, skeleton,
+    CommandDeclaration, CommandLimits, CommandMount, CommandTemplate, ElevatedDeclaration, ExampleCaller,
+    Expectation, Extensions, ManifestExample, MountPath, NamedPath, OutputDeclaration, OutputParse,
+    PathArgument, PolicyRule, Rate, RealPaths, SkeletonError, StderrRule, TextTemplate, ToolManifest,
+    Treatment, WHOLE_WORKTREE, skeleton,
 };
-pub use validator::{LARGEST_PATTERN, schema_problem, validator, validator_within};
+pub use validator::{MAX_COMPILED_PATTERN_BYTES, schema_problem, validator, validator_within};
 pub use variables::{MissingVariable, VariableText};
 pub use web_search::{SearchBackend, WebSearchConfig};

@@ -1,15 +1,15 @@
 //! `models`: servers of models besides the well-known ones.
 
-use crate::decode::{Field, Key, Section, count, flag, key, located_text, named, path, word};
+use crate::decode::{ConfigField, KeySpec, Section, count, flag, key, located_text, named, path, word};
+use crate::keyword_enum::words;
 use crate::path::DeclaredPath;
 use crate::problem::{Located, shown};
-use crate::report::Report;
+use crate::problem_report::ProblemReport;
 use crate::servers::headers;
 use crate::url::{is_private, model_url};
 use crate::variables::VariableText;
-use crate::words::words;
 
-const MODELS: &[Key] = &[
+const MODELS: &[KeySpec] = &[
     key("wire", "wire: openai-chat"),
     key("base_url", "base_url: https://models.example.com/v1"),
     key("key_env", "key_env: EXAMPLE_API_KEY"),
@@ -67,12 +67,16 @@ words! {
     }
 }
 
-pub(crate) fn models(field: &Field, report: &mut Report<'_>) -> Option<Vec<ModelServerConfig>> {
+pub(crate) fn models(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Vec<ModelServerConfig>> {
     let entries = named(field, "model server", report)?;
     Some(entries.into_iter().filter_map(|(name, entry)| server(name, &entry, report)).collect())
 }
 
-fn server(name: Located<String>, field: &Field, report: &mut Report<'_>) -> Option<ModelServerConfig> {
+fn server(
+    name: Located<String>,
+    field: &ConfigField,
+    report: &mut ProblemReport<'_>,
+) -> Option<ModelServerConfig> {
     let odd = |byte: u8| !(byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_'));
     if name.value.is_empty() || name.value.bytes().any(odd) || name.value == "scripted" {
         let help = "write lower-case letters, digits, `-` or `_`; `scripted` is taken".to_owned();
@@ -104,7 +108,7 @@ fn server(name: Located<String>, field: &Field, report: &mut Report<'_>) -> Opti
     })
 }
 
-fn model_key(section: &Section, report: &mut Report<'_>) -> Option<ModelKey> {
+fn model_key(section: &Section, report: &mut ProblemReport<'_>) -> Option<ModelKey> {
     if let (Some(_), Some(file)) = (section.field("key_env"), section.field("key_file")) {
         // What stands on the same line may be a key by mistake.
         report.secret(
@@ -118,7 +122,7 @@ fn model_key(section: &Section, report: &mut Report<'_>) -> Option<ModelKey> {
 }
 
 /// The name of a variable, and never what is in it.
-pub(crate) fn variable_name(field: &Field, report: &mut Report<'_>) -> Option<Located<String>> {
+pub(crate) fn variable_name(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Located<String>> {
     let name = located_text(field, report)?;
     let first = |byte: &u8| byte.is_ascii_alphabetic() || *byte == b'_';
     let good = name.value.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::tree::Node;
+use crate::yaml_tree::ConfigNode;
 
 /// The longest piece of a source line that a rendered problem shows.
-const SHOWN_WIDTH: usize = 100;
+const MAX_SHOWN_WIDTH: usize = 100;
 
 /// A place in a file, counted from one; columns count characters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Place {
+pub(crate) struct SourcePosition {
     pub(crate) line: usize,
     pub(crate) column: usize,
 }
@@ -31,8 +31,8 @@ pub struct Located<T> {
 }
 
 impl<T> Located<T> {
-    pub(crate) fn new(value: T, node: &Node) -> Self {
-        Self { value, line: node.place.line, column: node.place.column, width: node.width }
+    pub(crate) fn new(value: T, node: &ConfigNode) -> Self {
+        Self { value, line: node.position.line, column: node.position.column, width: node.width }
     }
 
     /// Another value at the same place.
@@ -40,8 +40,8 @@ impl<T> Located<T> {
         Located { value, line: self.line, column: self.column, width: self.width }
     }
 
-    pub(crate) fn place(&self) -> Place {
-        Place { line: self.line, column: self.column }
+    pub(crate) fn position(&self) -> SourcePosition {
+        SourcePosition { line: self.line, column: self.column }
     }
 }
 
@@ -54,7 +54,7 @@ impl<T> From<T> for Located<T> {
 
 /// One mistake in a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Problem {
+pub struct ConfigProblem {
     /// The file as the operator named it.
     pub file: String,
     /// The line, counted from one.
@@ -71,7 +71,7 @@ pub struct Problem {
     excerpt: Excerpt,
 }
 
-impl Problem {
+impl ConfigProblem {
     /// A problem in a text that somebody else reads, such as a policy, at a line and a character counted from one.
     #[must_use]
     pub fn in_text(
@@ -80,7 +80,7 @@ impl Problem {
         message: impl Into<String>,
         help: Option<String>,
     ) -> Self {
-        Source::new(file, text).problem(Place { line, column }, 1, message, help)
+        SourceText::new(file, text).problem(SourcePosition { line, column }, 1, message, help)
     }
 
     /// The same without the line, which holds a secret.
@@ -99,7 +99,7 @@ impl Problem {
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for ConfigProblem {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { file, line, column, message, help, .. } = self;
         write!(formatter, "{}:{line}:{column}: {message}", shown(file))?;
@@ -113,46 +113,46 @@ impl fmt::Display for Problem {
 /// Every mistake that was found in a file, in the order of the file; never empty.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
-pub struct Problems(pub(crate) Vec<Problem>);
+pub struct ConfigProblems(pub(crate) Vec<ConfigProblem>);
 
-impl Problems {
+impl ConfigProblems {
     /// The problems in the order of the file.
     #[must_use]
-    pub fn as_slice(&self) -> &[Problem] {
+    pub fn as_slice(&self) -> &[ConfigProblem] {
         &self.0
     }
 
     /// All of them in plain text, with source lines.
     #[must_use]
     pub fn render(&self) -> String {
-        self.0.iter().map(Problem::render).collect()
+        self.0.iter().map(ConfigProblem::render).collect()
     }
 }
 
-impl fmt::Display for Problems {
+impl fmt::Display for ConfigProblems {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let lines: Vec<String> = self.0.iter().map(Problem::to_string).collect();
+        let lines: Vec<String> = self.0.iter().map(ConfigProblem::to_string).collect();
         formatter.write_str(&lines.join("\n"))
     }
 }
 
-impl std::error::Error for Problems {}
+impl std::error::Error for ConfigProblems {}
 
 /// Something that is allowed and probably not meant; nothing is refused because of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
-pub struct Warning(pub(crate) Problem);
+pub struct ConfigWarning(pub(crate) ConfigProblem);
 
-impl From<Problem> for Warning {
-    fn from(problem: Problem) -> Self {
+impl From<ConfigProblem> for ConfigWarning {
+    fn from(problem: ConfigProblem) -> Self {
         Self(problem)
     }
 }
 
-impl Warning {
+impl ConfigWarning {
     /// The place, the message and the help, as a mistake there would have them.
     #[must_use]
-    pub fn as_problem(&self) -> &Problem {
+    pub fn as_problem(&self) -> &ConfigProblem {
         &self.0
     }
 
@@ -162,20 +162,20 @@ impl Warning {
         self.as_labelled().render()
     }
 
-    fn as_labelled(&self) -> Problem {
-        Problem { message: format!("warning: {}", self.0.message), ..self.0.clone() }
+    fn as_labelled(&self) -> ConfigProblem {
+        ConfigProblem { message: format!("warning: {}", self.0.message), ..self.0.clone() }
     }
 }
 
-impl fmt::Display for Warning {
+impl fmt::Display for ConfigWarning {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.as_labelled().fmt(formatter)
     }
 }
 
-impl IntoIterator for Problems {
-    type Item = Problem;
-    type IntoIter = std::vec::IntoIter<Problem>;
+impl IntoIterator for ConfigProblems {
+    type Item = ConfigProblem;
+    type IntoIter = std::vec::IntoIter<ConfigProblem>;
 
     fn into_iter(self) -> Self::IntoIter {
         self.0.into_iter()
@@ -192,12 +192,12 @@ struct Excerpt {
 
 /// A file's name and text, kept so that problems found later can still show the line.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Source {
+pub(crate) struct SourceText {
     file: Arc<str>,
     text: Arc<str>,
 }
 
-impl Source {
+impl SourceText {
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
@@ -209,14 +209,14 @@ impl Source {
     /// A problem at a place, underlining `width` characters as far as the line reaches.
     pub(crate) fn problem(
         &self,
-        place: Place,
+        place: SourcePosition,
         width: usize,
         message: impl Into<String>,
         help: Option<String>,
-    ) -> Problem {
+    ) -> ConfigProblem {
         let excerpt = self.excerpt(place, width);
-        let Place { line, column } = place;
-        Problem { file: self.file.to_string(), line, column, message: message.into(), help, excerpt }
+        let SourcePosition { line, column } = place;
+        ConfigProblem { file: self.file.to_string(), line, column, message: message.into(), help, excerpt }
     }
 
     /// A problem at one character of text that was declared, counted in bytes from its beginning. Text that the file
@@ -227,7 +227,7 @@ impl Source {
         offset: usize,
         message: impl Into<String>,
         help: Option<String>,
-    ) -> Problem {
+    ) -> ConfigProblem {
         let line = self.text.split('\n').nth(at.line.saturating_sub(1)).unwrap_or_default();
         let rest: String = line.chars().skip(at.column.saturating_sub(1)).collect();
         let quotes = usize::from(rest.starts_with(['"', '\'']));
@@ -236,19 +236,19 @@ impl Source {
         match before {
             Some(before) => {
                 let column = at.column + quotes + before.chars().count();
-                self.problem(Place { line: at.line, column }, 1, message, help)
+                self.problem(SourcePosition { line: at.line, column }, 1, message, help)
             }
-            None => self.problem(at.place(), at.width, message, help),
+            None => self.problem(at.position(), at.width, message, help),
         }
     }
 
-    fn excerpt(&self, place: Place, width: usize) -> Excerpt {
+    fn excerpt(&self, place: SourcePosition, width: usize) -> Excerpt {
         let line = self.text.split('\n').nth(place.line.saturating_sub(1)).unwrap_or_default();
         let line = line.strip_prefix('\u{feff}').unwrap_or(line).trim_end();
         let column = place.column.saturating_sub(1);
         // A long line is shown from shortly before the mistake.
-        let start = if column < SHOWN_WIDTH * 3 / 4 { 0 } else { column - SHOWN_WIDTH / 4 };
-        let line: String = line.chars().skip(start).take(SHOWN_WIDTH).map(printable).collect();
+        let start = if column < MAX_SHOWN_WIDTH * 3 / 4 { 0 } else { column - MAX_SHOWN_WIDTH / 4 };
+        let line: String = line.chars().skip(start).take(MAX_SHOWN_WIDTH).map(printable).collect();
         let skip = (column - start).min(line.chars().count());
         let width = width.min(line.chars().count() - skip).max(1);
         Excerpt { line, skip, width }
@@ -256,13 +256,13 @@ impl Source {
 }
 
 /// A problem at the first byte that is not text.
-pub(crate) fn not_text(file: &str, bytes: &[u8], valid: usize) -> Problems {
+pub(crate) fn not_text(file: &str, bytes: &[u8], valid: usize) -> ConfigProblems {
     let before = String::from_utf8_lossy(bytes.get(..valid).unwrap_or_default());
     let line = before.split('\n').count();
     let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
-    let source = Source::new(file, &String::from_utf8_lossy(bytes));
+    let source = SourceText::new(file, &String::from_utf8_lossy(bytes));
     let help = Some("save the file as UTF-8".to_owned());
-    Problems(vec![source.problem(Place { line, column }, 1, "this is not UTF-8 text", help)])
+    ConfigProblems(vec![source.problem(SourcePosition { line, column }, 1, "this is not UTF-8 text", help)])
 }
 
 /// One column on the terminal for every character, and nothing that could steer the terminal.
@@ -305,7 +305,9 @@ mod tests {
     use super::*;
 
     fn rendered(text: &str, line: usize, column: usize, width: usize) -> String {
-        Source::new("f.yaml", text).problem(Place { line, column }, width, "wrong", None).render()
+        SourceText::new("f.yaml", text)
+            .problem(SourcePosition { line, column }, width, "wrong", None)
+            .render()
     }
 
     #[test]
@@ -327,7 +329,7 @@ mod tests {
         let text = format!("{}HERE{}", "x".repeat(500), "y".repeat(500));
         let shown = rendered(&text, 1, 501, 4);
         let lines: Vec<&str> = shown.lines().collect();
-        assert_eq!(lines[1].chars().count(), SHOWN_WIDTH + 5);
+        assert_eq!(lines[1].chars().count(), MAX_SHOWN_WIDTH + 5);
         assert_eq!(lines[1].find("HERE"), lines[2].find("^^^^"));
     }
 

@@ -22,13 +22,13 @@ const SIZE_UNITS: &[(&str, u64)] = &[
 
 /// Why text is not a quantity, and what would be one.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Misfit {
+pub(crate) struct InvalidQuantity {
     pub(crate) message: String,
     pub(crate) help: String,
 }
 
 /// Reads a time, which may be none at all: `0s`.
-pub(crate) fn duration_or_none(text: &str) -> Result<Duration, Misfit> {
+pub(crate) fn duration_or_none(text: &str) -> Result<Duration, InvalidQuantity> {
     let (number, unit) = split(text);
     let is_none = !number.is_empty() && number.bytes().all(|digit| digit == b'0');
     match is_none && TIME_UNITS.iter().any(|(name, _)| *name == unit) {
@@ -38,19 +38,19 @@ pub(crate) fn duration_or_none(text: &str) -> Result<Duration, Misfit> {
 }
 
 /// Reads a time of at least one millisecond.
-pub(crate) fn duration(text: &str) -> Result<Duration, Misfit> {
+pub(crate) fn duration(text: &str) -> Result<Duration, InvalidQuantity> {
     const HELP: &str = "write a whole number and `ms`, `s`, `m`, `h` or `d`, such as `30s` or `500ms`";
     let (number, unit) = split(text);
     if unit.is_empty() && !number.is_empty() {
         let help = format!("say the unit, such as `{number}s` or `{number}ms`");
-        return Err(Misfit { message: format!("`{}` has no unit of time", shown(text)), help });
+        return Err(InvalidQuantity { message: format!("`{}` has no unit of time", shown(text)), help });
     }
     let scale = TIME_UNITS.iter().find(|(name, _)| *name == unit).map(|(_, scale)| *scale);
     multiply(text, number, scale, "a time", HELP).map(Duration::from_millis)
 }
 
 /// Reads a size of at least one byte.
-pub(crate) fn size(text: &str) -> Result<u64, Misfit> {
+pub(crate) fn size(text: &str) -> Result<u64, InvalidQuantity> {
     const HELP: &str = "write a whole number of bytes, or one with `KB`, `KiB`, `MB`, `MiB`, `GB` or `GiB`, such as `256KiB`";
     let (number, unit) = split(text);
     let scale = SIZE_UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit)).map(|(_, scale)| *scale);
@@ -58,7 +58,7 @@ pub(crate) fn size(text: &str) -> Result<u64, Misfit> {
 }
 
 /// Reads a count of at least one.
-pub(crate) fn count(text: &str) -> Result<u64, Misfit> {
+pub(crate) fn count(text: &str) -> Result<u64, InvalidQuantity> {
     let (number, unit) = split(text);
     multiply(text, number, unit.is_empty().then_some(1), "a count", "write a whole number, such as `500`")
 }
@@ -70,8 +70,14 @@ fn split(text: &str) -> (&str, &str) {
     (number, rest.trim_start_matches(' '))
 }
 
-fn multiply(text: &str, number: &str, scale: Option<u64>, what: &str, help: &str) -> Result<u64, Misfit> {
-    let misfit = |message: String| Misfit { message, help: help.to_owned() };
+fn multiply(
+    text: &str,
+    number: &str,
+    scale: Option<u64>,
+    what: &str,
+    help: &str,
+) -> Result<u64, InvalidQuantity> {
+    let misfit = |message: String| InvalidQuantity { message, help: help.to_owned() };
     let Some(scale) = scale.filter(|_| !number.is_empty()) else {
         return Err(misfit(format!("`{}` is not {what}", shown(text))));
     };

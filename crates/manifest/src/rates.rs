@@ -3,12 +3,12 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use crate::decode::{Field, Key, Section, duration, key, list, located_text};
+use crate::decode::{ConfigField, KeySpec, Section, duration, key, list, located_text};
 use crate::problem::Located;
-use crate::report::Report;
+use crate::problem_report::ProblemReport;
 use crate::tool::{Rate, calls};
 
-const RATE_LIMIT: &[Key] = &[
+const RATE_LIMIT: &[KeySpec] = &[
     key("caller", "caller: \"ci-*\""),
     key("tool", "tool: \"git_*\""),
     key("calls", "calls: 60"),
@@ -16,7 +16,7 @@ const RATE_LIMIT: &[Key] = &[
     key("burst", "burst: 10"),
 ];
 
-const BREAKER: &[Key] =
+const BREAKER: &[KeySpec] =
     &[key("failures", "failures: 5"), key("within", "within: 1m"), key("rest", "rest: 30s")];
 
 /// `rate_limits`, one entry. Each caller that matches has its own count for each tool that matches.
@@ -38,13 +38,13 @@ pub struct BreakerConfig {
     /// `within`: in how much time; a minute unless said.
     pub within: Duration,
     /// `rest`: how long it then rests; half a minute unless said.
-    pub rest: Duration,
+    pub open_duration: Duration,
 }
 
 impl Default for BreakerConfig {
     fn default() -> Self {
         let failures = const { NonZeroU32::MIN.saturating_add(4) };
-        Self { failures, within: Duration::from_secs(60), rest: Duration::from_secs(30) }
+        Self { failures, within: Duration::from_secs(60), open_duration: Duration::from_secs(30) }
     }
 }
 
@@ -104,11 +104,14 @@ fn fits(glob: &[char], name: &[char]) -> bool {
     glob.iter().skip(at).all(|rest| *rest == '*')
 }
 
-pub(crate) fn rate_limits(field: &Field, report: &mut Report<'_>) -> Option<Vec<RateLimitConfig>> {
+pub(crate) fn rate_limits(
+    field: &ConfigField,
+    report: &mut ProblemReport<'_>,
+) -> Option<Vec<RateLimitConfig>> {
     list(field, "limit", report, rate_limit)
 }
 
-fn rate_limit(field: &Field, report: &mut Report<'_>) -> Option<RateLimitConfig> {
+fn rate_limit(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<RateLimitConfig> {
     let section = Section::read(field, RATE_LIMIT, report)?;
     let caller = section.get("caller", report, name_glob);
     let tool = section.get("tool", report, name_glob);
@@ -116,7 +119,7 @@ fn rate_limit(field: &Field, report: &mut Report<'_>) -> Option<RateLimitConfig>
     Some(RateLimitConfig { caller, tool, rate })
 }
 
-fn name_glob(field: &Field, report: &mut Report<'_>) -> Option<NameGlob> {
+fn name_glob(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<NameGlob> {
     let glob = located_text(field, report)?;
     if glob.value.is_empty() {
         let help = Some("leave it out to match all".to_owned());
@@ -127,7 +130,7 @@ fn name_glob(field: &Field, report: &mut Report<'_>) -> Option<NameGlob> {
 }
 
 /// The rate of a section that has `calls`, `per` and `burst` among its keys.
-pub(crate) fn rate(section: &Section, field: &Field, report: &mut Report<'_>) -> Option<Rate> {
+pub(crate) fn rate(section: &Section, field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Rate> {
     for name in ["calls", "per"] {
         if section.lacks(name) {
             let help = "for example `{calls: 60, per: 1m}`".to_owned();
@@ -140,13 +143,13 @@ pub(crate) fn rate(section: &Section, field: &Field, report: &mut Report<'_>) ->
     Some(Rate { calls: amount?, per: per?, burst })
 }
 
-pub(crate) fn breaker(field: &Field, report: &mut Report<'_>) -> Option<BreakerConfig> {
+pub(crate) fn breaker(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<BreakerConfig> {
     let section = Section::read(field, BREAKER, report)?;
     let standard = BreakerConfig::default();
     Some(BreakerConfig {
         failures: section.get("failures", report, calls).unwrap_or(standard.failures),
         within: section.get("within", report, duration).unwrap_or(standard.within),
-        rest: section.get("rest", report, duration).unwrap_or(standard.rest),
+        open_duration: section.get("rest", report, duration).unwrap_or(standard.open_duration),
     })
 }
 

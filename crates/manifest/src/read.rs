@@ -14,24 +14,24 @@ use crate::config::{
 };
 use crate::conversation::{ConversationConfig, conversation, model_name, of_section};
 use crate::decode::{
-    Field, Key, Section, count, denials, duration, flag, globs, key, list, located_text, named, parsed, path,
-    size, text, word,
+    ConfigField, KeySpec, Section, count, denials, duration, flag, globs, key, list, located_text, named,
+    parsed, path, size, text, word,
 };
 use crate::defaults::AgentDefaults;
 use crate::globs::Globs;
 use crate::models::models;
 use crate::path::DeclaredPath;
-use crate::problem::{Located, Problems, Source, shown};
+use crate::problem::{ConfigProblems, Located, SourceText, shown};
+use crate::problem_report::ProblemReport;
 use crate::rates::{breaker, rate_limits};
-use crate::report::Report;
 use crate::retention::retention;
 use crate::sandbox::sandbox;
 use crate::serve::serve;
 use crate::servers::servers;
-use crate::tree;
 use crate::web_search::web_search;
+use crate::yaml_tree;
 
-const TOP: &[Key] = &[
+const TOP: &[KeySpec] = &[
     key("profile", "profile: native"),
     key("workspace", "workspace: ./"),
     key("state_dir", "state_dir: ~/.local/state/toolgate"),
@@ -62,14 +62,14 @@ const TOP: &[Key] = &[
     key("workflows", "workflows: {release: {trust: supervised}}"),
 ];
 
-const MOUNT: &[Key] = &[
+const MOUNT: &[KeySpec] = &[
     key("path", "path: ../docs"),
     key("access", "access: ro"),
     key("scope", "scope: [\"**/*.md\"]"),
     key("deny", "deny: [\"drafts/**\"]"),
 ];
 
-const LIMITS: &[Key] = &[
+const LIMITS: &[KeySpec] = &[
     key("max_read_bytes", "max_read_bytes: 256KiB"),
     key("max_write_bytes", "max_write_bytes: 1MiB"),
     key("max_entries", "max_entries: 500"),
@@ -78,7 +78,7 @@ const LIMITS: &[Key] = &[
     key("timeout", "timeout: 60s"),
 ];
 
-const AUDIT: &[Key] = &[
+const AUDIT: &[KeySpec] = &[
     key("directory", "directory: ./audit"),
     key("on_failure", "on_failure: deny"),
     key("checkpoints", "checkpoints: /mnt/elsewhere/toolgate.checkpoints"),
@@ -87,9 +87,9 @@ const AUDIT: &[Key] = &[
     key("reserve", "reserve: 64MiB"),
 ];
 
-const APPROVAL: &[Key] = &[key("timeout", "timeout: 30s")];
+const APPROVAL: &[KeySpec] = &[key("timeout", "timeout: 30s")];
 
-const AGENT: &[Key] = &[
+const AGENT: &[KeySpec] = &[
     key("description", "description: reviews pull requests"),
     key("trust", "trust: supervised"),
     key("max_read_bytes", "max_read_bytes: 20000"),
@@ -109,12 +109,12 @@ const AGENT: &[Key] = &[
     key("repair_calls", "repair_calls: false"),
 ];
 
-const AGENT_TOOLS: &[Key] = &[key("fs", "fs: {maxReadBytes: 20000, maxWriteBytes: 5000}")];
+const AGENT_TOOLS: &[KeySpec] = &[key("fs", "fs: {maxReadBytes: 20000, maxWriteBytes: 5000}")];
 
-const AGENT_FS: &[Key] =
+const AGENT_FS: &[KeySpec] =
     &[key("maxReadBytes", "maxReadBytes: 20000"), key("maxWriteBytes", "maxWriteBytes: 5000")];
 
-const PERMISSION: &[Key] = &[
+const PERMISSION: &[KeySpec] = &[
     key("allowed", "allowed: true"),
     key("paths", "paths: [\"src/**\"]"),
     key("timeout", "timeout: 120s"),
@@ -123,11 +123,11 @@ const PERMISSION: &[Key] = &[
 ];
 
 /// Reads the whole file.
-pub(crate) fn config(source: Source, text: &str) -> Result<Config, Problems> {
-    let mut report = Report::new(&source);
-    let config = match tree::read(text, &mut report) {
+pub(crate) fn config(source: SourceText, text: &str) -> Result<Config, ConfigProblems> {
+    let mut report = ProblemReport::new(&source);
+    let config = match yaml_tree::read(text, &mut report) {
         Some(root) if !root.is_null() => {
-            let file = Field { name: "the file".to_owned(), example: "profile: native", node: root };
+            let file = ConfigField { name: "the file".to_owned(), example: "profile: native", node: root };
             top(&file, &mut report)
         }
         _ => None,
@@ -136,9 +136,9 @@ pub(crate) fn config(source: Source, text: &str) -> Result<Config, Problems> {
     Ok(Config { source, ..config.unwrap_or_default() })
 }
 
-fn top(file: &Field, report: &mut Report<'_>) -> Option<Config> {
+fn top(file: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Config> {
     let section = Section::read(file, TOP, report)?;
-    let (agents, defaults) = everybody(&section, report);
+    let (agents, defaults) = agents_and_workflows(&section, report);
     let profile: Option<Located<ProfileName>> = section.get("profile", report, word);
     let mut mounts = section.get("mounts", report, mounts).unwrap_or_default();
     let zone = central(&section, profile.as_ref().map(|name| name.value), &mounts, report);
@@ -171,18 +171,18 @@ fn top(file: &Field, report: &mut Report<'_>) -> Option<Config> {
         models: section.get("models", report, models).unwrap_or_default(),
         web_search: section.get("web_search", report, web_search),
         agents,
-        source: Source::default(),
+        source: SourceText::default(),
     };
     defaults.apply(&mut config, report);
     Some(config)
 }
 
-fn paths(field: &Field, report: &mut Report<'_>) -> Option<Vec<Located<DeclaredPath>>> {
+fn paths(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Vec<Located<DeclaredPath>>> {
     list(field, "path", report, path)
 }
 
 /// Names of programs, or absolute paths.
-fn commands(field: &Field, report: &mut Report<'_>) -> Option<Vec<Located<String>>> {
+fn commands(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Vec<Located<String>>> {
     list(field, "command", report, |field, report| {
         let name = located_text(field, report)?;
         let relative = name.value.contains('/') && !name.value.starts_with('/');
@@ -196,12 +196,12 @@ fn commands(field: &Field, report: &mut Report<'_>) -> Option<Vec<Located<String
     })
 }
 
-fn mounts(field: &Field, report: &mut Report<'_>) -> Option<Vec<MountConfig>> {
+fn mounts(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Vec<MountConfig>> {
     let entries = named(field, "mount", report)?;
     Some(entries.into_iter().filter_map(|(alias, entry)| mount(alias, &entry, report)).collect())
 }
 
-fn mount(alias: Located<String>, field: &Field, report: &mut Report<'_>) -> Option<MountConfig> {
+fn mount(alias: Located<String>, field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<MountConfig> {
     check_alias(&alias, report);
     let section = Section::read(field, MOUNT, report)?;
     if section.lacks("path") {
@@ -221,7 +221,7 @@ fn mount(alias: Located<String>, field: &Field, report: &mut Report<'_>) -> Opti
     })
 }
 
-fn check_alias(alias: &Located<String>, report: &mut Report<'_>) {
+fn check_alias(alias: &Located<String>, report: &mut ProblemReport<'_>) {
     if alias.value == "@project" {
         let help = "set `workspace` instead".to_owned();
         report.located(alias, "`@project` is always the workspace", Some(help));
@@ -240,7 +240,7 @@ pub(crate) fn is_alias(text: &str) -> bool {
             .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'_' | b'-'))
 }
 
-fn limits(field: &Field, report: &mut Report<'_>) -> Option<LimitOverrides> {
+fn limits(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<LimitOverrides> {
     let section = Section::read(field, LIMITS, report)?;
     Some(LimitOverrides {
         max_entries: section.get("max_entries", report, amount),
@@ -250,12 +250,12 @@ fn limits(field: &Field, report: &mut Report<'_>) -> Option<LimitOverrides> {
     })
 }
 
-fn amount(field: &Field, report: &mut Report<'_>) -> Option<usize> {
+fn amount(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<usize> {
     count(field, report).map(|count| usize::try_from(count).unwrap_or(usize::MAX))
 }
 
 /// The bounds that agents and permissions may set as well.
-fn call_limits(section: &Section, report: &mut Report<'_>) -> LimitOverrides {
+fn call_limits(section: &Section, report: &mut ProblemReport<'_>) -> LimitOverrides {
     LimitOverrides {
         max_read_bytes: section.get("max_read_bytes", report, size),
         max_write_bytes: section.get("max_write_bytes", report, size),
@@ -264,7 +264,7 @@ fn call_limits(section: &Section, report: &mut Report<'_>) -> LimitOverrides {
     }
 }
 
-fn audit(field: &Field, report: &mut Report<'_>) -> Option<AuditConfig> {
+fn audit(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<AuditConfig> {
     let section = Section::read(field, AUDIT, report)?;
     Some(AuditConfig {
         directory: section.get("directory", report, path),
@@ -276,13 +276,16 @@ fn audit(field: &Field, report: &mut Report<'_>) -> Option<AuditConfig> {
     })
 }
 
-fn approval(field: &Field, report: &mut Report<'_>) -> Option<ApprovalConfig> {
+fn approval(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<ApprovalConfig> {
     let section = Section::read(field, APPROVAL, report)?;
     Some(ApprovalConfig { timeout: section.get("timeout", report, duration) })
 }
 
 /// Agents and workflows. Both are chosen by name, so a name is one or the other.
-fn everybody(section: &Section, report: &mut Report<'_>) -> (Vec<AgentConfig>, AgentDefaults) {
+fn agents_and_workflows(
+    section: &Section,
+    report: &mut ProblemReport<'_>,
+) -> (Vec<AgentConfig>, AgentDefaults) {
     let mut defaults = AgentDefaults::default();
     let declared = section.get("agents", report, |field, report| {
         let mut entries = named(field, "agent", report)?;
@@ -304,11 +307,11 @@ fn everybody(section: &Section, report: &mut Report<'_>) -> (Vec<AgentConfig>, A
     (known, defaults)
 }
 
-fn agents(entries: Vec<(Located<String>, Field)>, report: &mut Report<'_>) -> Vec<AgentConfig> {
+fn agents(entries: Vec<(Located<String>, ConfigField)>, report: &mut ProblemReport<'_>) -> Vec<AgentConfig> {
     entries.into_iter().filter_map(|(name, entry)| agent(&name, &entry, report)).collect()
 }
 
-fn agent(name: &Located<String>, field: &Field, report: &mut Report<'_>) -> Option<AgentConfig> {
+fn agent(name: &Located<String>, field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<AgentConfig> {
     let name = parsed(name, report);
     let section = Section::read(field, AGENT, report)?;
     Some(AgentConfig {
@@ -326,7 +329,7 @@ fn agent(name: &Located<String>, field: &Field, report: &mut Report<'_>) -> Opti
 }
 
 /// An agent's bounds, in either of the two spellings but not in both.
-fn agent_limits(section: &Section, report: &mut Report<'_>) -> LimitOverrides {
+fn agent_limits(section: &Section, report: &mut ProblemReport<'_>) -> LimitOverrides {
     let mut limits = call_limits(section, report);
     let tools = section.get("tools", report, |field, report| Section::read(field, AGENT_TOOLS, report));
     let fs = tools
@@ -346,14 +349,19 @@ fn agent_limits(section: &Section, report: &mut Report<'_>) -> LimitOverrides {
     limits
 }
 
-fn tool_permissions(field: &Field, report: &mut Report<'_>) -> Option<Vec<ToolPermission>> {
+fn tool_permissions(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Vec<ToolPermission>> {
     let entries = named(field, "tool", report)?;
     Some(entries.into_iter().filter_map(|(tool, entry)| tool_permission(&tool, &entry, report)).collect())
 }
 
-fn tool_permission(tool: &Located<String>, field: &Field, report: &mut Report<'_>) -> Option<ToolPermission> {
+fn tool_permission(
+    tool: &Located<String>,
+    field: &ConfigField,
+    report: &mut ProblemReport<'_>,
+) -> Option<ToolPermission> {
     let name = parsed(tool, report);
-    let field = Field { example: "{allowed: true}", name: field.name.clone(), node: Rc::clone(&field.node) };
+    let field =
+        ConfigField { example: "{allowed: true}", name: field.name.clone(), node: Rc::clone(&field.node) };
     let section = Section::read(&field, PERMISSION, report)?;
     if section.lacks("allowed") {
         let help = "say `allowed: true` or `allowed: false`".to_owned();
@@ -366,7 +374,7 @@ fn tool_permission(tool: &Located<String>, field: &Field, report: &mut Report<'_
 }
 
 /// Globs that something must match; an empty list would let nothing through, which is hardly ever meant.
-fn some_globs(field: &Field, report: &mut Report<'_>) -> Option<Globs> {
+fn some_globs(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Globs> {
     let globs = globs(field, report)?;
     if globs.patterns().is_empty() {
         let help = format!("leave it out for everything, or write for example `{}`", field.example);
@@ -377,7 +385,10 @@ fn some_globs(field: &Field, report: &mut Report<'_>) -> Option<Globs> {
 }
 
 /// Names of permissions, such as `git:read`.
-pub(crate) fn permissions(field: &Field, report: &mut Report<'_>) -> Option<Vec<Located<String>>> {
+pub(crate) fn permissions(
+    field: &ConfigField,
+    report: &mut ProblemReport<'_>,
+) -> Option<Vec<Located<String>>> {
     list(field, "permission", report, |field, report| {
         let name = located_text(field, report)?;
         if !is_permission(&name.value) {
@@ -395,9 +406,10 @@ fn is_permission(text: &str) -> bool {
 }
 
 /// What a file says, by key and by the keys one level below.
-pub(crate) fn said(source: &Source) -> BTreeMap<String, Value> {
-    let mut report = Report::new(source);
-    let root = tree::read(source.text(), &mut report).and_then(|root| crate::json::value(&root, &mut report));
+pub(crate) fn values_by_key(source: &SourceText) -> BTreeMap<String, Value> {
+    let mut report = ProblemReport::new(source);
+    let root =
+        yaml_tree::read(source.text(), &mut report).and_then(|root| crate::json::value(&root, &mut report));
     let mut said = BTreeMap::new();
     for (key, value) in root.as_ref().and_then(Value::as_object).into_iter().flatten() {
         match value {

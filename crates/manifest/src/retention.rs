@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use crate::decode::{Field, Key, Section, count, duration, key, size};
-use crate::report::Report;
+use crate::decode::{ConfigField, KeySpec, Section, count, duration, key, size};
+use crate::problem_report::ProblemReport;
 
-const RETENTION: &[Key] = &[
+const RETENTION: &[KeySpec] = &[
     key("undo", "undo: {max_bytes: 1GiB, max_entries: 10000, max_age: 30d}"),
     key("quarantine", "quarantine: {max_bytes: 256MiB, max_age: 30d}"),
     key("outputs", "outputs: {max_bytes: 64MiB, max_age: 15m}"),
@@ -13,13 +13,13 @@ const RETENTION: &[Key] = &[
     key("logs", "logs: {max_bytes: 16MiB}"),
 ];
 
-const COUNTED: &[Key] = &[
+const COUNTED: &[KeySpec] = &[
     key("max_bytes", "max_bytes: 1GiB"),
     key("max_entries", "max_entries: 10000"),
     key("max_age", "max_age: 30d"),
 ];
-const SIZED: &[Key] = &[key("max_bytes", "max_bytes: 256MiB"), key("max_age", "max_age: 30d")];
-const ROTATED: &[Key] = &[key("max_bytes", "max_bytes: 16MiB")];
+const SIZED: &[KeySpec] = &[key("max_bytes", "max_bytes: 256MiB"), key("max_age", "max_age: 30d")];
+const ROTATED: &[KeySpec] = &[key("max_bytes", "max_bytes: 16MiB")];
 
 /// `retention`: how much is kept in the state directory. What is absent has a built-in bound. The record of calls is not among it: it is never shortened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub struct RetentionBounds {
     pub max_age: Option<Duration>,
 }
 
-pub(crate) fn retention(field: &Field, report: &mut Report<'_>) -> Option<RetentionConfig> {
+pub(crate) fn retention(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<RetentionConfig> {
     let section = Section::read(field, RETENTION, report)?;
     let mut get = |name, keys| {
         section.get(name, report, |field, report| bounds(field, keys, report)).unwrap_or_default()
@@ -61,7 +61,11 @@ pub(crate) fn retention(field: &Field, report: &mut Report<'_>) -> Option<Retent
     })
 }
 
-fn bounds(field: &Field, keys: &'static [Key], report: &mut Report<'_>) -> Option<RetentionBounds> {
+fn bounds(
+    field: &ConfigField,
+    keys: &'static [KeySpec],
+    report: &mut ProblemReport<'_>,
+) -> Option<RetentionBounds> {
     let section = Section::read(field, keys, report)?;
     let mut bounds =
         RetentionBounds { max_bytes: section.get("max_bytes", report, size), ..RetentionBounds::default() };

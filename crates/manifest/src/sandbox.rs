@@ -3,16 +3,16 @@
 use std::time::Duration;
 
 use crate::decode::{
-    Field, Key, Section, Word, any_of, count, duration, key, list, located_text, path, size,
+    ConfigField, KeySpec, Section, Word, any_of, count, duration, key, list, located_text, path, size,
 };
+use crate::keyword_enum::words;
 use crate::path::DeclaredPath;
 use crate::problem::{Located, shown};
-use crate::report::Report;
+use crate::problem_report::ProblemReport;
 use crate::tool::{is_reserved, is_variable, network};
-use crate::tree::Kind;
-use crate::words::words;
+use crate::yaml_tree::NodeKind;
 
-const SANDBOX: &[Key] = &[
+const SANDBOX: &[KeySpec] = &[
     key("require", "require: [landlock, seccomp]"),
     key("read", "read: [/opt/toolchain]"),
     key("environment", "environment: [LANG]"),
@@ -112,14 +112,14 @@ impl SandboxConfig {
     }
 }
 
-pub(crate) fn sandbox(field: &Field, report: &mut Report<'_>) -> Option<SandboxConfig> {
+pub(crate) fn sandbox(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<SandboxConfig> {
     let section = Section::read(field, SANDBOX, report)?;
-    let folders = |field: &Field, report: &mut Report<'_>| list(field, "path", report, path);
+    let folders = |field: &ConfigField, report: &mut ProblemReport<'_>| list(field, "path", report, path);
     Some(SandboxConfig {
         require: section.get("require", report, require),
         read: section.get("read", report, folders).unwrap_or_default(),
         environment: section.get("environment", report, environment).unwrap_or_default(),
-        path: section.get("path", report, program_folders),
+        path: section.get("path", report, program_directories),
         memory: section.get("memory", report, size),
         processes: section.get("processes", report, count),
         file_size: section.get("file_size", report, size),
@@ -131,11 +131,11 @@ pub(crate) fn sandbox(field: &Field, report: &mut Report<'_>) -> Option<SandboxC
     })
 }
 
-fn require(field: &Field, report: &mut Report<'_>) -> Option<Vec<Located<SandboxLayer>>> {
-    if matches!(&field.node.kind, Kind::Scalar { text, .. } if text == "all") {
+fn require(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Vec<Located<SandboxLayer>>> {
+    if matches!(&field.node.kind, NodeKind::Scalar { text, .. } if text == "all") {
         return Some(SandboxLayer::ALL.iter().map(|layer| field.locate(*layer)).collect());
     }
-    if !matches!(field.node.kind, Kind::List(_)) {
+    if !matches!(field.node.kind, NodeKind::List(_)) {
         let names = any_of(SandboxLayer::WORDS.iter().map(|(word, _)| *word));
         let message = format!("`require` must be `all` or a list of layers, not {}", field.node.describe());
         report.node(&field.node, message, Some(format!("the layers are {names}")));
@@ -144,7 +144,7 @@ fn require(field: &Field, report: &mut Report<'_>) -> Option<Vec<Located<Sandbox
     list(field, "layer", report, crate::decode::word)
 }
 
-fn environment(field: &Field, report: &mut Report<'_>) -> Option<Vec<Located<String>>> {
+fn environment(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Vec<Located<String>>> {
     list(field, "variable", report, |field, report| {
         let name = located_text(field, report)?;
         if !is_variable(&name.value) {
@@ -167,7 +167,10 @@ fn environment(field: &Field, report: &mut Report<'_>) -> Option<Vec<Located<Str
     })
 }
 
-fn program_folders(field: &Field, report: &mut Report<'_>) -> Option<Vec<Located<DeclaredPath>>> {
+fn program_directories(
+    field: &ConfigField,
+    report: &mut ProblemReport<'_>,
+) -> Option<Vec<Located<DeclaredPath>>> {
     let folders = list(field, "folder", report, path)?;
     for folder in folders.iter().filter(|folder| !folder.value.as_str().starts_with('/')) {
         let message = format!("`{}` is not an absolute path", shown(folder.value.as_str()));

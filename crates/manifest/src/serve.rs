@@ -3,14 +3,14 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::decode::{Field, Key, Section, count, duration, key, list, located_text, size, word};
+use crate::decode::{ConfigField, KeySpec, Section, count, duration, key, list, located_text, size, word};
+use crate::keyword_enum::words;
 use crate::problem::{Located, shown};
-use crate::report::Report;
+use crate::problem_report::ProblemReport;
 use crate::tool::not_a_host;
 use crate::url::url;
-use crate::words::words;
 
-const SERVE: &[Key] = &[
+const SERVE: &[KeySpec] = &[
     key("listen", "listen: \"127.0.0.1:8420\""),
     key("auth", "auth: token"),
     key("allowed_hosts", "allowed_hosts: [gate.example.com]"),
@@ -57,7 +57,7 @@ words! {
     }
 }
 
-pub(crate) fn serve(field: &Field, report: &mut Report<'_>) -> Option<ServeConfig> {
+pub(crate) fn serve(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<ServeConfig> {
     let section = Section::read(field, SERVE, report)?;
     let listen = section.get("listen", report, address);
     let auth = section.get("auth", report, word::<ServeAuth>);
@@ -79,7 +79,7 @@ pub(crate) fn serve(field: &Field, report: &mut Report<'_>) -> Option<ServeConfi
     })
 }
 
-fn address(field: &Field, report: &mut Report<'_>) -> Option<Located<SocketAddr>> {
+fn address(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Located<SocketAddr>> {
     let text = located_text(field, report)?;
     let known = text.value.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
     match known.as_deref().unwrap_or(&text.value).parse() {
@@ -93,7 +93,7 @@ fn address(field: &Field, report: &mut Report<'_>) -> Option<Located<SocketAddr>
     }
 }
 
-fn hosts(field: &Field, report: &mut Report<'_>) -> Option<Vec<Located<String>>> {
+fn hosts(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Vec<Located<String>>> {
     list(field, "host", report, |field, report| {
         let host = located_text(field, report)?;
         let pattern = host.value.contains(['*', '/']).then(|| {
@@ -107,7 +107,7 @@ fn hosts(field: &Field, report: &mut Report<'_>) -> Option<Vec<Located<String>>>
     })
 }
 
-fn origins(field: &Field, report: &mut Report<'_>) -> Option<Vec<Located<String>>> {
+fn origins(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Vec<Located<String>>> {
     list(field, "origin", report, |field, report| {
         let origin = located_text(field, report)?;
         let host = ["https://", "http://"].iter().find_map(|scheme| origin.value.strip_prefix(scheme));
@@ -121,7 +121,7 @@ fn origins(field: &Field, report: &mut Report<'_>) -> Option<Vec<Located<String>
     })
 }
 
-fn public_url(field: &Field, report: &mut Report<'_>) -> Option<Located<String>> {
+fn public_url(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Located<String>> {
     let address = url(field, report)?;
     if address.value.contains(['?', '#']) {
         let help = Some(format!("write for example `{}`", field.example));

@@ -1,8 +1,8 @@
 //! Addresses of the web as an operator writes them.
 
-use crate::decode::{Field, located_text};
+use crate::decode::{ConfigField, located_text};
 use crate::problem::{Located, shown};
-use crate::report::Report;
+use crate::problem_report::ProblemReport;
 use crate::variables::{VariableText, variable_text};
 
 /// Names of this machine.
@@ -12,7 +12,7 @@ const LOOPBACK: &[&str] = &["localhost", "127.0.0.1", "[::1]"];
 const ON_THE_WAY: &str = "could be answered by anyone on the way";
 
 /// Why an address is refused.
-enum Refused {
+enum UrlRejection {
     /// For a reason that can be said beside it.
     Because(&'static str),
     /// It holds a password, which is not repeated.
@@ -20,13 +20,16 @@ enum Refused {
 }
 
 /// A URL whose answers nobody on the way could write: `https`, or `http` on this machine.
-pub(crate) fn url(field: &Field, report: &mut Report<'_>) -> Option<Located<String>> {
+pub(crate) fn url(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Located<String>> {
     let url = located_text(field, report)?;
     is_good(&url.value, &url.value, field, report).then_some(url)
 }
 
 /// The same, with variables behind the host.
-pub(crate) fn variable_url(field: &Field, report: &mut Report<'_>) -> Option<Located<VariableText>> {
+pub(crate) fn variable_url(
+    field: &ConfigField,
+    report: &mut ProblemReport<'_>,
+) -> Option<Located<VariableText>> {
     let text = located_text(field, report)?;
     let url = variable_text(field, report)?;
     let host = authority(url.value.beginning());
@@ -39,10 +42,10 @@ pub(crate) fn variable_url(field: &Field, report: &mut Report<'_>) -> Option<Loc
 }
 
 /// A URL of the web on whatever network: for servers that an operator runs next door.
-pub(crate) fn model_url(field: &Field, report: &mut Report<'_>) -> Option<Located<String>> {
+pub(crate) fn model_url(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Located<String>> {
     let url = located_text(field, report)?;
     match judge(&url.value, &url.value) {
-        Err(Refused::Because(ON_THE_WAY)) => Some(url),
+        Err(UrlRejection::Because(ON_THE_WAY)) => Some(url),
         _ => is_good(&url.value, &url.value, field, report).then_some(url),
     }
 }
@@ -52,32 +55,34 @@ pub(crate) fn is_private(url: &str) -> bool {
     judge(url, url).is_ok()
 }
 
-fn is_good(whole: &str, beginning: &str, field: &Field, report: &mut Report<'_>) -> bool {
+fn is_good(whole: &str, beginning: &str, field: &ConfigField, report: &mut ProblemReport<'_>) -> bool {
     let Err(refused) = judge(whole, beginning) else { return true };
     let help = Some(format!("write for example `{}`", field.example));
     match refused {
-        Refused::Because(reason) => report.node(&field.node, format!("`{}` {reason}", shown(whole)), help),
-        Refused::Password => {
+        UrlRejection::Because(reason) => {
+            report.node(&field.node, format!("`{}` {reason}", shown(whole)), help)
+        }
+        UrlRejection::Password => {
             report.secret(&field.node, format!("{} holds a name or a password", field.name), help);
         }
     }
     false
 }
 
-fn judge(whole: &str, beginning: &str) -> Result<(), Refused> {
+fn judge(whole: &str, beginning: &str) -> Result<(), UrlRejection> {
     let (scheme, _) = beginning.split_once("://").unwrap_or_default();
     let invisible = |character: char| character.is_control() || character.is_whitespace();
     let Some(authority) = authority(beginning).filter(|_| !whole.contains(invisible)) else {
-        return Err(Refused::Because("is not a URL"));
+        return Err(UrlRejection::Because("is not a URL"));
     };
     if authority.contains('@') {
-        return Err(Refused::Password);
+        return Err(UrlRejection::Password);
     }
     match scheme {
         "https" => Ok(()),
         "http" if is_loopback(authority) => Ok(()),
-        "http" => Err(Refused::Because(ON_THE_WAY)),
-        _ => Err(Refused::Because("is not a URL of the web")),
+        "http" => Err(UrlRejection::Because(ON_THE_WAY)),
+        _ => Err(UrlRejection::Because("is not a URL of the web")),
     }
 }
 

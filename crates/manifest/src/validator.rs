@@ -9,17 +9,17 @@ use jsonschema::{PatternOptions, ValidationError, Validator};
 use serde_json::Value;
 
 /// The largest pattern once it is compiled, in bytes.
-pub const LARGEST_PATTERN: usize = 4 << 20;
+pub const MAX_COMPILED_PATTERN_BYTES: usize = 4 << 20;
 
 /// How many bytes an engine may remember of the texts that it has seen, for each pattern.
-const MOST_REMEMBERED: usize = 128 << 10;
+const MAX_DFA_CACHE_BYTES: usize = 128 << 10;
 
 /// A schema of JSON Schema 2020-12 that values can be checked with.
 ///
 /// # Errors
 /// What is wrong with the schema; [`schema_problem`] says it in words.
 pub fn validator(schema: &Value) -> Result<Validator, ValidationError<'static>> {
-    validator_within(schema, LARGEST_PATTERN)
+    validator_within(schema, MAX_COMPILED_PATTERN_BYTES)
 }
 
 /// The same where every pattern must stay within so many bytes once it is compiled.
@@ -31,8 +31,8 @@ pub fn validator_within(
     largest_pattern: usize,
 ) -> Result<Validator, ValidationError<'static>> {
     let patterns = PatternOptions::regex()
-        .size_limit(largest_pattern.min(LARGEST_PATTERN))
-        .dfa_size_limit(MOST_REMEMBERED);
+        .size_limit(largest_pattern.min(MAX_COMPILED_PATTERN_BYTES))
+        .dfa_size_limit(MAX_DFA_CACHE_BYTES);
     jsonschema::draft202012::options().with_pattern_options(patterns).build(schema)
 }
 
@@ -50,8 +50,8 @@ pub fn schema_problem(error: &ValidationError<'_>) -> String {
 
 /// A pattern may be as long as it likes, what is said about it may not.
 fn beginning(pattern: &str) -> String {
-    const SHOWN: usize = 60;
-    let shown: String = pattern.chars().take(SHOWN).collect();
+    const MAX_SHOWN_CHARS: usize = 60;
+    let shown: String = pattern.chars().take(MAX_SHOWN_CHARS).collect();
     if shown.len() < pattern.len() { format!("{shown}…") } else { shown }
 }
 

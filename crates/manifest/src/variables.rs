@@ -4,19 +4,19 @@
 
 use std::fmt;
 
-use crate::decode::{Field, located_text};
+use crate::decode::{ConfigField, located_text};
 use crate::problem::{Located, shown};
-use crate::report::Report;
+use crate::problem_report::ProblemReport;
 use crate::tool::is_variable;
 
 /// Text in which `${NAME}` stands for a variable, and `${NAME:-text}` for one that may be unset or empty.
 #[derive(Clone, PartialEq, Eq)]
 pub struct VariableText {
-    pieces: Vec<Piece>,
+    pieces: Vec<VariablePiece>,
 }
 
 #[derive(Clone, PartialEq, Eq)]
-enum Piece {
+enum VariablePiece {
     Literal(String),
     Variable { name: String, otherwise: Option<String> },
 }
@@ -40,11 +40,11 @@ impl VariableText {
             if !is_variable(name) {
                 return Err(format!("${{{inside}}}"));
             }
-            pieces.extend((!before.is_empty()).then(|| Piece::Literal(before.to_owned())));
-            pieces.push(Piece::Variable { name: name.to_owned(), otherwise });
+            pieces.extend((!before.is_empty()).then(|| VariablePiece::Literal(before.to_owned())));
+            pieces.push(VariablePiece::Variable { name: name.to_owned(), otherwise });
             rest = behind;
         }
-        pieces.extend((!rest.is_empty()).then(|| Piece::Literal(rest.to_owned())));
+        pieces.extend((!rest.is_empty()).then(|| VariablePiece::Literal(rest.to_owned())));
         Ok(Self { pieces })
     }
 
@@ -53,12 +53,12 @@ impl VariableText {
     /// # Errors
     /// The first variable that is not set and has no text in its place.
     pub fn expand(&self, variable: impl Fn(&str) -> Option<String>) -> Result<String, MissingVariable> {
-        let value = |piece: &Piece| match piece {
-            Piece::Literal(text) => Ok(text.clone()),
-            Piece::Variable { name, otherwise: None } => {
+        let value = |piece: &VariablePiece| match piece {
+            VariablePiece::Literal(text) => Ok(text.clone()),
+            VariablePiece::Variable { name, otherwise: None } => {
                 variable(name).ok_or_else(|| MissingVariable(name.clone()))
             }
-            Piece::Variable { name, otherwise: Some(otherwise) } => {
+            VariablePiece::Variable { name, otherwise: Some(otherwise) } => {
                 Ok(variable(name).filter(|value| !value.is_empty()).unwrap_or_else(|| otherwise.clone()))
             }
         };
@@ -68,18 +68,20 @@ impl VariableText {
     /// The names of the variables, in their order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.pieces.iter().filter_map(|piece| match piece {
-            Piece::Literal(_) => None,
-            Piece::Variable { name, .. } => Some(name.as_str()),
+            VariablePiece::Literal(_) => None,
+            VariablePiece::Variable { name, .. } => Some(name.as_str()),
         })
     }
 
     /// The text as it was written, variables by name. It may hold a secret: only for the person who is asked about the file.
     #[must_use]
     pub fn as_written(&self) -> String {
-        let written = |piece: &Piece| match piece {
-            Piece::Literal(text) => text.clone(),
-            Piece::Variable { name, otherwise: None } => format!("${{{name}}}"),
-            Piece::Variable { name, otherwise: Some(otherwise) } => format!("${{{name}:-{otherwise}}}"),
+        let written = |piece: &VariablePiece| match piece {
+            VariablePiece::Literal(text) => text.clone(),
+            VariablePiece::Variable { name, otherwise: None } => format!("${{{name}}}"),
+            VariablePiece::Variable { name, otherwise: Some(otherwise) } => {
+                format!("${{{name}:-{otherwise}}}")
+            }
         };
         self.pieces.iter().map(written).collect()
     }
@@ -93,7 +95,7 @@ impl VariableText {
     /// What stands before the first variable.
     pub(crate) fn beginning(&self) -> &str {
         match self.pieces.first() {
-            Some(Piece::Literal(text)) => text,
+            Some(VariablePiece::Literal(text)) => text,
             _ => "",
         }
     }
@@ -102,7 +104,7 @@ impl VariableText {
 /// Text that was declared in code rather than in a file.
 impl From<&str> for VariableText {
     fn from(text: &str) -> Self {
-        Self { pieces: vec![Piece::Literal(text.to_owned())] }
+        Self { pieces: vec![VariablePiece::Literal(text.to_owned())] }
     }
 }
 
@@ -114,7 +116,10 @@ impl fmt::Debug for VariableText {
 }
 
 /// Text with variables, and its place.
-pub(crate) fn variable_text(field: &Field, report: &mut Report<'_>) -> Option<Located<VariableText>> {
+pub(crate) fn variable_text(
+    field: &ConfigField,
+    report: &mut ProblemReport<'_>,
+) -> Option<Located<VariableText>> {
     let text = located_text(field, report)?;
     if text.value.contains('\0') {
         report.node(&field.node, format!("{} holds NUL", field.name), Some("remove it".to_owned()));

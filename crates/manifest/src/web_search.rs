@@ -1,13 +1,13 @@
 //! `web_search`: who is asked when a model searches the web.
 
-use crate::decode::{Field, Key, Section, count, key, word};
+use crate::decode::{ConfigField, KeySpec, Section, count, key, word};
+use crate::keyword_enum::words;
 use crate::models::variable_name;
 use crate::problem::Located;
-use crate::report::Report;
+use crate::problem_report::ProblemReport;
 use crate::url::{is_private, model_url};
-use crate::words::words;
 
-const WEB_SEARCH: &[Key] = &[
+const WEB_SEARCH: &[KeySpec] = &[
     key("backend", "backend: searxng"),
     key("url", "url: https://search.example.com"),
     key("key_env", "key_env: BRAVE_API_KEY"),
@@ -39,7 +39,7 @@ words! {
     }
 }
 
-pub(crate) fn web_search(field: &Field, report: &mut Report<'_>) -> Option<WebSearchConfig> {
+pub(crate) fn web_search(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<WebSearchConfig> {
     let section = Section::read(field, WEB_SEARCH, report)?;
     if section.lacks("backend") {
         let help = "say who is asked, such as `backend: searxng`".to_owned();

@@ -29,13 +29,13 @@
 mod path;
 mod typing;
 mod value;
-mod reads;
-mod surroundings;
+mod context_reads;
+mod context_schema;
 mod tokens;
 mod rewrite;
 mod condition;
 mod source;
-mod rule;
+mod compiled_policy;
 mod example;
 mod policies;
 mod load;

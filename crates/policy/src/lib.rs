@@ -13,19 +13,19 @@ pub mod limits;
 pub mod paths;
 pub mod scope;
 pub mod trust;
-pub mod facts;
+pub mod call_facts;
 pub mod requirements;
 pub mod cedar;
 pub mod output;
 
+pub use call_facts::{CallFacts, HeldPermissions, PolicyDecision};
 pub use cedar::{
     CallPaths, Condition, ConditionError, PathInput, PathInputs, PathSource, Policies, PolicyProblem,
     PolicySource, PolicyTool, ToolTyping, Undecidable,
 };
-pub use facts::{CallFacts, Decision, Holdings};
 pub use limits::effective_limits;
 pub use output::{Filtered, OutputPolicy, OutputPolicyError, OutputRule};
 pub use paths::PathScope;
-pub use requirements::{ALLOW_DESTRUCTIVE, Elevated, Elevation, Requirements};
-pub use scope::{Grant, Scope, Verdict};
+pub use requirements::{ALLOW_DESTRUCTIVE, ElevatedPermissions, Elevation, Requirements};
+pub use scope::{AgentScope, Grant, ScopeVerdict};
 pub use trust::needs_question;

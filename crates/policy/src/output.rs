@@ -48,11 +48,11 @@ mod pattern;
 mod automaton;
 mod filter;
 
-pub use filter::{DEEPEST, Filtered, MOST_PATHS};
+pub use filter::{Filtered, MAX_DEPTH, MAX_LISTED_PATHS};
 pub use pattern::OutputPolicyError;
 
 use automaton::Automaton;
-use pattern::Pattern;
+use pattern::FieldPattern;
 use std::collections::BTreeSet;
 
 use serde_json::Value;
@@ -83,8 +83,8 @@ impl OutputPolicy {
     /// When a pattern means nothing, or when there are so many that overlap that matching would take too much
     /// memory.
     pub fn compile<S: AsRef<str>>(rules: &[(S, OutputRule)]) -> Result<Self, OutputPolicyError> {
-        let patterns: Result<Vec<(Pattern, OutputRule)>, _> =
-            rules.iter().map(|(glob, rule)| Ok((Pattern::parse(glob.as_ref())?, *rule))).collect();
+        let patterns: Result<Vec<(FieldPattern, OutputRule)>, _> =
+            rules.iter().map(|(glob, rule)| Ok((FieldPattern::parse(glob.as_ref())?, *rule))).collect();
         let patterns = patterns?;
         let names = patterns.iter().flat_map(|(pattern, _)| pattern.names()).map(str::to_owned).collect();
         Ok(Self { automaton: Automaton::compile(&patterns)?, names })

@@ -6,8 +6,8 @@
 
 use toolgate_types::ToolClass;
 
+use crate::call_facts::{CallFacts, PolicyDecision};
 use crate::cedar::Condition;
-use crate::facts::{CallFacts, Decision};
 
 /// The permission that every destructive tool demands besides its own.
 pub const ALLOW_DESTRUCTIVE: &str = "allow_destructive";
@@ -18,14 +18,14 @@ pub struct Requirements {
     /// Permissions that every call needs, all of them.
     pub permissions: Vec<String>,
     /// Permissions that some calls need on top.
-    pub elevated: Option<Elevated>,
+    pub elevated: Option<ElevatedPermissions>,
     /// What the tool can do to the world.
     pub class: ToolClass,
 }
 
 /// Permissions that a call needs on top when a condition on it holds.
 #[derive(Clone, Debug)]
-pub struct Elevated {
+pub struct ElevatedPermissions {
     /// Which calls.
     pub condition: Condition,
     /// What they need.
@@ -45,9 +45,9 @@ pub enum Elevation {
 
 impl Requirements {
     /// Whether the caller holds everything that this call needs.
-    pub fn check(&self, facts: &CallFacts<'_>) -> Decision {
-        if facts.holdings.is_everything() {
-            return Decision::Allowed;
+    pub fn check(&self, facts: &CallFacts<'_>) -> PolicyDecision {
+        if facts.held.is_everything() {
+            return PolicyDecision::Allowed;
         }
         let mut lacking = Vec::new();
         self.note_missing(&mut lacking, facts, &self.permissions, "");
@@ -60,7 +60,7 @@ impl Requirements {
         {
             self.note_missing(&mut lacking, facts, &elevated.permissions, &because);
         }
-        if lacking.is_empty() { Decision::Allowed } else { Decision::denied(lacking.join("; ")) }
+        if lacking.is_empty() { PolicyDecision::Allowed } else { PolicyDecision::denied(lacking.join("; ")) }
     }
 
     /// Whether it must be known where the paths of a call really lead.
@@ -82,7 +82,7 @@ impl Requirements {
     fn note_missing(&self, lacking: &mut Vec<String>, facts: &CallFacts<'_>, all: &[String], because: &str) {
         let missing: Vec<String> = all
             .iter()
-            .filter(|permission| !facts.holdings.holds(permission))
+            .filter(|permission| !facts.held.holds(permission))
             .map(|permission| format!("`{permission}`"))
             .collect();
         if !missing.is_empty() {

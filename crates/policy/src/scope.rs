@@ -9,21 +9,21 @@ use crate::paths::PathScope;
 
 /// What one caller may do, made once from what the operator declared.
 #[derive(Clone, Debug)]
-pub struct Scope(Rule);
+pub struct AgentScope(ScopeRule);
 
 #[derive(Clone, Debug)]
-enum Rule {
+enum ScopeRule {
     /// A person: every tool.
     Everything,
     /// An agent without permissions of its own: tools that only read.
     Reading { agent: String },
     /// An agent with permissions: exactly those that are allowed.
-    Listed { agent: String, permissions: BTreeMap<String, Permission> },
+    Listed { agent: String, permissions: BTreeMap<String, ListedPermission> },
 }
 
 /// What the list says about one tool.
 #[derive(Clone, Debug)]
-enum Permission {
+enum ListedPermission {
     Allowed(Grant),
     /// `allowed: false`, and the line that says so.
     Forbidden(usize),
@@ -33,7 +33,7 @@ enum Permission {
 
 /// Whether a call is permitted.
 #[derive(Clone, Debug)]
-pub enum Verdict {
+pub enum ScopeVerdict {
     /// It is, within these bounds.
     Allowed(Grant),
     /// It is not.
@@ -53,38 +53,38 @@ pub struct Grant {
     pub limits: LimitOverrides,
 }
 
-impl Scope {
+impl AgentScope {
     /// The scope of an agent, or of a person when there is none.
     #[must_use]
     pub fn of(agent: Option<&AgentConfig>) -> Self {
-        let Some(agent) = agent else { return Self(Rule::Everything) };
+        let Some(agent) = agent else { return Self(ScopeRule::Everything) };
         let name = agent.name.value.to_string();
         Self(match &agent.tool_permissions {
-            None => Rule::Reading { agent: name },
-            Some(permissions) => Rule::Listed { agent: name, permissions: by_tool(permissions) },
+            None => ScopeRule::Reading { agent: name },
+            Some(permissions) => ScopeRule::Listed { agent: name, permissions: by_tool(permissions) },
         })
     }
 
     /// Whether this caller may use a tool of this class.
     #[must_use]
-    pub fn permits(&self, tool: &str, class: ToolClass) -> Verdict {
+    pub fn permits(&self, tool: &str, class: ToolClass) -> ScopeVerdict {
         match &self.0 {
-            Rule::Everything => Verdict::Allowed(Grant::default()),
-            Rule::Reading { .. } if class == ToolClass::Read => Verdict::Allowed(Grant::default()),
-            Rule::Reading { agent } => Verdict::denied(format!(
+            ScopeRule::Everything => ScopeVerdict::Allowed(Grant::default()),
+            ScopeRule::Reading { .. } if class == ToolClass::Read => ScopeVerdict::Allowed(Grant::default()),
+            ScopeRule::Reading { agent } => ScopeVerdict::denied(format!(
                 "agent `{agent}` has no `tool_permissions`, so it may only read, and `{tool}` is of class `{}`",
                 class.as_str()
             )),
-            Rule::Listed { agent, permissions } => match permissions.get(tool) {
-                Some(Permission::Allowed(grant)) => Verdict::Allowed(grant.clone()),
-                Some(Permission::Forbidden(line)) => Verdict::denied(format!(
+            ScopeRule::Listed { agent, permissions } => match permissions.get(tool) {
+                Some(ListedPermission::Allowed(grant)) => ScopeVerdict::Allowed(grant.clone()),
+                Some(ListedPermission::Forbidden(line)) => ScopeVerdict::denied(format!(
                     "agent `{agent}` has `allowed: false` for `{tool}`{}",
                     on_line(*line)
                 )),
-                Some(Permission::Ambiguous) => {
-                    Verdict::denied(format!("agent `{agent}` has more than one permission for `{tool}`"))
+                Some(ListedPermission::Ambiguous) => {
+                    ScopeVerdict::denied(format!("agent `{agent}` has more than one permission for `{tool}`"))
                 }
-                None => Verdict::denied(format!(
+                None => ScopeVerdict::denied(format!(
                     "`{tool}` is not among the `tool_permissions` of agent `{agent}`"
                 )),
             },
@@ -92,7 +92,7 @@ impl Scope {
     }
 }
 
-impl Verdict {
+impl ScopeVerdict {
     /// Whether the call is permitted.
     #[must_use]
     pub fn is_allowed(&self) -> bool {
@@ -104,18 +104,18 @@ impl Verdict {
     }
 }
 
-fn by_tool(permissions: &[ToolPermission]) -> BTreeMap<String, Permission> {
+fn by_tool(permissions: &[ToolPermission]) -> BTreeMap<String, ListedPermission> {
     let mut by_tool = BTreeMap::new();
     for permission in permissions {
         by_tool
             .entry(permission.tool.value.to_string())
-            .and_modify(|earlier| *earlier = Permission::Ambiguous)
-            .or_insert_with(|| Permission::of(permission));
+            .and_modify(|earlier| *earlier = ListedPermission::Ambiguous)
+            .or_insert_with(|| ListedPermission::of(permission));
     }
     by_tool
 }
 
-impl Permission {
+impl ListedPermission {
     fn of(permission: &ToolPermission) -> Self {
         if permission.allowed {
             let paths = permission.paths.clone().map(PathScope::new);

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use toolgate_sandbox::{
     Exit, Job, Mounted, Network, OnFlood, Pumped, ResourceLimits, Sandbox, SandboxOptions, Stream, Streams,
 };
-use toolgate_types::Stop;
+use toolgate_types::Cancellation;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut words = std::env::args_os().skip(1);
@@ -38,7 +38,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         limits: ResourceLimits::default(),
         disk_is_short: None,
     };
-    let ended = sandbox.run(&job, &Stop::never(), &mut |stream, bytes| {
+    let ended = sandbox.run(&job, &Cancellation::never(), &mut |stream, bytes| {
         let _ = match stream {
             Stream::Output => std::io::stdout().write_all(bytes),
             Stream::Error => std::io::stderr().write_all(bytes),

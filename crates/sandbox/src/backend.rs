@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
-use toolgate_types::Stop;
+use toolgate_types::Cancellation;
 
 use crate::error::SandboxError;
 use crate::job::{Ended, Job, Stream};
@@ -21,7 +21,7 @@ pub trait Backend: Send + Sync {
     fn run(
         &self,
         job: &Job<'_>,
-        stop: &Stop,
+        stop: &Cancellation,
         sink: &mut dyn FnMut(Stream, &[u8]),
     ) -> Result<Ended, SandboxError>;
 }
@@ -34,7 +34,7 @@ impl Backend for Sandbox {
     fn run(
         &self,
         job: &Job<'_>,
-        stop: &Stop,
+        stop: &Cancellation,
         sink: &mut dyn FnMut(Stream, &[u8]),
     ) -> Result<Ended, SandboxError> {
         self.run(job, stop, sink)

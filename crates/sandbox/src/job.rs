@@ -6,7 +6,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use toolgate_types::{Cover, StopReason};
+use toolgate_types::{CancellationReason, MountOverlay};
 
 use crate::limits::ResourceLimits;
 
@@ -81,7 +81,7 @@ pub struct Mounted<'a> {
     /// Whether it may be changed.
     pub writable: bool,
     /// What in it is not as it is, parents before children.
-    pub covers: Vec<Cover>,
+    pub covers: Vec<MountOverlay>,
 }
 
 /// How far a command gets.
@@ -157,11 +157,11 @@ pub enum Stopped {
     DiskShort,
 }
 
-impl From<StopReason> for Stopped {
-    fn from(reason: StopReason) -> Self {
+impl From<CancellationReason> for Stopped {
+    fn from(reason: CancellationReason) -> Self {
         match reason {
-            StopReason::Deadline => Self::Deadline,
-            StopReason::Cancelled => Self::Cancelled,
+            CancellationReason::Deadline => Self::Deadline,
+            CancellationReason::Cancelled => Self::Cancelled,
         }
     }
 }

@@ -4,7 +4,7 @@ use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 
-use toolgate_types::Cover;
+use toolgate_types::MountOverlay;
 
 use crate::apart::Bare;
 use crate::error::SandboxError;
@@ -77,8 +77,8 @@ fn uncovered(job: &Job<'_>, planning: &Planning<'_>) -> Option<PathBuf> {
 }
 
 /// Whether a cover matters without a view. A mount that cannot be written needs no protection from being written.
-fn must_hold(mount: &Mounted<'_>, cover: &Cover) -> bool {
-    mount.writable || matches!(cover, Cover::Hide { .. } | Cover::Replace { .. })
+fn must_hold(mount: &Mounted<'_>, cover: &MountOverlay) -> bool {
+    mount.writable || matches!(cover, MountOverlay::Mask { .. } | MountOverlay::Substitute { .. })
 }
 
 impl Plan {
@@ -266,19 +266,19 @@ impl Plan {
                 missing_is_fine: false,
             };
             match cover {
-                Cover::Hide { directory: true, .. } => {
+                MountOverlay::Mask { directory: true, .. } => {
                     self.steps.push(over(c_literal(NOTHING_FOLDER)?, AS_IN_ROOT));
                 }
-                Cover::Hide { directory: false, .. } => {
+                MountOverlay::Mask { directory: false, .. } => {
                     self.steps.push(over(c_literal(NOTHING_FILE)?, AS_IN_ROOT));
                 }
-                Cover::Freeze { .. } => {
+                MountOverlay::ReadOnly { .. } => {
                     self.steps.push(Step::CoverWithItself { slot, path, attributes: PLAIN | READ_ONLY });
                 }
-                Cover::Pin { .. } => {
+                MountOverlay::PinDirectory { .. } => {
                     self.steps.push(Step::CoverWithItself { slot, path, attributes: writable })
                 }
-                Cover::Replace { content, .. } => {
+                MountOverlay::Substitute { content, .. } => {
                     let shown = c_literal(&format!("/tmp/.shown-{slot}-{number}"))?;
                     self.steps.push(Step::File {
                         path: shown.clone(),

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::process::Signal;
-use toolgate_types::Stop;
+use toolgate_types::Cancellation;
 
 use crate::error::SandboxError;
 use crate::job::{Job, OnFlood, Stopped, Stream, Streams};
@@ -66,7 +66,7 @@ impl Bounds {
 #[derive(Clone, Copy)]
 pub(crate) enum Until<'a> {
     /// When this says so, which is asked at every tick.
-    Asked(&'a Stop),
+    Asked(&'a Cancellation),
     /// When this can be read: nobody has to be asked, and nothing wakes up for a command that has nothing to say.
     Told(BorrowedFd<'a>),
 }

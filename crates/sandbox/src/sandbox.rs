@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, WaitOptions};
-use toolgate_types::Stop;
+use toolgate_types::Cancellation;
 
 use crate::apart::Bare;
 use crate::cell::{Cell, CellKind, Furnishing, Made, Shelf};
@@ -158,7 +158,7 @@ impl Sandbox {
     pub fn run(
         &self,
         job: &Job<'_>,
-        stop: &Stop,
+        stop: &Cancellation,
         sink: &mut dyn FnMut(Stream, &[u8]),
     ) -> Result<Ended, SandboxError> {
         self.check()?;
@@ -244,7 +244,7 @@ impl Sandbox {
         job: &Job<'_>,
         program: &Path,
         planning: &Planning<'_>,
-        stop: &Stop,
+        stop: &Cancellation,
         sink: &mut dyn FnMut(Stream, &[u8]),
     ) -> Result<Ended, SandboxError> {
         let _proxy = match &job.network {

@@ -4,7 +4,7 @@ use std::io::{self, Read};
 use std::os::fd::BorrowedFd;
 
 use rustix::io::{Errno, pread};
-use toolgate_types::{Stop, StopReason};
+use toolgate_types::{Cancellation, CancellationReason};
 
 use crate::pattern::Portion;
 
@@ -54,16 +54,16 @@ impl Read for Contents<'_> {
 /// Hands text on in portions and leaves out what a line has beyond its portion.
 pub(crate) struct Portions<'a, R> {
     inner: R,
-    stop: &'a Stop,
+    stop: &'a Cancellation,
     portion: Portion,
     /// How much of the current line has been handed on.
     line: usize,
-    pub(crate) stopped: Option<StopReason>,
+    pub(crate) stopped: Option<CancellationReason>,
     pub(crate) left_something_out: bool,
 }
 
 impl<'a, R: Read> Portions<'a, R> {
-    pub(crate) fn new(inner: R, stop: &'a Stop, portion: Portion) -> Self {
+    pub(crate) fn new(inner: R, stop: &'a Cancellation, portion: Portion) -> Self {
         Self { inner, stop, portion, line: 0, stopped: None, left_something_out: false }
     }
 
@@ -131,7 +131,7 @@ mod tests {
             reads in proptest::collection::vec(1usize..6, 1..5),
             portion in (1usize..4, 0usize..4).prop_map(|(step, more)| Portion { step, line: step + more }),
         ) {
-            let stop = Stop::never();
+            let stop = Cancellation::never();
             let mut portions = Portions::new(Drip(text.as_bytes(), reads.into_iter().cycle()), &stop, portion);
             let mut read = String::new();
             portions.read_to_string(&mut read).unwrap();
@@ -144,9 +144,9 @@ mod tests {
 
     #[test]
     fn nothing_more_is_read_once_time_is_up() {
-        let stop = Stop::new(None, || true);
+        let stop = Cancellation::new(None, || true);
         let mut portions = Portions::new(b"text".as_slice(), &stop, Portion { step: 8, line: 8 });
         assert_eq!(portions.read(&mut [0; 8]).unwrap(), 0);
-        assert_eq!(portions.stopped, Some(StopReason::Cancelled));
+        assert_eq!(portions.stopped, Some(CancellationReason::Cancelled));
     }
 }

@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use toolgate_types::{Stop, StopReason};
+use toolgate_types::{Cancellation, CancellationReason};
 
 use crate::glob::FileGlob;
 use crate::kept::{Horizon, Kept, Weight};
@@ -62,7 +62,7 @@ pub struct Found {
     /// What was not looked at.
     pub skipped: Skipped,
     /// Why the walk ended before all was seen; the paths are then only some of them.
-    pub stopped: Option<StopReason>,
+    pub stopped: Option<CancellationReason>,
 }
 
 /// Finds regular files whose name or path matches a glob. Symbolic links are neither found nor followed.
@@ -73,7 +73,7 @@ pub fn find(
     start: Start<'_>,
     visible: &dyn Visible,
     options: &FindOptions<'_>,
-    stop: &Stop,
+    stop: &Cancellation,
 ) -> Result<Found, Error> {
     let scope = Scope {
         hidden: if options.hidden { Hidden::All } else { Hidden::None },
@@ -109,7 +109,7 @@ impl Finder<'_> {
 }
 
 impl Visitor for Finder<'_> {
-    fn file(&mut self, _: BorrowedFd<'_>, _: &CStr, place: &[u8]) -> Result<u64, StopReason> {
+    fn file(&mut self, _: BorrowedFd<'_>, _: &CStr, place: &[u8]) -> Result<u64, CancellationReason> {
         if self.text_only && std::str::from_utf8(place).is_err() {
             return Ok(1);
         }

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, Stat, fstat, openat, statat};
 use rustix::io::Errno;
-use toolgate_types::{Stop, StopReason};
+use toolgate_types::{Cancellation, CancellationReason};
 
 use crate::EntryKind;
 use crate::numbers::sort_by_bits_from;
@@ -153,9 +153,9 @@ impl Names {
     pub(crate) fn read(
         directory: BorrowedFd<'_>,
         scratch: &mut Scratch,
-        stop: &Stop,
+        stop: &Cancellation,
         mut wanted: impl FnMut(Name<'_>) -> bool,
-    ) -> Result<(Self, Option<StopReason>), Errno> {
+    ) -> Result<(Self, Option<CancellationReason>), Errno> {
         let mut names = Self { bytes: Vec::with_capacity(1024), spans: Vec::with_capacity(32) };
         let mut raw = RawDir::new(directory, &mut scratch.0);
         let mut until_check = NAMES_PER_CHECK;

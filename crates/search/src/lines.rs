@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use grep_matcher::Matcher;
 use grep_regex::RegexMatcher;
 use grep_searcher::{Searcher, Sink, SinkContext, SinkFinish, SinkMatch};
-use toolgate_types::{Stop, StopReason};
+use toolgate_types::{Cancellation, CancellationReason};
 
 use crate::kept::Weight;
 
@@ -74,7 +74,7 @@ pub(crate) struct Shape {
 /// Takes the matches of one file.
 pub(crate) struct Collector<'a> {
     matcher: &'a RegexMatcher,
-    stop: &'a Stop,
+    stop: &'a Cancellation,
     shape: Shape,
     hits: Vec<Hit>,
     weight: Weight,
@@ -83,11 +83,11 @@ pub(crate) struct Collector<'a> {
     incomplete: usize,
     pub(crate) seen: u64,
     pub(crate) is_binary: bool,
-    pub(crate) stopped: Option<StopReason>,
+    pub(crate) stopped: Option<CancellationReason>,
 }
 
 impl<'a> Collector<'a> {
-    pub(crate) fn new(matcher: &'a RegexMatcher, stop: &'a Stop, shape: Shape) -> Self {
+    pub(crate) fn new(matcher: &'a RegexMatcher, stop: &'a Cancellation, shape: Shape) -> Self {
         Self {
             matcher,
             stop,

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 
-use toolgate_types::{Stop, StopReason};
+use toolgate_types::{Cancellation, CancellationReason};
 
 use crate::folder::{Name, Names, Scratch, Span, kind_by_stat, reopen, stat_child};
 use crate::place::Place;
@@ -61,7 +61,7 @@ pub struct Listing {
     /// Whether some were left out because of the limit.
     pub truncated: bool,
     /// Why reading ended before the end of the directory; the entries are then only some of them.
-    pub stopped: Option<StopReason>,
+    pub stopped: Option<CancellationReason>,
 }
 
 impl Listing {
@@ -80,7 +80,7 @@ pub fn list(
     start: Start<'_>,
     visible: &dyn Visible,
     options: &ListOptions,
-    stop: &Stop,
+    stop: &Cancellation,
 ) -> Result<Listing, Error> {
     let directory = reopen(start.directory)?;
     let mut chosen =

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use grep_searcher::{BinaryDetection, MmapChoice, Searcher, SearcherBuilder};
 use rustix::io::Errno;
-use toolgate_types::{Stop, StopReason};
+use toolgate_types::{Cancellation, CancellationReason};
 
 use crate::contents::{Contents, Portions};
 use crate::folder::{open_file, regular_size};
@@ -131,7 +131,7 @@ pub struct Searched {
     /// What was not searched.
     pub skipped: Skipped,
     /// Why the search ended before all was seen; the matches are then only some of them.
-    pub stopped: Option<StopReason>,
+    pub stopped: Option<CancellationReason>,
 }
 
 /// Searches text files line by line, as ripgrep does.
@@ -146,7 +146,7 @@ pub fn search(
     target: Target<'_>,
     visible: &dyn Visible,
     options: &SearchOptions<'_>,
-    stop: &Stop,
+    stop: &Cancellation,
 ) -> Result<Searched, Error> {
     let pattern = Pattern::new(options.pattern, options.regex, options.case_sensitive)?;
     let glob = options.glob.map(FileGlob::new).transpose()?;
@@ -182,7 +182,7 @@ pub fn search(
 /// Why the search of a file ended before its end.
 enum Ended {
     Failed(Errno),
-    Stopped(StopReason),
+    Stopped(CancellationReason),
 }
 
 impl From<Errno> for Ended {
@@ -196,7 +196,7 @@ struct FileSearcher<'a> {
     pattern: Pattern,
     searcher: Searcher,
     shape: Shape,
-    stop: &'a Stop,
+    stop: &'a Cancellation,
     buffer: Vec<u8>,
     kept: Kept<'a, Vec<Hit>>,
     effort: Effort,
@@ -204,7 +204,12 @@ struct FileSearcher<'a> {
 }
 
 impl<'a> FileSearcher<'a> {
-    fn new(pattern: &Pattern, options: &SearchOptions<'_>, horizon: &'a Horizon, stop: &'a Stop) -> Self {
+    fn new(
+        pattern: &Pattern,
+        options: &SearchOptions<'_>,
+        horizon: &'a Horizon,
+        stop: &'a Cancellation,
+    ) -> Self {
         let limit = Weight { count: options.max_matches, bytes: options.max_bytes };
         let before = options.before.min(MAX_NEIGHBOURS);
         let after = options.after.min(MAX_NEIGHBOURS);
@@ -282,7 +287,7 @@ impl FileSearcher<'_> {
     }
 
     /// The first matches that fit, of all that were kept.
-    fn answer(self, options: &SearchOptions<'_>, stopped: Option<StopReason>) -> Searched {
+    fn answer(self, options: &SearchOptions<'_>, stopped: Option<CancellationReason>) -> Searched {
         let limit = Weight { count: options.max_matches, bytes: options.max_bytes };
         let mut matches = Vec::new();
         let mut total = Weight::default();
@@ -303,7 +308,7 @@ impl FileSearcher<'_> {
 }
 
 impl Visitor for FileSearcher<'_> {
-    fn file(&mut self, folder: BorrowedFd<'_>, name: &CStr, place: &[u8]) -> Result<u64, StopReason> {
+    fn file(&mut self, folder: BorrowedFd<'_>, name: &CStr, place: &[u8]) -> Result<u64, CancellationReason> {
         let searched = open_file(folder, name).map_err(Ended::Failed).and_then(|opened| match opened {
             Some((file, size)) => self.search_file(file.as_fd(), size, place),
             None => Ok(0),

@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::fstat;
 use rustix::io::Errno;
-use toolgate_types::{Stop, StopReason};
+use toolgate_types::{Cancellation, CancellationReason};
 
 use crate::folder::{Names, Scratch, is_change, kind_by_stat, open_directory, reopen};
 use crate::place::as_path;
@@ -94,7 +94,7 @@ pub struct Surveyed<S> {
     /// Whether a directory was gone before it could be read, or changed all the while it was: something was certainly not seen where it is.
     pub missed: bool,
     /// Why the survey ended before all was seen.
-    pub stopped: Option<StopReason>,
+    pub stopped: Option<CancellationReason>,
 }
 
 /// A time that no filesystem gives to what changes from now on: what has it or a later one may be new, what has an earlier one is not.
@@ -110,7 +110,7 @@ pub fn earliest_timestamp() -> Duration {
 /// [`Error::NotADirectory`], or [`Error::Unreadable`] when the system fails in a way that says nothing about a single directory.
 pub fn survey<S: Surveyor>(
     directory: BorrowedFd<'_>,
-    stop: &Stop,
+    stop: &Cancellation,
     surveyor: impl Fn() -> S + Sync,
 ) -> Result<Surveyed<S>, Error> {
     let root =
@@ -144,13 +144,13 @@ struct Pending {
 
 /// Why a survey ended early.
 enum Ending {
-    Stopped(StopReason),
+    Stopped(CancellationReason),
     Failed(Errno),
 }
 
 /// What all threads see.
 struct Shared<'a> {
-    stop: &'a Stop,
+    stop: &'a Cancellation,
     /// Since the beginning of time as the filesystem counts it.
     begun: Duration,
     queue: Queue<Vec<Pending>>,

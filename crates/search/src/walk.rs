@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread::{Builder, Scope as Threads, ScopedJoinHandle};
 
 use rustix::io::Errno;
-use toolgate_types::{Stop, StopReason};
+use toolgate_types::{Cancellation, CancellationReason};
 
 use crate::folder::{Name, Names, Scratch, is_change, kind_by_stat, open_directory, reopen};
 use crate::ignored::IgnoreRules;
@@ -65,7 +65,7 @@ impl Skipped {
 /// What one thread does with the files it meets.
 pub(crate) trait Visitor: Send {
     /// Looks at what the directory says is a regular file. The answer is roughly how many bytes that took.
-    fn file(&mut self, folder: BorrowedFd<'_>, name: &CStr, place: &[u8]) -> Result<u64, StopReason>;
+    fn file(&mut self, folder: BorrowedFd<'_>, name: &CStr, place: &[u8]) -> Result<u64, CancellationReason>;
 
     /// Whether nothing at this place or after it can matter any more.
     fn is_beyond(&mut self, place: &[u8]) -> bool;
@@ -76,7 +76,7 @@ pub(crate) struct Walked<V> {
     /// One for every thread that took part.
     pub(crate) visitors: Vec<V>,
     pub(crate) skipped: Skipped,
-    pub(crate) stopped: Option<StopReason>,
+    pub(crate) stopped: Option<CancellationReason>,
 }
 
 /// A directory whose entries are being looked at.
@@ -118,7 +118,7 @@ impl Job {
 pub(crate) fn walk<V: Visitor>(
     start: Start<'_>,
     scope: &Scope<'_>,
-    stop: &Stop,
+    stop: &Cancellation,
     visitor: impl Fn() -> V + Sync,
 ) -> Result<Walked<V>, Error> {
     let handle = reopen(start.directory)?;
@@ -142,9 +142,9 @@ fn read_folder(
     depth: usize,
     above: Option<Arc<IgnoreRules>>,
     scope: &Scope<'_>,
-    stop: &Stop,
+    stop: &Cancellation,
     scratch: &mut Scratch,
-) -> Result<(Folder, Option<StopReason>), Errno> {
+) -> Result<(Folder, Option<CancellationReason>), Errno> {
     let worth_a_look = |name: Name<'_>| !matches!(name.kind, Some(EntryKind::Symlink | EntryKind::Other));
     let (mut names, stopped) = Names::read(handle.as_fd(), scratch, stop, worth_a_look)?;
     names.sort();
@@ -156,9 +156,9 @@ fn read_folder(
 /// What all threads of a walk see.
 struct Shared<'a> {
     scope: &'a Scope<'a>,
-    stop: &'a Stop,
+    stop: &'a Cancellation,
     queue: Queue<Job>,
-    stopped: OnceLock<StopReason>,
+    stopped: OnceLock<CancellationReason>,
 }
 
 impl Shared<'_> {
@@ -186,7 +186,7 @@ impl Shared<'_> {
         workers
     }
 
-    fn stop_now(&self, reason: StopReason) {
+    fn stop_now(&self, reason: CancellationReason) {
         self.stopped.get_or_init(|| reason);
         self.queue.close();
     }
@@ -250,7 +250,7 @@ impl<'a, V: Visitor> Worker<'a, V> {
     }
 
     /// Looks at files until there is a directory to go into.
-    fn step(&mut self, mut job: Job) -> Result<Left, StopReason> {
+    fn step(&mut self, mut job: Job) -> Result<Left, CancellationReason> {
         let folder = Arc::clone(&job.folder);
         self.place.enter(&folder.place);
         while job.left() > 0 {
@@ -281,7 +281,7 @@ impl<'a, V: Visitor> Worker<'a, V> {
     }
 
     /// Looks at the entry at the current place; a directory becomes the next job.
-    fn entry(&mut self, folder: &Folder, name: Name<'_>) -> Result<Option<Job>, StopReason> {
+    fn entry(&mut self, folder: &Folder, name: Name<'_>) -> Result<Option<Job>, CancellationReason> {
         let handle = folder.handle.as_fd();
         let Some(kind) = name.kind.or_else(|| kind_by_stat(handle, name.text).ok()) else { return Ok(None) };
         if !matches!(kind, EntryKind::File | EntryKind::Directory)
@@ -300,7 +300,7 @@ impl<'a, V: Visitor> Worker<'a, V> {
         Ok(None)
     }
 
-    fn descend(&mut self, folder: &Folder, name: Name<'_>) -> Result<Option<Job>, StopReason> {
+    fn descend(&mut self, folder: &Folder, name: Name<'_>) -> Result<Option<Job>, CancellationReason> {
         self.work += FOLDER_WORK;
         let depth = folder.depth + 1;
         if depth > MAX_DEPTH {

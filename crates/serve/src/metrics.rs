@@ -94,7 +94,7 @@ mod tests {
     use std::time::Duration;
 
     use toolgate_tools::Answer;
-    use toolgate_types::{Browsed, CallId, Decision, DocumentContent, Failure, Stage};
+    use toolgate_types::{CallId, Decision, DocumentContent, Failure, ResourceContent, Stage};
 
     use super::*;
 
@@ -123,7 +123,7 @@ mod tests {
         let content = DocumentContent::Text("a whole file".to_owned());
         let mut read = called(None);
         read.answer.text.clear();
-        read.browsed = Some(Browsed::File { content, sha256: None });
+        read.browsed = Some(ResourceContent::File { content, sha256: None });
         metrics.count(Some(ToolClass::Read), &read);
 
         let text = metrics.render(3);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteSynchronous};
 use sqlx::{ConnectOptions as _, SqliteConnection};
 use tokio::sync::{Mutex, MutexGuard};
-use toolgate_types::Locked;
+use toolgate_types::FileLock;
 
 use crate::error::SessionError;
 use crate::folder::Folder;
@@ -94,7 +94,7 @@ fn options() -> SqliteConnectOptions {
 }
 
 /// Waits until nobody else is opening the database.
-async fn turn(folder: &Folder, path: &Path) -> Result<Locked<File>, SessionError> {
+async fn turn(folder: &Folder, path: &Path) -> Result<FileLock<File>, SessionError> {
     let waiting = async {
         loop {
             match folder.lock("opening")? {

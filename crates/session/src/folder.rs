@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
-use toolgate_types::{Locked, OtherWriter, Ownership};
+use toolgate_types::{FileLock, OtherWriter, Ownership};
 
 use crate::error::SessionError;
 
@@ -97,11 +97,11 @@ impl Folder {
     }
 
     /// Locks a file of this folder, made if it is not there; `None` where somebody else has it locked.
-    pub(crate) fn lock(&self, name: &str) -> Result<Option<Locked<File>>, SessionError> {
+    pub(crate) fn lock(&self, name: &str) -> Result<Option<FileLock<File>>, SessionError> {
         let failed = |cause| self.failed("lock", name, cause);
         loop {
             let file = self.open_file(name, OFlags::RDWR | OFlags::CREATE).map_err(failed)?;
-            let file = match Locked::at_once(File::from(file)) {
+            let file = match FileLock::try_lock(File::from(file)) {
                 Ok(file) => file,
                 Err(TryLockError::WouldBlock) => return Ok(None),
                 Err(TryLockError::Error(error)) => return Err(failed(cause_of(&error))),
@@ -116,7 +116,7 @@ impl Folder {
     /// Removes a file that nobody has locked. Whoever locks it meanwhile is told that somebody else has it.
     pub(crate) fn remove_unlocked(&self, name: &str) {
         let Ok(file) = self.open_file(name, OFlags::RDWR | OFlags::NONBLOCK) else { return };
-        let Ok(file) = Locked::at_once(File::from(file)) else { return };
+        let Ok(file) = FileLock::try_lock(File::from(file)) else { return };
         // It may have been removed between the two steps above, and the name may be another file's by now.
         if self.is_named(&file, name).unwrap_or(false) {
             self.remove(name);

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
-use toolgate_types::{Locked, SessionId};
+use toolgate_types::{FileLock, SessionId};
 
 use crate::error::SessionError;
 use crate::folder::Folder;
@@ -34,7 +34,7 @@ pub(crate) struct Hold {
     holds: Holds,
     id: SessionId,
     /// The lock, where it is one of the operating system.
-    _lock: Option<Locked<File>>,
+    _lock: Option<FileLock<File>>,
 }
 
 impl Holds {
@@ -64,7 +64,7 @@ impl Holds {
     }
 }
 
-fn lock(folder: &Folder, id: &SessionId) -> Result<Locked<File>, SessionError> {
+fn lock(folder: &Folder, id: &SessionId) -> Result<FileLock<File>, SessionError> {
     let name = file_name(id);
     let mut tries = 0;
     loop {

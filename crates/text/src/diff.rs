@@ -10,13 +10,13 @@ use std::ops::Range;
 
 use similar::{Algorithm, DiffTag, capture_diff_slices};
 
-use crate::ends::Differing;
-use crate::patch::name;
+use crate::common_affixes::ChangedRegion;
+use crate::patch::quoted_name;
 
 /// Steps that the exact algorithm may take for one diff, at its worst.
-const BUDGET: usize = 16_000_000;
+const MAX_DIFF_STEPS: usize = 16_000_000;
 /// How often a piece that is too large is split at lines that occur only once.
-const SPLITS: usize = 8;
+const MAX_SPLITS: usize = 8;
 
 /// The unified diff that turns `old` into `new`, with `context` lines around each change; empty when they are
 /// the same.
@@ -28,14 +28,14 @@ pub fn unified(old: &str, new: &str, old_label: &str, new_label: &str, context: 
         return String::new();
     }
     // Most changes are small, and comparing two texts is much faster than finding all their lines.
-    let Differing { old, new, lines_before } = Differing::of(old, new, context);
-    let lines = Lines {
+    let ChangedRegion { old, new, lines_before } = ChangedRegion::of(old, new, context);
+    let lines = DiffInput {
         old: old.split_inclusive('\n').collect(),
         new: new.split_inclusive('\n').collect(),
         before: lines_before,
         context,
     };
-    let mut out = format!("--- {}\n+++ {}\n", name::written(old_label), name::written(new_label));
+    let mut out = format!("--- {}\n+++ {}\n", quoted_name::encode(old_label), quoted_name::encode(new_label));
     let changes = changes(&lines.old, &lines.new);
     for group in changes.chunk_by(|one, next| next.old.start - one.old.end <= context.saturating_mul(2)) {
         lines.write_hunk(&mut out, group);
@@ -45,13 +45,13 @@ pub fn unified(old: &str, new: &str, old_label: &str, new_label: &str, context: 
 
 /// A run of old lines that gives way to a run of new lines; one of them may be empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Change {
+struct LineChange {
     old: Range<usize>,
     new: Range<usize>,
 }
 
 /// The lines that a diff is about.
-struct Lines<'t> {
+struct DiffInput<'t> {
     old: Vec<&'t str>,
     new: Vec<&'t str>,
     /// How many others stand before them in both texts.
@@ -60,16 +60,15 @@ struct Lines<'t> {
     context: usize,
 }
 
-impl Lines<'_> {
-    fn write_hunk(&self, out: &mut String, group: &[Change]) {
+impl DiffInput<'_> {
+    fn write_hunk(&self, out: &mut String, group: &[LineChange]) {
         let (Some(first), Some(last)) = (group.first(), group.last()) else { return };
         let before = self.context.min(first.old.start);
         let after = self.context.min(self.old.len() - last.old.end);
         let old_range = first.old.start - before..last.old.end + after;
         let new_range = first.new.start - before..last.new.end + after;
         // Writing to a string cannot fail.
-        let _ =
-            writeln!(out, "@@ -{} +{} @@", self.written_range(&old_range), self.written_range(&new_range));
+        let _ = writeln!(out, "@@ -{} +{} @@", self.format_range(&old_range), self.format_range(&new_range));
         let mut at = old_range.start;
         for change in group {
             write_lines(out, ' ', &self.old, at..change.old.start);
@@ -81,7 +80,7 @@ impl Lines<'_> {
     }
 
     /// `start,count`; an empty range names the line before it, and a count of one is left out.
-    fn written_range(&self, range: &Range<usize>) -> String {
+    fn format_range(&self, range: &Range<usize>) -> String {
         let start = self.before + range.start;
         match range.len() {
             0 => format!("{start},0"),
@@ -101,7 +100,7 @@ fn write_lines(out: &mut String, sign: char, lines: &[&str], range: Range<usize>
     }
 }
 
-fn changes(old: &[&str], new: &[&str]) -> Vec<Change> {
+fn changes(old: &[&str], new: &[&str]) -> Vec<LineChange> {
     // What is the same at both ends is not even numbered.
     let same = |pair: &(&&str, &&str)| pair.0 == pair.1;
     let start = old.iter().zip(new).take_while(same).count();
@@ -114,21 +113,21 @@ fn changes(old: &[&str], new: &[&str]) -> Vec<Change> {
     };
     let old: Vec<usize> = old.iter().take(old.len() - end).map(|line| number(*line)).collect();
     let new: Vec<usize> = new.iter().take(new.len() - end).map(|line| number(*line)).collect();
-    let mut search = Search { budget: BUDGET, changes: Vec::new() };
-    search.compare(&Piece { old: &old, new: &new, old_start: start, new_start: start }, SPLITS);
+    let mut search = Differ { budget: MAX_DIFF_STEPS, changes: Vec::new() };
+    search.compare(&DiffSegment { old: &old, new: &new, old_start: start, new_start: start }, MAX_SPLITS);
     search.changes
 }
 
 /// Parts of the two texts that correspond, each line as a number.
 #[derive(Clone, Copy)]
-struct Piece<'a> {
+struct DiffSegment<'a> {
     old: &'a [usize],
     new: &'a [usize],
     old_start: usize,
     new_start: usize,
 }
 
-impl<'a> Piece<'a> {
+impl<'a> DiffSegment<'a> {
     /// The part within these ranges, counted from the beginning of this piece.
     fn part(&self, old: Range<usize>, new: Range<usize>) -> Self {
         Self {
@@ -156,17 +155,17 @@ impl<'a> Piece<'a> {
 
     /// Lines that occur once in either text, in an order that both share: (old, new) positions.
     fn anchors(&self) -> Vec<(usize, usize)> {
-        let old_places = only_places(self.old);
-        let new_places = only_places(self.new);
+        let old_places = unique_lines(self.old);
+        let new_places = unique_lines(self.new);
         let mut pairs: Vec<(usize, usize)> =
             old_places.iter().filter_map(|(line, old)| Some(((*old)?, (*new_places.get(line)?)?))).collect();
         pairs.sort_unstable();
-        longest_rising(&pairs)
+        longest_increasing_subsequence(&pairs)
     }
 }
 
 /// Where each line stands, or `None` for a line that stands in several places.
-fn only_places(lines: &[usize]) -> HashMap<usize, Option<usize>> {
+fn unique_lines(lines: &[usize]) -> HashMap<usize, Option<usize>> {
     let mut places = HashMap::new();
     for (index, line) in lines.iter().enumerate() {
         places.entry(*line).and_modify(|place| *place = None).or_insert(Some(index));
@@ -175,7 +174,7 @@ fn only_places(lines: &[usize]) -> HashMap<usize, Option<usize>> {
 }
 
 /// The longest selection of pairs, sorted by their first part, whose second part rises too.
-fn longest_rising(pairs: &[(usize, usize)]) -> Vec<(usize, usize)> {
+fn longest_increasing_subsequence(pairs: &[(usize, usize)]) -> Vec<(usize, usize)> {
     // `ends` holds, for each length, the pair with the smallest second part that ends a selection of that
     // length.
     let mut ends: Vec<usize> = Vec::new();
@@ -196,13 +195,13 @@ fn longest_rising(pairs: &[(usize, usize)]) -> Vec<(usize, usize)> {
 }
 
 /// Collects changes in order while the budget lasts.
-struct Search {
+struct Differ {
     budget: usize,
-    changes: Vec<Change>,
+    changes: Vec<LineChange>,
 }
 
-impl Search {
-    fn compare(&mut self, piece: &Piece<'_>, splits: usize) {
+impl Differ {
+    fn compare(&mut self, piece: &DiffSegment<'_>, splits: usize) {
         let piece = piece.trimmed();
         if piece.old.is_empty() || piece.new.is_empty() {
             self.replace(&piece);
@@ -216,7 +215,7 @@ impl Search {
         }
     }
 
-    fn compare_exactly(&mut self, piece: &Piece<'_>) {
+    fn compare_exactly(&mut self, piece: &DiffSegment<'_>) {
         for operation in capture_diff_slices(Algorithm::Myers, piece.old, piece.new) {
             if operation.tag() != DiffTag::Equal {
                 self.replace(&piece.part(operation.old_range(), operation.new_range()));
@@ -224,7 +223,7 @@ impl Search {
         }
     }
 
-    fn split(&mut self, piece: &Piece<'_>, splits: usize) {
+    fn split(&mut self, piece: &DiffSegment<'_>, splits: usize) {
         let anchors = piece.anchors();
         if anchors.is_empty() {
             return self.replace(piece);
@@ -238,7 +237,7 @@ impl Search {
     }
 
     /// Takes the whole piece as changed, and joins it to the change before when they touch.
-    fn replace(&mut self, piece: &Piece<'_>) {
+    fn replace(&mut self, piece: &DiffSegment<'_>) {
         let old = piece.old_start..piece.old_start + piece.old.len();
         let new = piece.new_start..piece.new_start + piece.new.len();
         if old.is_empty() && new.is_empty() {
@@ -249,7 +248,7 @@ impl Search {
                 last.old.end = old.end;
                 last.new.end = new.end;
             }
-            _ => self.changes.push(Change { old, new }),
+            _ => self.changes.push(LineChange { old, new }),
         }
     }
 }

@@ -9,8 +9,8 @@ use memchr::memmem;
 use thiserror::Error;
 use toolgate_types::{ErrorCode, Failure};
 
-use crate::place::{Difference, Place};
-use crate::window::Lines;
+use crate::fuzzy_match::{MatchDifference, NearestMatch};
+use crate::line_index::LineIndex;
 
 /// More edits than this in one call are refused: each one reads the whole text.
 pub const MAX_EDITS: usize = 1000;
@@ -22,7 +22,7 @@ const MAX_WORK: usize = 64 << 20;
 /// Reading and copying so many bytes costs about as much as one place.
 const BYTES_PER_WORK: usize = 64;
 /// Lines named when the text to replace stands in several places.
-const NAMED_LINES: usize = 10;
+const MAX_NAMED_LINES: usize = 10;
 
 /// One replacement.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,14 +57,14 @@ pub fn apply(original: &str, edits: &[Edit]) -> Result<Edited, EditError> {
 /// # Errors
 /// When an edit does not fit, or its result would be too large.
 pub fn apply_within(original: &str, edits: &[Edit], max_bytes: usize) -> Result<Edited, EditError> {
-    apply_while(original, edits, max_bytes, &|| true)
+    apply_cancellable(original, edits, max_bytes, &|| true)
 }
 
 /// Like [`apply_within`], but `go_on` is asked before each edit, since each one reads the whole text.
 ///
 /// # Errors
 /// When an edit does not fit, its result would be too large, or `go_on` says no.
-pub fn apply_while(
+pub fn apply_cancellable(
     original: &str,
     edits: &[Edit],
     max_bytes: usize,
@@ -90,7 +90,7 @@ fn apply_bounded(
     let mut work = 0_usize;
     let mut replacements = Vec::with_capacity(edits.len());
     for (index, edit) in edits.iter().enumerate() {
-        let step = Step { number: index + 1, of: edits.len() };
+        let step = EditIndex { number: index + 1, of: edits.len() };
         if !go_on() {
             return Err(EditError::Stopped { step });
         }
@@ -106,7 +106,7 @@ fn apply_bounded(
 fn replace(
     text: &str,
     edit: &Edit,
-    step: Step,
+    step: EditIndex,
     max_bytes: usize,
     max_places: usize,
 ) -> Result<(String, usize), EditError> {
@@ -124,7 +124,7 @@ fn replace(
         return Err(EditError::TooMuchWork { step });
     }
     if count == 0 {
-        let nearest = Place::nearest(text, &edit.old_text).map(Box::new);
+        let nearest = NearestMatch::nearest(text, &edit.old_text).map(Box::new);
         return Err(EditError::NotFound { step, nearest });
     }
     if count > 1 && !edit.replace_all {
@@ -147,20 +147,20 @@ fn replace(
 }
 
 fn first_lines(text: &str, places: impl Iterator<Item = usize>) -> Vec<usize> {
-    let lines = Lines::new(text);
-    places.take(NAMED_LINES).map(|offset| lines.number_at(offset)).collect()
+    let lines = LineIndex::new(text);
+    places.take(MAX_NAMED_LINES).map(|offset| lines.number_at(offset)).collect()
 }
 
 /// Which edit of how many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Step {
+pub struct EditIndex {
     /// Counted from 1.
     pub number: usize,
     /// How many edits the call has.
     pub of: usize,
 }
 
-impl std::fmt::Display for Step {
+impl std::fmt::Display for EditIndex {
     /// Nothing for the only edit of a call, so that its message reads plainly.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if self.of == 1 { Ok(()) } else { write!(formatter, "edit {} of {}: ", self.number, self.of) }
@@ -183,27 +183,27 @@ pub enum EditError {
     #[error("{step}`old_text` is empty")]
     Empty {
         /// Which edit.
-        step: Step,
+        step: EditIndex,
     },
     /// Old and new text are the same.
     #[error("{step}`old_text` and `new_text` are the same, so nothing would change")]
     Unchanged {
         /// Which edit.
-        step: Step,
+        step: EditIndex,
     },
     /// The text to replace is not there.
     #[error("{step}`old_text` is not in the file{}", nearest_message(.nearest.as_deref()))]
     NotFound {
         /// Which edit.
-        step: Step,
+        step: EditIndex,
         /// What comes nearest.
-        nearest: Option<Box<Place>>,
+        nearest: Option<Box<NearestMatch>>,
     },
     /// The text to replace is there several times.
     #[error("{step}`old_text` is in the file {count} times, at {}", lines_message(.lines, *.count))]
     Ambiguous {
         /// Which edit.
-        step: Step,
+        step: EditIndex,
         /// How many times.
         count: usize,
         /// The lines where the first ones begin.
@@ -213,19 +213,19 @@ pub enum EditError {
     #[error("{step}the call must end before this edit")]
     Stopped {
         /// Which edit was not begun.
-        step: Step,
+        step: EditIndex,
     },
     /// The edits of the call find too many places, or read too much.
     #[error("{step}together with the edits before it, this one replaces more than one call may")]
     TooMuchWork {
         /// Which edit was one too many.
-        step: Step,
+        step: EditIndex,
     },
     /// The result would be too large.
     #[error("{step}the file would have {bytes} bytes, more than the {max_bytes} that may be written")]
     TooLarge {
         /// Which edit.
-        step: Step,
+        step: EditIndex,
         /// How large the result would be.
         bytes: usize,
         /// How large it may be.
@@ -233,7 +233,7 @@ pub enum EditError {
     },
 }
 
-fn nearest_message(nearest: Option<&Place>) -> String {
+fn nearest_message(nearest: Option<&NearestMatch>) -> String {
     nearest.map(|place| format!("; {}", place.sentence())).unwrap_or_default()
 }
 
@@ -258,7 +258,7 @@ impl EditError {
         }
     }
 
-    fn step(&self) -> Option<Step> {
+    fn step(&self) -> Option<EditIndex> {
         match self {
             Self::NoEdits | Self::TooManyEdits { .. } => None,
             Self::Empty { step }
@@ -295,23 +295,23 @@ impl EditError {
     }
 }
 
-fn not_found_help(step: Step, nearest: Option<&Place>) -> String {
+fn not_found_help(step: EditIndex, nearest: Option<&NearestMatch>) -> String {
     let Some(place) = nearest else {
         let earlier =
             if step.number > 1 { "; edits before it have already changed the text that it sees" } else { "" };
         return format!("read the file again and copy the text to replace exactly{earlier}");
     };
     match place.difference {
-        Difference::TextHasCrlf => {
+        MatchDifference::TextHasCrlf => {
             return "end the lines of `old_text` and `new_text` with `\\r\\n`".to_owned();
         }
-        Difference::WantedHasCrlf => {
+        MatchDifference::WantedHasCrlf => {
             return "end the lines of `old_text` and `new_text` with `\\n` alone".to_owned();
         }
         _ => {}
     }
     let mut help = String::new();
-    if let (Difference::Similar { .. }, Some(mismatch)) = (place.difference, &place.mismatch) {
+    if let (MatchDifference::Similar { .. }, Some(mismatch)) = (place.difference, &place.mismatch) {
         let found = mismatch.found.as_deref().map_or("nothing more".to_owned(), |line| format!("`{line}`"));
         help = format!("line {} has {found} where `old_text` has `{}`; ", mismatch.line, mismatch.wanted);
     }
@@ -367,7 +367,7 @@ mod tests {
 
     #[test]
     fn refuses_what_does_not_fit() {
-        let step = Step { number: 1, of: 1 };
+        let step = EditIndex { number: 1, of: 1 };
         assert_eq!(apply("a", &[]), Err(EditError::NoEdits));
         assert_eq!(apply("a", &[edit("", "x")]), Err(EditError::Empty { step }));
         assert_eq!(apply("a", &[edit("a", "a")]), Err(EditError::Unchanged { step }));
@@ -400,7 +400,7 @@ mod tests {
             true
         };
         let refused = apply_bounded(&text, &edits, 1 << 20, 64 << 10, &count);
-        let step = Step { number: 64, of: 1000 };
+        let step = EditIndex { number: 64, of: 1000 };
         assert_eq!(refused, Err(EditError::TooMuchWork { step }), "{} edits were begun", asked.get());
         // Text that is only read costs a little too.
         let miss = [edit("a", "b"), everywhere("c", "d")];
@@ -420,8 +420,8 @@ mod tests {
             asked.get() <= 2
         };
         let edits = [edit("a", "b"), edit("b", "c"), edit("c", "d")];
-        let stopped = apply_while("a", &edits, 10, &twice);
-        assert_eq!(stopped, Err(EditError::Stopped { step: Step { number: 3, of: 3 } }));
+        let stopped = apply_cancellable("a", &edits, 10, &twice);
+        assert_eq!(stopped, Err(EditError::Stopped { step: EditIndex { number: 3, of: 3 } }));
     }
 
     fn told(text: &str, edits: &[Edit]) -> String {

@@ -6,27 +6,27 @@
 //! have been written by a hostile model, so work and answers are bounded and nothing panics. Line ends are
 //! never normalised.
 
-pub mod nearest;
-pub mod glob;
+pub mod nearest_name;
+pub mod glob_classes;
 pub mod repair;
-pub mod weight;
-mod hidden;
-pub mod visible;
-pub mod fold;
+pub mod json_complexity;
+mod invisible_chars;
+pub mod confusables;
+pub mod whitespace_fold;
 mod quote;
 mod secret;
-mod place;
-pub mod window;
+mod fuzzy_match;
+pub mod line_index;
 
 pub mod edit;
 
-pub mod ends;
+pub mod common_affixes;
 pub mod diff;
 pub mod patch;
 
 pub mod frontmatter;
 
-pub use hidden::is_hidden;
-pub use place::{Difference, Mismatch, Place};
+pub use fuzzy_match::{MatchDifference, Mismatch, NearestMatch};
+pub use invisible_chars::is_invisible;
 pub use quote::{escaped_line, quoted_name};
 pub use secret::without_secret;

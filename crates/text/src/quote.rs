@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::is_hidden;
+use crate::is_invisible;
 
 /// A file name or path as it stands in a line of an answer: as it is, or as a JSON string where it could be misread.
 ///
@@ -35,7 +35,7 @@ fn is_plain(name: &str) -> bool {
 }
 
 fn is_escaped(character: char) -> bool {
-    matches!(character, '\n' | '\t' | '\u{2028}' | '\u{2029}') || is_hidden(character)
+    matches!(character, '\n' | '\t' | '\u{2028}' | '\u{2029}') || is_invisible(character)
 }
 
 fn escape(text: &str, with_quotes: bool) -> String {

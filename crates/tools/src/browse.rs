@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use toolgate_types::{Browsed, DocumentContent, Failure, Structured, ToolOutput};
+use toolgate_types::{DocumentContent, Failure, ResourceContent, Structured, ToolOutput};
 use toolgate_workspace::{EntireContent, EntireFile, Page, View};
 
 use crate::file_tool::decode;
@@ -32,7 +32,7 @@ pub(crate) fn page(view: &View<'_>, arguments: Value, after: Option<&str>) -> Re
     let Beneath { path, max_results } = decode(arguments)?;
     let Page { files, next } = view.page(&path, after, max_results)?;
     let structured = json!({"paths": [], "truncated": next.is_some()});
-    Ok(ToolOutput::browsed(Browsed::Page { files, next }, structured))
+    Ok(ToolOutput::from_resource(ResourceContent::Page { files, next }, structured))
 }
 
 #[derive(Deserialize)]
@@ -52,11 +52,11 @@ pub(crate) fn whole(
     let structured = about(&file)?;
     let browsed = match file.content {
         EntireContent::Text(text) => {
-            Browsed::File { content: DocumentContent::Text(text), sha256: Some(file.sha256) }
+            ResourceContent::File { content: DocumentContent::Text(text), sha256: Some(file.sha256) }
         }
         EntireContent::Bytes(bytes) => {
-            Browsed::File { content: DocumentContent::Base64(STANDARD.encode(bytes)), sha256: None }
+            ResourceContent::File { content: DocumentContent::Base64(STANDARD.encode(bytes)), sha256: None }
         }
     };
-    Ok(ToolOutput::browsed(browsed, structured))
+    Ok(ToolOutput::from_resource(browsed, structured))
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use toolgate_text::window::truncate_at_char_boundary;
+use toolgate_text::line_index::truncate_at_char_boundary;
 use toolgate_types::{CallId, Decision, Failure, Stage, ToolCall};
 use toolgate_workspace::Workspace;
 use tracing::Level;

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use toolgate_text::edit::{Edit, apply_while};
+use toolgate_text::edit::{Edit, apply_cancellable};
 use toolgate_types::Failure;
 use toolgate_workspace::{Recorder, Rehearsal, Transformed, View};
 
@@ -18,7 +18,7 @@ pub(crate) fn edit(
     let go_on = || view.stop.reason().is_none();
     let replaced = Cell::new(0);
     let change = |before: &str| {
-        let edited = apply_while(before, edits, limit, &go_on).map_err(Failure::from)?;
+        let edited = apply_cancellable(before, edits, limit, &go_on).map_err(Failure::from)?;
         replaced.set(edited.replacements.iter().sum());
         Ok(edited.text)
     };

@@ -8,7 +8,7 @@ use toolgate_gate::{
     ApprovedCall, Browse, CallContext, CallPath, Effect, Preview, Tool, ToolFuture, ToolSchema, ToolSpec,
 };
 use toolgate_policy::{PathInput, PathInputs, PathSource};
-use toolgate_types::{Category, ErrorCode, Failure, Stop, ToolClass, ToolOutput};
+use toolgate_types::{Cancellation, Category, ErrorCode, Failure, ToolClass, ToolOutput};
 use toolgate_workspace::{Mount, PathStyle, Recorder, View, Workspace};
 
 use crate::browse::{self, Browsable};
@@ -86,7 +86,7 @@ struct FileTool {
 }
 
 impl FileTool {
-    fn view<'a>(&'a self, context: &'a CallContext, stop: &'a Stop) -> View<'a> {
+    fn view<'a>(&'a self, context: &'a CallContext, stop: &'a Cancellation) -> View<'a> {
         View {
             workspace: &self.workspace,
             style: self.style,
@@ -126,7 +126,12 @@ impl FileTool {
         !self.spec.class.has_effect() && self.spec.category == Category::File
     }
 
-    fn work(&self, arguments: Value, context: &CallContext, stop: &Stop) -> Result<ToolOutput, Failure> {
+    fn work(
+        &self,
+        arguments: Value,
+        context: &CallContext,
+        stop: &Cancellation,
+    ) -> Result<ToolOutput, Failure> {
         let (arguments, view) = (whole_numbers(&self.spec.input_schema, arguments), self.view(context, stop));
         match (&context.browse, self.browsable) {
             (None, _) => (self.work)(&view, arguments, context.recorder.as_ref()),
@@ -156,7 +161,7 @@ impl Tool for FileTool {
             name: name.to_owned(),
             is_list: false,
             has_default,
-            folder: self.default_mount().to_owned(),
+            directory: self.default_mount().to_owned(),
         };
         PathInputs {
             has_patch: self.has_patch(),
@@ -202,7 +207,7 @@ impl Tool for FileTool {
             let (blocking, stop) = (context.blocking, context.stop.clone());
             let arguments = call.into_arguments();
             if self.is_brief() {
-                let work = move |stop: &Stop| self.work(arguments.clone(), &context, stop);
+                let work = move |stop: &Cancellation| self.work(arguments.clone(), &context, stop);
                 blocking.run_harmless(&stop, work).await
             } else {
                 blocking.run(move || self.work(arguments, &context, &stop)).await

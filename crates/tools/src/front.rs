@@ -6,7 +6,9 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use toolgate_gate::{CallOptions, Credential, Gate, Settled};
 use toolgate_manifest::RetentionBounds;
-use toolgate_types::{Attachment, Browsed, CallId, Decision, Failure, Outcome, Stage, Structured, ToolCall};
+use toolgate_types::{
+    Attachment, CallId, Decision, Failure, Outcome, ResourceContent, Stage, Structured, ToolCall,
+};
 use toolgate_workspace::Workspace;
 
 use crate::call_log::{CallEnd, LoggedCall};
@@ -47,7 +49,7 @@ pub struct Called {
     /// The property that the structured answer lacks because the text is its value.
     pub text_as: Option<&'static str>,
     /// What is to be shown by address, where the call was made for that. The answer has no text then.
-    pub browsed: Option<Browsed>,
+    pub browsed: Option<ResourceContent>,
 }
 
 impl Called {
@@ -55,7 +57,7 @@ impl Called {
     #[must_use]
     pub fn bytes(&self) -> usize {
         let attached = self.attachments.iter().map(|attached| attached.data().len());
-        let browsed = self.browsed.as_ref().map_or(0, Browsed::bytes);
+        let browsed = self.browsed.as_ref().map_or(0, ResourceContent::bytes);
         self.answer.text.len() + attached.sum::<usize>() + browsed
     }
 
@@ -220,9 +222,9 @@ impl Front {
             }
             Outcome::Done(output) => {
                 attachments = std::mem::take(&mut output.attachments);
-                whole = output.whole.take();
-                text_as = output.text_as;
-                browsed = output.browsed.take();
+                whole = output.full_text.take();
+                text_as = output.text_field;
+                browsed = output.resource.take();
             }
         }
         let answer = self.profile.render(&tool, outcome);

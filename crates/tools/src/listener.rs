@@ -85,7 +85,7 @@ fn keep_newest(text: &mut String, longest: usize) {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use toolgate_text::is_hidden;
+    use toolgate_text::is_invisible;
 
     use super::*;
 
@@ -226,7 +226,7 @@ mod tests {
                     prop_assert_eq!(&told, &expected);
                 }
                 let words = told.map(|told| told.words).unwrap_or_default();
-                prop_assert!(words.len() <= LONGEST && !words.chars().any(is_hidden), "{:?}", words);
+                prop_assert!(words.len() <= LONGEST && !words.chars().any(is_invisible), "{:?}", words);
             }
         }
     }

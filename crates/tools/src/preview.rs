@@ -10,9 +10,9 @@ use std::sync::Mutex;
 
 use serde_json::Value;
 use toolgate_gate::{ForeseenChange, Preview, PreviewBody};
+use toolgate_text::confusables::quote_value;
 use toolgate_text::diff::unified;
-use toolgate_text::visible::value;
-use toolgate_types::{ErrorCode, Failure, Sha256, Stop};
+use toolgate_types::{Cancellation, ErrorCode, Failure, Sha256};
 use toolgate_workspace::{
     ChangeKind, FileMark, ListOptions, NotKept, PathStyle, PlannedChange, Recorder, Settled, View,
     WorkspaceError, mark,
@@ -114,7 +114,7 @@ struct Foresight {
 }
 
 impl Recorder for Foresight {
-    fn record(&self, changes: &[PlannedChange<'_>], stop: &Stop) -> Result<(), NotKept> {
+    fn record(&self, changes: &[PlannedChange<'_>], stop: &Cancellation) -> Result<(), NotKept> {
         let look = |planned: &PlannedChange<'_>| {
             let change = ForeseenChange::observe(planned, stop).map_err(|error| error.to_string())?;
             let text = planned.before.and_then(|file| text_of(file, self.limit));
@@ -172,7 +172,7 @@ fn describe_text(
 ) -> Option<(Vec<String>, PreviewBody)> {
     let change = &one.change;
     let label = plain_path(view, &change.alias, &change.location);
-    let path = value(&label);
+    let path = quote_value(&label);
     let after = change.after?;
     let Some(before) = change.before else {
         let belongs = Sha256::of(text.as_bytes()) == after.sha256;
@@ -261,7 +261,7 @@ fn summary_of(view: &View<'_>, change: &ForeseenChange) -> String {
 }
 
 fn shown_path(view: &View<'_>, alias: &str, location: &std::path::Path) -> String {
-    value(&plain_path(view, alias, location))
+    quote_value(&plain_path(view, alias, location))
 }
 
 fn plain_path(view: &View<'_>, alias: &str, location: &std::path::Path) -> String {
@@ -280,9 +280,9 @@ pub(crate) fn of_reading(view: &View<'_>, arguments: &Value) -> Result<Preview, 
         ListOptions { max_entries: 0, include_hidden: false, include_symlinks: false, with_size: false };
     // Opening is what the rules are asked about, for a file as for a folder.
     match view.list(path, &nothing) {
-        Ok(listed) => preview.summary.push(format!("look into {}", value(&listed.path))),
+        Ok(listed) => preview.summary.push(format!("look into {}", quote_value(&listed.path))),
         Err(WorkspaceError::NotADirectory { path }) => {
-            preview.summary.push(format!("read {}", value(&path)));
+            preview.summary.push(format!("read {}", quote_value(&path)));
         }
         Err(error) if error.code().is_denial() => return Err(error.into()),
         Err(_) => {}

@@ -28,7 +28,7 @@ impl Sha256 {
     // A record has four: code that is there once is fetched once.
     #[must_use]
     #[inline(never)]
-    pub fn digits(&self) -> [u8; 64] {
+    pub fn hex_digits(&self) -> [u8; 64] {
         // Without a table and without a branch: the compiler does sixteen bytes at once.
         let digit = |nibble: u8| nibble + b'0' + u8::from(nibble > 9) * (b'a' - b'0' - 10);
         let mut digits = [0; 64];
@@ -70,7 +70,7 @@ impl Sha256Hasher {
 
 impl fmt::Display for Sha256 {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(std::str::from_utf8(&self.digits()).unwrap_or_default())
+        formatter.write_str(std::str::from_utf8(&self.hex_digits()).unwrap_or_default())
     }
 }
 
@@ -127,7 +127,7 @@ impl TryFrom<String> for Sha256 {
 
 impl Serialize for Sha256 {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(std::str::from_utf8(&self.digits()).unwrap_or_default())
+        serializer.serialize_str(std::str::from_utf8(&self.hex_digits()).unwrap_or_default())
     }
 }
 
@@ -152,7 +152,7 @@ mod tests {
         for first in (0..=255u8).step_by(32) {
             let bytes: [u8; 32] = std::array::from_fn(|place| first + place as u8);
             let expected: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-            assert_eq!(Sha256(bytes).digits(), expected.as_bytes());
+            assert_eq!(Sha256(bytes).hex_digits(), expected.as_bytes());
         }
     }
 

@@ -21,7 +21,7 @@ pub struct Failure {
     /// What only the operator may know, such as which permission is missing; goes to the audit record, not to the model.
     pub operator_note: Option<String>,
     /// What only the operator may see, and only now: on a terminal, in no record and no answer, because it may quote what a caller sent.
-    pub aside: Option<String>,
+    pub terminal_note: Option<String>,
 }
 
 impl Failure {
@@ -34,7 +34,7 @@ impl Failure {
             help: None,
             details: Map::new(),
             operator_note: None,
-            aside: None,
+            terminal_note: None,
         }
     }
 
@@ -61,8 +61,8 @@ impl Failure {
 
     /// Adds what the operator may see on a terminal and nobody keeps.
     #[must_use]
-    pub fn aside(mut self, aside: impl Into<String>) -> Self {
-        self.aside = Some(aside.into());
+    pub fn terminal_note(mut self, aside: impl Into<String>) -> Self {
+        self.terminal_note = Some(aside.into());
         self
     }
 }

@@ -57,7 +57,7 @@ impl CallId {
 
     /// The id as it is written, for those who put it among other bytes.
     #[must_use]
-    pub fn digits(self) -> [u8; 36] {
+    pub fn to_hyphenated(self) -> [u8; 36] {
         let mut digits = [0; 36];
         self.0.hyphenated().encode_lower(&mut digits);
         digits
@@ -199,6 +199,6 @@ mod tests {
         let ids: Vec<CallId> = (0..1000).map(|_| CallId::fresh()).collect();
         assert!(ids.windows(2).all(|pair| pair[0] < pair[1]));
         assert_eq!(ids[0].to_string().parse::<CallId>().unwrap(), ids[0]);
-        assert_eq!(ids[0].to_string().as_bytes(), ids[0].digits());
+        assert_eq!(ids[0].to_string().as_bytes(), ids[0].to_hyphenated());
     }
 }

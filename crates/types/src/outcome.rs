@@ -16,13 +16,13 @@ pub struct ToolOutput {
     /// What is neither, such as pictures. A tool with an output policy hands out none: nothing in them can be filtered.
     pub attachments: Vec<Attachment>,
     /// The whole text, where `text` had to be cut. Whoever can keep it for a while may offer it beside the answer. Nor does it leave a tool with an output policy.
-    pub whole: Option<String>,
+    pub full_text: Option<String>,
     /// The digest of `text`, where whoever made it knows: the record holds it, and nobody computes it twice.
     pub text_sha256: Option<Sha256>,
     /// The property of `structured` that `text` is the value of, where it was left out: a text is held once.
-    pub text_as: Option<&'static str>,
+    pub text_field: Option<&'static str>,
     /// What a door is given that made the call to show something by address; there is no text then. Nor does it leave a tool with an output policy.
-    pub browsed: Option<Browsed>,
+    pub resource: Option<ResourceContent>,
 }
 
 impl ToolOutput {
@@ -33,17 +33,17 @@ impl ToolOutput {
             text: text.into(),
             structured: structured.into(),
             attachments: Vec::new(),
-            whole: None,
+            full_text: None,
             text_sha256: None,
-            text_as: None,
-            browsed: None,
+            text_field: None,
+            resource: None,
         }
     }
 
     /// The answer to a door, and what the tool declares to tell programs.
     #[must_use]
-    pub fn browsed(browsed: Browsed, structured: impl Into<Structured>) -> Self {
-        Self { browsed: Some(browsed), ..Self::new(String::new(), structured) }
+    pub fn from_resource(browsed: ResourceContent, structured: impl Into<Structured>) -> Self {
+        Self { resource: Some(browsed), ..Self::new(String::new(), structured) }
     }
 }
 
@@ -107,7 +107,7 @@ impl DocumentContent {
 
 /// What is shown by address, for the program that shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Browsed {
+pub enum ResourceContent {
     /// Some of the files of a mount.
     Page {
         /// Where they are, relative to the root of the mount, in order, and their sizes.
@@ -124,7 +124,7 @@ pub enum Browsed {
     },
 }
 
-impl Browsed {
+impl ResourceContent {
     /// What the record is of: a file as it is sent, or the paths and sizes as JSON.
     #[must_use]
     pub fn data(&self) -> Cow<'_, str> {

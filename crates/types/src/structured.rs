@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::escape::escape;
+use crate::json_escape::escape_json;
 
 /// The structured part of an answer.
 ///
@@ -16,52 +16,52 @@ pub enum Structured {
     /// A value that can be looked into.
     Value(Value),
     /// The same, in words.
-    Spelt(Spelt),
+    Raw(RawJsonObject),
 }
 
 /// An object as JSON.
 #[derive(Clone, Debug)]
-pub struct Spelt(String);
+pub struct RawJsonObject(String);
 
 /// An object that is put into words, field by field.
 #[derive(Debug)]
-pub struct Fields {
+pub struct JsonObjectWriter {
     json: Vec<u8>,
     /// Something could not be put into words.
     failed: bool,
 }
 
-impl Fields {
+impl JsonObjectWriter {
     /// An object without fields, with room for so many bytes of JSON.
     #[must_use]
-    pub fn with_room(bytes: usize) -> Self {
+    pub fn with_capacity(bytes: usize) -> Self {
         Self { json: Vec::with_capacity(bytes), failed: false }
     }
 
     /// Adds a field. A name is one of ours and needs no escape.
     #[must_use]
-    pub fn and(mut self, name: &'static str, value: &impl Serialize) -> Self {
-        self.name(name);
+    pub fn field(mut self, name: &'static str, value: &impl Serialize) -> Self {
+        self.push_key(name);
         self.failed |= serde_json::to_writer(&mut self.json, value).is_err();
         self
     }
 
     /// Adds a text.
     #[must_use]
-    pub fn and_text(mut self, name: &'static str, text: &str) -> Self {
-        self.name(name);
-        self.text(text);
+    pub fn string(mut self, name: &'static str, text: &str) -> Self {
+        self.push_key(name);
+        self.push_string(text);
         self
     }
 
     /// Adds a list of texts.
     #[must_use]
-    pub fn and_texts<'t>(mut self, name: &'static str, texts: impl IntoIterator<Item = &'t str>) -> Self {
-        self.name(name);
+    pub fn strings<'t>(mut self, name: &'static str, texts: impl IntoIterator<Item = &'t str>) -> Self {
+        self.push_key(name);
         let begin = self.json.len();
         for text in texts {
             self.json.push(b',');
-            self.text(text);
+            self.push_string(text);
         }
         match self.json.get_mut(begin) {
             // Before the first there is no comma.
@@ -74,31 +74,31 @@ impl Fields {
 
     /// All of it. Whatever could not be put into words is nothing, which fits no tool's declaration.
     #[must_use]
-    pub fn end(mut self) -> Structured {
+    pub fn finish(mut self) -> Structured {
         if self.json.is_empty() {
             self.json.push(b'{');
         }
         self.json.push(b'}');
         match String::from_utf8(self.json) {
-            Ok(json) if !self.failed => Structured::Spelt(Spelt(json)),
+            Ok(json) if !self.failed => Structured::Raw(RawJsonObject(json)),
             _ => Structured::Value(Value::Null),
         }
     }
 
-    fn name(&mut self, name: &'static str) {
+    fn push_key(&mut self, name: &'static str) {
         self.json.extend_from_slice(if self.json.is_empty() { b"{\"" } else { b",\"" });
         self.json.extend_from_slice(name.as_bytes());
         self.json.extend_from_slice(b"\":");
     }
 
-    fn text(&mut self, text: &str) {
+    fn push_string(&mut self, text: &str) {
         self.json.push(b'"');
-        escape(text.as_bytes(), &mut self.json);
+        escape_json(text.as_bytes(), &mut self.json);
         self.json.push(b'"');
     }
 }
 
-impl Spelt {
+impl RawJsonObject {
     /// The JSON, which begins and ends with a brace.
     #[must_use]
     pub fn as_str(&self) -> &str {
@@ -118,7 +118,7 @@ impl Structured {
     pub fn into_value(self) -> Value {
         match self {
             Self::Value(value) => value,
-            Self::Spelt(spelt) => spelt.read(),
+            Self::Raw(spelt) => spelt.parse(),
         }
     }
 
@@ -132,10 +132,10 @@ impl Structured {
 
     /// In words, if it is an object.
     #[must_use]
-    pub fn into_spelt(self) -> Option<Spelt> {
+    pub fn into_raw(self) -> Option<RawJsonObject> {
         match self {
-            Self::Spelt(spelt) => Some(spelt),
-            Self::Value(value) => value.is_object().then(|| Spelt(value.to_string())),
+            Self::Raw(spelt) => Some(spelt),
+            Self::Value(value) => value.is_object().then(|| RawJsonObject(value.to_string())),
         }
     }
 
@@ -144,14 +144,14 @@ impl Structured {
     pub fn value(&self) -> Cow<'_, Value> {
         match self {
             Self::Value(value) => Cow::Borrowed(value),
-            Self::Spelt(spelt) => Cow::Owned(spelt.read()),
+            Self::Raw(spelt) => Cow::Owned(spelt.parse()),
         }
     }
 
     /// Whether it is an object.
     #[must_use]
     pub fn is_object(&self) -> bool {
-        matches!(self, Self::Spelt(_) | Self::Value(Value::Object(_)))
+        matches!(self, Self::Raw(_) | Self::Value(Value::Object(_)))
     }
 
     /// As JSON.
@@ -159,13 +159,13 @@ impl Structured {
     pub fn json(&self) -> Cow<'_, str> {
         match self {
             Self::Value(value) => Cow::Owned(value.to_string()),
-            Self::Spelt(spelt) => Cow::Borrowed(&spelt.0),
+            Self::Raw(spelt) => Cow::Borrowed(&spelt.0),
         }
     }
 }
 
-impl Spelt {
-    fn read(&self) -> Value {
+impl RawJsonObject {
+    fn parse(&self) -> Value {
         // It cannot fail: these are words that serde wrote.
         serde_json::from_str(&self.0).unwrap_or_default()
     }
@@ -181,7 +181,7 @@ impl From<Value> for Structured {
 impl PartialEq for Structured {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::Spelt(one), Self::Spelt(other)) if one.0 == other.0 => true,
+            (Self::Raw(one), Self::Raw(other)) if one.0 == other.0 => true,
             _ => self.value() == other.value(),
         }
     }
@@ -202,23 +202,24 @@ mod tests {
     #[test]
     fn words_and_values_say_the_same() {
         let whole = json!({"b": [1, "x\n"], "a": {"c": null}, "t": "\"", "n": ["a", "\\", ""], "e": []});
-        let fields = Fields::with_room(0).and("b", &json!([1, "x\n"])).and("a", &json!({"c": null}));
-        let spelt = fields.and_text("t", "\"").and_texts("n", ["a", "\\", ""]).and_texts("e", []).end();
-        assert!(matches!(spelt, Structured::Spelt(_)) && spelt.is_object());
+        let fields =
+            JsonObjectWriter::with_capacity(0).field("b", &json!([1, "x\n"])).field("a", &json!({"c": null}));
+        let spelt = fields.string("t", "\"").strings("n", ["a", "\\", ""]).strings("e", []).finish();
+        assert!(matches!(spelt, Structured::Raw(_)) && spelt.is_object());
         let value = Structured::from(whole.clone());
         assert!(spelt == whole && spelt == value && spelt != json!({}));
         assert_eq!((spelt.json(), spelt.clone().into_value()), (Cow::from(whole.to_string()), whole.clone()));
         let more = spelt.with(|value| drop(value.as_object_mut().unwrap().insert("d".to_owned(), json!(1))));
-        let fields = more.into_spelt().unwrap().fields().to_owned();
+        let fields = more.into_raw().unwrap().fields().to_owned();
         assert!(fields.starts_with(r#""b":[1"#) && fields.ends_with(r#""e":[],"d":1"#), "{fields}");
-        assert_eq!(Fields::with_room(9).end().into_spelt().unwrap().fields(), "");
+        assert_eq!(JsonObjectWriter::with_capacity(9).finish().into_raw().unwrap().fields(), "");
     }
 
     #[test]
     fn what_cannot_be_told_is_nothing() {
         let unspeakable = std::collections::BTreeMap::from([((1, 2), 3)]);
-        let nothing = Fields::with_room(9).and("a", &1).and("b", &unspeakable).end();
-        assert!(nothing == Value::Null && !nothing.is_object() && nothing.into_spelt().is_none());
-        assert!(Structured::from(json!("x")).into_spelt().is_none());
+        let nothing = JsonObjectWriter::with_capacity(9).field("a", &1).field("b", &unspeakable).finish();
+        assert!(nothing == Value::Null && !nothing.is_object() && nothing.into_raw().is_none());
+        assert!(Structured::from(json!("x")).into_raw().is_none());
     }
 }

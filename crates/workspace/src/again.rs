@@ -75,7 +75,7 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    use toolgate_types::{Limits, Stop};
+    use toolgate_types::{Cancellation, Limits};
 
     use super::*;
     use crate::testing::{LIMITS, view, workspace};
@@ -84,7 +84,7 @@ mod tests {
     /// Reads a file of this content; tells its digest.
     fn read(workspace: &Workspace, root: &Path, content: &str) -> Sha256 {
         fs::write(root.join("f"), content).unwrap();
-        let (stop, limits) = (Stop::never(), Limits { max_read_bytes: 1 << 30, ..LIMITS });
+        let (stop, limits) = (Cancellation::never(), Limits { max_read_bytes: 1 << 30, ..LIMITS });
         let view = View { limits: &limits, ..view(workspace, &stop) };
         view.read("f", &ReadRequest::default()).unwrap().sha256
     }

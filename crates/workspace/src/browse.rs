@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use toolgate_search::{
     Entry, FindOptions, ListOptions, MAX_DEPTH, Match, SearchOptions, Skipped, Start, Target, Visible,
 };
-use toolgate_types::StopReason;
+use toolgate_types::CancellationReason;
 
 use crate::error::WorkspaceError;
 use crate::glance::is_harmless;
@@ -144,7 +144,7 @@ impl View<'_> {
             return Err(WorkspaceError::NotADirectory { path });
         }
         // What a folder takes on the disk says well enough how long it takes to list it.
-        self.stop.begin(opened.size())?;
+        self.stop.check_size(opened.size())?;
         let start = start(mount, &opened);
         let mut listing = toolgate_search::list(start, &self.visible(mount), options, self.stop)
             .map_err(WorkspaceError::other)?;
@@ -268,11 +268,11 @@ fn start<'o>(mount: &'o Mount, opened: &'o Opened) -> Start<'o> {
 }
 
 /// What was found before the time ran out is an answer; what was found before a cancellation is not.
-fn partial(stopped: Option<StopReason>) -> Result<bool, WorkspaceError> {
+fn partial(stopped: Option<CancellationReason>) -> Result<bool, WorkspaceError> {
     match stopped {
         None => Ok(false),
-        Some(StopReason::Deadline) => Ok(true),
-        Some(StopReason::Cancelled) => Err(WorkspaceError::Stopped(StopReason::Cancelled)),
+        Some(CancellationReason::Deadline) => Ok(true),
+        Some(CancellationReason::Cancelled) => Err(WorkspaceError::Stopped(CancellationReason::Cancelled)),
     }
 }
 
@@ -287,7 +287,7 @@ mod tests {
 
     use proptest::prelude::*;
     use toolgate_search::EntryKind;
-    use toolgate_types::Stop;
+    use toolgate_types::Cancellation;
 
     use super::*;
     use crate::testing::{mount, view};
@@ -330,7 +330,7 @@ mod tests {
             denying.clone(),
         );
         let nested = Workspace::new(vec![with(Rules::new(), root), inner.unwrap()]).unwrap();
-        let stop = Stop::never();
+        let stop = Cancellation::never();
         let listed = |workspace: &Workspace, grant: Option<&dyn PathGrant>| {
             let view = View { grant, ..view(workspace, &stop) };
             let listed = view.list("f", &EVERYTHING).unwrap();

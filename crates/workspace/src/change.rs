@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::Stat;
-use toolgate_types::{Sha256, Stop};
+use toolgate_types::{Cancellation, Sha256};
 
 use crate::mount::RootIdentity;
 
@@ -94,7 +94,7 @@ pub trait Recorder: Sync {
     ///
     /// # Errors
     /// Why it could not be stored.
-    fn record(&self, changes: &[PlannedChange<'_>], stop: &Stop) -> Result<(), NotKept>;
+    fn record(&self, changes: &[PlannedChange<'_>], stop: &Cancellation) -> Result<(), NotKept>;
 
     /// What was recorded counts from here on: unless it is settled, the next start puts it back. Called with the folders locked, right before the first
     /// change: what other gates did until then is not to be taken for what this call did.
@@ -184,7 +184,7 @@ impl From<String> for NotKept {
 pub struct Forgetful;
 
 impl Recorder for Forgetful {
-    fn record(&self, _changes: &[PlannedChange<'_>], _stop: &Stop) -> Result<(), NotKept> {
+    fn record(&self, _changes: &[PlannedChange<'_>], _stop: &Cancellation) -> Result<(), NotKept> {
         Ok(())
     }
 

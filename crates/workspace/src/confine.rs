@@ -34,7 +34,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use toolgate_search::{Surveyed, survey};
-use toolgate_types::{Cover, Stop};
+use toolgate_types::{Cancellation, MountOverlay};
 
 use crate::error::WorkspaceError;
 use crate::mount::{Access, Mount};
@@ -81,7 +81,7 @@ pub struct Confined<'a> {
 pub struct ConfinedMount<'a> {
     ground: Ground<'a>,
     writable: bool,
-    covers: Vec<Cover>,
+    covers: Vec<MountOverlay>,
     /// Directories that are hidden as a whole because too much in them is denied.
     bundled: Vec<PathBuf>,
     /// How many files have a name elsewhere, and cannot be changed.
@@ -105,7 +105,7 @@ impl Workspace {
         &self,
         wanted: &[Confined<'_>],
         grant: Option<&dyn PathGrant>,
-        stop: &Stop,
+        stop: &Cancellation,
     ) -> Result<Vec<ConfinedMount<'_>>, WorkspaceError> {
         wanted.iter().map(|wanted| self.confine_one(wanted, grant, stop)).collect()
     }
@@ -114,7 +114,7 @@ impl Workspace {
         &self,
         wanted: &Confined<'_>,
         grant: Option<&dyn PathGrant>,
-        stop: &Stop,
+        stop: &Cancellation,
     ) -> Result<ConfinedMount<'_>, WorkspaceError> {
         let mount = self.mount(wanted.alias).ok_or_else(|| self.unknown(wanted.alias))?;
         if wanted.writable && mount.access() == Access::ReadOnly {
@@ -155,7 +155,7 @@ fn look_around(
     ground: &Ground<'_>,
     writable: bool,
     grant: Option<&dyn PathGrant>,
-    stop: &Stop,
+    stop: &Cancellation,
 ) -> Result<Sightings, WorkspaceError> {
     let mut earlier = Sightings::default();
     for walk in 1..=WALKS {
@@ -221,7 +221,7 @@ impl<'a> ConfinedMount<'a> {
 
     /// What to cover, in this order: parents stand before children, and every place once.
     #[must_use]
-    pub fn covers(&self) -> &[Cover] {
+    pub fn covers(&self) -> &[MountOverlay] {
         &self.covers
     }
 }

@@ -4,7 +4,7 @@ use std::io;
 
 use rustix::io::Errno;
 use thiserror::Error;
-use toolgate_types::{ErrorCode, Failure, StopReason};
+use toolgate_types::{CancellationReason, ErrorCode, Failure};
 
 use crate::change::KeptBound;
 use crate::request::{PathStyle, SHORTER, TOO_LONG};
@@ -221,8 +221,8 @@ pub enum WorkspaceError {
         reason: String,
     },
     /// The call must end.
-    #[error("{}", match .0 { StopReason::Cancelled => "the call was cancelled", StopReason::Deadline => "the call took longer than it may" })]
-    Stopped(StopReason),
+    #[error("{}", match .0 { CancellationReason::Cancelled => "the call was cancelled", CancellationReason::Deadline => "the call took longer than it may" })]
+    Stopped(CancellationReason),
     /// The change could not be recorded, so it was not made.
     #[error("the change could not be recorded, so nothing was changed")]
     NotRecorded(
@@ -326,8 +326,8 @@ impl WorkspaceError {
             Self::WriteLimit { .. } | Self::TooLargeToChange { .. } => ErrorCode::WriteLimit,
             Self::InvalidRange { .. } => ErrorCode::InvalidRange,
             Self::Precondition { .. } => ErrorCode::PreconditionFailed,
-            Self::Stopped(StopReason::Cancelled) => ErrorCode::Cancelled,
-            Self::Stopped(StopReason::Deadline) => ErrorCode::Timeout,
+            Self::Stopped(CancellationReason::Cancelled) => ErrorCode::Cancelled,
+            Self::Stopped(CancellationReason::Deadline) => ErrorCode::Timeout,
             Self::NotRecorded(_) => ErrorCode::AuditUnavailable,
             Self::TooLargeToKeep { .. } | Self::JournalFull(_) => ErrorCode::WriteLimit,
             Self::NoSpaceToKeep(_) => ErrorCode::DiskFull,
@@ -388,7 +388,7 @@ impl WorkspaceError {
             }
             Self::InvalidRange { help, .. } => return Some(help.clone()),
             Self::Precondition { .. } => "read the file again and repeat the change on what is there now",
-            Self::Stopped(StopReason::Deadline) => "ask for less, or narrow the path",
+            Self::Stopped(CancellationReason::Deadline) => "ask for less, or narrow the path",
             Self::Restless { .. } => "try again when nothing else is moving files of the workspace",
             Self::TooManyCovers { .. } => {
                 "ask the operator to move them into a directory of their own, to mount a smaller one, to deny whole directories instead of many files, or to widen the scope"
@@ -440,8 +440,8 @@ fn io_code(source: &io::Error) -> ErrorCode {
     }
 }
 
-impl From<StopReason> for WorkspaceError {
-    fn from(reason: StopReason) -> Self {
+impl From<CancellationReason> for WorkspaceError {
+    fn from(reason: CancellationReason) -> Self {
         Self::Stopped(reason)
     }
 }

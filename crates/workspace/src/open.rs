@@ -466,7 +466,7 @@ fn kind_name(kind: FileType) -> &'static str {
     reason = "tests arrange files by hand and fail by panicking"
 )]
 mod tests {
-    use toolgate_types::Stop;
+    use toolgate_types::Cancellation;
 
     use super::*;
     use crate::Workspace;
@@ -484,7 +484,7 @@ mod tests {
         }
         std::os::unix::fs::symlink("src", root.join("link")).unwrap();
         std::os::unix::fs::symlink("a.rs", root.join("src/link.rs")).unwrap();
-        let stop = Stop::never();
+        let stop = Cancellation::never();
         let is_quick = |workspace: &Workspace, path: &str| {
             let view = view(workspace, &stop);
             let requested = view.request(path).unwrap();

@@ -108,7 +108,7 @@ impl View<'_> {
         if opened.is_directory() {
             return Err(WorkspaceError::NotAFile { path: requested.shown.into_owned() });
         }
-        self.stop.begin(opened.size())?;
+        self.stop.check_size(opened.size())?;
         let shown = self.show(self.mount(opened.mount(&requested))?, &opened.location);
         let is_oversize =
             request.refuse_oversize && window.is_whole() && opened.size() > self.limits.max_read_bytes;
@@ -138,7 +138,7 @@ impl View<'_> {
         if opened.is_directory() {
             return Err(WorkspaceError::NotAFile { path: shown });
         }
-        self.stop.begin(opened.size())?;
+        self.stop.check_size(opened.size())?;
         let too_long = |path, bytes| WorkspaceError::ReadLimit { path, bytes, limit: most };
         if opened.size() > most {
             return Err(too_long(shown, opened.size()));
@@ -467,7 +467,7 @@ impl Utf8Check {
     reason = "tests arrange files by hand and fail by panicking"
 )]
 mod tests {
-    use toolgate_types::Stop;
+    use toolgate_types::Cancellation;
 
     use super::*;
     use crate::testing::{view, workspace};
@@ -476,7 +476,7 @@ mod tests {
     #[test]
     fn a_file_is_read_whole_however_long_it_was_expected_to_be() {
         let scratch = tempfile::tempdir().unwrap();
-        let (workspace, stop) = (workspace(scratch.path()), Stop::never());
+        let (workspace, stop) = (workspace(scratch.path()), Cancellation::never());
         let view = view(&workspace, &stop);
         let text = "aé漢🦀 and more\n".repeat(60_000);
         let large = 5 * CHUNK;

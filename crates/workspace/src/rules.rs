@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
-use toolgate_text::glob::{has_class_beyond_ascii, letter_left_out_in_one_case, other_case};
+use toolgate_text::glob_classes::{has_class_beyond_ascii, letter_left_out_in_one_case, other_case};
 
 use crate::deny_list::{default_rule, rule_ending_at};
 use crate::fold::{fold, fold_glob, without_backup_marks};

@@ -335,7 +335,7 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
-    use toolgate_types::Stop;
+    use toolgate_types::Cancellation;
 
     use super::*;
     use crate::View;
@@ -352,7 +352,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let root = fs::canonicalize(folder.path()).unwrap();
         fs::write(root.join("a.txt"), "old").unwrap();
-        let (workspace, stop) = (workspace(&root), Stop::never());
+        let (workspace, stop) = (workspace(&root), Cancellation::never());
         let view = view(&workspace, &stop);
         test(&root, &make(&view));
         let mut found: Vec<_> = fs::read_dir(&root)

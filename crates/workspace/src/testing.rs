@@ -9,7 +9,7 @@ use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 
-use toolgate_types::{Limits, Stop};
+use toolgate_types::{Cancellation, Limits};
 
 use crate::{Access, Mount, PathStyle, Rules, View, Workspace};
 
@@ -31,6 +31,6 @@ pub(crate) fn workspace(root: &Path) -> Workspace {
     Workspace::new(vec![mount("@w", root).as_default()]).unwrap()
 }
 
-pub(crate) fn view<'a>(workspace: &'a Workspace, stop: &'a Stop) -> View<'a> {
+pub(crate) fn view<'a>(workspace: &'a Workspace, stop: &'a Cancellation) -> View<'a> {
     View { workspace, style: PathStyle::Free, limits: &LIMITS, grant: None, stop, unlocked: None }
 }

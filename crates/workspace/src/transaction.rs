@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rustix::fs::{AtFlags, Stat};
 use rustix::io::Errno;
-use toolgate_types::{Locked, NotLocked};
+use toolgate_types::{FileLock, NotLocked};
 
 use crate::change::{ChangeKind, NotKept, PlannedChange, Recorder, Settled};
 use crate::error::WorkspaceError;
@@ -188,7 +188,7 @@ pub(crate) fn is_temporary(name: &OsStr) -> bool {
 ///
 /// The journal's entry counts only once they are locked, and they stay so until it is settled. Of a name that is free the next start cannot tell whose doing
 /// that was: if somebody else could use it, or free it, while the entry counts, and this process died, what they did would be put back.
-type Locks<'s> = Vec<Locked<&'s File>>;
+type Locks<'s> = Vec<FileLock<&'s File>>;
 
 /// The changes are made and visible by now; only their survival of a power cut is in doubt, and that is worth an error.
 fn save(folders: &[(&File, &str)]) -> Result<(), WorkspaceError> {
@@ -227,8 +227,8 @@ fn lock<'s>(
     folder: &'s File,
     shown: &str,
     patience: Duration,
-) -> Result<Option<Locked<&'s File>>, WorkspaceError> {
-    match Locked::within(folder, patience, || view.stop.check().is_err()) {
+) -> Result<Option<FileLock<&'s File>>, WorkspaceError> {
+    match FileLock::within(folder, patience, || view.stop.check().is_err()) {
         Ok(locked) => Ok(Some(locked)),
         // Which program that is concerns the operator alone: the reason is told to the model.
         Err(NotLocked::Held(_)) => {
@@ -337,7 +337,7 @@ mod tests {
     use std::fs::TryLockError;
     use std::sync::{Arc, Mutex};
 
-    use toolgate_types::Stop;
+    use toolgate_types::Cancellation;
 
     use super::*;
     use crate::Overwrite;
@@ -364,7 +364,7 @@ mod tests {
         fn look(&self, event: &str) {
             let is_locked = |folder: &&str| {
                 let handle = File::open(self.root.join(folder)).unwrap();
-                matches!(Locked::at_once(handle), Err(TryLockError::WouldBlock))
+                matches!(FileLock::try_lock(handle), Err(TryLockError::WouldBlock))
             };
             let locked: Vec<&str> = ["here", "there"].into_iter().filter(is_locked).collect();
             self.seen.lock().unwrap().push(format!("{event}: {}", locked.join(" ")));
@@ -372,7 +372,7 @@ mod tests {
     }
 
     impl Recorder for Neighbour {
-        fn record(&self, _changes: &[PlannedChange<'_>], _stop: &Stop) -> Result<(), NotKept> {
+        fn record(&self, _changes: &[PlannedChange<'_>], _stop: &Cancellation) -> Result<(), NotKept> {
             Ok(())
         }
 
@@ -403,7 +403,7 @@ mod tests {
         for file in ["here/a", "here/b"] {
             fs::write(root.join(file), "old").unwrap();
         }
-        let (workspace, stop) = (workspace(&root), Stop::never());
+        let (workspace, stop) = (workspace(&root), Cancellation::never());
         let neighbour = Neighbour { root, seen: Arc::default() };
         let looking = neighbour.clone();
         WHEN_SAVED.set(Box::new(move || looking.look("saved")));

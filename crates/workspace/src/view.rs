@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use toolgate_types::{Limits, Stop};
+use toolgate_types::{Cancellation, Limits};
 
 use crate::again::LastLarge;
 use crate::confine::{HardLinks, is_target};
@@ -89,7 +89,7 @@ pub struct View<'a> {
     /// Which files, where the caller was granted only some.
     pub grant: Option<&'a dyn PathGrant>,
     /// When to give up.
-    pub stop: &'a Stop,
+    pub stop: &'a Cancellation,
     /// The one protected file, with its alias, that this call may change all the same.
     pub unlocked: Option<&'a str>,
 }

@@ -2,7 +2,7 @@
 
 use std::cell::LazyCell;
 
-use toolgate_text::ends::same_beginning;
+use toolgate_text::common_affixes::common_prefix_len;
 use toolgate_types::digest::Sha256Hasher;
 use toolgate_types::{Failure, Sha256};
 
@@ -228,7 +228,7 @@ impl View<'_> {
 
 /// The digests of a text before and after a change. What both begin with is hashed once: hashing takes longer than any other work on a text.
 fn digests(before: &[u8], after: &[u8]) -> (Sha256, Sha256) {
-    let same = same_beginning(before, after);
+    let same = common_prefix_len(before, after);
     let mut of_before = Sha256Hasher::new();
     of_before.update(before.get(..same).unwrap_or_default());
     let mut of_after = of_before.clone();

@@ -11,7 +11,7 @@ use serde_json::json;
 use toolgate_attack::{Bench, BenchOptions, Scratch, code_of};
 use toolgate_gate::UndoOptions;
 use toolgate_tools::Profile;
-use toolgate_types::{ErrorCode, Limits, Stop};
+use toolgate_types::{Cancellation, ErrorCode, Limits};
 use toolgate_workspace::{
     Access, Forgetful, Mount, PathStyle, Rehearsal, Rules, View, Workspace, WorkspaceError,
 };
@@ -25,7 +25,7 @@ fn bench(scratch: &Scratch) -> Bench {
 fn with_view<Answer>(
     root: &Path,
     limits: &Limits,
-    stop: &Stop,
+    stop: &Cancellation,
     work: impl FnOnce(&View<'_>) -> Answer,
 ) -> Answer {
     let mount = Mount::new("@w", File::open(root).unwrap(), root, Access::ReadWrite, Rules::new()).unwrap();
@@ -37,12 +37,12 @@ fn with_view<Answer>(
 fn a_file_that_holds_more_than_it_says_is_not_read_into_memory() {
     // Files of the kernel say that they are empty.
     let limits = Limits { max_write_bytes: 3, ..Profile::Native.limits() };
-    with_view(Path::new("/proc"), &limits, &Stop::never(), |view| {
+    with_view(Path::new("/proc"), &limits, &Cancellation::never(), |view| {
         let change = |text: &str| Ok(text.to_owned());
         let refused = view.transform("cpuinfo", None, Rehearsal::Yes, &change, &Forgetful).unwrap_err();
         assert!(matches!(refused, WorkspaceError::TooLargeToChange { bytes: 193, .. }), "{refused}");
     });
-    with_view(Path::new("/proc/sys/kernel"), &limits, &Stop::never(), |view| {
+    with_view(Path::new("/proc/sys/kernel"), &limits, &Cancellation::never(), |view| {
         let change = |text: &str| Ok(text.to_owned());
         let refused = view.transform("ostype", None, Rehearsal::Yes, &change, &Forgetful).unwrap_err();
         assert!(matches!(refused, WorkspaceError::WriteLimit { bytes: 6, .. }), "{refused}");
@@ -95,7 +95,7 @@ fn a_change_that_was_worked_out_too_late_is_not_made() {
     write(&scratch.folder("w").join("a.txt"), "old");
     let over = Arc::new(AtomicBool::new(false));
     let asked = Arc::clone(&over);
-    let stop = Stop::new(None, move || asked.load(Ordering::Relaxed));
+    let stop = Cancellation::new(None, move || asked.load(Ordering::Relaxed));
     with_view(&scratch.folder("w"), &Profile::Native.limits(), &stop, |view| {
         let change = |_: &str| {
             over.store(true, Ordering::Relaxed);

@@ -11,7 +11,7 @@ use serde_json::json;
 use toolgate_attack::{Bench, BenchOptions, Scratch, litter_below, unfinish};
 use toolgate_gate::{ChangeSet, UndoOptions};
 use toolgate_tools::Profile;
-use toolgate_types::{CallId, ChangeFate, Limits, StateKey, Stop};
+use toolgate_types::{CallId, Cancellation, ChangeFate, Limits, StateKey};
 use toolgate_workspace::{Access, Mount, PathStyle, Rules, View, Workspace};
 
 use crate::fixture::write;
@@ -248,7 +248,7 @@ fn a_pipe_in_place_of_a_folder_is_not_waited_for() {
     let mount = Mount::new("@w", File::open(&root).unwrap(), &root, Access::ReadWrite, Rules::new()).unwrap();
     let workspace = Workspace::new(vec![mount]).unwrap();
     let limits: Limits = Profile::Native.limits();
-    let stop = Stop::never();
+    let stop = Cancellation::never();
     let view = View {
         workspace: &workspace,
         style: PathStyle::Free,

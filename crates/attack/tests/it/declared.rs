@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 use toolgate_gate::{ApprovedCall, CallContext, Tool, ToolFuture, ToolSchema, ToolSpec};
-use toolgate_policy::{Condition, Elevated, OutputPolicy, OutputRule, Requirements};
+use toolgate_policy::{Condition, ElevatedPermissions, OutputPolicy, OutputRule, Requirements};
 use toolgate_types::{CallId, Category, Failure, Sha256, ToolClass, ToolOutput};
 
 type Answer = dyn Fn(&Value) -> Result<ToolOutput, Failure> + Send + Sync;
@@ -66,7 +66,8 @@ impl Declared {
 
     pub(crate) fn elevated(mut self, when: &str, permissions: &[&str]) -> Self {
         let condition = Condition::compile(when, &json!(self.spec.input_schema)).unwrap();
-        self.requirements().elevated = Some(Elevated { condition, permissions: owned(permissions) });
+        self.requirements().elevated =
+            Some(ElevatedPermissions { condition, permissions: owned(permissions) });
         self
     }
 

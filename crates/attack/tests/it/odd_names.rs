@@ -92,7 +92,7 @@ const FORGING: &[&str] = &[
 
 /// What is no part of a line of text, whatever the names are.
 fn is_steering(character: char) -> bool {
-    toolgate_text::is_hidden(character) || matches!(character, '\t' | '\u{2028}' | '\u{2029}')
+    toolgate_text::is_invisible(character) || matches!(character, '\t' | '\u{2028}' | '\u{2029}')
 }
 
 #[test]

@@ -8,7 +8,8 @@ use toolgate_gate::CallOptions;
 use toolgate_policy::OutputRule::{self, Allow, Mask, Redact};
 use toolgate_tools::{Called, Profile};
 use toolgate_types::{
-    Browsed, Decision, DocumentContent, ErrorCode, Fields, Sha256, Stage, StateKey, ToolCall, ToolOutput,
+    Decision, DocumentContent, ErrorCode, JsonObjectWriter, ResourceContent, Sha256, Stage, StateKey,
+    ToolCall, ToolOutput,
 };
 
 use crate::declared::Declared;
@@ -111,8 +112,8 @@ fn names_that_nobody_declared_are_not_in_the_record() {
 
 #[test]
 fn what_a_tool_puts_into_words_itself_is_checked_and_filtered_all_the_same() {
-    let words = || Fields::with_room(64).and_text("name", "Ada").and_text("key", SECRET).end();
-    let output = || ToolOutput { text_as: Some("content"), ..ToolOutput::new(SECRET, words()) };
+    let words = || JsonObjectWriter::with_capacity(64).string("name", "Ada").string("key", SECRET).finish();
+    let output = || ToolOutput { text_field: Some("content"), ..ToolOutput::new(SECRET, words()) };
     let call = |schema: Value| {
         let desk = Desk::answering(Profile::Native, output(), schema, &[("name", Allow)]);
         let called = desk.call();
@@ -126,10 +127,10 @@ fn what_a_tool_puts_into_words_itself_is_checked_and_filtered_all_the_same() {
 
 #[test]
 fn what_a_tool_shows_by_address_does_not_leave_past_a_policy() {
-    let file = Browsed::File { content: DocumentContent::Text(SECRET.to_owned()), sha256: None };
-    let page = Browsed::Page { files: vec![(SECRET.to_owned(), 1)], next: Some(SECRET.to_owned()) };
+    let file = ResourceContent::File { content: DocumentContent::Text(SECRET.to_owned()), sha256: None };
+    let page = ResourceContent::Page { files: vec![(SECRET.to_owned(), 1)], next: Some(SECRET.to_owned()) };
     for browsed in [file, page] {
-        let output = ToolOutput::browsed(browsed.clone(), json!({"name": "Ada", "key": SECRET}));
+        let output = ToolOutput::from_resource(browsed.clone(), json!({"name": "Ada", "key": SECRET}));
         let desk = Desk::answering(Profile::Native, output, json!({"type": "object"}), &[("name", Allow)]);
         let called = desk.call();
         desk.keeps_secret(&called);

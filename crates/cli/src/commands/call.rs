@@ -238,7 +238,7 @@ fn explain(called: &Called, stage: Stage, failure: &Failure) {
     let note = failure.operator_note.as_ref().map(|note| format!(": {note}")).unwrap_or_default();
     let (decision, code) = (called.decision.as_str(), failure.code.as_str());
     complain(&format!("{decision} at {} with {code}{note} (call {})", stage.as_str(), called.call));
-    if let Some(aside) = &failure.aside {
+    if let Some(aside) = &failure.terminal_note {
         complain(aside);
     }
 }

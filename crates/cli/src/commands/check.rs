@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use serde_json::json;
 use toolgate_manifest::{
-    Access, Config, Located, MountConfig, Problem, ServerProcess, ServerTransport, ToolManifest, Warning,
+    Access, Config, ConfigProblem, ConfigWarning, Located, MountConfig, ServerProcessConfig, ServerTransport,
+    ToolManifest,
 };
 use toolgate_sandbox::Sandbox;
 use toolgate_tools::LoadedTools;
@@ -35,8 +36,8 @@ use crate::web_search;
 #[derive(Default)]
 struct Report {
     files: Vec<String>,
-    problems: Vec<Problem>,
-    warnings: Vec<Warning>,
+    problems: Vec<ConfigProblem>,
+    warnings: Vec<ConfigWarning>,
 }
 
 pub(crate) fn run(common: &Common, files: &[PathBuf], strict: bool) -> Result<u8, Failed> {
@@ -136,7 +137,8 @@ impl Report {
                 return Ok(());
             }
         };
-        let taken: Vec<Problem> = config.mounts.iter().filter_map(|mount| taken(&config, mount)).collect();
+        let taken: Vec<ConfigProblem> =
+            config.mounts.iter().filter_map(|mount| taken(&config, mount)).collect();
         if !taken.is_empty() {
             self.problems.extend(taken);
             return Ok(());
@@ -177,7 +179,7 @@ impl Report {
             variable(name).map(|value| if value.is_empty() { String::new() } else { "set".to_owned() })
         };
         let Some((_, unusable)) = self.keep(servers::declared(settings, &is_set))? else { return Ok(()) };
-        self.warnings.extend(unusable.into_iter().map(|server| Warning::from(server.problem)));
+        self.warnings.extend(unusable.into_iter().map(|server| ConfigWarning::from(server.problem)));
         self.warnings.extend(settings.loaded.config.warnings());
         self.warnings.extend(missing_servers(settings)?);
         Ok(())
@@ -240,7 +242,7 @@ impl Report {
             Err(Fault::Problems(problems)) => {
                 // What was found twice, by two ways of looking, is one problem.
                 let fresh = problems.into_iter().filter(|problem| !self.problems.contains(problem));
-                let fresh: Vec<Problem> = fresh.collect();
+                let fresh: Vec<ConfigProblem> = fresh.collect();
                 self.problems.extend(fresh);
                 Ok(None)
             }
@@ -252,7 +254,8 @@ impl Report {
         if as_json {
             print_json(&json!({"files": files, "problems": problems, "warnings": warnings}))?;
         } else {
-            let told = problems.iter().map(Problem::render).chain(warnings.iter().map(Warning::render));
+            let told =
+                problems.iter().map(ConfigProblem::render).chain(warnings.iter().map(ConfigWarning::render));
             let mut told: Vec<String> = told.collect();
             if problems.is_empty() {
                 let besides = match warnings.len() {
@@ -273,14 +276,14 @@ fn named(files: &[Content]) -> impl Iterator<Item = String> {
     files.iter().map(|file| file.name.clone())
 }
 
-fn taken(config: &Config, mount: &MountConfig) -> Option<Problem> {
+fn taken(config: &Config, mount: &MountConfig) -> Option<ConfigProblem> {
     let help = reserved(&mount.alias.value)?;
     let message = format!("`{}` cannot be mounted by hand", mount.alias.value);
     Some(config.problem_at(&mount.alias, message, Some(help.to_owned())))
 }
 
 /// Mounts with which no gate starts: the root of the filesystem, the gate's own directories, and what is no directory.
-fn unfit_mounts(settings: &Settings) -> Result<Vec<Problem>, Failed> {
+fn unfit_mounts(settings: &Settings) -> Result<Vec<ConfigProblem>, Failed> {
     let (config, own) = (&settings.loaded.config, Own::of(settings));
     let mut problems = Vec::new();
     for mount in &config.mounts {
@@ -303,7 +306,7 @@ fn unfit_mounts(settings: &Settings) -> Result<Vec<Problem>, Failed> {
 }
 
 /// Folders that are named and are not there.
-fn missing_places(settings: &Settings) -> Result<Vec<Warning>, Failed> {
+fn missing_places(settings: &Settings) -> Result<Vec<ConfigWarning>, Failed> {
     let config = &settings.loaded.config;
     let sandbox = &config.sandbox;
     let folders = sandbox.read.iter().chain(sandbox.path.iter().flatten());
@@ -323,7 +326,7 @@ fn missing_places(settings: &Settings) -> Result<Vec<Warning>, Failed> {
 }
 
 /// The processes of servers that are started.
-fn processes(config: &Config) -> impl Iterator<Item = &ServerProcess> {
+fn processes(config: &Config) -> impl Iterator<Item = &ServerProcessConfig> {
     let started = config.mcp_servers.iter().filter(|server| !server.disabled);
     started.filter_map(|server| match &server.transport {
         ServerTransport::Process(process) => Some(&**process),
@@ -332,23 +335,23 @@ fn processes(config: &Config) -> impl Iterator<Item = &ServerProcess> {
 }
 
 /// Servers whose program would not be found.
-fn missing_servers(settings: &Settings) -> Result<Vec<Warning>, Failed> {
+fn missing_servers(settings: &Settings) -> Result<Vec<ConfigWarning>, Failed> {
     let config = &settings.loaded.config;
-    let processes: Vec<&ServerProcess> = processes(config).collect();
+    let processes: Vec<&ServerProcessConfig> = processes(config).collect();
     if processes.is_empty() {
         return Ok(Vec::new());
     }
     let Ok(sandbox) = Sandbox::prepare(sandbox_options(settings, &Own::of(settings))?) else {
         return Ok(Vec::new());
     };
-    let is_there = |process: &&&ServerProcess| {
+    let is_there = |process: &&&ServerProcessConfig| {
         let program = Path::new(&process.program.value);
         let found = sandbox.find_program(process.program.value.as_ref()).is_some_and(|place| exists(&place));
         // What lies in a folder of its own is seen there as it is here; what lies in a mount is seen elsewhere.
         found || program.starts_with("/mnt") || (program.is_absolute() && exists(program))
     };
     let missing = processes.iter().filter(|process| !is_there(process));
-    let warning = |process: &&ServerProcess| {
+    let warning = |process: &&ServerProcessConfig| {
         let message = format!("there is no program `{}` in the sandbox", process.program.value);
         let help = "install it, or name it by its absolute path and its folder under `read`".to_owned();
         config.problem_at(&process.program, message, Some(help)).into()
@@ -357,7 +360,7 @@ fn missing_servers(settings: &Settings) -> Result<Vec<Warning>, Failed> {
 }
 
 /// Programs that a command would not find.
-fn missing_programs(settings: &Settings, files: &[Content]) -> Result<Vec<Warning>, Failed> {
+fn missing_programs(settings: &Settings, files: &[Content]) -> Result<Vec<ConfigWarning>, Failed> {
     let Ok(sandbox) = Sandbox::prepare(sandbox_options(settings, &Own::of(settings))?) else {
         return Ok(Vec::new());
     };

@@ -10,7 +10,7 @@ use toolgate_connect::{HealthState, ServerHealth};
 use toolgate_gate::Journal;
 use toolgate_identity::{CacheOptions, FetchedKeys};
 use toolgate_llm::ListedModel;
-use toolgate_manifest::{CallerKey, KeySource};
+use toolgate_manifest::{CallerKey, KeySourceConfig};
 use toolgate_sandbox::{LayerReport, Sandbox};
 use toolgate_serve::StateUsage;
 use toolgate_types::Trust;
@@ -216,7 +216,7 @@ fn servers(settings: &Settings) -> Result<Vec<Finding>, Failed> {
 /// Every key set of callers that an issuer publishes, fetched once. A gate that runs and cannot fetch one goes on with the keys that it has.
 fn key_sets(settings: &Settings) -> Result<Vec<Finding>, Failed> {
     let callers = settings.loaded.config.callers.as_ref();
-    let is_published = |key: &CallerKey| matches!(key.source, KeySource::KeySetUrl(_));
+    let is_published = |key: &CallerKey| matches!(key.source, KeySourceConfig::KeySetUrl(_));
     let Some(callers) = callers.filter(|callers| callers.keys.iter().any(is_published)) else {
         return Ok(Vec::new());
     };

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use toolgate_manifest::{
-    CannotInsert, ImportError, Imported, ImportedServer, LeftOut, import_from, import_servers, insert_servers,
+    ImportError, Imported, ImportedServer, InsertError, LeftOut, import_from, import_servers, insert_servers,
 };
 
 use super::print;
@@ -137,7 +137,7 @@ fn leave_out_declared(imported: &mut Imported, loaded: &Loaded) -> Vec<String> {
         let declared = loaded.config.mcp_servers.iter().find(|known| known.name.value == server.name);
         match declared {
             None => return true,
-            Some(declared) if server.is_the_same_as(declared) => same.push(server.name.clone()),
+            Some(declared) if server.matches(declared) => same.push(server.name.clone()),
             Some(_) => other.push(LeftOut {
                 name: server.client_name.clone(),
                 reason: format!(
@@ -188,11 +188,11 @@ fn add(surroundings: &Surroundings, file: Option<&PathBuf>, imported: &Imported)
     let edited = insert_servers(&shown, &text, imported).map_err(|error| {
         let failed = Failed::usage(format!("nothing was added to `{shown}`: {error}"));
         match error {
-            CannotInsert::Declared(_) => failed.help("rename or remove one of the two"),
-            CannotInsert::Mistakes(_) => {
+            InsertError::Declared(_) => failed.help("rename or remove one of the two"),
+            InsertError::Mistakes(_) => {
                 failed.help("correct the file; `toolgate check` says when nothing is left")
             }
-            CannotInsert::Unclear => failed.help("leave out --write, and paste what is printed"),
+            InsertError::Unclear => failed.help("leave out --write, and paste what is printed"),
         }
     })?;
     replace_file(file, &bytes, edited.as_bytes()).map_err(|error| cannot(file, error))?;

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use jiff::Timestamp;
 use serde_json::json;
 use toolgate_identity::{MintOptions, mint as sign};
-use toolgate_manifest::{CallersConfig, ClaimNames, KeySource};
+use toolgate_manifest::{CallersConfig, ClaimsConfig, KeySourceConfig};
 use toolgate_types::Trust;
 use toolgate_types::time::rfc3339_millis;
 
@@ -82,7 +82,7 @@ fn declared(
     permissions: &[String],
 ) -> Result<Signer, Failed> {
     let secret = callers.keys.iter().find_map(|key| match (&key.source, &key.kid) {
-        (KeySource::Secret(at), Some(kid)) => Some((at, kid.value.clone())),
+        (KeySourceConfig::Secret(at), Some(kid)) => Some((at, kid.value.clone())),
         _ => None,
     });
     let Some((at, key_id)) = secret else {
@@ -90,7 +90,7 @@ fn declared(
             "add a key such as `{kid: local, algorithm: HS256, secret_file: callers.secret}` to `callers.keys`",
         ));
     };
-    let standard = ClaimNames::default();
+    let standard = ClaimsConfig::default();
     let renamed = [
         ("permissions", !permissions.is_empty() && callers.claims.permissions != standard.permissions),
         ("agent", common.agent.is_some() && callers.claims.agent != standard.agent),

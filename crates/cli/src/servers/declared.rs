@@ -9,7 +9,7 @@ use toolgate_connect::{
 };
 use toolgate_egress::Rules;
 use toolgate_manifest::{
-    self as manifest, Config, DeclaredPath, Located, PinMode, PolicyRule, Problem, ServerConfig,
+    self as manifest, Config, ConfigProblem, DeclaredPath, Located, PinMode, PolicyRule, ServerConfig,
     ServerTransport, Treatment, VariableText,
 };
 use toolgate_policy::{OutputPolicy, OutputRule};
@@ -27,15 +27,15 @@ const STARTUP_TIMEOUT: Duration = Duration::from_secs(20);
 pub(crate) struct Unusable {
     pub(crate) name: String,
     /// What is missing, and where that is said.
-    pub(crate) problem: Problem,
+    pub(crate) problem: ConfigProblem,
 }
 
 /// Why there are no settings for a server.
 enum Refused {
     /// It says something that cannot be.
-    Problems(Vec<Problem>),
+    Problems(Vec<ConfigProblem>),
     /// Something is missing.
-    Missing(Problem),
+    Missing(ConfigProblem),
 }
 
 /// What a variable of the environment holds.
@@ -45,7 +45,7 @@ pub(crate) type Environment<'e> = &'e dyn Fn(&str) -> Option<String>;
 pub(crate) fn declared(
     settings: &Settings,
     variable: Environment<'_>,
-) -> Result<(Vec<ServerSettings>, Vec<Unusable>), Vec<Problem>> {
+) -> Result<(Vec<ServerSettings>, Vec<Unusable>), Vec<ConfigProblem>> {
     let (mut servers, mut unusable, mut problems) = (Vec::new(), Vec::new(), Vec::new());
     for server in &settings.loaded.config.mcp_servers {
         match one(settings, server, variable) {
@@ -100,7 +100,7 @@ fn one(
 }
 
 /// What the file alone cannot know: which mounts there are, what the proxy can open and what the sandbox shows.
-fn process_problems(settings: &Settings, process: &manifest::ServerProcess) -> Vec<Problem> {
+fn process_problems(settings: &Settings, process: &manifest::ServerProcessConfig) -> Vec<ConfigProblem> {
     let config = &settings.loaded.config;
     let mut mounts = vec![("@project", true)];
     mounts.extend(settings.mounts.iter().map(|mount| (mount.alias.as_str(), !mount.read_only)));
@@ -143,7 +143,7 @@ fn process_problems(settings: &Settings, process: &manifest::ServerProcess) -> V
 }
 
 /// A folder to read that has something of a mount in it, or is in one: what is denied there would not be hidden.
-fn shared_place(settings: &Settings, path: &Located<DeclaredPath>) -> Option<Problem> {
+fn shared_place(settings: &Settings, path: &Located<DeclaredPath>) -> Option<ConfigProblem> {
     let place = real_path(&settings.resolve(&path.value).ok()?);
     let project = ("@project", settings.workspace.clone());
     let others = settings.mounts.iter().map(|mount| (mount.alias.as_str(), mount.path.clone()));
@@ -158,7 +158,7 @@ fn shared_place(settings: &Settings, path: &Located<DeclaredPath>) -> Option<Pro
 
 fn process(
     settings: &Settings,
-    process: &manifest::ServerProcess,
+    process: &manifest::ServerProcessConfig,
     variable: Environment<'_>,
 ) -> Result<ServerProcess, Refused> {
     let config = &settings.loaded.config;
@@ -227,7 +227,11 @@ fn expand(
 }
 
 /// What holds for each tool, with what the server says in the place of what an entry leaves out, and last for those without an entry.
-fn tools(config: &Config, server: &ServerConfig, problems: &mut Vec<Problem>) -> Vec<(String, ToolSettings)> {
+fn tools(
+    config: &Config,
+    server: &ServerConfig,
+    problems: &mut Vec<ConfigProblem>,
+) -> Vec<(String, ToolSettings)> {
     let texts = |permissions: &[Located<String>]| permissions.iter().map(|one| one.value.clone()).collect();
     let mut policy =
         |rules: Option<&Vec<PolicyRule>>| rules.and_then(|rules| output_policy(config, rules, problems));
@@ -256,7 +260,11 @@ fn tools(config: &Config, server: &ServerConfig, problems: &mut Vec<Problem>) ->
     tools
 }
 
-fn output_policy(config: &Config, rules: &[PolicyRule], problems: &mut Vec<Problem>) -> Option<OutputPolicy> {
+fn output_policy(
+    config: &Config,
+    rules: &[PolicyRule],
+    problems: &mut Vec<ConfigProblem>,
+) -> Option<OutputPolicy> {
     let rule = |treatment| match treatment {
         Treatment::Allow => OutputRule::Allow,
         Treatment::Mask => OutputRule::Mask,

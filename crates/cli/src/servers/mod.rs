@@ -15,7 +15,7 @@ use toolgate_connect::{
     Backoff, Bridge, BridgeOptions, Patience, Pins, ServerHealth, ServerName, ServerSettings,
 };
 use toolgate_gate::Registry;
-use toolgate_manifest::Problem;
+use toolgate_manifest::ConfigProblem;
 use toolgate_tools::CommandRunner;
 
 pub(crate) use agreed::agreed;
@@ -135,7 +135,7 @@ impl Servers {
         &self,
         settings: &Settings,
         runner: &Arc<CommandRunner>,
-    ) -> Result<Before, Vec<Problem>> {
+    ) -> Result<Before, Vec<ConfigProblem>> {
         let (mut servers, mut unusable) = declared(settings, &variable)?;
         servers.retain(|server| self.which.includes(server.name.as_str()));
         unusable.retain(|server| self.which.includes(&server.name));

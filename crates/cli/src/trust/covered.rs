@@ -11,7 +11,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use toolgate_manifest::{Config, DeclaredPath, KeySource, Located, Problem};
+use toolgate_manifest::{Config, ConfigProblem, DeclaredPath, KeySourceConfig, Located};
 use toolgate_types::Sha256;
 
 use crate::ambient::{Surroundings, is_symlink, list_folder, read_regular_file, real_path};
@@ -88,7 +88,7 @@ pub(crate) struct Covered {
     files: Vec<(PathBuf, Vec<u8>)>,
     directories: Vec<(PathBuf, Vec<PathBuf>)>,
     /// What is named and cannot be read.
-    pub(crate) problems: Vec<Problem>,
+    pub(crate) problems: Vec<ConfigProblem>,
 }
 
 impl Covered {
@@ -148,7 +148,7 @@ impl Covered {
 struct Found {
     files: Vec<(PathBuf, Vec<u8>)>,
     directories: Vec<(PathBuf, Vec<PathBuf>)>,
-    problems: Vec<Problem>,
+    problems: Vec<ConfigProblem>,
 }
 
 /// The files of a configuration, while they are read.
@@ -171,8 +171,8 @@ impl Reading<'_> {
         let conversations = agents.chain([&config.conversation]);
         let keys = config.callers.iter().flat_map(|callers| &callers.keys);
         let keys = keys.filter_map(|key| match &key.source {
-            KeySource::PublicKey(at) | KeySource::KeySetFile(at) => Some(at),
-            KeySource::Secret(_) | KeySource::KeySetUrl(_) => None,
+            KeySourceConfig::PublicKey(at) | KeySourceConfig::KeySetFile(at) => Some(at),
+            KeySourceConfig::Secret(_) | KeySourceConfig::KeySetUrl(_) => None,
         });
         for at in conversations.filter_map(|one| one.system_file.as_ref()).chain(keys) {
             let path = resolve(&at.value, self.folder, self.surroundings)?;

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use toolgate_gate::JournalBounds;
 use toolgate_manifest::{
-    Access, CommandMount, Config, DeclaredPath, KeySource, Located, ModelKey, OnAuditFailure, OnViolation,
-    PinMode, Problem, SandboxLayer, ServeAuth, ServerConfig, ServerProcess, ServerRemote, ServerTransport,
-    ToolManifest, VariableText,
+    Access, CommandMount, Config, ConfigProblem, DeclaredPath, KeySourceConfig, Located, ModelKey,
+    OnAuditFailure, OnViolation, PinMode, SandboxLayer, ServeAuth, ServerConfig, ServerProcessConfig,
+    ServerRemote, ServerTransport, ToolManifest, VariableText,
 };
 use toolgate_tools::usual_key_variable;
 use toolgate_types::{ToolClass, Trust};
@@ -31,7 +31,10 @@ pub(crate) struct Group {
 const SHELLS: &[&str] = &["sh", "bash", "dash", "zsh", "ksh", "fish", "busybox", "env", "xargs", "eval"];
 
 /// What it would do; the mistakes of its manifests, if there are any.
-pub(crate) fn effects(covered: &Covered, surroundings: &Surroundings) -> Result<Vec<Group>, Vec<Problem>> {
+pub(crate) fn effects(
+    covered: &Covered,
+    surroundings: &Surroundings,
+) -> Result<Vec<Group>, Vec<ConfigProblem>> {
     let tools = manifests(covered, surroundings)?;
     let config = &covered.config;
     let group = |key, title, count, items| Group { key, title, count, items };
@@ -53,7 +56,10 @@ pub(crate) fn effects(covered: &Covered, surroundings: &Surroundings) -> Result<
     Ok(groups.into_iter().filter(|group| !group.items.is_empty()).collect())
 }
 
-fn manifests(covered: &Covered, surroundings: &Surroundings) -> Result<Vec<ToolManifest>, Vec<Problem>> {
+fn manifests(
+    covered: &Covered,
+    surroundings: &Surroundings,
+) -> Result<Vec<ToolManifest>, Vec<ConfigProblem>> {
     let (mut tools, mut problems) = (Vec::new(), Vec::new());
     for (path, bytes) in covered.manifests(surroundings) {
         match ToolManifest::parse_all_bytes(&surroundings.shown(path), bytes) {
@@ -72,7 +78,7 @@ fn programs(config: &Config) -> Vec<String> {
     config.mcp_servers.iter().filter_map(process).collect()
 }
 
-fn program(server: &ServerConfig, process: &ServerProcess) -> String {
+fn program(server: &ServerConfig, process: &ServerProcessConfig) -> String {
     let arguments = process.arguments.iter().map(|text| text.value.as_written());
     let words: Vec<String> = std::iter::once(process.program.value.clone()).chain(arguments).collect();
     let disabled = if server.disabled { " (disabled)" } else { "" };
@@ -117,7 +123,7 @@ fn remotes(config: &Config) -> impl Iterator<Item = (&ServerConfig, &ServerRemot
     })
 }
 
-fn processes(config: &Config) -> impl Iterator<Item = (&ServerConfig, &ServerProcess)> {
+fn processes(config: &Config) -> impl Iterator<Item = (&ServerConfig, &ServerProcessConfig)> {
     config.mcp_servers.iter().filter_map(|server| match &server.transport {
         ServerTransport::Process(process) => Some((server, &**process)),
         ServerTransport::Remote(_) => None,
@@ -144,7 +150,7 @@ fn hosts(config: &Config, tools: &[ToolManifest]) -> Vec<String> {
         hosts.push(format!("{url} (web search)"));
     }
     for key in config.callers.iter().flat_map(|callers| &callers.keys) {
-        if let KeySource::KeySetUrl(url) = &key.source {
+        if let KeySourceConfig::KeySetUrl(url) = &key.source {
             hosts.push(format!("{} (keys of callers)", url.value));
         }
     }
@@ -244,7 +250,9 @@ impl Places<'_> {
             }
         }
         for key in config.callers.iter().flat_map(|callers| &callers.keys) {
-            if let KeySource::PublicKey(at) | KeySource::Secret(at) | KeySource::KeySetFile(at) = &key.source
+            if let KeySourceConfig::PublicKey(at)
+            | KeySourceConfig::Secret(at)
+            | KeySourceConfig::KeySetFile(at) = &key.source
             {
                 places.push(self.always(at, "a key that callers' tokens are checked with"));
             }

@@ -12,7 +12,7 @@ use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use toolgate_manifest::Problem;
+use toolgate_manifest::ConfigProblem;
 
 pub(crate) use agreements::{Agreement, Agreements};
 pub(crate) use covered::{Candidate, Covered, refuse_others};
@@ -136,7 +136,7 @@ pub(crate) const QUESTION: &str = "Agree to this configuration?";
 
 /// What it would do; a configuration with a mistake in it, or in a manifest, cannot be agreed to.
 pub(crate) fn usable(covered: &Covered, surroundings: &Surroundings) -> Result<Vec<Group>, Failed> {
-    let wrong = |problems: Vec<Problem>| Failed::from(Fault::from(problems));
+    let wrong = |problems: Vec<ConfigProblem>| Failed::from(Fault::from(problems));
     if !covered.problems.is_empty() {
         return Err(wrong(covered.problems.clone()));
     }

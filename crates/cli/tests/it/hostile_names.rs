@@ -82,7 +82,8 @@ fn written(place: &Place, arguments: &[&str]) -> String {
 
 fn check(place: &Place, arguments: &[&str]) -> String {
     let text = written(place, arguments);
-    let is_steering = |c: char| !matches!(c, '\n' | '\r') && (toolgate_text::is_hidden(c) || c == '\u{2028}');
+    let is_steering =
+        |c: char| !matches!(c, '\n' | '\r') && (toolgate_text::is_invisible(c) || c == '\u{2028}');
     let steering: String = text.chars().filter(|c| is_steering(*c)).collect();
     assert!(steering.is_empty(), "{arguments:?} writes {steering:?}: {text}");
     // A terminal ends its lines with a return, and a lone one would overwrite the row.
@@ -150,7 +151,8 @@ fn no_name_and_no_word_of_a_stranger_steers_a_terminal_or_forges_a_row() {
         [&["call", "read_file", &read][..], &["call", "run_command", &echo], &["call", "t__report", "{}"]]
     {
         let text = written(&place, arguments);
-        let steers = |c: char| !matches!(c, '\n' | '\r') && (toolgate_text::is_hidden(c) || c == '\u{2028}');
+        let steers =
+            |c: char| !matches!(c, '\n' | '\r') && (toolgate_text::is_invisible(c) || c == '\u{2028}');
         assert!(!text.chars().any(steers), "{arguments:?}: {text:?}");
     }
 }

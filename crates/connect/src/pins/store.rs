@@ -7,7 +7,7 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as 
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use toolgate_types::Locked;
+use toolgate_types::FileLock;
 
 use super::file::PinFile;
 use crate::error::ConnectError;
@@ -89,12 +89,12 @@ impl Store {
     }
 
     /// Held until it is dropped.
-    fn lock(&self) -> io::Result<Locked<File>> {
+    fn lock(&self) -> io::Result<FileLock<File>> {
         DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
         let mut options = OpenOptions::new();
         let lock =
             options.create(true).truncate(false).write(true).mode(0o600).open(self.folder.join("lock"))?;
-        Locked::after_others(lock)
+        FileLock::lock(lock)
     }
 
     /// A crash at any instant leaves the old file or the new one.

@@ -9,7 +9,7 @@ use rmcp::model::{
 use rmcp::service::{PeerRequestOptions, RequestHandle, RoleClient, ServiceError};
 use tokio::runtime::Handle;
 use toolgate_gate::CallContext;
-use toolgate_types::{ErrorCode, Failure, Sha256, StopReason};
+use toolgate_types::{CancellationReason, ErrorCode, Failure, Sha256};
 
 use super::connection::innermost;
 use super::listing::shown;
@@ -167,7 +167,7 @@ impl Server {
         )
         .help(format!("what the call did is not known; {next}"))
         .operator_note(format!("mcp server `{}`: {reason}", self.name))
-        .aside(toolgate_tools::spelt_out(&connection.errors()))
+        .terminal_note(toolgate_tools::spelt_out(&connection.errors()))
     }
 
     fn down(&self, reason: &str, said: Option<&str>) -> Failure {
@@ -175,7 +175,7 @@ impl Server {
             .help("try again later, or go on without this tool; the operator is told more")
             .operator_note(format!("mcp server `{}`: {reason}", self.name));
         match said {
-            Some(said) => failure.aside(said),
+            Some(said) => failure.terminal_note(said),
             None => failure,
         }
     }
@@ -198,16 +198,16 @@ async fn until<T>(context: &CallContext, something: impl Future<Output = T>) -> 
         tokio::select! {
             biased;
             done = &mut something => return Ok(done),
-            () = context.cancelled.cancelled() => return Err(must_end(StopReason::Cancelled, context)),
+            () = context.cancelled.cancelled() => return Err(must_end(CancellationReason::Cancelled, context)),
             () = tokio::time::sleep(ASKING) => context.stop.check().map_err(|reason| must_end(reason, context))?,
         }
     }
 }
 
-fn must_end(reason: StopReason, context: &CallContext) -> Failure {
+fn must_end(reason: CancellationReason, context: &CallContext) -> Failure {
     match reason {
-        StopReason::Cancelled => Failure::new(ErrorCode::Cancelled, "the call was cancelled"),
-        StopReason::Deadline => {
+        CancellationReason::Cancelled => Failure::new(ErrorCode::Cancelled, "the call was cancelled"),
+        CancellationReason::Deadline => {
             let seconds = context.limits.timeout.as_secs_f32();
             Failure::new(ErrorCode::Timeout, format!("the server did not answer within {seconds} seconds"))
         }

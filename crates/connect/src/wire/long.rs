@@ -7,7 +7,7 @@ use rmcp::model::{ErrorCode, ErrorData, RequestId, ServerJsonRpcMessage};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
-use toolgate_text::weight::weigh;
+use toolgate_text::json_complexity::measure;
 
 /// The longest message that is read without being looked at first, and the longest that a server may send unasked.
 pub(super) const SHORT: usize = 64 << 10;
@@ -47,7 +47,7 @@ pub(super) fn look(message: &[u8]) -> Long {
     };
     let id = id.and_then(|id| serde_json::from_str(id.get()).ok());
     match (id, method, result.or(error)) {
-        (Some(id), None, Some(content)) if weigh(content.get().as_bytes()).values <= MOST_VALUES => {
+        (Some(id), None, Some(content)) if measure(content.get().as_bytes()).values <= MOST_VALUES => {
             Long::Answer(id)
         }
         (Some(id), None, Some(_)) => Long::Heavy(id),

@@ -10,7 +10,7 @@ use toolgate_audit::{AuditLog, Filter, LogOptions, Record};
 use toolgate_connect::{HealthState, Secret, ServerProcess, ToolSettings, TransportSettings};
 use toolgate_gate::{Approver, CallOptions, PreviewBody, Question, Reply, Said, Share};
 use toolgate_policy::{OutputPolicy, OutputRule};
-use toolgate_text::visible::Charset;
+use toolgate_text::confusables::Charset;
 use toolgate_types::{Caller, Category, Decision, ErrorCode, Outcome, Stage, ToolCall, ToolClass, Trust};
 
 use crate::setting::{

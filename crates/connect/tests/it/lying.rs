@@ -125,7 +125,7 @@ async fn what_a_server_last_said_is_shown_and_kept_nowhere() {
     let (_, failure) = setting.failed("bad__echo", json!({"text": "x"})).await;
     assert_eq!(failure.code, ErrorCode::IoError);
     let words = "cannot find my licence";
-    assert!(failure.aside.is_some_and(|aside| aside.contains(words)), "the operator may see it");
+    assert!(failure.terminal_note.is_some_and(|aside| aside.contains(words)), "the operator may see it");
     assert!(failure.operator_note.is_some_and(|note| !note.contains(words)), "this is recorded");
     assert!(!failure.message.contains(words) && setting.complained(words));
 }

@@ -152,7 +152,7 @@ mod tests {
     use std::collections::BTreeSet;
     use std::sync::Arc;
 
-    use toolgate_types::{StateKey, Stop};
+    use toolgate_types::{Cancellation, StateKey};
     use toolgate_workspace::{Recorder as _, Settled, Workspace};
 
     use super::super::{CallRecorder, Journal};
@@ -177,7 +177,7 @@ mod tests {
             let call = CallId::fresh();
             let session = "s".parse().unwrap();
             let recorder = CallRecorder::new(Arc::clone(&journal), call, session, "write_file", None, None);
-            recorder.record(&[], &Stop::never()).unwrap();
+            recorder.record(&[], &Cancellation::never()).unwrap();
             recorder.begin().unwrap();
             recorder.settle(settled);
             call

@@ -11,7 +11,7 @@ use rustix::fs::{AtFlags, CWD, Stat};
 use toolgate_audit::Ticket;
 use toolgate_types::digest::Sha256Hasher;
 use toolgate_types::time::rfc3339_millis;
-use toolgate_types::{CallId, Locked, SessionId, Sha256, Stop};
+use toolgate_types::{CallId, Cancellation, FileLock, SessionId, Sha256};
 use toolgate_workspace::{
     ChangeKind, FileStamp, Headroom, NotKept, PlannedChange, Recorder, Settled, copy_attributes,
 };
@@ -42,7 +42,7 @@ struct State {
     /// The intent in the audit log; it must be on disk before the first change.
     intent: Option<Ticket>,
     /// The entry: as long as it is held, nobody takes this process for dead.
-    entry: Option<Locked<File>>,
+    entry: Option<FileLock<File>>,
     /// The line that makes it one of a change that was made.
     done: String,
     blobs: Vec<String>,
@@ -83,7 +83,12 @@ impl CallRecorder {
         Self { intent_may_fail, ..self }
     }
 
-    fn keep(&self, state: &mut State, changes: &[PlannedChange<'_>], stop: &Stop) -> Result<(), NotKept> {
+    fn keep(
+        &self,
+        state: &mut State,
+        changes: &[PlannedChange<'_>],
+        stop: &Cancellation,
+    ) -> Result<(), NotKept> {
         let stats = changes.iter().map(stat_of_kept).collect::<Result<Vec<_>, _>>()?;
         state.bytes = stats.iter().flatten().map(disk_space).fold(0, u64::saturating_add);
         // An undo is always possible: it is the way out of a full journal.
@@ -122,7 +127,7 @@ impl CallRecorder {
         index: usize,
         change: &PlannedChange<'_>,
         stat: Option<&Stat>,
-        stop: &Stop,
+        stop: &Cancellation,
     ) -> Result<Change, NotKept> {
         let (kind, moved_to) = match &change.kind {
             ChangeKind::Create => (Kind::Create, None),
@@ -164,7 +169,7 @@ impl CallRecorder {
 }
 
 impl Recorder for CallRecorder {
-    fn record(&self, changes: &[PlannedChange<'_>], stop: &Stop) -> Result<(), NotKept> {
+    fn record(&self, changes: &[PlannedChange<'_>], stop: &Cancellation) -> Result<(), NotKept> {
         let mut state = self.state.lock().map_err(|_| "an earlier change was interrupted".to_owned())?;
         if state.is_unsure {
             return Err(NotKept::Failed("an earlier change of this call was left half-made".to_owned()));
@@ -221,7 +226,7 @@ impl Journal {
     /// Keeps content as a copy. Another name of the same file would not do: a process that has the file open for writing, a command that was left running for
     /// one, goes on writing into it. Only what is too large to be copied, or is removed while the disk has no room for a copy, is kept that way, and its
     /// digest tells whether it was written to.
-    fn keep_content(&self, file: &File, wanted: Wanted<'_>, stop: &Stop) -> Result<Kept, NotKept> {
+    fn keep_content(&self, file: &File, wanted: Wanted<'_>, stop: &Cancellation) -> Result<Kept, NotKept> {
         let Wanted { blob, stat, sha256, max_copied, is_last } = wanted;
         let bytes = u64::try_from(stat.st_size).unwrap_or(0);
         let mut options = OpenOptions::new();
@@ -271,12 +276,12 @@ impl Journal {
 
     /// An entry that says nothing yet. It is locked before anything is kept for it, so that nobody takes it for one of a dead process,
     /// and whatever is kept for it is found if this process dies now.
-    pub(super) fn make_entry(&self, call: CallId) -> io::Result<Locked<File>> {
+    pub(super) fn make_entry(&self, call: CallId) -> io::Result<FileLock<File>> {
         let unfinished = unfinished_name(call);
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true).mode(0o600);
         loop {
-            let entry = Locked::after_others(self.pending.open_with(&unfinished, &options)?.into_std())?;
+            let entry = FileLock::lock(self.pending.open_with(&unfinished, &options)?.into_std())?;
             // Before it was locked, another start may have taken it for litter.
             if is_named(&self.pending, &unfinished, &entry) {
                 return Ok(entry);
@@ -343,7 +348,7 @@ fn disk_space(stat: &Stat) -> u64 {
 fn known_again(
     file: &File,
     sha256: Option<Sha256>,
-    stop: &Stop,
+    stop: &Cancellation,
 ) -> Result<(Option<Sha256>, Option<Stamp>), NotKept> {
     let stat = rustix::fs::fstat(file).map_err(io::Error::from)?;
     let stamp = FileStamp::from(&stat);
@@ -382,7 +387,7 @@ fn copy_bounded(
     mut file: &File,
     mut copy: &File,
     known: Option<Sha256>,
-    stop: &Stop,
+    stop: &Cancellation,
 ) -> Result<Option<Sha256>, NotKept> {
     use std::io::Write as _;
     file.rewind()?;
@@ -439,7 +444,7 @@ mod tests {
         let journal = Arc::new(open(&folder, &nothing));
         let (call, session) = (CallId::fresh(), "s".parse().unwrap());
         let recorder = CallRecorder::new(journal, call, session, "write_file", None, None);
-        recorder.record(&[], &Stop::never()).unwrap();
+        recorder.record(&[], &Cancellation::never()).unwrap();
         recorder.begin().unwrap();
         let in_use = open(&folder, &nothing);
         assert_eq!(in_use.recovery().put_back, [], "somebody is at work on it");
@@ -481,7 +486,7 @@ mod tests {
                 temporary: None,
                 new_folders: vec!["new".into()],
             };
-            recorder.record(&[deletion], &Stop::never()).unwrap();
+            recorder.record(&[deletion], &Cancellation::never()).unwrap();
             std::fs::create_dir(root.join("new")).unwrap();
             if has_begun {
                 recorder.begin().unwrap();

@@ -12,7 +12,7 @@ use std::sync::Mutex;
 use cap_std::fs::{OpenOptions, OpenOptionsExt as _};
 use rustix::fs::OFlags;
 use rustix::time::ClockId;
-use toolgate_types::{CallId, Locked, Sha256, Stop};
+use toolgate_types::{CallId, Cancellation, FileLock, Sha256};
 use toolgate_workspace::{
     NotKept, Patience, PlannedChange, Recorder, Restoration, Settled, View, Workspace, WorkspaceError,
 };
@@ -70,7 +70,7 @@ impl Journal {
     }
 
     /// Locks an entry and reads it; nothing when somebody else holds it.
-    fn take_over(&self, name: &std::ffi::OsStr) -> io::Result<Option<(Locked<File>, Vec<u8>)>> {
+    fn take_over(&self, name: &std::ffi::OsStr) -> io::Result<Option<(FileLock<File>, Vec<u8>)>> {
         let mut options = OpenOptions::new();
         // A FIFO in place of an entry is not waited for.
         let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW;
@@ -81,7 +81,7 @@ impl Journal {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
-        let Ok(entry) = Locked::at_once(file) else { return Ok(None) };
+        let Ok(entry) = FileLock::try_lock(file) else { return Ok(None) };
         // Between opening and locking, a living process may have ended one attempt and begun another under the same name.
         if !is_named(&self.pending, name, &entry) {
             return Ok(None);
@@ -132,7 +132,7 @@ impl Journal {
         if let Some((alias, root)) = set.missing_mount(workspace) {
             return Err(format!("its mount `{alias}`, which was `{root}`, is not one of this gate"));
         }
-        let stop = Stop::never();
+        let stop = Cancellation::never();
         let view = restoring(workspace, &stop);
         let remembering = Remembering::new(self, set);
         let known = Known { journal: self, set, digests: OnceCell::new() };
@@ -194,13 +194,13 @@ fn is_made(view: &View<'_>, change: &Change) -> Result<bool, WorkspaceError> {
 /// A file that is as the call would have left it, or cannot be looked at, and of which there may be no other copy than the one that was kept.
 fn looks_changed(set: &ChangeSet, workspace: &Workspace) -> Option<String> {
     let mut kept = set.changes.iter().filter(|change| change.before.is_some());
-    let stop = Stop::never();
+    let stop = Cancellation::never();
     let view = restoring(workspace, &stop);
     kept.find(|change| is_made(&view, change).unwrap_or(true)).map(Change::shown)
 }
 
 fn remove_new_folders(set: &ChangeSet, workspace: &Workspace) {
-    let stop = Stop::never();
+    let stop = Cancellation::never();
     let view = restoring(workspace, &stop);
     for change in &set.changes {
         view.remove_empty_folders(change.mount_of_new_folders(), &change.new_folders);
@@ -248,7 +248,8 @@ impl Known<'_> {
                 .open_litter(&change.mount, change.path.as_ref(), temporary.as_ref())
                 .map_err(|error| operator_text(&error))?;
             if let Some(taken) = taken {
-                let digest = content_of(&taken, &Stop::never()).map_err(|error| error.to_string())?.sha256;
+                let digest =
+                    content_of(&taken, &Cancellation::never()).map_err(|error| error.to_string())?.sha256;
                 if Some(digest) != change.after {
                     let (path, (expect, _)) = (change.shown(), expectation(change));
                     let (mode, owner) = (kept.mode, kept.owner());
@@ -281,7 +282,7 @@ impl Known<'_> {
 /// Adds the temporary names of putting back to the entry itself: whoever dies while putting back leaves litter that the next start knows of.
 struct Remembering<'j> {
     journal: &'j Journal,
-    held: Mutex<(ChangeSet, Option<Locked<File>>)>,
+    held: Mutex<(ChangeSet, Option<FileLock<File>>)>,
 }
 
 impl<'j> Remembering<'j> {
@@ -291,7 +292,7 @@ impl<'j> Remembering<'j> {
 }
 
 impl Recorder for Remembering<'_> {
-    fn record(&self, changes: &[PlannedChange<'_>], _stop: &Stop) -> Result<(), NotKept> {
+    fn record(&self, changes: &[PlannedChange<'_>], _stop: &Cancellation) -> Result<(), NotKept> {
         let mut held = self.held.lock().map_err(|_| "putting back was interrupted".to_owned())?;
         for change in changes {
             let Some(temporary) = &change.temporary else { continue };

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
 use thiserror::Error;
-use toolgate_types::{CallId, ErrorCode, Limits, Locked, SessionId, Stop};
+use toolgate_types::{CallId, Cancellation, ErrorCode, FileLock, Limits, SessionId};
 use toolgate_workspace::{
     Expect, MovedFile, PathStyle, Patience, Restoration, View, Workspace, WorkspaceError,
 };
@@ -151,7 +151,7 @@ impl Journal {
         if let Some((alias, root)) = set.missing_mount(workspace) {
             return Err(UndoError::OtherMount { call, alias, root });
         }
-        let stop = Stop::never();
+        let stop = Cancellation::never();
         let view = restoring(workspace, &stop);
         let mut restorations = Vec::new();
         for change in set.changes.iter().rev() {
@@ -183,16 +183,16 @@ impl Journal {
     }
 
     /// Waits until no other undoing of this journal is under way. A process that dies lets go.
-    pub(super) fn lock_undoing(&self) -> io::Result<Locked<File>> {
-        Locked::after_others(self.open_lock()?)
+    pub(super) fn lock_undoing(&self) -> io::Result<FileLock<File>> {
+        FileLock::lock(self.open_lock()?)
     }
 
     /// The same lock; nothing where another process, or an undo of this one, has it for longer. `flock` knows no timeout, so it is tried again and again.
-    pub(super) fn lock_undoing_within(&self, timeout: Duration) -> io::Result<Option<Locked<File>>> {
+    pub(super) fn lock_undoing_within(&self, timeout: Duration) -> io::Result<Option<FileLock<File>>> {
         const RETRY_INTERVAL: Duration = Duration::from_millis(2);
         let until = Instant::now() + timeout;
         loop {
-            match Locked::at_once(self.open_lock()?) {
+            match FileLock::try_lock(self.open_lock()?) {
                 Ok(locked) => return Ok(Some(locked)),
                 Err(TryLockError::WouldBlock) if Instant::now() >= until => return Ok(None),
                 Err(TryLockError::WouldBlock) => std::thread::sleep(RETRY_INTERVAL),
@@ -255,7 +255,7 @@ pub(super) fn restoration_of(
 }
 
 /// A view for putting things back: the journal only ever writes what was there before, however large.
-pub(super) fn restoring<'a>(workspace: &'a Workspace, stop: &'a Stop) -> View<'a> {
+pub(super) fn restoring<'a>(workspace: &'a Workspace, stop: &'a Cancellation) -> View<'a> {
     // Not `AliasOnly`, which would read a backslash in a name as a slash.
     View { workspace, style: PathStyle::Free, limits: &UNLIMITED, grant: None, stop, unlocked: None }
 }

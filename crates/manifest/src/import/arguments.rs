@@ -1,7 +1,7 @@
 //! The arguments of a server's program.
 
-use super::replace::Taking;
 use super::secret::{is_secret, names_secret, without_scheme};
+use super::secret_variables::ServerImport;
 use super::variables::translated;
 use crate::problem::shown;
 
@@ -9,7 +9,7 @@ use crate::problem::shown;
 pub(super) const PROJECT_FOLDER: &str = "${workspaceFolder}";
 
 /// The arguments as they are taken over.
-pub(super) fn arguments(words: &[String], taking: &mut Taking<'_>) -> Vec<String> {
+pub(super) fn arguments(words: &[String], taking: &mut ServerImport<'_>) -> Vec<String> {
     let mut option = "";
     let mut taken = Vec::new();
     for word in words {
@@ -27,7 +27,7 @@ fn is_option(word: &str) -> bool {
 }
 
 /// An argument by itself.
-fn one(word: &str, taking: &mut Taking<'_>) -> String {
+fn one(word: &str, taking: &mut ServerImport<'_>) -> String {
     if let Some((name, value)) = assignment(word) {
         return format!("{name}={}", named(name, value, taking));
     }
@@ -42,7 +42,7 @@ fn assignment(word: &str) -> Option<(&str, &str)> {
 }
 
 /// What belongs to a name, or to none.
-fn named(name: &str, value: &str, taking: &mut Taking<'_>) -> String {
+fn named(name: &str, value: &str, taking: &mut ServerImport<'_>) -> String {
     if let Some((header, content)) = header(value) {
         let space = if content.starts_with(' ') { " " } else { "" };
         return format!("{header}:{space}{}", taking.header(header, content.trim_start()));

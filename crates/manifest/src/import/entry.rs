@@ -3,14 +3,14 @@
 use serde_json::{Map, Value};
 
 use super::arguments::{PROJECT_FOLDER, arguments};
-use super::replace::Taking;
-use super::secret::says_secret;
+use super::secret::contains_secret;
+use super::secret_variables::ServerImport;
 use crate::tool::{is_reserved, is_variable, quoted};
 
-type Fields = Map<String, Value>;
+type ServerFields = Map<String, Value>;
 
 /// Keys that say what to run or where to go, under all the names that clients have for them.
-const TAKEN: &[&str] = &[
+const IMPORTED_KEYS: &[&str] = &[
     "command",
     "args",
     "env",
@@ -32,7 +32,7 @@ const TAKEN: &[&str] = &[
 ];
 
 /// Keys that let calls through unasked.
-const UNASKED: &[&str] =
+const AUTO_APPROVE_KEYS: &[&str] =
     &["autoApprove", "alwaysAllow", "alwaysApprove", "auto_approve", "trust", "autoAllow"];
 
 /// Programs that start others through a service outside the sandbox.
@@ -65,7 +65,7 @@ pub(super) fn name(wanted: &str, taken: &[&str]) -> String {
 }
 
 /// The lines of an entry; an error is why there is none.
-pub(super) fn lines(fields: &Fields, taking: &mut Taking<'_>) -> Result<Vec<String>, String> {
+pub(super) fn lines(fields: &ServerFields, taking: &mut ServerImport<'_>) -> Result<Vec<String>, String> {
     let mut lines = match address(fields) {
         Some(url) => remote(url, fields, taking)?,
         None => process(fields, taking)?,
@@ -75,20 +75,20 @@ pub(super) fn lines(fields: &Fields, taking: &mut Taking<'_>) -> Result<Vec<Stri
     }
     lines.push("# Say what each tool can do: until then all of them count as destructive.".to_owned());
     lines.push("# tools: {NAME: {class: read}}".to_owned());
-    left_out(fields, &mut taking.notes);
+    note_skipped_keys(fields, &mut taking.notes);
     Ok(lines)
 }
 
-fn address(fields: &Fields) -> Option<&str> {
+fn address(fields: &ServerFields) -> Option<&str> {
     ["url", "serverUrl", "httpUrl"].iter().find_map(|key| fields.get(*key)).and_then(Value::as_str)
 }
 
-fn is_off(fields: &Fields) -> bool {
+fn is_off(fields: &ServerFields) -> bool {
     fields.get("disabled") == Some(&Value::Bool(true)) || fields.get("enabled") == Some(&Value::Bool(false))
 }
 
 /// Whether the program of a server is one that does not work inside the sandbox.
-fn cannot_start(fields: &Fields) -> bool {
+fn cannot_start(fields: &ServerFields) -> bool {
     address(fields).is_none()
         && command(fields).is_ok_and(|(program, _)| CONTAINERS.contains(&base_name(&program)))
 }
@@ -98,9 +98,9 @@ fn base_name(program: &str) -> &str {
 }
 
 /// Says what was not taken over.
-fn left_out(fields: &Fields, notes: &mut Vec<String>) {
-    for key in fields.keys().filter(|key| !TAKEN.contains(&key.as_str())) {
-        let note = if UNASKED.contains(&key.as_str()) {
+fn note_skipped_keys(fields: &ServerFields, notes: &mut Vec<String>) {
+    for key in fields.keys().filter(|key| !IMPORTED_KEYS.contains(&key.as_str())) {
+        let note = if AUTO_APPROVE_KEYS.contains(&key.as_str()) {
             format!(
                 "`{key}` is not taken over: which calls are asked about follows from trust and from each tool's class"
             )
@@ -111,7 +111,7 @@ fn left_out(fields: &Fields, notes: &mut Vec<String>) {
     }
 }
 
-fn remote(url: &str, fields: &Fields, taking: &mut Taking<'_>) -> Result<Vec<String>, String> {
+fn remote(url: &str, fields: &ServerFields, taking: &mut ServerImport<'_>) -> Result<Vec<String>, String> {
     let url = taking.address(url)?;
     let kind = ["type", "transport"].iter().find_map(|key| fields.get(*key)).and_then(Value::as_str);
     if kind == Some("sse") || (kind.is_none() && url.trim_end_matches('/').ends_with("/sse")) {
@@ -133,7 +133,7 @@ fn remote(url: &str, fields: &Fields, taking: &mut Taking<'_>) -> Result<Vec<Str
     for (name, scheme, variable) in named.chain(bearer.map(|variable| ("Authorization", "Bearer ", variable)))
     {
         // Some write the token itself there, so that it is not repeated.
-        if !is_variable(variable) || says_secret(variable) {
+        if !is_variable(variable) || contains_secret(variable) {
             let reason = "`bearer_token_env_var` and `env_http_headers` name variables, and this is none; it was not copied";
             return Err(reason.to_owned());
         }
@@ -146,10 +146,10 @@ fn remote(url: &str, fields: &Fields, taking: &mut Taking<'_>) -> Result<Vec<Str
     Ok(lines)
 }
 
-fn process(fields: &Fields, taking: &mut Taking<'_>) -> Result<Vec<String>, String> {
+fn process(fields: &ServerFields, taking: &mut ServerImport<'_>) -> Result<Vec<String>, String> {
     let (program, words) = command(fields)?;
     // What stands behind the program may be a secret, so that none of it is repeated.
-    if program.contains(char::is_whitespace) || says_secret(&program) {
+    if program.contains(char::is_whitespace) || contains_secret(&program) {
         let reason = "its command is more than a program; write it by hand, with the rest of it in `args`";
         return Err(reason.to_owned());
     }
@@ -183,7 +183,7 @@ fn process(fields: &Fields, taking: &mut Taking<'_>) -> Result<Vec<String>, Stri
 }
 
 /// The program that a server is in the end; nothing where it is only reached.
-pub(super) fn program(fields: &Fields) -> Option<String> {
+pub(super) fn program(fields: &ServerFields) -> Option<String> {
     let (program, words) = address(fields).is_none().then(|| command(fields).ok()).flatten()?;
     Some(started(&program, &words).0.to_owned())
 }
@@ -205,7 +205,7 @@ fn started<'w>(program: &'w str, words: &'w [String]) -> (&'w str, &'w [String])
 }
 
 /// What is run: as most clients write it, in one list as opencode does, or in an object as older versions of Zed do.
-fn command(fields: &Fields) -> Result<(String, Vec<String>), String> {
+fn command(fields: &ServerFields) -> Result<(String, Vec<String>), String> {
     let listed = |value: Option<&Value>| -> Result<Vec<String>, String> {
         let items = match value {
             None | Some(Value::Null) => return Ok(Vec::new()),
@@ -231,12 +231,12 @@ fn command(fields: &Fields) -> Result<(String, Vec<String>), String> {
     }
 }
 
-fn environment(fields: &Fields, taking: &mut Taking<'_>) -> Result<Vec<String>, String> {
+fn environment(fields: &ServerFields, taking: &mut ServerImport<'_>) -> Result<Vec<String>, String> {
     let key = if fields.contains_key("environment") { "environment" } else { "env" };
     let mut lines = Vec::new();
     for (name, value) in texts(fields.get(key), key)? {
         if !is_variable(name) || is_reserved(name) {
-            taking.notes.push(left_to_sandbox(name));
+            taking.notes.push(sandbox_decides(name));
             continue;
         }
         lines.push(format!("  {}: {}", quoted(name), quoted(&taking.variable(name, &value))));
@@ -249,7 +249,7 @@ fn environment(fields: &Fields, taking: &mut Taking<'_>) -> Result<Vec<String>, 
 }
 
 /// What Codex passes on of its own environment, as far as it is not said what it shall be.
-fn passed_on(fields: &Fields, said: &str, notes: &mut Vec<String>) -> Vec<String> {
+fn passed_on(fields: &ServerFields, said: &str, notes: &mut Vec<String>) -> Vec<String> {
     let named = match fields.get("env_vars") {
         None | Some(Value::Null) => return Vec::new(),
         Some(Value::Array(named)) => named.as_slice(),
@@ -276,9 +276,9 @@ fn passed_on(fields: &Fields, said: &str, notes: &mut Vec<String>) -> Vec<String
                 shown(name)
             )),
             // What is no name may be a secret that somebody wrote there.
-            Some(name) if !is_variable(name) || says_secret(name) => notes
+            Some(name) if !is_variable(name) || contains_secret(name) => notes
                 .push("something in `env_vars` is not taken over: it is no name of a variable".to_owned()),
-            Some(name) if is_reserved(name) => notes.push(left_to_sandbox(name)),
+            Some(name) if is_reserved(name) => notes.push(sandbox_decides(name)),
             Some(name) => {
                 lines.push(format!("  {}: {}", quoted(name), quoted(&format!("${{{name}}}"))));
             }
@@ -288,7 +288,7 @@ fn passed_on(fields: &Fields, said: &str, notes: &mut Vec<String>) -> Vec<String
     lines
 }
 
-fn left_to_sandbox(name: &str) -> String {
+fn sandbox_decides(name: &str) -> String {
     format!("the variable `{}` is not taken over: the sandbox sets what a server needs", shown(name))
 }
 

@@ -2,14 +2,14 @@
 
 use super::Imported;
 use crate::config::Config;
-use crate::problem::Problems;
+use crate::problem::ConfigProblems;
 
 /// Why a file could not be added to.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CannotInsert {
+pub enum InsertError {
     /// The file has mistakes already.
     #[error("it has mistakes: {0}")]
-    Mistakes(Problems),
+    Mistakes(ConfigProblems),
     /// A server of this name is there.
     #[error("`{0}` is declared in it already")]
     Declared(String),
@@ -22,21 +22,21 @@ pub enum CannotInsert {
 ///
 /// # Errors
 /// Why nothing was added.
-pub fn insert_servers(file: &str, text: &str, imported: &Imported) -> Result<String, CannotInsert> {
-    let before = Config::parse(file, text).map_err(CannotInsert::Mistakes)?;
+pub fn insert_servers(file: &str, text: &str, imported: &Imported) -> Result<String, InsertError> {
+    let before = Config::parse(file, text).map_err(InsertError::Mistakes)?;
     let known = names(&before);
     if let Some(server) = imported.servers.iter().find(|server| known.contains(&server.name.as_str())) {
-        return Err(CannotInsert::Declared(server.name.clone()));
+        return Err(InsertError::Declared(server.name.clone()));
     }
     let edited = match (known.is_empty(), text.lines().any(|line| behind_key(line).is_some())) {
         (true, false) => append(text, imported),
-        (true, true) => fill(text, imported).ok_or(CannotInsert::Unclear)?,
-        (false, _) => extend(text, imported).ok_or(CannotInsert::Unclear)?,
+        (true, true) => fill(text, imported).ok_or(InsertError::Unclear)?,
+        (false, _) => extend(text, imported).ok_or(InsertError::Unclear)?,
     };
-    let after = Config::parse(file, &edited).map_err(|_| CannotInsert::Unclear)?;
+    let after = Config::parse(file, &edited).map_err(|_| InsertError::Unclear)?;
     let expected: Vec<&str> =
         known.into_iter().chain(imported.servers.iter().map(|server| server.name.as_str())).collect();
-    if names(&after) == expected { Ok(edited) } else { Err(CannotInsert::Unclear) }
+    if names(&after) == expected { Ok(edited) } else { Err(InsertError::Unclear) }
 }
 
 fn names(config: &Config) -> Vec<&str> {

@@ -8,21 +8,21 @@
 mod arguments;
 mod entry;
 mod insert;
-mod replace;
+mod secret_variables;
 mod secret;
-mod shape;
+mod server_section;
 mod variables;
 
 use std::fmt::Write as _;
 
-pub use insert::{CannotInsert, insert_servers};
-use replace::{Secrets, Taking};
+pub use insert::{InsertError, insert_servers};
+use secret_variables::{SecretVariables, ServerImport};
 use serde_json::Value;
 
 use crate::config::Config;
-use crate::jsonc::{CannotEdit, parse_jsonc};
-use crate::problem::Problems;
-use crate::servers::{ServerConfig, ServerProcess, ServerTransport};
+use crate::jsonc::{JsoncEditError, parse_jsonc};
+use crate::problem::ConfigProblems;
+use crate::servers::{ServerConfig, ServerProcessConfig, ServerTransport};
 use crate::tool::quoted;
 use crate::variables::VariableText;
 
@@ -66,7 +66,7 @@ pub struct ImportedServer {
 pub enum ImportError {
     /// The text cannot be read.
     #[error(transparent)]
-    Unreadable(#[from] CannotEdit),
+    Unreadable(#[from] JsoncEditError),
     /// There are no servers in it.
     #[error("there are no MCP servers in it")]
     NoServers,
@@ -102,12 +102,12 @@ impl ImportedServer {
 
     /// Whether a declared server is this one: it is started or reached in the same way, whatever else was said about it since.
     #[must_use]
-    pub fn is_the_same_as(&self, declared: &ServerConfig) -> bool {
+    pub fn matches(&self, declared: &ServerConfig) -> bool {
         let parsed = self.parsed().ok();
         let own = parsed.as_ref().and_then(|config| config.mcp_servers.first());
         own.is_some_and(|own| match (&own.transport, &declared.transport) {
             (ServerTransport::Process(own), ServerTransport::Process(declared)) => {
-                let arguments = |process: &ServerProcess| -> Vec<VariableText> {
+                let arguments = |process: &ServerProcessConfig| -> Vec<VariableText> {
                     process.arguments.iter().map(|argument| argument.value.clone()).collect()
                 };
                 own.program.value == declared.program.value && arguments(own) == arguments(declared)
@@ -119,7 +119,7 @@ impl ImportedServer {
         })
     }
 
-    fn parsed(&self) -> Result<Config, Problems> {
+    fn parsed(&self) -> Result<Config, ConfigProblems> {
         Config::parse("import", &format!("mcp_servers:\n{}", self.render("  ")))
     }
 
@@ -147,12 +147,12 @@ pub fn import_servers(text: &str) -> Result<Imported, ImportError> {
 /// # Errors
 /// There are no servers.
 pub fn import_from(root: &Value) -> Result<Imported, ImportError> {
-    let found = shape::servers(root);
+    let found = server_section::servers(root);
     if found.is_empty() {
         return Err(ImportError::NoServers);
     }
-    let mut imported = Imported { notes: shape::notes(root), ..Imported::default() };
-    let mut secrets = Secrets::default();
+    let mut imported = Imported { notes: server_section::notes(root), ..Imported::default() };
+    let mut secrets = SecretVariables::default();
     for (name, value) in found {
         let taken: Vec<&str> = imported.servers.iter().map(|server| server.name.as_str()).collect();
         match one(name, value, &taken, &mut secrets) {
@@ -163,10 +163,15 @@ pub fn import_from(root: &Value) -> Result<Imported, ImportError> {
     Ok(imported)
 }
 
-fn one(name: &str, value: &Value, taken: &[&str], secrets: &mut Secrets) -> Result<ImportedServer, String> {
+fn one(
+    name: &str,
+    value: &Value,
+    taken: &[&str],
+    secrets: &mut SecretVariables,
+) -> Result<ImportedServer, String> {
     let Value::Object(fields) = value else { return Err("it is not an object".to_owned()) };
     let known = entry::name(name, taken);
-    let mut taking = Taking { server: &known, secrets, notes: Vec::new(), sees_project: false };
+    let mut taking = ServerImport { server: &known, secrets, notes: Vec::new(), sees_project: false };
     if known != name {
         taking.notes.push(format!("`{name}` is called `{known}` here"));
     }

@@ -3,7 +3,7 @@
 use crate::tool::{is_variable, looks_secret};
 
 /// How well-known secrets begin.
-const BEGINNINGS: &[&str] = &[
+const SECRET_PREFIXES: &[&str] = &[
     "sk-",
     "sk_",
     "pk_",
@@ -37,17 +37,18 @@ const BEGINNINGS: &[&str] = &[
 ];
 
 /// Words of names that are glued together.
-const GLUED: &[&str] =
+const COMPOUND_SECRET_WORDS: &[&str] =
     &["apikey", "token", "secret", "passw", "credential", "privatekey", "accesskey", "authkey"];
 
 /// Further words that only secrets are called.
-const FURTHER: &[&str] = &["PASS", "PASSCODE", "AUTHORIZATION", "BEARER", "JWT", "SIG", "SIGNATURE", "PSK"];
+const OTHER_SECRET_WORDS: &[&str] =
+    &["PASS", "PASSCODE", "AUTHORIZATION", "BEARER", "JWT", "SIG", "SIGNATURE", "PSK"];
 
 /// How an authorization begins that says its kind first.
-const SCHEMES: &[&str] = &["bearer", "basic", "token", "digest", "apikey", "api-key", "key", "bot"];
+const AUTH_SCHEMES: &[&str] = &["bearer", "basic", "token", "digest", "apikey", "api-key", "key", "bot"];
 
 /// What is no secret, whatever it is called.
-const TAME: &[&str] =
+const NON_SECRET_VALUES: &[&str] =
     &["true", "false", "none", "null", "yes", "no", "on", "off", "0", "1", "oauth", "oauth2", "jwt"];
 
 /// Whether a value is, or may be, a secret: by its name, or by what it says. Variables are not part of it any more.
@@ -55,12 +56,12 @@ pub(super) fn is_secret(name: &str, value: &str) -> bool {
     let (scheme, value) = without_scheme(value);
     // What stands between variables, as in `${USER}:${PASSWORD}`.
     let between = |character: char| " :-_/@,.=;\"'{}[]&?".contains(character);
-    if value.chars().all(between) || TAME.contains(&&*value.trim().to_ascii_lowercase()) {
+    if value.chars().all(between) || NON_SECRET_VALUES.contains(&&*value.trim().to_ascii_lowercase()) {
         return false;
     }
     let names_a_file = names_file(name) && is_path(value);
     let shown_by_scheme = ["bearer ", "basic "].contains(&&*scheme.to_ascii_lowercase());
-    shown_by_scheme || (names_secret(name) && !names_a_file) || says_secret(value)
+    shown_by_scheme || (names_secret(name) && !names_a_file) || contains_secret(value)
 }
 
 /// Whether an option, a variable, a header or a part of an address is named as those are that hold secrets.
@@ -70,8 +71,8 @@ pub(super) fn names_secret(name: &str) -> bool {
     let counts = ["maxtoken", "tokenlimit", "tokencount", "tokenize"].iter().any(|word| glued.contains(word));
     !counts
         && (looks_secret(&words)
-            || words.split('_').any(|word| FURTHER.contains(&word))
-            || GLUED.iter().any(|word| glued.contains(word)))
+            || words.split('_').any(|word| OTHER_SECRET_WORDS.contains(&word))
+            || COMPOUND_SECRET_WORDS.iter().any(|word| glued.contains(word)))
 }
 
 /// `--apiKey` and `x-api-key` as `API_KEY` and `X_API_KEY`.
@@ -100,16 +101,16 @@ fn is_path(value: &str) -> bool {
 pub(super) fn without_scheme(value: &str) -> (&str, &str) {
     let end = value.find(' ').map_or(value.len(), |at| at + 1);
     let (first, rest) = value.split_at_checked(end).unwrap_or(("", value));
-    match SCHEMES.contains(&&*first.trim().to_ascii_lowercase()) && first.ends_with(' ') {
+    match AUTH_SCHEMES.contains(&&*first.trim().to_ascii_lowercase()) && first.ends_with(' ') {
         true => (first, rest),
         false => ("", value),
     }
 }
 
 /// Whether somewhere in a text there is what may be a secret.
-pub(super) fn says_secret(text: &str) -> bool {
+pub(super) fn contains_secret(text: &str) -> bool {
     let apart = |character: char| character.is_whitespace() || "\"'`{}[](),;&?#|<>=:/@\\".contains(character);
-    let known = |word: &str| BEGINNINGS.iter().any(|beginning| word.starts_with(beginning));
+    let known = |word: &str| SECRET_PREFIXES.iter().any(|beginning| word.starts_with(beginning));
     let random = |word: &str| !is_path(text) && looks_random(word, 20);
     has_password(text)
         || text.split(apart).any(|word| known(word) || random(word))
@@ -139,7 +140,7 @@ fn is_pair(text: &str, at: usize) -> bool {
         after.trim_start_matches(quotes).split(['"', '\'', ';', '&', ',', '}']).next().unwrap_or_default();
     let (_, value) = without_scheme(value);
     let is_value = value.starts_with(|character: char| character.is_alphanumeric());
-    is_value && names_secret(name) && !TAME.contains(&&*value.trim().to_ascii_lowercase())
+    is_value && names_secret(name) && !NON_SECRET_VALUES.contains(&&*value.trim().to_ascii_lowercase())
 }
 
 /// A word of at least so many letters and digits that looks like nothing a person chose.

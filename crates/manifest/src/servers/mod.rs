@@ -18,12 +18,12 @@ pub(crate) use remote::headers;
 pub use remote::is_reserved_header;
 pub(crate) use warnings::warnings;
 
+use crate::keyword_enum::words;
 use crate::path::DeclaredPath;
 use crate::problem::Located;
 use crate::rates::NameGlob;
 use crate::tool::{CommandMount, MountPath, PolicyRule};
 use crate::variables::VariableText;
-use crate::words::words;
 
 /// `mcp_servers`, one entry: a server whose tools appear as `NAME__TOOL`.
 #[derive(Clone, Debug)]
@@ -63,14 +63,14 @@ impl ServerConfig {
 #[derive(Clone, Debug)]
 pub enum ServerTransport {
     /// A process that speaks on its standard streams, in the sandbox.
-    Process(Box<ServerProcess>),
+    Process(Box<ServerProcessConfig>),
     /// An address that speaks streamable HTTP.
     Remote(Box<ServerRemote>),
 }
 
 /// A server's process and what it may see and reach.
 #[derive(Clone, Debug)]
-pub struct ServerProcess {
+pub struct ServerProcessConfig {
     /// `command`: a name that is looked up in the pinned `PATH`, or an absolute path.
     pub program: Located<String>,
     /// `args`.
@@ -114,12 +114,12 @@ pub struct ServerRemote {
     /// `headers`: sent with every request.
     pub headers: Vec<(Located<String>, Located<VariableText>)>,
     /// `oauth`: a token is fetched with a name and a secret of the gate's own.
-    pub oauth: Option<ClientCredentials>,
+    pub oauth: Option<OauthConfig>,
 }
 
 /// `oauth`: the grant of client credentials.
 #[derive(Clone, Debug)]
-pub struct ClientCredentials {
+pub struct OauthConfig {
     /// `token_url`: where tokens are asked for.
     pub token_url: Located<String>,
     /// `client_id`.

@@ -2,14 +2,16 @@
 
 use toolgate_types::ToolClass;
 
-use super::{ServerLimits, ServerProcess};
-use crate::decode::{Field, Key, Section, count, duration, key, list, located_text, named, path, size};
+use super::{ServerLimits, ServerProcessConfig};
+use crate::decode::{
+    ConfigField, KeySpec, Section, count, duration, key, list, located_text, named, path, size,
+};
 use crate::problem::{Located, shown};
-use crate::report::Report;
+use crate::problem_report::ProblemReport;
 use crate::tool::{directory, is_reserved, is_variable, mounts, network};
 use crate::variables::{VariableText, variable_text};
 
-const LIMITS: &[Key] = &[
+const LIMITS: &[KeySpec] = &[
     key("memory", "memory: 1GiB"),
     key("processes", "processes: 64"),
     key("file_size", "file_size: 100MiB"),
@@ -18,7 +20,11 @@ const LIMITS: &[Key] = &[
     key("tmp_size", "tmp_size: 64MiB"),
 ];
 
-pub(super) fn process(command: &Field, section: &Section, report: &mut Report<'_>) -> Option<ServerProcess> {
+pub(super) fn process(
+    command: &ConfigField,
+    section: &Section,
+    report: &mut ProblemReport<'_>,
+) -> Option<ServerProcessConfig> {
     let program = program(command, report);
     let directory = section.get("cwd", report, directory);
     // A mount that nobody named as writable is for reading.
@@ -26,7 +32,7 @@ pub(super) fn process(command: &Field, section: &Section, report: &mut Report<'_
     let arguments =
         section.get("args", report, |field, report| list(field, "argument", report, variable_text));
     let read = section.get("read", report, |field, report| list(field, "path", report, path));
-    Some(ServerProcess {
+    Some(ServerProcessConfig {
         arguments: arguments.unwrap_or_default(),
         environment: section.get("env", report, environment).unwrap_or_default(),
         network: section.get("network", report, network).unwrap_or_default(),
@@ -38,7 +44,7 @@ pub(super) fn process(command: &Field, section: &Section, report: &mut Report<'_
     })
 }
 
-fn program(field: &Field, report: &mut Report<'_>) -> Option<Located<String>> {
+fn program(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Located<String>> {
     let name = located_text(field, report)?;
     let relative = name.value.contains('/') && !name.value.starts_with('/');
     let odd = |character: char| character.is_whitespace() || character.is_control();
@@ -53,9 +59,9 @@ fn program(field: &Field, report: &mut Report<'_>) -> Option<Located<String>> {
 
 type Variables = Vec<(Located<String>, Located<VariableText>)>;
 
-fn environment(field: &Field, report: &mut Report<'_>) -> Option<Variables> {
+fn environment(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Variables> {
     let entries = named(field, "variable", report)?;
-    let entry = |(name, value): (Located<String>, Field)| {
+    let entry = |(name, value): (Located<String>, ConfigField)| {
         if !is_variable(&name.value) {
             let help = "use letters, digits and `_`, not beginning with a digit".to_owned();
             let message = format!("`{}` is not the name of a variable", shown(&name.value));
@@ -70,7 +76,7 @@ fn environment(field: &Field, report: &mut Report<'_>) -> Option<Variables> {
     Some(entries.into_iter().filter_map(entry).collect())
 }
 
-fn limits(field: &Field, report: &mut Report<'_>) -> Option<ServerLimits> {
+fn limits(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<ServerLimits> {
     let section = Section::read(field, LIMITS, report)?;
     Some(ServerLimits {
         memory: section.get("memory", report, size),

@@ -5,14 +5,14 @@ use std::rc::Rc;
 use super::process::process;
 use super::remote::remote;
 use super::{PinMode, ServerConfig, ServerToolConfig, ServerTransport};
-use crate::decode::{Field, Key, Section, duration, flag, key, named, word};
+use crate::decode::{ConfigField, KeySpec, Section, duration, flag, key, named, word};
 use crate::problem::{Located, shown};
+use crate::problem_report::ProblemReport;
 use crate::rates::NameGlob;
 use crate::read::permissions;
-use crate::report::Report;
 use crate::tool::policy;
 
-const SERVER: &[Key] = &[
+const SERVER: &[KeySpec] = &[
     key("type", "type: stdio"),
     key("command", "command: mcp-server-filesystem"),
     key("args", "args: [\"/mnt/project\"]"),
@@ -42,7 +42,7 @@ const SERVER: &[Key] = &[
 const PROCESS: &[&str] = &["args", "env", "cwd", "mounts", "network", "read", "limits"];
 const REMOTE: &[&str] = &["headers", "oauth"];
 
-const TOOL: &[Key] = &[
+const TOOL: &[KeySpec] = &[
     key("allowed", "allowed: false"),
     key("class", "class: read"),
     key("permissions", "permissions: [files:read]"),
@@ -50,15 +50,19 @@ const TOOL: &[Key] = &[
     key("timeout", "timeout: 10s"),
 ];
 
-pub(crate) fn servers(field: &Field, report: &mut Report<'_>) -> Option<Vec<ServerConfig>> {
+pub(crate) fn servers(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Vec<ServerConfig>> {
     let entries = named(field, "server", report)?;
     Some(entries.into_iter().filter_map(|(name, entry)| server(name, &entry, report)).collect())
 }
 
-fn server(name: Located<String>, field: &Field, report: &mut Report<'_>) -> Option<ServerConfig> {
+fn server(
+    name: Located<String>,
+    field: &ConfigField,
+    report: &mut ProblemReport<'_>,
+) -> Option<ServerConfig> {
     check_name(&name, report);
     let example = "{command: mcp-server-filesystem, args: [\"/mnt/project\"]}";
-    let field = Field { example, name: field.name.clone(), node: Rc::clone(&field.node) };
+    let field = ConfigField { example, name: field.name.clone(), node: Rc::clone(&field.node) };
     let section = Section::read(&field, SERVER, report)?;
     let transport = transport(&name, &section, report);
     let pin = section.get("pin", report, word::<PinMode>);
@@ -77,7 +81,7 @@ fn server(name: Located<String>, field: &Field, report: &mut Report<'_>) -> Opti
     Some(config)
 }
 
-fn check_name(name: &Located<String>, report: &mut Report<'_>) {
+fn check_name(name: &Located<String>, report: &mut ProblemReport<'_>) {
     if !is_server_name(&name.value) {
         let help = "write one to 32 of `a-z 0-9 _ -`, beginning with a letter or a digit, without `__` and not ending in `_`: its tools appear as `NAME__TOOL`";
         let message = format!("`{}` is not the name of a server", shown(&name.value));
@@ -97,17 +101,21 @@ fn is_server_name(text: &str) -> bool {
 }
 
 /// What there is of `command` and `url`, and whether the other keys fit it.
-fn transport(name: &Located<String>, section: &Section, report: &mut Report<'_>) -> Option<ServerTransport> {
-    let said = section.get("type", report, said_transport);
+fn transport(
+    name: &Located<String>,
+    section: &Section,
+    report: &mut ProblemReport<'_>,
+) -> Option<ServerTransport> {
+    let said = section.get("type", report, declared_transport);
     match (section.field("command"), section.field("url")) {
         (Some(command), None) => {
-            stray(section, REMOTE, "`command`", "an address, with `url`", report);
-            disagrees(section, said, Said::Process, report);
+            reject_keys(section, REMOTE, "`command`", "an address, with `url`", report);
+            check_transport(section, said, DeclaredTransport::Process, report);
             process(command, section, report).map(|process| ServerTransport::Process(Box::new(process)))
         }
         (None, Some(url)) => {
-            stray(section, PROCESS, "`url`", "a process, with `command`", report);
-            disagrees(section, said, Said::Remote, report);
+            reject_keys(section, PROCESS, "`url`", "a process, with `command`", report);
+            check_transport(section, said, DeclaredTransport::Remote, report);
             remote(url, section, report).map(|remote| ServerTransport::Remote(Box::new(remote)))
         }
         (Some(_), Some(url)) => {
@@ -127,15 +135,15 @@ fn transport(name: &Located<String>, section: &Section, report: &mut Report<'_>)
 
 /// What `type` says.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Said {
+enum DeclaredTransport {
     Process,
     Remote,
 }
 
-fn said_transport(field: &Field, report: &mut Report<'_>) -> Option<Said> {
+fn declared_transport(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<DeclaredTransport> {
     match field.scalar("a transport", report)? {
-        "stdio" => Some(Said::Process),
-        "http" | "streamable-http" | "streamableHttp" => Some(Said::Remote),
+        "stdio" => Some(DeclaredTransport::Process),
+        "http" | "streamable-http" | "streamableHttp" => Some(DeclaredTransport::Remote),
         "sse" => {
             let help = "ask the server for its streamable HTTP address; that older transport is not spoken";
             report.node(&field.node, "`sse` is no longer a transport of MCP", Some(help.to_owned()));
@@ -149,30 +157,46 @@ fn said_transport(field: &Field, report: &mut Report<'_>) -> Option<Said> {
     }
 }
 
-fn disagrees(section: &Section, said: Option<Said>, found: Said, report: &mut Report<'_>) {
+fn check_transport(
+    section: &Section,
+    said: Option<DeclaredTransport>,
+    found: DeclaredTransport,
+    report: &mut ProblemReport<'_>,
+) {
     let Some(field) = section.field("type").filter(|_| said.is_some_and(|said| said != found)) else {
         return;
     };
-    let other = if found == Said::Process { "command" } else { "url" };
+    let other = if found == DeclaredTransport::Process { "command" } else { "url" };
     let message = format!("`type` says otherwise than `{other}`");
     report.node(&field.node, message, Some("remove `type`".to_owned()));
 }
 
 /// Keys that mean nothing for this kind of server.
-fn stray(section: &Section, keys: &[&str], beside: &str, belongs: &str, report: &mut Report<'_>) {
+fn reject_keys(
+    section: &Section,
+    keys: &[&str],
+    beside: &str,
+    belongs: &str,
+    report: &mut ProblemReport<'_>,
+) {
     for field in keys.iter().filter_map(|name| section.field(name)) {
         let message = format!("{} means nothing beside {beside}", field.name);
         report.node(&field.node, message, Some(format!("remove it, or describe {belongs}")));
     }
 }
 
-fn tools(field: &Field, report: &mut Report<'_>) -> Option<Vec<ServerToolConfig>> {
+fn tools(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Vec<ServerToolConfig>> {
     let entries = named(field, "tool", report)?;
     Some(entries.into_iter().filter_map(|(name, entry)| tool(name, &entry, report)).collect())
 }
 
-fn tool(name: Located<String>, field: &Field, report: &mut Report<'_>) -> Option<ServerToolConfig> {
-    let field = Field { example: "{class: read}", name: field.name.clone(), node: Rc::clone(&field.node) };
+fn tool(
+    name: Located<String>,
+    field: &ConfigField,
+    report: &mut ProblemReport<'_>,
+) -> Option<ServerToolConfig> {
+    let field =
+        ConfigField { example: "{class: read}", name: field.name.clone(), node: Rc::clone(&field.node) };
     if name.value.is_empty() || name.value.contains(char::is_control) {
         let help = "write the tool's name as the server says it, or a glob such as `\"delete_*\"`".to_owned();
         report.located(&name, format!("`{}` is not the name of a tool", shown(&name.value)), Some(help));

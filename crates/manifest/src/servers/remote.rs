@@ -1,13 +1,13 @@
 //! A server elsewhere: its address, and how the gate shows who it is.
 
-use super::{ClientCredentials, ServerRemote};
-use crate::decode::{Field, Key, Section, key, list, located_text, named};
+use super::{OauthConfig, ServerRemote};
+use crate::decode::{ConfigField, KeySpec, Section, key, list, located_text, named};
 use crate::problem::{Located, shown};
-use crate::report::Report;
+use crate::problem_report::ProblemReport;
 use crate::url::{url, variable_url};
 use crate::variables::{VariableText, variable_text};
 
-const OAUTH: &[Key] = &[
+const OAUTH: &[KeySpec] = &[
     key("token_url", "token_url: https://login.example.com/token"),
     key("client_id", "client_id: toolgate"),
     key("client_secret", "client_secret: \"${TRACKER_SECRET}\""),
@@ -37,7 +37,11 @@ const RESERVED_HEADERS: &[&str] = &[
     "mcp-name",
 ];
 
-pub(super) fn remote(field: &Field, section: &Section, report: &mut Report<'_>) -> Option<ServerRemote> {
+pub(super) fn remote(
+    field: &ConfigField,
+    section: &Section,
+    report: &mut ProblemReport<'_>,
+) -> Option<ServerRemote> {
     let url = variable_url(field, report);
     let headers = section.get("headers", report, headers).unwrap_or_default();
     let oauth = section.get("oauth", report, oauth);
@@ -51,7 +55,7 @@ pub(super) fn remote(field: &Field, section: &Section, report: &mut Report<'_>) 
 
 pub(crate) type Headers = Vec<(Located<String>, Located<VariableText>)>;
 
-pub(crate) fn headers(field: &Field, report: &mut Report<'_>) -> Option<Headers> {
+pub(crate) fn headers(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Headers> {
     let entries = named(field, "header", report)?;
     let mut headers: Headers = Vec::new();
     for (name, value) in entries {
@@ -62,7 +66,7 @@ pub(crate) fn headers(field: &Field, report: &mut Report<'_>) -> Option<Headers>
     Some(headers)
 }
 
-fn check_header(name: &Located<String>, earlier: &Headers, report: &mut Report<'_>) {
+fn check_header(name: &Located<String>, earlier: &Headers, report: &mut ProblemReport<'_>) {
     let lower = name.value.to_ascii_lowercase();
     if !is_header(&name.value) {
         let help = "write a name such as `Authorization`".to_owned();
@@ -84,7 +88,7 @@ fn is_header(text: &str) -> bool {
 }
 
 /// The value itself is not repeated: it may be a secret.
-fn header_value(field: &Field, report: &mut Report<'_>) -> Option<Located<VariableText>> {
+fn header_value(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Located<VariableText>> {
     let text = located_text(field, report)?;
     if text.value.contains(|character: char| character.is_control()) || !text.value.is_ascii() {
         let help = "write visible ASCII on one line".to_owned();
@@ -94,7 +98,7 @@ fn header_value(field: &Field, report: &mut Report<'_>) -> Option<Located<Variab
     variable_text(field, report)
 }
 
-fn oauth(field: &Field, report: &mut Report<'_>) -> Option<ClientCredentials> {
+fn oauth(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<OauthConfig> {
     let section = Section::read(field, OAUTH, report)?;
     for name in ["token_url", "client_id", "client_secret"] {
         if section.lacks(name) {
@@ -108,7 +112,7 @@ fn oauth(field: &Field, report: &mut Report<'_>) -> Option<ClientCredentials> {
     let client_secret = section.get("client_secret", report, variable_text);
     let scopes = section.get("scopes", report, |field, report| list(field, "scope", report, scope));
     let resource = section.get("resource", report, url);
-    Some(ClientCredentials {
+    Some(OauthConfig {
         scopes: scopes.unwrap_or_default(),
         resource,
         token_url: token_url?,
@@ -117,7 +121,7 @@ fn oauth(field: &Field, report: &mut Report<'_>) -> Option<ClientCredentials> {
     })
 }
 
-fn scope(field: &Field, report: &mut Report<'_>) -> Option<String> {
+fn scope(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<String> {
     let scope = located_text(field, report)?;
     let allowed = |byte: u8| (0x21..=0x7e).contains(&byte) && !matches!(byte, b'"' | b'\\');
     if scope.value.is_empty() || !scope.value.bytes().all(allowed) {

@@ -2,11 +2,11 @@
 
 use super::{ServerConfig, ServerTransport};
 use crate::config::Config;
-use crate::problem::{Located, Warning};
+use crate::problem::{ConfigWarning, Located};
 use crate::tool::looks_secret;
 use crate::variables::VariableText;
 
-pub(crate) fn warnings(config: &Config) -> Vec<Warning> {
+pub(crate) fn warnings(config: &Config) -> Vec<ConfigWarning> {
     let enabled = config.mcp_servers.iter().filter(|server| !server.disabled);
     let unclassified = enabled.clone().filter_map(|server| unclassified(config, server));
     let secrets = enabled.flat_map(|server| {
@@ -17,7 +17,7 @@ pub(crate) fn warnings(config: &Config) -> Vec<Warning> {
 }
 
 /// A server of which nobody said what its tools do.
-fn unclassified(config: &Config, server: &ServerConfig) -> Option<Warning> {
+fn unclassified(config: &Config, server: &ServerConfig) -> Option<ConfigWarning> {
     if server.class.is_some() || server.tools.iter().any(|tool| tool.class.is_some()) {
         return None;
     }
@@ -31,7 +31,7 @@ fn unclassified(config: &Config, server: &ServerConfig) -> Option<Warning> {
 }
 
 /// Secrets that are written out.
-fn secrets(config: &Config, server: &ServerConfig) -> Vec<Warning> {
+fn secrets(config: &Config, server: &ServerConfig) -> Vec<ConfigWarning> {
     let secret = |(name, value): &(Located<String>, Located<VariableText>)| {
         let written = value.value.is_literal() && !value.value.beginning().is_empty();
         let named = looks_secret(&name.value.replace('-', "_"));
@@ -64,7 +64,7 @@ const ABOUT_SECRETS: &[&str] =
 const SHORTEST_KEY: usize = 16;
 
 /// Secrets that are written out among the arguments of a process: in the file, and shown to everybody who lists processes.
-fn written_arguments(config: &Config, server: &ServerConfig) -> Vec<Warning> {
+fn written_arguments(config: &Config, server: &ServerConfig) -> Vec<ConfigWarning> {
     let ServerTransport::Process(process) = &server.transport else { return Vec::new() };
     let texts: Vec<&str> = process.arguments.iter().map(|argument| argument.value.beginning()).collect();
     let is_secret = |index: usize, argument: &Located<VariableText>| {
@@ -97,7 +97,7 @@ fn written_arguments(config: &Config, server: &ServerConfig) -> Vec<Warning> {
 }
 
 /// Variables that hold secrets, among the arguments of a process: everybody on the machine can read those.
-fn shown_arguments(config: &Config, server: &ServerConfig) -> Vec<Warning> {
+fn shown_arguments(config: &Config, server: &ServerConfig) -> Vec<ConfigWarning> {
     let ServerTransport::Process(process) = &server.transport else { return Vec::new() };
     let warning = |argument: &Located<VariableText>| {
         let name = argument.value.names().find(|name| looks_secret(name))?;

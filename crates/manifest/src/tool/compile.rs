@@ -3,21 +3,23 @@
 use std::rc::Rc;
 
 use super::MountPath;
-use super::property::{Facts, Properties, Property};
-use super::template::{CommandTemplate, Element, Part, Piece, Slot, Spelt, TextTemplate, slots, split};
-use crate::decode::{Field, Key, Section, key, nearest_or_all, text};
+use super::property::{Properties, Property, ValueFacts};
+use super::template::{
+    CommandTemplate, Element, RawPiece, Slot, TemplatePart, TemplatePiece, TextTemplate, slots, split,
+};
+use crate::decode::{ConfigField, KeySpec, Section, key, nearest_or_all, text};
 use crate::problem::shown;
-use crate::report::Report;
-use crate::tree::{Kind, Node};
+use crate::problem_report::ProblemReport;
+use crate::yaml_tree::{ConfigNode, NodeKind};
 
-const CHOICE: &[Key] =
+const CHOICE: &[KeySpec] =
     &[key("if", "if: verbose"), key("then", "then: [--verbose]"), key("else", "else: [--quiet]")];
 
 /// The key of an element that becomes pathspecs.
 const PATHSPECS: &str = "git_pathspecs";
 
 /// What templates are compiled against.
-pub(super) struct Scope<'s> {
+pub(super) struct TemplateScope<'s> {
     pub(super) properties: &'s Properties,
     /// Where the command runs.
     pub(super) directory: Option<&'s MountPath>,
@@ -26,8 +28,12 @@ pub(super) struct Scope<'s> {
 }
 
 /// Compiles the list of `command`.
-pub(super) fn command(field: &Field, scope: &Scope<'_>, report: &mut Report<'_>) -> Option<CommandTemplate> {
-    let Kind::List(items) = &field.node.kind else {
+pub(super) fn command(
+    field: &ConfigField,
+    scope: &TemplateScope<'_>,
+    report: &mut ProblemReport<'_>,
+) -> Option<CommandTemplate> {
+    let NodeKind::List(items) = &field.node.kind else {
         let message = format!(
             "{} must be a list with one item for each argument, not {}",
             field.name,
@@ -43,12 +49,16 @@ pub(super) fn command(field: &Field, scope: &Scope<'_>, report: &mut Report<'_>)
     };
     let program = program(first, report);
     let mut compiler = Compiler { scope, report, separated: false };
-    let parts: Vec<Option<Part>> = rest.iter().map(|item| compiler.part(item)).collect();
+    let parts: Vec<Option<TemplatePart>> = rest.iter().map(|item| compiler.part(item)).collect();
     Some(CommandTemplate { program: program?, parts: parts.into_iter().collect::<Option<_>>()? })
 }
 
 /// Compiles the text of `stdin`.
-pub(super) fn stdin(field: &Field, scope: &Scope<'_>, report: &mut Report<'_>) -> Option<TextTemplate> {
+pub(super) fn stdin(
+    field: &ConfigField,
+    scope: &TemplateScope<'_>,
+    report: &mut ProblemReport<'_>,
+) -> Option<TextTemplate> {
     let text = text(field, report)?;
     let mut compiler = Compiler { scope, report, separated: true };
     let pieces = compiler.pieces(&text, &field.node)?;
@@ -68,7 +78,7 @@ pub(super) fn stdin(field: &Field, scope: &Scope<'_>, report: &mut Report<'_>) -
     fits.then_some(TextTemplate { pieces })
 }
 
-fn program(node: &Rc<Node>, report: &mut Report<'_>) -> Option<String> {
+fn program(node: &Rc<ConfigNode>, report: &mut ProblemReport<'_>) -> Option<String> {
     let help = Some("write a name such as `git`, or an absolute path".to_owned());
     let Some(text) = node.text().filter(|text| !text.is_empty()) else {
         report.node(node, format!("the program must be text, not {}", node.describe()), help);
@@ -94,23 +104,23 @@ fn program(node: &Rc<Node>, report: &mut Report<'_>) -> Option<String> {
 }
 
 struct Compiler<'c, 's, 'r> {
-    scope: &'c Scope<'s>,
-    report: &'c mut Report<'r>,
+    scope: &'c TemplateScope<'s>,
+    report: &'c mut ProblemReport<'r>,
     /// Whether a `--` that is always there has come.
     separated: bool,
 }
 
 impl Compiler<'_, '_, '_> {
-    fn part(&mut self, node: &Rc<Node>) -> Option<Part> {
+    fn part(&mut self, node: &Rc<ConfigNode>) -> Option<TemplatePart> {
         match &node.kind {
-            Kind::Scalar { .. } => {
+            NodeKind::Scalar { .. } => {
                 let element = self.element(node, self.separated)?;
                 self.separated |= element.is_separator();
                 let group = vec![element];
                 self.warn_about_absence(&group, node);
-                Some(Part::Group(group))
+                Some(TemplatePart::Group(group))
             }
-            Kind::List(items) => {
+            NodeKind::List(items) => {
                 let group = self.elements(items)?;
                 if group.iter().all(|element| element.slots().next().is_none()) {
                     let help = "write its words into the list itself".to_owned();
@@ -122,9 +132,9 @@ impl Compiler<'_, '_, '_> {
                     return None;
                 }
                 self.warn_about_absence(&group, node);
-                Some(Part::Group(group))
+                Some(TemplatePart::Group(group))
             }
-            Kind::Map(entries) => match &**entries {
+            NodeKind::Map(entries) => match &**entries {
                 [(name, value)] if value.is_null() => {
                     let text = shown(name.text().unwrap_or_default());
                     let help = Some(format!("write `\"{{{text}}}\"`"));
@@ -138,7 +148,7 @@ impl Compiler<'_, '_, '_> {
     }
 
     /// Git reads pathspecs after `--`, and from where it runs: that must be the mount whose rules they are.
-    fn pathspecs(&mut self, node: &Rc<Node>) -> Option<Part> {
+    fn pathspecs(&mut self, node: &Rc<ConfigNode>) -> Option<TemplatePart> {
         let here = self.scope.directory.filter(|here| here.path.is_empty()).map(|here| here.alias.as_str());
         let Some(alias) = node.text().filter(|alias| Some(*alias) == here) else {
             let message = format!("`{PATHSPECS}` must name the mount that the command runs in, as a whole");
@@ -151,12 +161,12 @@ impl Compiler<'_, '_, '_> {
             self.report.node(node, "pathspecs stand where git looks for options", Some(help));
             return None;
         }
-        Some(Part::Pathspecs { alias: alias.to_owned() })
+        Some(TemplatePart::Pathspecs { alias: alias.to_owned() })
     }
 
-    fn choice(&mut self, node: &Rc<Node>) -> Option<Part> {
+    fn choice(&mut self, node: &Rc<ConfigNode>) -> Option<TemplatePart> {
         let example = "{if: verbose, then: [--verbose]}";
-        let field = Field { name: "a choice".to_owned(), example, node: Rc::clone(node) };
+        let field = ConfigField { name: "a choice".to_owned(), example, node: Rc::clone(node) };
         let section = Section::read(&field, CHOICE, self.report)?;
         for name in ["if", "then"] {
             if section.lacks(name) {
@@ -169,9 +179,9 @@ impl Compiler<'_, '_, '_> {
         });
         let mut arguments = |name: &str| match section.field(name) {
             Some(field) => match &field.node.kind {
-                Kind::List(items) => self.elements(items),
+                NodeKind::List(items) => self.elements(items),
                 _ => {
-                    field.misfit("a list of arguments", self.report);
+                    field.report_expected("a list of arguments", self.report);
                     None
                 }
             },
@@ -186,11 +196,11 @@ impl Compiler<'_, '_, '_> {
             self.report.node(&place, format!("`{}` is not a truth value", shown(&name)), Some(help));
             return None;
         }
-        Some(Part::Choice { name, then: then?, otherwise: otherwise? })
+        Some(TemplatePart::Choice { name, then: then?, otherwise: otherwise? })
     }
 
     /// Elements that stand and fall together: a `--` among them protects those after it, and nothing outside.
-    fn elements(&mut self, items: &[Rc<Node>]) -> Option<Vec<Element>> {
+    fn elements(&mut self, items: &[Rc<ConfigNode>]) -> Option<Vec<Element>> {
         let mut separated = self.separated;
         let mut elements = Vec::new();
         for item in items {
@@ -201,7 +211,7 @@ impl Compiler<'_, '_, '_> {
         elements.into_iter().collect()
     }
 
-    fn element(&mut self, node: &Rc<Node>, after_separator: bool) -> Option<Element> {
+    fn element(&mut self, node: &Rc<ConfigNode>, after_separator: bool) -> Option<Element> {
         let Some(text) = node.text().filter(|_| !node.is_null()) else {
             let help = "quote placeholders: `\"{name}\"`".to_owned();
             self.report.node(node, format!("an argument must be text, not {}", node.describe()), Some(help));
@@ -220,8 +230,8 @@ impl Compiler<'_, '_, '_> {
     }
 
     /// Such values are refused when they come; better that the schema says so before.
-    fn warn_about_options(&mut self, element: &Element, node: &Node) {
-        let [Piece::Slot(slot), ..] = &*element.pieces else { return };
+    fn warn_about_options(&mut self, element: &Element, node: &ConfigNode) {
+        let [TemplatePiece::Slot(slot), ..] = &*element.pieces else { return };
         let Some(property) = self.scope.properties.get(&slot.name).filter(|_| !element.after_separator)
         else {
             return;
@@ -233,7 +243,7 @@ impl Compiler<'_, '_, '_> {
         }
     }
 
-    fn warn_about_absence(&mut self, group: &[Element], node: &Node) {
+    fn warn_about_absence(&mut self, group: &[Element], node: &ConfigNode) {
         let required = group.iter().flat_map(Element::slots).find(|slot| slot.required);
         let optional = group.iter().flat_map(Element::slots).find(|slot| !slot.required);
         if let (Some(required), Some(optional)) = (required, optional) {
@@ -243,7 +253,7 @@ impl Compiler<'_, '_, '_> {
         }
     }
 
-    fn pieces(&mut self, text: &str, node: &Rc<Node>) -> Option<Vec<Piece>> {
+    fn pieces(&mut self, text: &str, node: &Rc<ConfigNode>) -> Option<Vec<TemplatePiece>> {
         let spelt = match split(text) {
             Ok(spelt) => spelt,
             Err(reason) => {
@@ -252,22 +262,22 @@ impl Compiler<'_, '_, '_> {
                 return None;
             }
         };
-        let piece = |spelt: Spelt| match spelt {
-            Spelt::Literal(text) if text.contains('\0') => {
+        let piece = |spelt: RawPiece| match spelt {
+            RawPiece::Literal(text) if text.contains('\0') => {
                 self.report.node(node, "an argument cannot hold NUL", None);
                 None
             }
-            Spelt::Literal(text) => Some(Piece::Literal(text)),
-            Spelt::Placeholder(name) => {
+            RawPiece::Literal(text) => Some(TemplatePiece::Literal(text)),
+            RawPiece::Placeholder(name) => {
                 let slot = self.slot(&name, node)?;
-                Some(Piece::Slot(slot))
+                Some(TemplatePiece::Slot(slot))
             }
         };
-        let pieces: Vec<Option<Piece>> = spelt.into_iter().map(piece).collect();
+        let pieces: Vec<Option<TemplatePiece>> = spelt.into_iter().map(piece).collect();
         pieces.into_iter().collect()
     }
 
-    fn property(&mut self, name: &str, node: &Node) -> Option<&Property> {
+    fn property(&mut self, name: &str, node: &ConfigNode) -> Option<&Property> {
         let known = self.scope.properties.get(name);
         if known.is_none() {
             let names = self.scope.properties.names();
@@ -280,7 +290,7 @@ impl Compiler<'_, '_, '_> {
         known
     }
 
-    fn slot(&mut self, name: &str, node: &Node) -> Option<Slot> {
+    fn slot(&mut self, name: &str, node: &ConfigNode) -> Option<Slot> {
         let property = self.property(name, node)?.clone();
         let facts = property.of_one_value();
         let root = match &facts.rules.path {
@@ -297,7 +307,7 @@ impl Compiler<'_, '_, '_> {
     }
 
     /// What a path of a mount is written behind, so that it can never be read as an option.
-    fn root(&mut self, folder: &MountPath, node: &Node) -> Option<String> {
+    fn root(&mut self, folder: &MountPath, node: &ConfigNode) -> Option<String> {
         if !self.scope.mounts.contains(&folder.alias.as_str()) {
             let message = format!("the path begins in `{}`, which the command cannot see", folder.alias);
             let help = format!("add `\"{}\"` to `mounts`", folder.alias);
@@ -311,7 +321,7 @@ impl Compiler<'_, '_, '_> {
         })
     }
 
-    fn check_kinds(&mut self, element: &Element, node: &Node) {
+    fn check_kinds(&mut self, element: &Element, node: &ConfigNode) {
         let alone = element.whole().is_some();
         for slot in element.slots() {
             let Some(property) = self.scope.properties.get(&slot.name) else { continue };
@@ -321,8 +331,10 @@ impl Compiler<'_, '_, '_> {
     }
 
     /// Where a value follows the beginning of an option, it must not be able to make another option of it.
-    fn check_option(&mut self, element: &Element, node: &Node) {
-        let [Piece::Literal(prefix), Piece::Slot(slot), ..] = &*element.pieces else { return };
+    fn check_option(&mut self, element: &Element, node: &ConfigNode) {
+        let [TemplatePiece::Literal(prefix), TemplatePiece::Slot(slot), ..] = &*element.pieces else {
+            return;
+        };
         let Some(name) = prefix.strip_prefix('-').filter(|_| !element.after_separator) else { return };
         let ended = name.contains(|character: char| {
             !character.is_ascii_alphanumeric() && !matches!(character, '-' | '_')
@@ -341,21 +353,26 @@ impl Compiler<'_, '_, '_> {
         self.report.node(node, message, Some(help));
     }
 
-    fn check_paths(&mut self, element: &Element, node: &Node) {
+    fn check_paths(&mut self, element: &Element, node: &ConfigNode) {
         self.paths_fit(&element.pieces, node, |before| before.ends_with(['=', ':', ',']));
     }
 
     /// A path is written relative to where the command runs, so nothing may stand before it that makes it another.
-    fn paths_fit(&mut self, pieces: &[Piece], node: &Node, ends: impl Fn(&str) -> bool) -> bool {
-        let mut before: Option<&Piece> = None;
+    fn paths_fit(
+        &mut self,
+        pieces: &[TemplatePiece],
+        node: &ConfigNode,
+        ends: impl Fn(&str) -> bool,
+    ) -> bool {
+        let mut before: Option<&TemplatePiece> = None;
         let mut fits = true;
         for piece in pieces {
             let ended = match before {
                 None => true,
-                Some(Piece::Literal(text)) => ends(text),
-                Some(Piece::Slot(_)) => false,
+                Some(TemplatePiece::Literal(text)) => ends(text),
+                Some(TemplatePiece::Slot(_)) => false,
             };
-            if let Piece::Slot(slot) = piece
+            if let TemplatePiece::Slot(slot) = piece
                 && slot.rules.path.is_some()
                 && !ended
             {
@@ -385,6 +402,6 @@ fn unusable(property: &Property, alone: bool) -> Option<(&'static str, &'static 
         let help = "let `\"{name}\"` be an element of its own; it becomes one argument for each item";
         return Some(("is a list, which cannot stand inside a longer argument", help));
     }
-    let plain = items.as_ref().is_some_and(Facts::is_plain);
+    let plain = items.as_ref().is_some_and(ValueFacts::is_plain);
     (!plain).then_some(("is a list whose items are not said to be plain", "say the `type` of its `items`"))
 }

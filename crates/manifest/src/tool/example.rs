@@ -2,15 +2,17 @@
 
 use serde_json::Value;
 
-use super::schema::Checked;
-use super::{CommandDeclaration, Elevated, ExampleCaller, Expectation, ManifestExample, RealPaths};
-use crate::decode::{Field, Key, Section, key, list, parsed, text, word};
+use super::schema::CompiledSchema;
+use super::{
+    CommandDeclaration, ElevatedDeclaration, ExampleCaller, Expectation, ManifestExample, RealPaths,
+};
+use crate::decode::{ConfigField, KeySpec, Section, key, list, parsed, text, word};
 use crate::json;
 use crate::problem::{Located, shown_message};
-use crate::report::Report;
-use crate::tree::{Kind, Node};
+use crate::problem_report::ProblemReport;
+use crate::yaml_tree::{ConfigNode, NodeKind};
 
-const EXAMPLE: &[Key] = &[
+const EXAMPLE: &[KeySpec] = &[
     key("name", "name: a small count"),
     key("input", "input: {count: 5}"),
     key("caller", "caller: {permissions: [git:read]}"),
@@ -18,7 +20,7 @@ const EXAMPLE: &[Key] = &[
     key("argv", "argv: [git, log, --max-count=5]"),
 ];
 
-const CALLER: &[Key] = &[
+const CALLER: &[KeySpec] = &[
     key("subject", "subject: someone@example.com"),
     key("agent", "agent: reviewer"),
     key("permissions", "permissions: [git:read]"),
@@ -26,21 +28,25 @@ const CALLER: &[Key] = &[
 ];
 
 /// What examples are checked against.
-pub(super) struct Against<'a> {
-    pub(super) input: Option<&'a Checked>,
+pub(super) struct ExampleContext<'a> {
+    pub(super) input: Option<&'a CompiledSchema>,
     pub(super) command: Option<&'a CommandDeclaration>,
-    pub(super) elevated: Option<&'a Elevated>,
+    pub(super) elevated: Option<&'a ElevatedDeclaration>,
 }
 
 pub(super) fn examples(
-    field: &Field,
-    against: &Against<'_>,
-    report: &mut Report<'_>,
+    field: &ConfigField,
+    against: &ExampleContext<'_>,
+    report: &mut ProblemReport<'_>,
 ) -> Option<Vec<ManifestExample>> {
     list(field, "example", report, |field, report| example(field, against, report))
 }
 
-fn example(field: &Field, against: &Against<'_>, report: &mut Report<'_>) -> Option<ManifestExample> {
+fn example(
+    field: &ConfigField,
+    against: &ExampleContext<'_>,
+    report: &mut ProblemReport<'_>,
+) -> Option<ManifestExample> {
     let section = Section::read(field, EXAMPLE, report)?;
     for (name, help) in [
         ("input", "for example `input: {count: 5}`"),
@@ -65,15 +71,15 @@ fn example(field: &Field, against: &Against<'_>, report: &mut Report<'_>) -> Opt
     Some(example)
 }
 
-fn input(field: &Field, report: &mut Report<'_>) -> Option<Located<Value>> {
-    if !matches!(field.node.kind, Kind::Map(_)) {
-        field.misfit("a mapping", report);
+fn input(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Located<Value>> {
+    if !matches!(field.node.kind, NodeKind::Map(_)) {
+        field.report_expected("a mapping", report);
         return None;
     }
     json::value(&field.node, report).map(|value| field.locate(value))
 }
 
-fn caller(field: &Field, report: &mut Report<'_>) -> Option<ExampleCaller> {
+fn caller(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<ExampleCaller> {
     let section = Section::read(field, CALLER, report)?;
     let agent = section.get("agent", report, crate::decode::located_text);
     Some(ExampleCaller {
@@ -84,7 +90,12 @@ fn caller(field: &Field, report: &mut Report<'_>) -> Option<ExampleCaller> {
     })
 }
 
-fn check(example: &ManifestExample, section: &Section, against: &Against<'_>, report: &mut Report<'_>) {
+fn check(
+    example: &ManifestExample,
+    section: &Section,
+    against: &ExampleContext<'_>,
+    report: &mut ProblemReport<'_>,
+) {
     let expect = example.expect.value;
     if expect == Expectation::Elevated && against.elevated.is_none() {
         let help = "add `elevated`, or expect `allowed` or `denied`".to_owned();
@@ -115,10 +126,10 @@ fn check(example: &ManifestExample, section: &Section, against: &Against<'_>, re
 
 fn check_argv(
     example: &ManifestExample,
-    input: &Node,
-    argv: Option<&Field>,
-    against: &Against<'_>,
-    report: &mut Report<'_>,
+    input: &ConfigNode,
+    argv: Option<&ConfigField>,
+    against: &ExampleContext<'_>,
+    report: &mut ProblemReport<'_>,
 ) {
     let Some(command) = against.command else { return };
     let stdin = command.stdin.as_ref().map(|stdin| stdin.render(&example.input.value, &RealPaths::default()));

@@ -5,7 +5,7 @@
 //! it defaults to allowed. Conditions and field paths are kept as text for the crate that decides with them.
 
 mod compile;
-mod confined;
+mod confinement;
 mod example;
 mod paths;
 mod pattern;
@@ -23,7 +23,9 @@ use std::time::Duration;
 use serde_json::Value;
 use toolgate_types::{AgentName, Failure, ToolClass, ToolName, Trust};
 
-pub(crate) use confined::{directory, is_reserved, is_variable, looks_secret, mounts, network, not_a_host};
+pub(crate) use confinement::{
+    directory, is_reserved, is_variable, looks_secret, mounts, network, not_a_host,
+};
 pub use paths::{Extensions, NamedPath, PathArgument, RealPaths};
 pub(crate) use read::{calls, policy};
 pub use rendering::WHOLE_WORKTREE;
@@ -32,8 +34,8 @@ pub use skeleton::{SkeletonError, skeleton};
 pub use template::{CommandTemplate, TextTemplate};
 
 use crate::decode::{Word, nearest_or_all};
-use crate::problem::{Located, Problem, Problems, Source, Warning, not_text};
-use crate::words::words;
+use crate::keyword_enum::words;
+use crate::problem::{ConfigProblem, ConfigProblems, ConfigWarning, Located, SourceText, not_text};
 
 /// One tool, as its manifest declares it.
 #[derive(Clone, Debug)]
@@ -53,7 +55,7 @@ pub struct ToolManifest {
     /// `permissions`: all of these must be held; empty only when the manifest says `[]`.
     pub permissions: Vec<Located<String>>,
     /// `elevated`: what must be held as well when a condition holds.
-    pub elevated: Option<Elevated>,
+    pub elevated: Option<ElevatedDeclaration>,
     /// `input`: a JSON Schema 2020-12 of an object, closed against unknown properties unless it says otherwise.
     pub input: Value,
     /// `command` and what bounds it.
@@ -74,12 +76,12 @@ pub struct ToolManifest {
     permissions_at: Located<()>,
     /// Whether `input` was declared; without it the tool takes no arguments.
     declares_input: bool,
-    source: Source,
+    source: SourceText,
 }
 
 /// `elevated`: what must be held as well when a condition holds.
 #[derive(Clone, Debug)]
-pub struct Elevated {
+pub struct ElevatedDeclaration {
     /// `when`: a Cedar expression over `input`, `caller` and `session`; not yet checked.
     pub when: Located<String>,
     /// `permissions`: never empty.
@@ -296,16 +298,16 @@ impl ToolManifest {
     ///
     /// # Errors
     /// Every problem that was found, one of them when the file declares several tools.
-    pub fn parse_bytes(file: &str, bytes: &[u8]) -> Result<(Self, Vec<Warning>), Problems> {
+    pub fn parse_bytes(file: &str, bytes: &[u8]) -> Result<(Self, Vec<ConfigWarning>), ConfigProblems> {
         let (tools, warnings) = Self::parse_all_bytes(file, bytes)?;
         let mut tools = tools.into_iter();
         match (tools.next(), tools.next()) {
             (Some(_), Some(extra)) => {
                 let help = Some("keep one tool in this file".to_owned());
-                Err(Problems(vec![extra.problem_at(&extra.name, "this is a second tool", help)]))
+                Err(ConfigProblems(vec![extra.problem_at(&extra.name, "this is a second tool", help)]))
             }
             (Some(tool), None) => Ok((tool, warnings)),
-            (None, _) => Err(read::no_tool(&Source::new(file, ""))),
+            (None, _) => Err(read::no_tool(&SourceText::new(file, ""))),
         }
     }
 
@@ -313,16 +315,19 @@ impl ToolManifest {
     ///
     /// # Errors
     /// Every problem that was found.
-    pub fn parse_all_bytes(file: &str, bytes: &[u8]) -> Result<(Vec<Self>, Vec<Warning>), Problems> {
+    pub fn parse_all_bytes(
+        file: &str,
+        bytes: &[u8],
+    ) -> Result<(Vec<Self>, Vec<ConfigWarning>), ConfigProblems> {
         match std::str::from_utf8(bytes) {
-            Ok(text) => read::tools(&Source::new(file, text), text),
+            Ok(text) => read::tools(&SourceText::new(file, text), text),
             Err(error) => Err(not_text(file, bytes, error.valid_up_to())),
         }
     }
 
     /// Mounts that this tool names and that are not among the known aliases.
     #[must_use]
-    pub fn check_mounts(&self, known: &[&str]) -> Vec<Problem> {
+    pub fn check_mounts(&self, known: &[&str]) -> Vec<ConfigProblem> {
         let unknown = self.command.mounts.iter().filter(|mount| !known.contains(&mount.alias.value.as_str()));
         unknown
             .map(|mount| {
@@ -334,7 +339,7 @@ impl ToolManifest {
 
     /// What a manifest may leave unsaid and a gateway should not: who may call the tool, and what it takes.
     #[must_use]
-    pub fn unsaid(&self) -> Vec<Problem> {
+    pub fn unsaid(&self) -> Vec<ConfigProblem> {
         let permissions = self.permissions.is_empty().then(|| {
             let help = "name what a caller must hold, such as `permissions: [git:read]`".to_owned();
             let message = "`permissions: []` lets every caller use this tool";
@@ -351,7 +356,7 @@ impl ToolManifest {
     /// The schema that answers fit: the declared one, or what `parse` alone promises.
     #[must_use]
     pub fn output_schema(&self) -> Value {
-        self.output.schema.clone().unwrap_or_else(|| schema::promised(self.output.parse))
+        self.output.schema.clone().unwrap_or_else(|| schema::implied_schema(self.output.parse))
     }
 
     /// A problem with something that this file declared, found by someone who knows more than the file says.
@@ -361,8 +366,8 @@ impl ToolManifest {
         at: &Located<T>,
         message: impl Into<String>,
         help: Option<String>,
-    ) -> Problem {
-        self.source.problem(at.place(), at.width, message, help)
+    ) -> ConfigProblem {
+        self.source.problem(at.position(), at.width, message, help)
     }
 
     /// A problem at one byte of text that this file declared, such as a condition.
@@ -373,7 +378,7 @@ impl ToolManifest {
         offset: usize,
         message: impl Into<String>,
         help: Option<String>,
-    ) -> Problem {
+    ) -> ConfigProblem {
         self.source.problem_within(at, offset, message, help)
     }
 
@@ -384,7 +389,7 @@ impl ToolManifest {
         at: &Located<T>,
         message: impl Into<String>,
         help: Option<String>,
-    ) -> Warning {
-        Warning(self.problem_at(at, message, help))
+    ) -> ConfigWarning {
+        ConfigWarning(self.problem_at(at, message, help))
     }
 }

@@ -21,7 +21,7 @@ pub struct PathArgument {
     /// Whether each of its items is a path.
     pub is_list: bool,
     /// The directory that its paths are relative to.
-    pub folder: MountPath,
+    pub directory: MountPath,
     /// What the names of its files may end in.
     pub extensions: Extensions,
     /// `x-toolgate-exists`: whether they must lead to something that is there.
@@ -75,7 +75,7 @@ impl PathArgument {
             Some(Self {
                 name: property.name.clone(),
                 is_list: property.facts.is("array"),
-                folder,
+                directory: folder,
                 extensions,
                 must_exist: facts.rules.must_exist,
             })
@@ -98,8 +98,10 @@ impl PathArgument {
         };
         let one = |(argument, value): (String, &Value)| {
             let below = path(value, &argument)?;
-            let path =
-                MountPath { alias: self.folder.alias.clone(), path: joined(&self.folder.path, &below) };
+            let path = MountPath {
+                alias: self.directory.alias.clone(),
+                path: join_path(&self.directory.path, &below),
+            };
             let (extensions, must_exist) = (self.extensions.clone(), self.must_exist);
             Ok(NamedPath { argument, path, extensions, must_exist })
         };
@@ -125,7 +127,7 @@ impl FromIterator<(String, String)> for RealPaths {
 }
 
 /// A path below a directory; empty parts are left out.
-pub(super) fn joined(folder: &str, below: &str) -> String {
+pub(super) fn join_path(folder: &str, below: &str) -> String {
     let parts = [folder, below].into_iter().filter(|part| !part.is_empty());
     parts.collect::<Vec<_>>().join("/")
 }

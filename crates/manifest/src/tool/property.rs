@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use crate::problem::shown;
-use crate::report::Report;
-use crate::tree::{Kind, Node};
+use crate::problem_report::ProblemReport;
+use crate::yaml_tree::{ConfigNode, NodeKind};
 
 use super::schema::{TYPES, kinds_of};
 use super::{MountPath, pattern};
@@ -21,14 +21,14 @@ pub(super) struct Properties(Vec<Property>);
 pub(super) struct Property {
     pub(super) name: String,
     pub(super) required: bool,
-    pub(super) facts: Facts,
+    pub(super) facts: ValueFacts,
     /// What its items are, when it is a list.
-    pub(super) items: Option<Facts>,
+    pub(super) items: Option<ValueFacts>,
 }
 
 /// What is known about a value.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Facts {
+pub(super) struct ValueFacts {
     /// The types it may have; empty when its schema does not say.
     pub(super) kinds: Vec<&'static str>,
     /// Every value that it may have, when there are only so many.
@@ -57,7 +57,7 @@ pub(super) struct ValueRules {
 
 impl Property {
     /// What is known about the value, or about each item where it may be a list.
-    pub(super) fn of_one_value(&self) -> &Facts {
+    pub(super) fn of_one_value(&self) -> &ValueFacts {
         self.items.as_ref().filter(|_| self.facts.is("array")).unwrap_or(&self.facts)
     }
 }
@@ -75,8 +75,8 @@ impl Properties {
         let property = |(name, declared): (&String, &Value)| Property {
             name: name.clone(),
             required: required.contains(&name.as_str()),
-            facts: Facts::of(declared, schema),
-            items: resolved(declared, schema).get("items").map(|items| Facts::of(items, schema)),
+            facts: ValueFacts::of(declared, schema),
+            items: resolved(declared, schema).get("items").map(|items| ValueFacts::of(items, schema)),
         };
         Self(properties.into_iter().flatten().map(property).collect())
     }
@@ -108,7 +108,7 @@ fn resolved<'s>(schema: &'s Value, root: &'s Value) -> &'s Value {
     schema
 }
 
-impl Facts {
+impl ValueFacts {
     fn of(schema: &Value, root: &Value) -> Self {
         let target = resolved(schema, root);
         let says = |keyword: &str| schema.get(keyword).or_else(|| target.get(keyword));
@@ -215,13 +215,13 @@ fn names_a_file(values: Option<&[Value]>) -> bool {
 }
 
 /// The keywords that are Toolgate's own.
-pub(super) fn check_extensions(schema: &Node, report: &mut Report<'_>) {
+pub(super) fn check_extensions(schema: &ConfigNode, report: &mut ProblemReport<'_>) {
     if let Some(path) = schema.get("x-toolgate-path")
         && let Err((message, help)) = MountPath::parse(path.text().unwrap_or_default())
     {
         report.node(path, format!("`x-toolgate-path`: {message}"), Some(help));
     }
-    let is_flag = |node: &Node| matches!(&node.kind, Kind::Scalar { text, plain: true } if matches!(&**text, "true" | "false"));
+    let is_flag = |node: &ConfigNode| matches!(&node.kind, NodeKind::Scalar { text, plain: true } if matches!(&**text, "true" | "false"));
     for name in ["x-toolgate-multiline", "x-toolgate-exists"] {
         if let Some(node) = schema.get(name).filter(|node| !is_flag(node)) {
             let help = "write it without quotes".to_owned();
@@ -240,9 +240,9 @@ pub(super) fn check_extensions(schema: &Node, report: &mut Report<'_>) {
     }
 }
 
-fn check_file_extensions(extensions: &Node, schema: &Node, report: &mut Report<'_>) {
+fn check_file_extensions(extensions: &ConfigNode, schema: &ConfigNode, report: &mut ProblemReport<'_>) {
     let help = || Some("list endings without the dot, such as `[rs, md]`".to_owned());
-    let Kind::List(words) = &extensions.kind else {
+    let NodeKind::List(words) = &extensions.kind else {
         report.node(extensions, "`x-toolgate-extensions` must be a list", help());
         return;
     };
@@ -262,9 +262,9 @@ fn check_file_extensions(extensions: &Node, schema: &Node, report: &mut Report<'
     }
 }
 
-fn check_allow(allow: &Node, report: &mut Report<'_>) {
+fn check_allow(allow: &ConfigNode, report: &mut ProblemReport<'_>) {
     let help = || Some("write `[\"@\"]`, `[empty]` or both".to_owned());
-    let Kind::List(words) = &allow.kind else {
+    let NodeKind::List(words) = &allow.kind else {
         report.node(allow, "`x-toolgate-allow` must be a list", help());
         return;
     };

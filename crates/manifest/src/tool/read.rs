@@ -4,24 +4,25 @@ use std::num::NonZeroU32;
 
 use toolgate_types::ToolClass;
 
-use super::compile::{self, Scope};
-use super::example::{Against, examples};
+use super::compile::{self, TemplateScope};
+use super::example::{ExampleContext, examples};
 use super::paths::PathArgument;
 use super::property::Properties;
-use super::schema::Checked;
+use super::schema::CompiledSchema;
 use super::{
-    CommandDeclaration, Elevated, OutputDeclaration, OutputParse, PolicyRule, Rate, StderrRule, ToolManifest,
-    Treatment, confined, schema, warnings,
+    CommandDeclaration, ElevatedDeclaration, OutputDeclaration, OutputParse, PolicyRule, Rate, StderrRule,
+    ToolManifest, Treatment, confinement, schema, warnings,
 };
 use crate::decode::{
-    Field, Key, Section, count, duration, flag, key, list, located_text, named, parsed, size, text, word,
+    ConfigField, KeySpec, Section, count, duration, flag, key, list, located_text, named, parsed, size, text,
+    word,
 };
-use crate::problem::{Located, Place, Problems, Source, Warning, shown};
+use crate::problem::{ConfigProblems, ConfigWarning, Located, SourcePosition, SourceText, shown};
+use crate::problem_report::ProblemReport;
 use crate::read::permissions;
-use crate::report::Report;
-use crate::tree::{self, Node};
+use crate::yaml_tree::{self, ConfigNode};
 
-const TOOL: &[Key] = &[
+const TOOL: &[KeySpec] = &[
     key("tool", "tool: git_log"),
     key("title", "title: Recent commits"),
     key("version", "version: \"1.2\""),
@@ -54,29 +55,32 @@ const TOOL: &[Key] = &[
 /// What can stand behind a tool. Only commands can yet.
 const HANDLERS: &[&str] = &["command", "http", "grpc", "mcp"];
 
-const ELEVATED: &[Key] =
+const ELEVATED: &[KeySpec] =
     &[key("when", "when: input.count > 20"), key("permissions", "permissions: [git:deep]")];
 
-const OUTPUT: &[Key] = &[
+const OUTPUT: &[KeySpec] = &[
     key("parse", "parse: lines"),
     key("schema", "schema: {type: array, items: {type: string}}"),
     key("max_bytes", "max_bytes: 64KiB"),
 ];
 
-const BREAKER: &[Key] = &[key("exit_codes", "exit_codes: true")];
+const BREAKER: &[KeySpec] = &[key("exit_codes", "exit_codes: true")];
 
 /// The longest `version`, in characters.
 const LONGEST_VERSION: usize = 64;
 
-const RATE: &[Key] = &[key("calls", "calls: 60"), key("per", "per: 1m"), key("burst", "burst: 10")];
+const RATE: &[KeySpec] = &[key("calls", "calls: 60"), key("per", "per: 1m"), key("burst", "burst: 10")];
 
 /// Reads every tool of a file.
-pub(super) fn tools(source: &Source, text: &str) -> Result<(Vec<ToolManifest>, Vec<Warning>), Problems> {
-    let mut report = Report::new(source);
-    let documents = tree::read_all(text, &mut report).unwrap_or_default();
+pub(super) fn tools(
+    source: &SourceText,
+    text: &str,
+) -> Result<(Vec<ToolManifest>, Vec<ConfigWarning>), ConfigProblems> {
+    let mut report = ProblemReport::new(source);
+    let documents = yaml_tree::read_all(text, &mut report).unwrap_or_default();
     let mut tools: Vec<ToolManifest> = Vec::new();
     for root in documents.into_iter().filter(|root| !root.is_null()) {
-        let file = Field { name: "a tool".to_owned(), example: "tool: git_log", node: root };
+        let file = ConfigField { name: "a tool".to_owned(), example: "tool: git_log", node: root };
         let Some(tool) = tool(&file, source, &mut report) else { continue };
         if let Some(earlier) = tools.iter().find(|earlier| earlier.name.value == tool.name.value) {
             let help = format!("it is already on line {}; keep one of them", earlier.name.line);
@@ -89,12 +93,17 @@ pub(super) fn tools(source: &Source, text: &str) -> Result<(Vec<ToolManifest>, V
 }
 
 /// A file that declares nothing.
-pub(super) fn no_tool(source: &Source) -> Problems {
+pub(super) fn no_tool(source: &SourceText) -> ConfigProblems {
     let help = Some("begin with `tool: NAME`".to_owned());
-    Problems(vec![source.problem(Place { line: 1, column: 1 }, 1, "this file declares no tool", help)])
+    ConfigProblems(vec![source.problem(
+        SourcePosition { line: 1, column: 1 },
+        1,
+        "this file declares no tool",
+        help,
+    )])
 }
 
-fn tool(file: &Field, source: &Source, report: &mut Report<'_>) -> Option<ToolManifest> {
+fn tool(file: &ConfigField, source: &SourceText, report: &mut ProblemReport<'_>) -> Option<ToolManifest> {
     let section = Section::read(file, TOOL, report)?;
     require(&section, &file.node, report);
     let name = section.get("tool", report, located_text).and_then(|name| parsed(&name, report));
@@ -104,13 +113,14 @@ fn tool(file: &Field, source: &Source, report: &mut Report<'_>) -> Option<ToolMa
     let elevated = section.get("elevated", report, elevated);
     let input = input(&section, report);
     let properties = Properties::of(input.as_ref().map_or(&serde_json::Value::Null, |input| &input.schema));
-    let bounds = Bounds {
+    let bounds = CommandContext {
         class: class.as_ref().map(|class| class.value),
         properties: &properties,
         known: input.is_some(),
     };
     let command = command(&section, &bounds, report);
-    let against = Against { input: input.as_ref(), command: command.as_ref(), elevated: elevated.as_ref() };
+    let against =
+        ExampleContext { input: input.as_ref(), command: command.as_ref(), elevated: elevated.as_ref() };
     let permissions_at = section.field("permissions").map(|field| field.locate(()));
     let tool = ToolManifest {
         title: section.get("title", report, text),
@@ -144,7 +154,7 @@ fn tool(file: &Field, source: &Source, report: &mut Report<'_>) -> Option<ToolMa
 }
 
 /// The keys that a manifest cannot do without.
-fn require(section: &Section, node: &Node, report: &mut Report<'_>) {
+fn require(section: &Section, node: &ConfigNode, report: &mut ProblemReport<'_>) {
     for (name, help) in [
         ("tool", "for example `tool: git_log`"),
         ("description", "say what it does: models choose tools by it"),
@@ -155,7 +165,7 @@ fn require(section: &Section, node: &Node, report: &mut Report<'_>) {
             report.node(node, format!("a tool without `{name}`"), Some(help.to_owned()));
         }
     }
-    let handlers: Vec<&Field> = HANDLERS.iter().filter_map(|name| section.field(name)).collect();
+    let handlers: Vec<&ConfigField> = HANDLERS.iter().filter_map(|name| section.field(name)).collect();
     for handler in handlers.iter().filter(|handler| handler.name != "`command`") {
         let help = Some("declare a `command`".to_owned());
         report.node(&handler.node, format!("{} is not available in this version", handler.name), help);
@@ -171,7 +181,7 @@ fn require(section: &Section, node: &Node, report: &mut Report<'_>) {
     }
 }
 
-fn description(field: &Field, report: &mut Report<'_>) -> Option<Located<String>> {
+fn description(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Located<String>> {
     let description = located_text(field, report)?;
     if description.value.trim().is_empty() {
         let help = Some("say what it does: models choose tools by it".to_owned());
@@ -182,7 +192,7 @@ fn description(field: &Field, report: &mut Report<'_>) -> Option<Located<String>
 }
 
 /// Text on one line, so that lists and records show it as it is.
-fn version(field: &Field, report: &mut Report<'_>) -> Option<String> {
+fn version(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<String> {
     let version = text(field, report)?;
     let is_line = !version.trim().is_empty() && !version.contains(char::is_control);
     if !is_line || version.chars().count() > LONGEST_VERSION {
@@ -194,15 +204,15 @@ fn version(field: &Field, report: &mut Report<'_>) -> Option<String> {
     Some(version)
 }
 
-fn changelog(field: &Field, report: &mut Report<'_>) -> Option<Vec<String>> {
+fn changelog(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Vec<String>> {
     list(field, "text", report, text)
 }
 
-fn exit_codes(field: &Field, report: &mut Report<'_>) -> Option<bool> {
+fn exit_codes(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<bool> {
     Section::read(field, BREAKER, report)?.get("exit_codes", report, flag)
 }
 
-fn elevated(field: &Field, report: &mut Report<'_>) -> Option<Elevated> {
+fn elevated(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<ElevatedDeclaration> {
     let section = Section::read(field, ELEVATED, report)?;
     for name in ["when", "permissions"] {
         if section.lacks(name) {
@@ -220,41 +230,45 @@ fn elevated(field: &Field, report: &mut Report<'_>) -> Option<Elevated> {
         let help = "name a permission, or remove `elevated`".to_owned();
         report.node(&field.node, "`elevated` without a permission would elevate nothing", Some(help));
     }
-    Some(Elevated { when, permissions })
+    Some(ElevatedDeclaration { when, permissions })
 }
 
 /// A tool without `input` takes no arguments.
-fn input(section: &Section, report: &mut Report<'_>) -> Option<Checked> {
+fn input(section: &Section, report: &mut ProblemReport<'_>) -> Option<CompiledSchema> {
     if let Some(field) = section.field("input") {
         return schema::input(field, report);
     }
     let schema = schema::no_input();
     let validator = crate::validator::validator(&schema).ok()?;
-    Some(Checked { schema, validator })
+    Some(CompiledSchema { schema, validator })
 }
 
 /// What is already known when the command is read.
-struct Bounds<'b> {
+struct CommandContext<'b> {
     class: Option<ToolClass>,
     properties: &'b Properties,
     /// Whether the properties are known; if not, nothing is said about placeholders.
     known: bool,
 }
 
-fn command(section: &Section, bounds: &Bounds<'_>, report: &mut Report<'_>) -> Option<CommandDeclaration> {
-    let directory = section.get("cwd", report, confined::directory);
-    let mounts = confined::mounts(section, directory.as_ref(), bounds.class, report);
+fn command(
+    section: &Section,
+    bounds: &CommandContext<'_>,
+    report: &mut ProblemReport<'_>,
+) -> Option<CommandDeclaration> {
+    let directory = section.get("cwd", report, confinement::directory);
+    let mounts = confinement::mounts(section, directory.as_ref(), bounds.class, report);
     let names: Vec<&str> = bounds.properties.names().collect();
     let environment =
-        section.get("environment", report, |field, report| confined::environment(field, &names, report));
-    let network = section.get("network", report, confined::network).unwrap_or_default();
-    let limits = section.get("limits", report, confined::limits).unwrap_or_default();
-    let success_codes = section.get("success_codes", report, confined::success_codes);
+        section.get("environment", report, |field, report| confinement::environment(field, &names, report));
+    let network = section.get("network", report, confinement::network).unwrap_or_default();
+    let limits = section.get("limits", report, confinement::limits).unwrap_or_default();
+    let success_codes = section.get("success_codes", report, confinement::success_codes);
     let stderr = section.get("stderr", report, word::<StderrRule>);
     if !bounds.known {
         return None;
     }
-    let scope = Scope {
+    let scope = TemplateScope {
         properties: bounds.properties,
         directory: directory.as_ref().map(|directory| &directory.value),
         mounts: mounts.iter().map(|mount| mount.alias.value.as_str()).collect(),
@@ -279,7 +293,7 @@ fn command(section: &Section, bounds: &Bounds<'_>, report: &mut Report<'_>) -> O
     })
 }
 
-fn output(field: &Field, report: &mut Report<'_>) -> Option<OutputDeclaration> {
+fn output(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<OutputDeclaration> {
     let section = Section::read(field, OUTPUT, report)?;
     let parse = section.get("parse", report, word).map_or(OutputParse::Text, |parse| parse.value);
     Some(OutputDeclaration {
@@ -289,9 +303,9 @@ fn output(field: &Field, report: &mut Report<'_>) -> Option<OutputDeclaration> {
     })
 }
 
-pub(crate) fn policy(field: &Field, report: &mut Report<'_>) -> Option<Vec<PolicyRule>> {
+pub(crate) fn policy(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Vec<PolicyRule>> {
     let entries = named(field, "field", report)?;
-    let rule = |(path, treatment): (Located<String>, Field)| {
+    let rule = |(path, treatment): (Located<String>, ConfigField)| {
         if path.value.is_empty() || path.value.contains(char::is_control) {
             let help = Some("write the path of a field, such as `customer.email`, or `\"*\"`".to_owned());
             report.located(&path, format!("`{}` is not the path of a field", shown(&path.value)), help);
@@ -300,12 +314,12 @@ pub(crate) fn policy(field: &Field, report: &mut Report<'_>) -> Option<Vec<Polic
         Some(PolicyRule { path, treatment })
     };
     let rules: Vec<PolicyRule> = entries.into_iter().filter_map(rule).collect();
-    warn_of_gaps(&rules, report);
+    warn_about_gaps(&rules, report);
     Some(rules)
 }
 
 /// A rule that lets everything leave, beside rules that keep something back, lets leave what they do not foresee.
-fn warn_of_gaps(rules: &[PolicyRule], report: &mut Report<'_>) {
+fn warn_about_gaps(rules: &[PolicyRule], report: &mut ProblemReport<'_>) {
     let is_open = |rule: &&PolicyRule| {
         rule.treatment == Treatment::Allow && matches!(rule.path.value.as_str(), "*" | "**")
     };
@@ -317,16 +331,16 @@ fn warn_of_gaps(rules: &[PolicyRule], report: &mut Report<'_>) {
             shown(&stricter.path.value)
         );
         let help = "name the fields that may leave, and leave out the rest";
-        report.warn_at(open.path.place(), open.path.width, message, help);
+        report.warn_at(open.path.position(), open.path.width, message, help);
     }
 }
 
-fn rate(field: &Field, report: &mut Report<'_>) -> Option<Rate> {
+fn rate(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Rate> {
     let section = Section::read(field, RATE, report)?;
     crate::rates::rate(&section, field, report)
 }
 
-pub(crate) fn calls(field: &Field, report: &mut Report<'_>) -> Option<NonZeroU32> {
+pub(crate) fn calls(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<NonZeroU32> {
     let count = count(field, report)?;
     let calls = u32::try_from(count).ok().and_then(NonZeroU32::new);
     if calls.is_none() {

@@ -9,20 +9,20 @@
 use serde_json::Value;
 use toolgate_types::{ErrorCode, Failure};
 
-use super::paths::{RealPaths, joined};
-use super::template::{CommandTemplate, Element, Part, Piece, Slot, TextTemplate, slots};
+use super::paths::{RealPaths, join_path};
+use super::template::{CommandTemplate, Element, Slot, TemplatePart, TemplatePiece, TextTemplate, slots};
 use crate::problem::shown;
 
 /// The most bytes of one argument; Linux takes 128 KiB with the byte that ends it.
-const MAX_ARGUMENT: usize = 128 * 1024 - 1;
+const MAX_ARGUMENT_BYTES: usize = 128 * 1024 - 1;
 /// The most bytes of all arguments together, with what the kernel keeps for each.
-const MAX_ARGUMENTS: usize = 1 << 20;
+const MAX_ARGUMENTS_BYTES: usize = 1 << 20;
 /// What the kernel keeps for each argument besides its text: its end and a pointer.
-const PER_ARGUMENT: usize = 9;
+const ARGUMENT_OVERHEAD_BYTES: usize = 9;
 /// What stands for pathspecs where no workspace has rules, as in examples and questions.
 pub const WHOLE_WORKTREE: &str = ":(top)";
 /// The most bytes of a path.
-const MAX_PATH: usize = 4095;
+const MAX_PATH_BYTES: usize = 4095;
 
 impl CommandTemplate {
     /// The program and its arguments for one call, with paths as they were spelt.
@@ -46,9 +46,9 @@ impl CommandTemplate {
         let mut arguments = vec![self.program.clone()];
         for part in &self.parts {
             match part {
-                Part::Group(elements) => group(elements, input, real, &mut arguments)?,
-                Part::Pathspecs { .. } => arguments.extend_from_slice(pathspecs),
-                Part::Choice { name, then, otherwise } => {
+                TemplatePart::Group(elements) => group(elements, input, real, &mut arguments)?,
+                TemplatePart::Pathspecs { .. } => arguments.extend_from_slice(pathspecs),
+                TemplatePart::Choice { name, then, otherwise } => {
                     let chosen = if is_set(name, input)? { then } else { otherwise };
                     for element in chosen {
                         group(std::slice::from_ref(element), input, real, &mut arguments)?;
@@ -56,10 +56,11 @@ impl CommandTemplate {
                 }
             }
         }
-        let total: usize = arguments.iter().map(|argument| argument.len() + PER_ARGUMENT).sum();
-        if total > MAX_ARGUMENTS {
-            let message =
-                format!("the arguments have {total} bytes together and at most {MAX_ARGUMENTS} are taken");
+        let total: usize = arguments.iter().map(|argument| argument.len() + ARGUMENT_OVERHEAD_BYTES).sum();
+        if total > MAX_ARGUMENTS_BYTES {
+            let message = format!(
+                "the arguments have {total} bytes together and at most {MAX_ARGUMENTS_BYTES} are taken"
+            );
             return Err(Failure::new(ErrorCode::InvalidArguments, message).help("send less"));
         }
         Ok(arguments)
@@ -81,8 +82,8 @@ impl TextTemplate {
         let mut text = String::new();
         for piece in &self.pieces {
             match piece {
-                Piece::Literal(literal) => text.push_str(literal),
-                Piece::Slot(slot) => match given(slot, input) {
+                TemplatePiece::Literal(literal) => text.push_str(literal),
+                TemplatePiece::Slot(slot) => match given(slot, input) {
                     Some(value) if alone => text.push_str(&free(value, slot, input, real)?),
                     Some(value) => {
                         let value = written(value, slot, &slot.name, real)?;
@@ -212,8 +213,8 @@ impl Element {
         let mut leader = None;
         for piece in &self.pieces {
             match piece {
-                Piece::Literal(literal) => argument.push_str(literal),
-                Piece::Slot(slot) => {
+                TemplatePiece::Literal(literal) => argument.push_str(literal),
+                TemplatePiece::Slot(slot) => {
                     let Some((place, value)) = value_of(slot) else { continue };
                     let text = written(value, slot, &place, real)?;
                     let leads = argument.is_empty();
@@ -229,10 +230,10 @@ impl Element {
         }
         match leader {
             Some(place) if argument.starts_with('-') && !self.after_separator => Err(read_as_option(&place)),
-            leader if argument.len() > MAX_ARGUMENT => {
+            leader if argument.len() > MAX_ARGUMENT_BYTES => {
                 let place =
                     leader.or_else(|| self.slots().next().map(|slot| slot.name.clone())).unwrap_or_default();
-                Err(too_long(&place, argument.len(), MAX_ARGUMENT))
+                Err(too_long(&place, argument.len(), MAX_ARGUMENT_BYTES))
             }
             _ => Ok(argument),
         }
@@ -242,12 +243,12 @@ impl Element {
 /// A value as part of an argument.
 fn written(value: &Value, slot: &Slot, place: &str, real: &RealPaths) -> Result<String, Failure> {
     if let Some(folder) = &slot.rules.path {
-        let spelt = joined(&folder.path, &path(value, place)?);
-        return Ok(joined(&slot.root, real.get(place).unwrap_or(&spelt)));
+        let spelt = join_path(&folder.path, &path(value, place)?);
+        return Ok(join_path(&slot.root, real.get(place).unwrap_or(&spelt)));
     }
     let text = plain(value, slot, place)?;
-    if text.len() > MAX_ARGUMENT {
-        return Err(too_long(place, text.len(), MAX_ARGUMENT));
+    if text.len() > MAX_ARGUMENT_BYTES {
+        return Err(too_long(place, text.len(), MAX_ARGUMENT_BYTES));
     }
     if text.is_empty() && !slot.rules.empty {
         return Err(unfit(place, "is empty", "give some text, or leave it out"));
@@ -295,8 +296,8 @@ pub(super) fn path(value: &Value, place: &str) -> Result<String, Failure> {
         "begins with `-`"
     } else if text.split(['/', '\\']).any(|part| part == "..") {
         "leads upward with `..`"
-    } else if text.len() > MAX_PATH {
-        return Err(too_long(place, text.len(), MAX_PATH));
+    } else if text.len() > MAX_PATH_BYTES {
+        return Err(too_long(place, text.len(), MAX_PATH_BYTES));
     } else if let Some(character) = text.chars().find(|character| character.is_control()) {
         return Err(invisible(place, character));
     } else {

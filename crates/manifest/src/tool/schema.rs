@@ -10,16 +10,16 @@ use serde_json::{Map, Value, json};
 
 use super::OutputParse;
 use super::property::check_extensions;
-use crate::decode::{Field, nearest_or_all};
+use crate::decode::{ConfigField, nearest_or_all};
 use crate::json;
 use crate::problem::{shown, shown_message};
-use crate::report::Report;
-use crate::tree::{Kind, Node};
+use crate::problem_report::ProblemReport;
 use crate::validator::{schema_problem, validator};
+use crate::yaml_tree::{ConfigNode, NodeKind};
 
 /// What a keyword holds.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Holds {
+enum KeywordContent {
     /// A schema that applies to a part of the value.
     Part,
     /// Schemas by name that apply to parts of the value.
@@ -36,69 +36,69 @@ enum Holds {
     Other,
 }
 
-const KEYWORDS: &[(&str, Holds)] = &[
-    ("type", Holds::Other),
-    ("properties", Holds::Parts),
-    ("required", Holds::Other),
-    ("additionalProperties", Holds::Part),
-    ("items", Holds::Part),
-    ("enum", Holds::Other),
-    ("const", Holds::Other),
-    ("pattern", Holds::Other),
-    ("minLength", Holds::Other),
-    ("maxLength", Holds::Other),
-    ("minimum", Holds::Other),
-    ("maximum", Holds::Other),
-    ("exclusiveMinimum", Holds::Other),
-    ("exclusiveMaximum", Holds::Other),
-    ("multipleOf", Holds::Other),
-    ("minItems", Holds::Other),
-    ("maxItems", Holds::Other),
-    ("uniqueItems", Holds::Other),
-    ("minProperties", Holds::Other),
-    ("maxProperties", Holds::Other),
-    ("title", Holds::Other),
-    ("description", Holds::Other),
-    ("default", Holds::Other),
-    ("examples", Holds::Other),
-    ("format", Holds::Other),
-    ("prefixItems", Holds::PartList),
-    ("contains", Holds::Part),
-    ("minContains", Holds::Other),
-    ("maxContains", Holds::Other),
-    ("patternProperties", Holds::Parts),
-    ("propertyNames", Holds::Part),
-    ("dependentRequired", Holds::Other),
-    ("dependentSchemas", Holds::SameMap),
-    ("unevaluatedItems", Holds::Part),
-    ("unevaluatedProperties", Holds::Part),
-    ("allOf", Holds::SameList),
-    ("anyOf", Holds::SameList),
-    ("oneOf", Holds::SameList),
-    ("not", Holds::Same),
-    ("if", Holds::Same),
-    ("then", Holds::Same),
-    ("else", Holds::Same),
-    ("deprecated", Holds::Other),
-    ("readOnly", Holds::Other),
-    ("writeOnly", Holds::Other),
-    ("contentEncoding", Holds::Other),
-    ("contentMediaType", Holds::Other),
-    ("contentSchema", Holds::Other),
-    ("$ref", Holds::Other),
-    ("$defs", Holds::SameMap),
-    ("$id", Holds::Other),
-    ("$schema", Holds::Other),
-    ("$anchor", Holds::Other),
-    ("$dynamicRef", Holds::Other),
-    ("$dynamicAnchor", Holds::Other),
-    ("$vocabulary", Holds::Other),
-    ("$comment", Holds::Other),
-    ("x-toolgate-path", Holds::Other),
-    ("x-toolgate-multiline", Holds::Other),
-    ("x-toolgate-allow", Holds::Other),
-    ("x-toolgate-extensions", Holds::Other),
-    ("x-toolgate-exists", Holds::Other),
+const KEYWORDS: &[(&str, KeywordContent)] = &[
+    ("type", KeywordContent::Other),
+    ("properties", KeywordContent::Parts),
+    ("required", KeywordContent::Other),
+    ("additionalProperties", KeywordContent::Part),
+    ("items", KeywordContent::Part),
+    ("enum", KeywordContent::Other),
+    ("const", KeywordContent::Other),
+    ("pattern", KeywordContent::Other),
+    ("minLength", KeywordContent::Other),
+    ("maxLength", KeywordContent::Other),
+    ("minimum", KeywordContent::Other),
+    ("maximum", KeywordContent::Other),
+    ("exclusiveMinimum", KeywordContent::Other),
+    ("exclusiveMaximum", KeywordContent::Other),
+    ("multipleOf", KeywordContent::Other),
+    ("minItems", KeywordContent::Other),
+    ("maxItems", KeywordContent::Other),
+    ("uniqueItems", KeywordContent::Other),
+    ("minProperties", KeywordContent::Other),
+    ("maxProperties", KeywordContent::Other),
+    ("title", KeywordContent::Other),
+    ("description", KeywordContent::Other),
+    ("default", KeywordContent::Other),
+    ("examples", KeywordContent::Other),
+    ("format", KeywordContent::Other),
+    ("prefixItems", KeywordContent::PartList),
+    ("contains", KeywordContent::Part),
+    ("minContains", KeywordContent::Other),
+    ("maxContains", KeywordContent::Other),
+    ("patternProperties", KeywordContent::Parts),
+    ("propertyNames", KeywordContent::Part),
+    ("dependentRequired", KeywordContent::Other),
+    ("dependentSchemas", KeywordContent::SameMap),
+    ("unevaluatedItems", KeywordContent::Part),
+    ("unevaluatedProperties", KeywordContent::Part),
+    ("allOf", KeywordContent::SameList),
+    ("anyOf", KeywordContent::SameList),
+    ("oneOf", KeywordContent::SameList),
+    ("not", KeywordContent::Same),
+    ("if", KeywordContent::Same),
+    ("then", KeywordContent::Same),
+    ("else", KeywordContent::Same),
+    ("deprecated", KeywordContent::Other),
+    ("readOnly", KeywordContent::Other),
+    ("writeOnly", KeywordContent::Other),
+    ("contentEncoding", KeywordContent::Other),
+    ("contentMediaType", KeywordContent::Other),
+    ("contentSchema", KeywordContent::Other),
+    ("$ref", KeywordContent::Other),
+    ("$defs", KeywordContent::SameMap),
+    ("$id", KeywordContent::Other),
+    ("$schema", KeywordContent::Other),
+    ("$anchor", KeywordContent::Other),
+    ("$dynamicRef", KeywordContent::Other),
+    ("$dynamicAnchor", KeywordContent::Other),
+    ("$vocabulary", KeywordContent::Other),
+    ("$comment", KeywordContent::Other),
+    ("x-toolgate-path", KeywordContent::Other),
+    ("x-toolgate-multiline", KeywordContent::Other),
+    ("x-toolgate-allow", KeywordContent::Other),
+    ("x-toolgate-extensions", KeywordContent::Other),
+    ("x-toolgate-exists", KeywordContent::Other),
 ];
 
 /// Keywords that bring in further schemas for the same value, so that only all of them together know its properties.
@@ -108,13 +108,13 @@ const COMPOSING: &[&str] =
 pub(super) const TYPES: &[&str] = &["string", "integer", "number", "boolean", "array", "object", "null"];
 
 /// A schema that compiled, and its validator.
-pub(super) struct Checked {
+pub(super) struct CompiledSchema {
     pub(super) schema: Value,
     pub(super) validator: Validator,
 }
 
 /// The schema of a tool's arguments.
-pub(super) fn input(field: &Field, report: &mut Report<'_>) -> Option<Checked> {
+pub(super) fn input(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<CompiledSchema> {
     let before = report.count();
     let mut schema = read(field, report)?;
     let object = schema.as_object_mut()?;
@@ -137,7 +137,11 @@ pub(super) fn no_input() -> Value {
 }
 
 /// The schema of a tool's answers.
-pub(super) fn output(field: &Field, parse: OutputParse, report: &mut Report<'_>) -> Option<Value> {
+pub(super) fn output(
+    field: &ConfigField,
+    parse: OutputParse,
+    report: &mut ProblemReport<'_>,
+) -> Option<Value> {
     let before = report.count();
     let mut schema = read(field, report)?;
     let (promise, given) = match parse {
@@ -156,7 +160,7 @@ pub(super) fn output(field: &Field, parse: OutputParse, report: &mut Report<'_>)
 }
 
 /// What a way of reading output promises by itself.
-pub(super) fn promised(parse: OutputParse) -> Value {
+pub(super) fn implied_schema(parse: OutputParse) -> Value {
     match parse {
         OutputParse::Text => json!({"type": "string"}),
         OutputParse::Lines => json!({"type": "array", "items": {"type": "string"}}),
@@ -174,9 +178,9 @@ pub(super) fn kinds_of(kind: &Value) -> Vec<&str> {
     }
 }
 
-fn read(field: &Field, report: &mut Report<'_>) -> Option<Value> {
-    if !matches!(field.node.kind, Kind::Map(_)) {
-        field.misfit("a JSON Schema", report);
+fn read(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Value> {
+    if !matches!(field.node.kind, NodeKind::Map(_)) {
+        field.report_expected("a JSON Schema", report);
         return None;
     }
     let before = report.count();
@@ -184,12 +188,12 @@ fn read(field: &Field, report: &mut Report<'_>) -> Option<Value> {
     check_marks(&field.node, report);
     let schema = json::value(&field.node, report)?;
     if report.count() == before {
-        against_the_meta_schema(field, &schema, report);
+        check_meta_schema(field, &schema, report);
     }
     Some(schema)
 }
 
-fn against_the_meta_schema(field: &Field, schema: &Value, report: &mut Report<'_>) {
+fn check_meta_schema(field: &ConfigField, schema: &Value, report: &mut ProblemReport<'_>) {
     let meta = jsonschema::draft202012::meta::validator();
     for error in meta.iter_errors(schema).take(20) {
         let pointer = error.instance_path().to_string();
@@ -199,12 +203,17 @@ fn against_the_meta_schema(field: &Field, schema: &Value, report: &mut Report<'_
     }
 }
 
-fn compile(field: &Field, schema: Value, before: usize, report: &mut Report<'_>) -> Option<Checked> {
+fn compile(
+    field: &ConfigField,
+    schema: Value,
+    before: usize,
+    report: &mut ProblemReport<'_>,
+) -> Option<CompiledSchema> {
     if report.count() > before {
         return None;
     }
     match validator(&schema) {
-        Ok(validator) => Some(Checked { schema, validator }),
+        Ok(validator) => Some(CompiledSchema { schema, validator }),
         Err(error) => {
             let pointer = error.instance_path().to_string();
             let message =
@@ -216,8 +225,8 @@ fn compile(field: &Field, schema: Value, before: usize, report: &mut Report<'_>)
 }
 
 /// Every keyword of a schema and of the schemas inside it.
-fn check_keywords(node: &Rc<Node>, report: &mut Report<'_>) {
-    let Kind::Map(entries) = &node.kind else { return };
+fn check_keywords(node: &Rc<ConfigNode>, report: &mut ProblemReport<'_>) {
+    let NodeKind::Map(entries) = &node.kind else { return };
     for (key, value) in entries {
         let name = key.text().unwrap_or_default();
         match KEYWORDS.iter().find(|(keyword, _)| *keyword == name) {
@@ -247,10 +256,10 @@ const MARKS: [&str; 5] = [
 ];
 
 /// Refuses marks that nothing would look at: they count on a property and on the items of a list, also where a reference leads to either.
-fn check_marks(root: &Rc<Node>, report: &mut Report<'_>) {
-    let mut counting: Vec<*const Node> = Vec::new();
+fn check_marks(root: &Rc<ConfigNode>, report: &mut ProblemReport<'_>) {
+    let mut counting: Vec<*const ConfigNode> = Vec::new();
     for name in ["properties", "$defs", "definitions"] {
-        let Some(Kind::Map(entries)) = root.get(name).map(|node| &node.kind) else { continue };
+        let Some(NodeKind::Map(entries)) = root.get(name).map(|node| &node.kind) else { continue };
         for (_, schema) in entries {
             let items = schema.get("items");
             if items.is_none() && !is_list(schema) {
@@ -270,41 +279,43 @@ fn check_marks(root: &Rc<Node>, report: &mut Report<'_>) {
     });
 }
 
-fn is_list(schema: &Node) -> bool {
-    let is_array = |node: &Rc<Node>| node.text() == Some("array");
+fn is_list(schema: &ConfigNode) -> bool {
+    let is_array = |node: &Rc<ConfigNode>| node.text() == Some("array");
     schema.get("type").is_some_and(|kind| match &kind.kind {
-        Kind::List(words) => words.iter().any(is_array),
+        NodeKind::List(words) => words.iter().any(is_array),
         _ => is_array(kind),
     })
 }
 
 /// Shows a schema and every schema inside it.
-pub(super) fn visit(schema: &Rc<Node>, see: &mut impl FnMut(&Node)) {
-    let Kind::Map(entries) = &schema.kind else { return };
+pub(super) fn visit(schema: &Rc<ConfigNode>, see: &mut impl FnMut(&ConfigNode)) {
+    let NodeKind::Map(entries) = &schema.kind else { return };
     see(schema);
     for (key, value) in entries {
         let known = KEYWORDS.iter().find(|(keyword, _)| Some(*keyword) == key.text());
-        let inside: Vec<&Rc<Node>> =
+        let inside: Vec<&Rc<ConfigNode>> =
             known.map(|(_, holds)| inner(*holds, value).collect()).unwrap_or_default();
         inside.into_iter().for_each(|schema| visit(schema, see));
     }
 }
 
-fn inner(holds: Holds, value: &Rc<Node>) -> Box<dyn Iterator<Item = &Rc<Node>> + '_> {
+fn inner(holds: KeywordContent, value: &Rc<ConfigNode>) -> Box<dyn Iterator<Item = &Rc<ConfigNode>> + '_> {
     match (holds, &value.kind) {
-        (Holds::Part | Holds::Same, _) => Box::new(std::iter::once(value)),
-        (Holds::PartList | Holds::SameList, Kind::List(items)) => Box::new(items.iter()),
-        (Holds::Parts | Holds::SameMap, Kind::Map(entries)) => {
+        (KeywordContent::Part | KeywordContent::Same, _) => Box::new(std::iter::once(value)),
+        (KeywordContent::PartList | KeywordContent::SameList, NodeKind::List(items)) => {
+            Box::new(items.iter())
+        }
+        (KeywordContent::Parts | KeywordContent::SameMap, NodeKind::Map(entries)) => {
             Box::new(entries.iter().map(|(_, value)| value))
         }
         _ => Box::new(std::iter::empty()),
     }
 }
 
-fn check_type(node: &Node, report: &mut Report<'_>) {
+fn check_type(node: &ConfigNode, report: &mut ProblemReport<'_>) {
     let Some(kind) = node.get("type") else { return };
-    let words: Vec<&Rc<Node>> = match &kind.kind {
-        Kind::List(items) => items.iter().collect(),
+    let words: Vec<&Rc<ConfigNode>> = match &kind.kind {
+        NodeKind::List(items) => items.iter().collect(),
         _ => vec![kind],
     };
     for word in words {
@@ -317,12 +328,12 @@ fn check_type(node: &Node, report: &mut Report<'_>) {
 }
 
 /// In a closed object, a required property that is not declared could never be given.
-fn check_required(node: &Node, report: &mut Report<'_>) {
+fn check_required(node: &ConfigNode, report: &mut ProblemReport<'_>) {
     let open = ["additionalProperties", "unevaluatedProperties", "patternProperties"];
     if open.iter().chain(COMPOSING).any(|keyword| node.get(keyword).is_some()) {
         return;
     }
-    let (Some(Kind::List(required)), Some(Kind::Map(properties))) =
+    let (Some(NodeKind::List(required)), Some(NodeKind::Map(properties))) =
         (node.get("required").map(|node| &node.kind), node.get("properties").map(|node| &node.kind))
     else {
         return;
@@ -335,7 +346,7 @@ fn check_required(node: &Node, report: &mut Report<'_>) {
     }
 }
 
-fn check_dialect(node: &Node, report: &mut Report<'_>) {
+fn check_dialect(node: &ConfigNode, report: &mut ProblemReport<'_>) {
     const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
     if let Some(dialect) = node.get("$schema").filter(|dialect| dialect.text() != Some(DIALECT)) {
         let help = format!("remove `$schema`, or write `{DIALECT}`");
@@ -348,15 +359,17 @@ fn check_dialect(node: &Node, report: &mut Report<'_>) {
 fn close(schema: &mut Value, whole: bool) {
     let Value::Object(keywords) = schema else { return };
     for (keyword, inner) in keywords.iter_mut() {
-        let holds =
-            KEYWORDS.iter().find(|(name, _)| name == keyword).map_or(Holds::Other, |(_, holds)| *holds);
-        let whole = matches!(holds, Holds::Part | Holds::Parts | Holds::PartList);
+        let holds = KEYWORDS
+            .iter()
+            .find(|(name, _)| name == keyword)
+            .map_or(KeywordContent::Other, |(_, holds)| *holds);
+        let whole = matches!(holds, KeywordContent::Part | KeywordContent::Parts | KeywordContent::PartList);
         match (holds, inner) {
-            (Holds::Part | Holds::Same, inner) => close(inner, whole),
-            (Holds::PartList | Holds::SameList, Value::Array(items)) => {
+            (KeywordContent::Part | KeywordContent::Same, inner) => close(inner, whole),
+            (KeywordContent::PartList | KeywordContent::SameList, Value::Array(items)) => {
                 items.iter_mut().for_each(|item| close(item, whole));
             }
-            (Holds::Parts | Holds::SameMap, Value::Object(items)) => {
+            (KeywordContent::Parts | KeywordContent::SameMap, Value::Object(items)) => {
                 items.values_mut().for_each(|item| close(item, whole));
             }
             _ => {}

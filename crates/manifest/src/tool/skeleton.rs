@@ -13,21 +13,21 @@ use crate::decode::nearest_or_all;
 use crate::problem::shown;
 
 /// Programs whose effect cannot be put back.
-const DESTROYERS: &[&str] =
+const DESTRUCTIVE_PROGRAMS: &[&str] =
     &["rm", "rmdir", "dd", "shred", "unlink", "truncate", "mkfs", "kill", "pkill", "killall"];
 
 /// Words in names of arguments that are whole numbers.
-const COUNTING: &[&str] = &[
+const INTEGER_WORDS: &[&str] = &[
     "count", "limit", "number", "n", "num", "max", "min", "lines", "depth", "size", "days", "hours",
     "minutes", "seconds", "page", "offset", "width", "height", "level", "top", "port", "bytes", "line",
     "index",
 ];
 
 /// Words in names of arguments that are paths.
-const LOCATING: &[&str] = &["path", "file", "filename", "dir", "directory", "folder"];
+const PATH_WORDS: &[&str] = &["path", "file", "filename", "dir", "directory", "folder"];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Type {
+enum ArgumentType {
     String,
     Integer,
     Number,
@@ -36,12 +36,12 @@ enum Type {
 }
 
 /// The types by their names.
-const TYPES: [(&str, Type); 5] = [
-    ("string", Type::String),
-    ("integer", Type::Integer),
-    ("number", Type::Number),
-    ("boolean", Type::Boolean),
-    ("path", Type::Path),
+const TYPES: [(&str, ArgumentType); 5] = [
+    ("string", ArgumentType::String),
+    ("integer", ArgumentType::Integer),
+    ("number", ArgumentType::Number),
+    ("boolean", ArgumentType::Boolean),
+    ("path", ArgumentType::Path),
 ];
 
 /// Why no manifest could be made for a command.
@@ -76,10 +76,10 @@ impl std::error::Error for SkeletonError {}
 
 struct Placeholder {
     name: String,
-    kind: Type,
+    kind: ArgumentType,
 }
 
-enum Piece {
+enum WordPiece {
     Literal(String),
     Placeholder(Placeholder),
 }
@@ -89,7 +89,7 @@ enum Piece {
 /// # Errors
 /// A placeholder of an unknown type.
 pub fn skeleton(name: &ToolName, command: &[impl AsRef<str>]) -> Result<String, SkeletonError> {
-    let words: Vec<Vec<Piece>> =
+    let words: Vec<Vec<WordPiece>> =
         command.iter().map(|word| pieces(word.as_ref())).collect::<Result<_, SkeletonError>>()?;
     let program = command.first().map_or("true", AsRef::as_ref);
     let class = class(program);
@@ -155,16 +155,16 @@ policy: {"*": allow}
 # version: "1.0"
 "#;
 
-fn placeholder(piece: &Piece) -> Option<&Placeholder> {
+fn placeholder(piece: &WordPiece) -> Option<&Placeholder> {
     match piece {
-        Piece::Placeholder(placeholder) => Some(placeholder),
-        Piece::Literal(_) => None,
+        WordPiece::Placeholder(placeholder) => Some(placeholder),
+        WordPiece::Literal(_) => None,
     }
 }
 
 fn class(program: &str) -> ToolClass {
     let program = program.rsplit('/').next().unwrap_or(program);
-    if DESTROYERS.contains(&program) {
+    if DESTRUCTIVE_PROGRAMS.contains(&program) {
         ToolClass::Destructive
     } else if WRITERS.contains(&program) || INTERPRETERS.contains(&program) {
         ToolClass::Write
@@ -193,15 +193,15 @@ fn input(arguments: &[&Placeholder], text: &mut String) {
     text.push_str("\n# What it takes: JSON Schema. Whatever is not declared is refused, so declare as narrowly as you can.\ninput:\n  properties:\n");
     for argument in arguments {
         let schema = match argument.kind {
-            Type::String => "{type: string, maxLength: 200, pattern: \"^[^-@].*$\"}",
-            Type::Integer => "{type: integer, minimum: 0, maximum: 1000}",
-            Type::Number => "{type: number, minimum: 0}",
-            Type::Boolean => "{type: boolean}",
-            Type::Path => "{type: string, x-toolgate-path: \"@project\"}",
+            ArgumentType::String => "{type: string, maxLength: 200, pattern: \"^[^-@].*$\"}",
+            ArgumentType::Integer => "{type: integer, minimum: 0, maximum: 1000}",
+            ArgumentType::Number => "{type: number, minimum: 0}",
+            ArgumentType::Boolean => "{type: boolean}",
+            ArgumentType::Path => "{type: string, x-toolgate-path: \"@project\"}",
         };
         let _ = writeln!(text, "    {}: {schema}", quoted(&argument.name));
     }
-    let required = arguments.iter().filter(|argument| argument.kind != Type::Boolean);
+    let required = arguments.iter().filter(|argument| argument.kind != ArgumentType::Boolean);
     let required: Vec<String> = required.map(|argument| quoted(&argument.name)).collect();
     let _ = writeln!(text, "  required: [{}]", required.join(", "));
 }
@@ -209,10 +209,10 @@ fn input(arguments: &[&Placeholder], text: &mut String) {
 fn example(arguments: &[&Placeholder], text: &mut String) {
     let value = |argument: &&Placeholder| {
         let value = match argument.kind {
-            Type::String => "example",
-            Type::Integer | Type::Number => "1",
-            Type::Boolean => "true",
-            Type::Path => "README.md",
+            ArgumentType::String => "example",
+            ArgumentType::Integer | ArgumentType::Number => "1",
+            ArgumentType::Boolean => "true",
+            ArgumentType::Path => "README.md",
         };
         format!("{}: {value}", quoted(&argument.name))
     };
@@ -222,16 +222,16 @@ fn example(arguments: &[&Placeholder], text: &mut String) {
 }
 
 /// One item of the command.
-fn item(word: &[Piece]) -> String {
+fn item(word: &[WordPiece]) -> String {
     match word {
-        [Piece::Placeholder(Placeholder { name, kind: Type::Boolean })] => {
+        [WordPiece::Placeholder(Placeholder { name, kind: ArgumentType::Boolean })] => {
             let flag = quoted(&format!("--{}", name.replace('_', "-")));
             format!("{{if: {}, then: [{flag}]}}", quoted(name))
         }
         // A text that follows a short option could be read as more options.
         [
-            Piece::Literal(option),
-            Piece::Placeholder(Placeholder { name, kind: Type::String | Type::Path }),
+            WordPiece::Literal(option),
+            WordPiece::Placeholder(Placeholder { name, kind: ArgumentType::String | ArgumentType::Path }),
         ] if option.len() == 2 && option.starts_with('-') && option != "--" => {
             format!("[{}, {}]", quoted(&escaped(option)), quoted(&format!("{{{name}}}")))
         }
@@ -239,8 +239,8 @@ fn item(word: &[Piece]) -> String {
             let text: String = word
                 .iter()
                 .map(|piece| match piece {
-                    Piece::Literal(text) => escaped(text),
-                    Piece::Placeholder(placeholder) => format!("{{{}}}", placeholder.name),
+                    WordPiece::Literal(text) => escaped(text),
+                    WordPiece::Placeholder(placeholder) => format!("{{{}}}", placeholder.name),
                 })
                 .collect();
             quoted(&text)
@@ -253,7 +253,7 @@ fn escaped(text: &str) -> String {
 }
 
 /// Takes a word apart at its placeholders.
-fn pieces(word: &str) -> Result<Vec<Piece>, SkeletonError> {
+fn pieces(word: &str) -> Result<Vec<WordPiece>, SkeletonError> {
     let (mut pieces, mut literal, mut rest) = (Vec::new(), String::new(), word);
     while let Some((before, after)) = rest.split_once('{') {
         literal.push_str(before);
@@ -264,9 +264,9 @@ fn pieces(word: &str) -> Result<Vec<Piece>, SkeletonError> {
         match found {
             Some((placeholder, after)) => {
                 if !literal.is_empty() {
-                    pieces.push(Piece::Literal(std::mem::take(&mut literal)));
+                    pieces.push(WordPiece::Literal(std::mem::take(&mut literal)));
                 }
-                pieces.push(Piece::Placeholder(placeholder));
+                pieces.push(WordPiece::Placeholder(placeholder));
                 rest = after;
             }
             None => {
@@ -277,7 +277,7 @@ fn pieces(word: &str) -> Result<Vec<Piece>, SkeletonError> {
     }
     literal.push_str(rest);
     if !literal.is_empty() || pieces.is_empty() {
-        pieces.push(Piece::Literal(literal));
+        pieces.push(WordPiece::Literal(literal));
     }
     Ok(pieces)
 }
@@ -306,24 +306,24 @@ fn typed(inside: &str, before: &str, first: bool) -> Result<Option<Placeholder>,
     // A path is written relative to where the command runs, so it must begin something.
     let begins = (before.is_empty() && first) || before.ends_with(['=', ':', ',']);
     let short = first && before.len() == 2 && before.starts_with('-');
-    let kind = if kind == Type::Path && !begins && !short { Type::String } else { kind };
+    let kind = if kind == ArgumentType::Path && !begins && !short { ArgumentType::String } else { kind };
     Ok(Some(Placeholder { name: name.to_owned(), kind }))
 }
 
-fn suggested(name: &str) -> Type {
+fn suggested(name: &str) -> ArgumentType {
     let lower = name.to_ascii_lowercase();
     let has = |known: &[&str]| lower.split('_').any(|word| known.contains(&word));
-    if has(LOCATING) {
-        Type::Path
-    } else if has(COUNTING) {
-        Type::Integer
+    if has(PATH_WORDS) {
+        ArgumentType::Path
+    } else if has(INTEGER_WORDS) {
+        ArgumentType::Integer
     } else {
-        Type::String
+        ArgumentType::String
     }
 }
 
 /// Characters besides control characters that are read in more than one way, or that YAML refuses where they are not written as escapes.
-const STRANGE: [char; 5] = ['\u{2028}', '\u{2029}', '\u{feff}', '\u{fffe}', '\u{ffff}'];
+const UNSAFE_CHARS: [char; 5] = ['\u{2028}', '\u{2029}', '\u{feff}', '\u{fffe}', '\u{ffff}'];
 
 /// Text in double quotes where YAML would read it as something else.
 pub(crate) fn quoted(text: &str) -> String {
@@ -342,7 +342,7 @@ pub(crate) fn quoted(text: &str) -> String {
         match character {
             '"' => quoted.push_str("\\\""),
             '\\' => quoted.push_str("\\\\"),
-            hidden if hidden.is_control() || STRANGE.contains(&hidden) => {
+            hidden if hidden.is_control() || UNSAFE_CHARS.contains(&hidden) => {
                 let _ = write!(quoted, "\\U{:08X}", u32::from(hidden));
             }
             other => quoted.push(other),

@@ -15,7 +15,7 @@ use super::property::ValueRules;
 #[derive(Clone, Debug)]
 pub struct CommandTemplate {
     pub(super) program: String,
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<TemplatePart>,
 }
 
 impl CommandTemplate {
@@ -28,7 +28,7 @@ impl CommandTemplate {
     /// The program and every argument that a call could lead to, with `{name}` where a value goes.
     #[must_use]
     pub fn words(&self) -> Vec<String> {
-        let arguments = self.parts.iter().flat_map(Part::elements).map(Element::as_written);
+        let arguments = self.parts.iter().flat_map(TemplatePart::elements).map(Element::as_written);
         std::iter::once(self.program.clone()).chain(arguments).collect()
     }
 
@@ -36,8 +36,8 @@ impl CommandTemplate {
     #[must_use]
     pub fn pathspecs_of(&self) -> Option<&str> {
         self.parts.iter().find_map(|part| match part {
-            Part::Pathspecs { alias } => Some(alias.as_str()),
-            Part::Group(_) | Part::Choice { .. } => None,
+            TemplatePart::Pathspecs { alias } => Some(alias.as_str()),
+            TemplatePart::Group(_) | TemplatePart::Choice { .. } => None,
         })
     }
 }
@@ -45,12 +45,12 @@ impl CommandTemplate {
 /// Text with placeholders, for standard input. The rules of arguments hold for its values; see [`super::rendering`].
 #[derive(Clone, Debug)]
 pub struct TextTemplate {
-    pub(super) pieces: Vec<Piece>,
+    pub(super) pieces: Vec<TemplatePiece>,
 }
 
 /// One entry of the list.
 #[derive(Clone, Debug)]
-pub(super) enum Part {
+pub(super) enum TemplatePart {
     /// Elements that are there or left out together; most often one.
     Group(Vec<Element>),
     Choice {
@@ -64,7 +64,7 @@ pub(super) enum Part {
     },
 }
 
-impl Part {
+impl TemplatePart {
     pub(super) fn elements(&self) -> impl Iterator<Item = &Element> {
         let (first, second): (&[Element], &[Element]) = match self {
             Self::Group(elements) => (elements, &[]),
@@ -78,7 +78,7 @@ impl Part {
 /// What becomes one argument.
 #[derive(Clone, Debug)]
 pub(super) struct Element {
-    pub(super) pieces: Vec<Piece>,
+    pub(super) pieces: Vec<TemplatePiece>,
     /// Whether a literal `--` certainly stands before it, so that it cannot be read as an option.
     pub(super) after_separator: bool,
 }
@@ -91,33 +91,33 @@ impl Element {
     /// The slot that is the whole element.
     pub(super) fn whole(&self) -> Option<&Slot> {
         match &*self.pieces {
-            [Piece::Slot(slot)] => Some(slot),
+            [TemplatePiece::Slot(slot)] => Some(slot),
             _ => None,
         }
     }
 
     fn as_written(&self) -> String {
-        let written = |piece: &Piece| match piece {
-            Piece::Literal(text) => text.clone(),
-            Piece::Slot(slot) => format!("{{{}}}", slot.name),
+        let written = |piece: &TemplatePiece| match piece {
+            TemplatePiece::Literal(text) => text.clone(),
+            TemplatePiece::Slot(slot) => format!("{{{}}}", slot.name),
         };
         self.pieces.iter().map(written).collect()
     }
 
     pub(super) fn is_separator(&self) -> bool {
-        matches!(&*self.pieces, [Piece::Literal(text)] if text == "--")
+        matches!(&*self.pieces, [TemplatePiece::Literal(text)] if text == "--")
     }
 }
 
-pub(super) fn slots(pieces: &[Piece]) -> impl Iterator<Item = &Slot> {
+pub(super) fn slots(pieces: &[TemplatePiece]) -> impl Iterator<Item = &Slot> {
     pieces.iter().filter_map(|piece| match piece {
-        Piece::Slot(slot) => Some(slot),
-        Piece::Literal(_) => None,
+        TemplatePiece::Slot(slot) => Some(slot),
+        TemplatePiece::Literal(_) => None,
     })
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Piece {
+pub(super) enum TemplatePiece {
     Literal(String),
     Slot(Slot),
 }
@@ -135,13 +135,13 @@ pub(super) struct Slot {
 }
 
 /// A piece of an element as it is spelt.
-pub(super) enum Spelt {
+pub(super) enum RawPiece {
     Literal(String),
     Placeholder(String),
 }
 
 /// Takes text apart at its placeholders.
-pub(super) fn split(text: &str) -> Result<Vec<Spelt>, &'static str> {
+pub(super) fn split(text: &str) -> Result<Vec<RawPiece>, &'static str> {
     let (mut pieces, mut literal) = (Vec::new(), String::new());
     let mut characters = text.chars().peekable();
     while let Some(character) = characters.next() {
@@ -152,16 +152,16 @@ pub(super) fn split(text: &str) -> Result<Vec<Spelt>, &'static str> {
             }
             '{' => {
                 if !literal.is_empty() {
-                    pieces.push(Spelt::Literal(std::mem::take(&mut literal)));
+                    pieces.push(RawPiece::Literal(std::mem::take(&mut literal)));
                 }
-                pieces.push(Spelt::Placeholder(placeholder(&mut characters)?));
+                pieces.push(RawPiece::Placeholder(placeholder(&mut characters)?));
             }
             '}' => return Err("a `}` closes nothing"),
             other => literal.push(other),
         }
     }
     if !literal.is_empty() || pieces.is_empty() {
-        pieces.push(Spelt::Literal(literal));
+        pieces.push(RawPiece::Literal(literal));
     }
     Ok(pieces)
 }

@@ -5,12 +5,12 @@ use std::rc::Rc;
 use toolgate_types::ToolClass;
 
 use super::property::Properties;
-use super::template::{Element, Part, Piece, slots};
+use super::template::{Element, TemplatePart, TemplatePiece, slots};
 use super::{OutputParse, StderrRule, ToolManifest, Treatment, pattern, schema};
-use crate::decode::{Field, Section};
+use crate::decode::{ConfigField, Section};
 use crate::problem::shown;
-use crate::report::Report;
-use crate::tree::{Kind, Node};
+use crate::problem_report::ProblemReport;
+use crate::yaml_tree::{ConfigNode, NodeKind};
 
 /// Programs that exist to change files or processes.
 pub(super) const WRITERS: &[&str] = &[
@@ -109,7 +109,12 @@ const NETWORK_WORDS: &[&str] = &[
 ];
 
 /// Everything that is worth a second look.
-pub(super) fn of(tool: &ToolManifest, properties: &Properties, section: &Section, report: &mut Report<'_>) {
+pub(super) fn of(
+    tool: &ToolManifest,
+    properties: &Properties,
+    section: &Section,
+    report: &mut ProblemReport<'_>,
+) {
     if let Some(input) = section.field("input") {
         schema::visit(&input.node, &mut |schema| input_schema(schema, report));
         unused(tool, properties, input, report);
@@ -122,11 +127,11 @@ pub(super) fn of(tool: &ToolManifest, properties: &Properties, section: &Section
     policy(tool, section, report);
 }
 
-fn input_schema(schema: &Node, report: &mut Report<'_>) {
+fn input_schema(schema: &ConfigNode, report: &mut ProblemReport<'_>) {
     let is_text = schema.get("type").is_some_and(|kind| match &kind.kind {
-        Kind::Scalar { text, .. } => text == "string",
-        Kind::List(items) => items.iter().any(|item| item.text() == Some("string")),
-        Kind::Map(_) => false,
+        NodeKind::Scalar { text, .. } => text == "string",
+        NodeKind::List(items) => items.iter().any(|item| item.text() == Some("string")),
+        NodeKind::Map(_) => false,
     });
     let bounds = ["maxLength", "enum", "const", "pattern", "x-toolgate-path"];
     if let Some(kind) =
@@ -155,17 +160,17 @@ fn input_schema(schema: &Node, report: &mut Report<'_>) {
 }
 
 /// Arguments that change nothing mislead a model.
-fn unused(tool: &ToolManifest, properties: &Properties, input: &Field, report: &mut Report<'_>) {
+fn unused(tool: &ToolManifest, properties: &Properties, input: &ConfigField, report: &mut ProblemReport<'_>) {
     let parts = &tool.command.template.parts;
-    let in_command = parts.iter().flat_map(Part::elements).flat_map(Element::slots);
+    let in_command = parts.iter().flat_map(TemplatePart::elements).flat_map(Element::slots);
     let in_input = tool.command.stdin.iter().flat_map(|stdin| slots(&stdin.pieces));
     let used: Vec<&str> = in_command.chain(in_input).map(|slot| slot.name.as_str()).collect();
     let chosen = |name: &str| {
-        parts.iter().any(|part| matches!(part, Part::Choice { name: choice, .. } if choice == name))
+        parts.iter().any(|part| matches!(part, TemplatePart::Choice { name: choice, .. } if choice == name))
     };
     let decides =
         |name: &str| tool.elevated.as_ref().is_some_and(|elevated| elevated.when.value.contains(name));
-    let Some(Kind::Map(declared)) = input.node.get("properties").map(|node| &node.kind) else { return };
+    let Some(NodeKind::Map(declared)) = input.node.get("properties").map(|node| &node.kind) else { return };
     for property in properties.iter() {
         let name = property.name.as_str();
         let key = declared.iter().map(|(key, _)| key).find(|key| key.text() == Some(name));
@@ -183,11 +188,11 @@ fn program(tool: &ToolManifest) -> &str {
 }
 
 /// The node of a key's value, or of an item of it.
-fn node<'s>(section: &'s Section, key: &str, pointer: &str) -> Option<&'s Node> {
+fn node<'s>(section: &'s Section, key: &str, pointer: &str) -> Option<&'s ConfigNode> {
     section.field(key).map(|field| field.node.at(pointer))
 }
 
-fn class(tool: &ToolManifest, section: &Section, report: &mut Report<'_>) {
+fn class(tool: &ToolManifest, section: &Section, report: &mut ProblemReport<'_>) {
     let mounted = tool.command.template.program().starts_with("/mnt/");
     if let Some(place) = node(section, "command", "/0").filter(|_| mounted) {
         let help = "keep programs outside of the mounts";
@@ -216,20 +221,21 @@ fn class(tool: &ToolManifest, section: &Section, report: &mut Report<'_>) {
         if mount.writable {
             let message = format!("the class is `read`, and `{}` may be changed", mount.alias.value);
             let help = "leave out `:rw`, or say `class: write`";
-            report.warn_at(mount.alias.place(), mount.alias.width, message, help);
+            report.warn_at(mount.alias.position(), mount.alias.width, message, help);
         }
     }
 }
 
 /// A placeholder where an interpreter expects code: no rule about arguments helps against that.
-fn code(tool: &ToolManifest, section: &Section, report: &mut Report<'_>) {
+fn code(tool: &ToolManifest, section: &Section, report: &mut ProblemReport<'_>) {
     let program = program(tool);
     if !INTERPRETERS.contains(&program) {
         return;
     }
-    let elements: Vec<&Element> = tool.command.template.parts.iter().flat_map(Part::elements).collect();
+    let elements: Vec<&Element> =
+        tool.command.template.parts.iter().flat_map(TemplatePart::elements).collect();
     let literal = |element: &Element| match &*element.pieces {
-        [Piece::Literal(text)] => Some(text.clone()),
+        [TemplatePiece::Literal(text)] => Some(text.clone()),
         _ => None,
     };
     let after_option = elements.windows(2).find_map(|pair| match pair {
@@ -248,7 +254,7 @@ fn code(tool: &ToolManifest, section: &Section, report: &mut Report<'_>) {
     }
 }
 
-fn network(tool: &ToolManifest, section: &Section, report: &mut Report<'_>) {
+fn network(tool: &ToolManifest, section: &Section, report: &mut ProblemReport<'_>) {
     let Some(place) = node(section, "network", "").filter(|_| !tool.command.network.is_empty()) else {
         return;
     };
@@ -261,7 +267,7 @@ fn network(tool: &ToolManifest, section: &Section, report: &mut Report<'_>) {
     }
 }
 
-fn output(tool: &ToolManifest, section: &Section, report: &mut Report<'_>) {
+fn output(tool: &ToolManifest, section: &Section, report: &mut ProblemReport<'_>) {
     let parsed = matches!(tool.output.parse, OutputParse::Json | OutputParse::JsonLines);
     if tool.output.schema.is_some() || !parsed {
         return;
@@ -276,7 +282,7 @@ fn output(tool: &ToolManifest, section: &Section, report: &mut Report<'_>) {
 }
 
 /// What a command says about its failure is not filtered field by field.
-fn stderr(tool: &ToolManifest, section: &Section, report: &mut Report<'_>) {
+fn stderr(tool: &ToolManifest, section: &Section, report: &mut ProblemReport<'_>) {
     let keeps_back =
         tool.policy.is_empty() || tool.policy.iter().any(|rule| rule.treatment != Treatment::Allow);
     let place = node(section, "stderr", "").filter(|_| tool.command.stderr == StderrRule::Show);
@@ -286,7 +292,7 @@ fn stderr(tool: &ToolManifest, section: &Section, report: &mut Report<'_>) {
     }
 }
 
-fn policy(tool: &ToolManifest, section: &Section, report: &mut Report<'_>) {
+fn policy(tool: &ToolManifest, section: &Section, report: &mut ProblemReport<'_>) {
     if tool.policy.is_empty() {
         let place = node(section, "policy", "").or_else(|| node(section, "tool", ""));
         if let Some(place) = place {
@@ -313,14 +319,15 @@ fn policy(tool: &ToolManifest, section: &Section, report: &mut Report<'_>) {
             let message = format!("`{}` lets `{}` leave", rule.path.value, shown(name));
             let help =
                 format!("add `\"*.{}\": redact` or `mask`, or name the fields that may leave", shown(name));
-            report.warn_at(rule.path.place(), rule.path.width, message, help);
+            report.warn_at(rule.path.position(), rule.path.width, message, help);
         }
     }
 }
 
 /// Names of properties that look private.
-fn private_fields(schema: &Node) -> Vec<String> {
-    let Some(Kind::Map(properties)) = schema.get("properties").map(|node: &Rc<Node>| &node.kind) else {
+fn private_fields(schema: &ConfigNode) -> Vec<String> {
+    let Some(NodeKind::Map(properties)) = schema.get("properties").map(|node: &Rc<ConfigNode>| &node.kind)
+    else {
         return Vec::new();
     };
     let names = properties.iter().filter_map(|(key, _)| key.text());

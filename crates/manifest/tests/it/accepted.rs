@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use toolgate_manifest::{
-    Access, BreakerConfig, ClaimNames, Config, DeclaredPath, EXAMPLE, HardLinkRule, KeySource,
+    Access, BreakerConfig, ClaimsConfig, Config, DeclaredPath, EXAMPLE, HardLinkRule, KeySourceConfig,
     LimitOverrides, Located, ModelKey, ModelWire, OnAuditFailure, OnViolation, PinMode, ProfileName,
     SandboxLayer, SearchBackend, ServeAuth, ServerTransport, TokenAlgorithm, VariableText,
 };
@@ -113,13 +113,17 @@ fn the_example_declares_callers_and_rates() {
     assert_eq!((&*callers.claims.agent, &*callers.claims.permissions), ("agent", "permissions"));
     assert_eq!(callers.claims.trust.as_deref(), Some("trust"));
     let [public, secret, file, url] = &callers.keys[..] else { panic!("four keys") };
-    assert!(matches!(&public.source, KeySource::PublicKey(path) if path.value.as_str() == "issuer.pem"));
-    assert_eq!(public.kid.as_ref().unwrap().value, "main");
-    assert!(matches!(&secret.source, KeySource::Secret(_)) && secret.algorithm.is_some());
     assert!(
-        matches!(&file.source, KeySource::KeySetFile(_)) && file.algorithm.is_none() && file.kid.is_none()
+        matches!(&public.source, KeySourceConfig::PublicKey(path) if path.value.as_str() == "issuer.pem")
     );
-    assert!(matches!(&url.source, KeySource::KeySetUrl(url) if url.value.ends_with("jwks.json")));
+    assert_eq!(public.kid.as_ref().unwrap().value, "main");
+    assert!(matches!(&secret.source, KeySourceConfig::Secret(_)) && secret.algorithm.is_some());
+    assert!(
+        matches!(&file.source, KeySourceConfig::KeySetFile(_))
+            && file.algorithm.is_none()
+            && file.kid.is_none()
+    );
+    assert!(matches!(&url.source, KeySourceConfig::KeySetUrl(url) if url.value.ends_with("jwks.json")));
 
     let [ci, all] = &config.rate_limits[..] else { panic!("two limits") };
     assert!(ci.caller.as_ref().unwrap().matches("ci-7") && !ci.tool.as_ref().unwrap().matches("ls"));
@@ -316,9 +320,9 @@ fn callers_need_little() {
     );
     let callers = config.callers.unwrap();
     assert_eq!((callers.audience.len(), callers.algorithms.is_none(), callers.leeway), (2, true, None));
-    assert_eq!(callers.claims, ClaimNames::default());
+    assert_eq!(callers.claims, ClaimsConfig::default());
     let breaker = config.breaker.unwrap();
-    assert_eq!((breaker.failures.get(), breaker.rest), (5, Duration::from_secs(5)));
+    assert_eq!((breaker.failures.get(), breaker.open_duration), (5, Duration::from_secs(5)));
     let nothing = parse("");
     assert!(nothing.callers.is_none() && nothing.breaker.is_none() && nothing.allowed_commands.is_none());
 }

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use toolgate_manifest::{
-    CannotInsert, Config, ImportError, Imported, LeftOut, import_from, import_servers, insert_servers,
+    Config, ImportError, Imported, InsertError, LeftOut, import_from, import_servers, insert_servers,
 };
 
 fn clients() -> Vec<(String, String)> {
@@ -190,7 +190,7 @@ fn a_server_is_known_again_by_how_it_is_started_or_reached() {
         let declared_server = &config.mcp_servers[0];
         let server =
             imported.servers.iter().find(|server| server.name == declared_server.name.value).unwrap();
-        assert_eq!(server.is_the_same_as(declared_server), same, "{declared}");
+        assert_eq!(server.matches(declared_server), same, "{declared}");
     }
 }
 
@@ -227,14 +227,14 @@ fn servers_are_added_where_they_belong() {
 #[test]
 fn nothing_is_added_where_it_is_not_clear() {
     for (text, expected) in [
-        ("mcp_servers: {z: {command: y}}\n", CannotInsert::Unclear),
-        ("{profile: native}\n", CannotInsert::Unclear),
-        ("profile: native\n...\n", CannotInsert::Unclear),
-        ("mcp_servers:\n  b: {command: y}\n", CannotInsert::Declared("b".to_owned())),
+        ("mcp_servers: {z: {command: y}}\n", InsertError::Unclear),
+        ("{profile: native}\n", InsertError::Unclear),
+        ("profile: native\n...\n", InsertError::Unclear),
+        ("mcp_servers:\n  b: {command: y}\n", InsertError::Declared("b".to_owned())),
     ] {
         assert_eq!(insert_servers("toolgate.yaml", text, &two()), Err(expected), "{text}");
     }
-    assert!(matches!(insert_servers("toolgate.yaml", "profil: x", &two()), Err(CannotInsert::Mistakes(_))));
+    assert!(matches!(insert_servers("toolgate.yaml", "profil: x", &two()), Err(InsertError::Mistakes(_))));
 }
 
 fn any_text() -> impl Strategy<Value = String> {

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use toolgate_manifest::{Expectation, OutputParse, RealPaths, StderrRule, ToolManifest, Treatment, Warning};
+use toolgate_manifest::{
+    ConfigWarning, Expectation, OutputParse, RealPaths, StderrRule, ToolManifest, Treatment,
+};
 use toolgate_types::ToolClass;
 
 /// The example of the documentation, exactly as it is written there.
@@ -55,7 +57,7 @@ fn every_doubtful_manifest_is_warned_about() {
     let told = cases.iter().map(|(name, bytes)| match ToolManifest::parse_all_bytes(name, bytes) {
         Ok((_, warnings)) => {
             assert!(!warnings.is_empty(), "{name}");
-            warnings.iter().map(Warning::render).collect::<String>()
+            warnings.iter().map(ConfigWarning::render).collect::<String>()
         }
         Err(problems) => panic!("{}", problems.render()),
     });
@@ -68,7 +70,11 @@ fn good_manifests_have_no_warnings() {
     for (name, bytes) in good {
         match ToolManifest::parse_all_bytes(&name, &bytes) {
             Ok((_, warnings)) => {
-                assert!(warnings.is_empty(), "{}", warnings.iter().map(Warning::render).collect::<String>());
+                assert!(
+                    warnings.is_empty(),
+                    "{}",
+                    warnings.iter().map(ConfigWarning::render).collect::<String>()
+                );
             }
             Err(problems) => panic!("{}", problems.render()),
         }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use toolgate_manifest::{Config, Problems};
+use toolgate_manifest::{Config, ConfigProblems};
 
 fn bad_files() -> Vec<PathBuf> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/bad");
@@ -12,7 +12,7 @@ fn bad_files() -> Vec<PathBuf> {
     files
 }
 
-fn problems_of(file: &PathBuf) -> Problems {
+fn problems_of(file: &PathBuf) -> ConfigProblems {
     let label = file.file_name().unwrap().to_str().unwrap();
     Config::parse_bytes(label, &std::fs::read(file).unwrap()).expect_err(label)
 }

@@ -1,10 +1,10 @@
 //! A manifest that is made for a command parses, checks clean and leads to that command.
 
 use serde_json::Value;
-use toolgate_manifest::{ToolManifest, Warning, skeleton};
+use toolgate_manifest::{ConfigWarning, ToolManifest, skeleton};
 use toolgate_types::{ToolClass, ToolName};
 
-fn tool(command: &[&str]) -> (ToolManifest, Vec<Warning>) {
+fn tool(command: &[&str]) -> (ToolManifest, Vec<ConfigWarning>) {
     let name: ToolName = "new_tool".parse().unwrap();
     let text = skeleton(&name, command).unwrap();
     match ToolManifest::parse_bytes("new.yaml", text.as_bytes()) {
@@ -56,7 +56,7 @@ fn commands_become_manifests_without_warnings() {
         assert!(
             warnings.is_empty(),
             "{command:?}: {}",
-            warnings.iter().map(Warning::render).collect::<String>()
+            warnings.iter().map(ConfigWarning::render).collect::<String>()
         );
         let input: &Value = &tool.examples[0].input.value;
         assert_eq!(tool.command.template.render(input).unwrap(), expected, "{command:?}");

@@ -10,28 +10,28 @@ use cedar_policy::{
 };
 use serde_json::{Value, json};
 
+use super::context_reads::{ContextReads, Misuse, analyse};
+use super::context_schema::{ContextSchema, schema};
 use super::path::RealPath;
-use super::reads::{Misuse, Reads, study};
 use super::rewrite::{Rewritten, rewrite};
-use super::source::Found;
-use super::surroundings::{Surroundings, schema};
-use super::tokens::{too_deep, with_room};
+use super::source::PolicyDiagnostic;
+use super::tokens::{too_deep, with_large_stack};
 use super::typing::ToolTyping;
 use super::value::Undecidable;
-use crate::facts::CallFacts;
+use crate::call_facts::CallFacts;
 
 /// A longer condition belongs in a policy file.
-const LONGEST: usize = 4096;
+const MAX_CONDITION_BYTES: usize = 4096;
 
 /// A Cedar expression over `input`, `caller` and `session` that was found to be sound for one tool.
 #[derive(Clone)]
-pub struct Condition(Arc<Compiled>);
+pub struct Condition(Arc<CompiledCondition>);
 
-struct Compiled {
+struct CompiledCondition {
     text: String,
     expression: Expression,
-    surroundings: Surroundings,
-    reads: Reads,
+    context: ContextSchema,
+    reads: ContextReads,
     principal: EntityUid,
     action: EntityUid,
     resource: EntityUid,
@@ -75,9 +75,11 @@ impl Condition {
     /// # Errors
     /// As [`Self::compile`]; and when it compares a path by its text.
     pub fn compile_for(expression: &str, typing: ToolTyping) -> Result<Self, ConditionError> {
-        if expression.len() > LONGEST {
-            return Err(ConditionError::new(format!("a condition is at most {LONGEST} bytes long"))
-                .help("put it into a policy file"));
+        if expression.len() > MAX_CONDITION_BYTES {
+            return Err(ConditionError::new(format!(
+                "a condition is at most {MAX_CONDITION_BYTES} bytes long"
+            ))
+            .help("put it into a policy file"));
         }
         if let Some(offset) = too_deep(expression) {
             return Err(ConditionError {
@@ -90,13 +92,14 @@ impl Condition {
             help: Some("a condition is about `input`, `path`, `caller` and `session`".to_owned()),
             offset: Some(foreign.offset),
         })?;
-        let surroundings = Surroundings::of(typing);
-        let (parsed, reads) = with_room(|| Ok((parse(&rewritten)?, check(&rewritten, &surroundings)?)))?;
+        let surroundings = ContextSchema::of(typing);
+        let (parsed, reads) =
+            with_large_stack(|| Ok((parse(&rewritten)?, check(&rewritten, &surroundings)?)))?;
         let [principal, action, resource] = ["Caller", "Action", "Tool"].map(named_condition);
-        Ok(Self(Arc::new(Compiled {
+        Ok(Self(Arc::new(CompiledCondition {
             text: expression.to_owned(),
             expression: parsed,
-            surroundings,
+            context: surroundings,
             reads,
             principal: principal?,
             action: action?,
@@ -117,9 +120,9 @@ impl Condition {
     pub fn holds(&self, facts: &CallFacts<'_>) -> Result<bool, Undecidable> {
         let compiled = &*self.0;
         let mut holds = false;
-        let entities = compiled.surroundings.entities(&compiled.reads, facts, &Entities::empty())?;
+        let entities = compiled.context.entities(&compiled.reads, facts, &Entities::empty())?;
         let entities = entities.unwrap_or_else(Entities::empty);
-        for path in compiled.surroundings.cases(&compiled.reads, facts)? {
+        for path in compiled.context.cases(&compiled.reads, facts)? {
             holds |= compiled.holds_for(facts, path, &entities)?;
         }
         Ok(holds)
@@ -128,11 +131,11 @@ impl Condition {
     /// Whether it can be told only when it is known where the paths of a call lead.
     #[must_use]
     pub fn needs_paths(&self) -> bool {
-        self.0.surroundings.needs_paths(&self.0.reads)
+        self.0.context.needs_paths(&self.0.reads)
     }
 }
 
-impl Compiled {
+impl CompiledCondition {
     /// Whether it holds for a call and one of its paths.
     fn holds_for(
         &self,
@@ -140,7 +143,7 @@ impl Compiled {
         path: Option<&RealPath>,
         entities: &Entities,
     ) -> Result<bool, Undecidable> {
-        let context = self.surroundings.context(&self.reads, facts, path)?;
+        let context = self.context.context(&self.reads, facts, path)?;
         let [principal, action, resource] = [&self.principal, &self.action, &self.resource].map(Clone::clone);
         let request = Request::new(principal, action, resource, context, None)
             .map_err(|_| Undecidable::Evaluation("the call could not be put into Cedar's terms"))?;
@@ -162,21 +165,21 @@ impl fmt::Debug for Condition {
 /// later.
 fn parse(rewritten: &Rewritten) -> Result<Expression, ConditionError> {
     Expression::from_str(&rewritten.text).map_err(|errors| match errors.iter().next() {
-        Some(error) => refused(rewritten, Found::in_diagnostic(error)),
+        Some(error) => refused(rewritten, PolicyDiagnostic::in_diagnostic(error)),
         None => ConditionError::new("the condition is not an expression"),
     })
 }
 
-fn refused(rewritten: &Rewritten, found: Found) -> ConditionError {
+fn refused(rewritten: &Rewritten, found: PolicyDiagnostic) -> ConditionError {
     ConditionError {
-        message: in_own_words(&found.message),
-        help: found.help.as_deref().map(in_own_words),
+        message: restore_variables(&found.message),
+        help: found.help.as_deref().map(restore_variables),
         offset: found.offset.map(|offset| rewritten.original_offset(offset)),
     }
 }
 
 /// Cedar's messages quote the rewritten expression.
-fn in_own_words(message: &str) -> String {
+fn restore_variables(message: &str) -> String {
     let mut message = message.replace(" in context for Action::\"condition\"", "");
     for name in ["input", "path", "caller", "session"] {
         message = message.replace(&format!("context.{name}"), name);
@@ -186,7 +189,7 @@ fn in_own_words(message: &str) -> String {
 }
 
 /// Validates the expression as the only clause of the only policy, and finds what it reads.
-fn check(rewritten: &Rewritten, surroundings: &Surroundings) -> Result<Reads, ConditionError> {
+fn check(rewritten: &Rewritten, surroundings: &ContextSchema) -> Result<ContextReads, ConditionError> {
     const BEFORE: &str = "permit(principal,action,resource)when{";
     // The line break ends a comment that the expression may end with.
     let text = format!("{BEFORE}{}\n}};", rewritten.text);
@@ -204,14 +207,14 @@ fn check(rewritten: &Rewritten, surroundings: &Surroundings) -> Result<Reads, Co
         .map_err(|error| ConditionError::new(format!("the tool's schema cannot be typed: {error}")))?;
     let validated = Validator::new(schema).validate(&policies, ValidationMode::Strict);
     // Cedar's order changes from run to run.
-    let found = validated.validation_errors().map(|error| Found::in_diagnostic(error));
+    let found = validated.validation_errors().map(|error| PolicyDiagnostic::in_diagnostic(error));
     if let Some(mut found) = found.min_by_key(|found| (found.offset, found.message.clone())) {
         found.offset = found.offset.map(|offset| offset.saturating_sub(BEFORE.len()));
         found.explain_left_out(&surroundings.typing);
         return Err(refused(rewritten, found));
     }
     let mounts: Vec<&str> = surroundings.typing.mounts().collect();
-    let (reads, misuses) = study(&tree, &|place| vec![surroundings.at(place)], &mounts);
+    let (reads, misuses) = analyse(&tree, &|place| vec![surroundings.at(place)], &mounts);
     if let Some(misuse) = misuses.first() {
         return Err(misused(misuse, &surroundings.typing));
     }
@@ -225,7 +228,7 @@ fn check(rewritten: &Rewritten, surroundings: &Surroundings) -> Result<Reads, Co
 }
 
 fn misused(misuse: &Misuse, typing: &ToolTyping) -> ConditionError {
-    let found = Found::misuse(misuse, "", &|name| typing.why_left_out(name));
+    let found = PolicyDiagnostic::misuse(misuse, "", &|name| typing.why_left_out(name));
     ConditionError { message: found.message, help: found.help, offset: None }
 }
 

@@ -10,8 +10,8 @@ use cedar_policy::Effect;
 use serde_json::Value;
 use toolgate_types::{AgentName, Caller, Trust};
 
-use super::policies::Loaded;
-use crate::facts::{CallFacts, Decision, Holdings};
+use super::policies::LoadedPolicies;
+use crate::call_facts::{CallFacts, HeldPermissions, PolicyDecision};
 
 /// One call.
 pub(super) struct Example<'t> {
@@ -51,16 +51,16 @@ impl<'t> Example<'t> {
     /// Whether the call is decided as its policy says, and by that policy where that can be.
     pub(super) fn check(
         &self,
-        loaded: &Loaded,
+        loaded: &LoadedPolicies,
         policy: usize,
         effect: Effect,
         allowed: bool,
     ) -> Result<(), String> {
         let slice = loaded.slices.get(self.tool);
-        let paths = slice.map(|slice| slice.surroundings.typing.paths.as_spelt(&self.input));
+        let paths = slice.map(|slice| slice.context.typing.paths.lexical_paths(&self.input));
         let facts = CallFacts {
             caller: &self.caller,
-            holdings: Holdings::Everything,
+            held: HeldPermissions::Everything,
             input: &self.input,
             paths: paths.as_ref(),
             calls: 0,
@@ -69,12 +69,14 @@ impl<'t> Example<'t> {
         let itself = judgement.because_of.contains(&policy);
         let decides = (effect == Effect::Permit) == allowed;
         match judgement.decision {
-            Decision::Allowed if !allowed => return Err("the call is allowed".to_owned()),
-            Decision::Denied { operator_reason } if allowed => return Err(operator_reason),
-            Decision::Denied { operator_reason } if decides && !itself => {
+            PolicyDecision::Allowed if !allowed => return Err("the call is allowed".to_owned()),
+            PolicyDecision::Denied { operator_reason } if allowed => return Err(operator_reason),
+            PolicyDecision::Denied { operator_reason } if decides && !itself => {
                 return Err(format!("it is denied for another reason: {operator_reason}"));
             }
-            Decision::Allowed if decides && !itself => return Err("another policy permits it".to_owned()),
+            PolicyDecision::Allowed if decides && !itself => {
+                return Err("another policy permits it".to_owned());
+            }
             _ => {}
         }
         Ok(())

@@ -11,15 +11,15 @@ use cedar_policy::{
 use serde_json::{Map, Value, json};
 use toolgate_types::ToolClass;
 
+use super::compiled_policy::CompiledPolicy;
+use super::context_reads::{ContextReads, analyse};
+use super::context_schema::{ContextSchema, schema};
 use super::example::Example;
 use super::path::PathInputs;
-use super::policies::{Loaded, Slice};
-use super::reads::{Reads, study};
-use super::rule::Rule;
-use super::source::{Found, PolicyProblem, PolicySource, place};
-use super::surroundings::{Surroundings, schema};
+use super::policies::{LoadedPolicies, PolicySlice};
+use super::source::{PolicyDiagnostic, PolicyProblem, PolicySource, place};
 use super::tokens::too_deep;
-use super::typing::{ToolTyping, Type};
+use super::typing::{CedarType, ToolTyping};
 
 /// The group of every tool.
 const ANY_CLASS: &str = "class:any";
@@ -41,17 +41,17 @@ pub struct PolicyTool<'a> {
 }
 
 /// One policy on its way in.
-struct Incoming<'a> {
+struct PendingPolicy<'a> {
     source: PolicySource<'a>,
     offset: usize,
     policy: Policy,
     name: String,
     tools: BTreeSet<&'a str>,
-    reads: Reads,
-    rule: Option<Rule>,
+    reads: ContextReads,
+    rule: Option<CompiledPolicy>,
 }
 
-impl Incoming<'_> {
+impl PendingPolicy<'_> {
     fn problem(&self, message: impl Into<String>) -> PolicyProblem {
         PolicyProblem::at(self.source, Some(self.offset), message)
     }
@@ -60,9 +60,9 @@ impl Incoming<'_> {
 pub(super) fn load(
     sources: &[PolicySource<'_>],
     tools: &[PolicyTool<'_>],
-) -> Result<Option<Loaded>, Vec<PolicyProblem>> {
+) -> Result<Option<LoadedPolicies>, Vec<PolicyProblem>> {
     let mut problems = Vec::new();
-    let mut incoming: Vec<Incoming<'_>> = Vec::new();
+    let mut incoming: Vec<PendingPolicy<'_>> = Vec::new();
     for source in sources {
         match parse(*source) {
             Ok(policies) => incoming.extend(policies),
@@ -72,11 +72,11 @@ pub(super) fn load(
     if incoming.is_empty() {
         return if problems.is_empty() { Ok(None) } else { Err(problems) };
     }
-    let house = House::of(tools).map_err(|problem| vec![problem])?;
+    let house = ToolUniverse::of(tools).map_err(|problem| vec![problem])?;
     for policy in &mut incoming {
         problems.extend(house.check(policy));
     }
-    problems.extend(names_used_twice(&incoming));
+    problems.extend(duplicate_names(&incoming));
     if !problems.is_empty() {
         return Err(problems);
     }
@@ -88,12 +88,12 @@ pub(super) fn load(
 }
 
 /// The policies of one file, in the order of the text.
-fn parse(source: PolicySource<'_>) -> Result<Vec<Incoming<'_>>, Vec<PolicyProblem>> {
+fn parse(source: PolicySource<'_>) -> Result<Vec<PendingPolicy<'_>>, Vec<PolicyProblem>> {
     if let Some(offset) = too_deep(source.text) {
         return Err(vec![PolicyProblem::at(source, Some(offset), "the policy is nested too deep")]);
     }
     let policies = PolicySet::from_str(source.text).map_err(|errors| {
-        let found = errors.iter().map(|error| at(source, Found::in_diagnostic(error)));
+        let found = errors.iter().map(|error| at(source, PolicyDiagnostic::in_diagnostic(error)));
         found.collect::<Vec<_>>()
     })?;
     if policies.num_of_templates() > 0 {
@@ -115,23 +115,23 @@ fn parse(source: PolicySource<'_>) -> Result<Vec<Incoming<'_>>, Vec<PolicyProble
     Ok(texts.into_iter().map(|(offset, policy)| incoming(source, offset, policy)).collect())
 }
 
-fn incoming<'a>(source: PolicySource<'a>, offset: usize, policy: &Policy) -> Incoming<'a> {
+fn incoming<'a>(source: PolicySource<'a>, offset: usize, policy: &Policy) -> PendingPolicy<'a> {
     let (line, _) = place(source.text, offset);
     let name = match policy.annotation("id") {
         Some(id) if !id.is_empty() => id.to_owned(),
         _ => format!("{}:{line}", source.file),
     };
-    let (tools, reads) = (BTreeSet::new(), Reads::default());
-    Incoming { source, offset, policy: policy.clone(), name, tools, reads, rule: None }
+    let (tools, reads) = (BTreeSet::new(), ContextReads::default());
+    PendingPolicy { source, offset, policy: policy.clone(), name, tools, reads, rule: None }
 }
 
-fn at(source: PolicySource<'_>, found: Found) -> PolicyProblem {
+fn at(source: PolicySource<'_>, found: PolicyDiagnostic) -> PolicyProblem {
     let mut problem = PolicyProblem::at(source, found.offset, found.message);
     problem.help = found.help;
     problem
 }
 
-fn names_used_twice(incoming: &[Incoming<'_>]) -> Vec<PolicyProblem> {
+fn duplicate_names(incoming: &[PendingPolicy<'_>]) -> Vec<PolicyProblem> {
     let mut seen = BTreeSet::new();
     let named = incoming.iter().filter(|policy| policy.policy.annotation("id").is_some());
     let twice = named.filter(|policy| !seen.insert(&policy.name));
@@ -139,14 +139,14 @@ fn names_used_twice(incoming: &[Incoming<'_>]) -> Vec<PolicyProblem> {
 }
 
 /// The tools of a gate, in Cedar's terms.
-struct House<'a> {
-    tools: BTreeMap<&'a str, (ToolClass, Surroundings)>,
+struct ToolUniverse<'a> {
+    tools: BTreeMap<&'a str, (ToolClass, ContextSchema)>,
     validator: Validator,
-    kinds: Kinds,
+    kinds: EntityTypes,
 }
 
 /// The entity types, by name.
-struct Kinds {
+struct EntityTypes {
     action: EntityTypeName,
     tool: EntityTypeName,
     agent: EntityTypeName,
@@ -158,12 +158,12 @@ fn without_file(message: String) -> PolicyProblem {
     PolicyProblem::at(PolicySource { file: "", text: "" }, None, message)
 }
 
-impl<'a> House<'a> {
+impl<'a> ToolUniverse<'a> {
     fn of(declared: &[PolicyTool<'a>]) -> Result<Self, PolicyProblem> {
         let mut tools = BTreeMap::new();
         for tool in declared {
             let typing = ToolTyping::of(&Value::Object(tool.schema.clone())).with_paths(tool.paths);
-            let surroundings = Surroundings::of(typing);
+            let surroundings = ContextSchema::of(typing);
             if tools.insert(tool.name, (tool.class, surroundings)).is_some() {
                 return Err(without_file(format!("there are two tools `{}`", tool.name)));
             }
@@ -174,7 +174,7 @@ impl<'a> House<'a> {
             EntityTypeName::from_str(name)
                 .map_err(|error| without_file(format!("the type `{name}` cannot be named: {error}")))
         };
-        let kinds = Kinds {
+        let kinds = EntityTypes {
             action: kind("Action")?,
             tool: kind("Tool")?,
             agent: kind("Agent")?,
@@ -185,7 +185,7 @@ impl<'a> House<'a> {
 
     /// Finds the tools that a policy is about and what it reads of their calls, and everything that is wrong
     /// with it.
-    fn check(&self, incoming: &mut Incoming<'a>) -> Vec<PolicyProblem> {
+    fn check(&self, incoming: &mut PendingPolicy<'a>) -> Vec<PolicyProblem> {
         let mut problems = unknown_annotations(incoming);
         incoming.tools = self.tools_of(&incoming.policy);
         let (Ok(alone), Ok(tree)) =
@@ -195,9 +195,9 @@ impl<'a> House<'a> {
             return problems;
         };
         let validated = self.validator.validate(&alone, ValidationMode::Strict);
-        let (reads, misuses) = self.study(&tree, incoming);
+        let (reads, misuses) = self.analyse(&tree, incoming);
         incoming.reads = reads;
-        incoming.rule = Rule::of(&incoming.name, &incoming.policy, &tree);
+        incoming.rule = CompiledPolicy::of(&incoming.name, &incoming.policy, &tree);
         if incoming.rule.is_none() {
             problems.push(incoming.problem("the policy cannot be taken apart"));
         }
@@ -209,8 +209,8 @@ impl<'a> House<'a> {
             return problems;
         }
         if found.is_empty() {
-            let vain = validated.validation_warnings().filter(|warning| is_in_vain(warning));
-            found.extend(vain.map(|warning| Found::in_diagnostic(warning)).take(1));
+            let vain = validated.validation_warnings().filter(|warning| never_applies(warning));
+            found.extend(vain.map(|warning| PolicyDiagnostic::in_diagnostic(warning)).take(1));
         }
         if found.is_empty() && incoming.tools.is_empty() {
             let help = "name tools by `action == Action::\"name\"`, and groups by `action in Action::\"class:read\"`";
@@ -220,9 +220,9 @@ impl<'a> House<'a> {
         problems
     }
 
-    fn errors(&self, validated: &ValidationResult) -> Vec<Found> {
-        let mut found: Vec<Found> =
-            validated.validation_errors().map(|error| Found::in_diagnostic(error)).collect();
+    fn errors(&self, validated: &ValidationResult) -> Vec<PolicyDiagnostic> {
+        let mut found: Vec<PolicyDiagnostic> =
+            validated.validation_errors().map(|error| PolicyDiagnostic::in_diagnostic(error)).collect();
         // Cedar's order changes from run to run.
         found.sort_by(|one, other| (one.offset, &one.message).cmp(&(other.offset, &other.message)));
         found.dedup_by(|one, other| (one.offset, &one.message) == (other.offset, &other.message));
@@ -232,18 +232,22 @@ impl<'a> House<'a> {
         found
     }
 
-    fn study(&self, tree: &cedar_policy::pst::Policy, incoming: &Incoming<'_>) -> (Reads, Vec<Found>) {
+    fn analyse(
+        &self,
+        tree: &cedar_policy::pst::Policy,
+        incoming: &PendingPolicy<'_>,
+    ) -> (ContextReads, Vec<PolicyDiagnostic>) {
         let about = || self.tools.iter().filter(|(name, _)| incoming.tools.contains(*name));
-        let types = |place: &[&str]| -> Vec<Option<&Type>> {
+        let types = |place: &[&str]| -> Vec<Option<&CedarType>> {
             about().map(|(_, (_, surroundings))| surroundings.at(place)).collect()
         };
         let why = |name: &str| about().find_map(|(_, (_, tool))| tool.typing.why_left_out(name));
         let mounts = about().flat_map(|(_, (_, tool))| tool.typing.mounts());
         let mounts: Vec<&str> = mounts.collect::<BTreeSet<&str>>().into_iter().collect();
-        let (reads, misuses) = study(tree, &types, &mounts);
+        let (reads, misuses) = analyse(tree, &types, &mounts);
         let found = misuses.iter().map(|misuse| {
-            let found = Found::misuse(misuse, "context.", &why);
-            Found { offset: Some(incoming.offset), ..found }
+            let found = PolicyDiagnostic::misuse(misuse, "context.", &why);
+            PolicyDiagnostic { offset: Some(incoming.offset), ..found }
         });
         (reads, found.collect())
     }
@@ -270,12 +274,12 @@ impl<'a> House<'a> {
         self.tools.iter().filter(|(name, (class, _))| admitted(name, *class)).map(|(name, _)| *name).collect()
     }
 
-    fn assemble(&self, incoming: &mut [Incoming<'_>]) -> Result<Loaded, PolicyProblem> {
+    fn assemble(&self, incoming: &mut [PendingPolicy<'_>]) -> Result<LoadedPolicies, PolicyProblem> {
         let slices = self.tools.iter().map(|(name, (_, surroundings))| {
             let about = incoming.iter().enumerate().filter(|(_, policy)| policy.tools.contains(name));
             ((*name).to_owned(), self.slice(name, surroundings, about))
         });
-        Ok(Loaded {
+        Ok(LoadedPolicies {
             slices: slices.collect(),
             rules: incoming.iter_mut().filter_map(|policy| policy.rule.take()).collect(),
             entities: self.entities()?,
@@ -287,14 +291,14 @@ impl<'a> House<'a> {
     fn slice<'p>(
         &self,
         name: &str,
-        surroundings: &Surroundings,
-        about: impl Iterator<Item = (usize, &'p Incoming<'p>)>,
-    ) -> Slice {
-        let mut slice = Slice {
+        surroundings: &ContextSchema,
+        about: impl Iterator<Item = (usize, &'p PendingPolicy<'p>)>,
+    ) -> PolicySlice {
+        let mut slice = PolicySlice {
             permits: Vec::new(),
             forbids: Vec::new(),
-            reads: Reads::default(),
-            surroundings: surroundings.clone(),
+            reads: ContextReads::default(),
+            context: surroundings.clone(),
             action: EntityUid::from_type_name_and_id(self.kinds.action.clone(), EntityId::new(name)),
             resource: EntityUid::from_type_name_and_id(self.kinds.tool.clone(), EntityId::new(name)),
         };
@@ -338,7 +342,7 @@ fn is_about_classes(policy: &Policy) -> bool {
     by_class && matches!(policy.resource_constraint(), ResourceConstraint::Any | ResourceConstraint::Is(_))
 }
 
-fn is_in_vain(warning: &ValidationWarning) -> bool {
+fn never_applies(warning: &ValidationWarning) -> bool {
     matches!(
         warning,
         ValidationWarning::ImpossiblePolicy(_)
@@ -348,14 +352,14 @@ fn is_in_vain(warning: &ValidationWarning) -> bool {
     )
 }
 
-fn unknown_annotations(incoming: &Incoming<'_>) -> Vec<PolicyProblem> {
+fn unknown_annotations(incoming: &PendingPolicy<'_>) -> Vec<PolicyProblem> {
     let unknown = incoming.policy.annotations().filter(|(key, _)| !ANNOTATIONS.contains(key));
     let known = ANNOTATIONS.map(|name| format!("`@{name}`")).join(", ");
     let problem = |(key, _): (&str, &str)| incoming.problem(format!("unknown annotation `@{key}`"));
     unknown.map(|annotation| problem(annotation).help(format!("known are {known}"))).collect()
 }
 
-fn actions(tools: &BTreeMap<&str, (ToolClass, Surroundings)>) -> Value {
+fn actions(tools: &BTreeMap<&str, (ToolClass, ContextSchema)>) -> Value {
     let mut actions = Map::new();
     for group in [ANY_CLASS.to_owned()]
         .into_iter()
@@ -386,7 +390,11 @@ fn named(id: &EntityUid, name: &str) -> bool {
     id.id().unescaped() == name
 }
 
-fn check_examples(policy: (usize, &Incoming<'_>), loaded: &Loaded, problems: &mut Vec<PolicyProblem>) {
+fn check_examples(
+    policy: (usize, &PendingPolicy<'_>),
+    loaded: &LoadedPolicies,
+    problems: &mut Vec<PolicyProblem>,
+) {
     let (number, incoming) = policy;
     for (key, expected) in [("allows", true), ("denies", false)] {
         let text = incoming.policy.annotation(key).unwrap_or_default();

@@ -41,7 +41,7 @@ pub struct PathInput {
     /// Whether a call without it means the directory that its paths are relative to.
     pub has_default: bool,
     /// The directory that its paths are relative to, such as `@project`.
-    pub folder: String,
+    pub directory: String,
 }
 
 impl PathInputs {
@@ -66,7 +66,7 @@ impl PathInputs {
 
     /// What the paths of an example lead to where there are no files: what they say.
     #[must_use]
-    pub fn as_spelt(&self, input: &Value) -> CallPaths {
+    pub fn lexical_paths(&self, input: &Value) -> CallPaths {
         let mut paths = CallPaths::default();
         if let Some(directory) = &self.directory {
             paths.add(PathSource::WorkingDirectory, vec![directory.clone()]);
@@ -84,7 +84,7 @@ impl PathInputs {
                 _ => Vec::new(),
             };
             for (place, text) in spelt {
-                if let Some(location) = lexical(&argument.folder, text) {
+                if let Some(location) = lexical(&argument.directory, text) {
                     paths.add(PathSource::Argument(place), vec![location]);
                 }
             }

@@ -29,37 +29,37 @@ use cedar_policy::{Entities, EntityId, EntityTypeName, EntityUid, EvalResult, Re
 use toolgate_types::Caller;
 
 use super::PolicyTool;
+use super::compiled_policy::CompiledPolicy;
+use super::context_reads::ContextReads;
+use super::context_schema::ContextSchema;
 use super::load::load;
 use super::path::RealPath;
-use super::reads::Reads;
-use super::rule::Rule;
 use super::source::{PolicyProblem, PolicySource};
-use super::surroundings::Surroundings;
-use super::tokens::with_room;
+use super::tokens::with_large_stack;
 use super::value::Undecidable;
-use crate::facts::{CallFacts, Decision};
+use crate::call_facts::{CallFacts, PolicyDecision};
 
 /// The policies of a gate, sliced by tool. The default is none, which changes nothing.
 #[derive(Default)]
-pub struct Policies(Option<Loaded>);
+pub struct Policies(Option<LoadedPolicies>);
 
 /// Policies, and everything about the tools that judging needs.
-pub(super) struct Loaded {
-    pub(super) rules: Vec<Rule>,
-    pub(super) slices: BTreeMap<String, Slice>,
+pub(super) struct LoadedPolicies {
+    pub(super) rules: Vec<CompiledPolicy>,
+    pub(super) slices: BTreeMap<String, PolicySlice>,
     pub(super) entities: Entities,
     pub(super) agent: EntityTypeName,
     pub(super) caller: EntityTypeName,
 }
 
 /// The policies that can apply to one tool.
-pub(super) struct Slice {
+pub(super) struct PolicySlice {
     /// By number: the permits, one of which a call needs if there are any.
     pub(super) permits: Vec<usize>,
     /// By number: the forbids.
     pub(super) forbids: Vec<usize>,
-    pub(super) reads: Reads,
-    pub(super) surroundings: Surroundings,
+    pub(super) reads: ContextReads,
+    pub(super) context: ContextSchema,
     pub(super) action: EntityUid,
     pub(super) resource: EntityUid,
 }
@@ -71,7 +71,7 @@ impl Policies {
     /// Every problem of every file: what does not parse, does not fit the types of the tools it is about, can
     /// never apply, or breaks one of its own examples.
     pub fn load(sources: &[PolicySource<'_>], tools: &[PolicyTool<'_>]) -> Result<Self, Vec<PolicyProblem>> {
-        with_room(|| load(sources, tools)).map(Self)
+        with_large_stack(|| load(sources, tools)).map(Self)
     }
 
     /// How many policies are loaded.
@@ -90,12 +90,12 @@ impl Policies {
     #[must_use]
     pub fn need_paths(&self, tool: &str) -> bool {
         let slice = self.0.as_ref().and_then(|loaded| loaded.slices.get(tool));
-        slice.is_some_and(|slice| slice.surroundings.needs_paths(&slice.reads))
+        slice.is_some_and(|slice| slice.context.needs_paths(&slice.reads))
     }
 
     /// Whether policies let a call of this tool go on.
-    pub fn decide(&self, tool: &str, facts: &CallFacts<'_>) -> Decision {
-        self.0.as_ref().map_or(Decision::Allowed, |loaded| loaded.judge(tool, facts).decision)
+    pub fn decide(&self, tool: &str, facts: &CallFacts<'_>) -> PolicyDecision {
+        self.0.as_ref().map_or(PolicyDecision::Allowed, |loaded| loaded.judge(tool, facts).decision)
     }
 }
 
@@ -107,7 +107,7 @@ impl fmt::Debug for Policies {
 }
 
 /// A call as it is judged for one of its paths.
-struct Case<'e> {
+struct PathCase<'e> {
     /// One for every principal that makes it.
     requests: Vec<Request>,
     entities: Cow<'e, Entities>,
@@ -115,21 +115,21 @@ struct Case<'e> {
 
 /// A decision, and the policies that made it by matching.
 pub(super) struct Judgement {
-    pub(super) decision: Decision,
+    pub(super) decision: PolicyDecision,
     pub(super) because_of: Vec<usize>,
 }
 
 impl Judgement {
     fn allowed(because_of: Vec<usize>) -> Self {
-        Self { decision: Decision::Allowed, because_of }
+        Self { decision: PolicyDecision::Allowed, because_of }
     }
 
     fn denied(reason: impl Into<String>) -> Self {
-        Self { decision: Decision::denied(reason), because_of: Vec::new() }
+        Self { decision: PolicyDecision::denied(reason), because_of: Vec::new() }
     }
 }
 
-impl Loaded {
+impl LoadedPolicies {
     pub(super) fn judge(&self, tool: &str, facts: &CallFacts<'_>) -> Judgement {
         let Some(slice) = self.slices.get(tool) else {
             return Judgement::denied(format!("`{tool}` was not known when the policies were loaded"));
@@ -145,16 +145,16 @@ impl Loaded {
         for case in cases {
             let judgement = self.judge_case(tool, slice, &case);
             match judgement.decision {
-                Decision::Allowed => permitted.extend(judgement.because_of),
-                Decision::Denied { .. } => return judgement,
+                PolicyDecision::Allowed => permitted.extend(judgement.because_of),
+                PolicyDecision::Denied { .. } => return judgement,
             }
         }
         Judgement::allowed(permitted)
     }
 
     /// Judges a call for one of its paths.
-    fn judge_case(&self, tool: &str, slice: &Slice, case: &Case) -> Judgement {
-        let Case { requests, .. } = case;
+    fn judge_case(&self, tool: &str, slice: &PolicySlice, case: &PathCase) -> Judgement {
+        let PathCase { requests, .. } = case;
         // Every policy is evaluated, matching or not: one that fails must never be overlooked. What is forbidden
         // to whoever calls is forbidden to it in every role; what is permitted is permitted to the role it has.
         let its_role = requests.first().map(std::slice::from_ref).unwrap_or_default();
@@ -163,7 +163,8 @@ impl Loaded {
         match (forbids, permits) {
             (Err(reason), _) | (_, Err(reason)) => Judgement::denied(reason),
             (Ok(forbids), _) if !forbids.is_empty() => {
-                let decision = Decision::denied(format!("forbidden by policy {}", self.names(&forbids)));
+                let decision =
+                    PolicyDecision::denied(format!("forbidden by policy {}", self.names(&forbids)));
                 Judgement { decision, because_of: forbids }
             }
             (_, Ok(permits)) if permits.is_empty() && !slice.permits.is_empty() => Judgement::denied(
@@ -174,13 +175,17 @@ impl Loaded {
     }
 
     /// The call, once for every path that rules ask about.
-    fn cases<'e>(&'e self, slice: &Slice, facts: &CallFacts<'_>) -> Result<Vec<Case<'e>>, Undecidable> {
-        let entities = slice.surroundings.entities(&slice.reads, facts, &self.entities)?;
-        let paths = slice.surroundings.cases(&slice.reads, facts)?;
+    fn cases<'e>(
+        &'e self,
+        slice: &PolicySlice,
+        facts: &CallFacts<'_>,
+    ) -> Result<Vec<PathCase<'e>>, Undecidable> {
+        let entities = slice.context.entities(&slice.reads, facts, &self.entities)?;
+        let paths = slice.context.cases(&slice.reads, facts)?;
         let case = |path| {
             let requests = self.requests(slice, facts, path)?;
             let entities = entities.clone().map_or(Cow::Borrowed(&self.entities), Cow::Owned);
-            Ok(Case { requests, entities })
+            Ok(PathCase { requests, entities })
         };
         paths.into_iter().map(case).collect()
     }
@@ -188,11 +193,11 @@ impl Loaded {
     /// The call, once for every principal that makes it.
     fn requests(
         &self,
-        slice: &Slice,
+        slice: &PolicySlice,
         facts: &CallFacts<'_>,
         path: Option<&RealPath>,
     ) -> Result<Vec<Request>, Undecidable> {
-        let context = slice.surroundings.context(&slice.reads, facts, path)?;
+        let context = slice.context.context(&slice.reads, facts, path)?;
         let request = |principal: EntityUid| {
             let (action, resource) = (slice.action.clone(), slice.resource.clone());
             Request::new(principal, action, resource, context.clone(), None)
@@ -233,14 +238,14 @@ impl Loaded {
     /// Whether a policy matches one of these requests, which differ in the principal alone.
     fn matches_any(
         &self,
-        rule: &Rule,
+        rule: &CompiledPolicy,
         requests: &[Request],
         entities: &Entities,
     ) -> Result<bool, Undecidable> {
         let admitted =
             requests.iter().filter(|request| request.principal().is_some_and(|who| rule.admits(who)));
         // Clauses that do not ask who calls have the same answer for all.
-        let different = if rule.asks_who_calls { requests.len() } else { 1 };
+        let different = if rule.reads_principal { requests.len() } else { 1 };
         let mut matches = false;
         for request in admitted.take(different) {
             matches |= clauses_hold(rule, request, entities)?;
@@ -255,10 +260,10 @@ impl Loaded {
 }
 
 /// Clause by clause, as Cedar does; that the tool fits was settled when policies were sliced.
-fn clauses_hold(rule: &Rule, request: &Request, entities: &Entities) -> Result<bool, Undecidable> {
+fn clauses_hold(rule: &CompiledPolicy, request: &Request, entities: &Entities) -> Result<bool, Undecidable> {
     for clause in &rule.clauses {
         match eval_expression(request, entities, &clause.expression) {
-            Ok(EvalResult::Bool(holds)) if holds == clause.wanted => {}
+            Ok(EvalResult::Bool(holds)) if holds == clause.expected => {}
             Ok(EvalResult::Bool(_)) => return Ok(false),
             Ok(_) => return Err(Undecidable::Evaluation("a clause is not a truth value")),
             Err(error) => return Err(Undecidable::from(&error)),

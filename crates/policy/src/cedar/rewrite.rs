@@ -4,11 +4,11 @@
 //! token by token. A mistake here could make an expression mean something else but never more than an
 //! expression: the result is parsed as one expression, alone, before it becomes part of anything.
 
-use super::tokens::{Token, tokens};
+use super::tokens::{CedarToken, tokens};
 
 const PREFIX: &str = "context.";
-const OURS: [&str; 4] = ["input", "path", "caller", "session"];
-const CEDARS: [&str; 4] = ["principal", "action", "resource", "context"];
+const CONDITION_VARIABLES: [&str; 4] = ["input", "path", "caller", "session"];
+const CEDAR_VARIABLES: [&str; 4] = ["principal", "action", "resource", "context"];
 
 /// A condition in Cedar's terms, which still knows where everything came from.
 #[derive(Debug)]
@@ -35,20 +35,20 @@ impl Rewritten {
 
 /// One of Cedar's own variables in a condition, and where.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Foreign<'t> {
+pub(super) struct ForeignVariable<'t> {
     pub(super) name: &'t str,
     pub(super) offset: usize,
 }
 
 /// Rewrites a condition, or names the variable in it that is not a condition's to use.
-pub(super) fn rewrite(original: &str) -> Result<Rewritten, Foreign<'_>> {
-    let tokens: Vec<Token<'_>> = tokens(original).collect();
+pub(super) fn rewrite(original: &str) -> Result<Rewritten, ForeignVariable<'_>> {
+    let tokens: Vec<CedarToken<'_>> = tokens(original).collect();
     let mut rewritten = Rewritten { text: String::with_capacity(original.len() + 64), inserted: Vec::new() };
     let mut copied = 0;
     for (index, token) in tokens.iter().enumerate() {
         let before = index.checked_sub(1).and_then(|index| tokens.get(index)).map_or("", |token| token.text);
         let after = tokens.get(index + 1).map_or("", |token| token.text);
-        if !stands_for_a_value(before, after) {
+        if !is_variable(before, after) {
             continue;
         }
         let then = tokens.get(index + 2).map_or("", |token| token.text);
@@ -56,10 +56,10 @@ pub(super) fn rewrite(original: &str) -> Result<Rewritten, Foreign<'_>> {
         if (token.text, after, then) == ("context", "has", "path") {
             continue;
         }
-        if CEDARS.contains(&token.text) {
-            return Err(Foreign { name: token.text, offset: token.offset });
+        if CEDAR_VARIABLES.contains(&token.text) {
+            return Err(ForeignVariable { name: token.text, offset: token.offset });
         }
-        if OURS.contains(&token.text) {
+        if CONDITION_VARIABLES.contains(&token.text) {
             rewritten.text += original.get(copied..token.offset).unwrap_or_default();
             rewritten.text += PREFIX;
             rewritten.inserted.push(token.offset);
@@ -72,7 +72,7 @@ pub(super) fn rewrite(original: &str) -> Result<Rewritten, Foreign<'_>> {
 
 /// Whether a word between these two is a variable, rather than a field's name, a record's key, a type or a
 /// function.
-fn stands_for_a_value(before: &str, after: &str) -> bool {
+fn is_variable(before: &str, after: &str) -> bool {
     !matches!(before, "." | "has" | "is" | "::" | "@") && !matches!(after, ":" | "::" | "(")
 }
 
@@ -122,7 +122,7 @@ mod tests {
             ("context has input", "context", 0),
             ("context.path has path", "context", 0),
         ] {
-            assert_eq!(rewrite(original).unwrap_err(), Foreign { name, offset });
+            assert_eq!(rewrite(original).unwrap_err(), ForeignVariable { name, offset });
         }
     }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use miette::Diagnostic;
 
-use super::reads::Misuse;
+use super::context_reads::Misuse;
 use super::typing::ToolTyping;
 
 /// How paths are compared.
@@ -81,13 +81,13 @@ pub(super) fn place(text: &str, offset: usize) -> (usize, usize) {
 
 /// What Cedar, or a check on top of it, found.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct PolicyDiagnostic {
     pub(super) message: String,
     pub(super) help: Option<String>,
     pub(super) offset: Option<usize>,
 }
 
-impl Found {
+impl PolicyDiagnostic {
     pub(super) fn in_diagnostic(diagnostic: &dyn Diagnostic) -> Self {
         let label = diagnostic.labels().and_then(|mut labels| labels.next());
         let mut message = without_number(&diagnostic.to_string());

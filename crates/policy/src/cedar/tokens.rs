@@ -2,18 +2,18 @@
 
 /// How deep an expression may be nested, where a chain of operators counts as nesting. Cedar works through
 /// expressions by recursion, so that a deeper one could end the process instead of being refused.
-const DEEPEST: usize = 600;
+const MAX_NESTING: usize = 600;
 
 /// What brackets and `if` count for: between them and what is inside lie all the levels of the grammar.
-const BRACKET: usize = 20;
+const BRACKET_DEPTH: usize = 20;
 
 /// The stack that Cedar is given while it reads: enough for the deepest expression, however the stack outside
 /// stands.
-const STACK: usize = 64 << 20;
+const STACK_BYTES: usize = 64 << 20;
 
 /// Runs what works through expressions by recursion.
-pub(super) fn with_room<T>(work: impl FnOnce() -> T) -> T {
-    stacker::grow(STACK, work)
+pub(super) fn with_large_stack<T>(work: impl FnOnce() -> T) -> T {
+    stacker::grow(STACK_BYTES, work)
 }
 
 /// Where an expression becomes too deep, if it does. In a file, every policy counts for itself.
@@ -21,15 +21,15 @@ pub(super) fn too_deep(text: &str) -> Option<usize> {
     let mut operators = vec![0_usize];
     for token in tokens(text) {
         match token.text {
-            "(" | "[" | "{" => operators.push(BRACKET),
+            "(" | "[" | "{" => operators.push(BRACKET_DEPTH),
             ")" | "]" | "}" if operators.len() > 1 => drop(operators.pop()),
             ";" => operators = vec![0],
-            "," => operators.last_mut().into_iter().for_each(|count| *count = BRACKET),
-            "if" => operators.last_mut().into_iter().for_each(|count| *count += BRACKET),
+            "," => operators.last_mut().into_iter().for_each(|count| *count = BRACKET_DEPTH),
+            "if" => operators.last_mut().into_iter().for_each(|count| *count += BRACKET_DEPTH),
             text if is_operator(text) => operators.last_mut().into_iter().for_each(|count| *count += 1),
             _ => {}
         }
-        if operators.iter().sum::<usize>() > DEEPEST {
+        if operators.iter().sum::<usize>() > MAX_NESTING {
             return Some(token.offset);
         }
     }
@@ -41,23 +41,23 @@ fn is_operator(text: &str) -> bool {
 }
 
 /// The tokens of a text, in order.
-pub(super) fn tokens(text: &str) -> impl Iterator<Item = Token<'_>> {
-    Tokens { rest: text, offset: 0 }
+pub(super) fn tokens(text: &str) -> impl Iterator<Item = CedarToken<'_>> {
+    CedarLexer { rest: text, offset: 0 }
 }
 
 /// A piece of the text: a word, a string, `::`, or one other character.
-pub(super) struct Token<'t> {
+pub(super) struct CedarToken<'t> {
     pub(super) text: &'t str,
     pub(super) offset: usize,
 }
 
 /// The tokens of Cedar as far as they matter here: comments and space are left out.
-struct Tokens<'t> {
+struct CedarLexer<'t> {
     rest: &'t str,
     offset: usize,
 }
 
-impl<'t> Tokens<'t> {
+impl<'t> CedarLexer<'t> {
     fn take(&mut self, length: usize) -> &'t str {
         let (taken, rest) = self.rest.split_at_checked(length).unwrap_or((self.rest, ""));
         self.rest = rest;
@@ -65,7 +65,7 @@ impl<'t> Tokens<'t> {
         taken
     }
 
-    fn skip_nothing_said(&mut self) {
+    fn skip_trivia(&mut self) {
         loop {
             let space = self.rest.len() - self.rest.trim_start().len();
             self.take(space);
@@ -77,11 +77,11 @@ impl<'t> Tokens<'t> {
     }
 }
 
-impl<'t> Iterator for Tokens<'t> {
-    type Item = Token<'t>;
+impl<'t> Iterator for CedarLexer<'t> {
+    type Item = CedarToken<'t>;
 
-    fn next(&mut self) -> Option<Token<'t>> {
-        self.skip_nothing_said();
+    fn next(&mut self) -> Option<CedarToken<'t>> {
+        self.skip_trivia();
         let offset = self.offset;
         let first = self.rest.chars().next()?;
         let length = match first {
@@ -91,7 +91,7 @@ impl<'t> Iterator for Tokens<'t> {
             '?' => 1 + self.rest.get(1..)?.find(|letter| !is_word(letter)).unwrap_or(self.rest.len() - 1),
             _ => first.len_utf8(),
         };
-        Some(Token { text: self.take(length), offset })
+        Some(CedarToken { text: self.take(length), offset })
     }
 }
 

@@ -21,57 +21,57 @@ use super::path::{PATH, PathInput, PathInputs};
 
 /// How deep a schema is followed; deeper parts have no type. References that turn in a circle end here as
 /// well.
-const DEEPEST: usize = 12;
+const MAX_SCHEMA_DEPTH: usize = 12;
 
 /// The type of one value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Type {
-    Text,
-    Integer,
-    Truth,
+pub(crate) enum CedarType {
+    String,
+    Long,
+    Boolean,
     Decimal,
     /// A path of the workspace, which is where it really leads and not text.
     Path,
-    Many(Box<Type>),
-    Object(Fields),
+    Set(Box<CedarType>),
+    Record(RecordType),
 }
 
 /// The typed fields of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Fields {
-    pub(crate) named: BTreeMap<String, Field>,
+pub(crate) struct RecordType {
+    pub(crate) named: BTreeMap<String, RecordField>,
     /// Whether an object can have fields that are not among these.
     pub(crate) open: bool,
 }
 
 /// One field.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Field {
-    pub(crate) kind: Type,
+pub(crate) struct RecordField {
+    pub(crate) kind: CedarType,
     pub(crate) required: bool,
 }
 
-impl Field {
-    pub(crate) fn required(kind: Type) -> Self {
+impl RecordField {
+    pub(crate) fn required(kind: CedarType) -> Self {
         Self { kind, required: true }
     }
 
-    pub(crate) fn optional(kind: Type) -> Self {
+    pub(crate) fn optional(kind: CedarType) -> Self {
         Self { kind, required: false }
     }
 }
 
-impl Type {
+impl CedarType {
     /// What people call it.
     pub(crate) fn name(&self) -> &'static str {
         match self {
-            Self::Text => "a string",
-            Self::Integer => "an integer of at most 64 bits",
-            Self::Truth => "a boolean",
+            Self::String => "a string",
+            Self::Long => "an integer of at most 64 bits",
+            Self::Boolean => "a boolean",
             Self::Decimal => "a number with at most four decimal places",
             Self::Path => "a path that can be resolved",
-            Self::Many(_) => "an array",
-            Self::Object(_) => "an object",
+            Self::Set(_) => "an array",
+            Self::Record(_) => "an object",
         }
     }
 
@@ -79,17 +79,17 @@ impl Type {
     pub(crate) fn is_path(&self) -> bool {
         match self {
             Self::Path => true,
-            Self::Many(item) => item.is_path(),
+            Self::Set(item) => item.is_path(),
             _ => false,
         }
     }
 
     /// Whether the whole of such a value is what an expression sees of it; comparing it would mislead
     /// otherwise.
-    pub(crate) fn is_whole(&self) -> bool {
+    pub(crate) fn is_exact(&self) -> bool {
         match self {
-            Self::Many(item) => item.is_whole(),
-            Self::Object(fields) => fields.is_whole(),
+            Self::Set(item) => item.is_exact(),
+            Self::Record(fields) => fields.is_exact(),
             _ => true,
         }
     }
@@ -97,19 +97,19 @@ impl Type {
     /// The type in Cedar's JSON schema format.
     pub(crate) fn to_cedar(&self) -> Value {
         match self {
-            Self::Text => json!({"type": "String"}),
-            Self::Integer => json!({"type": "Long"}),
-            Self::Truth => json!({"type": "Boolean"}),
+            Self::String => json!({"type": "String"}),
+            Self::Long => json!({"type": "Long"}),
+            Self::Boolean => json!({"type": "Boolean"}),
             Self::Decimal => json!({"type": "Extension", "name": "decimal"}),
             Self::Path => json!({"type": "Entity", "name": PATH}),
-            Self::Many(item) => json!({"type": "Set", "element": item.to_cedar()}),
-            Self::Object(fields) => fields.to_cedar(),
+            Self::Set(item) => json!({"type": "Set", "element": item.to_cedar()}),
+            Self::Record(fields) => fields.to_cedar(),
         }
     }
 }
 
-impl Fields {
-    pub(crate) fn new<const N: usize>(fields: [(&str, Field); N]) -> Self {
+impl RecordType {
+    pub(crate) fn new<const N: usize>(fields: [(&str, RecordField); N]) -> Self {
         let named = fields.into_iter().map(|(name, field)| (name.to_owned(), field)).collect();
         Self { named, open: false }
     }
@@ -129,15 +129,15 @@ impl Fields {
         json!({"type": "Record", "attributes": attributes})
     }
 
-    pub(crate) fn is_whole(&self) -> bool {
-        !self.open && self.named.values().all(|field| field.kind.is_whole())
+    pub(crate) fn is_exact(&self) -> bool {
+        !self.open && self.named.values().all(|field| field.kind.is_exact())
     }
 
     /// The type at a path of names.
-    pub(crate) fn at<'n>(&self, mut path: impl Iterator<Item = &'n str>) -> Option<&Type> {
+    pub(crate) fn at<'n>(&self, mut path: impl Iterator<Item = &'n str>) -> Option<&CedarType> {
         let mut kind = &self.named.get(path.next()?)?.kind;
         for name in path {
-            let Type::Object(fields) = kind else { return None };
+            let CedarType::Record(fields) = kind else { return None };
             kind = &fields.named.get(name)?.kind;
         }
         Some(kind)
@@ -147,7 +147,7 @@ impl Fields {
 /// The Cedar types of a tool's arguments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ToolTyping {
-    pub(crate) input: Fields,
+    pub(crate) input: RecordType,
     pub(crate) paths: PathInputs,
     left_out: BTreeMap<String, &'static str>,
 }
@@ -156,10 +156,10 @@ impl ToolTyping {
     /// Types the arguments that this schema describes.
     #[must_use]
     pub fn of(schema: &Value) -> Self {
-        let mut reading = Reading { whole: schema, left_out: BTreeMap::new() };
-        let input = match reading.object(schema, "", DEEPEST) {
+        let mut reading = SchemaTyper { whole: schema, left_out: BTreeMap::new() };
+        let input = match reading.object(schema, "", MAX_SCHEMA_DEPTH) {
             Ok(fields) => fields,
-            Err(_) => Fields { open: true, ..Fields::default() },
+            Err(_) => RecordType { open: true, ..RecordType::default() },
         };
         Self { input, paths: PathInputs::default(), left_out: reading.left_out }
     }
@@ -170,10 +170,10 @@ impl ToolTyping {
         for PathInput { name, has_default, .. } in &paths.arguments {
             let Some(field) = self.input.named.get_mut(name) else { continue };
             let kind = match &field.kind {
-                Type::Many(_) => Type::Many(Box::new(Type::Path)),
-                _ => Type::Path,
+                CedarType::Set(_) => CedarType::Set(Box::new(CedarType::Path)),
+                _ => CedarType::Path,
             };
-            *field = Field { kind, required: field.required || *has_default };
+            *field = RecordField { kind, required: field.required || *has_default };
         }
         self.paths = paths.clone();
         self
@@ -188,7 +188,7 @@ impl ToolTyping {
     pub(crate) fn always_has_path(&self) -> bool {
         let certain = |input: &PathInput| {
             let field = self.input.named.get(&input.name);
-            field.is_some_and(|field| field.required && field.kind == Type::Path)
+            field.is_some_and(|field| field.required && field.kind == CedarType::Path)
         };
         self.paths.is_certain() || self.paths.arguments.iter().any(certain)
     }
@@ -207,27 +207,27 @@ impl ToolTyping {
     }
 }
 
-struct Reading<'s> {
+struct SchemaTyper<'s> {
     whole: &'s Value,
     left_out: BTreeMap<String, &'static str>,
 }
 
-impl<'s> Reading<'s> {
-    fn kind(&mut self, schema: &'s Value, path: &str, depth: usize) -> Result<Type, &'static str> {
+impl<'s> SchemaTyper<'s> {
+    fn kind(&mut self, schema: &'s Value, path: &str, depth: usize) -> Result<CedarType, &'static str> {
         let depth = depth.checked_sub(1).ok_or("it lies too deep, or refers to itself")?;
         match declared_type(schema)? {
-            Some("string") => Ok(Type::Text),
-            Some("integer") => Ok(Type::Integer),
-            Some("boolean") => Ok(Type::Truth),
-            Some("number") => Ok(Type::Decimal),
+            Some("string") => Ok(CedarType::String),
+            Some("integer") => Ok(CedarType::Long),
+            Some("boolean") => Ok(CedarType::Boolean),
+            Some("number") => Ok(CedarType::Decimal),
             Some("array") => {
                 let items = schema.get("items").ok_or("its `items` have no schema")?;
                 if schema.get("prefixItems").is_some() {
                     return Err("its items have different schemas");
                 }
-                Ok(Type::Many(Box::new(self.kind(items, &format!("{path}[]"), depth)?)))
+                Ok(CedarType::Set(Box::new(self.kind(items, &format!("{path}[]"), depth)?)))
             }
-            Some("object") => self.object(schema, path, depth).map(Type::Object),
+            Some("object") => self.object(schema, path, depth).map(CedarType::Record),
             Some(_) => Err("its type has no counterpart in Cedar"),
             None => self.kind(self.referred(schema)?, path, depth),
         }
@@ -240,7 +240,7 @@ impl<'s> Reading<'s> {
         self.whole.pointer(pointer).ok_or("its `$ref` leads nowhere")
     }
 
-    fn object(&mut self, schema: &'s Value, path: &str, depth: usize) -> Result<Fields, &'static str> {
+    fn object(&mut self, schema: &'s Value, path: &str, depth: usize) -> Result<RecordType, &'static str> {
         let required: Vec<&str> = schema
             .get("required")
             .and_then(Value::as_array)
@@ -252,16 +252,16 @@ impl<'s> Reading<'s> {
         let closed = schema.get("additionalProperties") == Some(&Value::Bool(false));
         let Some(properties) = properties else {
             // An empty record would make every `has` on it plainly false, whatever a call brings.
-            let nothing = Fields { named: BTreeMap::new(), open: !closed };
+            let nothing = RecordType { named: BTreeMap::new(), open: !closed };
             return if closed || path.is_empty() { Ok(nothing) } else { Err("its fields are not declared") };
         };
-        let mut fields = Fields { named: BTreeMap::new(), open: !closed };
+        let mut fields = RecordType { named: BTreeMap::new(), open: !closed };
         for (name, property) in properties {
             let inner = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
             match self.kind(property, &inner, depth) {
                 Ok(kind) => {
                     let required = required.contains(&name.as_str());
-                    fields.named.insert(name.clone(), Field { kind, required });
+                    fields.named.insert(name.clone(), RecordField { kind, required });
                 }
                 Err(reason) => {
                     fields.open = true;

@@ -4,10 +4,10 @@ use cedar_policy::{EvaluationError, RestrictedExpression};
 use serde_json::{Map, Number, Value};
 
 use super::path::{CallPaths, RealPath};
-use super::typing::{Fields, Type};
+use super::typing::{CedarType, RecordType};
 
 /// Numbers with a fraction are exact in JSON's binary form only up to here.
-const LARGEST_EXACT: f64 = 9_007_199_254_740_992.0;
+const MAX_EXACT_FLOAT: f64 = 9_007_199_254_740_992.0;
 
 /// Why an expression has no answer for a call. Names places and types, never values: it goes into records.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -35,7 +35,7 @@ pub enum Undecidable {
 }
 
 impl Undecidable {
-    fn unfit(kind: &Type) -> Self {
+    fn unfit(kind: &CedarType) -> Self {
         Self::Unfit { path: String::new(), wanted: kind.name() }
     }
 
@@ -68,7 +68,7 @@ impl From<&EvaluationError> for Undecidable {
 /// The fields of an object that are wanted, as attributes.
 pub(crate) fn attributes(
     object: &Value,
-    fields: &Fields,
+    fields: &RecordType,
     paths: Option<&CallPaths>,
     wanted: impl Fn(&str) -> bool,
 ) -> Result<Vec<(String, RestrictedExpression)>, Undecidable> {
@@ -87,7 +87,7 @@ pub(crate) fn attributes(
     Ok(attributes)
 }
 
-fn is_path(fields: &Fields, name: &str) -> bool {
+fn is_path(fields: &RecordType, name: &str) -> bool {
     fields.named.get(name).is_some_and(|field| field.kind.is_path())
 }
 
@@ -101,7 +101,8 @@ fn path(
         let found = paths.and_then(|paths| paths.argument(place));
         found.map(RealPath::to_cedar).transpose()
     };
-    let unresolved = |place: &str| Undecidable::Unfit { path: place.to_owned(), wanted: Type::Path.name() };
+    let unresolved =
+        |place: &str| Undecidable::Unfit { path: place.to_owned(), wanted: CedarType::Path.name() };
     match value {
         Some(Value::Array(items)) => {
             let one = |index| {
@@ -119,7 +120,7 @@ fn path(
 
 fn chosen(
     object: &Map<String, Value>,
-    fields: &Fields,
+    fields: &RecordType,
     wanted: impl Fn(&str) -> bool,
 ) -> Result<Vec<(String, RestrictedExpression)>, Undecidable> {
     let mut attributes = Vec::new();
@@ -137,24 +138,24 @@ fn chosen(
 }
 
 /// One value as an expression that is already a value.
-fn expression(value: &Value, kind: &Type) -> Result<RestrictedExpression, Undecidable> {
+fn expression(value: &Value, kind: &CedarType) -> Result<RestrictedExpression, Undecidable> {
     match (kind, value) {
-        (Type::Text, Value::String(text)) => Ok(RestrictedExpression::new_string(text.clone())),
-        (Type::Truth, Value::Bool(truth)) => Ok(RestrictedExpression::new_bool(*truth)),
-        (Type::Integer, Value::Number(number)) => {
+        (CedarType::String, Value::String(text)) => Ok(RestrictedExpression::new_string(text.clone())),
+        (CedarType::Boolean, Value::Bool(truth)) => Ok(RestrictedExpression::new_bool(*truth)),
+        (CedarType::Long, Value::Number(number)) => {
             integer(number).map(RestrictedExpression::new_long).ok_or_else(|| Undecidable::unfit(kind))
         }
-        (Type::Decimal, Value::Number(number)) => {
+        (CedarType::Decimal, Value::Number(number)) => {
             decimal(number).map(RestrictedExpression::new_decimal).ok_or_else(|| Undecidable::unfit(kind))
         }
-        (Type::Many(item), Value::Array(items)) => {
+        (CedarType::Set(item), Value::Array(items)) => {
             let items: Result<Vec<_>, _> = items
                 .iter()
                 .map(|value| expression(value, item).map_err(|unfit| unfit.inside("[]")))
                 .collect();
             Ok(RestrictedExpression::new_set(items?))
         }
-        (Type::Object(fields), Value::Object(object)) => {
+        (CedarType::Record(fields), Value::Object(object)) => {
             let attributes = chosen(object, fields, |_| true)?;
             RestrictedExpression::new_record(attributes).map_err(|_| Undecidable::unfit(kind))
         }
@@ -169,16 +170,16 @@ fn integer(number: &Number) -> Option<i64> {
     }
     let float = number.as_f64().filter(|float| number.is_f64() && float.fract() == 0.0)?;
     #[expect(clippy::cast_possible_truncation, reason = "the range was checked, and there is no fraction")]
-    (float.abs() <= LARGEST_EXACT).then_some(float as i64)
+    (float.abs() <= MAX_EXACT_FLOAT).then_some(float as i64)
 }
 
 /// Cedar's decimals have one to four places and hold about 922 trillion.
 fn decimal(number: &Number) -> Option<String> {
-    const LARGEST: i64 = 922_337_203_685_477;
+    const MAX_DECIMAL: i64 = 922_337_203_685_477;
     if let Some(whole) = number.as_i64() {
-        return (whole.unsigned_abs() <= LARGEST.unsigned_abs()).then(|| format!("{whole}.0"));
+        return (whole.unsigned_abs() <= MAX_DECIMAL.unsigned_abs()).then(|| format!("{whole}.0"));
     }
-    let float = number.as_f64().filter(|float| number.is_f64() && float.abs() < LARGEST as f64)?;
+    let float = number.as_f64().filter(|float| number.is_f64() && float.abs() < MAX_DECIMAL as f64)?;
     // The shortest decimal form that reads back as the same number; Rust never uses an exponent here.
     let shown = format!("{float}");
     match shown.split_once('.') {

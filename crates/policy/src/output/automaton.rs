@@ -7,11 +7,11 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::OutputRule;
-use super::pattern::{Closeness, OutputPolicyError, Pattern, Segment};
+use super::pattern::{FieldPattern, OutputPolicyError, Segment, Specificity};
 
 /// How much work it may be to make the states, in places; enough for a hundred patterns that begin with a
 /// star.
-const MOST_WORK: usize = 6_000_000;
+const MAX_BUILD_STEPS: usize = 6_000_000;
 
 /// A state, by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,18 +20,18 @@ pub(super) struct StateId(usize);
 /// The machine.
 #[derive(Clone, Debug)]
 pub(super) struct Automaton {
-    states: Vec<State>,
+    states: Vec<AutomatonState>,
     /// What becomes of an answer that is a plain value.
     pub(super) plain_answer: Option<OutputRule>,
 }
 
 /// Where a path has come to.
 #[derive(Clone, Debug)]
-pub(super) struct State {
+pub(super) struct AutomatonState {
     /// What becomes of a plain value here.
     pub(super) plain: Option<OutputRule>,
     /// What becomes of an object or an array here.
-    pub(super) container: Fate,
+    pub(super) container: ContainerAction,
     /// In order, for there are few, and finding one of a few is faster than hashing.
     names: Vec<(String, StateId)>,
     numbers: BTreeMap<usize, StateId>,
@@ -41,7 +41,7 @@ pub(super) struct State {
 
 /// What becomes of an object or an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum ContainerAction {
     /// All of it stays.
     Stays,
     /// Its inside is looked at.
@@ -54,16 +54,16 @@ pub(super) enum Fate {
 
 impl Automaton {
     /// The state of the answer itself.
-    pub(super) const BEGIN: StateId = StateId(0);
+    pub(super) const START: StateId = StateId(0);
 
-    pub(super) fn state(&self, id: StateId) -> Option<&State> {
+    pub(super) fn state(&self, id: StateId) -> Option<&AutomatonState> {
         self.states.get(id.0)
     }
 
-    pub(super) fn compile(patterns: &[(Pattern, OutputRule)]) -> Result<Self, OutputPolicyError> {
-        let mut building = Building::of(patterns);
-        let begin: Vec<Place> = (0..patterns.len()).map(|pattern| (pattern, 0)).collect();
-        building.number(&[&begin], None)?;
+    pub(super) fn compile(patterns: &[(FieldPattern, OutputRule)]) -> Result<Self, OutputPolicyError> {
+        let mut building = AutomatonBuilder::of(patterns);
+        let begin: Vec<PatternPosition> = (0..patterns.len()).map(|pattern| (pattern, 0)).collect();
+        building.intern(&[&begin], None)?;
         let mut next = 0;
         while let Some(key) = building.keys.get(next).cloned() {
             let state = building.state(&key)?;
@@ -77,7 +77,7 @@ impl Automaton {
     }
 }
 
-impl State {
+impl AutomatonState {
     pub(super) fn name(&self, name: &str) -> StateId {
         let found = self.names.binary_search_by(|(known, _)| known.as_str().cmp(name)).ok();
         found.and_then(|index| self.names.get(index)).map_or(self.other_name, |(_, id)| *id)
@@ -89,15 +89,15 @@ impl State {
 }
 
 /// A rule with how closely it speaks: the greatest decides.
-type Rank = (Closeness, OutputRule);
+type Rank = (Specificity, OutputRule);
 
 /// A pattern and one of its segments, by number; the number behind the last segment is a match.
-type Place = (usize, usize);
+type PatternPosition = (usize, usize);
 
 /// Where every pattern may be, and the best rule of what lies around.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Key {
-    places: Vec<Place>,
+struct PositionSet {
+    positions: Vec<PatternPosition>,
     around: Option<Rank>,
 }
 
@@ -109,27 +109,31 @@ fn number(name: &str) -> Option<usize> {
 
 /// Where one step leads, before it is known which step it is.
 #[derive(Default)]
-struct Ways<'p> {
-    by_any_name: Vec<Place>,
-    by_any_item: Vec<Place>,
-    by_name: BTreeMap<&'p str, Vec<Place>>,
+struct Transitions<'p> {
+    by_any_name: Vec<PatternPosition>,
+    by_any_item: Vec<PatternPosition>,
+    by_name: BTreeMap<&'p str, Vec<PatternPosition>>,
 }
 
-struct Building<'p> {
-    patterns: &'p [(Pattern, OutputRule)],
-    numbers: HashMap<Key, StateId>,
-    keys: Vec<Key>,
-    states: Vec<State>,
+struct AutomatonBuilder<'p> {
+    patterns: &'p [(FieldPattern, OutputRule)],
+    numbers: HashMap<PositionSet, StateId>,
+    keys: Vec<PositionSet>,
+    states: Vec<AutomatonState>,
     work: usize,
 }
 
-impl<'p> Building<'p> {
-    fn of(patterns: &'p [(Pattern, OutputRule)]) -> Self {
+impl<'p> AutomatonBuilder<'p> {
+    fn of(patterns: &'p [(FieldPattern, OutputRule)]) -> Self {
         Self { patterns, numbers: HashMap::new(), keys: Vec::new(), states: Vec::new(), work: 0 }
     }
 
     /// The state with these places, and those that follow them without a step.
-    fn number(&mut self, places: &[&[Place]], around: Option<Rank>) -> Result<StateId, OutputPolicyError> {
+    fn intern(
+        &mut self,
+        places: &[&[PatternPosition]],
+        around: Option<Rank>,
+    ) -> Result<StateId, OutputPolicyError> {
         let mut all = Vec::new();
         for place in places.iter().copied().flatten() {
             let (pattern, mut segment) = *place;
@@ -142,10 +146,10 @@ impl<'p> Building<'p> {
         all.sort_unstable();
         all.dedup();
         self.work += all.len() + 1;
-        if self.work > MOST_WORK {
+        if self.work > MAX_BUILD_STEPS {
             return Err(OutputPolicyError::TooMany);
         }
-        let key = Key { places: all, around };
+        let key = PositionSet { positions: all, around };
         if let Some(id) = self.numbers.get(&key) {
             return Ok(*id);
         }
@@ -155,26 +159,26 @@ impl<'p> Building<'p> {
         Ok(id)
     }
 
-    fn state(&mut self, key: &Key) -> Result<State, OutputPolicyError> {
-        let best = self.speaking(key).max();
-        let around = self.speaking(key).map(inherited).max();
-        let ways = self.ways(key);
+    fn state(&mut self, key: &PositionSet) -> Result<AutomatonState, OutputPolicyError> {
+        let best = self.applicable_rules(key).max();
+        let around = self.applicable_rules(key).map(inherited).max();
+        let ways = self.transitions(key);
         let (mut names, mut numbers) = (Vec::new(), BTreeMap::new());
         for (name, places) in &ways.by_name {
-            names.push(((*name).to_owned(), self.number(&[&ways.by_any_name, places], around)?));
+            names.push(((*name).to_owned(), self.intern(&[&ways.by_any_name, places], around)?));
             if let Some(number) = number(name) {
-                numbers.insert(number, self.number(&[&ways.by_any_item, places], around)?);
+                numbers.insert(number, self.intern(&[&ways.by_any_item, places], around)?);
             }
         }
-        let other_name = self.number(&[&ways.by_any_name], around)?;
-        let item = self.number(&[&ways.by_any_item], around)?;
-        let container = self.fate(key, best, around);
-        Ok(State { plain: best.map(|(_, rule)| rule), container, names, numbers, other_name, item })
+        let other_name = self.intern(&[&ways.by_any_name], around)?;
+        let item = self.intern(&[&ways.by_any_item], around)?;
+        let container = self.container_action(key, best, around);
+        Ok(AutomatonState { plain: best.map(|(_, rule)| rule), container, names, numbers, other_name, item })
     }
 
-    fn ways(&self, key: &Key) -> Ways<'p> {
-        let mut ways = Ways::default();
-        for place in &key.places {
+    fn transitions(&self, key: &PositionSet) -> Transitions<'p> {
+        let mut ways = Transitions::default();
+        for place in &key.positions {
             let next = (place.0, place.1 + 1);
             match self.segment(*place) {
                 Some(Segment::Name(name)) => ways.by_name.entry(name).or_default().push(next),
@@ -193,39 +197,48 @@ impl<'p> Building<'p> {
         ways
     }
 
-    fn segment(&self, (pattern, segment): Place) -> Option<&'p Segment> {
+    fn segment(&self, (pattern, segment): PatternPosition) -> Option<&'p Segment> {
         self.patterns.get(pattern)?.0.segments.get(segment)
     }
 
     /// The rules that speak for what is here, the greatest of which decides.
-    fn speaking(&self, key: &Key) -> impl Iterator<Item = Rank> {
-        let matched = key.places.iter().filter(|place| self.segment(**place).is_none());
+    fn applicable_rules(&self, key: &PositionSet) -> impl Iterator<Item = Rank> {
+        let matched = key.positions.iter().filter(|place| self.segment(**place).is_none());
         let ranks = matched.filter_map(|(pattern, _)| self.patterns.get(*pattern));
-        ranks.map(|(pattern, rule)| (pattern.closeness, *rule)).chain(key.around)
+        ranks.map(|(pattern, rule)| (pattern.specificity, *rule)).chain(key.around)
     }
 
-    fn fate(&self, key: &Key, best: Option<Rank>, around: Option<Rank>) -> Fate {
-        let mut going_on = key.places.iter().filter(|place| self.segment(**place).is_some());
+    fn container_action(
+        &self,
+        key: &PositionSet,
+        best: Option<Rank>,
+        around: Option<Rank>,
+    ) -> ContainerAction {
+        let mut going_on = key.positions.iter().filter(|place| self.segment(**place).is_some());
         let (Some((_, rule)), Some(around)) = (best, around) else {
-            return if going_on.next().is_none() { Fate::Dropped } else { Fate::Opened };
+            return if going_on.next().is_none() {
+                ContainerAction::Dropped
+            } else {
+                ContainerAction::Opened
+            };
         };
         let looked_into = going_on.any(|place| self.overrides(*place, around));
         match rule {
-            OutputRule::Allow if around.1 == OutputRule::Allow && !looked_into => Fate::Stays,
-            OutputRule::Mask | OutputRule::Redact if !looked_into => Fate::Redacted,
-            _ => Fate::Opened,
+            OutputRule::Allow if around.1 == OutputRule::Allow && !looked_into => ContainerAction::Stays,
+            OutputRule::Mask | OutputRule::Redact if !looked_into => ContainerAction::Redacted,
+            _ => ContainerAction::Opened,
         }
     }
 
     /// Whether a pattern that is under way could decide otherwise than the rule around.
-    fn overrides(&self, (pattern, _): Place, around: Rank) -> bool {
+    fn overrides(&self, (pattern, _): PatternPosition, around: Rank) -> bool {
         let Some((pattern, rule)) = self.patterns.get(pattern) else { return false };
-        (pattern.closeness, *rule) > around && *rule != around.1
+        (pattern.specificity, *rule) > around && *rule != around.1
     }
 }
 
 /// What a rule for something says about its inside: as a pattern would, and of what is masked nothing stays.
 fn inherited((closeness, rule): Rank) -> Rank {
     let rule = if rule == OutputRule::Mask { OutputRule::Redact } else { rule };
-    (closeness.min(Closeness::Named), rule)
+    (closeness.min(Specificity::Named), rule)
 }

@@ -6,17 +6,17 @@ use std::hash::{BuildHasher as _, Hash as _, Hasher as _, RandomState};
 use serde_json::Value;
 
 use super::OutputRule;
-use super::automaton::{Automaton, Fate, State, StateId};
+use super::automaton::{Automaton, AutomatonState, ContainerAction, StateId};
 use super::pattern::{escape, with_known_names};
 
 /// How many levels of objects and arrays are looked into; what lies deeper is redacted.
-pub const DEEPEST: usize = 128;
+pub const MAX_DEPTH: usize = 128;
 
 /// How many paths are listed by name.
-pub const MOST_PATHS: usize = 100;
+pub const MAX_LISTED_PATHS: usize = 100;
 
 /// The longest path that is listed whole, in characters.
-const LONGEST_PATH: usize = 200;
+const MAX_PATH_CHARS: usize = 200;
 
 /// Before the number of paths that are not listed.
 const MORE: &str = "…and ";
@@ -53,36 +53,40 @@ impl Filtered {
 }
 
 pub(super) fn apply(automaton: &Automaton, mut value: Value) -> Filtered {
-    let mut filter =
-        Filter { automaton, hasher: Keys::default(), redacted: Paths::default(), dropped: Paths::default() };
-    let answer = Trail { around: None, step: Step::Answer, key: 0 };
-    if let Some(state) = automaton.state(Automaton::BEGIN) {
+    let mut filter = OutputFilter {
+        automaton,
+        hasher: FieldPathHasher::default(),
+        redacted: ListedPaths::default(),
+        dropped: ListedPaths::default(),
+    };
+    let answer = FieldPath { around: None, step: PathSegment::Answer, key: 0 };
+    if let Some(state) = automaton.state(Automaton::START) {
         filter.answer(&mut value, state, &answer);
     } else {
-        dismantle(std::mem::take(&mut value));
+        drop_iteratively(std::mem::take(&mut value));
     }
     Filtered { value, redacted: filter.redacted.finish(), dropped: filter.dropped.finish() }
 }
 
 /// The way from the answer to a field, without memory of its own.
 #[derive(Clone, Copy)]
-struct Trail<'a> {
-    around: Option<&'a Trail<'a>>,
-    step: Step<'a>,
+struct FieldPath<'a> {
+    around: Option<&'a FieldPath<'a>>,
+    step: PathSegment<'a>,
     /// What tells this place from others, once something inside is looked at.
     key: u64,
 }
 
 #[derive(Clone, Copy, Hash)]
-enum Step<'a> {
+enum PathSegment<'a> {
     Answer,
     Name(&'a str),
     Item,
 }
 
-impl<'a> Trail<'a> {
-    fn inside(&'a self, step: Step<'a>) -> Trail<'a> {
-        Trail { around: Some(self), step, key: 0 }
+impl<'a> FieldPath<'a> {
+    fn inside(&'a self, step: PathSegment<'a>) -> FieldPath<'a> {
+        FieldPath { around: Some(self), step, key: 0 }
     }
 
     fn write(&self, path: &mut String) {
@@ -93,29 +97,31 @@ impl<'a> Trail<'a> {
             }
         }
         match self.step {
-            Step::Answer => {}
-            Step::Item => path.push('*'),
+            PathSegment::Answer => {}
+            PathSegment::Item => path.push('*'),
             // Nobody needs more of a name than fits on a line.
-            Step::Name(name) => {
-                let end = name.char_indices().nth(LONGEST_PATH + 1).map_or(name.len(), |(index, _)| index);
+            PathSegment::Name(name) => {
+                let end = name.char_indices().nth(MAX_PATH_CHARS + 1).map_or(name.len(), |(index, _)| index);
                 escape(name.get(..end).unwrap_or_default(), path);
             }
         }
     }
 }
 
-struct Filter<'a> {
+struct OutputFilter<'a> {
     automaton: &'a Automaton,
-    hasher: Keys,
-    redacted: Paths,
-    dropped: Paths,
+    hasher: FieldPathHasher,
+    redacted: ListedPaths,
+    dropped: ListedPaths,
 }
 
-impl Filter<'_> {
-    fn answer(&mut self, value: &mut Value, state: &State, trail: &Trail<'_>) {
+impl OutputFilter<'_> {
+    fn answer(&mut self, value: &mut Value, state: &AutomatonState, trail: &FieldPath<'_>) {
         match (&mut *value, state.container) {
             // The answer itself keeps its shape.
-            (Value::Object(_) | Value::Array(_), Fate::Dropped) => self.open(value, state, trail, 0),
+            (Value::Object(_) | Value::Array(_), ContainerAction::Dropped) => {
+                self.open(value, state, trail, 0)
+            }
             (Value::Object(_) | Value::Array(_), _) => {
                 self.container(value, state, trail, 0);
             }
@@ -128,7 +134,7 @@ impl Filter<'_> {
     }
 
     /// Filters one field; false when it must go.
-    fn field(&mut self, value: &mut Value, id: StateId, trail: &Trail<'_>, depth: usize) -> bool {
+    fn field(&mut self, value: &mut Value, id: StateId, trail: &FieldPath<'_>, depth: usize) -> bool {
         let Some(state) = self.automaton.state(id) else { return false };
         match value {
             Value::Object(_) | Value::Array(_) => self.container(value, state, trail, depth),
@@ -136,7 +142,7 @@ impl Filter<'_> {
         }
     }
 
-    fn plain(&mut self, value: &mut Value, rule: Option<OutputRule>, trail: &Trail<'_>) -> bool {
+    fn plain(&mut self, value: &mut Value, rule: Option<OutputRule>, trail: &FieldPath<'_>) -> bool {
         match rule {
             Some(OutputRule::Allow) => return true,
             Some(OutputRule::Mask) => mask(value),
@@ -153,29 +159,37 @@ impl Filter<'_> {
         true
     }
 
-    fn container(&mut self, value: &mut Value, state: &State, trail: &Trail<'_>, depth: usize) -> bool {
+    fn container(
+        &mut self,
+        value: &mut Value,
+        state: &AutomatonState,
+        trail: &FieldPath<'_>,
+        depth: usize,
+    ) -> bool {
         match state.container {
-            Fate::Dropped => {
-                dismantle(std::mem::take(value));
+            ContainerAction::Dropped => {
+                drop_iteratively(std::mem::take(value));
                 self.dropped.note(trail, &self.hasher);
                 return false;
             }
-            Fate::Redacted => self.redact(value, trail),
-            Fate::Opened | Fate::Stays if depth >= DEEPEST => self.redact(value, trail),
-            Fate::Opened => self.open(value, state, trail, depth),
-            Fate::Stays => self.bound(value, trail, depth),
+            ContainerAction::Redacted => self.redact(value, trail),
+            ContainerAction::Opened | ContainerAction::Stays if depth >= MAX_DEPTH => {
+                self.redact(value, trail)
+            }
+            ContainerAction::Opened => self.open(value, state, trail, depth),
+            ContainerAction::Stays => self.redact_deeper(value, trail, depth),
         }
         true
     }
 
-    fn open(&mut self, value: &mut Value, state: &State, trail: &Trail<'_>, depth: usize) {
-        let trail = Trail { key: self.hasher.key(trail), ..*trail };
+    fn open(&mut self, value: &mut Value, state: &AutomatonState, trail: &FieldPath<'_>, depth: usize) {
+        let trail = FieldPath { key: self.hasher.key(trail), ..*trail };
         match value {
             Value::Object(fields) => fields.retain(|name, field| {
-                self.field(field, state.name(name), &trail.inside(Step::Name(name)), depth + 1)
+                self.field(field, state.name(name), &trail.inside(PathSegment::Name(name)), depth + 1)
             }),
             Value::Array(items) => {
-                let trail = trail.inside(Step::Item);
+                let trail = trail.inside(PathSegment::Item);
                 let mut index = 0;
                 items.retain_mut(|item| {
                     let id = state.item(index);
@@ -188,41 +202,41 @@ impl Filter<'_> {
     }
 
     /// Lets everything stay that is not too deep.
-    fn bound(&mut self, value: &mut Value, trail: &Trail<'_>, depth: usize) {
-        let trail = &Trail { key: self.hasher.key(trail), ..*trail };
+    fn redact_deeper(&mut self, value: &mut Value, trail: &FieldPath<'_>, depth: usize) {
+        let trail = &FieldPath { key: self.hasher.key(trail), ..*trail };
         let is_container = |value: &Value| matches!(value, Value::Object(_) | Value::Array(_));
-        if depth >= DEEPEST {
+        if depth >= MAX_DEPTH {
             self.redact(value, trail);
             return;
         }
         match value {
             Value::Object(fields) => {
                 for (name, field) in fields.iter_mut().filter(|(_, field)| is_container(field)) {
-                    self.bound(field, &trail.inside(Step::Name(name)), depth + 1);
+                    self.redact_deeper(field, &trail.inside(PathSegment::Name(name)), depth + 1);
                 }
             }
             Value::Array(items) => {
                 for item in items.iter_mut().filter(|item| is_container(item)) {
-                    self.bound(item, &trail.inside(Step::Item), depth + 1);
+                    self.redact_deeper(item, &trail.inside(PathSegment::Item), depth + 1);
                 }
             }
             _ => {}
         }
     }
 
-    fn redact(&mut self, value: &mut Value, trail: &Trail<'_>) {
-        dismantle(std::mem::replace(value, Value::String(REDACTED.to_owned())));
+    fn redact(&mut self, value: &mut Value, trail: &FieldPath<'_>) {
+        drop_iteratively(std::mem::replace(value, Value::String(REDACTED.to_owned())));
         self.redacted.note(trail, &self.hasher);
     }
 }
 
 /// Two characters of a shorter text would be a good part of it, and what is left could be guessed.
-const SHORTEST_SHOWN: usize = 8;
+const MIN_MASKED_CHARS: usize = 8;
 
 /// First and last character of a text that is long enough; nothing of anything else.
 fn mask(value: &mut Value) {
     rewrite(value, |text| {
-        let is_long = text.chars().nth(SHORTEST_SHOWN - 1).is_some();
+        let is_long = text.chars().nth(MIN_MASKED_CHARS - 1).is_some();
         let ends = text.chars().next().zip(text.chars().next_back()).filter(|_| is_long);
         text.clear();
         text.extend(ends.map(|(first, _)| first));
@@ -242,8 +256,8 @@ fn rewrite(value: &mut Value, change: impl FnOnce(&mut String)) {
 }
 
 /// Frees a value. A deep one would overflow the stack if it were simply dropped, so that goes level by level.
-fn dismantle(value: Value) {
-    if !is_deeper(&value, DEEPEST) {
+fn drop_iteratively(value: Value) {
+    if !is_deeper(&value, MAX_DEPTH) {
         return;
     }
     let mut waiting = vec![value];
@@ -268,10 +282,10 @@ fn is_deeper(value: &Value, levels: usize) -> bool {
 /// Makes the keys of places: by one hash of what lies around and one step, so that a long way costs no more
 /// than a short one.
 #[derive(Default)]
-struct Keys(RandomState);
+struct FieldPathHasher(RandomState);
 
-impl Keys {
-    fn key(&self, trail: &Trail<'_>) -> u64 {
+impl FieldPathHasher {
+    fn key(&self, trail: &FieldPath<'_>) -> u64 {
         let mut hasher = self.0.build_hasher();
         trail.around.map(|around| around.key).hash(&mut hasher);
         trail.step.hash(&mut hasher);
@@ -281,17 +295,17 @@ impl Keys {
 
 /// Paths, each once.
 #[derive(Default)]
-struct Paths {
+struct ListedPaths {
     seen: HashSet<u64>,
     shown: Vec<String>,
 }
 
-impl Paths {
-    fn note(&mut self, trail: &Trail<'_>, keys: &Keys) {
-        if self.seen.insert(keys.key(trail)) && self.shown.len() < MOST_PATHS {
+impl ListedPaths {
+    fn note(&mut self, trail: &FieldPath<'_>, keys: &FieldPathHasher) {
+        if self.seen.insert(keys.key(trail)) && self.shown.len() < MAX_LISTED_PATHS {
             let mut path = String::new();
             trail.write(&mut path);
-            if let Some((end, _)) = path.char_indices().nth(LONGEST_PATH) {
+            if let Some((end, _)) = path.char_indices().nth(MAX_PATH_CHARS) {
                 path.truncate(end);
                 path.push('…');
             }

@@ -1,7 +1,7 @@
 //! Patterns of field paths, as written.
 
 /// The longest pattern.
-const MOST_SEGMENTS: usize = 64;
+const MAX_SEGMENTS: usize = 64;
 
 /// One step of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub(super) enum Segment {
 
 /// How closely a pattern names what it matches. Later ones are closer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Closeness {
+pub(super) enum Specificity {
     /// Stars only.
     Everything,
     /// Stars and names.
@@ -29,9 +29,9 @@ pub(super) enum Closeness {
 
 /// One pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Pattern {
+pub(super) struct FieldPattern {
     pub(super) segments: Vec<Segment>,
-    pub(super) closeness: Closeness,
+    pub(super) specificity: Specificity,
     /// Whether it also matches an answer that is a plain value: `*` does.
     pub(super) plain_answer: bool,
 }
@@ -59,7 +59,7 @@ pub enum OutputPolicyError {
     TooMany,
 }
 
-impl Pattern {
+impl FieldPattern {
     pub(super) fn parse(text: &str) -> Result<Self, OutputPolicyError> {
         let mut segments = Vec::new();
         if !text.is_empty() {
@@ -67,11 +67,11 @@ impl Pattern {
                 parse_word(word, text, &mut segments)?;
             }
         }
-        if segments.len() > MOST_SEGMENTS {
+        if segments.len() > MAX_SEGMENTS {
             return Err(OutputPolicyError::TooLong(text.chars().take(100).collect()));
         }
         let plain_answer = matches!(segments.as_slice(), [Segment::One | Segment::Any]);
-        Ok(Self { closeness: closeness(&segments), segments: at_any_depth(segments), plain_answer })
+        Ok(Self { specificity: specificity(&segments), segments: at_any_depth(segments), plain_answer })
     }
 
     /// The names that it spells out.
@@ -83,14 +83,14 @@ impl Pattern {
     }
 }
 
-fn closeness(segments: &[Segment]) -> Closeness {
+fn specificity(segments: &[Segment]) -> Specificity {
     let is_star = |segment: &Segment| matches!(segment, Segment::One | Segment::Any);
     if !segments.iter().any(is_star) {
-        Closeness::Exact
+        Specificity::Exact
     } else if segments.iter().all(is_star) {
-        Closeness::Everything
+        Specificity::Everything
     } else {
-        Closeness::Named
+        Specificity::Named
     }
 }
 
@@ -190,27 +190,27 @@ mod tests {
     #[test]
     fn patterns_mean_what_the_table_says() {
         for (text, segments, closeness) in [
-            ("", vec![], Closeness::Exact),
-            ("a", vec![name("a")], Closeness::Exact),
-            ("a.b", vec![name("a"), name("b")], Closeness::Exact),
-            ("a[].b", vec![name("a"), Item, name("b")], Closeness::Exact),
-            ("[].b", vec![Item, name("b")], Closeness::Exact),
-            ("a[][]", vec![name("a"), Item, Item], Closeness::Exact),
-            ("a.[]", vec![name("a"), Item], Closeness::Exact),
-            ("a.*.b", vec![name("a"), One, name("b")], Closeness::Named),
-            ("a.*", vec![name("a"), One, Any], Closeness::Named),
-            ("*.a", vec![Any, name("a")], Closeness::Named),
-            ("**.a", vec![Any, name("a")], Closeness::Named),
-            ("a.**.b", vec![name("a"), Any, name("b")], Closeness::Named),
-            ("*", vec![One, Any], Closeness::Everything),
-            ("**", vec![One, Any], Closeness::Everything),
-            ("*.*", vec![Any, One, Any], Closeness::Everything),
-            (r"a\.b.\*.\[\]", vec![name("a.b"), name("*"), name("[]")], Closeness::Exact),
-            (r"a\\.b", vec![name("a\\"), name("b")], Closeness::Exact),
-            ("é.日本", vec![name("é"), name("日本")], Closeness::Exact),
+            ("", vec![], Specificity::Exact),
+            ("a", vec![name("a")], Specificity::Exact),
+            ("a.b", vec![name("a"), name("b")], Specificity::Exact),
+            ("a[].b", vec![name("a"), Item, name("b")], Specificity::Exact),
+            ("[].b", vec![Item, name("b")], Specificity::Exact),
+            ("a[][]", vec![name("a"), Item, Item], Specificity::Exact),
+            ("a.[]", vec![name("a"), Item], Specificity::Exact),
+            ("a.*.b", vec![name("a"), One, name("b")], Specificity::Named),
+            ("a.*", vec![name("a"), One, Any], Specificity::Named),
+            ("*.a", vec![Any, name("a")], Specificity::Named),
+            ("**.a", vec![Any, name("a")], Specificity::Named),
+            ("a.**.b", vec![name("a"), Any, name("b")], Specificity::Named),
+            ("*", vec![One, Any], Specificity::Everything),
+            ("**", vec![One, Any], Specificity::Everything),
+            ("*.*", vec![Any, One, Any], Specificity::Everything),
+            (r"a\.b.\*.\[\]", vec![name("a.b"), name("*"), name("[]")], Specificity::Exact),
+            (r"a\\.b", vec![name("a\\"), name("b")], Specificity::Exact),
+            ("é.日本", vec![name("é"), name("日本")], Specificity::Exact),
         ] {
-            let pattern = Pattern::parse(text).unwrap();
-            assert_eq!((pattern.segments, pattern.closeness), (segments, closeness), "{text:?}");
+            let pattern = FieldPattern::parse(text).unwrap();
+            assert_eq!((pattern.segments, pattern.specificity), (segments, closeness), "{text:?}");
         }
     }
 
@@ -218,8 +218,8 @@ mod tests {
     fn patterns_that_mean_nothing_are_refused() {
         for text in [".", "a.", ".a", "a..b", "a*", "*a", "***", "a[", "a]", "[0]", "a[].b[1]", r"a\", r"a\b"]
         {
-            assert!(Pattern::parse(text).is_err(), "{text:?} was accepted");
+            assert!(FieldPattern::parse(text).is_err(), "{text:?} was accepted");
         }
-        assert!(Pattern::parse(&vec!["a"; 65].join(".")).is_err());
+        assert!(FieldPattern::parse(&vec!["a"; 65].join(".")).is_err());
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use toolgate_policy::{CallFacts, Holdings};
+use toolgate_policy::{CallFacts, HeldPermissions};
 use toolgate_types::{Caller, Trust};
 
 /// A caller with these permissions, on behalf of an agent or not.
@@ -20,7 +20,7 @@ pub(crate) fn caller(agent: Option<&str>, permissions: &[&str]) -> Caller {
 
 /// The facts of a call by a caller who holds what it was granted.
 pub(crate) fn facts<'a>(caller: &'a Caller, input: &'a Value) -> CallFacts<'a> {
-    CallFacts { caller, holdings: Holdings::granted(caller), input, paths: None, calls: 3 }
+    CallFacts { caller, held: HeldPermissions::granted(caller), input, paths: None, calls: 3 }
 }
 
 /// The schema of a tool with something of everything.

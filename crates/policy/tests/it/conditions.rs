@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use toolgate_policy::{CallFacts, Condition, Holdings, ToolTyping};
+use toolgate_policy::{CallFacts, Condition, HeldPermissions, ToolTyping};
 
 use crate::calls::{caller, facts, rich_schema};
 
@@ -62,7 +62,7 @@ fn a_person_who_holds_everything_is_seen_as_such() {
     let (caller, input) = (caller(None, &[]), json!({}));
     let facts = CallFacts {
         caller: &caller,
-        holdings: Holdings::Everything,
+        held: HeldPermissions::Everything,
         input: &input,
         paths: None,
         calls: u64::MAX,

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use toolgate_manifest::Config;
-use toolgate_policy::{Grant, Scope, Verdict, effective_limits};
+use toolgate_policy::{AgentScope, Grant, ScopeVerdict, effective_limits};
 use toolgate_types::{Limits, ToolClass};
 
 const FILE: &str = "\
@@ -34,22 +34,22 @@ fn config() -> Config {
     Config::parse("toolgate.yaml", FILE).unwrap()
 }
 
-fn verdict(agent: Option<&str>, tool: &str, class: ToolClass) -> Verdict {
+fn verdict(agent: Option<&str>, tool: &str, class: ToolClass) -> ScopeVerdict {
     let config = config();
-    Scope::of(agent.map(|name| config.agent(name).unwrap())).permits(tool, class)
+    AgentScope::of(agent.map(|name| config.agent(name).unwrap())).permits(tool, class)
 }
 
 fn grant(agent: &str, tool: &str) -> Grant {
     match verdict(Some(agent), tool, ToolClass::Destructive) {
-        Verdict::Allowed(grant) => grant,
-        Verdict::Denied { operator_reason } => panic!("{operator_reason}"),
+        ScopeVerdict::Allowed(grant) => grant,
+        ScopeVerdict::Denied { operator_reason } => panic!("{operator_reason}"),
     }
 }
 
 #[test]
 fn a_person_may_use_every_tool() {
     for class in [ToolClass::Read, ToolClass::Write, ToolClass::Destructive] {
-        let Verdict::Allowed(grant) = verdict(None, "anything", class) else { panic!("denied") };
+        let ScopeVerdict::Allowed(grant) = verdict(None, "anything", class) else { panic!("denied") };
         assert!(grant.paths.is_none());
         assert_eq!(effective_limits(BASE, None, &grant), BASE);
     }
@@ -67,8 +67,8 @@ fn every_denial_says_which_declaration_decided() {
         ("sm", "READ_FILE", ToolClass::Read),
     ] {
         match verdict(Some(agent), tool, class) {
-            Verdict::Allowed(_) => panic!("{agent} may use {tool}"),
-            Verdict::Denied { operator_reason } => reasons += &format!("{operator_reason}\n"),
+            ScopeVerdict::Allowed(_) => panic!("{agent} may use {tool}"),
+            ScopeVerdict::Denied { operator_reason } => reasons += &format!("{operator_reason}\n"),
         }
     }
     insta::assert_snapshot!("reasons", reasons);

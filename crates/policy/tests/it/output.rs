@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
-use toolgate_policy::output::{DEEPEST, MOST_PATHS};
+use toolgate_policy::output::{MAX_DEPTH, MAX_LISTED_PATHS};
 use toolgate_policy::{Filtered, OutputPolicy, OutputRule};
 
 use OutputRule::{Allow, Mask, Redact};
@@ -195,7 +195,7 @@ fn what_was_taken_is_listed_once_and_bounded() {
     assert_eq!(filtered.dropped, ["rows.*.secret.deep", "other"]);
     let many: Map<String, Value> = (0..250).map(|number| (format!("k{number}"), json!(1))).collect();
     let filtered = filter(&[], Value::Object(many));
-    assert_eq!(filtered.dropped.len(), MOST_PATHS + 1);
+    assert_eq!(filtered.dropped.len(), MAX_LISTED_PATHS + 1);
     assert_eq!(filtered.dropped.last().unwrap(), "…and 150 more");
     let long = filter(&[("*", Redact)], json!({"x".repeat(100_000): 1})).redacted;
     assert_eq!(long[0].chars().count(), 201);
@@ -236,13 +236,13 @@ fn deep_answers_are_cut_and_never_overflow() {
             &[],
         ] {
             let filtered = filter(rules, nested(100_000, array));
-            assert!(depth(&filtered.value).0 <= DEEPEST, "{rules:?}");
+            assert!(depth(&filtered.value).0 <= MAX_DEPTH, "{rules:?}");
         }
         let cut = filter(&[("*", Allow)], nested(100_000, array));
-        assert_eq!(depth(&cut.value), (DEEPEST, &json!("[redacted]")));
+        assert_eq!(depth(&cut.value), (MAX_DEPTH, &json!("[redacted]")));
         assert_eq!(cut.redacted.len(), 1);
-        let whole = filter(&[("*", Allow)], nested(DEEPEST, array));
-        assert_eq!(depth(&whole.value), (DEEPEST, &json!("core")));
+        let whole = filter(&[("*", Allow)], nested(MAX_DEPTH, array));
+        assert_eq!(depth(&whole.value), (MAX_DEPTH, &json!("core")));
     }
 }
 

@@ -2,15 +2,15 @@
 
 use serde_json::{Value, json};
 use toolgate_policy::{
-    CallFacts, CallPaths, Condition, Decision, Holdings, PathInput, PathInputs, PathSource, Policies,
-    PolicyProblem, PolicySource, PolicyTool, ToolTyping,
+    CallFacts, CallPaths, Condition, HeldPermissions, PathInput, PathInputs, PathSource, Policies,
+    PolicyDecision, PolicyProblem, PolicySource, PolicyTool, ToolTyping,
 };
 use toolgate_types::ToolClass;
 
 use crate::calls::caller;
 
 fn input(name: &str, is_list: bool, has_default: bool) -> PathInput {
-    PathInput { name: name.to_owned(), is_list, has_default, folder: "@project".to_owned() }
+    PathInput { name: name.to_owned(), is_list, has_default, directory: "@project".to_owned() }
 }
 
 fn tools() -> Vec<(&'static str, ToolClass, Value, PathInputs)> {
@@ -78,10 +78,12 @@ fn real(paths: &[(&str, &[&str])]) -> CallPaths {
     real
 }
 
-fn decide(policies: &Policies, tool: &str, input: &Value, paths: Option<&CallPaths>) -> Decision {
+fn decide(policies: &Policies, tool: &str, input: &Value, paths: Option<&CallPaths>) -> PolicyDecision {
     let caller = caller(None, &[]);
-    policies
-        .decide(tool, &CallFacts { caller: &caller, holdings: Holdings::Everything, input, paths, calls: 0 })
+    policies.decide(
+        tool,
+        &CallFacts { caller: &caller, held: HeldPermissions::Everything, input, paths, calls: 0 },
+    )
 }
 
 #[test]
@@ -171,7 +173,7 @@ fn a_condition_sees_paths_too() {
         assert_eq!(condition.needs_paths(), text.contains("Path::"), "{text}");
         condition.holds(&CallFacts {
             caller: &caller,
-            holdings: Holdings::default(),
+            held: HeldPermissions::default(),
             input: &input,
             paths: real,
             calls: 0,
@@ -207,7 +209,7 @@ fn a_condition_sees_each_path_of_a_list() {
     ] {
         let facts = CallFacts {
             caller: &caller,
-            holdings: Holdings::default(),
+            held: HeldPermissions::default(),
             input: &input,
             paths: Some(&real),
             calls: 0,

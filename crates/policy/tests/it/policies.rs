@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 use toolgate_policy::{
-    CallFacts, Decision, Holdings, PathInputs, Policies, PolicyProblem, PolicySource, PolicyTool,
+    CallFacts, HeldPermissions, PathInputs, Policies, PolicyDecision, PolicyProblem, PolicySource, PolicyTool,
 };
 use toolgate_types::ToolClass;
 
@@ -47,7 +47,7 @@ fn shown(problems: &[PolicyProblem]) -> String {
     problems.iter().map(|problem| format!("{problem}\n")).collect()
 }
 
-fn decide(policies: &Policies, agent: Option<&str>, tool: &str, input: &Value) -> Decision {
+fn decide(policies: &Policies, agent: Option<&str>, tool: &str, input: &Value) -> PolicyDecision {
     policies.decide(tool, &facts(&caller(agent, &["deploy"]), input))
 }
 
@@ -285,8 +285,8 @@ permit(principal == Agent::"qa", action == Action::"echo", resource);
         ("unheard_of", json!({})),
     ] {
         match decide(&policies, None, tool, &input) {
-            Decision::Allowed => panic!("{tool} {input}"),
-            Decision::Denied { operator_reason } => reasons += &format!("{operator_reason}\n"),
+            PolicyDecision::Allowed => panic!("{tool} {input}"),
+            PolicyDecision::Denied { operator_reason } => reasons += &format!("{operator_reason}\n"),
         }
     }
     assert!(!reasons.contains("secret"));
@@ -625,7 +625,12 @@ proptest! {
 fn holding_everything_does_not_pass_a_forbid() {
     let policies = loaded("forbid(principal, action == Action::\"echo\", resource);");
     let (caller, input) = (caller(None, &[]), json!({}));
-    let facts =
-        CallFacts { caller: &caller, holdings: Holdings::Everything, input: &input, paths: None, calls: 0 };
+    let facts = CallFacts {
+        caller: &caller,
+        held: HeldPermissions::Everything,
+        input: &input,
+        paths: None,
+        calls: 0,
+    };
     assert!(!policies.decide("echo", &facts).is_allowed());
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use proptest::prelude::*;
 use toolgate_manifest::{AgentConfig, Globs, LimitOverrides, ToolPermission};
-use toolgate_policy::{PathScope, Scope, Verdict, needs_question};
+use toolgate_policy::{AgentScope, PathScope, ScopeVerdict, needs_question};
 use toolgate_types::{ToolClass, Trust};
 
 const TOOLS: [&str; 5] = ["read_file", "write_file", "edit_file", "delete_file", "fs.read"];
@@ -53,9 +53,9 @@ fn agent(entries: Option<&[Entry]>, trust: Option<Trust>) -> AgentConfig {
 
 /// Whether an agent may use a tool on a path, through the code under test.
 fn may(agent: &AgentConfig, tool: &str, class: ToolClass, path: &str) -> bool {
-    match Scope::of(Some(agent)).permits(tool, class) {
-        Verdict::Denied { .. } => false,
-        Verdict::Allowed(grant) => grant.paths.is_none_or(|paths| paths.matches(Path::new(path))),
+    match AgentScope::of(Some(agent)).permits(tool, class) {
+        ScopeVerdict::Denied { .. } => false,
+        ScopeVerdict::Allowed(grant) => grant.paths.is_none_or(|paths| paths.matches(Path::new(path))),
     }
 }
 

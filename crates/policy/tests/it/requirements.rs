@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use toolgate_policy::{
-    ALLOW_DESTRUCTIVE, CallFacts, Condition, Decision, Elevated, Elevation, Holdings, Requirements,
+    ALLOW_DESTRUCTIVE, CallFacts, Condition, ElevatedPermissions, Elevation, HeldPermissions, PolicyDecision,
+    Requirements,
 };
 use toolgate_types::ToolClass;
 
@@ -17,14 +18,14 @@ fn names(names: &[&str]) -> Vec<String> {
 
 fn git_log(class: ToolClass) -> Requirements {
     let condition = Condition::compile("input.count > 20", &rich_schema()).unwrap();
-    let elevated = Some(Elevated { condition, permissions: names(&["git:deep", "git:slow"]) });
+    let elevated = Some(ElevatedPermissions { condition, permissions: names(&["git:deep", "git:slow"]) });
     Requirements { permissions: names(&["git:read", "repo:see"]), elevated, class }
 }
 
 fn reason(requirements: &Requirements, held: &[&str], input: &Value) -> Option<String> {
     match requirements.check(&facts(&caller(None, held), input)) {
-        Decision::Allowed => None,
-        Decision::Denied { operator_reason } => Some(operator_reason),
+        PolicyDecision::Allowed => None,
+        PolicyDecision::Denied { operator_reason } => Some(operator_reason),
     }
 }
 
@@ -61,12 +62,12 @@ fn every_denial_says_what_is_missing_and_why() {
 fn a_person_at_the_keyboard_holds_everything_and_nobody_else_does() {
     let (caller, input) = (caller(None, &[]), json!({"count": 99}));
     let requirements = git_log(ToolClass::Destructive);
-    let with = |holdings| CallFacts { caller: &caller, holdings, input: &input, paths: None, calls: 0 };
-    assert!(requirements.check(&with(Holdings::Everything)).is_allowed());
-    assert!(!requirements.check(&with(Holdings::default())).is_allowed());
-    assert!(!requirements.check(&with(Holdings::granted(&caller))).is_allowed());
+    let with = |holdings| CallFacts { caller: &caller, held: holdings, input: &input, paths: None, calls: 0 };
+    assert!(requirements.check(&with(HeldPermissions::Everything)).is_allowed());
+    assert!(!requirements.check(&with(HeldPermissions::default())).is_allowed());
+    assert!(!requirements.check(&with(HeldPermissions::granted(&caller))).is_allowed());
     let everything = BTreeSet::from(["*".to_owned(), "everything".to_owned()]);
-    assert!(!requirements.check(&with(Holdings::Only(&everything))).is_allowed());
+    assert!(!requirements.check(&with(HeldPermissions::Only(&everything))).is_allowed());
 }
 
 #[test]
@@ -101,7 +102,7 @@ proptest! {
         taken in any::<prop::sample::Index>(),
     ) {
         let condition = Condition::compile("input.count > 20", &rich_schema()).unwrap();
-        let elevated = deep.as_ref().map(|deep| Elevated { condition, permissions: names(deep) });
+        let elevated = deep.as_ref().map(|deep| ElevatedPermissions { condition, permissions: names(deep) });
         let requirements = Requirements { permissions: names(&base), elevated, class };
         let input = json!({"count": count.clone()});
         let mut needed: BTreeSet<&str> = base.into_iter().collect();

@@ -5,7 +5,7 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 
 use toolgate_search::{EntryKind, Error, ListOptions, Listing, Start, list};
-use toolgate_types::Stop;
+use toolgate_types::Cancellation;
 
 use crate::tree::{Tree, everything, not_utf8};
 
@@ -13,7 +13,7 @@ const ALL: ListOptions =
     ListOptions { max_entries: 1000, include_hidden: true, include_symlinks: true, with_size: true };
 
 fn listed(tree: &Tree, options: &ListOptions) -> Listing {
-    list(tree.start(), &everything, options, &Stop::never()).unwrap()
+    list(tree.start(), &everything, options, &Cancellation::never()).unwrap()
 }
 
 fn names(listing: &Listing) -> Vec<&OsStr> {
@@ -80,9 +80,9 @@ fn the_caller_decides_what_is_seen_by_its_place_in_the_mount() {
     let rules = |path: &Path, is_directory: bool| is_directory || path != Path::new("sub/secret");
     let sub = File::open(tree.path().join("sub")).unwrap();
     let start = Start::beneath(&tree.handle, &sub, Path::new("sub"));
-    let listing = list(start, &rules, &ALL, &Stop::never()).unwrap();
+    let listing = list(start, &rules, &ALL, &Cancellation::never()).unwrap();
     assert_eq!((names(&listing), listing.total), (vec![OsStr::new("open")], 1));
-    assert_eq!(names(&list(tree.start(), &rules, &ALL, &Stop::never()).unwrap()), ["secret", "sub"]);
+    assert_eq!(names(&list(tree.start(), &rules, &ALL, &Cancellation::never()).unwrap()), ["secret", "sub"]);
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn a_shared_handle_can_be_listed_again_and_again() {
 fn a_file_is_not_a_directory() {
     let tree = Tree::with(&[("a", "")]);
     let file = File::open(tree.path().join("a")).unwrap();
-    let outcome = list(Start::root(&file), &everything, &ALL, &Stop::never());
+    let outcome = list(Start::root(&file), &everything, &ALL, &Cancellation::never());
     assert!(matches!(outcome, Err(Error::NotADirectory)), "{outcome:?}");
 }
 
@@ -106,5 +106,5 @@ fn a_handle_that_only_names_a_place_is_enough() {
     let tree = Tree::with(&[("a", "")]);
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let place = rustix::fs::open(tree.path(), flags, Mode::empty()).unwrap();
-    assert_eq!(names(&list(Start::root(&place), &everything, &ALL, &Stop::never()).unwrap()), ["a"]);
+    assert_eq!(names(&list(Start::root(&place), &everything, &ALL, &Cancellation::never()).unwrap()), ["a"]);
 }

@@ -4,18 +4,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use toolgate_search::{FindOptions, ListOptions, SearchOptions, Searched, Target, find, list, search};
-use toolgate_types::{Stop, StopReason};
+use toolgate_types::{Cancellation, CancellationReason};
 
 use crate::tree::{Tree, everything};
 
 /// Cancels at the given question, and counts them.
-fn at_question(number: usize) -> (Stop, Arc<AtomicUsize>) {
+fn at_question(number: usize) -> (Cancellation, Arc<AtomicUsize>) {
     let questions = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&questions);
-    (Stop::new(None, move || counter.fetch_add(1, Ordering::Relaxed) >= number), questions)
+    (Cancellation::new(None, move || counter.fetch_add(1, Ordering::Relaxed) >= number), questions)
 }
 
-fn searched(tree: &Tree, pattern: &str, stop: &Stop) -> Searched {
+fn searched(tree: &Tree, pattern: &str, stop: &Cancellation) -> Searched {
     let options =
         SearchOptions { max_matches: 1_000_000, max_bytes: usize::MAX, ..SearchOptions::new(pattern) };
     search(Target::Tree(tree.start()), &everything, &options, stop).unwrap()
@@ -32,12 +32,12 @@ fn many_files() -> Tree {
 #[test]
 fn a_cancelled_search_returns_what_it_has() {
     let tree = many_files();
-    let all = searched(&tree, "needle", &Stop::never());
+    let all = searched(&tree, "needle", &Cancellation::never());
     assert_eq!((all.matches.len(), all.stopped), (500, None));
     for number in [0, 1, 10, 200] {
         let (stop, _) = at_question(number);
         let found = searched(&tree, "needle", &stop);
-        assert_eq!(found.stopped, Some(StopReason::Cancelled));
+        assert_eq!(found.stopped, Some(CancellationReason::Cancelled));
         assert!(found.matches.len() <= number, "{} matches after {number} questions", found.matches.len());
         assert!(found.matches.iter().all(|one| all.matches.contains(one)));
     }
@@ -54,7 +54,7 @@ fn large_files_are_left_in_the_middle() {
     assert!(asked >= 2_100_000 / 65_536, "asked only {asked} times");
     let (stop, _) = at_question(asked / 2);
     let found = searched(&tree, "needle", &stop);
-    assert_eq!(found.stopped, Some(StopReason::Cancelled));
+    assert_eq!(found.stopped, Some(CancellationReason::Cancelled));
     assert!(found.effort.bytes_searched < all.effort.bytes_searched);
 }
 
@@ -63,7 +63,7 @@ fn every_match_asks() {
     let tree = Tree::with(&[("a", &"x\n".repeat(5000))]);
     let (stop, _) = at_question(100);
     let found = searched(&tree, "x", &stop);
-    assert_eq!(found.stopped, Some(StopReason::Cancelled));
+    assert_eq!(found.stopped, Some(CancellationReason::Cancelled));
     assert!((1..=100).contains(&found.matches.len()), "{}", found.matches.len());
 }
 
@@ -71,14 +71,14 @@ fn every_match_asks() {
 fn a_deadline_in_the_past_stops_everything_at_once() {
     let tree = many_files();
     let past = Instant::now().checked_sub(Duration::from_secs(1)).unwrap();
-    let stop = Stop::new(Some(past), || false);
-    assert_eq!(searched(&tree, "needle", &stop).stopped, Some(StopReason::Deadline));
+    let stop = Cancellation::new(Some(past), || false);
+    assert_eq!(searched(&tree, "needle", &stop).stopped, Some(CancellationReason::Deadline));
     let found = find(tree.start(), &everything, &FindOptions::new("*"), &stop).unwrap();
-    assert_eq!((found.paths.len(), found.stopped), (0, Some(StopReason::Deadline)));
+    assert_eq!((found.paths.len(), found.stopped), (0, Some(CancellationReason::Deadline)));
     let file = std::fs::File::open(tree.path().join("0/0")).unwrap();
     let target = Target::File { file: std::os::fd::AsFd::as_fd(&file), path: Path::new("0/0") };
     let found = search(target, &everything, &SearchOptions::new("needle"), &stop).unwrap();
-    assert_eq!(found.stopped, Some(StopReason::Deadline));
+    assert_eq!(found.stopped, Some(CancellationReason::Deadline));
 }
 
 #[test]
@@ -91,10 +91,10 @@ fn a_huge_directory_is_left_in_the_middle() {
         ListOptions { max_entries: 5000, include_hidden: true, include_symlinks: true, with_size: false };
     let (stop, _) = at_question(0);
     let listing = list(tree.start(), &everything, &options, &stop).unwrap();
-    assert_eq!(listing.stopped, Some(StopReason::Cancelled));
+    assert_eq!(listing.stopped, Some(CancellationReason::Cancelled));
     assert!(listing.entries.len() < 3000);
     let found = find(tree.start(), &everything, &FindOptions::new("*"), &stop).unwrap();
-    assert_eq!(found.stopped, Some(StopReason::Cancelled));
+    assert_eq!(found.stopped, Some(CancellationReason::Cancelled));
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn a_rule_that_panics_ends_the_search_instead_of_hanging_it() {
         true
     };
     let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        search(Target::Tree(tree.start()), &rules, &SearchOptions::new("nowhere"), &Stop::never())
+        search(Target::Tree(tree.start()), &rules, &SearchOptions::new("nowhere"), &Cancellation::never())
     }));
     assert!(outcome.is_err());
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use proptest::prelude::*;
 use toolgate_search::{EntryKind, Error, Surveyed, SurveyedEntry, SurveyedFolder, Surveyor, survey};
-use toolgate_types::{Stop, StopReason};
+use toolgate_types::{Cancellation, CancellationReason};
 
 /// Writes everything down, and enters all folders but those called `closed`.
 #[derive(Default)]
@@ -32,7 +32,7 @@ impl Surveyor for Notes {
     }
 }
 
-fn surveyed(root: &Path, stop: &Stop) -> Result<(Notes, Surveyed<()>), Error> {
+fn surveyed(root: &Path, stop: &Cancellation) -> Result<(Notes, Surveyed<()>), Error> {
     let handle = File::open(root).unwrap();
     let Surveyed { surveyors, restless, missed, stopped } = survey(handle.as_fd(), stop, Notes::default)?;
     let mut all = Notes::default();
@@ -79,7 +79,7 @@ proptest! {
         }
         let mut expected = BTreeSet::new();
         by_path(scratch.path(), Path::new(""), &mut expected);
-        let (notes, _) = surveyed(scratch.path(), &Stop::never()).unwrap();
+        let (notes, _) = surveyed(scratch.path(), &Cancellation::never()).unwrap();
         prop_assert_eq!(notes.seen, expected);
     }
 }
@@ -95,7 +95,7 @@ fn a_large_tree_is_seen_once_by_all_threads_together() {
     let mut expected = BTreeSet::new();
     by_path(scratch.path(), Path::new(""), &mut expected);
     for _ in 0..20 {
-        let (notes, _) = surveyed(scratch.path(), &Stop::never()).unwrap();
+        let (notes, _) = surveyed(scratch.path(), &Cancellation::never()).unwrap();
         assert_eq!(notes.seen, expected);
     }
 }
@@ -105,7 +105,7 @@ fn changes_are_noticed_and_rest_is_too() {
     let scratch = tempfile::tempdir().unwrap();
     let folder = scratch.path().join("a/b");
     fs::create_dir_all(&folder).unwrap();
-    let is_restless = || surveyed(scratch.path(), &Stop::never()).unwrap().1.restless;
+    let is_restless = || surveyed(scratch.path(), &Cancellation::never()).unwrap().1.restless;
     for change in ["one", "two"] {
         // What was changed a moment ago is noticed, and a survey may begin later than that.
         let noticed = (0..1000).any(|number| {
@@ -126,12 +126,12 @@ fn a_survey_that_must_end_says_so() {
     (0..300).for_each(|folder| fs::create_dir(scratch.path().join(folder.to_string())).unwrap());
     let begun = AtomicBool::new(false);
     let begun: &'static AtomicBool = Box::leak(Box::new(begun));
-    let stop = Stop::new(None, move || begun.swap(true, Ordering::Relaxed));
+    let stop = Cancellation::new(None, move || begun.swap(true, Ordering::Relaxed));
     let (_, Surveyed { stopped, .. }) = surveyed(scratch.path(), &stop).unwrap();
-    assert_eq!(stopped, Some(StopReason::Cancelled));
+    assert_eq!(stopped, Some(CancellationReason::Cancelled));
     let file = scratch.path().join("file");
     fs::write(&file, "").unwrap();
-    assert!(matches!(surveyed(&file, &Stop::never()), Err(Error::NotADirectory)));
+    assert!(matches!(surveyed(&file, &Cancellation::never()), Err(Error::NotADirectory)));
 }
 
 #[test]
@@ -139,6 +139,6 @@ fn too_deep_is_told() {
     let scratch = tempfile::tempdir().unwrap();
     let deep: PathBuf = std::iter::repeat_n("d", 140).collect();
     fs::create_dir_all(scratch.path().join(deep)).unwrap();
-    let (notes, _) = surveyed(scratch.path(), &Stop::never()).unwrap();
+    let (notes, _) = surveyed(scratch.path(), &Cancellation::never()).unwrap();
     assert_eq!(notes.closed, [std::iter::repeat_n("d", 129).collect::<PathBuf>()]);
 }

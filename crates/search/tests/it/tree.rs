@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 use toolgate_search::{FindOptions, Found, SearchOptions, Searched, Start, Target};
-use toolgate_types::Stop;
+use toolgate_types::Cancellation;
 
 pub(crate) struct Tree {
     pub(crate) folder: TempDir,
@@ -49,11 +49,12 @@ impl Tree {
     }
 
     pub(crate) fn search(&self, options: &SearchOptions<'_>) -> Searched {
-        toolgate_search::search(Target::Tree(self.start()), &everything, options, &Stop::never()).unwrap()
+        toolgate_search::search(Target::Tree(self.start()), &everything, options, &Cancellation::never())
+            .unwrap()
     }
 
     pub(crate) fn find(&self, options: &FindOptions<'_>) -> Found {
-        toolgate_search::find(self.start(), &everything, options, &Stop::never()).unwrap()
+        toolgate_search::find(self.start(), &everything, options, &Cancellation::never()).unwrap()
     }
 
     /// The files that a walk with these choices meets.

@@ -12,7 +12,7 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tokio_util::task::task_tracker::TaskTrackerToken;
-use toolgate_text::weight::weigh;
+use toolgate_text::json_complexity::measure;
 
 use crate::mcp::{Envelope, LONG as LONG_ANSWER, Postage};
 use crate::weight::{self, DEEPEST};
@@ -93,7 +93,7 @@ impl Reader {
 
     /// Takes the room of what a body becomes once it is understood.
     fn bear(&self, mut read: Read) -> Result<Read, Unread> {
-        let weight = aside(read.bytes.len(), || weigh(&read.bytes));
+        let weight = aside(read.bytes.len(), || measure(&read.bytes));
         match weight::is_bearable(weight) {
             true => self.take(&mut read.room, read.bytes.len() + weight::bytes(weight)).map(|()| read),
             false if weight.depth > DEEPEST => Err(Unread::TooDeep),

@@ -4,7 +4,7 @@ use rmcp::model::{CallToolResult, ContentBlock, MetaObject, Resource, ResourceCo
 use serde_json::Value;
 use toolgate_gate::{ToolSchema, ToolSpec};
 use toolgate_tools::{Answer, Called, NOTICE};
-use toolgate_types::{Attachment, DocumentContent, Spelt, Structured};
+use toolgate_types::{Attachment, DocumentContent, RawJsonObject, Structured};
 
 use crate::mcp::listing::repeats_text;
 
@@ -65,7 +65,7 @@ pub(crate) enum Told {
     /// All of it.
     Whole(Structured),
     /// All but one property, whose value is the text.
-    WithText { rest: Spelt, name: &'static str },
+    WithText { rest: RawJsonObject, name: &'static str },
 }
 
 /// The answer to one call. What had to be cut is kept for the caller, and linked.
@@ -105,7 +105,7 @@ fn told(
     let structured = structured.map(|structured| repeat_notice(structured, text));
     match (structured, text_as) {
         (Some(facts), Some(_)) if would_repeat => (None, Some(facts.json().into_owned())),
-        (Some(rest), Some(name)) => (rest.into_spelt().map(|rest| Told::WithText { rest, name }), None),
+        (Some(rest), Some(name)) => (rest.into_raw().map(|rest| Told::WithText { rest, name }), None),
         (Some(structured), None) if would_repeat => apart(structured.into_value(), text),
         (structured, _) => (structured.map(Told::Whole), None),
     }
@@ -141,7 +141,7 @@ impl Told {
         match self {
             Self::Whole(structured) => structured.into_value(),
             Self::WithText { rest, name } => {
-                let mut whole = Structured::Spelt(rest).into_value();
+                let mut whole = Structured::Raw(rest).into_value();
                 add(&mut whole, name, text);
                 whole
             }

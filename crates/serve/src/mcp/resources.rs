@@ -13,7 +13,7 @@ use rmcp::service::{RequestContext, RoleServer};
 use serde_json::{Value, json};
 use toolgate_gate::Browse;
 use toolgate_tools::{Called, FileTools};
-use toolgate_types::{Browsed, DocumentContent, ErrorCode, Failure, Stage};
+use toolgate_types::{DocumentContent, ErrorCode, Failure, ResourceContent, Stage};
 
 use crate::mcp::addresses::{Cursor, FILES, bare, file_resource, kind_of, path_of};
 use crate::mcp::call::{Step, Wanted};
@@ -152,7 +152,7 @@ impl McpHandler {
             None => {}
         }
         // What a policy let nobody see is not there.
-        let Some(Browsed::Page { files, next }) = called.browsed else { return Ok(Found::default()) };
+        let Some(ResourceContent::Page { files, next }) = called.browsed else { return Ok(Found::default()) };
         let files = files.iter().map(|(path, bytes)| file_resource(alias, path, *bytes)).collect();
         Ok(Found { files, next })
     }
@@ -221,7 +221,7 @@ fn file_contents(called: Called, uri: String, path: &str) -> Result<Vec<Resource
     if let Some((_, failure)) = called.failed {
         return Err(unread(failure, &uri));
     }
-    let Some(Browsed::File { content, .. }) = called.browsed else {
+    let Some(ResourceContent::File { content, .. }) = called.browsed else {
         return Err(ErrorData::invalid_params("this file may not be shown", Some(json!({"uri": uri}))));
     };
     let kind = kind_of(path);

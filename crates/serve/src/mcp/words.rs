@@ -7,7 +7,7 @@ use rmcp::model::{
 use serde::de::DeserializeOwned;
 use serde::de::value::MapDeserializer;
 use serde_json::{Map, Value};
-use toolgate_text::is_hidden;
+use toolgate_text::is_invisible;
 
 /// What the library says to a client that has begun nothing.
 const NOTHING_BEGUN: &str = "request _meta is missing";
@@ -51,7 +51,7 @@ pub(crate) fn no_method(method: &str) -> ErrorData {
 
 /// As much of a text as may be repeated, and of that what can be seen.
 fn shortened(text: &str, most: usize) -> String {
-    let mut shown = text.chars().filter(|letter| !is_hidden(*letter) && *letter != '\n');
+    let mut shown = text.chars().filter(|letter| !is_invisible(*letter) && *letter != '\n');
     let mut short: String = shown.by_ref().take(most).collect();
     if shown.next().is_some() {
         short.push('…');
@@ -188,7 +188,7 @@ mod tests {
         ] {
             let told = misfit(method, Some(params)).message;
             assert!(told.len() < 400, "{} bytes: {told:.400}", told.len());
-            assert!(!told.chars().any(|letter| is_hidden(letter) || letter == '\n'), "{told:?}");
+            assert!(!told.chars().any(|letter| is_invisible(letter) || letter == '\n'), "{told:?}");
         }
     }
 

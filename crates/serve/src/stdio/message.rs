@@ -2,7 +2,7 @@
 
 use rmcp::model::{ClientJsonRpcMessage, ErrorCode, ErrorData, RequestId, ServerJsonRpcMessage};
 use serde_json::Value;
-use toolgate_text::weight::weigh;
+use toolgate_text::json_complexity::measure;
 
 use crate::weight::{MOST_VALUES, is_bearable};
 
@@ -30,7 +30,7 @@ impl Decoded {
 /// Takes a line apart. Whatever it holds, there is an answer to it, unless it is a notification.
 pub(crate) fn decode(line: &[u8]) -> Decoded {
     // Fewer bytes cannot hold too many values.
-    if line.len() > MOST_VALUES && !is_bearable(weigh(line)) {
+    if line.len() > MOST_VALUES && !is_bearable(measure(line)) {
         let message = format!("a message may hold at most {MOST_VALUES} values");
         return Decoded::Refused(Box::new(refused(ErrorData::invalid_request(message, None), None)));
     }

@@ -6,7 +6,7 @@ use rmcp::model::{CallToolResult, ContentBlock, MetaObject, RequestId, ResultTyp
 use serde::Serialize;
 use serde_json::Value;
 use toolgate_types::Structured;
-use toolgate_types::escape::escape;
+use toolgate_types::json_escape::escape_json;
 
 use crate::mcp::{Answered, ERROR, Ended, Told};
 
@@ -147,7 +147,7 @@ fn value(paper: &mut impl Paper, whole: &Value) {
 fn structured(paper: &mut impl Paper, told: &Told, text: Range<usize>) {
     match told {
         Told::Whole(Structured::Value(whole)) => value(paper, whole),
-        Told::Whole(Structured::Spelt(whole)) => raw(paper, whole.as_str()),
+        Told::Whole(Structured::Raw(whole)) => raw(paper, whole.as_str()),
         Told::WithText { rest, name } => {
             raw(paper, "{");
             raw(paper, rest.fields());
@@ -163,7 +163,7 @@ fn structured(paper: &mut impl Paper, told: &Told, text: Range<usize>) {
 fn text(paper: &mut impl Paper, text: &str) {
     raw(paper, "\"");
     for piece in text.as_bytes().chunks(PIECE) {
-        escape(piece, paper.bytes());
+        escape_json(piece, paper.bytes());
         paper.turn();
     }
     raw(paper, "\"");
@@ -234,10 +234,10 @@ mod tests {
             Just(()).prop_map(|()| None),
             values().prop_map(|whole| Some(Told::Whole(whole.into()))),
             fields().prop_map(|whole| {
-                Some(Told::Whole(Structured::Spelt(Structured::from(whole).into_spelt().unwrap())))
+                Some(Told::Whole(Structured::Raw(Structured::from(whole).into_raw().unwrap())))
             }),
             fields().prop_map(|rest| {
-                let rest = Structured::from(rest).into_spelt().unwrap();
+                let rest = Structured::from(rest).into_raw().unwrap();
                 Some(Told::WithText { rest, name: "Text" })
             }),
         ]
@@ -268,11 +268,11 @@ mod tests {
     #[test]
     fn long_texts_leave_before_the_answer_is_whole_and_say_the_same() {
         let long = "\"long\"\n".repeat(PIECE);
-        let fields = || Structured::from(json!({"a": 1, "b": long})).into_spelt().unwrap();
+        let fields = || Structured::from(json!({"a": 1, "b": long})).into_raw().unwrap();
         for structured in [
             None,
             Some(Told::Whole(json!({"a": [long, long], "b": "short"}).into())),
-            Some(Told::Whole(Structured::Spelt(fields()))),
+            Some(Told::Whole(Structured::Raw(fields()))),
             Some(Told::WithText { rest: fields(), name: "text" }),
         ] {
             let more = vec![ContentBlock::text(long.clone()), ContentBlock::text("short")];

@@ -68,7 +68,7 @@ impl Tool for Plain {
     }
 
     fn run(self: Arc<Self>, _: ApprovedCall, _: CallContext) -> ToolFuture {
-        let output = ToolOutput { whole: self.whole.clone(), ..ToolOutput::new("done", json!({})) };
+        let output = ToolOutput { full_text: self.whole.clone(), ..ToolOutput::new("done", json!({})) };
         Box::pin(async move { Ok(output) })
     }
 }

@@ -5,41 +5,45 @@ use serde_json::{Map, Value};
 use super::FrontmatterError;
 use super::outline::Outline;
 use super::write;
-use crate::nearest::nearest_name;
-use crate::window::truncate_at_char_boundary;
+use crate::line_index::truncate_at_char_boundary;
+use crate::nearest_name::nearest_name;
 
 /// Names that take more bytes than this when written are not read back as names.
 const MAX_NAME_BYTES: usize = 500;
 /// Lists in objects in lists.
 const MAX_DEPTH: usize = 32;
 /// Bytes of an unknown operation that an error repeats.
-const SHOWN_BYTES: usize = 80;
+const MAX_SHOWN_BYTES: usize = 80;
 
 /// The operations that there are.
-const KNOWN: [Known; 6] = [
-    Known { name: "stepsCompleted.append", field: "stepsCompleted", kind: Kind::AppendUniqueStrings },
-    Known { name: "variables.set", field: "variables", kind: Kind::Merge },
-    Known { name: "decisionLog.append", field: "decisionLog", kind: Kind::AppendObjects },
-    Known { name: "artifacts.append", field: "artifacts", kind: Kind::AppendUniqueStrings },
-    Known { name: "currentNodeId.set", field: "currentNodeId", kind: Kind::SetString },
-    Known { name: "updatedAt.set", field: "updatedAt", kind: Kind::SetString },
+const OPERATIONS: [OperationSpec; 6] = [
+    OperationSpec {
+        name: "stepsCompleted.append",
+        field: "stepsCompleted",
+        kind: OperationKind::AppendUniqueStrings,
+    },
+    OperationSpec { name: "variables.set", field: "variables", kind: OperationKind::Merge },
+    OperationSpec { name: "decisionLog.append", field: "decisionLog", kind: OperationKind::AppendObjects },
+    OperationSpec { name: "artifacts.append", field: "artifacts", kind: OperationKind::AppendUniqueStrings },
+    OperationSpec { name: "currentNodeId.set", field: "currentNodeId", kind: OperationKind::SetString },
+    OperationSpec { name: "updatedAt.set", field: "updatedAt", kind: OperationKind::SetString },
 ];
 
-struct Known {
+struct OperationSpec {
     name: &'static str,
     field: &'static str,
-    kind: Kind,
+    kind: OperationKind,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum OperationKind {
     AppendUniqueStrings,
     AppendObjects,
     Merge,
     SetString,
 }
 
-impl Kind {
+impl OperationKind {
     fn wanted(self) -> &'static str {
         match self {
             Self::AppendUniqueStrings => "a string or a list of strings",
@@ -61,11 +65,11 @@ impl Kind {
 
 /// One operation with the values that it was given.
 pub(super) struct Operation {
-    known: &'static Known,
-    values: Values,
+    known: &'static OperationSpec,
+    values: OperationValues,
 }
 
-enum Values {
+enum OperationValues {
     Items(Vec<Value>),
     Entries(Map<String, Value>),
     Single(Value),
@@ -73,7 +77,7 @@ enum Values {
 
 /// The names of all operations.
 pub(super) fn names() -> Vec<&'static str> {
-    KNOWN.iter().map(|known| known.name).collect()
+    OPERATIONS.iter().map(|known| known.name).collect()
 }
 
 /// A sentence that names all operations.
@@ -84,7 +88,7 @@ pub(super) fn known() -> String {
 
 /// How an operation is written.
 pub(super) fn example(operation: &str) -> String {
-    let kind = KNOWN.iter().find(|known| known.name == operation).map(|known| known.kind.example());
+    let kind = OPERATIONS.iter().find(|known| known.name == operation).map(|known| known.kind.example());
     format!("for example `{{\"{operation}\": {}}}`", kind.unwrap_or_default())
 }
 
@@ -92,7 +96,7 @@ pub(super) fn example(operation: &str) -> String {
 pub(super) fn read(update: &Map<String, Value>) -> Result<Vec<Operation>, FrontmatterError> {
     let mut operations: Vec<Operation> = Vec::new();
     for (name, value) in update {
-        let nested = value.as_object().filter(|_| KNOWN.iter().any(|known| known.field == name));
+        let nested = value.as_object().filter(|_| OPERATIONS.iter().any(|known| known.field == name));
         let pairs: Vec<(String, &Value)> = match nested {
             Some(verbs) => verbs.iter().map(|(verb, value)| (format!("{name}.{verb}"), value)).collect(),
             None => vec![(name.clone(), value)],
@@ -109,7 +113,7 @@ pub(super) fn read(update: &Map<String, Value>) -> Result<Vec<Operation>, Frontm
 }
 
 fn read_one(name: &str, value: &Value) -> Result<Operation, FrontmatterError> {
-    let known = KNOWN.iter().find(|known| known.name == name).ok_or_else(|| unknown(name))?;
+    let known = OPERATIONS.iter().find(|known| known.name == name).ok_or_else(|| unknown(name))?;
     let wrong =
         || FrontmatterError::WrongArgument { operation: name.to_owned(), wanted: known.kind.wanted() };
     let writable = is_writable(value, 0);
@@ -118,19 +122,21 @@ fn read_one(name: &str, value: &Value) -> Result<Operation, FrontmatterError> {
             let wanted = "names of up to 500 bytes other than `<<`, and values of up to 32 levels";
             return Err(FrontmatterError::WrongArgument { operation: name.to_owned(), wanted });
         }
-        (Kind::AppendUniqueStrings, value) => {
-            Values::Items(items(value, Value::is_string).ok_or_else(wrong)?)
+        (OperationKind::AppendUniqueStrings, value) => {
+            OperationValues::Items(items(value, Value::is_string).ok_or_else(wrong)?)
         }
-        (Kind::AppendObjects, value) => Values::Items(items(value, Value::is_object).ok_or_else(wrong)?),
-        (Kind::Merge, Value::Object(entries)) => Values::Entries(entries.clone()),
-        (Kind::SetString, Value::String(_)) => Values::Single(value.clone()),
-        (Kind::Merge | Kind::SetString, _) => return Err(wrong()),
+        (OperationKind::AppendObjects, value) => {
+            OperationValues::Items(items(value, Value::is_object).ok_or_else(wrong)?)
+        }
+        (OperationKind::Merge, Value::Object(entries)) => OperationValues::Entries(entries.clone()),
+        (OperationKind::SetString, Value::String(_)) => OperationValues::Single(value.clone()),
+        (OperationKind::Merge | OperationKind::SetString, _) => return Err(wrong()),
     };
     Ok(Operation { known, values })
 }
 
 fn unknown(name: &str) -> FrontmatterError {
-    let asked = truncate_at_char_boundary(name, SHOWN_BYTES).to_owned();
+    let asked = truncate_at_char_boundary(name, MAX_SHOWN_BYTES).to_owned();
     let nearest = nearest_name(&asked, names()).map(str::to_owned);
     FrontmatterError::UnknownOperation { asked, nearest }
 }
@@ -157,13 +163,13 @@ fn is_writable(value: &Value, depth: usize) -> bool {
 }
 
 /// What has to change, and what the result must say.
-pub(super) struct Plan {
-    pub(super) edits: Vec<Edit>,
+pub(super) struct UpdatePlan {
+    pub(super) edits: Vec<FieldEdit>,
     pub(super) intended: Map<String, Value>,
 }
 
 /// A change that really changes something.
-pub(super) enum Edit {
+pub(super) enum FieldEdit {
     /// Add these to the end of a list.
     Append { field: &'static str, items: Vec<Value> },
     /// Give these entries of a mapping these values.
@@ -177,29 +183,29 @@ pub(super) fn plan(
     value: &Map<String, Value>,
     operations: Vec<Operation>,
     outline: &Outline,
-) -> Result<Plan, FrontmatterError> {
-    let mut plan = Plan { edits: Vec::new(), intended: value.clone() };
+) -> Result<UpdatePlan, FrontmatterError> {
+    let mut plan = UpdatePlan { edits: Vec::new(), intended: value.clone() };
     for Operation { known, values } in operations {
         let field = known.field;
         let line = outline.entry(field).map_or(1, |entry| entry.line);
         let wrong = |wanted| FrontmatterError::WrongKind { line, field: field.to_owned(), wanted };
         let now = plan.intended.get(field).cloned().unwrap_or_default();
         match (values, now) {
-            (Values::Items(items), now @ (Value::Array(_) | Value::Null)) => {
-                plan.append(field, items, now, known.kind == Kind::AppendUniqueStrings);
+            (OperationValues::Items(items), now @ (Value::Array(_) | Value::Null)) => {
+                plan.append(field, items, now, known.kind == OperationKind::AppendUniqueStrings);
             }
-            (Values::Items(_), _) => return Err(wrong("a list")),
-            (Values::Entries(entries), now @ (Value::Object(_) | Value::Null)) => {
+            (OperationValues::Items(_), _) => return Err(wrong("a list")),
+            (OperationValues::Entries(entries), now @ (Value::Object(_) | Value::Null)) => {
                 plan.put(field, entries, now)
             }
-            (Values::Entries(_), _) => return Err(wrong("a mapping of names to values")),
-            (Values::Single(value), now) => plan.set(field, value, &now),
+            (OperationValues::Entries(_), _) => return Err(wrong("a mapping of names to values")),
+            (OperationValues::Single(value), now) => plan.set(field, value, &now),
         }
     }
     Ok(plan)
 }
 
-impl Plan {
+impl UpdatePlan {
     fn append(&mut self, field: &'static str, items: Vec<Value>, now: Value, unique: bool) {
         let mut list = match now {
             Value::Array(list) => list,
@@ -220,7 +226,7 @@ impl Plan {
         let added: Vec<Value> = list.iter().skip(before).cloned().collect();
         if !added.is_empty() {
             self.intended.insert(field.to_owned(), Value::Array(list));
-            self.edits.push(Edit::Append { field, items: added });
+            self.edits.push(FieldEdit::Append { field, items: added });
         }
     }
 
@@ -233,14 +239,14 @@ impl Plan {
         if !entries.is_empty() {
             mapping.extend(entries.clone());
             self.intended.insert(field.to_owned(), Value::Object(mapping));
-            self.edits.push(Edit::Put { field, entries });
+            self.edits.push(FieldEdit::Put { field, entries });
         }
     }
 
     fn set(&mut self, field: &'static str, value: Value, now: &Value) {
         if value != *now {
             self.intended.insert(field.to_owned(), value.clone());
-            self.edits.push(Edit::Set { field, value });
+            self.edits.push(FieldEdit::Set { field, value });
         }
     }
 }

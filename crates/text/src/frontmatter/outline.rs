@@ -8,7 +8,7 @@ use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle, Span, StructureSty
 use serde_saphyr::{DuplicateKeyPolicy, MergeKeyPolicy, NonFiniteFloatPolicy};
 
 use super::FrontmatterError;
-use crate::window::truncate_at_char_boundary;
+use crate::line_index::truncate_at_char_boundary;
 
 /// Collections inside collections.
 const MAX_DEPTH: usize = 64;
@@ -22,27 +22,27 @@ pub(super) struct Outline {
     /// The column where names begin.
     pub(super) indent: usize,
     /// The top-level mapping; `None` when there is nothing but comments.
-    pub(super) root: Option<Node>,
+    pub(super) root: Option<YamlNode>,
 }
 
 /// A value and where it stands. Offsets are bytes of the YAML, lines are lines of the document.
 #[derive(Debug)]
-pub(super) struct Node {
+pub(super) struct YamlNode {
     pub(super) span: Range<usize>,
     pub(super) line: usize,
-    pub(super) shape: Shape,
+    pub(super) shape: YamlShape,
 }
 
 #[derive(Debug)]
-pub(super) enum Shape {
-    Scalar(Style),
-    Sequence { flow: bool, items: Vec<Node> },
-    Mapping { flow: bool, entries: Vec<Entry> },
+pub(super) enum YamlShape {
+    Scalar(ScalarForm),
+    Sequence { flow: bool, items: Vec<YamlNode> },
+    Mapping { flow: bool, entries: Vec<YamlEntry> },
 }
 
 /// How a single value is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Style {
+pub(super) enum ScalarForm {
     /// Not at all.
     Nothing,
     Plain,
@@ -53,11 +53,11 @@ pub(super) enum Style {
 
 /// A name with its value.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct YamlEntry {
     pub(super) key: String,
     pub(super) key_span: Range<usize>,
     pub(super) line: usize,
-    pub(super) value: Node,
+    pub(super) value: YamlNode,
 }
 
 impl Outline {
@@ -80,22 +80,22 @@ impl Outline {
     }
 
     /// The entry with this name on the top level.
-    pub(super) fn entry(&self, name: &str) -> Option<&Entry> {
+    pub(super) fn entry(&self, name: &str) -> Option<&YamlEntry> {
         match self.root.as_ref().map(|root| &root.shape) {
-            Some(Shape::Mapping { entries, .. }) => entries.iter().find(|entry| entry.key == name),
+            Some(YamlShape::Mapping { entries, .. }) => entries.iter().find(|entry| entry.key == name),
             _ => None,
         }
     }
 }
 
-impl Node {
+impl YamlNode {
     /// The entries by name, if it is a mapping.
-    pub(super) fn entries(&self) -> HashMap<&str, &Entry> {
+    pub(super) fn entries(&self) -> HashMap<&str, &YamlEntry> {
         match &self.shape {
-            Shape::Mapping { entries, .. } => {
+            YamlShape::Mapping { entries, .. } => {
                 entries.iter().map(|entry| (entry.key.as_str(), entry)).collect()
             }
-            Shape::Scalar(_) | Shape::Sequence { .. } => HashMap::new(),
+            YamlShape::Scalar(_) | YamlShape::Sequence { .. } => HashMap::new(),
         }
     }
 }
@@ -141,7 +141,7 @@ struct Builder<'a> {
     open: Vec<Collection>,
     documents: usize,
     indent: usize,
-    root: Option<Node>,
+    root: Option<YamlNode>,
 }
 
 /// A collection that has begun and not ended.
@@ -149,38 +149,46 @@ struct Collection {
     start: usize,
     line: usize,
     flow: bool,
-    content: Content,
+    content: CollectionContent,
 }
 
-enum Content {
-    Sequence(Vec<Node>),
-    Mapping { entries: Vec<Entry>, names: HashSet<String>, key: Option<Key> },
+enum CollectionContent {
+    Sequence(Vec<YamlNode>),
+    Mapping { entries: Vec<YamlEntry>, names: HashSet<String>, key: Option<YamlKey> },
 }
 
-impl Content {
+impl CollectionContent {
     fn mapping() -> Self {
         Self::Mapping { entries: Vec::new(), names: HashSet::new(), key: None }
     }
 }
 
-struct Key {
+struct YamlKey {
     text: String,
     span: Range<usize>,
     line: usize,
 }
 
-impl Key {
+impl YamlKey {
     /// A name that is text, no merge key, and not among the names before it.
-    fn new(node: Node, text: Option<String>, names: &mut HashSet<String>) -> Result<Self, FrontmatterError> {
-        let Node { span, line, shape } = node;
+    fn new(
+        node: YamlNode,
+        text: Option<String>,
+        names: &mut HashSet<String>,
+    ) -> Result<Self, FrontmatterError> {
+        let YamlNode { span, line, shape } = node;
         let refuse = |what, remedy| FrontmatterError::NotAccepted { line, what, remedy };
         let text = text.ok_or_else(|| refuse("collections as names", "use text as names"))?;
         match shape {
-            Shape::Scalar(Style::Plain) if text == "<<" => return Err(refuse("merge keys", IN_FULL)),
-            Shape::Scalar(Style::Nothing) => {
+            YamlShape::Scalar(ScalarForm::Plain) if text == "<<" => {
+                return Err(refuse("merge keys", IN_FULL));
+            }
+            YamlShape::Scalar(ScalarForm::Nothing) => {
                 return Err(refuse("empty names", "write a name before the colon"));
             }
-            Shape::Scalar(Style::Plain) if ["~", "null", "Null", "NULL"].contains(&text.as_str()) => {
+            YamlShape::Scalar(ScalarForm::Plain)
+                if ["~", "null", "Null", "NULL"].contains(&text.as_str()) =>
+            {
                 return Err(refuse("nulls as names", "put the name into quotes"));
             }
             _ => {}
@@ -218,18 +226,18 @@ impl Builder<'_> {
             }
             Event::DocumentEnd if !place.is_empty() => return refuse("document ends (`...`)", ONE_DOCUMENT),
             Event::Scalar(text, style, _, _) => {
-                let style = Style::of(style, &place);
-                let span = if style == Style::Block { self.block_text(place, &text) } else { place };
-                self.add(Node { span, line, shape: Shape::Scalar(style) }, Some(text.into_owned()))?;
+                let style = ScalarForm::of(style, &place);
+                let span = if style == ScalarForm::Block { self.block_text(place, &text) } else { place };
+                self.add(YamlNode { span, line, shape: YamlShape::Scalar(style) }, Some(text.into_owned()))?;
             }
             Event::SequenceStart(style, ..) => {
-                self.begin(place.start, line, style, Content::Sequence(Vec::new()))?;
+                self.begin(place.start, line, style, CollectionContent::Sequence(Vec::new()))?;
             }
             Event::MappingStart(style, ..) => {
                 if self.open.is_empty() {
                     self.indent = span.start.col();
                 }
-                self.begin(place.start, line, style, Content::mapping())?;
+                self.begin(place.start, line, style, CollectionContent::mapping())?;
             }
             Event::SequenceEnd | Event::MappingEnd => self.end(place.end)?,
             _ => {}
@@ -242,7 +250,7 @@ impl Builder<'_> {
         start: usize,
         line: usize,
         style: StructureStyle,
-        content: Content,
+        content: CollectionContent,
     ) -> Result<(), FrontmatterError> {
         if self.open.len() >= MAX_DEPTH {
             let (what, remedy) = ("more than 64 levels", "write flatter values");
@@ -271,31 +279,31 @@ impl Builder<'_> {
     fn end(&mut self, end: usize) -> Result<(), FrontmatterError> {
         let Some(Collection { start, line, flow, content }) = self.open.pop() else { return Ok(()) };
         let (last, shape) = match content {
-            Content::Sequence(items) => {
-                (items.last().map(|item| item.span.end), Shape::Sequence { flow, items })
+            CollectionContent::Sequence(items) => {
+                (items.last().map(|item| item.span.end), YamlShape::Sequence { flow, items })
             }
-            Content::Mapping { entries, .. } => {
+            CollectionContent::Mapping { entries, .. } => {
                 let last = entries.last().map(|entry| entry.value.span.end.max(entry.key_span.end));
-                (last, Shape::Mapping { flow, entries })
+                (last, YamlShape::Mapping { flow, entries })
             }
         };
         let end = if flow { end } else { last.unwrap_or(start) };
-        self.add(Node { span: start..end, line, shape }, None)
+        self.add(YamlNode { span: start..end, line, shape }, None)
     }
 
     /// Puts a finished node where it belongs; `text` is what a single value says.
-    fn add(&mut self, node: Node, text: Option<String>) -> Result<(), FrontmatterError> {
+    fn add(&mut self, node: YamlNode, text: Option<String>) -> Result<(), FrontmatterError> {
         let Some(collection) = self.open.last_mut() else {
             self.root = Some(node);
             return Ok(());
         };
         match &mut collection.content {
-            Content::Sequence(items) => items.push(node),
-            Content::Mapping { entries, names, key } => match key.take() {
-                Some(Key { text, span, line }) => {
-                    entries.push(Entry { key: text, key_span: span, line, value: node });
+            CollectionContent::Sequence(items) => items.push(node),
+            CollectionContent::Mapping { entries, names, key } => match key.take() {
+                Some(YamlKey { text, span, line }) => {
+                    entries.push(YamlEntry { key: text, key_span: span, line, value: node });
                 }
-                None => *key = Some(Key::new(node, text, names)?),
+                None => *key = Some(YamlKey::new(node, text, names)?),
             },
         }
         Ok(())
@@ -303,7 +311,7 @@ impl Builder<'_> {
 
     fn finish(self) -> Result<Outline, FrontmatterError> {
         match &self.root {
-            Some(Node { line, shape: Shape::Scalar(_) | Shape::Sequence { .. }, .. }) => {
+            Some(YamlNode { line, shape: YamlShape::Scalar(_) | YamlShape::Sequence { .. }, .. }) => {
                 Err(FrontmatterError::NotAMapping { line: *line })
             }
             _ => Ok(Outline { indent: self.indent, root: self.root }),
@@ -311,7 +319,7 @@ impl Builder<'_> {
     }
 }
 
-impl Style {
+impl ScalarForm {
     fn of(style: ScalarStyle, place: &Range<usize>) -> Self {
         match style {
             ScalarStyle::Plain if place.is_empty() => Self::Nothing,

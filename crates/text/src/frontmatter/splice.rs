@@ -5,29 +5,29 @@ use std::ops::Range;
 use serde_json::{Map, Value};
 
 use super::FrontmatterError;
-use super::operation::Edit;
-use super::outline::{Entry, Node, Outline, Shape, Style};
+use super::operation::FieldEdit;
+use super::outline::{Outline, ScalarForm, YamlEntry, YamlNode, YamlShape};
 use super::write;
 
 /// How far new blocks are indented below their name.
-const STEP: usize = 2;
+const INDENT_COLUMNS: usize = 2;
 
 /// The YAML with all edits made.
 pub(super) fn apply(
     yaml: &str,
     outline: &Outline,
-    edits: &[Edit],
+    edits: &[FieldEdit],
     line_end: &'static str,
 ) -> Result<String, FrontmatterError> {
-    if let Some(Node { line, shape: Shape::Mapping { flow: true, .. }, .. }) = outline.root {
+    if let Some(YamlNode { line, shape: YamlShape::Mapping { flow: true, .. }, .. }) = outline.root {
         return Err(FrontmatterError::Braces { line });
     }
     let mut work = Splicer { yaml, outline, line_end, splices: Vec::new(), tail: String::new() };
     for edit in edits {
         match edit {
-            Edit::Append { field, items } => work.append(field, items)?,
-            Edit::Put { field, entries } => work.put(field, entries)?,
-            Edit::Set { field, value } => work.set(field, value)?,
+            FieldEdit::Append { field, items } => work.append(field, items)?,
+            FieldEdit::Put { field, entries } => work.put(field, entries)?,
+            FieldEdit::Set { field, value } => work.set(field, value)?,
         }
     }
     Ok(work.finish())
@@ -48,14 +48,14 @@ impl Splicer<'_> {
         let (indent, line_end) = (self.outline.indent, self.line_end);
         let Some(entry) = self.outline.entry(field) else {
             self.tail.push_str(&format!("{:indent$}{field}:{line_end}", ""));
-            self.tail.push_str(&write::item_lines(items, indent + STEP, line_end));
+            self.tail.push_str(&write::item_lines(items, indent + INDENT_COLUMNS, line_end));
             return Ok(());
         };
         match &entry.value.shape {
             _ if self.is_empty(&entry.value) => {
-                self.become_block(entry, write::item_lines(items, indent + STEP, line_end))
+                self.become_block(entry, write::item_lines(items, indent + INDENT_COLUMNS, line_end))
             }
-            Shape::Sequence { flow: true, items: children } => {
+            YamlShape::Sequence { flow: true, items: children } => {
                 let text: Vec<String> = items.iter().map(write::inline).collect();
                 self.insert_in_flow(
                     &entry.value,
@@ -77,15 +77,15 @@ impl Splicer<'_> {
         let (indent, line_end) = (self.outline.indent, self.line_end);
         let Some(entry) = self.outline.entry(field) else {
             self.tail.push_str(&format!("{:indent$}{field}:{line_end}", ""));
-            self.tail.push_str(&write::entry_lines(entries, indent + STEP, line_end));
+            self.tail.push_str(&write::entry_lines(entries, indent + INDENT_COLUMNS, line_end));
             return Ok(());
         };
         if self.is_empty(&entry.value) {
-            return self.become_block(entry, write::entry_lines(entries, indent + STEP, line_end));
+            return self.become_block(entry, write::entry_lines(entries, indent + INDENT_COLUMNS, line_end));
         }
         let mut new = Map::new();
         let children = entry.value.entries();
-        let in_flow = matches!(entry.value.shape, Shape::Mapping { flow: true, .. });
+        let in_flow = matches!(entry.value.shape, YamlShape::Mapping { flow: true, .. });
         for (name, value) in entries {
             match children.get(name.as_str()) {
                 Some(child) => self.replace_value(child, value, in_flow)?,
@@ -95,8 +95,8 @@ impl Splicer<'_> {
         if new.is_empty() { Ok(()) } else { self.add_entries(entry, &new) }
     }
 
-    fn add_entries(&mut self, entry: &Entry, new: &Map<String, Value>) -> Result<(), FrontmatterError> {
-        if let Shape::Mapping { flow: true, entries } = &entry.value.shape {
+    fn add_entries(&mut self, entry: &YamlEntry, new: &Map<String, Value>) -> Result<(), FrontmatterError> {
+        if let YamlShape::Mapping { flow: true, entries } = &entry.value.shape {
             let text: Vec<String> = new.iter().map(|(name, value)| write::entry(name, value)).collect();
             let last = entries.last().map(|last| last.key_span.end.max(last.value.span.end));
             self.insert_in_flow(&entry.value, last, &text.join(", "));
@@ -122,29 +122,34 @@ impl Splicer<'_> {
 
     /// Puts another value behind a name. A comment behind the value stays; what is inside a block goes with
     /// it.
-    fn replace_value(&mut self, entry: &Entry, value: &Value, in_flow: bool) -> Result<(), FrontmatterError> {
+    fn replace_value(
+        &mut self,
+        entry: &YamlEntry,
+        value: &Value,
+        in_flow: bool,
+    ) -> Result<(), FrontmatterError> {
         let text = write::inline(value);
         let place = entry.value.span.clone();
         match &entry.value.shape {
-            Shape::Scalar(Style::Nothing) => match self.colon(entry) {
+            YamlShape::Scalar(ScalarForm::Nothing) => match self.colon(entry) {
                 Some(colon) => self.insert(colon, format!(" {text}")),
                 // `{name}` has no colon yet.
                 None if in_flow => self.insert(entry.key_span.end, format!(": {text}")),
                 None => return Err(unwritable(entry)),
             },
-            Shape::Scalar(Style::Quoted) => {
+            YamlShape::Scalar(ScalarForm::Quoted) => {
                 let text = value.as_str().map(write::quoted).unwrap_or(text);
                 self.splices.push((place, text));
             }
-            Shape::Scalar(Style::Plain)
-            | Shape::Sequence { flow: true, .. }
-            | Shape::Mapping { flow: true, .. } => self.splices.push((place, text)),
-            Shape::Scalar(Style::Block) => {
+            YamlShape::Scalar(ScalarForm::Plain)
+            | YamlShape::Sequence { flow: true, .. }
+            | YamlShape::Mapping { flow: true, .. } => self.splices.push((place, text)),
+            YamlShape::Scalar(ScalarForm::Block) => {
                 let colon = self.colon_or_refuse(entry)?;
                 let written = self.slice(colon..place.end.max(colon)).trim_end().len();
                 self.splices.push((colon..self.after(colon + written), format!(" {text}{}", self.line_end)));
             }
-            Shape::Sequence { .. } | Shape::Mapping { .. } => {
+            YamlShape::Sequence { .. } | YamlShape::Mapping { .. } => {
                 let colon = self.colon_or_refuse(entry)?;
                 self.insert(colon, format!(" {text}"));
                 self.splices.push((self.after(colon)..self.after(place.end), String::new()));
@@ -154,7 +159,7 @@ impl Splicer<'_> {
     }
 
     /// Puts lines below a name that had nothing, `null`, `[]` or `{}`. A comment behind it stays.
-    fn become_block(&mut self, entry: &Entry, lines: String) -> Result<(), FrontmatterError> {
+    fn become_block(&mut self, entry: &YamlEntry, lines: String) -> Result<(), FrontmatterError> {
         let colon = self.colon_or_refuse(entry)?;
         let value = entry.value.span.clone();
         if value.is_empty() {
@@ -168,7 +173,7 @@ impl Splicer<'_> {
     }
 
     /// Puts text behind the last part of `[…]` or `{…}`.
-    fn insert_in_flow(&mut self, node: &Node, last: Option<usize>, text: &str) {
+    fn insert_in_flow(&mut self, node: &YamlNode, last: Option<usize>, text: &str) {
         let close = node.span.end.saturating_sub(1);
         let Some(last) = last else { return self.insert(close, text.to_owned()) };
         let rest = self.slice(last..close);
@@ -186,31 +191,31 @@ impl Splicer<'_> {
     }
 
     /// Whether there is nothing in a value that would have to be kept.
-    fn is_empty(&self, node: &Node) -> bool {
+    fn is_empty(&self, node: &YamlNode) -> bool {
         let inside = self.slice(node.span.clone());
         match &node.shape {
-            Shape::Scalar(Style::Nothing) => true,
+            YamlShape::Scalar(ScalarForm::Nothing) => true,
             // Only a null is planned to become a list or a mapping.
-            Shape::Scalar(Style::Plain) => true,
-            Shape::Scalar(Style::Quoted | Style::Block) => false,
-            Shape::Sequence { flow, items } => *flow && items.is_empty() && !inside.contains('#'),
-            Shape::Mapping { flow, entries } => *flow && entries.is_empty() && !inside.contains('#'),
+            YamlShape::Scalar(ScalarForm::Plain) => true,
+            YamlShape::Scalar(ScalarForm::Quoted | ScalarForm::Block) => false,
+            YamlShape::Sequence { flow, items } => *flow && items.is_empty() && !inside.contains('#'),
+            YamlShape::Mapping { flow, entries } => *flow && entries.is_empty() && !inside.contains('#'),
         }
     }
 
     /// The place behind the colon of a name, if it follows on the same line.
-    fn colon(&self, entry: &Entry) -> Option<usize> {
+    fn colon(&self, entry: &YamlEntry) -> Option<usize> {
         let rest = self.slice(entry.key_span.end..self.yaml.len());
         let blanks = rest.len() - rest.trim_start_matches([' ', '\t']).len();
         rest.trim_start_matches([' ', '\t']).starts_with(':').then(|| entry.key_span.end + blanks + 1)
     }
 
-    fn colon_or_refuse(&self, entry: &Entry) -> Result<usize, FrontmatterError> {
+    fn colon_or_refuse(&self, entry: &YamlEntry) -> Result<usize, FrontmatterError> {
         self.colon(entry).ok_or_else(|| unwritable(entry))
     }
 
     /// How far the block below a name is indented: as far as its first line that is not a comment.
-    fn block_indent(&self, entry: &Entry) -> Result<usize, FrontmatterError> {
+    fn block_indent(&self, entry: &YamlEntry) -> Result<usize, FrontmatterError> {
         let below = self.after(self.colon_or_refuse(entry)?);
         let first = self
             .slice(below..self.yaml.len())
@@ -252,6 +257,6 @@ impl Splicer<'_> {
     }
 }
 
-fn unwritable(entry: &Entry) -> FrontmatterError {
+fn unwritable(entry: &YamlEntry) -> FrontmatterError {
     FrontmatterError::Unwritable { line: entry.line, field: entry.key.clone() }
 }

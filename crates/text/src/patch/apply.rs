@@ -3,15 +3,15 @@
 use std::borrow::Cow;
 
 use super::{Conflict, FilePatch, Hunk, HunkError, PatchKind};
-use crate::place::{Mismatch, Place, shown_line};
-use crate::window::Lines;
+use crate::fuzzy_match::{Mismatch, NearestMatch, shown_line};
+use crate::line_index::LineIndex;
 
 /// Hunks of one file that may be looked for in the whole text: each search reads all of it.
 pub(super) const MAX_SEARCHES: usize = 128;
 /// Lines of a hunk and of the file that a conflict shows.
-const SHOWN_LINES: usize = 12;
+const MAX_SHOWN_LINES: usize = 12;
 /// Places named when a hunk fits several.
-const NAMED_PLACES: usize = 10;
+const MAX_NAMED_MATCHES: usize = 10;
 
 /// A text with its patch applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,12 +19,12 @@ pub struct Applied {
     /// The text.
     pub text: String,
     /// The hunks that did not stand where their header says.
-    pub moved: Vec<Moved>,
+    pub moved: Vec<MovedHunk>,
 }
 
 /// A hunk that was applied elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Moved {
+pub struct MovedHunk {
     /// Which hunk of the file, counted from 1.
     pub hunk: usize,
     /// How many lines further down; negative is further up.
@@ -44,13 +44,13 @@ pub fn apply(patch: &FilePatch, original: &str) -> Result<Applied, HunkError> {
     }
     // A patch sent with CRLF throughout says nothing about the file, so the file decides.
     let with_crlf = patch.sent_with_crlf && has_only_crlf(original);
-    let mut work = Work::new(original);
+    let mut work = PatchApplier::new(original);
     for hunk in &patch.hunks {
         work.apply(hunk, with_crlf)?;
     }
     let applied = work.finish()?;
     if patch.kind == PatchKind::Delete && !applied.text.is_empty() {
-        return Err(HunkError::Remains { lines: Lines::new(&applied.text).count() });
+        return Err(HunkError::Remains { lines: LineIndex::new(&applied.text).count() });
     }
     Ok(applied)
 }
@@ -68,7 +68,7 @@ fn has_only_crlf(text: &str) -> bool {
         && text.split_inclusive('\n').all(|line| line.ends_with("\r\n") || !line.ends_with('\n'))
 }
 
-struct Work<'a> {
+struct PatchApplier<'a> {
     original: &'a str,
     lines: Vec<&'a str>,
     /// The hunk at work, counted from 1.
@@ -77,11 +77,11 @@ struct Work<'a> {
     done: usize,
     out: String,
     offset: isize,
-    moved: Vec<Moved>,
+    moved: Vec<MovedHunk>,
     searches: usize,
 }
 
-impl<'a> Work<'a> {
+impl<'a> PatchApplier<'a> {
     fn new(original: &'a str) -> Self {
         let lines = original.split_inclusive('\n').collect();
         let out = String::with_capacity(original.len());
@@ -113,7 +113,7 @@ impl<'a> Work<'a> {
     fn find(&mut self, hunk: &Hunk, old: &[Cow<'_, str>]) -> Result<usize, HunkError> {
         let said = if old.is_empty() { hunk.old_start } else { hunk.old_start.saturating_sub(1) };
         let expected = said.saturating_add_signed(self.offset);
-        if expected >= self.done && self.stands_at(expected, old) {
+        if expected >= self.done && self.matches_at(expected, old) {
             self.note(said, expected);
             return Ok(expected);
         }
@@ -126,13 +126,13 @@ impl<'a> Work<'a> {
             }
             [] | [_] => Err(self.conflict(hunk, expected, old)),
             several => {
-                let lines = several.iter().take(NAMED_PLACES).map(|place| place + 1).collect();
+                let lines = several.iter().take(MAX_NAMED_MATCHES).map(|place| place + 1).collect();
                 Err(HunkError::Ambiguous { hunk: self.number, patch_line: hunk.line, lines })
             }
         }
     }
 
-    fn stands_at(&self, place: usize, old: &[Cow<'_, str>]) -> bool {
+    fn matches_at(&self, place: usize, old: &[Cow<'_, str>]) -> bool {
         let there = place.checked_add(old.len()).and_then(|end| self.lines.get(place..end));
         there.is_some_and(|there| there.iter().zip(old).all(|(line, old)| line == old))
     }
@@ -142,19 +142,20 @@ impl<'a> Work<'a> {
         if self.searches > MAX_SEARCHES {
             return Err(HunkError::TooManyMoved { hunk: self.number });
         }
-        Ok(occurrences(&self.lines, old, NAMED_PLACES + 1))
+        Ok(occurrences(&self.lines, old, MAX_NAMED_MATCHES + 1))
     }
 
     fn note(&mut self, said: usize, place: usize) {
         self.offset = place.cast_signed().saturating_sub(said.cast_signed());
         if self.offset != 0 {
-            self.moved.push(Moved { hunk: self.number, offset: self.offset });
+            self.moved.push(MovedHunk { hunk: self.number, offset: self.offset });
         }
     }
 
     fn conflict(&self, hunk: &Hunk, expected: usize, old: &[Cow<'_, str>]) -> HunkError {
-        let lines = Lines::new(self.original);
-        let shown = |lines: &mut dyn Iterator<Item = &str>| lines.take(SHOWN_LINES).map(shown_line).collect();
+        let lines = LineIndex::new(self.original);
+        let shown =
+            |lines: &mut dyn Iterator<Item = &str>| lines.take(MAX_SHOWN_LINES).map(shown_line).collect();
         HunkError::Conflict(Box::new(Conflict {
             hunk: self.number,
             patch_line: hunk.line,
@@ -163,7 +164,7 @@ impl<'a> Work<'a> {
             expected: shown(&mut old.iter().map(AsRef::as_ref)),
             found: shown(&mut self.lines.iter().skip(expected).take(old.len()).copied()),
             mismatch: Mismatch::first(&lines, expected.saturating_add(1), old.iter().map(AsRef::as_ref)),
-            nearest: Place::nearest(self.original, &old.concat()),
+            nearest: NearestMatch::nearest(self.original, &old.concat()),
         }))
     }
 }

@@ -5,7 +5,7 @@ use thiserror::Error;
 use toolgate_types::{ErrorCode, Failure};
 
 use super::apply::MAX_SEARCHES;
-use crate::place::{Difference, Mismatch, Place};
+use crate::fuzzy_match::{MatchDifference, Mismatch, NearestMatch};
 
 /// Why a patch does not fit a file.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -64,7 +64,7 @@ pub struct Conflict {
     /// The first line that differs.
     pub mismatch: Option<Mismatch>,
     /// The place of the file that comes nearest.
-    pub nearest: Option<Place>,
+    pub nearest: Option<NearestMatch>,
 }
 
 impl std::fmt::Display for Conflict {
@@ -129,7 +129,7 @@ impl HunkError {
 impl Conflict {
     fn help(&self) -> String {
         match &self.nearest {
-            Some(place) if place.difference == Difference::FinalNewline => {
+            Some(place) if place.difference == MatchDifference::FinalNewline => {
                 "the file ends without a line end: put `\\ No newline at end of file` after its last line"
                     .into()
             }
@@ -162,5 +162,5 @@ fn conflict_details(failure: Failure, conflict: Conflict) -> Failure {
         .detail("line", conflict.line)
         .detail("expected", conflict.expected)
         .detail("found", conflict.found)
-        .detail("nearest", conflict.nearest.as_ref().map_or(Value::Null, Place::details))
+        .detail("nearest", conflict.nearest.as_ref().map_or(Value::Null, NearestMatch::details))
 }

@@ -1,7 +1,7 @@
 //! The lines before the hunks of a file: which file it is and what happens to it.
 
-use super::parse::{Reader, shown};
-use super::{PatchError, PatchKind, name};
+use super::parse::{PatchReader, shown};
+use super::{PatchError, PatchKind, quoted_name};
 
 /// What helps when it is not clear which file is meant.
 pub(super) const NAME_THE_FILE: &str = "write `--- a/FILE` and `+++ b/FILE` before the hunks of each file";
@@ -9,7 +9,7 @@ pub(super) const NAME_THE_FILE: &str = "write `--- a/FILE` and `+++ b/FILE` befo
 const DO_NOT_CHANGE_MODES: &str = "leave the mode lines out; a new file is written with mode 100644";
 
 /// Which file, and what happens to it.
-pub(super) struct Names {
+pub(super) struct FileHeader {
     pub(super) kind: PatchKind,
     pub(super) old_path: Option<String>,
     pub(super) new_path: Option<String>,
@@ -31,14 +31,14 @@ struct GitHeader {
 }
 
 /// A name after `---` or `+++`.
-enum Side {
+enum HeaderSide {
     /// `/dev/null`.
     Nothing,
     File(String),
 }
 
 /// Reads from `diff --git` or `---` up to the first hunk.
-pub(super) fn read(reader: &mut Reader<'_>) -> Result<Names, PatchError> {
+pub(super) fn read(reader: &mut PatchReader<'_>) -> Result<FileHeader, PatchError> {
     let line = reader.number();
     let sent_with_crlf = reader.peek().is_some_and(|line| line.ends_with('\r'));
     let git = read_git_header(reader)?;
@@ -46,10 +46,10 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<Names, PatchError> {
     let complete_without_hunks = git.created || git.deleted || git.rename_to.is_some();
     let (kind, old_path, new_path) =
         decide(git, sides).map_err(|(problem, remedy)| PatchError::Header { line, problem, remedy })?;
-    Ok(Names { kind, old_path, new_path, line, sent_with_crlf, complete_without_hunks })
+    Ok(FileHeader { kind, old_path, new_path, line, sent_with_crlf, complete_without_hunks })
 }
 
-fn read_git_header(reader: &mut Reader<'_>) -> Result<GitHeader, PatchError> {
+fn read_git_header(reader: &mut PatchReader<'_>) -> Result<GitHeader, PatchError> {
     let mut git = GitHeader::default();
     let Some(names) = reader.peek().and_then(|line| line.strip_prefix("diff --git ")) else { return Ok(git) };
     git.path = common_name(names.trim_end_matches('\r'));
@@ -116,7 +116,7 @@ fn refuse_special(mode: &str, line: usize) -> Result<(), PatchError> {
 }
 
 fn whole_name(text: &str, line: usize) -> Result<String, PatchError> {
-    match name::read(text) {
+    match quoted_name::decode(text) {
         Some((name, rest)) if !name.is_empty() && rest.trim().is_empty() => Ok(name.into_owned()),
         _ => Err(bad_name(text, line)),
     }
@@ -131,8 +131,8 @@ fn bad_name(text: &str, line: usize) -> PatchError {
 /// equal.
 fn common_name(names: &str) -> Option<String> {
     if names.starts_with('"') {
-        let (old, rest) = name::read(names)?;
-        let (new, _) = name::read(rest.trim_start())?;
+        let (old, rest) = quoted_name::decode(names)?;
+        let (new, _) = quoted_name::decode(rest.trim_start())?;
         let (old, new) = (old.strip_prefix("a/")?, new.strip_prefix("b/")?);
         return (old == new).then(|| old.to_owned());
     }
@@ -141,33 +141,40 @@ fn common_name(names: &str) -> Option<String> {
     (old == new && !old.is_empty()).then(|| old.to_owned())
 }
 
-fn read_side(reader: &mut Reader<'_>) -> Result<Side, PatchError> {
+fn read_side(reader: &mut PatchReader<'_>) -> Result<HeaderSide, PatchError> {
     let number = reader.number();
     let line = reader.peek().unwrap_or_default().trim_end_matches('\r');
     // Both signs are four characters with the space after them.
     let text = line.get(4..).unwrap_or_default();
-    let (name, _) =
-        name::read(text).filter(|(name, _)| !name.is_empty()).ok_or_else(|| bad_name(text, number))?;
+    let (name, _) = quoted_name::decode(text)
+        .filter(|(name, _)| !name.is_empty())
+        .ok_or_else(|| bad_name(text, number))?;
     reader.skip();
-    Ok(if name == "/dev/null" { Side::Nothing } else { Side::File(name.into_owned()) })
+    Ok(if name == "/dev/null" { HeaderSide::Nothing } else { HeaderSide::File(name.into_owned()) })
 }
 
 /// A problem and its remedy.
-type Refusal = (String, &'static str);
-type Decision = (PatchKind, Option<String>, Option<String>);
+type HeaderProblem = (String, &'static str);
+type FileAction = (PatchKind, Option<String>, Option<String>);
 
-fn decide(git: GitHeader, sides: Option<(Side, Side)>) -> Result<Decision, Refusal> {
+fn decide(git: GitHeader, sides: Option<(HeaderSide, HeaderSide)>) -> Result<FileAction, HeaderProblem> {
     let decision = match sides {
         None => decide_without_names(&git)?,
-        Some((Side::Nothing, Side::Nothing)) => return refuse("both names are `/dev/null`", NAME_THE_FILE),
-        Some((Side::Nothing, Side::File(new))) => (PatchKind::Create, None, Some(without_prefix(new, "b/"))),
-        Some((Side::File(old), Side::Nothing)) => (PatchKind::Delete, Some(without_prefix(old, "a/")), None),
-        Some((Side::File(old), Side::File(new))) => decide_with_names(&git, old, new)?,
+        Some((HeaderSide::Nothing, HeaderSide::Nothing)) => {
+            return refuse("both names are `/dev/null`", NAME_THE_FILE);
+        }
+        Some((HeaderSide::Nothing, HeaderSide::File(new))) => {
+            (PatchKind::Create, None, Some(without_prefix(new, "b/")))
+        }
+        Some((HeaderSide::File(old), HeaderSide::Nothing)) => {
+            (PatchKind::Delete, Some(without_prefix(old, "a/")), None)
+        }
+        Some((HeaderSide::File(old), HeaderSide::File(new))) => decide_with_names(&git, old, new)?,
     };
     refuse_contradiction(&git, decision)
 }
 
-fn decide_with_names(git: &GitHeader, old: String, new: String) -> Result<Decision, Refusal> {
+fn decide_with_names(git: &GitHeader, old: String, new: String) -> Result<FileAction, HeaderProblem> {
     let (old, new) = match (old.strip_prefix("a/"), new.strip_prefix("b/")) {
         (Some(old), Some(new)) => (old.to_owned(), new.to_owned()),
         _ => (old, new),
@@ -182,7 +189,7 @@ fn decide_with_names(git: &GitHeader, old: String, new: String) -> Result<Decisi
     Err((problem, "give both the same name, or add `diff --git`, `rename from` and `rename to` lines"))
 }
 
-fn decide_without_names(git: &GitHeader) -> Result<Decision, Refusal> {
+fn decide_without_names(git: &GitHeader) -> Result<FileAction, HeaderProblem> {
     if let (Some(from), Some(to)) = (&git.rename_from, &git.rename_to) {
         return Ok((PatchKind::Rename, Some(from.clone()), Some(to.clone())));
     }
@@ -194,7 +201,7 @@ fn decide_without_names(git: &GitHeader) -> Result<Decision, Refusal> {
 }
 
 /// The lines of a git header must say the same as the names.
-fn refuse_contradiction(git: &GitHeader, decision: Decision) -> Result<Decision, Refusal> {
+fn refuse_contradiction(git: &GitHeader, decision: FileAction) -> Result<FileAction, HeaderProblem> {
     let (kind, old, new) = &decision;
     let renamed = git.rename_from.is_some() || git.rename_to.is_some();
     let agrees = match kind {
@@ -215,7 +222,7 @@ fn refuse_contradiction(git: &GitHeader, decision: Decision) -> Result<Decision,
     )
 }
 
-fn refuse<T>(problem: &str, remedy: &'static str) -> Result<T, Refusal> {
+fn refuse<T>(problem: &str, remedy: &'static str) -> Result<T, HeaderProblem> {
     Err((problem.to_owned(), remedy))
 }
 

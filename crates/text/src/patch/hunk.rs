@@ -1,13 +1,13 @@
 //! One hunk: its header, and exactly the lines that the header announces.
 
-use super::parse::{Reader, cuts_hunk_off, shown};
+use super::parse::{PatchReader, cuts_hunk_off, shown};
 use super::{Hunk, HunkLine, PatchError, Sign};
 
 /// Reads the hunk that begins at the next line.
-pub(super) fn read(reader: &mut Reader<'_>, sent_with_crlf: bool) -> Result<Hunk, PatchError> {
+pub(super) fn read(reader: &mut PatchReader<'_>, sent_with_crlf: bool) -> Result<Hunk, PatchError> {
     let line = reader.number();
     let text = reader.peek().unwrap_or_default();
-    let header = Header::read(text).ok_or_else(|| PatchError::HunkHeader { line, text: shown(text) })?;
+    let header = HunkHeader::read(text).ok_or_else(|| PatchError::HunkHeader { line, text: shown(text) })?;
     reader.skip();
     // Counted before anything is read, so that an error can say what would have fitted.
     let found = count_lines(reader);
@@ -24,14 +24,14 @@ pub(super) fn read(reader: &mut Reader<'_>, sent_with_crlf: bool) -> Result<Hunk
     Ok(Hunk { line, old_start: header.old_start, new_start: header.new_start, lines })
 }
 
-struct Header {
+struct HunkHeader {
     old_start: usize,
     old_count: usize,
     new_start: usize,
     new_count: usize,
 }
 
-impl Header {
+impl HunkHeader {
     /// `@@ -1,3 +1,4 @@ anything`; a count of one may be left out.
     fn read(line: &str) -> Option<Self> {
         let (old, rest) = line.strip_prefix("@@ -")?.split_once(" +")?;
@@ -58,7 +58,7 @@ fn number(text: &str) -> Option<usize> {
 }
 
 /// How many old and new lines seem to follow, whatever the header says.
-fn count_lines(reader: &Reader<'_>) -> (usize, usize) {
+fn count_lines(reader: &PatchReader<'_>) -> (usize, usize) {
     let (mut old, mut new, mut blank) = (0, 0, 0);
     for distance in 0.. {
         let Some(line) = reader.ahead(distance).filter(|_| !reader.names_ahead(distance)) else { break };
@@ -80,13 +80,13 @@ fn count_lines(reader: &Reader<'_>) -> (usize, usize) {
 
 /// Reads as many lines as the header announces; `None` when they are not there.
 fn read_lines(
-    reader: &mut Reader<'_>,
-    header: &Header,
+    reader: &mut PatchReader<'_>,
+    header: &HunkHeader,
     sent_with_crlf: bool,
 ) -> Result<Option<Vec<HunkLine>>, PatchError> {
     let (mut old_left, mut new_left) = (header.old_count, header.new_count);
     let mut lines: Vec<HunkLine> = Vec::new();
-    let mut ended = Ended::default();
+    let mut ended = MissingNewlines::default();
     loop {
         let line = reader.peek();
         if let Some(true) = line.map(|line| line.starts_with('\\')) {
@@ -125,12 +125,12 @@ fn read_line(line: &str, sent_with_crlf: bool) -> Option<HunkLine> {
 
 /// Which sides have had their last line, the one without line end, and where the patch said so.
 #[derive(Default)]
-struct Ended {
+struct MissingNewlines {
     old: Option<usize>,
     new: Option<usize>,
 }
 
-impl Ended {
+impl MissingNewlines {
     /// Takes the line end from the line that `\ No newline at end of file` follows.
     fn mark(&mut self, last: Option<&mut HunkLine>, marker: usize) -> Result<(), PatchError> {
         let Some(line) = last.filter(|line| line.text.ends_with('\n')) else {
@@ -153,7 +153,7 @@ impl Ended {
 }
 
 /// Whether the next line looks like one more of the hunk that should be complete.
-fn next_belongs_to_hunk(reader: &Reader<'_>) -> bool {
+fn next_belongs_to_hunk(reader: &PatchReader<'_>) -> bool {
     let Some(line) = reader.peek().filter(|_| !reader.at_names()) else { return false };
     let signed = matches!(line.as_bytes().first(), Some(b' ' | b'+' | b'-'));
     signed && !line.trim().is_empty() && !reader.signature_ahead(0)

@@ -10,10 +10,10 @@ mod conflict;
 mod error;
 mod header;
 mod hunk;
-pub(crate) mod name;
+pub(crate) mod quoted_name;
 mod parse;
 
-pub use apply::{Applied, Moved, apply};
+pub use apply::{Applied, MovedHunk, apply};
 pub use conflict::{Conflict, HunkError};
 pub use error::PatchError;
 pub use parse::parse;

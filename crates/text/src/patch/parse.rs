@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 
-use super::header::{self, Names};
+use super::header::{self, FileHeader};
 use super::{FilePatch, Hunk, PatchError, PatchKind, Sign, hunk};
-use crate::window::truncate_at_char_boundary;
+use crate::line_index::truncate_at_char_boundary;
 
 /// Bytes of an offending line that an error repeats.
-const SHOWN_BYTES: usize = 60;
+const MAX_SHOWN_BYTES: usize = 60;
 
 /// Reads a unified diff over one or several files.
 ///
@@ -17,7 +17,7 @@ const SHOWN_BYTES: usize = 60;
 /// # Errors
 /// The first line that is wrong, and what would be right.
 pub fn parse(patch: &str) -> Result<Vec<FilePatch>, PatchError> {
-    let mut reader = Reader::new(patch);
+    let mut reader = PatchReader::new(patch);
     let mut files = Vec::new();
     while skip_to_file(&mut reader, files.is_empty())? {
         files.push(read_file(&mut reader)?);
@@ -25,17 +25,17 @@ pub fn parse(patch: &str) -> Result<Vec<FilePatch>, PatchError> {
     if files.is_empty() {
         return Err(PatchError::Empty);
     }
-    refuse_files_named_twice(&files)?;
+    reject_duplicate_files(&files)?;
     Ok(files)
 }
 
 /// The lines of a patch, without their line feeds.
-pub(super) struct Reader<'a> {
+pub(super) struct PatchReader<'a> {
     lines: Vec<&'a str>,
     next: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> PatchReader<'a> {
     pub(super) fn new(patch: &'a str) -> Self {
         let lines = patch.split_inclusive('\n').map(|line| line.strip_suffix('\n').unwrap_or(line)).collect();
         Self { lines, next: 0 }
@@ -87,7 +87,7 @@ impl<'a> Reader<'a> {
 /// The beginning of a line, for an error.
 pub(super) fn shown(line: &str) -> String {
     let mut out = String::new();
-    for character in truncate_at_char_boundary(line.trim_end(), SHOWN_BYTES).chars() {
+    for character in truncate_at_char_boundary(line.trim_end(), MAX_SHOWN_BYTES).chars() {
         match character {
             control if control.is_control() => out.extend(control.escape_default()),
             other => out.push(other),
@@ -99,12 +99,12 @@ pub(super) fn shown(line: &str) -> String {
 /// Skips what may stand before a file. `anything` is true before the first one: there people write prose.
 /// After a file only known lines are skipped, since an unknown one may be the rest of a hunk that was counted
 /// wrongly.
-fn skip_to_file(reader: &mut Reader<'_>, mut anything: bool) -> Result<bool, PatchError> {
+fn skip_to_file(reader: &mut PatchReader<'_>, mut anything: bool) -> Result<bool, PatchError> {
     while let Some(line) = reader.peek() {
         if line.starts_with("diff --git ") || reader.at_names() {
             return Ok(true);
         }
-        refuse_other_formats(reader, line)?;
+        reject_other_formats(reader, line)?;
         anything = anything || reader.signature_ahead(0) || ends_patch(line);
         if !anything && !may_stand_between_files(line) {
             return Err(reader.unexpected());
@@ -114,7 +114,7 @@ fn skip_to_file(reader: &mut Reader<'_>, mut anything: bool) -> Result<bool, Pat
     Ok(false)
 }
 
-fn refuse_other_formats(reader: &Reader<'_>, line: &str) -> Result<(), PatchError> {
+fn reject_other_formats(reader: &PatchReader<'_>, line: &str) -> Result<(), PatchError> {
     let number = reader.number();
     let next = reader.ahead(1).unwrap_or_default();
     if line.starts_with("*** Begin Patch") {
@@ -159,22 +159,22 @@ pub(super) fn cuts_hunk_off(line: &str) -> bool {
     line.starts_with("@@") || ends_patch(line) || starts_another_part(line)
 }
 
-fn read_file(reader: &mut Reader<'_>) -> Result<FilePatch, PatchError> {
+fn read_file(reader: &mut PatchReader<'_>) -> Result<FilePatch, PatchError> {
     let names = header::read(reader)?;
     let mut hunks: Vec<Hunk> = Vec::new();
     while reader.peek().is_some_and(|line| line.starts_with("@@")) {
         let next = hunk::read(reader, names.sent_with_crlf)?;
         if let Some(last) = hunks.last() {
-            refuse_disorder(last, &next)?;
+            reject_unordered_hunks(last, &next)?;
         }
         hunks.push(next);
     }
-    refuse_hunks_that_do_not_fit(&names, &hunks)?;
-    let Names { kind, old_path, new_path, line, sent_with_crlf, .. } = names;
+    reject_unfitting_hunks(&names, &hunks)?;
+    let FileHeader { kind, old_path, new_path, line, sent_with_crlf, .. } = names;
     Ok(FilePatch { kind, old_path, new_path, hunks, line, sent_with_crlf })
 }
 
-fn refuse_disorder(last: &Hunk, next: &Hunk) -> Result<(), PatchError> {
+fn reject_unordered_hunks(last: &Hunk, next: &Hunk) -> Result<(), PatchError> {
     let end = last_old_line(last);
     // A hunk without old lines stands after its line, so it may name the last line of the hunk before.
     let inserts = next.old_lines().next().is_none();
@@ -191,7 +191,7 @@ fn last_old_line(hunk: &Hunk) -> usize {
     }
 }
 
-fn refuse_hunks_that_do_not_fit(names: &Names, hunks: &[Hunk]) -> Result<(), PatchError> {
+fn reject_unfitting_hunks(names: &FileHeader, hunks: &[Hunk]) -> Result<(), PatchError> {
     let only = |sign| hunks.iter().flat_map(|hunk| &hunk.lines).all(|line| line.sign == sign);
     let (problem, remedy) = match names.kind {
         PatchKind::Create if hunks.len() > 1 || !only(Sign::Add) => (
@@ -210,7 +210,7 @@ fn refuse_hunks_that_do_not_fit(names: &Names, hunks: &[Hunk]) -> Result<(), Pat
     Err(PatchError::Header { line: names.line, problem: problem.to_owned(), remedy })
 }
 
-fn refuse_files_named_twice(files: &[FilePatch]) -> Result<(), PatchError> {
+fn reject_duplicate_files(files: &[FilePatch]) -> Result<(), PatchError> {
     let mut seen: HashMap<&str, usize> = HashMap::new();
     for file in files {
         let new_path = file.new_path.as_deref().filter(|path| file.old_path.as_deref() != Some(path));

@@ -3,11 +3,11 @@
 use proptest::prelude::*;
 use toolgate_text::diff::unified;
 use toolgate_text::edit::{self, Edit};
-use toolgate_text::nearest::nearest_name;
+use toolgate_text::nearest_name::nearest_name;
 use toolgate_text::patch;
 use toolgate_types::Failure;
 
-use crate::texts;
+use crate::line_texts;
 
 /// Pieces of patches in any order.
 fn patch_soup() -> impl Strategy<Value = String> {
@@ -57,7 +57,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn patches(soup in patch_soup(), original in texts::text()) {
+    fn patches(soup in patch_soup(), original in line_texts::text()) {
         match patch::parse(&soup) {
             Ok(files) => for file in &files {
                 if let Err(error) = patch::apply(file, &original) {

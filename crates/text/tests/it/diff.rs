@@ -7,13 +7,13 @@ use proptest::prelude::*;
 use toolgate_text::diff::unified;
 use toolgate_text::patch::{Applied, PatchKind, apply, parse};
 
-use crate::texts;
+use crate::line_texts;
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn a_diff_applied_gives_the_new_text((old, new) in texts::pair(), context in 0usize..5) {
+    fn a_diff_applied_gives_the_new_text((old, new) in line_texts::pair(), context in 0usize..5) {
         let diff = unified(&old, &new, "a/file", "b/file", context);
         if old == new {
             prop_assert_eq!(diff, "");
@@ -27,7 +27,7 @@ proptest! {
     }
 
     #[test]
-    fn files_made_and_deleted_by_a_diff((old, new) in texts::pair()) {
+    fn files_made_and_deleted_by_a_diff((old, new) in line_texts::pair()) {
         prop_assume!(!old.is_empty() && !new.is_empty());
         let made = unified("", &new, "/dev/null", "b/sub/file", 3);
         let deleted = unified(&old, "", "a/other", "/dev/null", 3);
@@ -108,7 +108,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn patch_and_git_understand_any_diff((old, new) in texts::pair(), context in 1usize..4) {
+    fn patch_and_git_understand_any_diff((old, new) in line_texts::pair(), context in 1usize..4) {
         prop_assume!(old != new && !old.is_empty());
         foreign_programs_agree(&old, &new, context);
     }

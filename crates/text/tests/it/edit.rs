@@ -72,7 +72,7 @@ proptest! {
     }
 
     #[test]
-    fn a_near_place_is_really_there(text in crate::texts::text(), wanted in crate::texts::text()) {
+    fn a_near_place_is_really_there(text in crate::line_texts::text(), wanted in crate::line_texts::text()) {
         let edit = Edit { old_text: wanted, new_text: "other".into(), replace_all: false };
         if let Err(EditError::NotFound { nearest: Some(place), .. }) = apply(&text, &[edit]) {
             let lines: Vec<&str> = text.split_inclusive('\n').collect();

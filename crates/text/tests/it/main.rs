@@ -13,5 +13,5 @@ mod diff;
 mod edit;
 mod frontmatter;
 mod patch;
-mod texts;
-mod window;
+mod line_texts;
+mod line_index;

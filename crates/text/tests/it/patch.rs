@@ -1,9 +1,9 @@
 use proptest::prelude::*;
 use toolgate_text::diff::unified;
-use toolgate_text::patch::{Applied, FilePatch, HunkError, Moved, PatchKind, apply, parse};
+use toolgate_text::patch::{Applied, FilePatch, HunkError, MovedHunk, PatchKind, apply, parse};
 use toolgate_types::{ErrorCode, Failure};
 
-use crate::texts;
+use crate::line_texts;
 
 fn one(patch: &str) -> FilePatch {
     let mut files = parse(patch).unwrap_or_else(|error| panic!("{error}\n{patch}"));
@@ -121,16 +121,16 @@ fn a_moved_hunk_takes_the_next_along() {
     let patch = one("--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n-a\n+A\n b\n@@ -4 +4 @@\n-c\n+C\n");
     let applied = apply(&patch, "0\n0\na\nb\n\nc\nc\n").unwrap();
     assert_eq!(applied.text, "0\n0\nA\nb\n\nC\nc\n");
-    assert_eq!(applied.moved, [Moved { hunk: 1, offset: 2 }, Moved { hunk: 2, offset: 2 }]);
+    assert_eq!(applied.moved, [MovedHunk { hunk: 1, offset: 2 }, MovedHunk { hunk: 2, offset: 2 }]);
     let upwards = apply(&one("--- a/x\n+++ b/x\n@@ -9 +9 @@\n-c\n+C\n"), "a\nc\n").unwrap();
-    assert_eq!(upwards.moved, [Moved { hunk: 1, offset: -7 }]);
+    assert_eq!(upwards.moved, [MovedHunk { hunk: 1, offset: -7 }]);
 }
 
 #[test]
 fn a_moved_hunk_is_found_in_repetitive_text() {
     let patch = one("--- a/x\n+++ b/x\n@@ -9,3 +9,2 @@\n-a\n a\n b\n");
     let applied = apply(&patch, "a\na\na\nb\n").unwrap();
-    assert_eq!(applied, Applied { text: "a\na\nb\n".into(), moved: vec![Moved { hunk: 1, offset: -7 }] });
+    assert_eq!(applied, Applied { text: "a\na\nb\n".into(), moved: vec![MovedHunk { hunk: 1, offset: -7 }] });
 }
 
 #[test]
@@ -336,10 +336,10 @@ proptest! {
 
     #[test]
     fn applying_agrees_with_the_model(
-        (old, new) in texts::pair(),
+        (old, new) in line_texts::pair(),
         context in 0usize..4,
         steps in any::<prop::sample::Index>(),
-        inserted in prop::collection::vec(texts::line(), 0..3),
+        inserted in prop::collection::vec(line_texts::line(), 0..3),
     ) {
         prop_assume!(old != new);
         let file = one(&unified(&old, &new, "a/x", "b/x", context));

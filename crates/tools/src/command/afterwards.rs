@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use toolgate_types::{CallId, ErrorCode, Failure, Stop};
+use toolgate_types::{CallId, Cancellation, ErrorCode, Failure};
 use toolgate_workspace::{
     ConfinedMount, Leftover, Looked, Quarantine, Quarantined, Run, Stray, StrayKind, Strays, WorkspaceError,
 };
@@ -68,7 +68,7 @@ impl Search {
     fn of(keeping: &Keeping, run: &Run<'_>, call: CallId) -> Self {
         let when = toolgate_types::time::rfc3339_millis(jiff::Timestamp::now());
         let quarantine = Quarantine { folder: &keeping.quarantine, call, when, bounds: keeping.bounds };
-        let look = |mount: &&ConfinedMount<'_>, stop: &Stop| mount.strays(stop);
+        let look = |mount: &&ConfinedMount<'_>, stop: &Cancellation| mount.strays(stop);
         let take = |mount: &&ConfinedMount<'_>, stray: &Stray| run.quarantine(mount, stray, &quarantine);
         let mounts: Vec<(&str, &ConfinedMount<'_>)> =
             run.mounts().iter().map(|mount| (mount.alias(), mount)).collect();
@@ -83,7 +83,7 @@ impl Search {
     /// Walks the mounts, each by its alias, until directories no longer move away before they are read.
     fn through<Mount>(
         mounts: &[(&str, Mount)],
-        mut look: impl FnMut(&Mount, &Stop) -> Result<Strays, WorkspaceError>,
+        mut look: impl FnMut(&Mount, &Cancellation) -> Result<Strays, WorkspaceError>,
         mut take: impl FnMut(&Mount, &Stray) -> Result<Option<Quarantined>, WorkspaceError>,
     ) -> Self {
         let mut search = Self { is_whole: vec![false; mounts.len()], ..Self::default() };
@@ -148,8 +148,8 @@ impl Search {
     }
 }
 
-fn within(time: Duration) -> Stop {
-    Stop::new(Some(Instant::now() + time), || false)
+fn within(time: Duration) -> Cancellation {
+    Cancellation::new(Some(Instant::now() + time), || false)
 }
 
 fn failure(failed: &[String]) -> Failure {
@@ -172,7 +172,7 @@ struct Taken {
 fn take_each<Left>(
     mut left: Vec<Left>,
     kind: impl Fn(&Left) -> StrayKind,
-    stop: &Stop,
+    stop: &Cancellation,
     mut take: impl FnMut(Left) -> Result<Option<Quarantined>, WorkspaceError>,
 ) -> Taken {
     left.sort_by_key(|stray| turn(kind(stray)));
@@ -228,8 +228,12 @@ mod tests {
 
     #[test]
     fn what_git_would_run_is_taken_away_first() {
-        let taken =
-            take_each(LEFT.to_vec(), |kind| *kind, &Stop::never(), |kind| Ok(Some(quarantined(kind))));
+        let taken = take_each(
+            LEFT.to_vec(),
+            |kind| *kind,
+            &Cancellation::never(),
+            |kind| Ok(Some(quarantined(kind))),
+        );
         let order = ["git_config", "repository", "hook", "hook", "git_pointer", "program_config", "link"];
         assert_eq!((paths(&taken), taken.failed.len()), (order.to_vec(), 0));
     }
@@ -238,7 +242,7 @@ mod tests {
     fn what_there_was_no_time_for_is_told() {
         let moved = Arc::new(AtomicUsize::new(0));
         let seen = Arc::clone(&moved);
-        let stop = Stop::new(None, move || seen.load(Ordering::Relaxed) == 3);
+        let stop = Cancellation::new(None, move || seen.load(Ordering::Relaxed) == 3);
         let taken = take_each(
             LEFT.to_vec(),
             |kind| *kind,
@@ -257,7 +261,7 @@ mod tests {
     fn walked(walks: &[Strays]) -> (usize, Search) {
         let mut walks = walks.iter().cloned();
         let mut count = 0;
-        let look = |is_quiet: &bool, _: &Stop| match is_quiet {
+        let look = |is_quiet: &bool, _: &Cancellation| match is_quiet {
             true => Ok(Strays::default()),
             false => {
                 count += 1;
@@ -291,7 +295,7 @@ mod tests {
             StrayKind::GitConfig => Err(WorkspaceError::ReadOnly { path: "a\u{1b}b".to_owned() }),
             other => Ok(Some(quarantined(other))),
         };
-        let taken = take_each(LEFT.to_vec(), |kind| *kind, &Stop::never(), broken);
+        let taken = take_each(LEFT.to_vec(), |kind| *kind, &Cancellation::never(), broken);
         assert_eq!((taken.quarantined.len(), taken.failed.len()), (6, 1));
         let many: Vec<String> = std::iter::repeat_n(taken.failed[0].clone(), 20).collect();
         let note = failure(&many).operator_note.unwrap();

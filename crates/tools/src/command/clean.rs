@@ -5,7 +5,7 @@
 //! direction of writing. The work is done one character at a time, so that it does not matter how the text was cut into pieces.
 
 use serde_json::Value;
-use toolgate_text::is_hidden;
+use toolgate_text::is_invisible;
 
 /// What a character does to the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +75,7 @@ impl Cleaner {
             }
             '\r' => self.returned = true,
             '\u{8}' if !self.returned => tell(Stroke::Erase),
-            hidden if is_hidden(hidden) => {}
+            hidden if is_invisible(hidden) => {}
             seen => {
                 if std::mem::take(&mut self.returned) {
                     tell(Stroke::Restart);
@@ -127,7 +127,7 @@ fn clean_inner(text: &str) -> String {
 /// A text for a person who must be able to see every character of it: what is hidden is written out.
 #[must_use]
 pub fn spelt_out(text: &str) -> String {
-    let spell = |character: char| match is_hidden(character) {
+    let spell = |character: char| match is_invisible(character) {
         true => character.escape_unicode().to_string(),
         false => character.to_string(),
     };
@@ -200,7 +200,7 @@ mod tests {
 
         #[test]
         fn nothing_hidden_is_left(text in odd_text()) {
-            prop_assert!(!clean(&text).chars().any(is_hidden));
+            prop_assert!(!clean(&text).chars().any(is_invisible));
         }
 
         #[test]

@@ -2,7 +2,7 @@
 
 use toolgate_gate::CallContext;
 use toolgate_sandbox::{Ended, Exit};
-use toolgate_types::Cover;
+use toolgate_types::MountOverlay;
 use toolgate_workspace::ConfinedMount;
 
 use super::Command;
@@ -33,13 +33,13 @@ pub(crate) struct Held {
 
 impl Held {
     pub(super) fn of(command: &Command<'_>, context: &CallContext, confined: &[ConfinedMount<'_>]) -> Self {
-        let count = |is_meant: fn(&Cover) -> bool| {
+        let count = |is_meant: fn(&MountOverlay) -> bool| {
             let covers = confined.iter().flat_map(ConfinedMount::covers);
             covers.filter(|cover| is_meant(cover)).count()
         };
         Self {
-            hidden: count(|cover| matches!(cover, Cover::Hide { .. })),
-            pinned: count(|cover| matches!(cover, Cover::Pin { .. })),
+            hidden: count(|cover| matches!(cover, MountOverlay::Mask { .. })),
+            pinned: count(|cover| matches!(cover, MountOverlay::PinDirectory { .. })),
             bundled: confined
                 .iter()
                 .flat_map(ConfinedMount::bundled)

@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use toolgate_types::Cover;
+use toolgate_types::MountOverlay;
 use toolgate_workspace::{ConfinedMount, sanitised_git_config};
 
 use super::inside;
@@ -91,7 +91,7 @@ fn own_config<'c>(directory: &Path, confined: &'c [ConfinedMount<'_>]) -> Option
     let configs = confined.iter().flat_map(|mount| {
         let place = directory.strip_prefix(inside(mount.alias(), "")).ok();
         mount.covers().iter().filter_map(move |cover| match (cover, place) {
-            (Cover::Replace { path, content }, Some(place)) => {
+            (MountOverlay::Substitute { path, content }, Some(place)) => {
                 let repository = path.parent().filter(|_| path.ends_with(".git/config"))?.parent()?;
                 place.starts_with(repository).then_some((repository, content))
             }

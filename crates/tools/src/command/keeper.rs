@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use tokio::sync::{oneshot, watch};
 use toolgate_egress::Refusal;
 use toolgate_sandbox::{Ended, Ends, Handed, Job, Network, SandboxError, Stream, Streams};
-use toolgate_types::{CallId, ErrorCode, Failure, Stop};
+use toolgate_types::{CallId, Cancellation, ErrorCode, Failure};
 use toolgate_workspace::{Confined, ConfinedMount, DiskReserve, Run};
 
 use super::afterwards::{Left, take_away, take_away_from_running};
@@ -178,7 +178,7 @@ impl Keeper {
             disk_is_short: watches.then_some(&disk_is_short),
         };
         let mut sink = |_: Stream, bytes: &[u8]| self.tail.push(bytes);
-        made.sandbox.run(&job, &Stop::never(), &mut sink)
+        made.sandbox.run(&job, &Cancellation::never(), &mut sink)
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{oneshot, watch};
 use toolgate_sandbox::{Ended, Ends, ResourceLimits, SandboxError, steering_variable};
-use toolgate_types::{CallId, ErrorCode, Failure, Limits, Stop};
+use toolgate_types::{CallId, Cancellation, ErrorCode, Failure, Limits};
 use toolgate_workspace::{Mount, PathStyle, View};
 
 use super::keeper::{Keeper, News, Order};
@@ -231,8 +231,8 @@ const NOTHING: Limits = Limits {
 };
 
 /// Ends when looking at files has taken too long.
-pub(super) fn looking() -> Stop {
-    Stop::new(Instant::now().checked_add(LOOKING), || false)
+pub(super) fn looking() -> Cancellation {
+    Cancellation::new(Instant::now().checked_add(LOOKING), || false)
 }
 
 fn refuse_steering(environment: &[(String, String)]) -> Result<(), Failure> {

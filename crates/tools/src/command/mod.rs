@@ -29,7 +29,7 @@ use toolgate_gate::CallContext;
 use toolgate_sandbox::{
     Job, Mounted, Network, OnFlood, PROXY_PORT, Pumped, ResourceLimits, SandboxError, Streams,
 };
-use toolgate_types::{CallId, Failure, Stop, StopReason};
+use toolgate_types::{CallId, Cancellation, CancellationReason, Failure};
 use toolgate_workspace::{
     Access, Confined, ConfinedMount, DiskReserve, ListOptions, Mount, PathGrant, PathStyle, Quarantined, Run,
     View, Workspace, WorkspaceError,
@@ -176,7 +176,7 @@ impl CommandRunner {
         &self,
         command: &Command<'_>,
         context: &CallContext,
-        stop: &Stop,
+        stop: &Cancellation,
     ) -> Result<Finished, Failure> {
         self.check_disk()?;
         let mut attempts = 1..=ATTEMPTS;
@@ -199,7 +199,7 @@ impl CommandRunner {
         &self,
         command: &Command<'_>,
         context: &CallContext,
-        stop: &Stop,
+        stop: &Cancellation,
     ) -> Result<Result<Finished, SandboxError>, Failure> {
         let made = self.options.confinement.made()?;
         let mounts = held_to_grant(&command.mounts, context);
@@ -258,7 +258,7 @@ impl CommandRunner {
         keeping: &'r Keeping,
         mounts: &[Confined<'_>],
         grant: Option<&dyn PathGrant>,
-        stop: &Stop,
+        stop: &Cancellation,
         call: CallId,
     ) -> Result<(Run<'r>, Vec<Quarantined>), Failure> {
         let begin = || keeping.baselines.confine(self.workspace(), mounts, grant, stop);
@@ -376,11 +376,11 @@ pub(crate) fn inside(alias: &str, path: &str) -> PathBuf {
 }
 
 /// A stop that comes after `limit` at the latest, and with the call's own in any case.
-pub(crate) fn stop_within(outer: &Stop, limit: Duration) -> Stop {
+pub(crate) fn stop_within(outer: &Cancellation, limit: Duration) -> Cancellation {
     let own = Instant::now().checked_add(limit);
     let deadline = outer.deadline().into_iter().chain(own).min();
     let outer = outer.clone();
-    Stop::new(deadline, move || outer.reason() == Some(StopReason::Cancelled))
+    Cancellation::new(deadline, move || outer.reason() == Some(CancellationReason::Cancelled))
 }
 
 /// The aliases that paths can begin with.

@@ -11,7 +11,7 @@ use toolgate_gate::{
 };
 use toolgate_policy::{PathInput, PathInputs, PathSource};
 use toolgate_sandbox::OnFlood;
-use toolgate_text::visible::value;
+use toolgate_text::confusables::quote_value;
 use toolgate_types::{Category, ErrorCode, Failure, Sha256, ToolClass, ToolOutput};
 use toolgate_workspace::{Access, Confined, Mount};
 
@@ -121,7 +121,7 @@ impl ShellDress {
         facts.insert("stderr".to_owned(), json!(error));
         let text = if self == Self::Native { text } else { String::new() };
         ToolOutput {
-            whole: cut.then(|| finished.into_whole()),
+            full_text: cut.then(|| finished.into_whole()),
             ..ToolOutput::new(text, Value::Object(facts))
         }
     }
@@ -133,7 +133,7 @@ fn studio_answer(finished: Finished, context: &CallContext) -> ToolOutput {
     let mut facts = finished.facts(cut);
     facts.insert("bytes".to_owned(), json!(finished.bytes()));
     let whole = cut.then(|| finished.into_whole());
-    ToolOutput { whole, ..ToolOutput::new(text, Value::Object(camel_case(facts))) }
+    ToolOutput { full_text: whole, ..ToolOutput::new(text, Value::Object(camel_case(facts))) }
 }
 
 /// Where the whole output is, filled in by whoever keeps it.
@@ -336,7 +336,7 @@ impl Tool for Shell {
 
     fn path_inputs(&self) -> PathInputs {
         let folder = self.default_mount().unwrap_or("/tmp").to_owned();
-        let cwd = PathInput { name: CWD.to_owned(), is_list: false, has_default: true, folder };
+        let cwd = PathInput { name: CWD.to_owned(), is_list: false, has_default: true, directory: folder };
         PathInputs { mounts: mount_aliases(self.runner.workspace()), ..PathInputs::of(vec![cwd]) }
     }
 
@@ -357,7 +357,7 @@ impl Tool for Shell {
         let mounts = self.mounts();
         let readable = mounts.iter().filter(|mount| !mount.writable).map(|mount| mount.alias);
         let readable: Vec<&str> = readable.collect();
-        let mut summary = vec![format!("run in {}", value(&line.place)), may_change(&mounts, context)];
+        let mut summary = vec![format!("run in {}", quote_value(&line.place)), may_change(&mounts, context)];
         if !readable.is_empty() {
             summary.push(format!("may read {}", readable.join(", ")));
         }

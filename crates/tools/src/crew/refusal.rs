@@ -1,7 +1,7 @@
 //! What a refusal tells: the mount, the path below it in one spelling, and why.
 
 use serde_json::{Value, json};
-use toolgate_text::window::truncate_at_char_boundary;
+use toolgate_text::line_index::truncate_at_char_boundary;
 use toolgate_types::Failure;
 
 /// What is told of a path.

@@ -1,6 +1,6 @@
 //! Beginning a run: its `@state` gets the package's workflow.
 
-use toolgate_types::{Limits, Stop};
+use toolgate_types::{Cancellation, Limits};
 use toolgate_workspace::{FileContent, Forgetful, PathStyle, ReadRequest, View, Workspace, WorkspaceError};
 
 use super::workflow::WORKFLOW;
@@ -32,7 +32,7 @@ pub fn initialise_run(workspace: &Workspace, limits: &Limits) -> Result<bool, Ru
         return Ok(false);
     }
     let limits = Limits { max_read_bytes: 4 << 20, max_write_bytes: 4 << 20, ..*limits };
-    let stop = Stop::never();
+    let stop = Cancellation::never();
     let view = View {
         workspace,
         style: PathStyle::AliasOnly,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use cap_std::fs::{Dir, OpenOptions};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
-use toolgate_text::window::truncate_at_char_boundary;
+use toolgate_text::line_index::truncate_at_char_boundary;
 use toolgate_types::time::rfc3339_millis;
 use toolgate_types::{Caller, Sha256, ToolCall};
 

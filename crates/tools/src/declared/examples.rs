@@ -3,13 +3,15 @@
 use std::collections::BTreeSet;
 
 use toolgate_manifest::{
-    ExampleCaller, Expectation, ManifestExample, NamedPath, Problem, RealPaths, ToolManifest,
+    ConfigProblem, ExampleCaller, Expectation, ManifestExample, NamedPath, RealPaths, ToolManifest,
 };
-use toolgate_policy::{ALLOW_DESTRUCTIVE, CallFacts, Decision, Elevation, Holdings, Requirements};
+use toolgate_policy::{
+    ALLOW_DESTRUCTIVE, CallFacts, Elevation, HeldPermissions, PolicyDecision, Requirements,
+};
 use toolgate_types::{Caller, ToolClass, Trust};
 
 /// Examples that do not come out as they say.
-pub(super) fn check(manifest: &ToolManifest, requirements: &Requirements) -> Vec<Problem> {
+pub(super) fn check(manifest: &ToolManifest, requirements: &Requirements) -> Vec<ConfigProblem> {
     let fits = toolgate_manifest::validator(&manifest.input);
     let Ok(schema) = fits else {
         return vec![manifest.problem_at(&manifest.name, "the schema of `input` cannot be used", None)];
@@ -42,18 +44,20 @@ fn try_one(
     requirements: &Requirements,
     example: &ManifestExample,
     fits: bool,
-) -> Option<Problem> {
+) -> Option<ConfigProblem> {
     let caller = caller(manifest, example.caller.as_ref())?;
     let input = &example.input.value;
-    let paths = super::path_inputs(manifest).as_spelt(input);
-    let holdings = Holdings::granted(&caller);
-    let facts = CallFacts { caller: &caller, holdings, input, paths: Some(&paths), calls: 0 };
+    let paths = super::path_inputs(manifest).lexical_paths(input);
+    let holdings = HeldPermissions::granted(&caller);
+    let facts = CallFacts { caller: &caller, held: holdings, input, paths: Some(&paths), calls: 0 };
     let decision = requirements.check(&facts);
     let wrong = match (example.expect.value, decision) {
-        (Expectation::Allowed, Decision::Denied { operator_reason }) => {
+        (Expectation::Allowed, PolicyDecision::Denied { operator_reason }) => {
             Some(format!("this call would be denied: {operator_reason}"))
         }
-        (Expectation::Denied, Decision::Allowed) if fits => Some("this call would be allowed".to_owned()),
+        (Expectation::Denied, PolicyDecision::Allowed) if fits => {
+            Some("this call would be allowed".to_owned())
+        }
         (Expectation::Elevated, _) => match requirements.elevation(&facts) {
             Elevation::Ordinary => Some("the condition of `elevated` does not hold for this call".to_owned()),
             Elevation::Elevated | Elevation::Undecided(_) => None,

@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use toolgate_gate::{Tool, ToolSpec};
-use toolgate_manifest::{Problem, Rate, ToolManifest, Treatment, Warning};
-use toolgate_policy::{Condition, Elevated, OutputPolicy, OutputRule, PathInputs, Requirements, ToolTyping};
+use toolgate_manifest::{ConfigProblem, ConfigWarning, Rate, ToolManifest, Treatment};
+use toolgate_policy::{
+    Condition, ElevatedPermissions, OutputPolicy, OutputRule, PathInputs, Requirements, ToolTyping,
+};
 use toolgate_types::{Category, Sha256, ToolName};
 
 use super::{CommandTool, Declared, examples};
@@ -32,7 +34,7 @@ pub struct Surroundings<'a> {
 pub struct LoadedTools {
     declared: Vec<Arc<Declared>>,
     /// What is allowed and probably not meant.
-    pub warnings: Vec<Warning>,
+    pub warnings: Vec<ConfigWarning>,
 }
 
 impl LoadedTools {
@@ -69,7 +71,7 @@ impl LoadedTools {
 pub fn load_manifests<Name: AsRef<str>, Bytes: AsRef<[u8]>>(
     files: &[(Name, Bytes)],
     surroundings: &Surroundings<'_>,
-) -> Result<LoadedTools, Vec<Problem>> {
+) -> Result<LoadedTools, Vec<ConfigProblem>> {
     let (mut loaded, mut problems) = (LoadedTools::default(), Vec::new());
     let mut places: HashMap<String, String> = HashMap::new();
     for (file, bytes) in files {
@@ -97,7 +99,7 @@ pub fn load_manifests<Name: AsRef<str>, Bytes: AsRef<[u8]>>(
             }
             match surroundings.says_all {
                 true => problems.extend(manifest.unsaid()),
-                false => loaded.warnings.extend(manifest.unsaid().into_iter().map(Warning::from)),
+                false => loaded.warnings.extend(manifest.unsaid().into_iter().map(ConfigWarning::from)),
             }
             let place = format!("{file}:{}", manifest.name.line);
             if let Some(earlier) = places.insert(name.to_owned(), place) {
@@ -118,7 +120,7 @@ pub fn load_manifests<Name: AsRef<str>, Bytes: AsRef<[u8]>>(
 }
 
 /// A profile whose models take so many tools and no more.
-fn one_too_many(manifest: &ToolManifest, profile: &str) -> Problem {
+fn one_too_many(manifest: &ToolManifest, profile: &str) -> ConfigProblem {
     let message = format!(
         "the profile `{profile}` has all the tools that it can have, and `{}` would be one more",
         manifest.name.value
@@ -131,7 +133,7 @@ fn declare(
     manifest: ToolManifest,
     fingerprint: Sha256,
     surroundings: &Surroundings<'_>,
-) -> Result<Declared, Vec<Problem>> {
+) -> Result<Declared, Vec<ConfigProblem>> {
     let mut problems = check_surroundings(&manifest, surroundings);
     let requirements = requirements(&manifest, surroundings).map_err(|problem| problems.push(problem)).ok();
     let policy = output_policy(&manifest).map_err(|problem| problems.push(problem)).ok();
@@ -187,7 +189,10 @@ fn without_extensions(schema: Value) -> Value {
     }
 }
 
-fn requirements(manifest: &ToolManifest, surroundings: &Surroundings<'_>) -> Result<Requirements, Problem> {
+fn requirements(
+    manifest: &ToolManifest,
+    surroundings: &Surroundings<'_>,
+) -> Result<Requirements, ConfigProblem> {
     let texts = |permissions: &[toolgate_manifest::Located<String>]| -> Vec<String> {
         permissions.iter().map(|permission| permission.value.clone()).collect()
     };
@@ -200,7 +205,7 @@ fn requirements(manifest: &ToolManifest, surroundings: &Surroundings<'_>) -> Res
                 Some(offset) => manifest.problem_within(&elevated.when, offset, error.message, error.help),
                 None => manifest.problem_at(&elevated.when, error.message, error.help),
             })?;
-        Ok(Elevated { condition, permissions: texts(&elevated.permissions) })
+        Ok(ElevatedPermissions { condition, permissions: texts(&elevated.permissions) })
     });
     Ok(Requirements {
         permissions: texts(&manifest.permissions),
@@ -209,7 +214,7 @@ fn requirements(manifest: &ToolManifest, surroundings: &Surroundings<'_>) -> Res
     })
 }
 
-fn output_policy(manifest: &ToolManifest) -> Result<OutputPolicy, Problem> {
+fn output_policy(manifest: &ToolManifest) -> Result<OutputPolicy, ConfigProblem> {
     let rule = |treatment| match treatment {
         Treatment::Allow => OutputRule::Allow,
         Treatment::Mask => OutputRule::Mask,
@@ -228,7 +233,7 @@ fn output_policy(manifest: &ToolManifest) -> Result<OutputPolicy, Problem> {
 }
 
 /// What the file alone cannot know: which mounts there are, and what may be run.
-fn check_surroundings(manifest: &ToolManifest, surroundings: &Surroundings<'_>) -> Vec<Problem> {
+fn check_surroundings(manifest: &ToolManifest, surroundings: &Surroundings<'_>) -> Vec<ConfigProblem> {
     let known: Vec<&str> = surroundings.mounts.iter().map(|(alias, _)| *alias).collect();
     let mut problems = manifest.check_mounts(&known);
     for mount in manifest.command.mounts.iter().filter(|mount| mount.writable) {

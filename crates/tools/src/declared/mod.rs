@@ -18,7 +18,7 @@ use toolgate_manifest::{
 };
 use toolgate_policy::{PathInput, PathInputs, PathSource};
 use toolgate_sandbox::{OnFlood, ResourceLimits};
-use toolgate_text::visible::value;
+use toolgate_text::confusables::quote_value;
 use toolgate_types::{ErrorCode, Failure, Sha256, ToolOutput};
 use toolgate_workspace::{Confined, Located, View};
 
@@ -185,7 +185,7 @@ impl CommandTool {
             .detail("exit_code", finished.exit_code())
             .detail("signal", finished.signal())
             .operator_note(format!("the command ended {how}"))
-            .aside(aside(finished)))
+            .terminal_note(aside(finished)))
     }
 }
 
@@ -215,7 +215,7 @@ fn path_inputs(manifest: &ToolManifest) -> PathInputs {
         name: argument.name.clone(),
         is_list: argument.is_list,
         has_default: false,
-        folder: argument.folder.to_string(),
+        directory: argument.directory.to_string(),
     };
     let arguments = manifest.command.paths.iter().map(argument).collect();
     let directory = manifest.command.directory.as_ref().map(|directory| directory.value.to_string());
@@ -321,7 +321,7 @@ impl Tool for CommandTool {
     fn preview(&self, arguments: &Value, context: &CallContext) -> Result<Preview, Failure> {
         let rendered = self.render(arguments, context)?;
         let command = &self.declared.manifest.command;
-        let place = rendered.directory().map(|place| value(&place.to_string()));
+        let place = rendered.directory().map(|place| quote_value(&place.to_string()));
         let place = place.unwrap_or_else(|| "/tmp".to_owned());
         let hosts: Vec<&str> = command.network.iter().map(|host| host.value.as_str()).collect();
         let mut summary = vec![
@@ -334,7 +334,7 @@ impl Tool for CommandTool {
         summary.extend(arguments_that_are_paths.map(|CallPath { source, located }| {
             let place = mount_path(located);
             let missing = if located.identity.is_none() { ", which does not exist" } else { "" };
-            format!("{source} is {}{missing}", value(&place.to_string()))
+            format!("{source} is {}{missing}", quote_value(&place.to_string()))
         }));
         // Pathspecs are the gate's own words, some hundred of them.
         let left_out = command.template.pathspecs_of();

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use toolgate_gate::Effect;
 use toolgate_text::quoted_name;
-use toolgate_types::{Failure, Fields, Sha256, Structured, ToolClass, ToolOutput};
+use toolgate_types::{Failure, JsonObjectWriter, Sha256, Structured, ToolClass, ToolOutput};
 use toolgate_workspace::{
     EntireContent, EntireFile, EntryKind, FileContent, FileRead, FindOptions, FoundLines, Listed, Match,
     ReadRequest, Recorder, TextWindow, Unwalked, View,
@@ -175,33 +175,37 @@ fn read_file(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<Tool
     let window = match content {
         FileContent::Binary { .. } => {
             let text = format!("binary file `{}`: {bytes} bytes, sha256 {sha256}", quoted_name(&path));
-            return Ok(ToolOutput::new(text, about(&path, bytes, sha256, true).end()));
+            return Ok(ToolOutput::new(text, about(&path, bytes, sha256, true).finish()));
         }
         FileContent::Text(window) => window,
     };
     let notice = content_notice(&window, bytes);
     let is_text = notice.is_empty();
-    let told = about(&path, bytes, sha256, false).and("truncated", &window.truncated);
-    let told = told.and("start_line", &window.first_line).and("end_line", &window.last_line);
-    let told = told.and("total_lines", &window.total_lines);
+    let told = about(&path, bytes, sha256, false).field("truncated", &window.truncated);
+    let told = told.field("start_line", &window.first_line).field("end_line", &window.last_line);
+    let told = told.field("total_lines", &window.total_lines);
     // Where it is all that the model reads, it is not held twice.
-    let told = if is_text { told } else { told.and_text("content", &window.text) };
+    let told = if is_text { told } else { told.string("content", &window.text) };
     // As many bytes as the file has are the file.
     let text_sha256 = (window.text.len() as u64 == bytes && is_text).then_some(sha256);
     let text_as = is_text.then_some("content");
-    Ok(ToolOutput { text_sha256, text_as, ..ToolOutput::new(window.text + &notice, told.end()) })
+    Ok(ToolOutput {
+        text_sha256,
+        text_field: text_as,
+        ..ToolOutput::new(window.text + &notice, told.finish())
+    })
 }
 
 /// What is told about every file.
-fn about(path: &str, bytes: u64, sha256: Sha256, is_binary: bool) -> Fields {
-    let told = Fields::with_room(AROUND_TEXT).and_text("path", path).and("bytes", &bytes);
-    told.and("sha256", &sha256).and("binary", &is_binary)
+fn about(path: &str, bytes: u64, sha256: Sha256, is_binary: bool) -> JsonObjectWriter {
+    let told = JsonObjectWriter::with_capacity(AROUND_TEXT).string("path", path).field("bytes", &bytes);
+    told.field("sha256", &sha256).field("binary", &is_binary)
 }
 
 /// The same about one that is shown by address.
 pub(crate) fn about_file(file: &EntireFile) -> Result<Structured, Failure> {
     let is_binary = matches!(file.content, EntireContent::Bytes(_));
-    Ok(about(&file.path, file.bytes, file.sha256, is_binary).end())
+    Ok(about(&file.path, file.bytes, file.sha256, is_binary).finish())
 }
 
 /// What is said after text that was cut; the same words for the same cut.
@@ -231,13 +235,12 @@ fn list_directory(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result
         of_kind.map(|entry| listed.name(entry))
     };
     let room = length_of_names(&listed) + listed.entries.len() * "\"\",".len() + AROUND_TEXT;
-    let told = Fields::with_room(room).and_text("path", &listed.path);
+    let told = JsonObjectWriter::with_capacity(room).string("path", &listed.path);
     let told =
-        told.and_texts("directories", names(EntryKind::Directory)).and_texts("files", names(EntryKind::File));
-    let told =
-        told.and_texts("symlinks", names(EntryKind::Symlink)).and_texts("other", names(EntryKind::Other));
-    let told = told.and("total", &listed.total).and("truncated", &listed.truncated);
-    Ok(ToolOutput::new(list_text(&listed), told.end()))
+        told.strings("directories", names(EntryKind::Directory)).strings("files", names(EntryKind::File));
+    let told = told.strings("symlinks", names(EntryKind::Symlink)).strings("other", names(EntryKind::Other));
+    let told = told.field("total", &listed.total).field("truncated", &listed.truncated);
+    Ok(ToolOutput::new(list_text(&listed), told.finish()))
 }
 
 /// The bytes of all names that are told. Only of a listing that was cut are there more.

@@ -14,7 +14,7 @@ use toolgate_egress::{AddressClass, Host, Reason, Resolve, Rules, locate};
 use toolgate_gate::CallContext;
 use toolgate_manifest::SearchBackend;
 use toolgate_types::time::{BEFORE_1970, is_before_1970};
-use toolgate_types::{ErrorCode, Failure, StopReason};
+use toolgate_types::{CancellationReason, ErrorCode, Failure};
 
 use super::WebSearchError;
 use super::engine::{Question, key_header, path, question, results, usual_address};
@@ -252,8 +252,8 @@ impl SearchClient {
                 done = &mut something => return Ok(done),
                 () = context.cancelled.cancelled() => return Err(cancelled()),
                 () = tokio::time::sleep(ASKING) => match context.stop.reason() {
-                    Some(StopReason::Cancelled) => return Err(cancelled()),
-                    Some(StopReason::Deadline) => return Err(late()),
+                    Some(CancellationReason::Cancelled) => return Err(cancelled()),
+                    Some(CancellationReason::Deadline) => return Err(late()),
                     None if Instant::now() >= latest => return Err(late()),
                     None => {}
                 },

@@ -201,7 +201,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use toolgate_text::is_hidden;
+    use toolgate_text::is_invisible;
 
     #[test]
     fn words_are_as_a_person_sees_them() {
@@ -286,7 +286,7 @@ mod tests {
                 .map(|(title, end, words)| Found { title, url: format!("https://a.example/{end}"), words })
                 .collect();
             let output = answer_within(found, 20, 100_000);
-            let hides = |text: &str| text.chars().any(|letter| letter != '\n' && (is_hidden(letter) || letter == '\t'));
+            let hides = |text: &str| text.chars().any(|letter| letter != '\n' && (is_invisible(letter) || letter == '\t'));
             prop_assert!(!hides(&output.text), "{:?}", output.text);
             let structured = output.structured.value();
             let results = structured["results"].as_array().unwrap();

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use toolgate_gate::{Browse, CallOptions};
 use toolgate_tools::{Called, Front, Profile};
-use toolgate_types::{Browsed, DocumentContent, ErrorCode, Sha256};
+use toolgate_types::{DocumentContent, ErrorCode, ResourceContent, Sha256};
 
 use crate::reads::{call, front_of, records};
 use crate::setting::setting;
@@ -60,7 +60,7 @@ fn a_file_is_given_as_it_is_and_the_record_is_of_that() {
             let record = records(scratch.path()).pop().unwrap();
             assert_eq!(record["response"]["outputBytes"], given.data().len());
             assert_eq!(record["response"]["outputHash"], digest(given.data().as_bytes()));
-            let Some(Browsed::File { content, .. }) = called.browsed else { panic!("{called:?}") };
+            let Some(ResourceContent::File { content, .. }) = called.browsed else { panic!("{called:?}") };
             assert_eq!(content, given);
         }
     }
@@ -109,7 +109,7 @@ fn a_page_is_given_as_files_and_the_record_is_of_that() {
     ] {
         let (browsed, recorded) = page(after);
         let json = json!(files).to_string();
-        assert_eq!(browsed, Browsed::Page { files, next });
+        assert_eq!(browsed, ResourceContent::Page { files, next });
         assert_eq!(recorded["outputHash"], digest(json.as_bytes()));
         assert_eq!(recorded["outputBytes"], json.len());
     }

@@ -1,12 +1,12 @@
 //! Manifests become tools only when everything in them holds.
 
 use serde_json::json;
-use toolgate_manifest::Problem;
+use toolgate_manifest::ConfigProblem;
 use toolgate_tools::{LoadedTools, SHIPPED, Surroundings, load_manifests};
 
 const MOUNTS: &[(&str, bool)] = &[("@project", true), ("@docs", false)];
 
-fn load(files: &[(&str, &str)]) -> Result<LoadedTools, Vec<Problem>> {
+fn load(files: &[(&str, &str)]) -> Result<LoadedTools, Vec<ConfigProblem>> {
     load_manifests(files, &Surroundings { mounts: MOUNTS, ..Surroundings::default() })
 }
 

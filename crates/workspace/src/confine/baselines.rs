@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use cap_std::fs::Dir;
 use rustix::fs::{Mode, OFlags};
-use toolgate_types::{ErrorCode, Failure, Locked, Ownership, Stop};
+use toolgate_types::{Cancellation, ErrorCode, Failure, FileLock, Ownership};
 
 use super::before::Before;
 use super::lineage::Lineage;
@@ -79,7 +79,7 @@ pub(super) struct Source {
 #[derive(Debug)]
 struct Abandoned {
     name: OsString,
-    _lock: Locked<File>,
+    _lock: FileLock<File>,
 }
 
 impl Baselines {
@@ -111,7 +111,7 @@ impl Baselines {
         workspace: &'r Workspace,
         wanted: &[Confined<'_>],
         grant: Option<&dyn PathGrant>,
-        stop: &Stop,
+        stop: &Cancellation,
     ) -> Result<Run<'r>, WorkspaceError> {
         let lineages = wanted.iter().map(|wanted| self.wanted_lineage(workspace, wanted));
         let lineages: Vec<Option<Arc<Lineage>>> = lineages.collect::<Result<_, _>>()?;
@@ -168,8 +168,8 @@ impl Baselines {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lock_registry(&self) -> Result<Locked<&File>, WorkspaceError> {
-        Locked::after_others(&self.registry).map_err(|error| unusable(&error))
+    fn lock_registry(&self) -> Result<FileLock<&File>, WorkspaceError> {
+        FileLock::lock(&self.registry).map_err(|error| unusable(&error))
     }
 
     /// Registers a command in each directory; `None` while another one is walking one of them.

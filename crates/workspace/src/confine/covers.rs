@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 
 use super::look::{Seal, Sightings};
-use super::{Cover, MAX_SEALS, MOST_COVERS};
+use super::{MAX_SEALS, MOST_COVERS, MountOverlay};
 
 /// What is mounted over a mount.
 pub(super) struct Assembled {
-    pub(super) covers: Vec<Cover>,
+    pub(super) covers: Vec<MountOverlay>,
     /// Directories that are hidden as a whole because too much in them is denied.
     pub(super) bundled: Vec<PathBuf>,
 }
@@ -44,9 +44,9 @@ pub(super) fn assemble(seen: Sightings, writable: bool) -> Result<Assembled, Pat
     }
 }
 
-fn covers(seals: BTreeMap<PathBuf, Seal>, pins: BTreeSet<PathBuf>) -> Vec<Cover> {
-    let mut covers: BTreeMap<PathBuf, Cover> = BTreeMap::new();
-    covers.extend(pins.into_iter().map(|path| (path.clone(), Cover::Pin { path })));
+fn covers(seals: BTreeMap<PathBuf, Seal>, pins: BTreeSet<PathBuf>) -> Vec<MountOverlay> {
+    let mut covers: BTreeMap<PathBuf, MountOverlay> = BTreeMap::new();
+    covers.extend(pins.into_iter().map(|path| (path.clone(), MountOverlay::PinDirectory { path })));
     covers.extend(seals.into_iter().map(|(path, seal)| (path.clone(), seal.over(path))));
     covers.into_values().collect()
 }
@@ -77,11 +77,11 @@ fn to_bundle(seals: &BTreeMap<PathBuf, Seal>, pins: usize) -> Vec<PathBuf> {
 }
 
 impl Seal {
-    fn over(self, path: PathBuf) -> Cover {
+    fn over(self, path: PathBuf) -> MountOverlay {
         match self {
-            Self::Freeze => Cover::Freeze { path },
-            Self::Replace(content) => Cover::Replace { path, content },
-            Self::Hide { directory } => Cover::Hide { path, directory },
+            Self::Freeze => MountOverlay::ReadOnly { path },
+            Self::Replace(content) => MountOverlay::Substitute { path, content },
+            Self::Hide { directory } => MountOverlay::Mask { path, directory },
         }
     }
 }

@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use cap_std::fs::{Dir, DirEntry, OpenOptions, OpenOptionsExt as _};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use serde_json::{Value, json};
-use toolgate_types::{CallId, Locked};
+use toolgate_types::{CallId, FileLock};
 
 use crate::tally::{TALLY_STEP, Tally, tally_units};
 
@@ -91,7 +91,7 @@ impl QuarantineBounds {
         }
         let mut options = OpenOptions::new();
         options.write(true).create(true).mode(0o600);
-        let Ok(_alone) = Locked::at_once(quarantine.open_with(LOCK, &options)?.into_std()) else {
+        let Ok(_alone) = FileLock::try_lock(quarantine.open_with(LOCK, &options)?.into_std()) else {
             return Ok(());
         };
         match rustix::fs::mkdirat(quarantine, DROPPING, Mode::RWXU) {

@@ -12,7 +12,7 @@ use std::os::unix::fs::FileExt as _;
 
 use cap_std::fs::Dir;
 use rustix::fs::{AtFlags, Mode, OFlags};
-use toolgate_types::{CallId, Locked};
+use toolgate_types::{CallId, FileLock};
 
 use super::before::Before;
 use super::codec::Codec;
@@ -62,7 +62,7 @@ impl State {
 #[derive(Debug)]
 pub(super) struct Record {
     pub(super) name: OsString,
-    file: Locked<File>,
+    file: FileLock<File>,
     /// Where the baseline begins.
     body: u64,
     state: State,
@@ -74,7 +74,7 @@ impl Record {
         let name = OsString::from(format!("{}{ENDING}", CallId::fresh()));
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = File::from(rustix::fs::openat(folder, &name, flags, Mode::RUSR | Mode::WUSR)?);
-        let file = Locked::at_once(file).map_err(io::Error::from)?;
+        let file = FileLock::try_lock(file).map_err(io::Error::from)?;
         let mut head = vec![State::Starting.byte(), VERSION];
         lineage.encode(&mut head);
         file.write_all_at(&head, 0)?;
@@ -110,7 +110,7 @@ pub(super) struct Foreign {
     pub(super) state: State,
     content: Vec<u8>,
     /// Held when the gate is gone, so that one gate at a time deals with what it left.
-    pub(super) abandoned: Option<Locked<File>>,
+    pub(super) abandoned: Option<FileLock<File>>,
 }
 
 /// A record that cannot be read.
@@ -127,7 +127,7 @@ impl Foreign {
             Err(errno) => return Err(errno.into()),
         };
         let reader = file.try_clone()?;
-        let abandoned = match Locked::at_once(file) {
+        let abandoned = match FileLock::try_lock(file) {
             Ok(locked) => Some(locked),
             Err(std::fs::TryLockError::WouldBlock) => None,
             Err(std::fs::TryLockError::Error(error)) => return Err(error),

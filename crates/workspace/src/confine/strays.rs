@@ -11,7 +11,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use toolgate_search::{EntryKind, Surveyed, SurveyedEntry, SurveyedFolder, Surveyor, survey};
-use toolgate_types::Stop;
+use toolgate_types::Cancellation;
 
 use super::ConfinedMount;
 use super::before::Before;
@@ -42,7 +42,7 @@ impl ConfinedMount<'_> {
     ///
     /// # Errors
     /// A tree that cannot be walked.
-    pub fn strays(&self, stop: &Stop) -> Result<Strays, WorkspaceError> {
+    pub fn strays(&self, stop: &Cancellation) -> Result<Strays, WorkspaceError> {
         if !self.writable {
             return Ok(Strays::default());
         }

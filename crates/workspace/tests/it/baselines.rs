@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use tempfile::TempDir;
-use toolgate_types::{CallId, ErrorCode, Failure, Stop};
+use toolgate_types::{CallId, Cancellation, ErrorCode, Failure};
 use toolgate_workspace::{
     Access, Baselines, Confined, Looked, Quarantine, QuarantineBounds, Rules, Run, Workspace, WorkspaceError,
 };
@@ -64,11 +64,11 @@ impl Setting {
 const INNER: Confined<'static> = Confined { alias: "@inner", writable: true };
 
 fn begin<'r>(gate: &'r Baselines, workspace: &'r Workspace, wanted: Confined<'_>) -> Run<'r> {
-    gate.confine(workspace, &[wanted], None, &Stop::never()).unwrap()
+    gate.confine(workspace, &[wanted], None, &Cancellation::never()).unwrap()
 }
 
 fn found(run: &Run<'_>) -> Vec<String> {
-    let strays = run.mounts()[0].strays(&Stop::never()).unwrap();
+    let strays = run.mounts()[0].strays(&Cancellation::never()).unwrap();
     assert!(!strays.incomplete && !strays.missed);
     strays.found.iter().map(|stray| format!("{} {}", stray.kind.as_str(), shown(&stray.location))).collect()
 }
@@ -243,7 +243,8 @@ fn a_record_that_cannot_be_read_stops_commands_until_a_person_has_looked() {
         let content = fs::read(&record).unwrap();
         fs::write(&record, &content[..content.len() - damage]).unwrap();
         let gate = setting.gate();
-        let refused = gate.confine(&workspace, &[WRITABLE], None, &Stop::never()).map(drop).unwrap_err();
+        let refused =
+            gate.confine(&workspace, &[WRITABLE], None, &Cancellation::never()).map(drop).unwrap_err();
         let failure = Failure::from(refused);
         assert_eq!(failure.code, ErrorCode::SandboxUnavailable);
         let name = record.file_name().unwrap().to_str().unwrap();
@@ -277,7 +278,8 @@ fn a_stray_that_two_commands_left_is_taken_away_once_and_told_by_both() {
     let (workspace, gate) = (setting.workspace(), setting.gate());
     let runs = [begin(&gate, &workspace, WRITABLE), begin(&gate, &workspace, WRITABLE)];
     setting.make(&[".envrc = evil"]);
-    let strays = [&runs[0], &runs[1]].map(|run| run.mounts()[0].strays(&Stop::never()).unwrap().found);
+    let strays =
+        [&runs[0], &runs[1]].map(|run| run.mounts()[0].strays(&Cancellation::never()).unwrap().found);
     let taken: Vec<String> = runs
         .iter()
         .zip(&strays)
@@ -318,7 +320,7 @@ fn a_directory_without_rights_keeps_nothing_from_being_taken_away() {
     without_override();
     let refused = fs::remove_file(setting.work.path().join("closed/.envrc")).unwrap_err();
     assert_eq!(refused.kind(), std::io::ErrorKind::PermissionDenied, "the mode is no bound here");
-    let stray = run.mounts()[0].strays(&Stop::never()).unwrap().found.remove(0);
+    let stray = run.mounts()[0].strays(&Cancellation::never()).unwrap().found.remove(0);
     let quarantine = Quarantine {
         folder: &folder,
         call: CallId::fresh(),
@@ -358,7 +360,7 @@ fn symlinks_that_lead_out_and_pipes_are_told_and_stay() {
     }
     setting.make(&[&format!("a/same -> {inside}")]);
     let told = |run: &Run<'_>| {
-        let leftovers = run.mounts()[0].strays(&Stop::never()).unwrap().leftovers;
+        let leftovers = run.mounts()[0].strays(&Cancellation::never()).unwrap().leftovers;
         leftovers.iter().map(|left| format!("{} {}", left.kind.as_str(), left.path)).collect::<Vec<_>>()
     };
     assert_eq!(
@@ -377,7 +379,7 @@ fn the_refusal_of_too_many_covers_names_where_most_of_them_are() {
         fs::write(setting.work.path().join(format!("{number}.pem")), "").unwrap();
     }
     let workspace = setting.workspace();
-    let error = workspace.confine(&[WRITABLE], None, &Stop::never()).map(drop).unwrap_err();
+    let error = workspace.confine(&[WRITABLE], None, &Cancellation::never()).map(drop).unwrap_err();
     assert!(matches!(&error, WorkspaceError::TooManyCovers { most, .. } if most == "@project"), "{error}");
     assert!(Failure::from(error).help.unwrap().contains("move them into a directory of their own"));
     // In a directory of their own they are hidden with it.
@@ -386,7 +388,7 @@ fn the_refusal_of_too_many_covers_names_where_most_of_them_are() {
         setting.rename(&format!("{number}.pem"), &format!("certificates/{number}.pem"));
     }
     setting.make(&["other/one.pem"]);
-    let confined = workspace.confine(&[WRITABLE], None, &Stop::never()).unwrap().remove(0);
+    let confined = workspace.confine(&[WRITABLE], None, &Cancellation::never()).unwrap().remove(0);
     assert_eq!(confined.bundled().collect::<Vec<_>>(), ["@project/certificates"]);
     let covers: Vec<String> = confined.covers().iter().map(|cover| shown(cover.path())).collect();
     assert_eq!(covers, ["certificates", "other", "other/one.pem"]);
@@ -397,7 +399,7 @@ fn the_refusal_of_too_many_covers_names_where_most_of_them_are() {
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join("key.pem"), "").unwrap();
     }
-    let confined = workspace.confine(&[WRITABLE], None, &Stop::never()).unwrap().remove(0);
+    let confined = workspace.confine(&[WRITABLE], None, &Cancellation::never()).unwrap().remove(0);
     assert!(confined.bundled().any(|folder| folder == "@project/many"));
     assert!(confined.covers().len() < 10);
 }

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 
 use proptest::prelude::*;
 use tempfile::TempDir;
-use toolgate_types::{Cover, ErrorCode, Stop};
+use toolgate_types::{Cancellation, ErrorCode, MountOverlay};
 use toolgate_workspace::{Access, Confined, Mount, PathGrant, Rules, Workspace, WorkspaceError};
 
 use crate::trees::{cases, escaped, make, shown};
@@ -23,14 +23,14 @@ pub(crate) fn workspace(root: &Path) -> Workspace {
 pub(crate) const WRITABLE: Confined<'static> = Confined { alias: "@project", writable: true };
 const READ_ONLY: Confined<'static> = Confined { alias: "@project", writable: false };
 
-fn written(cover: &Cover) -> String {
+fn written(cover: &MountOverlay) -> String {
     let path = shown(cover.path());
     match cover {
-        Cover::Hide { directory: true, .. } => format!("hide/ {path}"),
-        Cover::Hide { directory: false, .. } => format!("hide {path}"),
-        Cover::Freeze { .. } => format!("freeze {path}"),
-        Cover::Pin { .. } => format!("pin {path}"),
-        Cover::Replace { content, .. } => format!("replace {path} = {}", escaped(content)),
+        MountOverlay::Mask { directory: true, .. } => format!("hide/ {path}"),
+        MountOverlay::Mask { directory: false, .. } => format!("hide {path}"),
+        MountOverlay::ReadOnly { .. } => format!("freeze {path}"),
+        MountOverlay::PinDirectory { .. } => format!("pin {path}"),
+        MountOverlay::Substitute { content, .. } => format!("replace {path} = {}", escaped(content)),
     }
 }
 
@@ -39,7 +39,7 @@ fn covers(
     wanted: Confined<'_>,
     grant: Option<&dyn PathGrant>,
 ) -> Result<Vec<String>, WorkspaceError> {
-    let confined = workspace.confine(&[wanted], grant, &Stop::never())?;
+    let confined = workspace.confine(&[wanted], grant, &Cancellation::never())?;
     Ok(confined[0].covers().iter().map(written).collect())
 }
 
@@ -57,14 +57,15 @@ fn covers_are_as_the_table_says() {
         let scratch = tree(&lines);
         let found = covers(&workspace(scratch.path()), WRITABLE, None).unwrap();
         assert_eq!(found, expected, "{name}");
-        for cover in workspace(scratch.path()).confine(&[WRITABLE], None, &Stop::never()).unwrap()[0].covers()
+        for cover in
+            workspace(scratch.path()).confine(&[WRITABLE], None, &Cancellation::never()).unwrap()[0].covers()
         {
             let kind = fs::symlink_metadata(scratch.path().join(cover.path())).unwrap().file_type();
             match cover {
-                Cover::Hide { directory, .. } => assert_eq!(kind.is_dir(), *directory, "{name}"),
-                Cover::Pin { .. } => assert!(kind.is_dir(), "{name}"),
-                Cover::Replace { .. } => assert!(kind.is_file(), "{name}"),
-                Cover::Freeze { .. } => assert!(kind.is_dir() || kind.is_file(), "{name}"),
+                MountOverlay::Mask { directory, .. } => assert_eq!(kind.is_dir(), *directory, "{name}"),
+                MountOverlay::PinDirectory { .. } => assert!(kind.is_dir(), "{name}"),
+                MountOverlay::Substitute { .. } => assert!(kind.is_file(), "{name}"),
+                MountOverlay::ReadOnly { .. } => assert!(kind.is_dir() || kind.is_file(), "{name}"),
             }
         }
         // What nobody may change needs neither freezing nor pinning.
@@ -213,8 +214,11 @@ fn what_cannot_be_confined_is_an_error() {
     };
     assert_eq!(code("@docs", true), Err(ErrorCode::ReadOnly));
     assert_eq!(code("@nowhere", false), Err(ErrorCode::UnknownAlias));
-    let stopped =
-        workspace.confine(&[Confined { alias: "@docs", writable: false }], None, &Stop::new(None, || true));
+    let stopped = workspace.confine(
+        &[Confined { alias: "@docs", writable: false }],
+        None,
+        &Cancellation::new(None, || true),
+    );
     assert_eq!(stopped.unwrap_err().code(), ErrorCode::Cancelled);
 }
 

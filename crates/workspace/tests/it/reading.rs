@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 
 use proptest::prelude::*;
-use toolgate_types::{Limits, Sha256, Stop};
+use toolgate_types::{Cancellation, Limits, Sha256};
 use toolgate_workspace::{
     Access, EntireContent, FileContent, Mount, PathStyle, ReadRequest, Rules, View, Workspace, WorkspaceError,
 };
@@ -24,7 +24,7 @@ proptest! {
         let root = File::open(scratch.path()).unwrap();
         let mount = Mount::new("@project", root, scratch.path(), Access::ReadOnly, Rules::new()).unwrap();
         let workspace = Workspace::new(vec![mount.as_default()]).unwrap();
-        let (limits, stop) = (Limits { max_read_bytes: limit, ..LIMITS }, Stop::never());
+        let (limits, stop) = (Limits { max_read_bytes: limit, ..LIMITS }, Cancellation::never());
         let view = View { workspace: &workspace, style: PathStyle::Free, limits: &limits, grant: None, stop: &stop, unlocked: None };
         let request = ReadRequest { start_line: Some(start), end_line: Some(start + length), refuse_oversize: false };
         let lines: Vec<&str> = text.split_inclusive('\n').collect();
@@ -91,7 +91,7 @@ proptest! {
         let root = File::open(scratch.path()).unwrap();
         let mount = Mount::new("@project", root, scratch.path(), Access::ReadOnly, Rules::new()).unwrap();
         let workspace = Workspace::new(vec![mount.as_default()]).unwrap();
-        let (limits, stop) = (Limits { max_read_bytes: 1 << 30, ..LIMITS }, Stop::never());
+        let (limits, stop) = (Limits { max_read_bytes: 1 << 30, ..LIMITS }, Cancellation::never());
         let view = View { workspace: &workspace, style: PathStyle::Free, limits: &limits, grant: None, stop: &stop, unlocked: None };
         let text_of = |length: usize| line.repeat(length.div_ceil(line.len())).into_bytes();
         let mut bytes = text_of(length);
@@ -130,7 +130,7 @@ fn a_large_file_is_read_as_a_small_one_is() {
     let root = File::open(scratch.path()).unwrap();
     let mount = Mount::new("@project", root, scratch.path(), Access::ReadOnly, Rules::new()).unwrap();
     let workspace = Workspace::new(vec![mount.as_default()]).unwrap();
-    let stop = Stop::never();
+    let stop = Cancellation::never();
     let line = "aé漢🦀 and more\n";
     let chunk = 128 * 1024;
     for (name, bytes, limit) in [
@@ -180,7 +180,7 @@ proptest! {
         let mount = Mount::new("@project", root, scratch.path(), Access::ReadOnly, Rules::new()).unwrap();
         let workspace = Workspace::new(vec![mount.as_default()]).unwrap();
         // What a model is given at once is no bound here.
-        let (limits, stop) = (Limits { max_read_bytes: 1, ..LIMITS }, Stop::never());
+        let (limits, stop) = (Limits { max_read_bytes: 1, ..LIMITS }, Cancellation::never());
         let view = View { workspace: &workspace, style: PathStyle::Free, limits: &limits, grant: None, stop: &stop, unlocked: None };
         let length = bytes.len() as u64;
         match view.read_entire("@project/f", most) {

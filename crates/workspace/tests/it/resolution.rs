@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use proptest::prelude::*;
-use toolgate_types::{ErrorCode, Limits, Stop};
+use toolgate_types::{Cancellation, ErrorCode, Limits};
 use toolgate_workspace::{Access, Mount, PathStyle, ReadRequest, Rules, View, Workspace, WorkspaceError};
 
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
@@ -150,7 +150,7 @@ proptest! {
         build(&model, &root, &outside);
         let mount = Mount::new("@project", File::open(&root).unwrap(), &root, Access::ReadWrite, Rules::new()).unwrap();
         let workspace = Workspace::new(vec![mount.as_default()]).unwrap();
-        let stop = Stop::never();
+        let stop = Cancellation::never();
         let view = View { workspace: &workspace, style: PathStyle::Free, limits: &LIMITS, grant: None, stop: &stop, unlocked: None };
         for asked in asked {
             let path = asked.join("/");

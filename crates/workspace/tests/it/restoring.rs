@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use toolgate_types::Stop;
+use toolgate_types::Cancellation;
 use toolgate_workspace::{Expect, Forgetful, PathStyle, Patience, Restoration, View};
 
 use crate::confine::workspace;
@@ -14,7 +14,7 @@ use crate::resolution::LIMITS;
 fn a_folder_is_free_at_once_whatever_is_being_started() {
     const CHANGES: usize = 2000;
     let scratch = tempfile::tempdir().unwrap();
-    let (workspace, stop) = (workspace(scratch.path()), Stop::never());
+    let (workspace, stop) = (workspace(scratch.path()), Cancellation::never());
     let style = PathStyle::AliasOnly;
     let view =
         View { workspace: &workspace, style, limits: &LIMITS, grant: None, stop: &stop, unlocked: None };

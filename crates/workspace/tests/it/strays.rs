@@ -7,7 +7,7 @@ use std::process::Command;
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use tempfile::TempDir;
-use toolgate_types::{CallId, Stop};
+use toolgate_types::{CallId, Cancellation};
 use toolgate_workspace::{
     Access, Confined, ConfinedMount, Quarantine, QuarantineBounds, Quarantined, Rules, Stray, StrayKind,
     Strays, Workspace,
@@ -17,11 +17,11 @@ use crate::confine::{WRITABLE, mount, workspace};
 use crate::trees::{make, shown};
 
 fn confined(workspace: &Workspace) -> ConfinedMount<'_> {
-    workspace.confine(&[WRITABLE], None, &Stop::never()).unwrap().remove(0)
+    workspace.confine(&[WRITABLE], None, &Cancellation::never()).unwrap().remove(0)
 }
 
 fn strays(confined: &ConfinedMount<'_>) -> Vec<Stray> {
-    let Strays { found, incomplete, .. } = confined.strays(&Stop::never()).unwrap();
+    let Strays { found, incomplete, .. } = confined.strays(&Cancellation::never()).unwrap();
     assert!(!incomplete);
     found
 }
@@ -86,7 +86,7 @@ fn a_mount_that_was_not_written_is_not_looked_at() {
     let scratch = tempfile::tempdir().unwrap();
     let workspace = workspace(scratch.path());
     let wanted = Confined { writable: false, ..WRITABLE };
-    let confined = workspace.confine(&[wanted], None, &Stop::never()).unwrap().remove(0);
+    let confined = workspace.confine(&[wanted], None, &Cancellation::never()).unwrap().remove(0);
     make(scratch.path(), ".git/hooks/x");
     assert_eq!(strays(&confined), []);
 }
@@ -315,7 +315,7 @@ fn what_was_found_in_time_is_told_with_a_warning() {
     make(scratch.path(), ".envrc");
     (0..2000).for_each(|number| make(scratch.path(), &format!("d{number}/x")));
     let asked = std::sync::atomic::AtomicUsize::new(0);
-    let stop = Stop::new(None, move || asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed) > 20);
+    let stop = Cancellation::new(None, move || asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed) > 20);
     let Strays { found, incomplete, .. } = confined.strays(&stop).unwrap();
     assert!(incomplete);
     assert_eq!(written(&found), ["program_config .envrc"]);

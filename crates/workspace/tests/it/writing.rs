@@ -1,6 +1,6 @@
 //! What the file tools do not change, because somebody else obeys it.
 
-use toolgate_types::{ErrorCode, Stop};
+use toolgate_types::{Cancellation, ErrorCode};
 use toolgate_workspace::{Forgetful, PathStyle, View};
 
 use crate::confine::workspace;
@@ -21,7 +21,7 @@ fn what_git_editors_and_agents_obey_is_read_only() {
     ] {
         make(scratch.path(), line);
     }
-    let (workspace, stop) = (workspace(scratch.path()), Stop::never());
+    let (workspace, stop) = (workspace(scratch.path()), Cancellation::never());
     let style = PathStyle::AliasOnly;
     let view =
         View { workspace: &workspace, style, limits: &LIMITS, grant: None, stop: &stop, unlocked: None };

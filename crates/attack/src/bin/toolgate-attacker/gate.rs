@@ -11,7 +11,7 @@ use toolgate_sandbox::{
     Exit, Handed, Job, Layer, Layers, Mounted, Network, OnFlood, Pumped, ResourceLimits, Sandbox,
     SandboxError, SandboxOptions, Stream, Streams,
 };
-use toolgate_types::{Cover, Stop};
+use toolgate_types::{Cancellation, MountOverlay};
 
 use crate::escape::raw;
 
@@ -225,7 +225,7 @@ fn confined(
     };
     let deadline = order.timeout_ms.map(|time| Instant::now() + Duration::from_millis(time));
     let mut heard = [Vec::new(), Vec::new()];
-    let ended = sandbox.run(&job, &Stop::new(deadline, || false), &mut |stream, bytes| {
+    let ended = sandbox.run(&job, &Cancellation::new(deadline, || false), &mut |stream, bytes| {
         heard[usize::from(stream == Stream::Error)].extend_from_slice(bytes);
         heard_it();
     })?;
@@ -239,13 +239,13 @@ fn confined(
     Ok(Report { refused: None, code, signal, stopped, limit, output, error })
 }
 
-fn cover(covered: &Covered) -> Cover {
+fn cover(covered: &Covered) -> MountOverlay {
     match covered.clone() {
-        Covered::HideFile(path) => Cover::Hide { path, directory: false },
-        Covered::HideFolder(path) => Cover::Hide { path, directory: true },
-        Covered::Freeze(path) => Cover::Freeze { path },
-        Covered::Pin(path) => Cover::Pin { path },
-        Covered::Replace(path, content) => Cover::Replace { path, content: content.into_bytes() },
+        Covered::HideFile(path) => MountOverlay::Mask { path, directory: false },
+        Covered::HideFolder(path) => MountOverlay::Mask { path, directory: true },
+        Covered::Freeze(path) => MountOverlay::ReadOnly { path },
+        Covered::Pin(path) => MountOverlay::PinDirectory { path },
+        Covered::Replace(path, content) => MountOverlay::Substitute { path, content: content.into_bytes() },
     }
 }
 

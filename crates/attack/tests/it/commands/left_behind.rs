@@ -56,7 +56,7 @@ fn what_was_taken_away_is_named_so_that_nothing_else_can_be_read_into_it() {
             _ => &answer["metadata"],
         };
         assert_eq!(facts["quarantined"][0]["path"], spelt, "{answer}");
-        let hidden = toolgate_text::is_hidden;
+        let hidden = toolgate_text::is_invisible;
         assert!(!called.answer.text.chars().any(hidden), "{:?}", called.answer.text);
         if profile == Profile::Native {
             assert!(

@@ -151,7 +151,7 @@ fn a_failed_command_tells_the_model_its_exit_code_and_the_operator_the_rest() {
         called.answer.text
     );
     // The operator sees what it said; the record, which never quotes arguments, does not keep it.
-    assert!(called.failed.unwrap().1.aside.unwrap().contains("confidential reason"));
+    assert!(called.failed.unwrap().1.terminal_note.unwrap().contains("confidential reason"));
     let reason = desk.bench.record(called.call).denial.unwrap().reason;
     assert_eq!(reason, "the command ended with exit code 7");
 }

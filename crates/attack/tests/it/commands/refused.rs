@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::json;
 use toolgate_attack::{Tree, code_of, person};
 use toolgate_gate::Reply;
-use toolgate_text::visible::Charset;
+use toolgate_text::confusables::Charset;
 use toolgate_tools::Profile;
 use toolgate_types::{Caller, Decision, ErrorCode, Stage, Trust};
 

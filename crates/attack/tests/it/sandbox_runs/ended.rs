@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use toolgate_attack::Order;
 use toolgate_sandbox::{Exit, Job, LimitHit, ResourceLimits, Stopped};
-use toolgate_types::Stop;
+use toolgate_types::Cancellation;
 
 use super::Shop;
 use crate::sandbox_host::{Host, Who, tools};
@@ -28,7 +28,7 @@ fn endings_are_told_as_they_are() {
 }
 
 /// Asked to end as soon as the command has said that it is ready.
-fn cancelled_when_ready() -> (Stop, impl FnMut(&[u8])) {
+fn cancelled_when_ready() -> (Cancellation, impl FnMut(&[u8])) {
     let flag = Arc::new(AtomicBool::new(false));
     let asked = Arc::clone(&flag);
     let heard = move |output: &[u8]| {
@@ -36,7 +36,7 @@ fn cancelled_when_ready() -> (Stop, impl FnMut(&[u8])) {
             flag.store(true, Ordering::Relaxed);
         }
     };
-    (Stop::new(None, move || asked.load(Ordering::Relaxed)), heard)
+    (Cancellation::new(None, move || asked.load(Ordering::Relaxed)), heard)
 }
 
 #[test]
@@ -47,11 +47,11 @@ fn a_command_that_is_asked_to_end_may_tidy_up() {
     let ran = shop.run_until(&shop.shell(line), &stop, &mut heard).unwrap();
     assert_eq!((ran.ended.exit, ran.ended.stopped), (Exit::Code(3), Some(Stopped::Cancelled)));
     assert_eq!(ran.text(), "ready\nbye\n");
-    let soon = Stop::new(Some(Instant::now() + Duration::from_millis(50)), || false);
+    let soon = Cancellation::new(Some(Instant::now() + Duration::from_millis(50)), || false);
     let ran = shop.run_until(&shop.shell("echo ready; exec sleep 300"), &soon, &mut |_| {}).unwrap();
     assert_eq!((ran.ended.exit, ran.ended.stopped), (Exit::Signal(15), Some(Stopped::Deadline)));
     // A call that is cancelled already does not wait for anything either.
-    let now = Stop::new(None, || true);
+    let now = Cancellation::new(None, || true);
     let ended = shop.run_until(&shop.shell("exec sleep 300"), &now, &mut |_| {}).unwrap().ended;
     assert_eq!(ended.stopped, Some(Stopped::Cancelled));
 }
@@ -61,7 +61,7 @@ fn a_command_that_is_asked_to_end_may_tidy_up() {
 fn a_command_that_is_cancelled_while_it_starts_ends_by_sigterm() {
     let shop = Shop::open();
     for _ in 0..50 {
-        let now = Stop::new(None, || true);
+        let now = Cancellation::new(None, || true);
         let ended = shop.run_until(&shop.shell("exec sleep 300"), &now, &mut |_| {}).unwrap().ended;
         assert_eq!((ended.exit, ended.stopped), (Exit::Signal(15), Some(Stopped::Cancelled)));
     }

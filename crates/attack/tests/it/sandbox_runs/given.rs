@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::Mutex;
 
 use toolgate_sandbox::{Exit, Job, Network, PROXY_PORT, SandboxError};
-use toolgate_types::{Cover, ErrorCode};
+use toolgate_types::{ErrorCode, MountOverlay};
 
 use super::Shop;
 use crate::sandbox_host::secret;
@@ -87,9 +87,9 @@ fn a_cover_whose_place_is_not_what_it_was_stops_everything() {
     std::os::unix::fs::symlink("/etc", shop.folder.path().join("folder")).unwrap();
     for path in ["missing", "folder/passwd", "target/below"] {
         let covers = [
-            Cover::Hide { path: path.into(), directory: false },
-            Cover::Freeze { path: path.into() },
-            Cover::Replace { path: path.into(), content: b"x".to_vec() },
+            MountOverlay::Mask { path: path.into(), directory: false },
+            MountOverlay::ReadOnly { path: path.into() },
+            MountOverlay::Substitute { path: path.into(), content: b"x".to_vec() },
         ];
         for cover in covers {
             let mut job = shop.shell("echo ran > ran");
@@ -101,8 +101,8 @@ fn a_cover_whose_place_is_not_what_it_was_stops_everything() {
     assert!(!shop.folder.path().join("ran").exists());
     // A link is covered itself, wherever it leads.
     let mut job = shop.shell("cat link; rm -f link; mv link moved; echo x > link; readlink link; cat target");
-    job.mounts[0].covers.push(Cover::Hide { path: "link".into(), directory: false });
-    job.mounts[0].covers.push(Cover::Hide { path: "target".into(), directory: false });
+    job.mounts[0].covers.push(MountOverlay::Mask { path: "link".into(), directory: false });
+    job.mounts[0].covers.push(MountOverlay::Mask { path: "target".into(), directory: false });
     let ran = shop.run(&job).unwrap();
     assert_eq!(ran.text(), "", "{:?}", String::from_utf8_lossy(&ran.error));
     assert_eq!(std::fs::read_link(shop.folder.path().join("link")).unwrap(), Path::new("target"));

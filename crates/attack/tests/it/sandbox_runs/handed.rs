@@ -5,7 +5,7 @@ use std::os::fd::AsFd as _;
 use std::time::Duration;
 
 use toolgate_sandbox::{Ends, Exit, Handed, Job, SandboxError, Stopped, Streams};
-use toolgate_types::Stop;
+use toolgate_types::Cancellation;
 
 use super::{Ran, Shop};
 
@@ -22,7 +22,11 @@ fn talked_with(
             let take = |taken: Ends| sender.send(taken).unwrap();
             let streams = Streams::Handed(Handed { take: &take, until: until.as_fd() });
             // That nobody may be asked whether it must end shows here: this would end it at once.
-            shop.run_until(&Job { streams, ..shop.shell(line) }, &Stop::new(None, || true), &mut |_| {})
+            shop.run_until(
+                &Job { streams, ..shop.shell(line) },
+                &Cancellation::new(None, || true),
+                &mut |_| {},
+            )
         });
         let ends = ends.recv().unwrap();
         for file in [&ends.input, &ends.output] {

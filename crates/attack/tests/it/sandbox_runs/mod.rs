@@ -16,7 +16,7 @@ use toolgate_sandbox::{
     Ended, Job, Mounted, Network, OnFlood, Pumped, ResourceLimits, Sandbox, SandboxError, SandboxOptions,
     Stream, Streams,
 };
-use toolgate_types::Stop;
+use toolgate_types::Cancellation;
 
 /// A sandbox with a folder to work in.
 struct Shop {
@@ -73,14 +73,14 @@ impl Shop {
     }
 
     fn run(&self, job: &Job<'_>) -> Result<Ran, SandboxError> {
-        self.run_until(job, &Stop::never(), &mut |_| {})
+        self.run_until(job, &Cancellation::never(), &mut |_| {})
     }
 
     /// `heard` is told the output so far.
     fn run_until(
         &self,
         job: &Job<'_>,
-        stop: &Stop,
+        stop: &Cancellation,
         heard: &mut dyn FnMut(&[u8]),
     ) -> Result<Ran, SandboxError> {
         let (mut output, mut error) = (Vec::new(), Vec::new());

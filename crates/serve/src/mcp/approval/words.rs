@@ -5,7 +5,7 @@
 //! folding are the card's.
 
 use toolgate_gate::{PreviewBody, Question};
-use toolgate_text::visible::{Break, Charset, rows};
+use toolgate_text::confusables::{Charset, WrapMode, wrap_rows};
 
 /// More than this is not asked at all: whoever agrees has seen the whole of it.
 pub(super) const MOST: usize = 64 * 1024;
@@ -56,7 +56,7 @@ pub(super) fn words(question: &Question) -> Result<String, TooLong> {
 
 /// A line of the model's, in rows behind the edge.
 fn edged(line: &str) -> String {
-    let rows = rows(line, COLUMNS, Break::Anywhere);
+    let rows = wrap_rows(line, COLUMNS, WrapMode::Anywhere);
     let edges = std::iter::once(EDGE).chain(std::iter::repeat(CONTINUED));
     edges.zip(&rows).map(|(edge, row)| format!("{edge}{row}\n")).collect()
 }
@@ -66,7 +66,7 @@ mod tests {
     use proptest::prelude::*;
     use toolgate_gate::Preview;
 
-    use toolgate_text::visible::value;
+    use toolgate_text::confusables::quote_value;
 
     use super::*;
 
@@ -158,7 +158,7 @@ mod tests {
             let ask = |summary: &str, body| words(&question(&[summary], body)).unwrap();
             let command = |text: &str| skeleton(&ask("run in .", PreviewBody::Text(text.to_owned())));
             prop_assert_ne!(command(&one), command(&other));
-            let path = |text: &str| skeleton(&ask(&format!("create {} (1 bytes)", value(text)), PreviewBody::Nothing));
+            let path = |text: &str| skeleton(&ask(&format!("create {} (1 bytes)", quote_value(text)), PreviewBody::Nothing));
             prop_assert_ne!(path(&one), path(&other));
             let diff = |text: &str| ask("edit a", PreviewBody::Diff(format!("--- a\n+++ a\n@@ -0,0 +1 @@\n+{text}\n")));
             prop_assert_ne!(diff(&one), diff(&other));

@@ -16,7 +16,7 @@ const RETRY_INTERVAL: Duration = Duration::from_micros(100);
 ///
 /// A lock ends with the last who has the file open, and that may be a process which another thread has just forked and which has not become
 /// another program yet. So letting go is said, and not left to closing.
-pub struct Locked<F: Borrow<File>> {
+pub struct FileLock<F: Borrow<File>> {
     file: F,
     is_held: bool,
 }
@@ -30,12 +30,12 @@ pub enum NotLocked {
     Failed(io::Error),
 }
 
-impl<F: Borrow<File>> Locked<F> {
+impl<F: Borrow<File>> FileLock<F> {
     /// Waits for whoever has it.
     ///
     /// # Errors
     /// It cannot be locked at all.
-    pub fn after_others(file: F) -> io::Result<Self> {
+    pub fn lock(file: F) -> io::Result<Self> {
         loop {
             match file.borrow().lock() {
                 Ok(()) => return Ok(Self { file, is_held: true }),
@@ -49,7 +49,7 @@ impl<F: Borrow<File>> Locked<F> {
     ///
     /// # Errors
     /// Somebody else has it, or it cannot be locked at all.
-    pub fn at_once(file: F) -> Result<Self, TryLockError> {
+    pub fn try_lock(file: F) -> Result<Self, TryLockError> {
         file.borrow().try_lock()?;
         Ok(Self { file, is_held: true })
     }
@@ -86,7 +86,7 @@ impl<F: Borrow<File>> Locked<F> {
     }
 }
 
-impl<F: Borrow<File>> Deref for Locked<F> {
+impl<F: Borrow<File>> Deref for FileLock<F> {
     type Target = F;
 
     fn deref(&self) -> &F {
@@ -94,13 +94,13 @@ impl<F: Borrow<File>> Deref for Locked<F> {
     }
 }
 
-impl<F: Borrow<File>> fmt::Debug for Locked<F> {
+impl<F: Borrow<File>> fmt::Debug for FileLock<F> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_tuple("Locked").field(self.file.borrow()).finish()
     }
 }
 
-impl<F: Borrow<File>> Drop for Locked<F> {
+impl<F: Borrow<File>> Drop for FileLock<F> {
     fn drop(&mut self) {
         if self.is_held {
             // Whatever goes wrong here, closing it does the same a little later.
@@ -117,7 +117,7 @@ mod tests {
 
     /// Whether somebody who opens it anew finds it locked.
     fn is_locked(file: &tempfile::NamedTempFile) -> bool {
-        match Locked::at_once(file.reopen().unwrap()) {
+        match FileLock::try_lock(file.reopen().unwrap()) {
             Ok(_) => false,
             Err(TryLockError::WouldBlock) => true,
             Err(TryLockError::Error(error)) => panic!("{error}"),
@@ -130,10 +130,10 @@ mod tests {
         let own = file.reopen().unwrap();
         // As a forked process has it.
         let inherited = own.try_clone().unwrap();
-        let ways: [fn(&File) -> Locked<&File>; 3] = [
-            |file| Locked::after_others(file).unwrap(),
-            |file| Locked::at_once(file).unwrap(),
-            |file| Locked::within(file, Duration::ZERO, || false).unwrap(),
+        let ways: [fn(&File) -> FileLock<&File>; 3] = [
+            |file| FileLock::lock(file).unwrap(),
+            |file| FileLock::try_lock(file).unwrap(),
+            |file| FileLock::within(file, Duration::ZERO, || false).unwrap(),
         ];
         for lock in ways {
             let locked = lock(&own);
@@ -142,7 +142,7 @@ mod tests {
             assert!(!is_locked(&file));
         }
         let shared = Arc::new(own);
-        let locked = Locked::at_once(Arc::clone(&shared)).unwrap();
+        let locked = FileLock::try_lock(Arc::clone(&shared)).unwrap();
         assert!(is_locked(&file));
         drop(locked);
         assert!(!is_locked(&file));
@@ -152,9 +152,9 @@ mod tests {
     #[test]
     fn a_lock_that_is_held_is_waited_for_no_longer_than_allowed_and_its_holder_is_named() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let locked = Locked::after_others(file.reopen().unwrap()).unwrap();
+        let locked = FileLock::lock(file.reopen().unwrap()).unwrap();
         for (timeout, is_over) in [(Duration::from_millis(1), false), (Duration::MAX, true)] {
-            match Locked::within(file.reopen().unwrap(), timeout, || is_over) {
+            match FileLock::within(file.reopen().unwrap(), timeout, || is_over) {
                 Err(NotLocked::Held(Some(holder))) => assert_eq!(holder.pid, std::process::id()),
                 other => panic!("{other:?}"),
             }
@@ -168,9 +168,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         #[expect(clippy::disallowed_methods, reason = "a folder that this test made")]
         let open = || File::open(folder.path()).unwrap();
-        let locked = Locked::after_others(open()).unwrap();
-        assert!(matches!(Locked::at_once(open()), Err(TryLockError::WouldBlock)));
+        let locked = FileLock::lock(open()).unwrap();
+        assert!(matches!(FileLock::try_lock(open()), Err(TryLockError::WouldBlock)));
         drop(locked);
-        assert!(Locked::at_once(open()).is_ok());
+        assert!(FileLock::try_lock(open()).is_ok());
     }
 }

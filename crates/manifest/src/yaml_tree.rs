@@ -12,8 +12,8 @@ use serde_saphyr::granit_parser::{
     self, ErrorKind, Event, Marker, Parser, ScalarStyle, ScanError, Span, StrInput, Tag,
 };
 
-use crate::problem::{Place, shown};
-use crate::report::Report;
+use crate::problem::{SourcePosition, shown};
+use crate::problem_report::ProblemReport;
 
 /// The longest file that is read.
 pub(crate) const MAX_BYTES: usize = 1 << 20;
@@ -24,11 +24,11 @@ const MAX_DEPTH: usize = 32;
 
 /// A value and where it stands.
 #[derive(Debug)]
-pub(crate) struct Node {
-    pub(crate) place: Place,
+pub(crate) struct ConfigNode {
+    pub(crate) position: SourcePosition,
     /// How many characters to underline.
     pub(crate) width: usize,
-    pub(crate) kind: Kind,
+    pub(crate) kind: NodeKind,
     /// How many nodes this amounts to, itself included.
     weight: usize,
     /// How many levels this has, itself included.
@@ -37,24 +37,24 @@ pub(crate) struct Node {
 
 /// What a value is.
 #[derive(Debug)]
-pub(crate) enum Kind {
+pub(crate) enum NodeKind {
     Scalar { text: String, plain: bool },
-    List(Vec<Rc<Node>>),
-    Map(Vec<(Rc<Node>, Rc<Node>)>),
+    List(Vec<Rc<ConfigNode>>),
+    Map(Vec<(Rc<ConfigNode>, Rc<ConfigNode>)>),
 }
 
-impl Node {
+impl ConfigNode {
     /// A scalar's text.
     pub(crate) fn text(&self) -> Option<&str> {
         match &self.kind {
-            Kind::Scalar { text, .. } => Some(text),
-            Kind::List(_) | Kind::Map(_) => None,
+            NodeKind::Scalar { text, .. } => Some(text),
+            NodeKind::List(_) | NodeKind::Map(_) => None,
         }
     }
 
     /// Whether nothing was written, or one of YAML's words for nothing.
     pub(crate) fn is_null(&self) -> bool {
-        matches!(&self.kind, Kind::Scalar { text, plain: true } if matches!(&**text, "" | "~" | "null" | "Null" | "NULL"))
+        matches!(&self.kind, NodeKind::Scalar { text, plain: true } if matches!(&**text, "" | "~" | "null" | "Null" | "NULL"))
     }
 
     /// The value that a JSON pointer leads to, or the last one on the way that exists.
@@ -63,11 +63,11 @@ impl Node {
         for step in pointer.split('/').skip(1) {
             let step = step.replace("~1", "/").replace("~0", "~");
             let next = match &node.kind {
-                Kind::Map(entries) => {
+                NodeKind::Map(entries) => {
                     entries.iter().find(|(key, _)| key.text() == Some(&step)).map(|(_, value)| value)
                 }
-                Kind::List(items) => step.parse::<usize>().ok().and_then(|index| items.get(index)),
-                Kind::Scalar { .. } => None,
+                NodeKind::List(items) => step.parse::<usize>().ok().and_then(|index| items.get(index)),
+                NodeKind::Scalar { .. } => None,
             };
             let Some(next) = next else { break };
             node = next;
@@ -77,18 +77,18 @@ impl Node {
 
     /// The value of a key, if this is a mapping that has it.
     pub(crate) fn get(&self, name: &str) -> Option<&Rc<Self>> {
-        let Kind::Map(entries) = &self.kind else { return None };
+        let NodeKind::Map(entries) = &self.kind else { return None };
         entries.iter().find(|(key, _)| key.text() == Some(name)).map(|(_, value)| value)
     }
 
     /// What this is, in words.
     pub(crate) fn describe(&self) -> String {
         match &self.kind {
-            Kind::Scalar { .. } if self.is_null() => "nothing".to_owned(),
-            Kind::Scalar { text, plain: true } => format!("`{}`", shown(text)),
-            Kind::Scalar { text, plain: false } => format!("the text `{}`", shown(text)),
-            Kind::List(_) => "a list".to_owned(),
-            Kind::Map(_) => "a mapping".to_owned(),
+            NodeKind::Scalar { .. } if self.is_null() => "nothing".to_owned(),
+            NodeKind::Scalar { text, plain: true } => format!("`{}`", shown(text)),
+            NodeKind::Scalar { text, plain: false } => format!("the text `{}`", shown(text)),
+            NodeKind::List(_) => "a list".to_owned(),
+            NodeKind::Map(_) => "a mapping".to_owned(),
         }
     }
 }
@@ -102,19 +102,19 @@ enum Documents {
 
 /// Reads text into a tree. `None` when there is no value in it, or when the tree would be incomplete; the report
 /// tells the two apart.
-pub(crate) fn read(text: &str, report: &mut Report<'_>) -> Option<Rc<Node>> {
+pub(crate) fn read(text: &str, report: &mut ProblemReport<'_>) -> Option<Rc<ConfigNode>> {
     compose(text, Documents::One, report)?.pop()
 }
 
 /// Reads text into one tree for each of its documents. `None` when some tree would be incomplete.
-pub(crate) fn read_all(text: &str, report: &mut Report<'_>) -> Option<Vec<Rc<Node>>> {
+pub(crate) fn read_all(text: &str, report: &mut ProblemReport<'_>) -> Option<Vec<Rc<ConfigNode>>> {
     compose(text, Documents::Many, report)
 }
 
-fn compose(text: &str, documents: Documents, report: &mut Report<'_>) -> Option<Vec<Rc<Node>>> {
+fn compose(text: &str, documents: Documents, report: &mut ProblemReport<'_>) -> Option<Vec<Rc<ConfigNode>>> {
     if text.len() > MAX_BYTES {
         let message = format!("the file has {} bytes and at most {MAX_BYTES} are read", text.len());
-        report.at(Place { line: 1, column: 1 }, 1, message, None);
+        report.at(SourcePosition { line: 1, column: 1 }, 1, message, None);
         return None;
     }
     let options = granit_parser::options! {
@@ -131,66 +131,67 @@ fn compose(text: &str, documents: Documents, report: &mut Report<'_>) -> Option<
             .and_then(|(event, span)| composer.take(event, &span))
         {
             Ok(()) => {}
-            Err(Abandoned) => return None,
+            Err(ReadAborted) => return None,
         }
     }
     Some(composer.roots)
 }
 
 /// The rest of the file cannot be made sense of; why has been reported.
-struct Abandoned;
+struct ReadAborted;
 
 /// A list or mapping whose end has not come yet.
-struct Open {
-    place: Place,
+struct OpenCollection {
+    position: SourcePosition,
     anchor: usize,
     items: Items,
 }
 
 enum Items {
-    List(Vec<Rc<Node>>),
+    List(Vec<Rc<ConfigNode>>),
     /// With the line on which each key first appears.
     Map {
-        entries: Vec<(Rc<Node>, Rc<Node>)>,
+        entries: Vec<(Rc<ConfigNode>, Rc<ConfigNode>)>,
         lines: HashMap<String, usize>,
-        key: Awaited,
+        key: NextInMapping,
     },
 }
 
 /// What a mapping does with the next node.
-enum Awaited {
+enum NextInMapping {
     /// It is a key.
     Key,
     /// It is the value of this key.
-    Value(Rc<Node>),
+    Value(Rc<ConfigNode>),
     /// It is the value of a key that was refused.
     Nothing,
 }
 
 struct Composer<'r, 's> {
-    report: &'r mut Report<'s>,
+    report: &'r mut ProblemReport<'s>,
     documents: Documents,
-    open: Vec<Open>,
+    open: Vec<OpenCollection>,
     /// Finished nodes that aliases may name; an anchor that is not here is still open.
-    anchors: HashMap<usize, Rc<Node>>,
+    anchors: HashMap<usize, Rc<ConfigNode>>,
     nodes: usize,
-    roots: Vec<Rc<Node>>,
+    roots: Vec<Rc<ConfigNode>>,
 }
 
 impl Composer<'_, '_> {
-    fn take(&mut self, event: Event<'_>, span: &Span) -> Result<(), Abandoned> {
+    fn take(&mut self, event: Event<'_>, span: &Span) -> Result<(), ReadAborted> {
         match event {
             Event::Scalar(text, style, anchor, tag) => {
                 self.refuse_tag(tag.as_deref(), span);
                 let plain = style == ScalarStyle::Plain;
-                let kind = Kind::Scalar { text: text.into_owned(), plain };
-                self.finish(place(&span.start), span.len(), kind, anchor)
+                let kind = NodeKind::Scalar { text: text.into_owned(), plain };
+                self.finish(position_of(&span.start), span.len(), kind, anchor)
             }
             Event::SequenceStart(_, anchor, tag) => {
                 self.begin(span, anchor, tag.as_deref(), Items::List(Vec::new()))
             }
             Event::MappingStart(_, anchor, tag) => {
-                let items = Items::Map { entries: Vec::new(), lines: HashMap::new(), key: Awaited::Key };
+                let items =
+                    Items::Map { entries: Vec::new(), lines: HashMap::new(), key: NextInMapping::Key };
                 self.begin(span, anchor, tag.as_deref(), items)
             }
             Event::SequenceEnd | Event::MappingEnd => self.end(),
@@ -212,24 +213,30 @@ impl Composer<'_, '_> {
         anchor: usize,
         tag: Option<&Tag>,
         items: Items,
-    ) -> Result<(), Abandoned> {
+    ) -> Result<(), ReadAborted> {
         self.refuse_tag(tag, span);
-        self.open.push(Open { place: place(&span.start), anchor, items });
+        self.open.push(OpenCollection { position: position_of(&span.start), anchor, items });
         Ok(())
     }
 
-    fn end(&mut self) -> Result<(), Abandoned> {
-        let Some(Open { place, anchor, items }) = self.open.pop() else { return Ok(()) };
+    fn end(&mut self) -> Result<(), ReadAborted> {
+        let Some(OpenCollection { position: place, anchor, items }) = self.open.pop() else { return Ok(()) };
         let kind = match items {
-            Items::List(items) => Kind::List(items),
-            Items::Map { entries, .. } => Kind::Map(entries),
+            Items::List(items) => NodeKind::List(items),
+            Items::Map { entries, .. } => NodeKind::Map(entries),
         };
         self.finish(place, 1, kind, anchor)
     }
 
-    fn finish(&mut self, place: Place, width: usize, kind: Kind, anchor: usize) -> Result<(), Abandoned> {
+    fn finish(
+        &mut self,
+        place: SourcePosition,
+        width: usize,
+        kind: NodeKind,
+        anchor: usize,
+    ) -> Result<(), ReadAborted> {
         let (weight, height) = measure(&kind);
-        let node = Rc::new(Node { place, width, kind, weight, height });
+        let node = Rc::new(ConfigNode { position: place, width, kind, weight, height });
         if anchor != 0 {
             self.anchors.insert(anchor, Rc::clone(&node));
         }
@@ -238,7 +245,7 @@ impl Composer<'_, '_> {
         Ok(())
     }
 
-    fn alias(&mut self, anchor: usize, span: &Span) -> Result<(), Abandoned> {
+    fn alias(&mut self, anchor: usize, span: &Span) -> Result<(), ReadAborted> {
         let Some(node) = self.anchors.get(&anchor).cloned() else {
             return self.abandon(span, "an alias stands inside the value it names", None);
         };
@@ -248,20 +255,20 @@ impl Composer<'_, '_> {
     }
 
     /// Most often a glob that should have been quoted, so it is taken as the text it looks like.
-    fn unresolved_alias(&mut self, name: &str, span: &Span) -> Result<(), Abandoned> {
+    fn unresolved_alias(&mut self, name: &str, span: &Span) -> Result<(), ReadAborted> {
         let text = format!("*{name}");
         let help = format!("put text that begins with `*` in quotes: `\"{}\"`", shown(&text));
         self.report.at(
-            place(&span.start),
+            position_of(&span.start),
             span.len(),
             format!("`{}` names no anchor", shown(&text)),
             Some(help),
         );
-        self.finish(place(&span.start), span.len(), Kind::Scalar { text, plain: false }, 0)
+        self.finish(position_of(&span.start), span.len(), NodeKind::Scalar { text, plain: false }, 0)
     }
 
     /// Counts nodes and levels against the budgets.
-    fn spend(&mut self, nodes: usize, node: &Node) -> Result<(), Abandoned> {
+    fn spend(&mut self, nodes: usize, node: &ConfigNode) -> Result<(), ReadAborted> {
         self.nodes = self.nodes.saturating_add(nodes);
         let message = if self.nodes > MAX_NODES {
             format!("the file amounts to more than {MAX_NODES} values")
@@ -270,19 +277,19 @@ impl Composer<'_, '_> {
         } else {
             return Ok(());
         };
-        self.report.at(node.place, node.width, message, None);
-        Err(Abandoned)
+        self.report.at(node.position, node.width, message, None);
+        Err(ReadAborted)
     }
 
-    fn attach(&mut self, node: Rc<Node>) {
+    fn attach(&mut self, node: Rc<ConfigNode>) {
         match self.open.last_mut().map(|open| &mut open.items) {
             None => self.roots.push(node),
             Some(Items::List(items)) => items.push(node),
-            Some(Items::Map { entries, lines, key }) => match std::mem::replace(key, Awaited::Key) {
-                Awaited::Key if is_key(&node, lines, self.report) => *key = Awaited::Value(node),
-                Awaited::Key => *key = Awaited::Nothing,
-                Awaited::Value(name) => entries.push((name, node)),
-                Awaited::Nothing => {}
+            Some(Items::Map { entries, lines, key }) => match std::mem::replace(key, NextInMapping::Key) {
+                NextInMapping::Key if is_key(&node, lines, self.report) => *key = NextInMapping::Value(node),
+                NextInMapping::Key => *key = NextInMapping::Nothing,
+                NextInMapping::Value(name) => entries.push((name, node)),
+                NextInMapping::Nothing => {}
             },
         }
     }
@@ -291,7 +298,7 @@ impl Composer<'_, '_> {
         let Some(tag) = tag else { return };
         let span = span.tag_span().unwrap_or(*span);
         let message = format!("the tag `{}` means nothing here", shown(&tag.original()));
-        self.report.at(place(&span.start), span.len(), message, Some("remove it".to_owned()));
+        self.report.at(position_of(&span.start), span.len(), message, Some("remove it".to_owned()));
     }
 
     fn abandon(
@@ -299,12 +306,12 @@ impl Composer<'_, '_> {
         span: &Span,
         message: impl Into<String>,
         help: Option<String>,
-    ) -> Result<(), Abandoned> {
-        self.report.at(place(&span.start), span.len(), message, help);
-        Err(Abandoned)
+    ) -> Result<(), ReadAborted> {
+        self.report.at(position_of(&span.start), span.len(), message, help);
+        Err(ReadAborted)
     }
 
-    fn unreadable(&mut self, error: &ScanError) -> Abandoned {
+    fn unreadable(&mut self, error: &ScanError) -> ReadAborted {
         let (message, help) = match error.kind() {
             ErrorKind::UnexpectedCharacter { character } if character.is_control() => {
                 ("this is not text".to_owned(), None)
@@ -320,14 +327,14 @@ impl Composer<'_, '_> {
             ErrorKind::RecursionLimitExceeded => (too_deep(), None),
             other => (format!("this is not YAML: {other}"), None),
         };
-        self.report.at(place(error.marker()), 1, message, help);
-        Abandoned
+        self.report.at(position_of(error.marker()), 1, message, help);
+        ReadAborted
     }
 }
 
 /// Whether a node may be a key beside those on these lines; if not, why is reported.
-fn is_key(node: &Node, lines: &mut HashMap<String, usize>, report: &mut Report<'_>) -> bool {
-    let Kind::Scalar { text, plain } = &node.kind else {
+fn is_key(node: &ConfigNode, lines: &mut HashMap<String, usize>, report: &mut ProblemReport<'_>) -> bool {
+    let NodeKind::Scalar { text, plain } = &node.kind else {
         report.node(
             node,
             "a key must be text",
@@ -346,7 +353,7 @@ fn is_key(node: &Node, lines: &mut HashMap<String, usize>, report: &mut Report<'
             let message = format!("the key `{}` appears twice", shown(text));
             report.node(node, message, Some(format!("it is already on line {line}; keep one of them")));
         }
-        None => _ = lines.insert(text.clone(), node.place.line),
+        None => _ = lines.insert(text.clone(), node.position.line),
     }
     earlier.is_none()
 }
@@ -355,16 +362,16 @@ fn too_deep() -> String {
     format!("values are nested more than {MAX_DEPTH} levels deep")
 }
 
-fn measure(kind: &Kind) -> (usize, usize) {
-    let children: Vec<&Node> = match kind {
-        Kind::Scalar { .. } => Vec::new(),
-        Kind::List(items) => items.iter().map(|item| &**item).collect(),
-        Kind::Map(entries) => entries.iter().flat_map(|(key, value)| [&**key, &**value]).collect(),
+fn measure(kind: &NodeKind) -> (usize, usize) {
+    let children: Vec<&ConfigNode> = match kind {
+        NodeKind::Scalar { .. } => Vec::new(),
+        NodeKind::List(items) => items.iter().map(|item| &**item).collect(),
+        NodeKind::Map(entries) => entries.iter().flat_map(|(key, value)| [&**key, &**value]).collect(),
     };
     let weight = children.iter().fold(1usize, |sum, child| sum.saturating_add(child.weight));
     (weight, 1 + children.iter().map(|child| child.height).max().unwrap_or(0))
 }
 
-fn place(marker: &Marker) -> Place {
-    Place { line: marker.line(), column: marker.col() + 1 }
+fn position_of(marker: &Marker) -> SourcePosition {
+    SourcePosition { line: marker.line(), column: marker.col() + 1 }
 }

@@ -5,32 +5,32 @@ use std::collections::BTreeSet;
 use cedar_policy::pst::{BinaryOp, Clause, EntityUID, Expr, Literal, PatternElem, Policy, Var};
 
 use super::path::{LOCATION, PATH, never_matches, pattern_never_matches};
-use super::typing::Type;
+use super::typing::CedarType;
 
 /// The parts of the context that an expression reads: only these are converted for a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Reads {
-    pub(crate) input: Part,
-    pub(crate) caller: Part,
-    pub(crate) session: Part,
+pub(crate) struct ContextReads {
+    pub(crate) input: ReadSet,
+    pub(crate) caller: ReadSet,
+    pub(crate) session: ReadSet,
     /// The path for which a call is judged.
     pub(crate) path: bool,
 }
 
 /// The attributes of one part that are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum ReadSet {
     Some(BTreeSet<String>),
     All,
 }
 
-impl Default for Part {
+impl Default for ReadSet {
     fn default() -> Self {
         Self::Some(BTreeSet::new())
     }
 }
 
-impl Part {
+impl ReadSet {
     pub(crate) fn has(&self, name: &str) -> bool {
         match self {
             Self::Some(names) => names.contains(name),
@@ -56,8 +56,9 @@ impl Part {
     }
 }
 
-impl Reads {
-    const EVERYTHING: Self = Self { input: Part::All, caller: Part::All, session: Part::All, path: true };
+impl ContextReads {
+    const EVERYTHING: Self =
+        Self { input: ReadSet::All, caller: ReadSet::All, session: ReadSet::All, path: true };
 
     pub(crate) fn join(&mut self, other: &Self) {
         self.input.join(&other.input);
@@ -84,7 +85,7 @@ impl Reads {
         };
         match inner.first() {
             Some(name) => part.note(name),
-            None => *part = Part::All,
+            None => *part = ReadSet::All,
         }
     }
 }
@@ -108,12 +109,12 @@ pub(crate) enum Misuse {
 
 /// Finds what the clauses of a policy read. `types` gives what may stand at a path below `context`, once per
 /// tool; `mounts` are the aliases that a path can begin with, none where that is not known.
-pub(crate) fn study<'t>(
+pub(crate) fn analyse<'t>(
     policy: &Policy,
-    types: &dyn Fn(&[&str]) -> Vec<Option<&'t Type>>,
+    types: &dyn Fn(&[&str]) -> Vec<Option<&'t CedarType>>,
     mounts: &[&str],
-) -> (Reads, Vec<Misuse>) {
-    let mut study = Study { types, mounts, reads: Reads::default(), misuses: Vec::new() };
+) -> (ContextReads, Vec<Misuse>) {
+    let mut study = ReadAnalysis { types, mounts, reads: ContextReads::default(), misuses: Vec::new() };
     for clause in policy.body().clauses() {
         match clause {
             Clause::When(expression) | Clause::Unless(expression) => study.visit(expression),
@@ -122,14 +123,14 @@ pub(crate) fn study<'t>(
     (study.reads, study.misuses)
 }
 
-struct Study<'a, 't> {
-    types: &'a dyn Fn(&[&str]) -> Vec<Option<&'t Type>>,
+struct ReadAnalysis<'a, 't> {
+    types: &'a dyn Fn(&[&str]) -> Vec<Option<&'t CedarType>>,
     mounts: &'a [&'a str],
-    reads: Reads,
+    reads: ContextReads,
     misuses: Vec<Misuse>,
 }
 
-impl Study<'_, '_> {
+impl ReadAnalysis<'_, '_> {
     fn visit(&mut self, expression: &Expr) {
         if let Some(place) = place(expression) {
             self.note_value(&place);
@@ -164,7 +165,7 @@ impl Study<'_, '_> {
             Expr::Set(items) => items.iter().for_each(|item| self.visit(item)),
             Expr::Record(fields) => fields.values().for_each(|field| self.visit(field)),
             // A kind of expression that is not known here may read anything.
-            _ => self.reads = Reads::EVERYTHING,
+            _ => self.reads = ContextReads::EVERYTHING,
         }
     }
 
@@ -173,8 +174,8 @@ impl Study<'_, '_> {
         let values: Vec<&Expr> = operands.into_iter().flat_map(values).collect();
         let places: Vec<Vec<&str>> = values.iter().filter_map(|value| place(value)).collect();
         for place in &places {
-            let kinds: Vec<&Type> = (self.types)(place).into_iter().flatten().collect();
-            if kinds.iter().any(|kind| matches!(kind, Type::Path)) {
+            let kinds: Vec<&CedarType> = (self.types)(place).into_iter().flatten().collect();
+            if kinds.iter().any(|kind| matches!(kind, CedarType::Path)) {
                 self.misuses.push(Misuse::ComparedPath(owned(place)));
             } else if kinds.iter().any(|kind| kind.is_path()) {
                 self.misuses.push(Misuse::ComparedPaths(owned(place)));
@@ -207,7 +208,7 @@ impl Study<'_, '_> {
         let Some((LOCATION, base)) = place.split_last().map(|(last, base)| (*last, base)) else {
             return false;
         };
-        (self.types)(base).into_iter().flatten().any(Type::is_path)
+        (self.types)(base).into_iter().flatten().any(CedarType::is_path)
     }
 
     fn visit_uid(&mut self, uid: &EntityUID) {
@@ -220,7 +221,7 @@ impl Study<'_, '_> {
 
     fn note_value(&mut self, place: &[&str]) {
         self.reads.note(place);
-        let partial = (self.types)(place).into_iter().flatten().any(|kind| !kind.is_whole());
+        let partial = (self.types)(place).into_iter().flatten().any(|kind| !kind.is_exact());
         if partial || place.is_empty() {
             self.misuses.push(Misuse::PartialObject(owned(place)));
         }

@@ -7,7 +7,7 @@ use std::iter::Peekable;
 use std::str::Chars;
 
 /// One class: `[a-z]`, or `[!a-z]`, which matches everything else.
-struct Class {
+struct CharClass {
     is_negated: bool,
     ranges: Vec<(char, char)>,
 }
@@ -37,13 +37,13 @@ pub fn other_case(letter: char) -> char {
     if letter.is_ascii_lowercase() { letter.to_ascii_uppercase() } else { letter.to_ascii_lowercase() }
 }
 
-impl Class {
+impl CharClass {
     fn names(&self, letter: char) -> bool {
         self.ranges.iter().any(|(first, last)| (*first..=*last).contains(&letter))
     }
 }
 
-fn classes(glob: &str) -> Vec<Class> {
+fn classes(glob: &str) -> Vec<CharClass> {
     let mut rest = glob.chars().peekable();
     let mut classes = Vec::new();
     while let Some(character) = rest.next() {
@@ -57,7 +57,7 @@ fn classes(glob: &str) -> Vec<Class> {
 }
 
 /// What follows a bracket, up to the one that closes it.
-fn class(rest: &mut Peekable<Chars<'_>>) -> Class {
+fn class(rest: &mut Peekable<Chars<'_>>) -> CharClass {
     let is_negated = rest.next_if(|sign| matches!(sign, '!' | '^')).is_some();
     let mut ranges: Vec<(char, char)> = Vec::new();
     let mut is_in_range = false;
@@ -69,7 +69,7 @@ fn class(rest: &mut Peekable<Chars<'_>>) -> Class {
             (single, _) => ranges.push((single, single)),
         }
     }
-    Class { is_negated, ranges }
+    CharClass { is_negated, ranges }
 }
 
 #[cfg(test)]

@@ -5,12 +5,14 @@ use std::net::IpAddr;
 use toolgate_types::ToolClass;
 
 use super::{CommandLimits, CommandMount, MountPath};
-use crate::decode::{Field, Key, Section, count, duration, key, list, located_text, named, size, text};
+use crate::decode::{
+    ConfigField, KeySpec, Section, count, duration, key, list, located_text, named, size, text,
+};
 use crate::problem::{Located, shown};
+use crate::problem_report::ProblemReport;
 use crate::read::is_alias;
-use crate::report::Report;
 
-const LIMITS: &[Key] = &[
+const LIMITS: &[KeySpec] = &[
     key("memory", "memory: 512MiB"),
     key("processes", "processes: 64"),
     key("file_size", "file_size: 100MiB"),
@@ -96,7 +98,7 @@ impl MountPath {
     }
 }
 
-pub(crate) fn directory(field: &Field, report: &mut Report<'_>) -> Option<Located<MountPath>> {
+pub(crate) fn directory(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Located<MountPath>> {
     let text = text(field, report)?;
     match MountPath::parse(&text) {
         Ok(path) => Some(field.locate(path)),
@@ -112,7 +114,7 @@ pub(crate) fn mounts(
     section: &Section,
     directory: Option<&Located<MountPath>>,
     class: Option<ToolClass>,
-    report: &mut Report<'_>,
+    report: &mut ProblemReport<'_>,
 ) -> Vec<CommandMount> {
     let of_directory = directory.map(|directory| directory.with(directory.value.alias.clone()));
     let Some(field) = section.field("mounts") else {
@@ -135,7 +137,7 @@ pub(crate) fn mounts(
     declared
 }
 
-fn mount(field: &Field, report: &mut Report<'_>) -> Option<CommandMount> {
+fn mount(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<CommandMount> {
     let text = located_text(field, report)?;
     let (alias, mode) = text.value.split_once(':').unwrap_or((&text.value, "ro"));
     if !is_alias(alias) || !matches!(mode, "ro" | "rw") {
@@ -148,12 +150,12 @@ fn mount(field: &Field, report: &mut Report<'_>) -> Option<CommandMount> {
 }
 
 pub(super) fn environment(
-    field: &Field,
+    field: &ConfigField,
     placeholders: &[&str],
-    report: &mut Report<'_>,
+    report: &mut ProblemReport<'_>,
 ) -> Option<Vec<(String, String)>> {
     let entries = named(field, "variable", report)?;
-    let entry = |(name, value): (Located<String>, Field)| {
+    let entry = |(name, value): (Located<String>, ConfigField)| {
         check_variable(&name, report);
         let value_text = text(&value, report)?;
         let placeholder = placeholders.iter().find(|name| value_text.contains(&format!("{{{name}}}")));
@@ -171,7 +173,7 @@ pub(super) fn environment(
     Some(entries.into_iter().filter_map(entry).collect())
 }
 
-fn check_variable(name: &Located<String>, report: &mut Report<'_>) {
+fn check_variable(name: &Located<String>, report: &mut ProblemReport<'_>) {
     let text = &name.value;
     if !is_variable(text) {
         let help = "use letters, digits and `_`, not beginning with a digit".to_owned();
@@ -212,7 +214,7 @@ pub(crate) fn looks_secret(name: &str) -> bool {
     name.to_ascii_uppercase().split('_').any(|word| SECRET_WORDS.contains(&word))
 }
 
-pub(crate) fn network(field: &Field, report: &mut Report<'_>) -> Option<Vec<Located<String>>> {
+pub(crate) fn network(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Vec<Located<String>>> {
     list(field, "host", report, |field, report| {
         let host = located_text(field, report)?;
         if let Some((message, help)) = not_a_host(&host.value) {
@@ -284,7 +286,7 @@ fn is_label(label: &str) -> bool {
         && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
 }
 
-pub(super) fn limits(field: &Field, report: &mut Report<'_>) -> Option<CommandLimits> {
+pub(super) fn limits(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<CommandLimits> {
     let section = Section::read(field, LIMITS, report)?;
     Some(CommandLimits {
         memory: section.get("memory", report, size),
@@ -296,11 +298,11 @@ pub(super) fn limits(field: &Field, report: &mut Report<'_>) -> Option<CommandLi
     })
 }
 
-pub(super) fn success_codes(field: &Field, report: &mut Report<'_>) -> Option<Vec<u8>> {
+pub(super) fn success_codes(field: &ConfigField, report: &mut ProblemReport<'_>) -> Option<Vec<u8>> {
     let codes = list(field, "exit code", report, |field, report| {
         let code = field.scalar("an exit code", report)?.parse::<u8>().ok();
         if code.is_none() {
-            field.misfit("a number from 0 to 255", report);
+            field.report_expected("a number from 0 to 255", report);
         }
         code
     })?;

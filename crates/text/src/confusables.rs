@@ -8,11 +8,11 @@
 use unicode_normalization::UnicodeNormalization as _;
 use unicode_normalization::char::is_combining_mark;
 
-use crate::is_hidden;
+use crate::is_invisible;
 
 /// What a line is, which decides about the characters that stand for themselves in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Content {
+pub enum TextKind {
     /// A command, a path, arguments: ASCII, and letters that cannot be taken for others.
     Command,
     /// The content of a file: whatever can be seen.
@@ -36,7 +36,7 @@ pub enum Charset {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Escaping {
     /// What the lines are.
-    pub content: Content,
+    pub content: TextKind,
     /// Where they are shown.
     pub charset: Charset,
 }
@@ -51,28 +51,29 @@ const TAB: char = '⇥';
 const RESERVED: [char; 5] = [TAB, '⟦', '⟧', '│', '⋮'];
 
 /// More marks than this on one letter cover the rows above it.
-const MAX_MARKS: usize = 4;
+const MAX_COMBINING_MARKS: usize = 4;
 
 impl Escaping {
     /// A line, or a part of one that begins at `column`.
     #[must_use]
     pub fn line(self, line: &str, column: usize) -> String {
         let characters: Vec<char> = line.chars().collect();
-        let mut shown = Shown { text: String::with_capacity(line.len()), column, marks: 0, before: None };
+        let mut shown =
+            EscapedLine { text: String::with_capacity(line.len()), column, marks: 0, before: None };
         let is_mixed = line.chars().any(|c| c.is_ascii_alphanumeric());
         let mut rest = characters.as_slice();
         for word in characters.chunk_by(|one, next| is_word(*one) == is_word(*next)) {
-            let scripts = Scripts::of(word);
+            let scripts = ScriptMix::of(word);
             for character in word {
                 rest = rest.get(1..).unwrap_or_default();
                 let is_plain = match self.content {
                     _ if self.charset == Charset::Ascii => is_printable_ascii(*character),
-                    Content::Prose | Content::Remark => shown.is_prose(*character, is_mixed),
-                    Content::Command => scripts.show(*character),
-                    Content::Composed => *character == '→' || scripts.show(*character),
+                    TextKind::Prose | TextKind::Remark => shown.is_prose(*character, is_mixed),
+                    TextKind::Command => scripts.show(*character),
+                    TextKind::Composed => *character == '→' || scripts.show(*character),
                 };
                 match character {
-                    '\t' if self.charset == Charset::Unicode && self.content != Content::Composed => {
+                    '\t' if self.charset == Charset::Unicode && self.content != TextKind::Composed => {
                         shown.tab()
                     }
                     '→' if !is_plain && !self.is_exact() => shown.extend("->"),
@@ -89,7 +90,7 @@ impl Escaping {
 
     /// Whether the text can be read back from what is shown.
     fn is_exact(self) -> bool {
-        matches!(self.content, Content::Command | Content::Prose)
+        matches!(self.content, TextKind::Command | TextKind::Prose)
     }
 
     /// Whether a backslash before this could be taken for one of the gate's: that of an escape, or of a count where there is nothing but ASCII.
@@ -101,8 +102,8 @@ impl Escaping {
 /// A value of a call inside a line of the gate, such as a path: as it is where it cannot be misread, else escaped and in quotes. To be shown as
 /// [`Content::Composed`].
 #[must_use]
-pub fn value(text: &str) -> String {
-    let escaping = Escaping { content: Content::Command, charset: Charset::Unicode };
+pub fn quote_value(text: &str) -> String {
+    let escaping = Escaping { content: TextKind::Command, charset: Charset::Unicode };
     let parts: Vec<String> = text.split('\t').map(|part| escaping.line(part, 0)).collect();
     let escaped = parts.join("\\u{9}").replace('"', "\\u{22}");
     let is_plain = |character: char| character.is_alphanumeric() || "/._-+@=~%".contains(character);
@@ -113,7 +114,7 @@ pub fn value(text: &str) -> String {
 }
 
 /// A line that is being written.
-struct Shown {
+struct EscapedLine {
     text: String,
     column: usize,
     /// How many marks stand on the last letter.
@@ -121,7 +122,7 @@ struct Shown {
     before: Option<char>,
 }
 
-impl Shown {
+impl EscapedLine {
     fn push(&mut self, character: char) {
         self.text.push(character);
         self.column += width(character);
@@ -151,7 +152,7 @@ impl Shown {
     fn is_prose(&self, character: char, is_mixed: bool) -> bool {
         match character {
             ascii if ascii.is_ascii() => is_printable_ascii(ascii),
-            other if other.is_whitespace() || is_hidden(other) || RESERVED.contains(&other) => false,
+            other if other.is_whitespace() || is_invisible(other) || RESERVED.contains(&other) => false,
             other if !is_printable(other) || is_blank(other) => false,
             // Jamo that join to syllables which have a character of their own.
             '\u{1100}'..='\u{11ff}' | '\u{a960}'..='\u{a97f}' | '\u{d7b0}'..='\u{d7ff}' => false,
@@ -159,7 +160,7 @@ impl Shown {
             other if is_right_to_left(other) => !is_mixed,
             // On an ASCII letter it could be one character with it, which looks the same.
             mark if is_combining_mark(mark) => {
-                self.marks < MAX_MARKS && self.before.is_some_and(|before| !before.is_ascii())
+                self.marks < MAX_COMBINING_MARKS && self.before.is_some_and(|before| !before.is_ascii())
             }
             // A second code point for the same character, such as U+212A for K.
             other => std::iter::once(other).nfc().eq([other]),
@@ -204,7 +205,7 @@ fn is_word(character: char) -> bool {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Script {
+enum UnicodeScript {
     Latin,
     Greek,
     Cyrillic,
@@ -214,15 +215,15 @@ enum Script {
 }
 
 /// The script of a letter that may be shown in a command. All others are escaped: of most scripts some letter looks like one of ASCII, or like a sign.
-fn script(character: char) -> Option<Script> {
+fn script(character: char) -> Option<UnicodeScript> {
     match character {
         // Ð and Đ look the same; the others are one letter with a sign, or look like i, k or f.
         'Ð' | '×' | '÷' | 'ı' | 'Ĳ' | 'ĳ' | 'ĸ' | 'Ŀ' | 'ŀ' | 'ŉ' | 'ſ' => None,
-        'À'..='ž' | 'Ơ' | 'ơ' | 'Ư' | 'ư' | 'Ạ'..='ỹ' => Some(Script::Latin),
-        'Ά' | 'Έ'..='Ί' | 'Ό' | 'Ύ'..='Ρ' | 'Σ'..='ώ' => Some(Script::Greek),
-        'Ѐ'..='џ' | 'Ґ' | 'ґ' => Some(Script::Cyrillic),
-        'ァ'..='ヺ' | 'ー' => Some(Script::Katakana),
-        'ぁ'..='ゖ' | '一'..='\u{9fff}' | '가'..='힣' => Some(Script::Han),
+        'À'..='ž' | 'Ơ' | 'ơ' | 'Ư' | 'ư' | 'Ạ'..='ỹ' => Some(UnicodeScript::Latin),
+        'Ά' | 'Έ'..='Ί' | 'Ό' | 'Ύ'..='Ρ' | 'Σ'..='ώ' => Some(UnicodeScript::Greek),
+        'Ѐ'..='џ' | 'Ґ' | 'ґ' => Some(UnicodeScript::Cyrillic),
+        'ァ'..='ヺ' | 'ー' => Some(UnicodeScript::Katakana),
+        'ぁ'..='ゖ' | '一'..='\u{9fff}' | '가'..='힣' => Some(UnicodeScript::Han),
         _ => None,
     }
 }
@@ -237,16 +238,16 @@ fn looks_alike(letter: char) -> bool {
 }
 
 /// Which letters a word of a command has.
-struct Scripts {
+struct ScriptMix {
     /// The only script of the word.
     is_one: bool,
     /// A letter that looks like no other: those beside it are of its script.
     is_unmistakable: bool,
 }
 
-impl Scripts {
+impl ScriptMix {
     fn of(word: &[char]) -> Self {
-        let latin = word.iter().filter(|letter| letter.is_ascii_alphabetic()).map(|_| Script::Latin);
+        let latin = word.iter().filter(|letter| letter.is_ascii_alphabetic()).map(|_| UnicodeScript::Latin);
         let mut scripts = latin.chain(word.iter().filter_map(|letter| script(*letter)));
         let first = scripts.next();
         let is_unmistakable = |letter: &char| script(*letter).is_some() && !looks_alike(*letter);
@@ -259,8 +260,8 @@ impl Scripts {
     fn show(&self, character: char) -> bool {
         match script(character) {
             None => is_printable_ascii(character),
-            Some(Script::Latin) => true,
-            Some(Script::Katakana | Script::Han) if !looks_alike(character) => true,
+            Some(UnicodeScript::Latin) => true,
+            Some(UnicodeScript::Katakana | UnicodeScript::Han) if !looks_alike(character) => true,
             // In a word with letters of another script there is no telling which ones are.
             Some(_) => self.is_one && self.is_unmistakable,
         }
@@ -269,7 +270,7 @@ impl Scripts {
 
 /// Where a line is broken into rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Break {
+pub enum WrapMode {
     /// Between words, where there are some.
     Words,
     /// Anywhere: every row but the last is full.
@@ -279,12 +280,12 @@ pub enum Break {
 /// A line that was escaped, in rows of at most so many columns, so that nothing else has to break it. All but the first are to be marked: the sign that
 /// a row begins with is part of a line, and no sign of a diff.
 #[must_use]
-pub fn rows(line: &str, columns: usize, at: Break) -> Vec<String> {
+pub fn wrap_rows(line: &str, columns: usize, at: WrapMode) -> Vec<String> {
     let columns = columns.max(width('│'));
     let (mut rows, mut row, mut used) = (Vec::new(), String::new(), 0);
     for character in line.chars() {
         if used + width(character) > columns {
-            let space = row.rfind(' ').filter(|space| at == Break::Words && *space > row.len() / 2);
+            let space = row.rfind(' ').filter(|space| at == WrapMode::Words && *space > row.len() / 2);
             let next = space.map(|space| row.split_off(space + 1)).unwrap_or_default();
             used = next.chars().map(width).sum();
             rows.push(std::mem::replace(&mut row, next));
@@ -307,8 +308,8 @@ mod tests {
     }
     use lookalikes::{pair, skeleton};
 
-    const COMMAND: Escaping = Escaping { content: Content::Command, charset: Charset::Unicode };
-    const PROSE: Escaping = Escaping { content: Content::Prose, charset: Charset::Unicode };
+    const COMMAND: Escaping = Escaping { content: TextKind::Command, charset: Charset::Unicode };
+    const PROSE: Escaping = Escaping { content: TextKind::Prose, charset: Charset::Unicode };
 
     fn ascii(escaping: Escaping) -> Escaping {
         Escaping { charset: Charset::Ascii, ..escaping }
@@ -454,17 +455,17 @@ mod tests {
             ("a\nb\tc\"", "\"a\\u{a}b\\u{9}c\\u{22}\""),
             ("größe", "größe"),
         ] {
-            assert_eq!(value(text), shown, "{text:?}");
-            let composed = Escaping { content: Content::Composed, charset: Charset::Unicode };
+            assert_eq!(quote_value(text), shown, "{text:?}");
+            let composed = Escaping { content: TextKind::Composed, charset: Charset::Unicode };
             assert_eq!(composed.line(shown, 0), shown, "escaped once");
         }
     }
 
     #[test]
     fn rows_are_never_wider_than_they_may_be() {
-        assert_eq!(rows("+aaaa-rm b", 5, Break::Anywhere), ["+aaaa", "-rm b"]);
-        assert_eq!(rows("aaa bb cc", 7, Break::Words), ["aaa bb ", "cc"]);
-        assert_eq!(rows("", 0, Break::Words), [""]);
+        assert_eq!(wrap_rows("+aaaa-rm b", 5, WrapMode::Anywhere), ["+aaaa", "-rm b"]);
+        assert_eq!(wrap_rows("aaa bb cc", 7, WrapMode::Words), ["aaa bb ", "cc"]);
+        assert_eq!(wrap_rows("", 0, WrapMode::Words), [""]);
     }
 
     proptest! {
@@ -474,7 +475,7 @@ mod tests {
                 let shown = escaping.line(&text, 0);
                 prop_assert_eq!(&read(&shown), &text, "{:?}: {:?}", escaping, shown);
             }
-            let quoted = value(&text);
+            let quoted = quote_value(&text);
             let inner = quoted.strip_prefix('"').and_then(|inner| inner.strip_suffix('"')).unwrap_or(&quoted);
             prop_assert_eq!(read(inner), text);
         }
@@ -485,13 +486,13 @@ mod tests {
             let (one, other) = pair;
             prop_assume!(one != other);
             prop_assert_ne!(skeleton(&COMMAND.line(&one, 0)), skeleton(&COMMAND.line(&other, 0)), "{:?} {:?}", one, other);
-            prop_assert_ne!(skeleton(&value(&one)), skeleton(&value(&other)));
+            prop_assert_ne!(skeleton(&quote_value(&one)), skeleton(&quote_value(&other)));
         }
 
         #[test]
         fn rows_put_together_are_the_line(line in "[ -~é漢]{0,80}", columns in 2usize..30) {
-            for at in [Break::Words, Break::Anywhere] {
-                let rows = rows(&line, columns, at);
+            for at in [WrapMode::Words, WrapMode::Anywhere] {
+                let rows = wrap_rows(&line, columns, at);
                 prop_assert_eq!(rows.concat(), line.clone());
                 prop_assert!(rows.iter().all(|row| row.chars().map(width).sum::<usize>() <= columns));
             }

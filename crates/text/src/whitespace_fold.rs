@@ -8,8 +8,8 @@ use std::fmt::Write as _;
 
 use toolgate_types::Sha256;
 
-use crate::is_hidden;
-use crate::visible::{Charset, Content, Escaping, TAB_COLUMNS};
+use crate::confusables::{Charset, Escaping, TAB_COLUMNS, TextKind};
+use crate::is_invisible;
 
 /// More blank lines than this in a row are folded.
 const MAX_BLANK_LINES: usize = 2;
@@ -64,12 +64,12 @@ impl RowKind {
         }
     }
 
-    fn content(self, text: Content) -> Content {
+    fn content(self, text: TextKind) -> TextKind {
         match self {
             Self::Text => text,
             // Names of files; the gate's own words.
-            Self::Header | Self::Hunk | Self::Note => Content::Command,
-            Self::Context | Self::Added | Self::Removed => Content::Prose,
+            Self::Header | Self::Hunk | Self::Note => TextKind::Command,
+            Self::Context | Self::Added | Self::Removed => TextKind::Prose,
         }
     }
 
@@ -81,14 +81,14 @@ impl RowKind {
 
 /// A line as it is shown, or a count of blank ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct FoldedRow {
     /// What it is.
     pub kind: RowKind,
     /// Without the sign of a diff.
     pub text: String,
 }
 
-impl Row {
+impl FoldedRow {
     /// The line with the sign of its kind.
     #[must_use]
     pub fn line(&self) -> String {
@@ -100,7 +100,7 @@ impl Row {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Folded {
     /// The lines. A run of blank lines is one of them.
-    pub rows: Vec<Row>,
+    pub rows: Vec<FoldedRow>,
     /// How many lines the text has.
     pub lines: usize,
     /// How many bytes it has, with the line end that it may end with.
@@ -115,26 +115,26 @@ impl Folded {
     /// A command, arguments, or another text in which every character counts.
     #[must_use]
     pub fn command(text: &str, charset: Charset) -> Self {
-        Self::new(text, |_| (RowKind::Text, 0), Escaping { content: Content::Command, charset })
+        Self::new(text, |_| (RowKind::Text, 0), Escaping { content: TextKind::Command, charset })
     }
 
     /// A text to read, about which nothing is asked.
     #[must_use]
     pub fn remark(text: &str, charset: Charset) -> Self {
-        Self::new(text, |_| (RowKind::Text, 0), Escaping { content: Content::Remark, charset })
+        Self::new(text, |_| (RowKind::Text, 0), Escaping { content: TextKind::Remark, charset })
     }
 
     /// A unified diff.
     #[must_use]
     pub fn diff(diff: &str, charset: Charset) -> Self {
-        let mut hunk = Hunk::default();
-        Self::new(diff, |line| hunk.kind(line), Escaping { content: Content::Prose, charset })
+        let mut hunk = HunkCounter::default();
+        Self::new(diff, |line| hunk.kind(line), Escaping { content: TextKind::Prose, charset })
     }
 
     /// How large the text is: `3 lines, 2,140 bytes`.
     #[must_use]
     pub fn size(&self) -> String {
-        format!("{}, {}", counted(self.lines, "line"), counted(self.bytes, "byte"))
+        format!("{}, {}", pluralize(self.lines, "line"), pluralize(self.bytes, "byte"))
     }
 
     /// How much of it is shown: `3 lines shown of 3, 2,140 bytes`.
@@ -143,13 +143,13 @@ impl Folded {
         let shown = self.lines.saturating_sub(self.blank_lines);
         let mut told = format!(
             "{} shown of {}, {}",
-            counted(shown, "line"),
-            grouped(self.lines),
-            counted(self.bytes, "byte")
+            pluralize(shown, "line"),
+            group_digits(self.lines),
+            pluralize(self.bytes, "byte")
         );
         let folded = [(self.blank_lines, "blank line"), (self.runs, "run of white space")];
         let folded = folded.into_iter().filter(|(count, _)| *count > 0);
-        let folded: Vec<String> = folded.map(|(count, one)| counted_runs(count, one)).collect();
+        let folded: Vec<String> = folded.map(|(count, one)| pluralize_runs(count, one)).collect();
         if !folded.is_empty() {
             let _ = write!(told, "; folded: {}", folded.join(", "));
         }
@@ -180,12 +180,12 @@ impl Folded {
             };
             folded.blank_lines += run.len();
             let blanks: Vec<&str> = run.iter().map(|(_, line)| *line).collect();
-            let count = counted(run.len(), "blank line");
+            let count = pluralize(run.len(), "blank line");
             let count = match blanks.iter().all(|line| line.is_empty()) {
                 true => count,
                 false => format!("{count}, sha256 {}", digest(&blanks.join("\n"))),
             };
-            folded.rows.push(Row { kind: *kind, text: bracketed(&count, escaping.charset) });
+            folded.rows.push(FoldedRow { kind: *kind, text: bracketed(&count, escaping.charset) });
         }
         folded
     }
@@ -193,19 +193,19 @@ impl Folded {
     fn push(&mut self, kind: RowKind, line: &str, escaping: Escaping) {
         let escaping = Escaping { content: kind.content(escaping.content), ..escaping };
         let pieces = pieces(line);
-        self.runs += pieces.iter().filter(|piece| matches!(piece, Piece::Run(_))).count();
-        self.rows.push(Row { kind, text: joined(pieces, escaping) });
+        self.runs += pieces.iter().filter(|piece| matches!(piece, LineSegment::Run(_))).count();
+        self.rows.push(FoldedRow { kind, text: joined(pieces, escaping) });
     }
 }
 
 /// How much of a hunk of a diff is still to come. A line is a header because no hunk holds it, and not because of how it begins.
 #[derive(Default)]
-struct Hunk {
+struct HunkCounter {
     old: usize,
     new: usize,
 }
 
-impl Hunk {
+impl HunkCounter {
     fn kind(&mut self, line: &str) -> (RowKind, usize) {
         if line.starts_with('\\') {
             return (RowKind::Note, 0);
@@ -244,12 +244,14 @@ pub fn line(line: &str, escaping: Escaping) -> String {
     joined(pieces(line), escaping)
 }
 
-fn joined(pieces: Vec<Piece<'_>>, escaping: Escaping) -> String {
+fn joined(pieces: Vec<LineSegment<'_>>, escaping: Escaping) -> String {
     let mut text = String::new();
     for piece in pieces {
         let shown = match piece {
-            Piece::Text(piece) => escaping.line(piece, text.chars().map(crate::visible::width).sum()),
-            Piece::Run(run) => bracketed(&named(run), escaping.charset),
+            LineSegment::Text(piece) => {
+                escaping.line(piece, text.chars().map(crate::confusables::width).sum())
+            }
+            LineSegment::Run(run) => bracketed(&describe_run(run), escaping.charset),
         };
         text.push_str(&shown);
     }
@@ -269,41 +271,41 @@ fn digest(text: &str) -> String {
 }
 
 /// A part of a line.
-enum Piece<'t> {
+enum LineSegment<'t> {
     Text(&'t str),
     /// Blank characters, or the same invisible character many times.
     Run(&'t str),
 }
 
 /// What a run consists of.
-fn named(run: &str) -> String {
+fn describe_run(run: &str) -> String {
     let count = run.chars().count();
     let first = run.chars().next().unwrap_or(' ');
     match (run.chars().all(|character| character == first), first) {
-        (true, ' ') => counted(count, "space"),
-        (true, '\t') => counted(count, "tab"),
-        (true, other) => format!("{} times {}", grouped(count), other.escape_unicode()),
-        (false, _) => format!("{}, sha256 {}", counted(count, "blank character"), digest(run)),
+        (true, ' ') => pluralize(count, "space"),
+        (true, '\t') => pluralize(count, "tab"),
+        (true, other) => format!("{} times {}", group_digits(count), other.escape_unicode()),
+        (false, _) => format!("{}, sha256 {}", pluralize(count, "blank character"), digest(run)),
     }
 }
 
 /// A line in parts: runs that are folded, and what is between them.
-fn pieces(line: &str) -> Vec<Piece<'_>> {
+fn pieces(line: &str) -> Vec<LineSegment<'_>> {
     let (mut pieces, mut text_start, mut rest_start) = (Vec::new(), 0, 0);
     while let Some(rest) = line.get(rest_start..).filter(|rest| !rest.is_empty()) {
         let length = run_length(rest);
         let run = rest.get(..length).unwrap_or_default();
         if columns(run) > MAX_BLANK_COLUMNS {
             let text = line.get(text_start..rest_start).unwrap_or_default();
-            pieces.extend((!text.is_empty()).then_some(Piece::Text(text)));
-            pieces.push(Piece::Run(run));
+            pieces.extend((!text.is_empty()).then_some(LineSegment::Text(text)));
+            pieces.push(LineSegment::Run(run));
             text_start = rest_start + length;
         }
         // A character that begins no run is text.
         rest_start += length.max(rest.chars().next().map_or(1, char::len_utf8));
     }
     let text = line.get(text_start..).unwrap_or_default();
-    pieces.extend((!text.is_empty()).then_some(Piece::Text(text)));
+    pieces.extend((!text.is_empty()).then_some(LineSegment::Text(text)));
     pieces
 }
 
@@ -311,7 +313,7 @@ fn pieces(line: &str) -> Vec<Piece<'_>> {
 fn run_length(text: &str) -> usize {
     let blank = text.chars().take_while(|character| is_blank(*character)).map(char::len_utf8).sum();
     match text.chars().next() {
-        Some(first) if blank == 0 && is_hidden(first) => {
+        Some(first) if blank == 0 && is_invisible(first) => {
             text.chars().take_while(|character| *character == first).map(char::len_utf8).sum()
         }
         _ => blank,
@@ -322,7 +324,7 @@ fn run_length(text: &str) -> usize {
 fn columns(run: &str) -> usize {
     let columns = |character: char| match character {
         '\t' => TAB_COLUMNS,
-        hidden if is_hidden(hidden) => hidden.escape_unicode().count(),
+        hidden if is_invisible(hidden) => hidden.escape_unicode().count(),
         '\u{3000}' => 2,
         _ => 1,
     };
@@ -344,20 +346,20 @@ fn is_blank(character: char) -> bool {
 }
 
 /// A number with its noun.
-fn counted(count: usize, one: &str) -> String {
-    format!("{} {one}{}", grouped(count), if count == 1 { "" } else { "s" })
+fn pluralize(count: usize, one: &str) -> String {
+    format!("{} {one}{}", group_digits(count), if count == 1 { "" } else { "s" })
 }
 
 /// The same for what has its plural inside.
-fn counted_runs(count: usize, one: &str) -> String {
+fn pluralize_runs(count: usize, one: &str) -> String {
     match one.strip_prefix("run") {
-        Some(rest) if count != 1 => format!("{} runs{rest}", grouped(count)),
-        _ => counted(count, one),
+        Some(rest) if count != 1 => format!("{} runs{rest}", group_digits(count)),
+        _ => pluralize(count, one),
     }
 }
 
 /// A number with a comma before every third digit.
-fn grouped(number: usize) -> String {
+fn group_digits(number: usize) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {
@@ -376,7 +378,7 @@ mod tests {
     use super::*;
 
     fn rows(folded: &Folded) -> Vec<String> {
-        folded.rows.iter().map(Row::line).collect()
+        folded.rows.iter().map(FoldedRow::line).collect()
     }
 
     #[test]
@@ -426,7 +428,7 @@ mod tests {
         let diff =
             "--- a\n+++ a\n@@ -1,2 +1,2 @@\n--- b\n+++ b\n @@ -1 +1 @@\n--- c\n+++ c\n@@ -1 +1 @@\n-x\n+y\n";
         let folded = Folded::diff(diff, Charset::Unicode);
-        let headers = folded.rows.iter().filter(|row| row.kind == RowKind::Header).map(Row::line);
+        let headers = folded.rows.iter().filter(|row| row.kind == RowKind::Header).map(FoldedRow::line);
         assert_eq!(headers.collect::<Vec<_>>(), ["--- a", "+++ a", "--- c", "+++ c"]);
         assert_eq!(rows(&folded)[3..6], ["- -- b", "+ ++ b", "  @@ -1 +1 @@"]);
     }

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
-use toolgate_text::window::{Lines, truncate_at_char_boundary};
+use toolgate_text::line_index::{LineIndex, truncate_at_char_boundary};
 
-use crate::texts;
+use crate::line_texts;
 
 /// Takes characters while they fit.
 fn truncated_slowly(text: &str, max_bytes: usize) -> String {
@@ -36,9 +36,9 @@ proptest! {
     }
 
     #[test]
-    fn picking_agrees_with_the_model(text in texts::text(), first in 0usize..15, last in 0usize..15) {
+    fn picking_agrees_with_the_model(text in line_texts::text(), first in 0usize..15, last in 0usize..15) {
         let lines = lines_slowly(&text);
-        let picked = Lines::new(&text).pick(first, last);
+        let picked = LineIndex::new(&text).slice(first, last);
         let exists = first >= 1 && last >= first && first <= lines.len().max(1);
         prop_assert_eq!(picked.is_ok(), exists);
         if exists {

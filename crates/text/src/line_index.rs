@@ -14,13 +14,13 @@ pub fn truncate_at_char_boundary(text: &str, max_bytes: usize) -> &str {
 
 /// A text whose lines can be picked by number.
 #[derive(Clone, Debug)]
-pub struct Lines<'a> {
+pub struct LineIndex<'a> {
     text: &'a str,
     /// Where each line begins.
     starts: Vec<usize>,
 }
 
-impl<'a> Lines<'a> {
+impl<'a> LineIndex<'a> {
     /// Finds the lines of `text`. An empty text has none, and a final line end does not begin another line.
     #[must_use]
     pub fn new(text: &'a str) -> Self {
@@ -56,7 +56,7 @@ impl<'a> Lines<'a> {
     ///
     /// # Errors
     /// When the lines do not exist or are the wrong way round. Line 1 of an empty text is the empty text.
-    pub fn pick(&self, first: usize, last: usize) -> Result<&'a str, RangeError> {
+    pub fn slice(&self, first: usize, last: usize) -> Result<&'a str, RangeError> {
         if first == 0 || last == 0 {
             return Err(RangeError::Zero);
         }
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn picks_lines_with_their_ends() {
-        let lines = Lines::new("a\r\nb\n\nlast");
+        let lines = LineIndex::new("a\r\nb\n\nlast");
         for (first, last, wanted) in [
             (1, 1, "a\r\n"),
             (1, 2, "a\r\nb\n"),
@@ -140,7 +140,7 @@ mod tests {
             (3, usize::MAX, "\nlast"),
             (1, 4, "a\r\nb\n\nlast"),
         ] {
-            assert_eq!(lines.pick(first, last).unwrap(), wanted, "{first}..={last}");
+            assert_eq!(lines.slice(first, last).unwrap(), wanted, "{first}..={last}");
         }
         assert_eq!(lines.count(), 4);
         assert_eq!((lines.get(0), lines.get(2), lines.get(5)), (None, Some("b\n"), None));
@@ -149,13 +149,13 @@ mod tests {
 
     #[test]
     fn refuses_lines_that_do_not_exist() {
-        let lines = Lines::new("a\nb\n");
-        assert_eq!(lines.pick(0, 1), Err(RangeError::Zero));
-        assert_eq!(lines.pick(1, 0), Err(RangeError::Zero));
-        assert_eq!(lines.pick(2, 1), Err(RangeError::Backwards { first: 2, last: 1 }));
-        assert_eq!(lines.pick(3, 3), Err(RangeError::PastEnd { first: 3, count: 2 }));
-        assert_eq!(Lines::new("").pick(1, 5), Ok(""));
-        assert_eq!(Lines::new("").pick(2, 5), Err(RangeError::PastEnd { first: 2, count: 0 }));
+        let lines = LineIndex::new("a\nb\n");
+        assert_eq!(lines.slice(0, 1), Err(RangeError::Zero));
+        assert_eq!(lines.slice(1, 0), Err(RangeError::Zero));
+        assert_eq!(lines.slice(2, 1), Err(RangeError::Backwards { first: 2, last: 1 }));
+        assert_eq!(lines.slice(3, 3), Err(RangeError::PastEnd { first: 3, count: 2 }));
+        assert_eq!(LineIndex::new("").slice(1, 5), Ok(""));
+        assert_eq!(LineIndex::new("").slice(2, 5), Err(RangeError::PastEnd { first: 2, count: 0 }));
     }
 
     #[test]

@@ -1,46 +1,52 @@
 //! Two texts that are the same but for one kind of difference.
 
-use super::Difference;
-use crate::window::Lines;
+use super::MatchDifference;
+use crate::line_index::LineIndex;
 
 /// Looks for `wanted` while closing one eye after the other.
-pub(super) fn same_but_for(text: &str, wanted: &str) -> Option<(usize, usize, Difference)> {
+pub(super) fn find_normalized(text: &str, wanted: &str) -> Option<(usize, usize, MatchDifference)> {
     let without_end = wanted.trim_end_matches(['\n', '\r']);
     if without_end.len() < wanted.len() && !text.ends_with('\n') && text.ends_with(without_end) {
-        let lines = Lines::new(text);
+        let lines = LineIndex::new(text);
         let first = lines.number_at(text.len() - without_end.len());
-        return Some((first, lines.count(), Difference::FinalNewline));
+        return Some((first, lines.count(), MatchDifference::FinalNewline));
     }
-    let readings: [(Reading, Difference); 6] = [
+    let readings: [(Normalizer, MatchDifference); 6] = [
         (without_carriage_returns, line_end_difference(wanted)),
-        (without_trailing_space, Difference::TrailingSpace),
-        (without_indentation, Difference::Indentation),
-        (in_plain_characters, Difference::Typography),
-        (without_space, Difference::Whitespace),
-        (in_lower_case, Difference::Case),
+        (without_trailing_space, MatchDifference::TrailingSpace),
+        (without_indentation, MatchDifference::Indentation),
+        (in_plain_characters, MatchDifference::Typography),
+        (without_space, MatchDifference::Whitespace),
+        (in_lower_case, MatchDifference::Case),
     ];
     readings.into_iter().find_map(|(reading, difference)| {
-        let (first, last) = find_read(text, wanted, reading)?;
+        let (first, last) = find_with(text, wanted, reading)?;
         Some((first, last, refine(difference, text, wanted, first, last)))
     })
 }
 
-fn line_end_difference(wanted: &str) -> Difference {
-    if wanted.contains("\r\n") { Difference::WantedHasCrlf } else { Difference::TextHasCrlf }
+fn line_end_difference(wanted: &str) -> MatchDifference {
+    if wanted.contains("\r\n") { MatchDifference::WantedHasCrlf } else { MatchDifference::TextHasCrlf }
 }
 
 /// Says tabs where the difference in space is one of tabs.
-fn refine(difference: Difference, text: &str, wanted: &str, first: usize, last: usize) -> Difference {
-    let in_space = matches!(difference, Difference::Indentation | Difference::Whitespace);
-    let there = Lines::new(text).pick(first, last).unwrap_or_default();
+fn refine(
+    difference: MatchDifference,
+    text: &str,
+    wanted: &str,
+    first: usize,
+    last: usize,
+) -> MatchDifference {
+    let in_space = matches!(difference, MatchDifference::Indentation | MatchDifference::Whitespace);
+    let there = LineIndex::new(text).slice(first, last).unwrap_or_default();
     if in_space && there.contains('\t') != wanted.contains('\t') {
-        return Difference::TabsAndSpaces;
+        return MatchDifference::TabsAndSpaces;
     }
     difference
 }
 
 /// Writes a line (with its line end) in a form in which some differences disappear.
-type Reading = fn(&str, &mut String);
+type Normalizer = fn(&str, &mut String);
 
 fn without_carriage_returns(line: &str, out: &mut String) {
     match line.strip_suffix("\r\n") {
@@ -82,18 +88,18 @@ fn line_feed(line: &str) -> &'static str {
 }
 
 /// The first and last line of the first place where text and wanted text read the same.
-fn find_read(text: &str, wanted: &str, reading: Reading) -> Option<(usize, usize)> {
-    let (wanted, _) = read(wanted, reading);
+fn find_with(text: &str, wanted: &str, reading: Normalizer) -> Option<(usize, usize)> {
+    let (wanted, _) = normalize_lines(wanted, reading);
     if wanted.trim().is_empty() {
         return None;
     }
-    let (text, starts) = read(text, reading);
+    let (text, starts) = normalize_lines(text, reading);
     let start = text.find(&wanted)?;
     let line_of = |offset: usize| starts.partition_point(|start| *start <= offset);
     Some((line_of(start), line_of(start + wanted.len() - 1)))
 }
 
-fn read(text: &str, reading: Reading) -> (String, Vec<usize>) {
+fn normalize_lines(text: &str, reading: Normalizer) -> (String, Vec<usize>) {
     let mut out = String::with_capacity(text.len());
     let mut starts = Vec::new();
     for line in text.split_inclusive('\n') {

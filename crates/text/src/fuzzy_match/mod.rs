@@ -4,27 +4,27 @@
 //! is advice only: nothing is ever changed at a place that was found here. Its cost grows with the text, not
 //! with the product of text and wanted text.
 
-mod likeness;
-mod reading;
+mod similarity;
+mod normalize;
 
 use std::fmt;
 
 use serde_json::{Map, Value};
 
-use crate::window::{Lines, truncate_at_char_boundary};
+use crate::line_index::{LineIndex, truncate_at_char_boundary};
 
 /// Only so much of a text is searched for a near place.
-const SEARCHED_BYTES: usize = 4 << 20;
+const MAX_SEARCHED_BYTES: usize = 4 << 20;
 /// Lines shown of a near place.
-const SHOWN_LINES: usize = 20;
+const MAX_SHOWN_LINES: usize = 20;
 /// Bytes shown of a near place.
-const SHOWN_BYTES: usize = 2000;
+const MAX_SHOWN_BYTES: usize = 2000;
 /// Bytes shown of a single line.
-const SHOWN_LINE_BYTES: usize = 160;
+const MAX_SHOWN_LINE_BYTES: usize = 160;
 
 /// The place in a text that comes nearest to what was wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct NearestMatch {
     /// Its first line, counted from 1.
     pub first_line: usize,
     /// Its last line.
@@ -34,14 +34,14 @@ pub struct Place {
     /// Whether `text` is only the beginning.
     pub cut: bool,
     /// What keeps it from being what was wanted.
-    pub difference: Difference,
+    pub difference: MatchDifference,
     /// The first line that differs.
     pub mismatch: Option<Mismatch>,
 }
 
 /// What distinguishes two texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Difference {
+pub enum MatchDifference {
     /// The text ends lines with CRLF, the wanted text with LF.
     TextHasCrlf,
     /// The wanted text ends lines with CRLF, the text with LF.
@@ -78,7 +78,7 @@ pub struct Mismatch {
     pub wanted: String,
 }
 
-impl Difference {
+impl MatchDifference {
     /// A stable word for programs.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -96,7 +96,7 @@ impl Difference {
     }
 }
 
-impl fmt::Display for Difference {
+impl fmt::Display for MatchDifference {
     /// What comes after `differs` or `differ`.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
@@ -116,23 +116,30 @@ impl fmt::Display for Difference {
     }
 }
 
-impl Place {
+impl NearestMatch {
     /// The place in `text` nearest to `wanted`, or `None` when nothing there resembles it.
     pub(crate) fn nearest(text: &str, wanted: &str) -> Option<Self> {
-        let text = truncate_at_char_boundary(text, SEARCHED_BYTES);
-        if wanted.trim().is_empty() || wanted.len() > SEARCHED_BYTES {
+        let text = truncate_at_char_boundary(text, MAX_SEARCHED_BYTES);
+        if wanted.trim().is_empty() || wanted.len() > MAX_SEARCHED_BYTES {
             return None;
         }
-        let lines = Lines::new(text);
-        let (first, last, difference) =
-            reading::same_but_for(text, wanted).or_else(|| likeness::similar_lines(&lines, text, wanted))?;
+        let lines = LineIndex::new(text);
+        let (first, last, difference) = normalize::find_normalized(text, wanted)
+            .or_else(|| similarity::similar_lines(&lines, text, wanted))?;
         Some(Self::describe(&lines, wanted, first, last, difference))
     }
 
-    fn describe(lines: &Lines<'_>, wanted: &str, first: usize, last: usize, difference: Difference) -> Self {
-        let whole = lines.pick(first, last).unwrap_or_default();
-        let shown = lines.pick(first, last.min(first.saturating_add(SHOWN_LINES - 1))).unwrap_or_default();
-        let shown = truncate_at_char_boundary(shown, SHOWN_BYTES);
+    fn describe(
+        lines: &LineIndex<'_>,
+        wanted: &str,
+        first: usize,
+        last: usize,
+        difference: MatchDifference,
+    ) -> Self {
+        let whole = lines.slice(first, last).unwrap_or_default();
+        let shown =
+            lines.slice(first, last.min(first.saturating_add(MAX_SHOWN_LINES - 1))).unwrap_or_default();
+        let shown = truncate_at_char_boundary(shown, MAX_SHOWN_BYTES);
         Self {
             first_line: first,
             last_line: last,
@@ -166,7 +173,7 @@ impl Place {
         details.insert("end_line".to_owned(), self.last_line.into());
         details.insert("text".to_owned(), self.text.as_str().into());
         details.insert("difference".to_owned(), self.difference.as_str().into());
-        if let Difference::Similar { percent } = self.difference {
+        if let MatchDifference::Similar { percent } = self.difference {
             details.insert("similarity_percent".to_owned(), percent.into());
         }
         Value::Object(details)
@@ -176,7 +183,7 @@ impl Place {
 impl Mismatch {
     /// The first of the wanted lines that does not stand in the text from line `first` on.
     pub(crate) fn first<'a>(
-        lines: &Lines<'_>,
+        lines: &LineIndex<'_>,
         first: usize,
         wanted: impl IntoIterator<Item = &'a str>,
     ) -> Option<Self> {
@@ -193,7 +200,7 @@ impl Mismatch {
 /// A line without its line feed, cut when it is long; a carriage return and tabs are made visible.
 pub(crate) fn shown_line(line: &str) -> String {
     let line = line.strip_suffix('\n').unwrap_or(line);
-    let start = truncate_at_char_boundary(line, SHOWN_LINE_BYTES);
+    let start = truncate_at_char_boundary(line, MAX_SHOWN_LINE_BYTES);
     let mut shown = start.replace('\r', "\\r").replace('\t', "\\t");
     if start.len() < line.len() {
         shown.push('…');
@@ -205,26 +212,26 @@ pub(crate) fn shown_line(line: &str) -> String {
 mod tests {
     use super::*;
 
-    fn nearest(text: &str, wanted: &str) -> Option<(usize, usize, Difference)> {
-        Place::nearest(text, wanted).map(|place| (place.first_line, place.last_line, place.difference))
+    fn nearest(text: &str, wanted: &str) -> Option<(usize, usize, MatchDifference)> {
+        NearestMatch::nearest(text, wanted).map(|place| (place.first_line, place.last_line, place.difference))
     }
 
     #[test]
     fn names_the_difference() {
         let code = "fn main() {\n    let total = add(1, 2);\n    print(total);\n}\n";
         for (text, wanted, expected) in [
-            ("x\r\na\r\nb\r\n", "a\nb\n", (2, 3, Difference::TextHasCrlf)),
-            ("x\na\nb\n", "a\r\nb\r\n", (2, 3, Difference::WantedHasCrlf)),
-            ("x\na\nb", "a\nb\n", (2, 3, Difference::FinalNewline)),
-            ("a  \nb\n", "a\nb\n", (1, 2, Difference::TrailingSpace)),
-            ("a\nb\n", "a \nb\n", (1, 2, Difference::TrailingSpace)),
-            (code, "  let total = add(1, 2);\n  print(total);", (2, 3, Difference::Indentation)),
-            (code, "\tlet total = add(1, 2);\n", (2, 2, Difference::TabsAndSpaces)),
-            (code, "add( 1,2 )", (2, 2, Difference::Whitespace)),
-            (code, "main() { let total", (1, 2, Difference::Whitespace)),
-            (code, "LET Total = add", (2, 2, Difference::Case)),
-            ("say \"it's\"\n", "say “it’s”", (1, 1, Difference::Typography)),
-            ("a\u{a0}b\n", "a b", (1, 1, Difference::Typography)),
+            ("x\r\na\r\nb\r\n", "a\nb\n", (2, 3, MatchDifference::TextHasCrlf)),
+            ("x\na\nb\n", "a\r\nb\r\n", (2, 3, MatchDifference::WantedHasCrlf)),
+            ("x\na\nb", "a\nb\n", (2, 3, MatchDifference::FinalNewline)),
+            ("a  \nb\n", "a\nb\n", (1, 2, MatchDifference::TrailingSpace)),
+            ("a\nb\n", "a \nb\n", (1, 2, MatchDifference::TrailingSpace)),
+            (code, "  let total = add(1, 2);\n  print(total);", (2, 3, MatchDifference::Indentation)),
+            (code, "\tlet total = add(1, 2);\n", (2, 2, MatchDifference::TabsAndSpaces)),
+            (code, "add( 1,2 )", (2, 2, MatchDifference::Whitespace)),
+            (code, "main() { let total", (1, 2, MatchDifference::Whitespace)),
+            (code, "LET Total = add", (2, 2, MatchDifference::Case)),
+            ("say \"it's\"\n", "say “it’s”", (1, 1, MatchDifference::Typography)),
+            ("a\u{a0}b\n", "a b", (1, 1, MatchDifference::Typography)),
         ] {
             assert_eq!(nearest(text, wanted), Some(expected), "{wanted:?}");
         }
@@ -236,10 +243,10 @@ mod tests {
         let (first, last, difference) =
             nearest(text, "fn beta(value: u64) {\n    other(value)\n}\n").unwrap();
         assert_eq!((first, last), (7, 9));
-        assert!(matches!(difference, Difference::Similar { percent: 85..=99 }), "{difference:?}");
+        assert!(matches!(difference, MatchDifference::Similar { percent: 85..=99 }), "{difference:?}");
         let (first, ..) = nearest("abcdefgh and much more\nabcdefgh\n", "abcdefghi").unwrap();
         assert_eq!(first, 2);
-        let place = Place::nearest(text, "fn beta(value: u64) {\n").unwrap();
+        let place = NearestMatch::nearest(text, "fn beta(value: u64) {\n").unwrap();
         let mismatch = place.mismatch.unwrap();
         assert_eq!(mismatch.line, 7);
         assert_eq!(mismatch.found.as_deref(), Some("fn beta(value: u32) {"));
@@ -256,8 +263,8 @@ mod tests {
     fn shows_a_bounded_part() {
         let text = "some quite long line of text\n".repeat(500);
         let wanted = "some quite long line of texts\n".repeat(300);
-        let place = Place::nearest(&text, &wanted).unwrap();
-        assert!(place.cut && place.text.len() <= SHOWN_BYTES);
+        let place = NearestMatch::nearest(&text, &wanted).unwrap();
+        assert!(place.cut && place.text.len() <= MAX_SHOWN_BYTES);
         assert_eq!(shown_line(&"é".repeat(200)).chars().count(), 81);
         assert_eq!(shown_line("a\tb\r\n"), "a\\tb\\r");
     }

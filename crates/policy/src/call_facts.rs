@@ -7,24 +7,24 @@ use toolgate_types::Caller;
 
 use crate::cedar::CallPaths;
 
-static NOTHING: BTreeSet<String> = BTreeSet::new();
+static NO_PERMISSIONS: BTreeSet<String> = BTreeSet::new();
 
 /// Which permissions a caller holds. The default is none.
 #[derive(Clone, Copy, Debug)]
-pub enum Holdings<'a> {
+pub enum HeldPermissions<'a> {
     /// Every permission: a person at the keyboard, who came without a token and acts for no agent.
     Everything,
     /// These and no others.
     Only(&'a BTreeSet<String>),
 }
 
-impl Default for Holdings<'_> {
+impl Default for HeldPermissions<'_> {
     fn default() -> Self {
-        Self::Only(&NOTHING)
+        Self::Only(&NO_PERMISSIONS)
     }
 }
 
-impl<'a> Holdings<'a> {
+impl<'a> HeldPermissions<'a> {
     /// Exactly what the caller was granted. That somebody holds everything is never inferred: whoever knows
     /// it says so.
     #[must_use]
@@ -55,7 +55,7 @@ pub struct CallFacts<'a> {
     /// Who calls, in which session and run.
     pub caller: &'a Caller,
     /// What the caller holds.
-    pub holdings: Holdings<'a>,
+    pub held: HeldPermissions<'a>,
     /// The arguments.
     pub input: &'a Value,
     /// Where the paths among them really lead; nothing, where that was not found out. A rule about paths then fails to evaluate.
@@ -67,7 +67,7 @@ pub struct CallFacts<'a> {
 /// Whether a call may go on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Decision {
+pub enum PolicyDecision {
     /// Nothing here stands against it.
     Allowed,
     /// It may not.
@@ -78,7 +78,7 @@ pub enum Decision {
     },
 }
 
-impl Decision {
+impl PolicyDecision {
     /// Whether the call may go on.
     #[must_use]
     pub fn is_allowed(&self) -> bool {

@@ -1,7 +1,7 @@
 //! The known name that somebody probably meant.
 
 /// Longer names are not compared: they were not misspelt but made up.
-const LONGEST_NAME: usize = 128;
+const MAX_NAME_BYTES: usize = 128;
 
 /// The known name nearest to `asked`, or `None` when nothing is near.
 ///
@@ -11,20 +11,20 @@ const LONGEST_NAME: usize = 128;
 /// the first wins.
 #[must_use]
 pub fn nearest_name<'a>(asked: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    if asked.is_empty() || asked.len() > LONGEST_NAME {
+    if asked.is_empty() || asked.len() > MAX_NAME_BYTES {
         return None;
     }
-    let asked = Name::new(asked);
+    let asked = SplitName::new(asked);
     known
         .into_iter()
-        .filter(|name| name.len() <= LONGEST_NAME)
-        .filter_map(|name| Some((asked.distance(&Name::new(name))?, name)))
+        .filter(|name| name.len() <= MAX_NAME_BYTES)
+        .filter_map(|name| Some((asked.distance(&SplitName::new(name))?, name)))
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, name)| name)
 }
 
 /// A name taken apart.
-struct Name {
+struct SplitName {
     words: Vec<String>,
     joined: String,
 }
@@ -40,7 +40,7 @@ enum Distance {
     Words(usize),
 }
 
-impl Name {
+impl SplitName {
     fn new(name: &str) -> Self {
         let words = words(name);
         Self { joined: words.concat(), words }

@@ -3,43 +3,43 @@
 use cedar_policy::{Context, ContextCreationError, Entities, RestrictedExpression};
 use serde_json::{Value, json};
 
+use super::context_reads::ContextReads;
 use super::path::{LOCATION, PATH, RealPath, with_paths};
-use super::reads::Reads;
-use super::typing::{Field, Fields, ToolTyping, Type};
+use super::typing::{CedarType, RecordField, RecordType, ToolTyping};
 use super::value::{Undecidable, attributes};
-use crate::facts::{CallFacts, Holdings};
+use crate::call_facts::{CallFacts, HeldPermissions};
 
 /// The types of everything below `context`, for one tool.
 #[derive(Clone, Debug)]
-pub(crate) struct Surroundings {
-    types: Fields,
+pub(crate) struct ContextSchema {
+    types: RecordType,
     pub(crate) typing: ToolTyping,
 }
 
-impl Surroundings {
+impl ContextSchema {
     pub(crate) fn of(typing: ToolTyping) -> Self {
-        let mut types = Fields::new([
-            ("input", Field::required(Type::Object(typing.input.clone()))),
-            ("caller", Field::required(Type::Object(caller_fields()))),
-            ("session", Field::required(Type::Object(session_fields()))),
+        let mut types = RecordType::new([
+            ("input", RecordField::required(CedarType::Record(typing.input.clone()))),
+            ("caller", RecordField::required(CedarType::Record(caller_fields()))),
+            ("session", RecordField::required(CedarType::Record(session_fields()))),
         ]);
         if !typing.paths.is_empty() {
-            let path = Field { kind: Type::Path, required: typing.always_has_path() };
+            let path = RecordField { kind: CedarType::Path, required: typing.always_has_path() };
             types.named.insert("path".to_owned(), path);
         }
         Self { types, typing }
     }
 
     /// Whether what is read must be resolved first.
-    pub(crate) fn needs_paths(&self, reads: &Reads) -> bool {
-        let is_read = |(name, field): (&String, &Field)| field.kind.is_path() && reads.input.has(name);
+    pub(crate) fn needs_paths(&self, reads: &ContextReads) -> bool {
+        let is_read = |(name, field): (&String, &RecordField)| field.kind.is_path() && reads.input.has(name);
         !self.typing.paths.is_empty() && (reads.path || self.typing.input.named.iter().any(is_read))
     }
 
     /// The paths that a call is judged for, one after the other; nothing once, where they do not matter.
     pub(crate) fn cases<'f>(
         &self,
-        reads: &Reads,
+        reads: &ContextReads,
         facts: &CallFacts<'f>,
     ) -> Result<Vec<Option<&'f RealPath>>, Undecidable> {
         if !reads.path || self.typing.paths.is_empty() {
@@ -57,7 +57,7 @@ impl Surroundings {
     /// What the paths of a call are members of, beside what is known.
     pub(crate) fn entities(
         &self,
-        reads: &Reads,
+        reads: &ContextReads,
         facts: &CallFacts<'_>,
         known: &Entities,
     ) -> Result<Option<Entities>, Undecidable> {
@@ -69,7 +69,7 @@ impl Surroundings {
     }
 
     /// The type at a path below `context`.
-    pub(crate) fn at(&self, place: &[&str]) -> Option<&Type> {
+    pub(crate) fn at(&self, place: &[&str]) -> Option<&CedarType> {
         self.types.at(place.iter().copied())
     }
 
@@ -80,7 +80,7 @@ impl Surroundings {
     /// The values that are read, as Cedar's context, for one of the paths of the call.
     pub(crate) fn context(
         &self,
-        reads: &Reads,
+        reads: &ContextReads,
         facts: &CallFacts<'_>,
         path: Option<&RealPath>,
     ) -> Result<Context, Undecidable> {
@@ -116,17 +116,17 @@ fn text(value: impl AsRef<str>) -> RestrictedExpression {
     RestrictedExpression::new_string(value.as_ref().to_owned())
 }
 
-fn caller_fields() -> Fields {
-    Fields::new([
-        ("subject", Field::required(Type::Text)),
-        ("agent", Field::optional(Type::Text)),
-        ("permissions", Field::required(Type::Many(Box::new(Type::Text)))),
-        ("unrestricted", Field::required(Type::Truth)),
-        ("trust", Field::required(Type::Text)),
+fn caller_fields() -> RecordType {
+    RecordType::new([
+        ("subject", RecordField::required(CedarType::String)),
+        ("agent", RecordField::optional(CedarType::String)),
+        ("permissions", RecordField::required(CedarType::Set(Box::new(CedarType::String)))),
+        ("unrestricted", RecordField::required(CedarType::Boolean)),
+        ("trust", RecordField::required(CedarType::String)),
     ])
 }
 
-fn caller(reads: &Reads, facts: &CallFacts<'_>) -> Vec<(String, RestrictedExpression)> {
+fn caller(reads: &ContextReads, facts: &CallFacts<'_>) -> Vec<(String, RestrictedExpression)> {
     let mut attributes = Vec::new();
     let mut add = |name: &str, value: &dyn Fn() -> RestrictedExpression| {
         if reads.caller.has(name) {
@@ -137,25 +137,25 @@ fn caller(reads: &Reads, facts: &CallFacts<'_>) -> Vec<(String, RestrictedExpres
     if let Some(agent) = &facts.caller.agent {
         add("agent", &|| text(agent.as_str()));
     }
-    let granted = match facts.holdings {
-        Holdings::Only(held) => held,
-        Holdings::Everything => &facts.caller.permissions,
+    let granted = match facts.held {
+        HeldPermissions::Only(held) => held,
+        HeldPermissions::Everything => &facts.caller.permissions,
     };
     add("permissions", &|| RestrictedExpression::new_set(granted.iter().map(text)));
-    add("unrestricted", &|| RestrictedExpression::new_bool(facts.holdings.is_everything()));
+    add("unrestricted", &|| RestrictedExpression::new_bool(facts.held.is_everything()));
     add("trust", &|| text(facts.caller.trust.as_str()));
     attributes
 }
 
-fn session_fields() -> Fields {
-    Fields::new([
-        ("id", Field::required(Type::Text)),
-        ("run", Field::optional(Type::Text)),
-        ("calls", Field::required(Type::Integer)),
+fn session_fields() -> RecordType {
+    RecordType::new([
+        ("id", RecordField::required(CedarType::String)),
+        ("run", RecordField::optional(CedarType::String)),
+        ("calls", RecordField::required(CedarType::Long)),
     ])
 }
 
-fn session(reads: &Reads, facts: &CallFacts<'_>) -> Vec<(String, RestrictedExpression)> {
+fn session(reads: &ContextReads, facts: &CallFacts<'_>) -> Vec<(String, RestrictedExpression)> {
     let mut attributes = Vec::new();
     let mut add = |name: &str, value: &dyn Fn() -> RestrictedExpression| {
         if reads.session.has(name) {

@@ -6,11 +6,11 @@ use crate::problem::shown;
 
 /// The variables that stand for secrets, and what each holds, over all servers of a file.
 #[derive(Default)]
-pub(super) struct Secrets {
+pub(super) struct SecretVariables {
     given: Vec<(String, String)>,
 }
 
-impl Secrets {
+impl SecretVariables {
     /// The first of these names, or the last with a number, that stands for nothing else.
     fn name(&mut self, wanted: &[String], value: &str) -> String {
         let last = wanted.last().map_or("SECRET", String::as_str).to_owned();
@@ -23,16 +23,16 @@ impl Secrets {
 }
 
 /// One server that is being taken over.
-pub(super) struct Taking<'t> {
+pub(super) struct ServerImport<'t> {
     pub(super) server: &'t str,
-    pub(super) secrets: &'t mut Secrets,
+    pub(super) secrets: &'t mut SecretVariables,
     /// What is to be said about it.
     pub(super) notes: Vec<String>,
     /// Whether something of it is in the folder that an editor has open.
     pub(super) sees_project: bool,
 }
 
-impl Taking<'_> {
+impl ServerImport<'_> {
     /// A variable for a value that is not copied; `what` it is goes into a note, and `label` into the variable's name.
     pub(super) fn replaced(&mut self, what: &str, label: &str, value: &str) -> String {
         let variable = self.secrets.name(&[variable(&[self.server, label])], value);

@@ -5,7 +5,7 @@
 
 /// What there is in a message. Of what is not JSON it says something too, and that is no more than there could be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Weight {
+pub struct JsonComplexity {
     /// Values and names of members; a few more where there are none.
     pub values: usize,
     /// How many levels there are.
@@ -14,13 +14,13 @@ pub struct Weight {
 
 /// Looks at each byte of a message once.
 #[must_use]
-pub fn weigh(json: &[u8]) -> Weight {
-    let (mut weight, mut level) = (Weight { values: 1, depth: 0 }, 0_usize);
+pub fn measure(json: &[u8]) -> JsonComplexity {
+    let (mut weight, mut level) = (JsonComplexity { values: 1, depth: 0 }, 0_usize);
     let mut rest = json;
     while let Some((byte, after)) = rest.split_first() {
         rest = after;
         match byte {
-            b'"' => rest = behind_string(after),
+            b'"' => rest = skip_string(after),
             b',' | b':' => weight.values += 1,
             b'[' | b'{' => {
                 weight.values += 1;
@@ -35,7 +35,7 @@ pub fn weigh(json: &[u8]) -> Weight {
 }
 
 /// What comes after the string that begins here.
-fn behind_string(mut rest: &[u8]) -> &[u8] {
+fn skip_string(mut rest: &[u8]) -> &[u8] {
     while let Some(place) = memchr::memchr2(b'"', b'\\', rest) {
         let is_end = rest.get(place) == Some(&b'"');
         // Whatever is escaped ends nothing.
@@ -55,14 +55,14 @@ mod tests {
     use super::*;
 
     /// Values and names of members, counted one by one.
-    fn counted(value: &Value) -> Weight {
-        let inner: Vec<Weight> = match value {
+    fn counted(value: &Value) -> JsonComplexity {
+        let inner: Vec<JsonComplexity> = match value {
             Value::Array(items) => items.iter().map(counted).collect(),
             Value::Object(fields) => fields.values().map(counted).collect(),
-            _ => return Weight { values: 1, depth: 0 },
+            _ => return JsonComplexity { values: 1, depth: 0 },
         };
         let names = value.as_object().map_or(0, |fields| fields.len());
-        Weight {
+        JsonComplexity {
             values: 1 + names + inner.iter().map(|inner| inner.values).sum::<usize>(),
             depth: 1 + inner.iter().map(|inner| inner.depth).max().unwrap_or(0),
         }
@@ -87,14 +87,14 @@ mod tests {
         /// Never less than there is, and hardly more.
         #[test]
         fn every_value_counts(value in values()) {
-            let (found, counted) = (weigh(value.to_string().as_bytes()), counted(&value));
+            let (found, counted) = (measure(value.to_string().as_bytes()), counted(&value));
             prop_assert_eq!(found.depth, counted.depth);
             prop_assert!(found.values >= counted.values && found.values <= 2 * counted.values, "{:?} {:?}", found, counted);
         }
 
         #[test]
         fn nothing_is_too_strange_to_be_weighed(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            prop_assert!(weigh(&bytes).values <= bytes.len() + 1);
+            prop_assert!(measure(&bytes).values <= bytes.len() + 1);
         }
     }
 }

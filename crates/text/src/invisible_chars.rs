@@ -2,7 +2,7 @@
 
 /// Whether a character is never shown: it controls, turns the direction of writing, or cannot be seen and may carry a message.
 #[must_use]
-pub fn is_hidden(character: char) -> bool {
+pub fn is_invisible(character: char) -> bool {
     match character {
         '\t' | '\n' => false,
         control if control.is_control() => true,

@@ -23,8 +23,8 @@ macro_rules! codes {
                 match self { $(Self::$name => $text,)* }
             }
 
-            fn kind(self) -> Kind {
-                match self { $(Self::$name => Kind::$kind,)* }
+            fn kind(self) -> CodeKind {
+                match self { $(Self::$name => CodeKind::$kind,)* }
             }
         }
     };
@@ -32,7 +32,7 @@ macro_rules! codes {
 
 /// What a code means for the decision that is recorded.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum CodeKind {
     /// The call tried to leave what was declared.
     Violation,
     /// The gate refused before the tool ran.
@@ -150,13 +150,13 @@ impl ErrorCode {
     /// Whether the call tried to leave what was declared; `studio` ends the loop on these.
     #[must_use]
     pub fn is_violation(self) -> bool {
-        self.kind() == Kind::Violation
+        self.kind() == CodeKind::Violation
     }
 
     /// Whether the record of the call says `DENIED` rather than `ERROR`.
     #[must_use]
     pub fn is_denial(self) -> bool {
-        self.kind() != Kind::Error
+        self.kind() != CodeKind::Error
     }
 }
 

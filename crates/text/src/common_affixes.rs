@@ -3,39 +3,39 @@
 use std::ops::Range;
 
 /// Compared at once, until there is a difference.
-const CHUNK: usize = 64;
+const CHUNK_BYTES: usize = 64;
 
 /// How many bytes are the same at the beginning of both.
 #[must_use]
-pub fn same_beginning(one: &[u8], other: &[u8]) -> usize {
-    let (chunks, other_chunks) = (one.as_chunks::<CHUNK>().0, other.as_chunks::<CHUNK>().0);
-    let sure = CHUNK * chunks.iter().zip(other_chunks).take_while(|(one, other)| one == other).count();
+pub fn common_prefix_len(one: &[u8], other: &[u8]) -> usize {
+    let (chunks, other_chunks) = (one.as_chunks::<CHUNK_BYTES>().0, other.as_chunks::<CHUNK_BYTES>().0);
+    let sure = CHUNK_BYTES * chunks.iter().zip(other_chunks).take_while(|(one, other)| one == other).count();
     let (one, other) = (one.iter().skip(sure), other.iter().skip(sure));
     sure + one.zip(other).take_while(|(one, other)| one == other).count()
 }
 
 /// How many bytes are the same at the end of both.
 #[must_use]
-pub fn same_ending(one: &[u8], other: &[u8]) -> usize {
-    let (chunks, other_chunks) = (one.as_rchunks::<CHUNK>().1, other.as_rchunks::<CHUNK>().1);
+pub fn common_suffix_len(one: &[u8], other: &[u8]) -> usize {
+    let (chunks, other_chunks) = (one.as_rchunks::<CHUNK_BYTES>().1, other.as_rchunks::<CHUNK_BYTES>().1);
     let chunks = chunks.iter().rev().zip(other_chunks.iter().rev());
-    let sure = CHUNK * chunks.take_while(|(one, other)| one == other).count();
+    let sure = CHUNK_BYTES * chunks.take_while(|(one, other)| one == other).count();
     let (one, other) = (one.iter().rev().skip(sure), other.iter().rev().skip(sure));
     sure + one.zip(other).take_while(|(one, other)| one == other).count()
 }
 
 /// The parts of two texts that differ, as whole lines, with some lines around them that do not.
-pub(crate) struct Differing<'t> {
+pub(crate) struct ChangedRegion<'t> {
     pub(crate) old: &'t str,
     pub(crate) new: &'t str,
     /// How many lines, the same in both, stand before these parts.
     pub(crate) lines_before: usize,
 }
 
-impl<'t> Differing<'t> {
+impl<'t> ChangedRegion<'t> {
     pub(crate) fn of(old: &'t str, new: &'t str, context: usize) -> Self {
-        let start = line_start(old, same_beginning(old.as_bytes(), new.as_bytes()));
-        let end = same_lines_at_the_end(tail(old, start), tail(new, start));
+        let start = line_start(old, common_prefix_len(old.as_bytes(), new.as_bytes()));
+        let end = common_suffix_lines_len(tail(old, start), tail(new, start));
         // Back over the line ends of the context to the one before them, and forward over as many.
         let head = old.as_bytes().get(..start).unwrap_or_default();
         let start = memchr::memrchr_iter(b'\n', head).nth(context).map_or(0, |line_end| line_end + 1);
@@ -55,8 +55,8 @@ fn line_start(text: &str, at: usize) -> usize {
 }
 
 /// How many bytes the whole lines have that both end with.
-fn same_lines_at_the_end(old: &str, new: &str) -> usize {
-    let same = same_ending(old.as_bytes(), new.as_bytes());
+fn common_suffix_lines_len(old: &str, new: &str) -> usize {
+    let same = common_suffix_len(old.as_bytes(), new.as_bytes());
     let begins_a_line = |text: &str| {
         let at = text.len() - same;
         line_start(text, at) == at
@@ -84,20 +84,29 @@ mod tests {
 
     #[test]
     fn long_texts_are_compared_to_their_first_and_last_difference() {
-        for length in [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK, 3 * CHUNK + 5] {
+        for length in
+            [0, 1, CHUNK_BYTES - 1, CHUNK_BYTES, CHUNK_BYTES + 1, 3 * CHUNK_BYTES, 3 * CHUNK_BYTES + 5]
+        {
             let text = vec![b'a'; length];
-            for place in
-                [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK - 1].into_iter().filter(|at| *at < length)
+            for place in [0, 1, CHUNK_BYTES - 1, CHUNK_BYTES, CHUNK_BYTES + 1, 3 * CHUNK_BYTES - 1]
+                .into_iter()
+                .filter(|at| *at < length)
             {
                 let mut other = text.clone();
                 other[place] = b'b';
-                assert_eq!(same_beginning(&text, &other), place);
-                assert_eq!(same_ending(&text, &other), length - place - 1);
+                assert_eq!(common_prefix_len(&text, &other), place);
+                assert_eq!(common_suffix_len(&text, &other), length - place - 1);
             }
             let longer = [text.as_slice(), b"more"].concat();
-            assert_eq!((same_beginning(&text, &text), same_beginning(&text, &longer)), (length, length));
+            assert_eq!(
+                (common_prefix_len(&text, &text), common_prefix_len(&text, &longer)),
+                (length, length)
+            );
             let longer = [b"more", text.as_slice()].concat();
-            assert_eq!((same_ending(&text, &text), same_ending(&longer, &text)), (length, length));
+            assert_eq!(
+                (common_suffix_len(&text, &text), common_suffix_len(&longer, &text)),
+                (length, length)
+            );
         }
     }
 
@@ -118,7 +127,7 @@ mod tests {
             let (old_rest, new_rest) = (&old_lines[before..], &new_lines[before..]);
             let after = old_rest.iter().rev().zip(new_rest.iter().rev()).take_while(same).count();
             let (start, left_out) = (before.saturating_sub(context), after.saturating_sub(context));
-            let found = Differing::of(&old, &new, context);
+            let found = ChangedRegion::of(&old, &new, context);
             prop_assert_eq!(found.lines_before, start);
             prop_assert_eq!(found.old, old_lines[start..old_lines.len() - left_out].concat());
             prop_assert_eq!(found.new, new_lines[start..new_lines.len() - left_out].concat());

@@ -6,41 +6,41 @@ use std::time::Instant;
 
 /// Asked by every loop that could be long. Knows no runtime: the gate plugs its cancellation in as a question.
 #[derive(Clone)]
-pub struct Stop {
+pub struct Cancellation {
     deadline: Option<Instant>,
     cancelled: Arc<dyn Fn() -> bool + Send + Sync>,
-    too_much: Option<Arc<dyn Fn(u64) -> bool + Send + Sync>>,
+    exceeds_size: Option<Arc<dyn Fn(u64) -> bool + Send + Sync>>,
 }
 
 /// Why work must end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StopReason {
+pub enum CancellationReason {
     /// The call was cancelled.
     Cancelled,
     /// The call's time is up.
     Deadline,
 }
 
-impl Stop {
+impl Cancellation {
     /// Stops at the deadline, or as soon as `cancelled` says so.
     #[must_use]
     pub fn new(deadline: Option<Instant>, cancelled: impl Fn() -> bool + Send + Sync + 'static) -> Self {
-        Self { deadline, cancelled: Arc::new(cancelled), too_much: None }
+        Self { deadline, cancelled: Arc::new(cancelled), exceeds_size: None }
     }
 
     /// Also stops work that says beforehand how many bytes it is about, when that is too much.
     #[must_use]
-    pub fn unless(self, too_much: impl Fn(u64) -> bool + Send + Sync + 'static) -> Self {
-        Self { too_much: Some(Arc::new(too_much)), ..self }
+    pub fn with_size_limit(self, too_much: impl Fn(u64) -> bool + Send + Sync + 'static) -> Self {
+        Self { exceeds_size: Some(Arc::new(too_much)), ..self }
     }
 
     /// Asked by work that knows beforehand how many bytes it is about.
     ///
     /// # Errors
     /// It shall not be begun.
-    pub fn begin(&self, bytes: u64) -> Result<(), StopReason> {
-        match &self.too_much {
-            Some(too_much) if too_much(bytes) => Err(StopReason::Cancelled),
+    pub fn check_size(&self, bytes: u64) -> Result<(), CancellationReason> {
+        match &self.exceeds_size {
+            Some(too_much) if too_much(bytes) => Err(CancellationReason::Cancelled),
             _ => Ok(()),
         }
     }
@@ -59,11 +59,11 @@ impl Stop {
 
     /// Whether work must end now.
     #[must_use]
-    pub fn reason(&self) -> Option<StopReason> {
+    pub fn reason(&self) -> Option<CancellationReason> {
         if (self.cancelled)() {
-            Some(StopReason::Cancelled)
+            Some(CancellationReason::Cancelled)
         } else if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-            Some(StopReason::Deadline)
+            Some(CancellationReason::Deadline)
         } else {
             None
         }
@@ -73,12 +73,12 @@ impl Stop {
     ///
     /// # Errors
     /// The reason to stop.
-    pub fn check(&self) -> Result<(), StopReason> {
+    pub fn check(&self) -> Result<(), CancellationReason> {
         self.reason().map_or(Ok(()), Err)
     }
 }
 
-impl fmt::Debug for Stop {
+impl fmt::Debug for Cancellation {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("Stop")

@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use crate::is_hidden;
+use crate::is_invisible;
 
 /// The name as it stands after `---` or `+++`: quoted where it holds quotes, backslashes, control or invisible
 /// characters, and closed with a tab where it holds spaces, as GNU `diff` does.
-pub(crate) fn written(name: &str) -> Cow<'_, str> {
+pub(crate) fn encode(name: &str) -> Cow<'_, str> {
     if name.chars().any(|character| is_escaped(character) || matches!(character, '"' | '\\')) {
         Cow::Owned(quoted(name))
     } else if name.contains(' ') {
@@ -18,7 +18,7 @@ pub(crate) fn written(name: &str) -> Cow<'_, str> {
 }
 
 fn is_escaped(character: char) -> bool {
-    character.is_control() || is_hidden(character) || matches!(character, '\u{2028}' | '\u{2029}')
+    character.is_control() || is_invisible(character) || matches!(character, '\u{2028}' | '\u{2029}')
 }
 
 fn quoted(name: &str) -> String {
@@ -44,7 +44,7 @@ fn quoted(name: &str) -> String {
 
 /// The name at the beginning of `text`, and what follows it. A bare name ends at a tab or at the end of the
 /// line. `None` when quotes are not closed, an escape is unknown, or the bytes are not UTF-8.
-pub(crate) fn read(text: &str) -> Option<(Cow<'_, str>, &str)> {
+pub(crate) fn decode(text: &str) -> Option<(Cow<'_, str>, &str)> {
     match text.strip_prefix('"') {
         Some(rest) => read_quoted(rest).map(|(name, rest)| (Cow::Owned(name), rest)),
         None => Some(match text.split_once('\t') {
@@ -110,7 +110,7 @@ mod tests {
             (r#""not utf-8 \377""#, None),
             (r#""ends with \"#, None),
         ] {
-            let read = read(text);
+            let read = decode(text);
             assert_eq!(read.as_ref().map(|(name, rest)| (name.as_ref(), *rest)), wanted, "{text}");
         }
     }
@@ -120,8 +120,8 @@ mod tests {
         for name in
             ["a/b", "with space", "tab\t", "quote\"", "back\\slash", "new\nline", "\u{1}\u{85}é😀", ""]
         {
-            let written = written(name);
-            assert_eq!(read(&written).unwrap(), (name.into(), ""), "{written}");
+            let written = encode(name);
+            assert_eq!(decode(&written).unwrap(), (name.into(), ""), "{written}");
         }
     }
 }

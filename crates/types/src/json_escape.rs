@@ -6,22 +6,22 @@ use wide::u8x16;
 const LANES: usize = 16;
 
 /// Looked at together where there is much to look at.
-const BLOCK: usize = 4 * LANES;
+const BLOCK_BYTES: usize = 4 * LANES;
 
 /// Appends a text as it stands between the quotes of a JSON string.
 ///
 /// Copies have a length that the compiler knows, and what of them does not belong there is taken back: that is much faster than asking for the right one.
-pub fn escape(text: &[u8], json: &mut Vec<u8>) {
-    json.reserve(text.len() + text.len() / LANES + BLOCK);
+pub fn escape_json(text: &[u8], json: &mut Vec<u8>) {
+    json.reserve(text.len() + text.len() / LANES + BLOCK_BYTES);
     let mut rest = text;
     // Behind a block there is another, so that as much can be copied from any place in it.
-    while let Some(blocks) = rest.first_chunk::<{ 2 * BLOCK }>() {
-        put_first_block(blocks, json);
-        rest = rest.get(BLOCK..).unwrap_or_default();
+    while let Some(blocks) = rest.first_chunk::<{ 2 * BLOCK_BYTES }>() {
+        push_first_block(blocks, json);
+        rest = rest.get(BLOCK_BYTES..).unwrap_or_default();
     }
     while !rest.is_empty() {
-        let lanes = rest.first_chunk::<LANES>().copied().unwrap_or_else(|| filled_up(rest));
-        let marks = specials(&lanes);
+        let lanes = rest.first_chunk::<LANES>().copied().unwrap_or_else(|| pad_to_lanes(rest));
+        let marks = special_lanes(&lanes);
         let plain = (marks.trailing_zeros() as usize).min(LANES).min(rest.len());
         json.extend_from_slice(&lanes);
         json.truncate(json.len() - LANES + plain);
@@ -29,7 +29,7 @@ pub fn escape(text: &[u8], json: &mut Vec<u8>) {
         if marks != 0
             && let Some((special, after)) = rest.split_first()
         {
-            put_special(*special, json);
+            push_escaped(*special, json);
             rest = after;
         }
     }
@@ -37,7 +37,7 @@ pub fn escape(text: &[u8], json: &mut Vec<u8>) {
 
 /// What is too short, and something behind it. Names in listings are: they are put together in registers, without a loop.
 #[inline]
-fn filled_up(rest: &[u8]) -> [u8; LANES] {
+fn pad_to_lanes(rest: &[u8]) -> [u8; LANES] {
     let halves = match (rest.first_chunk(), rest.last_chunk()) {
         (Some(first), Some(last)) => {
             // The second half overlaps the first by as much as there is too little.
@@ -52,9 +52,9 @@ fn filled_up(rest: &[u8]) -> [u8; LANES] {
 
 /// Appends the first of two blocks.
 #[inline]
-fn put_first_block(blocks: &[u8; 2 * BLOCK], json: &mut Vec<u8>) {
-    let Some((block, _)) = blocks.split_first_chunk::<BLOCK>() else { return };
-    let mut marks = marks_of(block);
+fn push_first_block(blocks: &[u8; 2 * BLOCK_BYTES], json: &mut Vec<u8>) {
+    let Some((block, _)) = blocks.split_first_chunk::<BLOCK_BYTES>() else { return };
+    let mut marks = special_mask(block);
     let mut begin = json.len();
     let mut done = 0;
     json.extend_from_slice(block);
@@ -62,26 +62,26 @@ fn put_first_block(blocks: &[u8; 2 * BLOCK], json: &mut Vec<u8>) {
         let place = marks.trailing_zeros() as usize;
         let Some(special) = block.get(place) else { return };
         json.truncate(begin + place - done);
-        put_special(*special, json);
+        push_escaped(*special, json);
         begin = json.len();
         done = place + 1;
-        let Some(following) = blocks.get(done..done + BLOCK) else { return };
+        let Some(following) = blocks.get(done..done + BLOCK_BYTES) else { return };
         json.extend_from_slice(following);
         marks &= marks - 1;
     }
-    json.truncate(begin + BLOCK - done);
+    json.truncate(begin + BLOCK_BYTES - done);
 }
 
 /// A bit for every byte that cannot stand as it is, the first lowest.
 #[inline]
-fn marks_of(block: &[u8; BLOCK]) -> u64 {
+fn special_mask(block: &[u8; BLOCK_BYTES]) -> u64 {
     let (parts, _) = block.as_chunks::<LANES>();
-    parts.iter().rev().fold(0, |marks, lanes| marks << LANES | u64::from(specials(lanes)))
+    parts.iter().rev().fold(0, |marks, lanes| marks << LANES | u64::from(special_lanes(lanes)))
 }
 
 /// The same of fewer: control characters, quotes and backslashes.
 #[inline]
-fn specials(lanes: &[u8; LANES]) -> u32 {
+fn special_lanes(lanes: &[u8; LANES]) -> u32 {
     let lanes = u8x16::new(*lanes);
     // With this bit turned over, the quote follows the control characters, and nothing else does: one comparison less.
     let controls_and_quotes = (lanes ^ u8x16::splat(b'"' ^ b' ')).simd_le(u8x16::splat(b' '));
@@ -89,7 +89,7 @@ fn specials(lanes: &[u8; LANES]) -> u32 {
 }
 
 #[inline]
-fn put_special(byte: u8, json: &mut Vec<u8>) {
+fn push_escaped(byte: u8, json: &mut Vec<u8>) {
     let letter = match byte {
         b'\n' => b'n',
         b'"' | b'\\' => byte,
@@ -110,7 +110,7 @@ mod tests {
 
     fn escaped(text: &str) -> String {
         let mut json = vec![b'"'];
-        escape(text.as_bytes(), &mut json);
+        escape_json(text.as_bytes(), &mut json);
         json.push(b'"');
         String::from_utf8(json).unwrap()
     }

@@ -2,35 +2,35 @@
 
 use std::collections::HashMap;
 
-use super::Difference;
-use crate::window::Lines;
+use super::MatchDifference;
+use crate::line_index::LineIndex;
 
 /// Only so many lines of what was wanted are compared.
-const WANTED_LINES: usize = 200;
+const MAX_WANTED_LINES: usize = 200;
 /// Below this, two texts have nothing to do with each other.
-const LEAST_SIMILARITY: usize = 50;
+const MIN_SIMILARITY: usize = 50;
 /// A line of what was wanted votes for so many places at most; `}` votes for none in particular.
-const VOTES_PER_LINE: usize = 4;
+const MAX_VOTES_PER_LINE: usize = 4;
 
 /// The window of lines that shares most with the wanted lines.
 pub(super) fn similar_lines(
-    lines: &Lines<'_>,
+    lines: &LineIndex<'_>,
     text: &str,
     wanted: &str,
-) -> Option<(usize, usize, Difference)> {
-    let wanted_lines: Vec<&str> = wanted.split_inclusive('\n').take(WANTED_LINES).collect();
+) -> Option<(usize, usize, MatchDifference)> {
+    let wanted_lines: Vec<&str> = wanted.split_inclusive('\n').take(MAX_WANTED_LINES).collect();
     let height = wanted_lines.len();
-    let mut pairs = Pairs::of(wanted_lines.concat().trim());
+    let mut pairs = ByteBigrams::of(wanted_lines.concat().trim());
     [most_votes(text, &wanted_lines), like_longest_line(text, &wanted_lines)]
         .into_iter()
         .flatten()
         .filter_map(|first| {
             let last = (first + height - 1).min(lines.count());
-            let percent = pairs.similarity(lines.pick(first, last).ok()?.trim());
-            (percent >= LEAST_SIMILARITY).then_some((first, last, Difference::Similar { percent }))
+            let percent = pairs.similarity(lines.slice(first, last).ok()?.trim());
+            (percent >= MIN_SIMILARITY).then_some((first, last, MatchDifference::Similar { percent }))
         })
         .max_by_key(|(first, _, difference)| match difference {
-            Difference::Similar { percent } => (*percent, usize::MAX - first),
+            MatchDifference::Similar { percent } => (*percent, usize::MAX - first),
             _ => (0, 0),
         })
 }
@@ -40,7 +40,7 @@ fn most_votes(text: &str, wanted: &[&str]) -> Option<usize> {
     let mut places: HashMap<&str, Vec<usize>> = HashMap::new();
     for (index, line) in wanted.iter().enumerate().filter(|(_, line)| line.trim().len() >= 3) {
         let indexes = places.entry(line.trim()).or_default();
-        if indexes.len() < VOTES_PER_LINE {
+        if indexes.len() < MAX_VOTES_PER_LINE {
             indexes.push(index);
         }
     }
@@ -56,7 +56,7 @@ fn most_votes(text: &str, wanted: &[&str]) -> Option<usize> {
 /// Where the window would begin if the line most like the longest wanted line were that line.
 fn like_longest_line(text: &str, wanted: &[&str]) -> Option<usize> {
     let (index, longest) = wanted.iter().enumerate().max_by_key(|(_, line)| line.trim().len())?;
-    let mut pairs = Pairs::of(longest.trim());
+    let mut pairs = ByteBigrams::of(longest.trim());
     let (number, percent) = (1usize..)
         .zip(text.split_inclusive('\n'))
         .map(|(number, line)| (number, pairs.similarity(line.trim())))
@@ -65,15 +65,15 @@ fn like_longest_line(text: &str, wanted: &[&str]) -> Option<usize> {
 }
 
 /// How often each pair of neighbouring bytes occurs in a text.
-struct Pairs {
+struct ByteBigrams {
     counts: HashMap<[u8; 2], u32>,
     total: usize,
 }
 
-impl Pairs {
+impl ByteBigrams {
     fn of(text: &str) -> Self {
         let mut counts = HashMap::new();
-        for pair in pairs(text) {
+        for pair in bigrams(text) {
             *counts.entry(pair).or_default() += 1;
         }
         Self { counts, total: text.len().saturating_sub(1) }
@@ -82,7 +82,7 @@ impl Pairs {
     /// Twice the shared pairs in hundredths of all pairs (the Sørensen–Dice coefficient).
     fn similarity(&mut self, other: &str) -> usize {
         let mut taken = Vec::new();
-        for pair in pairs(other) {
+        for pair in bigrams(other) {
             if let Some(count) = self.counts.get_mut(&pair).filter(|count| **count > 0) {
                 *count -= 1;
                 taken.push(pair);
@@ -96,6 +96,6 @@ impl Pairs {
     }
 }
 
-fn pairs(text: &str) -> impl Iterator<Item = [u8; 2]> {
+fn bigrams(text: &str) -> impl Iterator<Item = [u8; 2]> {
     text.bytes().zip(text.bytes().skip(1)).map(|(first, second)| [first, second])
 }

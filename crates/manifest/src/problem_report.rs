@@ -1,24 +1,24 @@
 //! Collects every problem of one file.
 
-use crate::problem::{Located, Place, Problem, Problems, Source, Warning};
-use crate::tree::Node;
+use crate::problem::{ConfigProblem, ConfigProblems, ConfigWarning, Located, SourcePosition, SourceText};
+use crate::yaml_tree::ConfigNode;
 
 /// The problems and warnings found so far.
-pub(crate) struct Report<'s> {
-    source: &'s Source,
-    problems: Vec<Problem>,
-    warnings: Vec<Problem>,
+pub(crate) struct ProblemReport<'s> {
+    source: &'s SourceText,
+    problems: Vec<ConfigProblem>,
+    warnings: Vec<ConfigProblem>,
 }
 
-impl<'s> Report<'s> {
-    pub(crate) fn new(source: &'s Source) -> Self {
+impl<'s> ProblemReport<'s> {
+    pub(crate) fn new(source: &'s SourceText) -> Self {
         Self { source, problems: Vec::new(), warnings: Vec::new() }
     }
 
     /// A problem at a place.
     pub(crate) fn at(
         &mut self,
-        place: Place,
+        place: SourcePosition,
         width: usize,
         message: impl Into<String>,
         help: Option<String>,
@@ -27,30 +27,30 @@ impl<'s> Report<'s> {
     }
 
     /// A problem with a node.
-    pub(crate) fn node(&mut self, node: &Node, message: impl Into<String>, help: Option<String>) {
-        self.at(node.place, node.width, message, help);
+    pub(crate) fn node(&mut self, node: &ConfigNode, message: impl Into<String>, help: Option<String>) {
+        self.at(node.position, node.width, message, help);
     }
 
     /// A problem with a node that holds a secret: its line is not shown.
-    pub(crate) fn secret(&mut self, node: &Node, message: impl Into<String>, help: Option<String>) {
-        let problem = self.source.problem(node.place, node.width, message, help);
+    pub(crate) fn secret(&mut self, node: &ConfigNode, message: impl Into<String>, help: Option<String>) {
+        let problem = self.source.problem(node.position, node.width, message, help);
         self.problems.push(problem.without_line());
     }
 
     /// A problem with something that was declared.
     pub(crate) fn located<T>(&mut self, at: &Located<T>, message: impl Into<String>, help: Option<String>) {
-        self.at(at.place(), at.width, message, help);
+        self.at(at.position(), at.width, message, help);
     }
 
     /// A warning about a node.
-    pub(crate) fn warn(&mut self, node: &Node, message: impl Into<String>, help: impl Into<String>) {
-        self.warn_at(node.place, node.width, message, help);
+    pub(crate) fn warn(&mut self, node: &ConfigNode, message: impl Into<String>, help: impl Into<String>) {
+        self.warn_at(node.position, node.width, message, help);
     }
 
     /// A warning about a place.
     pub(crate) fn warn_at(
         &mut self,
-        place: Place,
+        place: SourcePosition,
         width: usize,
         message: impl Into<String>,
         help: impl Into<String>,
@@ -64,17 +64,17 @@ impl<'s> Report<'s> {
     }
 
     /// The warnings, in the order of the file, or every problem when there is one.
-    pub(crate) fn finish(self) -> Result<Vec<Warning>, Problems> {
+    pub(crate) fn finish(self) -> Result<Vec<ConfigWarning>, ConfigProblems> {
         let problems = in_order(self.problems);
         if !problems.is_empty() {
-            return Err(Problems(problems));
+            return Err(ConfigProblems(problems));
         }
-        Ok(in_order(self.warnings).into_iter().map(Warning).collect())
+        Ok(in_order(self.warnings).into_iter().map(ConfigWarning).collect())
     }
 }
 
 /// What an alias brings to several places is one mistake, not several.
-fn in_order(mut problems: Vec<Problem>) -> Vec<Problem> {
+fn in_order(mut problems: Vec<ConfigProblem>) -> Vec<ConfigProblem> {
     problems.sort_by_cached_key(|problem| (problem.line, problem.column, problem.message.clone()));
     problems.dedup();
     problems

@@ -10,29 +10,29 @@ use cedar_policy::pst::{self, Clause as PolicyClause};
 use cedar_policy::{EntityTypeName, EntityUid, Expression, Policy, PrincipalConstraint};
 
 /// What a policy says, apart from the tools that it is about.
-pub(super) struct Rule {
+pub(super) struct CompiledPolicy {
     /// Its `@id`, else where it stands.
     pub(super) name: String,
     principal: PrincipalConstraint,
     pub(super) clauses: Vec<Clause>,
     /// Whether a clause is about the principal.
-    pub(super) asks_who_calls: bool,
+    pub(super) reads_principal: bool,
 }
 
 /// One `when` or `unless`.
 pub(super) struct Clause {
     pub(super) expression: Expression,
     /// What it must be for the policy to match.
-    pub(super) wanted: bool,
+    pub(super) expected: bool,
 }
 
-impl Rule {
+impl CompiledPolicy {
     /// Nothing when the policy does not come back as it was.
     pub(super) fn of(name: &str, policy: &Policy, tree: &pst::Policy) -> Option<Self> {
         let clauses: Option<Vec<Clause>> = tree.body().clauses().iter().map(clause).collect();
-        let asks_who_calls = tree.body().clauses().iter().any(asks_who_calls);
+        let asks_who_calls = tree.body().clauses().iter().any(reads_principal);
         let principal = policy.principal_constraint();
-        Some(Self { name: name.to_owned(), principal, clauses: clauses?, asks_who_calls })
+        Some(Self { name: name.to_owned(), principal, clauses: clauses?, reads_principal: asks_who_calls })
     }
 
     /// Whether the scope of the policy has this principal in it. Principals have no groups.
@@ -47,13 +47,13 @@ impl Rule {
     }
 }
 
-impl std::fmt::Debug for Rule {
+impl std::fmt::Debug for CompiledPolicy {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str(&self.name)
     }
 }
 
-fn asks_who_calls(clause: &PolicyClause) -> bool {
+fn reads_principal(clause: &PolicyClause) -> bool {
     let (PolicyClause::When(tree) | PolicyClause::Unless(tree)) = clause;
     let is_principal = |part: &pst::Expr| matches!(part, pst::Expr::Var(pst::Var::Principal)).then_some(true);
     tree.reduce(&is_principal, &|one, other| one || other, false)
@@ -69,7 +69,7 @@ fn clause(clause: &PolicyClause) -> Option<Clause> {
     let again = Policy::parse(None, format!("permit(principal,action,resource)when{{{text}\n}};")).ok()?;
     let again = again.to_pst().ok()?;
     match again.body().clauses().as_slice() {
-        [PolicyClause::When(same)] if same == tree => Some(Clause { expression, wanted }),
+        [PolicyClause::When(same)] if same == tree => Some(Clause { expression, expected: wanted }),
         _ => None,
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 /// Ways from the root to the object of servers, most telling first.
-const PLACES: &[&[&str]] = &[
+const SERVER_PATHS: &[&[&str]] = &[
     &["mcpServers"],
     &["mcp_servers"],
     &["servers"],
@@ -15,7 +15,7 @@ const PLACES: &[&[&str]] = &[
 
 /// The servers of a file. A file that is nothing but one server, or nothing but servers, is understood too.
 pub(super) fn servers(root: &Value) -> Vec<(&str, &Value)> {
-    let object = PLACES.iter().find_map(|place| at(root, place));
+    let object = SERVER_PATHS.iter().find_map(|place| at(root, place));
     let object = object.or_else(|| root.as_object().filter(|members| are_servers(members)));
     object.into_iter().flatten().map(|(name, value)| (name.as_str(), value)).collect()
 }

@@ -4,26 +4,26 @@ use std::path::{Path, PathBuf};
 
 /// Something in a mount that a command must not reach as it is. Paths are relative to the mount; parents stand before children.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Cover {
+pub enum MountOverlay {
     /// Can be neither read nor changed.
-    Hide {
+    Mask {
         /// Where.
         path: PathBuf,
         /// Whether it is a directory.
         directory: bool,
     },
     /// Can be read, and not be changed, replaced or renamed away; a directory with all that is in it.
-    Freeze {
+    ReadOnly {
         /// Where.
         path: PathBuf,
     },
     /// A directory that cannot be renamed or removed; what is in it can be changed.
-    Pin {
+    PinDirectory {
         /// Where.
         path: PathBuf,
     },
     /// A file that is shown with other content and cannot be changed.
-    Replace {
+    Substitute {
         /// Where.
         path: PathBuf,
         /// What is shown.
@@ -31,15 +31,15 @@ pub enum Cover {
     },
 }
 
-impl Cover {
+impl MountOverlay {
     /// Where it goes, relative to the mount.
     #[must_use]
     pub fn path(&self) -> &Path {
         match self {
-            Self::Hide { path, .. }
-            | Self::Freeze { path }
-            | Self::Pin { path }
-            | Self::Replace { path, .. } => path,
+            Self::Mask { path, .. }
+            | Self::ReadOnly { path }
+            | Self::PinDirectory { path }
+            | Self::Substitute { path, .. } => path,
         }
     }
 }
