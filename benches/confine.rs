@@ -14,10 +14,10 @@ use std::time::Duration;
 
 use toolgate_benches::{in_turns, report};
 use toolgate_types::Cancellation;
-use toolgate_workspace::{Access, Confined, HardLinks, Mount, Rules, Workspace};
+use toolgate_workspace::{ConfineRequest, HardLinks, Mount, MountAccess, MountRules, Workspace};
 
 const ROUNDS: usize = 25;
-const WANTED: Confined<'static> = Confined { alias: "@project", writable: true };
+const WANTED: ConfineRequest<'static> = ConfineRequest { alias: "@project", writable: true };
 
 fn main() {
     for (name, files) in [("20k", 20_000), ("100k", 100_000)] {
@@ -31,15 +31,15 @@ fn main() {
 }
 
 fn plain(name: &str, files: usize, tree: &Path) {
-    let mounted = |rules: Rules| {
+    let mounted = |rules: MountRules| {
         let root = File::open(tree).unwrap();
-        let mount = Mount::new("@project", root, tree, Access::ReadWrite, rules).unwrap();
+        let mount = Mount::new("@project", root, tree, MountAccess::ReadWrite, rules).unwrap();
         Workspace::new(vec![mount]).unwrap().with_hard_links(HardLinks::Allow)
     };
-    let workspace = mounted(Rules::new());
+    let workspace = mounted(MountRules::new());
     let confine = |workspace: &Workspace| {
         let confined = workspace.confine(&[WANTED], None, &Cancellation::never()).unwrap();
-        assert_eq!(confined.first().unwrap().covers().len(), 14);
+        assert_eq!(confined.first().unwrap().overlays().len(), 14);
     };
     let (ours, floor) = in_turns(ROUNDS, || confine(&workspace), || assert_eq!(count(tree), files + 8));
     report(&format!("confine/{name}"), ours, floor, "readdir", 1.5);
@@ -47,16 +47,17 @@ fn plain(name: &str, files: usize, tree: &Path) {
     let (ours, found) = in_turns(ROUNDS, || confine(&workspace), || find(tree));
     report(&format!("confine/{name}-beside-find"), ours, found, "find", 1.0);
     // What is on unless an operator switches it off: every file is asked how many names it has.
-    let protecting = mounted(Rules::new()).with_hard_links(HardLinks::Protect);
+    let protecting = mounted(MountRules::new()).with_hard_links(HardLinks::Protect);
     let (ours, found) = in_turns(ROUNDS, || confine(&protecting), || find_linked(tree));
     report(&format!("confine/{name}-hard-links"), ours, found, "find -links", 1.0);
     println!("  {:.3} us for an entry", ours.as_secs_f64() * 1e6 / files as f64);
-    let globs = mounted(Rules::new().deny(&["secrets/**".to_owned(), "*.secret".to_owned()]).unwrap());
+    let globs = mounted(MountRules::new().deny(&["secrets/**".to_owned(), "*.secret".to_owned()]).unwrap());
     let (ours, floor) = in_turns(ROUNDS, || confine(&globs), || assert_eq!(count(tree), files + 8));
     report(&format!("confine/{name}-with-globs"), ours, floor, "readdir", 2.5);
     let confined = workspace.confine(&[WANTED], None, &Cancellation::never()).unwrap();
-    let strays =
-        || assert_eq!(confined.first().unwrap().strays(&Cancellation::never()).unwrap().found.len(), 0);
+    let strays = || {
+        assert_eq!(confined.first().unwrap().scan_after_run(&Cancellation::never()).unwrap().found.len(), 0)
+    };
     let (ours, floor) = in_turns(ROUNDS, strays, || assert_eq!(count(tree), files + 8));
     report(&format!("confine/{name}-strays"), ours, floor, "readdir", 1.5);
 }

@@ -16,7 +16,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use toolgate_benches::{Bench, in_turns, report};
-use toolgate_search::{FindOptions, SearchOptions, Start, Target, find, search};
+use toolgate_search::{FindOptions, SearchOptions, SearchTarget, WalkRoot, find, search};
 use toolgate_types::Cancellation;
 
 const ROUNDS: usize = 25;
@@ -40,10 +40,14 @@ fn main() {
         options.regex = regex;
         options.case_sensitive = what != "rare literal, any case";
         let ours = || {
-            let found =
-                search(Target::Tree(Start::root(&root)), &everything, &options, &Cancellation::never())
-                    .unwrap();
-            assert_eq!(found.effort.files_searched, 20_000);
+            let found = search(
+                SearchTarget::Tree(WalkRoot::root(&root)),
+                &everything,
+                &options,
+                &Cancellation::never(),
+            )
+            .unwrap();
+            assert_eq!(found.stats.files_searched, 20_000);
             assert_eq!(found.matches.len(), 5, "{what}");
         };
         against_ripgrep(what, &tree, arguments, &ours);
@@ -56,7 +60,7 @@ fn main() {
     let options = FindOptions { max_results: 100_000, ..FindOptions::new("file00*.txt") };
     against_ripgrep("find by name", &tree, &["--files", "-g", "file00*.txt"], &|| {
         assert_eq!(
-            find(Start::root(&root), &everything, &options, &Cancellation::never()).unwrap().paths.len(),
+            find(WalkRoot::root(&root), &everything, &options, &Cancellation::never()).unwrap().paths.len(),
             4000
         );
     });

@@ -22,7 +22,7 @@ use toolgate_audit::{AuditLog, LogOptions};
 use toolgate_gate::{AuditMode, Blocking, CallOptions, Gate, GateOptions, Journal, Loaded, NobodyToAsk};
 use toolgate_tools::{Answer, Front, Parts, Profile};
 use toolgate_types::{Caller, Limits, StateKey, ToolCall, Trust};
-use toolgate_workspace::{Access, Mount, Rules, Workspace};
+use toolgate_workspace::{Mount, MountAccess, MountRules, Workspace};
 
 /// A gate of the native profile over a folder, with its state beside it.
 pub struct Bench {
@@ -42,8 +42,9 @@ impl Bench {
     #[must_use]
     pub fn with_limits(workspace: &Path, state: &Path, limits: Limits) -> Self {
         let folder = File::open(workspace).unwrap();
-        let mount =
-            Mount::new("@project", folder, workspace, Access::ReadWrite, Rules::new()).unwrap().as_default();
+        let mount = Mount::new("@project", folder, workspace, MountAccess::ReadWrite, MountRules::new())
+            .unwrap()
+            .as_default();
         let workspace = Arc::new(Workspace::new(vec![mount]).unwrap());
         let (audit, _) =
             AuditLog::open(LogOptions::new(state.join("audit")), &StateKey::new([7; 32])).unwrap();

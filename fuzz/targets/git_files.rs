@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use libfuzzer_sys::fuzz_target;
 use toolgate_types::Cancellation;
-use toolgate_workspace::{Access, Confined, Mount, Rules, Workspace};
+use toolgate_workspace::{ConfineRequest, Mount, MountAccess, MountRules, Workspace};
 
 /// What every pathspec begins with: it counts from the root of the worktree, and means no more than it says.
 const BEGINNINGS: [&str; 3] = [":(top)", ":(top,glob)", ":(top,exclude,icase,glob)"];
@@ -35,15 +35,16 @@ fuzz_target!(|input: (&[u8], &[u8], &[u8], Vec<String>, Vec<String>)| {
     ] {
         fs::write(root.join(name), content).unwrap();
     }
-    let rules = Rules::new().deny(&deny).and_then(|rules| rules.scope(&scope));
-    let (rules, is_ruled) = rules.map_or_else(|_| (Rules::new(), false), |rules| (rules, true));
-    let mount = Mount::new("@project", File::open(root).unwrap(), root, Access::ReadWrite, rules).unwrap();
+    let rules = MountRules::new().deny(&deny).and_then(|rules| rules.scope(&scope));
+    let (rules, is_ruled) = rules.map_or_else(|_| (MountRules::new(), false), |rules| (rules, true));
+    let mount =
+        Mount::new("@project", File::open(root).unwrap(), root, MountAccess::ReadWrite, rules).unwrap();
     let workspace = Workspace::new(vec![mount.as_default()]).unwrap();
-    let wanted = [Confined { alias: "@project", writable: true }];
+    let wanted = [ConfineRequest { alias: "@project", writable: true }];
     let confined = workspace.confine(&wanted, None, &Cancellation::never());
     // A rule may hide it together with a directory around it.
     if let Some(confined) = confined.ok().filter(|_| deny.is_empty() && scope.is_empty()) {
-        let is_covered = confined[0].covers().iter().any(|cover| cover.path() == Path::new(".git"));
+        let is_covered = confined[0].overlays().iter().any(|cover| cover.path() == Path::new(".git"));
         assert!(is_covered, "a command could replace `.git`");
     }
     if let Ok(pathspecs) = workspace.git_pathspecs("@project", None) {

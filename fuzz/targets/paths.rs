@@ -9,7 +9,8 @@ use libfuzzer_sys::fuzz_target;
 use toolgate_tools::Profile;
 use toolgate_types::Cancellation;
 use toolgate_workspace::{
-    Access, FileContent, Forgetful, ListOptions, Mount, PathStyle, ReadRequest, Rules, View, Workspace,
+    FileContent, ListOptions, Mount, MountAccess, MountRules, NoopRecorder, PathStyle, ReadRequest,
+    Workspace, WorkspaceView,
 };
 
 const SECRET: &str = "this text lies outside";
@@ -35,8 +36,13 @@ fn scene() -> &'static Scene {
         symlink(inside.join("a"), inside.join("m")).unwrap();
         symlink(".env", inside.join("e")).unwrap();
         symlink("n", inside.join("n")).unwrap();
-        let mount =
-            Mount::new("@project", File::open(&inside).unwrap(), &inside, Access::ReadWrite, Rules::new());
+        let mount = Mount::new(
+            "@project",
+            File::open(&inside).unwrap(),
+            &inside,
+            MountAccess::ReadWrite,
+            MountRules::new(),
+        );
         let workspace = Workspace::new(vec![mount.unwrap().as_default()]).unwrap();
         Scene { folder, workspace }
     })
@@ -48,7 +54,7 @@ fuzz_target!(|input: (bool, u8, &str)| {
     let limits = Profile::Native.limits();
     let stop = Cancellation::never();
     let style = if alias_only { PathStyle::AliasOnly } else { PathStyle::Free };
-    let view = View {
+    let view = WorkspaceView {
         workspace: &scene.workspace,
         style,
         limits: &limits,
@@ -87,7 +93,7 @@ fuzz_target!(|input: (bool, u8, &str)| {
             // Only a path that would be refused is tried for real: the scene must stay as it is.
             if view.resolved(path).is_err() {
                 assert!(
-                    view.write(path, b"x", None, &Forgetful).is_err(),
+                    view.write(path, b"x", None, &NoopRecorder).is_err(),
                     "{path:?} was refused and then written"
                 );
             }

@@ -25,7 +25,7 @@ use toolgate_tools::{
     initialise_run, load_manifests,
 };
 use toolgate_types::{CallId, Caller, ErrorCode, Limits, StateKey, ToolCall, Trust};
-use toolgate_workspace::{Access, DiskReserve, HardLinks, Mount, PersonalPaths, Rules, Workspace};
+use toolgate_workspace::{DiskReserve, HardLinks, Mount, MountAccess, MountRules, PersonalPaths, Workspace};
 
 /// What of a run only the gate writes, as in the binary.
 const RUN_PROTECTED: &[&str] = &["logs", "logs/**", "workflow.md", "workflow.md/**"];
@@ -55,10 +55,10 @@ pub struct BenchOptions {
     blocking: Blocking,
     personal: PersonalPaths,
     deny: Vec<String>,
-    access: Access,
-    mounts: Vec<(String, PathBuf, Access)>,
+    access: MountAccess,
+    mounts: Vec<(String, PathBuf, MountAccess)>,
     own_files: Vec<PathBuf>,
-    rules: Rules,
+    rules: MountRules,
     while_confining: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
@@ -107,10 +107,10 @@ impl BenchOptions {
             blocking: Blocking::Here,
             personal: PersonalPaths::default(),
             deny: Vec::new(),
-            access: Access::ReadWrite,
+            access: MountAccess::ReadWrite,
             mounts: Vec::new(),
             own_files: Vec::new(),
-            rules: Rules::new(),
+            rules: MountRules::new(),
             while_confining: None,
         }
     }
@@ -132,14 +132,14 @@ impl BenchOptions {
     /// The workspace can only be read.
     #[must_use]
     pub fn read_only(mut self) -> Self {
-        self.access = Access::ReadOnly;
+        self.access = MountAccess::ReadOnly;
         self
     }
 
     /// One more mount that can be written.
     #[must_use]
     pub fn mount_also(mut self, alias: &str, path: &Path) -> Self {
-        self.mounts.push((alias.to_owned(), path.to_path_buf(), Access::ReadWrite));
+        self.mounts.push((alias.to_owned(), path.to_path_buf(), MountAccess::ReadWrite));
         self
     }
 
@@ -152,7 +152,7 @@ impl BenchOptions {
 
     /// What the operator says of the workspace.
     #[must_use]
-    pub fn rules(mut self, rules: Rules) -> Self {
+    pub fn rules(mut self, rules: MountRules) -> Self {
         self.rules = rules;
         self
     }
@@ -346,7 +346,7 @@ impl BenchOptions {
                 let mounts: Vec<(&str, bool)> = workspace
                     .mounts()
                     .iter()
-                    .map(|mount| (mount.alias(), mount.access() == Access::ReadWrite))
+                    .map(|mount| (mount.alias(), mount.access() == MountAccess::ReadWrite))
                     .collect();
                 let taken = self.profile.tool_names();
                 let surroundings = Surroundings { mounts: &mounts, taken: &taken, ..Surroundings::default() };
@@ -415,7 +415,7 @@ impl BenchOptions {
     fn mount(&self, run_folder: &Path) -> Workspace {
         let mut own = vec![std::fs::canonicalize(&self.state).unwrap()];
         own.extend(self.own_files.iter().cloned());
-        let rules = || Rules::new().deny(&self.deny).unwrap();
+        let rules = || MountRules::new().deny(&self.deny).unwrap();
         let personal = Arc::new(self.personal.clone());
         let open = |alias: &str, path: &Path, access, rules| {
             let mount = Mount::new(alias, File::open(path).unwrap(), path, access, rules).unwrap();
@@ -423,17 +423,18 @@ impl BenchOptions {
         };
         let project_rules = if self.deny.is_empty() { self.rules.clone() } else { rules() };
         let project = open("@project", &self.workspace, self.access, project_rules);
-        let mut mounts = vec![project.hide_own_files(&own).as_default()];
+        let mut mounts = vec![project.hide_gate_files(&own).as_default()];
         for (alias, path, access) in &self.mounts {
-            mounts.push(open(alias, path, *access, rules()).hide_own_files(&own));
+            mounts.push(open(alias, path, *access, rules()).hide_gate_files(&own));
         }
         if let Some(package) = &self.package {
-            mounts.push(open("@pkg", package, Access::ReadOnly, Rules::new()).hide_own_files(&own));
+            mounts
+                .push(open("@pkg", package, MountAccess::ReadOnly, MountRules::new()).hide_gate_files(&own));
         }
         if self.profile.has_runs() {
             let _ = own_folder(run_folder);
-            let rules = Rules::new().protect(RUN_PROTECTED).unwrap();
-            mounts.push(open("@state", run_folder, Access::ReadWrite, rules));
+            let rules = MountRules::new().protect(RUN_PROTECTED).unwrap();
+            mounts.push(open("@state", run_folder, MountAccess::ReadWrite, rules));
         }
         Workspace::new(mounts).unwrap().with_hard_links(self.hard_links)
     }

@@ -10,7 +10,7 @@ use toolgate_gate::{Approver, AuditMode, Blocking, Gate, GateOptions, Journal, U
 use toolgate_manifest::OnAuditFailure;
 use toolgate_tools::{Front, initialise_run};
 use toolgate_types::{CallId, ChangeFate, ErrorCode, StateKey};
-use toolgate_workspace::{Access, Mount, MountError, Rules, Workspace};
+use toolgate_workspace::{Mount, MountAccess, MountError, MountRules, Workspace};
 
 use crate::ambient::{open_folder, open_or_make_folder, open_own_folder};
 use crate::confined::{self, hard_links};
@@ -63,19 +63,19 @@ pub(crate) fn workspace(settings: &Settings, own: &Own) -> Result<Workspace, Fai
     refuse_root("@project", &settings.workspace, &project)?;
     let personal = personal(&settings.surroundings);
     let project_rules = rules(settings, &[], &[])?;
-    let project = Mount::new("@project", project, &settings.workspace, Access::ReadWrite, project_rules);
-    let project = project.map_err(|error| Failed::usage(error.to_string()))?.hide_own_files(own.places());
+    let project = Mount::new("@project", project, &settings.workspace, MountAccess::ReadWrite, project_rules);
+    let project = project.map_err(|error| Failed::usage(error.to_string()))?.hide_gate_files(own.places());
     mounts.push(project.protect_personal(Arc::clone(&personal)).as_default());
     for MountSettings { alias, path, read_only, scope, deny } in &settings.mounts {
         own.refuse_mount(alias, path)?;
         let opened = if *read_only { open_folder(path) } else { open_or_make_folder(path) };
         let opened = opened.map_err(|source| cannot_open(alias, path, source))?;
         refuse_root(alias, path, &opened)?;
-        let access = if *read_only { Access::ReadOnly } else { Access::ReadWrite };
+        let access = if *read_only { MountAccess::ReadOnly } else { MountAccess::ReadWrite };
         let rules = rules(settings, deny, scope)?;
         let mount = Mount::new(alias, opened, path, access, rules)
             .map_err(|error| Failed::usage(error.to_string()))?;
-        mounts.push(mount.hide_own_files(own.places()).protect_personal(Arc::clone(&personal)));
+        mounts.push(mount.hide_gate_files(own.places()).protect_personal(Arc::clone(&personal)));
     }
     if settings.profile.has_runs() {
         mounts.push(state_mount(settings)?);
@@ -85,9 +85,9 @@ pub(crate) fn workspace(settings: &Settings, own: &Own) -> Result<Workspace, Fai
 }
 
 /// What of a mount tools reach: what the operator says of it, and of all mounts.
-pub(crate) fn rules(settings: &Settings, deny: &[String], scope: &[String]) -> Result<Rules, Failed> {
+pub(crate) fn rules(settings: &Settings, deny: &[String], scope: &[String]) -> Result<MountRules, Failed> {
     let all: Vec<String> = settings.deny.iter().chain(deny).cloned().collect();
-    let rules = Rules::new().deny(&all).and_then(|rules| rules.scope(scope));
+    let rules = MountRules::new().deny(&all).and_then(|rules| rules.scope(scope));
     rules.map_err(|error| Failed::usage(error.to_string()))
 }
 
@@ -103,9 +103,9 @@ fn run_folder(settings: &Settings) -> PathBuf {
 fn state_mount(settings: &Settings) -> Result<Mount, Failed> {
     let path = run_folder(settings);
     let folder = open_own_folder(&path).map_err(|source| cannot_open("@state", &path, source))?;
-    let rules = Rules::new().deny(&settings.deny).and_then(|rules| rules.protect(RUN_PROTECTED));
+    let rules = MountRules::new().deny(&settings.deny).and_then(|rules| rules.protect(RUN_PROTECTED));
     let rules = rules.map_err(|error| Failed::usage(error.to_string()))?;
-    Mount::new("@state", folder.into_std_file(), &path, Access::ReadWrite, rules)
+    Mount::new("@state", folder.into_std_file(), &path, MountAccess::ReadWrite, rules)
         .map_err(|error| Failed::usage(error.to_string()))
 }
 

@@ -11,7 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use toolgate_types::digest::Sha256Hasher;
 use toolgate_types::{Cancellation, ErrorCode, Failure};
-use toolgate_workspace::{After, ChangeKind, NotKept, PlannedChange, Recorder, Settled};
+use toolgate_workspace::{
+    ChangeKind, ContentDigest, JournalError, PlannedChange, Recorder, TransactionOutcome,
+};
 
 /// One file that a call would change.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,9 +25,9 @@ pub struct ForeseenChange {
     /// What would happen to it.
     pub kind: ChangeKind,
     /// What is there now.
-    pub before: Option<After>,
+    pub before: Option<ContentDigest>,
     /// What would be there.
-    pub after: Option<After>,
+    pub after: Option<ContentDigest>,
 }
 
 impl ForeseenChange {
@@ -45,7 +47,7 @@ impl ForeseenChange {
 }
 
 /// Digest and size of what a file holds. It is read from its beginning, and left there.
-pub(crate) fn content_of(mut file: &File, stop: &Cancellation) -> io::Result<After> {
+pub(crate) fn content_of(mut file: &File, stop: &Cancellation) -> io::Result<ContentDigest> {
     const CHUNK: usize = 64 * 1024;
     file.rewind()?;
     let (mut hasher, mut bytes) = (Sha256Hasher::new(), 0);
@@ -63,7 +65,7 @@ pub(crate) fn content_of(mut file: &File, stop: &Cancellation) -> io::Result<Aft
         }
     }
     file.rewind()?;
-    Ok(After { sha256: hasher.finish(), bytes })
+    Ok(ContentDigest { sha256: hasher.finish(), bytes })
 }
 
 /// A recorder that lets only those changes pass that a person agreed to.
@@ -100,15 +102,15 @@ impl Bound {
 }
 
 impl Recorder for Bound {
-    fn record(&self, changes: &[PlannedChange<'_>], stop: &Cancellation) -> Result<(), NotKept> {
+    fn record(&self, changes: &[PlannedChange<'_>], stop: &Cancellation) -> Result<(), JournalError> {
         if self.is_foreseen(changes, stop).map_err(|error| error.to_string())? {
             return self.recorder.record(changes, stop);
         }
         self.broken.store(true, Ordering::Release);
-        Err(NotKept::Failed("a person agreed to something else".to_owned()))
+        Err(JournalError::Failed("a person agreed to something else".to_owned()))
     }
 
-    fn begin(&self) -> Result<(), NotKept> {
+    fn begin(&self) -> Result<(), JournalError> {
         self.recorder.begin()
     }
 
@@ -116,7 +118,7 @@ impl Recorder for Bound {
         self.recorder.await_intent()
     }
 
-    fn settle(&self, settled: Settled) {
+    fn settle(&self, settled: TransactionOutcome) {
         self.recorder.settle(settled);
     }
 }

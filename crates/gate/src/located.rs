@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use toolgate_policy::{CallPaths, PathSource};
 use toolgate_types::{ErrorCode, Failure};
-use toolgate_workspace::{Located, PathGrant};
+use toolgate_workspace::{LocatedFile, PathGrant};
 
 /// One path of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub struct CallPath {
     /// What names it.
     pub source: PathSource,
     /// Where it leads.
-    pub located: Located,
+    pub located: LocatedFile,
 }
 
 /// The paths of a call as they were when it was judged, or shown to a person.
@@ -72,7 +72,7 @@ impl PathGrant for JudgedGrant {
         self.granted.as_ref().is_none_or(|granted| granted.covers(location))
     }
 
-    fn opens(&self, alias: &str, location: &Path, is_directory: bool) -> bool {
+    fn may_open(&self, alias: &str, location: &Path, is_directory: bool) -> bool {
         self.judged.reach(alias, location, is_directory)
     }
 }

@@ -15,7 +15,7 @@ use toolgate_text::nearest_name::nearest_name;
 use toolgate_types::{
     CallId, Caller, Cancellation, ErrorCode, Failure, Limits, Sha256, Stage, ToolCall, ToolClass,
 };
-use toolgate_workspace::{Forgetful, PathGrant};
+use toolgate_workspace::{NoopRecorder, PathGrant};
 
 use crate::approval::{Approver, Question, Reply, SessionGrants, arguments_digest, digest, expired, refusal};
 use crate::blocking::Blocking;
@@ -406,7 +406,7 @@ fn context(
         reach: paths.clone(),
         grant: paths,
         judged: None,
-        recorder: Arc::new(Forgetful),
+        recorder: Arc::new(NoopRecorder),
         progress,
         blocking: asking.blocking,
         browse: asking.browse.clone(),

@@ -92,16 +92,16 @@ impl From<Error> for Failure {
 
 /// Enough of what was asked for to recognise it, on one line.
 fn shortened(text: &str) -> String {
-    const KEPT: usize = 80;
+    const MAX_SHOWN_CHARS: usize = 80;
     let mut short = String::new();
-    for character in text.chars().take(KEPT) {
+    for character in text.chars().take(MAX_SHOWN_CHARS) {
         if character.is_control() {
             short.extend(character.escape_default());
         } else {
             short.push(character);
         }
     }
-    if text.chars().nth(KEPT).is_some() {
+    if text.chars().nth(MAX_SHOWN_CHARS).is_some() {
         short.push('…');
     }
     short

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use toolgate_types::{Cancellation, CancellationReason};
 
 use crate::glob::FileGlob;
-use crate::kept::{Horizon, Kept, Weight};
-use crate::place::into_path;
-use crate::scope::{Hidden, Scope};
-use crate::walk::{Visitor, Walked, walk};
-use crate::{Error, Skipped, Start, Visible};
+use crate::path_buffer::into_path;
+use crate::top_k::{Cutoff, ResultSize, TopK};
+use crate::walk::{FileVisitor, WalkOutcome, walk};
+use crate::walk_filter::{Hidden, WalkFilter};
+use crate::{Error, Skipped, VisibilityFilter, WalkRoot};
 
 /// What to find.
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +52,7 @@ impl<'a> FindOptions<'a> {
 
 /// The files that were found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct FindResults {
     /// Where they are, relative to the root of the mount, in path order: by component, not by byte.
     pub paths: Vec<PathBuf>,
     /// Whether there are more than the limit.
@@ -70,55 +70,55 @@ pub struct Found {
 /// # Errors
 /// [`Error::InvalidGlob`], [`Error::NotADirectory`] or [`Error::Unreadable`].
 pub fn find(
-    start: Start<'_>,
-    visible: &dyn Visible,
+    start: WalkRoot<'_>,
+    visible: &dyn VisibilityFilter,
     options: &FindOptions<'_>,
     stop: &Cancellation,
-) -> Result<Found, Error> {
-    let scope = Scope {
+) -> Result<FindResults, Error> {
+    let scope = WalkFilter {
         hidden: if options.hidden { Hidden::All } else { Hidden::None },
         respect_gitignore: options.respect_gitignore,
         skip_directories: options.skip_directories,
         after: options.after.map(|path| path.as_os_str().as_bytes()),
-        ..Scope::new(visible, start, Some(FileGlob::new(options.glob)?))
+        ..WalkFilter::new(visible, start, Some(FileGlob::new(options.glob)?))
     };
-    let horizon = Horizon::default();
-    let limit = Weight { count: options.max_results, bytes: usize::MAX };
+    let horizon = Cutoff::default();
+    let limit = ResultSize { count: options.max_results, bytes: usize::MAX };
     let text_only = options.text_only;
-    let finder = || Finder { kept: Kept::new(limit, &horizon), files_seen: 0, text_only };
-    let Walked { visitors, skipped, stopped } = walk(start, &scope, stop, finder)?;
+    let finder = || Finder { top: TopK::new(limit, &horizon), files_seen: 0, text_only };
+    let WalkOutcome { visitors, skipped, stopped } = walk(start, &scope, stop, finder)?;
     let mut all = finder();
     visitors.into_iter().for_each(|finder| all.merge(finder));
-    let mut paths: Vec<PathBuf> = all.kept.into_sorted().map(|(path, _)| into_path(path.0)).collect();
+    let mut paths: Vec<PathBuf> = all.top.into_sorted().map(|(path, _)| into_path(path.0)).collect();
     let truncated = paths.len() > options.max_results;
     paths.truncate(options.max_results);
-    Ok(Found { paths, truncated, files_seen: all.files_seen, skipped, stopped })
+    Ok(FindResults { paths, truncated, files_seen: all.files_seen, skipped, stopped })
 }
 
 struct Finder<'a> {
-    kept: Kept<'a, ()>,
+    top: TopK<'a, ()>,
     files_seen: u64,
     text_only: bool,
 }
 
 impl Finder<'_> {
     fn merge(&mut self, other: Self) {
-        self.kept.merge(other.kept);
+        self.top.merge(other.top);
         self.files_seen += other.files_seen;
     }
 }
 
-impl Visitor for Finder<'_> {
-    fn file(&mut self, _: BorrowedFd<'_>, _: &CStr, place: &[u8]) -> Result<u64, CancellationReason> {
+impl FileVisitor for Finder<'_> {
+    fn visit_file(&mut self, _: BorrowedFd<'_>, _: &CStr, place: &[u8]) -> Result<u64, CancellationReason> {
         if self.text_only && std::str::from_utf8(place).is_err() {
             return Ok(1);
         }
         self.files_seen += 1;
-        self.kept.keep(place, (), Weight { count: 1, bytes: 0 });
+        self.top.insert(place, (), ResultSize { count: 1, bytes: 0 });
         Ok(1)
     }
 
-    fn is_beyond(&mut self, place: &[u8]) -> bool {
-        self.kept.is_beyond(place)
+    fn is_past_cutoff(&mut self, place: &[u8]) -> bool {
+        self.top.is_past_cutoff(place)
     }
 }

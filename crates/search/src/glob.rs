@@ -3,10 +3,10 @@
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
 use crate::Error;
-use crate::place::as_path;
+use crate::path_buffer::as_path;
 
 /// Nobody writes a longer one by hand, and matching takes time in proportion.
-const MOST_BYTES: usize = 1024;
+const MAX_GLOB_BYTES: usize = 1024;
 
 const EXAMPLES: &str = "write it like `*.rs`, `src/**/*.rs` or `{a,b}.txt`";
 
@@ -20,8 +20,8 @@ pub(crate) struct FileGlob {
 impl FileGlob {
     pub(crate) fn new(text: &str) -> Result<Self, Error> {
         let refuse = |reason: &str| Err(Error::glob(text, reason, EXAMPLES));
-        if text.len() > MOST_BYTES {
-            return refuse(&format!("it is longer than `{MOST_BYTES}` bytes"));
+        if text.len() > MAX_GLOB_BYTES {
+            return refuse(&format!("it is longer than `{MAX_GLOB_BYTES}` bytes"));
         }
         let plain = text.strip_prefix("./").or_else(|| text.strip_prefix('/')).unwrap_or(text);
         if plain.is_empty() {

@@ -36,41 +36,41 @@
 
 // Where a walk begins, and what can be wrong with that.
 mod error;
-mod start;
+mod walk_root;
 
 // One directory.
-mod folder;
+mod directory;
 mod list;
-mod numbers;
-mod place;
+mod radix_sort;
+mod path_buffer;
 
 // Which entries count.
 mod glob;
-mod ignored;
-mod scope;
+mod ignore_rules;
+mod walk_filter;
 
 // Many directories, on several threads, with the same answer every time.
-mod kept;
-mod queue;
+mod top_k;
+mod work_queue;
 mod walk;
 
 // All that there is, for whoever must know it.
-mod survey;
+mod tree_scan;
 
 // What is done with the files that are met.
 mod find;
 
-mod contents;
-mod lines;
+mod file_reader;
+mod match_sink;
 mod pattern;
 mod search;
 
 pub use error::Error;
-pub use find::{FindOptions, Found, find};
-pub use lines::{Line, Match};
-pub use list::{Entry, EntryKind, ListOptions, Listing, list};
-pub use scope::Hidden;
-pub use search::{Effort, MAX_NEIGHBOURS, SearchOptions, Searched, Target, search};
-pub use start::{Start, Visible};
-pub use survey::{Surveyed, SurveyedEntry, SurveyedFolder, Surveyor, earliest_timestamp, survey};
+pub use find::{FindOptions, FindResults, find};
+pub use list::{DirListing, EntryKind, ListOptions, ListedEntry, list};
+pub use match_sink::{Match, MatchLine};
+pub use search::{MAX_CONTEXT_LINES, SearchOptions, SearchResults, SearchStats, SearchTarget, search};
+pub use tree_scan::{ScannedDir, ScannedEntry, TreeScan, TreeVisitor, earliest_timestamp, scan_tree};
 pub use walk::{MAX_DEPTH, Skipped};
+pub use walk_filter::Hidden;
+pub use walk_root::{VisibilityFilter, WalkRoot};

@@ -7,9 +7,9 @@ use std::os::unix::ffi::OsStrExt;
 
 use toolgate_types::{Cancellation, CancellationReason};
 
-use crate::folder::{Name, Names, Scratch, Span, kind_by_stat, reopen, stat_child};
-use crate::place::Place;
-use crate::{Error, Start, Visible};
+use crate::directory::{DirEntries, DirEntry, DirentBuffer, EntrySpan, kind_by_stat, reopen, stat_child};
+use crate::path_buffer::PathBuffer;
+use crate::{Error, VisibilityFilter, WalkRoot};
 
 /// What an entry is. A symbolic link is a link here, whatever it leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -26,7 +26,7 @@ pub enum EntryKind {
 
 /// One entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct ListedEntry {
     /// Where its name stands among the names of the listing.
     pub name: Range<usize>,
     /// What it is.
@@ -50,12 +50,12 @@ pub struct ListOptions {
 
 /// The entries of a directory, sorted by the bytes of their names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listing {
+pub struct DirListing {
     /// The names of the entries and maybe others that may be seen, in any order; they need not be UTF-8. Each is followed by a NUL, so that no two
     /// of them make a character together.
     pub names: Vec<u8>,
     /// The entries.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<ListedEntry>,
     /// How many there are in all that may be seen.
     pub total: usize,
     /// Whether some were left out because of the limit.
@@ -64,10 +64,10 @@ pub struct Listing {
     pub stopped: Option<CancellationReason>,
 }
 
-impl Listing {
+impl DirListing {
     /// The name of an entry, which need not be UTF-8.
     #[must_use]
-    pub fn name(&self, entry: &Entry) -> &OsStr {
+    pub fn name(&self, entry: &ListedEntry) -> &OsStr {
         OsStr::from_bytes(self.names.get(entry.name.clone()).unwrap_or_default())
     }
 }
@@ -77,33 +77,37 @@ impl Listing {
 /// # Errors
 /// [`Error::NotADirectory`] or [`Error::Unreadable`].
 pub fn list(
-    start: Start<'_>,
-    visible: &dyn Visible,
+    start: WalkRoot<'_>,
+    visible: &dyn VisibilityFilter,
     options: &ListOptions,
     stop: &Cancellation,
-) -> Result<Listing, Error> {
+) -> Result<DirListing, Error> {
     let directory = reopen(start.directory)?;
-    let mut chosen =
-        Chosen { directory: directory.as_fd(), visible, options, place: Place::of(&start.place()) };
+    let mut chosen = EntryFilter {
+        directory: directory.as_fd(),
+        visible,
+        options,
+        path: PathBuffer::of(&start.path_prefix()),
+    };
     let (mut names, stopped) =
-        Names::read(directory.as_fd(), &mut Scratch::new(), stop, |name| chosen.wants(name))?;
+        DirEntries::read(directory.as_fd(), &mut DirentBuffer::new(), stop, |name| chosen.accepts(name))?;
     let total = names.len();
-    names.sort_and_keep(options.max_entries);
+    names.sort_and_truncate(options.max_entries);
     let (names, spans) = names.into_parts();
     let mut entries = Vec::with_capacity(spans.len());
     entries.extend(spans.iter().filter_map(|span| chosen.entry(span, &names)));
-    Ok(Listing { names, entries, total, truncated: total > options.max_entries, stopped })
+    Ok(DirListing { names, entries, total, truncated: total > options.max_entries, stopped })
 }
 
-struct Chosen<'a> {
+struct EntryFilter<'a> {
     directory: BorrowedFd<'a>,
-    visible: &'a dyn Visible,
+    visible: &'a dyn VisibilityFilter,
     options: &'a ListOptions,
-    place: Place,
+    path: PathBuffer,
 }
 
-impl Chosen<'_> {
-    fn wants(&mut self, name: Name<'_>) -> bool {
+impl EntryFilter<'_> {
+    fn accepts(&mut self, name: DirEntry<'_>) -> bool {
         if !self.options.include_hidden && name.is_hidden() {
             return false;
         }
@@ -112,15 +116,15 @@ impl Chosen<'_> {
             return false;
         }
         self.visible.visible_anywhere(name.bytes())
-            || self.visible.visible(self.place.child(name.bytes()), kind == EntryKind::Directory)
+            || self.visible.visible(self.path.child(name.bytes()), kind == EntryKind::Directory)
     }
 
     /// `None` when it is gone again.
-    fn kind(&self, name: Name<'_>) -> Option<EntryKind> {
+    fn kind(&self, name: DirEntry<'_>) -> Option<EntryKind> {
         name.kind.or_else(|| kind_by_stat(self.directory, name.text).ok())
     }
 
-    fn entry(&self, span: &Span, all: &[u8]) -> Option<Entry> {
+    fn entry(&self, span: &EntrySpan, all: &[u8]) -> Option<ListedEntry> {
         // Most directories say what an entry is, and its name is not looked at again.
         let kind = match span.kind() {
             Some(kind) => kind,
@@ -128,10 +132,10 @@ impl Chosen<'_> {
         };
         let is_measured = self.options.with_size && kind == EntryKind::File;
         let size = if is_measured { span.name(all).and_then(|name| self.size(name)) } else { None };
-        Some(Entry { name: span.place(), kind, size })
+        Some(ListedEntry { name: span.range(), kind, size })
     }
 
-    fn size(&self, name: Name<'_>) -> Option<u64> {
+    fn size(&self, name: DirEntry<'_>) -> Option<u64> {
         stat_child(self.directory, name.text).ok().and_then(|stat| u64::try_from(stat.st_size).ok())
     }
 }

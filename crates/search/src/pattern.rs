@@ -10,14 +10,14 @@ use grep_regex::{ErrorKind, RegexMatcher, RegexMatcherBuilder};
 use crate::Error;
 
 /// Parsing takes memory before any limit on what is compiled can apply.
-const MOST_BYTES: usize = 4096;
+const MAX_PATTERN_BYTES: usize = 4096;
 
 /// How much memory the engine may use for remembering states, per thread.
-const STATE_MEMORY: usize = 10 * 1024 * 1024;
+const MAX_DFA_CACHE_BYTES: usize = 10 * 1024 * 1024;
 
 /// How much text goes to the engine between two looks at the clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Portion {
+pub(crate) struct ChunkLimits {
     /// Bytes that are read at once.
     pub(crate) step: usize,
     /// Bytes of a line that count; never fewer than `step`.
@@ -25,29 +25,29 @@ pub(crate) struct Portion {
 }
 
 /// For plain text up to this length the engine looks for the bytes themselves, and nothing makes it slow.
-const PLAIN_BYTES: usize = 100;
-const PLAIN: Portion = Portion { step: 64 * 1024, line: 4 * 1024 * 1024 };
+const MAX_LITERAL_BYTES: usize = 100;
+const LITERAL_LIMITS: ChunkLimits = ChunkLimits { step: 64 * 1024, line: 4 * 1024 * 1024 };
 
 /// For a pattern that compiles to at most so many bytes. The worst of each size takes a few seconds for one line of
 /// that length; ordinary patterns of the same size take microseconds, but one cannot tell them apart.
-const BY_SIZE: [(usize, Portion); 4] = [
-    (8 * 1024, Portion { step: 64 * 1024, line: 1024 * 1024 }),
-    (128 * 1024, Portion { step: 64 * 1024, line: 256 * 1024 }),
-    (2 * 1024 * 1024, Portion { step: 4 * 1024, line: 16 * 1024 }),
-    (10 * 1024 * 1024, Portion { step: 1024, line: 4 * 1024 }),
+const LIMITS_BY_REGEX_SIZE: [(usize, ChunkLimits); 4] = [
+    (8 * 1024, ChunkLimits { step: 64 * 1024, line: 1024 * 1024 }),
+    (128 * 1024, ChunkLimits { step: 64 * 1024, line: 256 * 1024 }),
+    (2 * 1024 * 1024, ChunkLimits { step: 4 * 1024, line: 16 * 1024 }),
+    (10 * 1024 * 1024, ChunkLimits { step: 1024, line: 4 * 1024 }),
 ];
 
 /// A compiled pattern.
 #[derive(Clone, Debug)]
-pub(crate) struct Pattern {
+pub(crate) struct LinePattern {
     pub(crate) matcher: RegexMatcher,
-    pub(crate) portion: Portion,
+    pub(crate) limits: ChunkLimits,
     pub(crate) line_terminator: LineTerminator,
 }
 
-impl Pattern {
+impl LinePattern {
     pub(crate) fn new(text: &str, is_regex: bool, case_sensitive: bool) -> Result<Self, Error> {
-        refuse_what_cannot_match(text)?;
+        reject_unmatchable(text)?;
         if is_regex { Self::regex(text, case_sensitive) } else { Self::literal(text, case_sensitive) }
     }
 
@@ -56,9 +56,9 @@ impl Pattern {
         let mut builder = RegexMatcherBuilder::new();
         builder.fixed_strings(true).line_terminator(Some(b'\n')).case_insensitive(!case_sensitive);
         let terminator = LineTerminator::byte(b'\n');
-        if case_sensitive && text.len() <= PLAIN_BYTES {
+        if case_sensitive && text.len() <= MAX_LITERAL_BYTES {
             let matcher = builder.build(text).map_err(|cause| refusal(text, &cause))?;
-            return Ok(Self::from(matcher, PLAIN, terminator));
+            return Ok(Self::from(matcher, LITERAL_LIMITS, terminator));
         }
         Self::sized(&mut builder, text, terminator)
     }
@@ -76,8 +76,8 @@ impl Pattern {
         text: &str,
         terminator: LineTerminator,
     ) -> Result<Self, Error> {
-        builder.dfa_size_limit(STATE_MEMORY);
-        for (size, portion) in BY_SIZE {
+        builder.dfa_size_limit(MAX_DFA_CACHE_BYTES);
+        for (size, portion) in LIMITS_BY_REGEX_SIZE {
             match builder.size_limit(size).build(text) {
                 Ok(matcher) => return Ok(Self::from(matcher, portion, terminator)),
                 Err(cause) if is_too_large(&cause) => {}
@@ -88,8 +88,8 @@ impl Pattern {
         Err(Error::pattern(text, "it is too large when compiled", help))
     }
 
-    fn from(matcher: RegexMatcher, portion: Portion, line_terminator: LineTerminator) -> Self {
-        Self { matcher, portion, line_terminator }
+    fn from(matcher: RegexMatcher, limits: ChunkLimits, line_terminator: LineTerminator) -> Self {
+        Self { matcher, limits, line_terminator }
     }
 
     /// Whether it is certain that no line of this text matches, found out without looking at lines.
@@ -111,12 +111,12 @@ const ONE_LINE: &str = "a search looks at one line at a time; search for one of 
 const NOT_A_REGEX: &str =
     "correct it, or search for it as plain text; look-around and back-references do not exist here";
 
-fn refuse_what_cannot_match(text: &str) -> Result<(), Error> {
+fn reject_unmatchable(text: &str) -> Result<(), Error> {
     if text.is_empty() {
         return Err(Error::pattern(text, "it is empty", "give the text to look for"));
     }
-    if text.len() > MOST_BYTES {
-        let reason = format!("it is longer than `{MOST_BYTES}` bytes");
+    if text.len() > MAX_PATTERN_BYTES {
+        let reason = format!("it is longer than `{MAX_PATTERN_BYTES}` bytes");
         return Err(Error::pattern(text, reason, "look for a shorter part of it"));
     }
     if text.contains('\n') {
@@ -154,18 +154,23 @@ fn reason_in(message: &str) -> String {
 mod tests {
     use super::*;
 
-    fn portion(text: &str, is_regex: bool, case_sensitive: bool) -> Portion {
-        Pattern::new(text, is_regex, case_sensitive).unwrap().portion
+    fn portion(text: &str, is_regex: bool, case_sensitive: bool) -> ChunkLimits {
+        LinePattern::new(text, is_regex, case_sensitive).unwrap().limits
     }
 
     #[test]
     fn the_larger_the_pattern_the_smaller_the_portion() {
-        assert_eq!(portion("needle", false, true), PLAIN);
+        assert_eq!(portion("needle", false, true), LITERAL_LIMITS);
         let sizes = ["needle", r"\w+", r"\w{30}", r"\w{100}"].map(|text| portion(text, true, true));
-        assert_eq!(sizes, BY_SIZE.map(|(_, portion)| portion));
-        assert!(portion(&"aA".repeat(2000), false, true).line < PLAIN.line);
-        assert!(portion("needle", false, false).line < PLAIN.line);
-        assert!(BY_SIZE.iter().chain([&(0, PLAIN)]).all(|(_, portion)| portion.line >= portion.step));
+        assert_eq!(sizes, LIMITS_BY_REGEX_SIZE.map(|(_, portion)| portion));
+        assert!(portion(&"aA".repeat(2000), false, true).line < LITERAL_LIMITS.line);
+        assert!(portion("needle", false, false).line < LITERAL_LIMITS.line);
+        assert!(
+            LIMITS_BY_REGEX_SIZE
+                .iter()
+                .chain([&(0, LITERAL_LIMITS)])
+                .all(|(_, portion)| portion.line >= portion.step)
+        );
     }
 
     #[test]
@@ -185,8 +190,9 @@ mod tests {
         ];
         let mut seen = String::new();
         for (text, is_regex) in bad {
-            let error =
-                Pattern::new(text, is_regex, true).err().unwrap_or_else(|| panic!("{text:?} was accepted"));
+            let error = LinePattern::new(text, is_regex, true)
+                .err()
+                .unwrap_or_else(|| panic!("{text:?} was accepted"));
             assert_eq!(error.code(), toolgate_types::ErrorCode::InvalidPattern);
             seen += &format!("{error}\n    {}\n", error.help().unwrap());
         }

@@ -10,34 +10,34 @@ use grep_searcher::{BinaryDetection, MmapChoice, Searcher, SearcherBuilder};
 use rustix::io::Errno;
 use toolgate_types::{Cancellation, CancellationReason};
 
-use crate::contents::{Contents, Portions};
-use crate::folder::{open_file, regular_size};
+use crate::directory::{open_file, regular_size};
+use crate::file_reader::{LineLimitReader, OffsetReader};
 use crate::glob::FileGlob;
-use crate::kept::{Horizon, Kept, Weight};
-use crate::lines::{Collector, Hit, Match, Shape};
-use crate::pattern::Pattern;
-use crate::place::into_path;
-use crate::scope::{Hidden, Scope};
-use crate::walk::{Visitor, Walked, walk};
-use crate::{Error, Skipped, Start, Visible};
+use crate::match_sink::{Hit, Match, MatchLimits, MatchSink};
+use crate::path_buffer::into_path;
+use crate::pattern::LinePattern;
+use crate::top_k::{Cutoff, ResultSize, TopK};
+use crate::walk::{FileVisitor, WalkOutcome, walk};
+use crate::walk_filter::{Hidden, WalkFilter};
+use crate::{Error, Skipped, VisibilityFilter, WalkRoot};
 
 /// A file of up to this size is read at once and looked at as a whole; of a larger one, so much is looked at first.
-const AT_ONCE: usize = 64 * 1024;
+const MAX_WHOLE_READ_BYTES: usize = 64 * 1024;
 
 /// How much memory a thread may take for the lines at hand, with their neighbours.
-const LINE_MEMORY: usize = 32 * 1024 * 1024;
+const MAX_LINE_BUFFER_BYTES: usize = 32 * 1024 * 1024;
 
 /// No match is answered with more neighbours than this on either side.
-pub const MAX_NEIGHBOURS: usize = 100;
+pub const MAX_CONTEXT_LINES: usize = 100;
 
 /// What opening a file counts for, beside its bytes, when the walk reckons whether to share its work.
-const FILE_WORK: u64 = 4 * 1024;
+const FILE_OPEN_COST: u64 = 4 * 1024;
 
 /// Where to search.
 #[derive(Clone, Copy, Debug)]
-pub enum Target<'a> {
+pub enum SearchTarget<'a> {
     /// Everything beneath a directory.
-    Tree(Start<'a>),
+    Tree(WalkRoot<'a>),
     /// One file, which the caller has opened according to its own rules.
     File {
         /// The file. Its position is left alone.
@@ -99,7 +99,7 @@ impl<'a> SearchOptions<'a> {
 
 /// How much was done for an answer. Depends on timing when the answer is truncated or stopped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Effort {
+pub struct SearchStats {
     /// Files that were opened and looked at.
     pub files_searched: u64,
     /// Bytes of them.
@@ -110,7 +110,7 @@ pub struct Effort {
     pub matches_seen: u64,
 }
 
-impl Effort {
+impl SearchStats {
     fn add(&mut self, other: Self) {
         self.files_searched += other.files_searched;
         self.bytes_searched += other.bytes_searched;
@@ -121,13 +121,13 @@ impl Effort {
 
 /// What was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Searched {
+pub struct SearchResults {
     /// The matching lines, in path order (by component, not by byte), then by line.
     pub matches: Vec<Match>,
     /// Whether there are more than the limits allow.
     pub truncated: bool,
     /// How much was done for it.
-    pub effort: Effort,
+    pub stats: SearchStats,
     /// What was not searched.
     pub skipped: Skipped,
     /// Why the search ended before all was seen; the matches are then only some of them.
@@ -143,49 +143,49 @@ pub struct Searched {
 /// [`Error::InvalidPattern`], [`Error::InvalidGlob`], [`Error::NotADirectory`], [`Error::NotAFile`] or
 /// [`Error::Unreadable`].
 pub fn search(
-    target: Target<'_>,
-    visible: &dyn Visible,
+    target: SearchTarget<'_>,
+    visible: &dyn VisibilityFilter,
     options: &SearchOptions<'_>,
     stop: &Cancellation,
-) -> Result<Searched, Error> {
-    let pattern = Pattern::new(options.pattern, options.regex, options.case_sensitive)?;
+) -> Result<SearchResults, Error> {
+    let pattern = LinePattern::new(options.pattern, options.regex, options.case_sensitive)?;
     let glob = options.glob.map(FileGlob::new).transpose()?;
-    let horizon = Horizon::default();
+    let horizon = Cutoff::default();
     let reader = || FileSearcher::new(&pattern, options, &horizon, stop);
     let mut all = reader();
     let mut stopped = None;
     match target {
-        Target::Tree(start) => {
-            let scope = Scope {
+        SearchTarget::Tree(start) => {
+            let scope = WalkFilter {
                 hidden: options.hidden,
                 respect_gitignore: options.respect_gitignore,
                 skip_directories: options.skip_directories,
-                ..Scope::new(visible, start, glob)
+                ..WalkFilter::new(visible, start, glob)
             };
-            let walked: Walked<_> = walk(start, &scope, stop, reader)?;
+            let walked: WalkOutcome<_> = walk(start, &scope, stop, reader)?;
             all.skipped.add(walked.skipped);
             walked.visitors.into_iter().for_each(|other| all.merge(other));
             stopped = walked.stopped;
         }
-        Target::File { file, path } => {
+        SearchTarget::File { file, path } => {
             let size = regular_size(file)?.ok_or(Error::NotAFile)?;
             match all.search_file(file, size, path.as_os_str().as_bytes()) {
                 Ok(_) => {}
-                Err(Ended::Failed(errno)) => return Err(errno.into()),
-                Err(Ended::Stopped(reason)) => stopped = Some(reason),
+                Err(SearchAbort::Failed(errno)) => return Err(errno.into()),
+                Err(SearchAbort::Stopped(reason)) => stopped = Some(reason),
             }
         }
     }
-    Ok(all.answer(options, stopped))
+    Ok(all.into_results(options, stopped))
 }
 
 /// Why the search of a file ended before its end.
-enum Ended {
+enum SearchAbort {
     Failed(Errno),
     Stopped(CancellationReason),
 }
 
-impl From<Errno> for Ended {
+impl From<Errno> for SearchAbort {
     fn from(errno: Errno) -> Self {
         Self::Failed(errno)
     }
@@ -193,26 +193,26 @@ impl From<Errno> for Ended {
 
 /// What one thread searches with, and what it has found.
 struct FileSearcher<'a> {
-    pattern: Pattern,
+    pattern: LinePattern,
     searcher: Searcher,
-    shape: Shape,
+    limits: MatchLimits,
     stop: &'a Cancellation,
     buffer: Vec<u8>,
-    kept: Kept<'a, Vec<Hit>>,
-    effort: Effort,
+    top: TopK<'a, Vec<Hit>>,
+    stats: SearchStats,
     skipped: Skipped,
 }
 
 impl<'a> FileSearcher<'a> {
     fn new(
-        pattern: &Pattern,
+        pattern: &LinePattern,
         options: &SearchOptions<'_>,
-        horizon: &'a Horizon,
+        horizon: &'a Cutoff,
         stop: &'a Cancellation,
     ) -> Self {
-        let limit = Weight { count: options.max_matches, bytes: options.max_bytes };
-        let before = options.before.min(MAX_NEIGHBOURS);
-        let after = options.after.min(MAX_NEIGHBOURS);
+        let limit = ResultSize { count: options.max_matches, bytes: options.max_bytes };
+        let before = options.before.min(MAX_CONTEXT_LINES);
+        let after = options.after.min(MAX_CONTEXT_LINES);
         let searcher = SearcherBuilder::new()
             .line_terminator(pattern.line_terminator)
             .line_number(true)
@@ -220,82 +220,82 @@ impl<'a> FileSearcher<'a> {
             .after_context(after)
             .binary_detection(BinaryDetection::quit(0))
             .memory_map(MmapChoice::never())
-            .heap_limit(Some(LINE_MEMORY))
+            .heap_limit(Some(MAX_LINE_BUFFER_BYTES))
             .build();
         Self {
             pattern: pattern.clone(),
             searcher,
-            shape: Shape { before, after, max_line_bytes: options.max_line_bytes, limit },
+            limits: MatchLimits { before, after, max_line_bytes: options.max_line_bytes, limit },
             stop,
-            buffer: vec![0; AT_ONCE],
-            kept: Kept::new(limit, horizon),
-            effort: Effort::default(),
+            buffer: vec![0; MAX_WHOLE_READ_BYTES],
+            top: TopK::new(limit, horizon),
+            stats: SearchStats::default(),
             skipped: Skipped::default(),
         }
     }
 
     fn merge(&mut self, other: Self) {
-        self.kept.merge(other.kept);
-        self.effort.add(other.effort);
+        self.top.merge(other.top);
+        self.stats.add(other.stats);
         self.skipped.add(other.skipped);
     }
 }
 
 impl FileSearcher<'_> {
     /// Searches one file and keeps what it finds. The answer is how many bytes were read.
-    fn search_file(&mut self, file: BorrowedFd<'_>, size: u64, place: &[u8]) -> Result<u64, Ended> {
-        let mut contents = Contents::new(file);
+    fn search_file(&mut self, file: BorrowedFd<'_>, size: u64, place: &[u8]) -> Result<u64, SearchAbort> {
+        let mut contents = OffsetReader::new(file);
         let (length, is_all) = contents.fill(&mut self.buffer, size)?;
         let beginning = self.buffer.get(..length).unwrap_or_default();
-        self.effort.files_searched += 1;
-        let at_once = is_all && self.pattern.portion.step >= AT_ONCE;
+        self.stats.files_searched += 1;
+        let at_once = is_all && self.pattern.limits.step >= MAX_WHOLE_READ_BYTES;
         if at_once && self.pattern.cannot_match(beginning) {
-            self.effort.bytes_searched += contents.offset();
+            self.stats.bytes_searched += contents.offset();
             return Ok(contents.offset());
         }
         if !is_utf16(beginning) && memchr::memchr(0, beginning).is_some() {
             self.skipped.binary += 1;
             return Ok(contents.offset());
         }
-        let mut collector = Collector::new(&self.pattern.matcher, self.stop, self.shape);
+        let mut collector = MatchSink::new(&self.pattern.matcher, self.stop, self.limits);
         let mut stopped = None;
         if at_once {
             self.searcher.search_slice(&self.pattern.matcher, beginning, &mut collector).map_err(failed)?;
         } else {
             let rest = beginning.chain(&mut contents);
-            let mut portions = Portions::new(rest, self.stop, self.pattern.portion);
+            let mut portions = LineLimitReader::new(rest, self.stop, self.pattern.limits);
             self.searcher
                 .search_reader(&self.pattern.matcher, &mut portions, &mut collector)
                 .map_err(failed)?;
             stopped = portions.stopped;
-            self.skipped.long_lines += u64::from(portions.left_something_out);
+            self.skipped.long_lines += u64::from(portions.truncated);
         }
-        self.effort.bytes_searched += contents.offset();
+        self.stats.bytes_searched += contents.offset();
         let stopped = stopped.or(collector.stopped);
         self.skipped.binary += u64::from(collector.is_binary);
-        self.effort.matches_seen += collector.seen;
+        self.stats.matches_seen += collector.seen;
         self.keep(place, collector.into_hits());
-        stopped.map_or(Ok(contents.offset()), |reason| Err(Ended::Stopped(reason)))
+        stopped.map_or(Ok(contents.offset()), |reason| Err(SearchAbort::Stopped(reason)))
     }
 
     fn keep(&mut self, place: &[u8], hits: Vec<Hit>) {
         if !hits.is_empty() {
-            self.effort.files_with_matches += 1;
-            let weight = hits.iter().fold(Weight::default(), |sum, hit| sum.plus(hit.weight()));
-            self.kept.keep(place, hits, weight);
+            self.stats.files_with_matches += 1;
+            let weight = hits.iter().fold(ResultSize::default(), |sum, hit| sum.plus(hit.size()));
+            self.top.insert(place, hits, weight);
         }
     }
 
     /// The first matches that fit, of all that were kept.
-    fn answer(self, options: &SearchOptions<'_>, stopped: Option<CancellationReason>) -> Searched {
-        let limit = Weight { count: options.max_matches, bytes: options.max_bytes };
+    fn into_results(self, options: &SearchOptions<'_>, stopped: Option<CancellationReason>) -> SearchResults {
+        let limit = ResultSize { count: options.max_matches, bytes: options.max_bytes };
         let mut matches = Vec::new();
-        let mut total = Weight::default();
+        let mut total = ResultSize::default();
         let mut truncated = false;
-        'files: for (path, (hits, _)) in self.kept.into_sorted() {
+        'files: for (path, (hits, _)) in self.top.into_sorted() {
             let path: PathBuf = into_path(path.0);
             for hit in hits {
-                total = total.plus(hit.weight());
+                total = total.plus(hit.size());
                 truncated = total.exceeds(limit);
                 if truncated {
                     break 'files;
@@ -303,28 +303,33 @@ impl FileSearcher<'_> {
                 matches.push(hit.at(path.clone()));
             }
         }
-        Searched { matches, truncated, effort: self.effort, skipped: self.skipped, stopped }
+        SearchResults { matches, truncated, stats: self.stats, skipped: self.skipped, stopped }
     }
 }
 
-impl Visitor for FileSearcher<'_> {
-    fn file(&mut self, folder: BorrowedFd<'_>, name: &CStr, place: &[u8]) -> Result<u64, CancellationReason> {
-        let searched = open_file(folder, name).map_err(Ended::Failed).and_then(|opened| match opened {
+impl FileVisitor for FileSearcher<'_> {
+    fn visit_file(
+        &mut self,
+        folder: BorrowedFd<'_>,
+        name: &CStr,
+        place: &[u8],
+    ) -> Result<u64, CancellationReason> {
+        let searched = open_file(folder, name).map_err(SearchAbort::Failed).and_then(|opened| match opened {
             Some((file, size)) => self.search_file(file.as_fd(), size, place),
             None => Ok(0),
         });
         match searched {
-            Ok(bytes) => Ok(bytes + FILE_WORK),
-            Err(Ended::Stopped(reason)) => Err(reason),
-            Err(Ended::Failed(errno)) => {
+            Ok(bytes) => Ok(bytes + FILE_OPEN_COST),
+            Err(SearchAbort::Stopped(reason)) => Err(reason),
+            Err(SearchAbort::Failed(errno)) => {
                 self.skipped.failed(errno);
-                Ok(FILE_WORK)
+                Ok(FILE_OPEN_COST)
             }
         }
     }
 
-    fn is_beyond(&mut self, place: &[u8]) -> bool {
-        self.kept.is_beyond(place)
+    fn is_past_cutoff(&mut self, place: &[u8]) -> bool {
+        self.top.is_past_cutoff(place)
     }
 }
 
@@ -333,6 +338,6 @@ fn is_utf16(text: &[u8]) -> bool {
     text.starts_with(b"\xFF\xFE") || text.starts_with(b"\xFE\xFF")
 }
 
-fn failed(cause: io::Error) -> Ended {
-    Ended::Failed(Errno::from_io_error(&cause).unwrap_or(Errno::IO))
+fn failed(cause: io::Error) -> SearchAbort {
+    SearchAbort::Failed(Errno::from_io_error(&cause).unwrap_or(Errno::IO))
 }

@@ -9,24 +9,26 @@ use std::thread::{Builder, Scope as Threads, ScopedJoinHandle};
 use rustix::io::Errno;
 use toolgate_types::{Cancellation, CancellationReason};
 
-use crate::folder::{Name, Names, Scratch, is_change, kind_by_stat, open_directory, reopen};
-use crate::ignored::IgnoreRules;
-use crate::place::{Place, walk_order};
-use crate::queue::Queue;
-use crate::scope::Scope;
-use crate::{EntryKind, Error, Start};
+use crate::directory::{
+    DirEntries, DirEntry, DirentBuffer, is_concurrent_change, kind_by_stat, open_directory, reopen,
+};
+use crate::ignore_rules::IgnoreRules;
+use crate::path_buffer::{PathBuffer, walk_order};
+use crate::walk_filter::WalkFilter;
+use crate::work_queue::WorkQueue;
+use crate::{EntryKind, Error, WalkRoot};
 
 /// How many levels a walk goes down. Every level may keep a directory open on every thread, and handles are scarce.
 pub const MAX_DEPTH: usize = 128;
 
 /// How many threads a walk takes at most; one call must not take the whole machine.
-const MOST_THREADS: usize = 4;
+const MAX_THREADS: usize = 4;
 
 /// How much work must have been done before another thread is worth starting; see [`Visitor::file`].
-const WORTH_A_THREAD: u64 = 256 * 1024;
+const MIN_WORK_FOR_THREADS: u64 = 256 * 1024;
 
 /// What reading a directory counts for in that reckoning.
-const FOLDER_WORK: u64 = 16 * 1024;
+const DIR_READ_COST: u64 = 16 * 1024;
 
 /// What a walk did not look at although it was asked to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,23 +58,28 @@ impl Skipped {
     pub(crate) fn failed(&mut self, errno: Errno) {
         match errno {
             Errno::MFILE | Errno::NFILE => self.no_descriptors += 1,
-            errno if is_change(errno) => {}
+            errno if is_concurrent_change(errno) => {}
             _ => self.unreadable += 1,
         }
     }
 }
 
 /// What one thread does with the files it meets.
-pub(crate) trait Visitor: Send {
+pub(crate) trait FileVisitor: Send {
     /// Looks at what the directory says is a regular file. The answer is roughly how many bytes that took.
-    fn file(&mut self, folder: BorrowedFd<'_>, name: &CStr, place: &[u8]) -> Result<u64, CancellationReason>;
+    fn visit_file(
+        &mut self,
+        folder: BorrowedFd<'_>,
+        name: &CStr,
+        place: &[u8],
+    ) -> Result<u64, CancellationReason>;
 
     /// Whether nothing at this place or after it can matter any more.
-    fn is_beyond(&mut self, place: &[u8]) -> bool;
+    fn is_past_cutoff(&mut self, place: &[u8]) -> bool;
 }
 
 /// What a walk leaves behind.
-pub(crate) struct Walked<V> {
+pub(crate) struct WalkOutcome<V> {
     /// One for every thread that took part.
     pub(crate) visitors: Vec<V>,
     pub(crate) skipped: Skipped,
@@ -80,100 +87,105 @@ pub(crate) struct Walked<V> {
 }
 
 /// A directory whose entries are being looked at.
-struct Folder {
+struct OpenDir {
     handle: OwnedFd,
-    place: Vec<u8>,
+    path: Vec<u8>,
     depth: usize,
     rules: Option<Arc<IgnoreRules>>,
-    names: Names,
+    names: DirEntries,
 }
 
 /// Some of the entries of a directory: from `next` up to `end`.
-struct Job {
-    folder: Arc<Folder>,
+struct WalkJob {
+    dir: Arc<OpenDir>,
     next: usize,
     end: usize,
 }
 
-impl Job {
-    fn all_of(folder: Folder) -> Self {
+impl WalkJob {
+    fn all_of(folder: OpenDir) -> Self {
         let end = folder.names.len();
-        Self { folder: Arc::new(folder), next: 0, end }
+        Self { dir: Arc::new(folder), next: 0, end }
     }
 
-    fn left(&self) -> usize {
+    fn remaining(&self) -> usize {
         self.end.saturating_sub(self.next)
     }
 
     /// Gives away the later half.
     fn split(&mut self) -> Self {
-        let middle = self.end - self.left() / 2;
-        let later = Self { folder: Arc::clone(&self.folder), next: middle, end: self.end };
+        let middle = self.end - self.remaining() / 2;
+        let later = Self { dir: Arc::clone(&self.dir), next: middle, end: self.end };
         self.end = middle;
         later
     }
 }
 
 /// Walks everything beneath `start` that `scope` takes, with a visitor of its own for every thread.
-pub(crate) fn walk<V: Visitor>(
-    start: Start<'_>,
-    scope: &Scope<'_>,
+pub(crate) fn walk<V: FileVisitor>(
+    start: WalkRoot<'_>,
+    scope: &WalkFilter<'_>,
     stop: &Cancellation,
     visitor: impl Fn() -> V + Sync,
-) -> Result<Walked<V>, Error> {
+) -> Result<WalkOutcome<V>, Error> {
     let handle = reopen(start.directory)?;
     let above = start.mount.filter(|_| scope.respect_gitignore);
-    let above = above.and_then(|mount| IgnoreRules::above(mount, start.names()));
-    let (folder, stopped) = read_folder(handle, start.place(), 0, above, scope, stop, &mut Scratch::new())?;
+    let above = above.and_then(|mount| IgnoreRules::for_parents(mount, start.names()));
+    let (folder, stopped) =
+        read_dir(handle, start.path_prefix(), 0, above, scope, stop, &mut DirentBuffer::new())?;
     if stopped.is_some() {
-        return Ok(Walked { visitors: Vec::new(), skipped: Skipped::default(), stopped });
+        return Ok(WalkOutcome { visitors: Vec::new(), skipped: Skipped::default(), stopped });
     }
-    let shared = Shared { scope, stop, queue: Queue::new(Job::all_of(folder)), stopped: OnceLock::new() };
+    let shared =
+        SharedWalk { scope, stop, queue: WorkQueue::new(WalkJob::all_of(folder)), stopped: OnceLock::new() };
     let workers = std::thread::scope(|threads| shared.run_on(threads, &visitor));
     let mut skipped = Skipped::default();
     workers.iter().for_each(|worker| skipped.add(worker.skipped));
     let visitors = workers.into_iter().map(|worker| worker.visitor).collect();
-    Ok(Walked { visitors, skipped, stopped: shared.stopped.into_inner() })
+    Ok(WalkOutcome { visitors, skipped, stopped: shared.stopped.into_inner() })
 }
 
-fn read_folder(
+fn read_dir(
     handle: OwnedFd,
     place: Vec<u8>,
     depth: usize,
     above: Option<Arc<IgnoreRules>>,
-    scope: &Scope<'_>,
+    scope: &WalkFilter<'_>,
     stop: &Cancellation,
-    scratch: &mut Scratch,
-) -> Result<(Folder, Option<CancellationReason>), Errno> {
-    let worth_a_look = |name: Name<'_>| !matches!(name.kind, Some(EntryKind::Symlink | EntryKind::Other));
-    let (mut names, stopped) = Names::read(handle.as_fd(), scratch, stop, worth_a_look)?;
+    scratch: &mut DirentBuffer,
+) -> Result<(OpenDir, Option<CancellationReason>), Errno> {
+    let worth_a_look = |name: DirEntry<'_>| !matches!(name.kind, Some(EntryKind::Symlink | EntryKind::Other));
+    let (mut names, stopped) = DirEntries::read(handle.as_fd(), scratch, stop, worth_a_look)?;
     names.sort();
-    let rules =
-        if scope.respect_gitignore { IgnoreRules::here(handle.as_fd(), &place, &names, above) } else { None };
-    Ok((Folder { handle, place, depth, rules, names }, stopped))
+    let rules = if scope.respect_gitignore {
+        IgnoreRules::for_directory(handle.as_fd(), &place, &names, above)
+    } else {
+        None
+    };
+    Ok((OpenDir { handle, path: place, depth, rules, names }, stopped))
 }
 
 /// What all threads of a walk see.
-struct Shared<'a> {
-    scope: &'a Scope<'a>,
+struct SharedWalk<'a> {
+    scope: &'a WalkFilter<'a>,
     stop: &'a Cancellation,
-    queue: Queue<Job>,
+    queue: WorkQueue<WalkJob>,
     stopped: OnceLock<CancellationReason>,
 }
 
-impl Shared<'_> {
+impl SharedWalk<'_> {
     /// Works on the calling thread, and starts others as soon as there is enough for them.
-    fn run_on<'scope, 'env, V: Visitor + 'env>(
+    fn run_on<'scope, 'env, V: FileVisitor + 'env>(
         &'env self,
         threads: &'scope Threads<'scope, 'env>,
         visitor: &'env (impl Fn() -> V + Sync),
-    ) -> Vec<Worker<'env, V>> {
+    ) -> Vec<WalkWorker<'env, V>> {
         let mut helpers = Vec::new();
-        let mut first = Worker::new(self, visitor(), thread_count() == 1);
+        let mut first = WalkWorker::new(self, visitor(), thread_count() == 1);
         first.run(&mut || {
             for _ in 1..thread_count() {
                 let help = move || {
-                    let mut worker = Worker::new(self, visitor(), true);
+                    let mut worker = WalkWorker::new(self, visitor(), true);
                     worker.run(&mut || {});
                     worker
                 };
@@ -182,7 +194,7 @@ impl Shared<'_> {
             }
         });
         let mut workers = vec![first];
-        workers.extend(helpers.into_iter().map(finished));
+        workers.extend(helpers.into_iter().map(join_or_propagate));
         workers
     }
 
@@ -193,7 +205,7 @@ impl Shared<'_> {
 }
 
 /// A panic on another thread goes on here, as if it had happened on this one.
-pub(crate) fn finished<T>(helper: ScopedJoinHandle<'_, T>) -> T {
+pub(crate) fn join_or_propagate<T>(helper: ScopedJoinHandle<'_, T>) -> T {
     helper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
@@ -201,34 +213,34 @@ pub(crate) fn finished<T>(helper: ScopedJoinHandle<'_, T>) -> T {
 pub(crate) fn thread_count() -> usize {
     static COUNT: OnceLock<usize> = OnceLock::new();
     *COUNT
-        .get_or_init(|| std::thread::available_parallelism().map_or(1, |count| count.get().min(MOST_THREADS)))
+        .get_or_init(|| std::thread::available_parallelism().map_or(1, |count| count.get().min(MAX_THREADS)))
 }
 
 /// One thread of a walk.
-struct Worker<'a, V> {
-    shared: &'a Shared<'a>,
+struct WalkWorker<'a, V> {
+    shared: &'a SharedWalk<'a>,
     visitor: V,
-    place: Place,
-    scratch: Scratch,
+    path: PathBuffer,
+    scratch: DirentBuffer,
     skipped: Skipped,
     work: u64,
     has_helpers: bool,
 }
 
 /// Why a job was left.
-enum Left {
+enum JobProgress {
     /// It is done, or the rest of it does not matter.
     Done,
     /// A directory was met: go on with what is in it. The rest was left to whoever comes first.
-    Into(Job),
+    Descend(WalkJob),
     /// There is enough work for more threads.
-    ForHelp(Job),
+    Split(WalkJob),
 }
 
-impl<'a, V: Visitor> Worker<'a, V> {
-    fn new(shared: &'a Shared<'a>, visitor: V, has_helpers: bool) -> Self {
-        let (place, scratch, skipped) = (Place::of(b""), Scratch::new(), Skipped::default());
-        Self { shared, visitor, place, scratch, skipped, work: 0, has_helpers }
+impl<'a, V: FileVisitor> WalkWorker<'a, V> {
+    fn new(shared: &'a SharedWalk<'a>, visitor: V, has_helpers: bool) -> Self {
+        let (path, scratch, skipped) = (PathBuffer::of(b""), DirentBuffer::new(), Skipped::default());
+        Self { shared, visitor, path, scratch, skipped, work: 0, has_helpers }
     }
 
     fn run(&mut self, start_helpers: &mut dyn FnMut()) {
@@ -236,9 +248,9 @@ impl<'a, V: Visitor> Worker<'a, V> {
             let mut job = taken.job();
             while let Some(current) = job {
                 job = match self.step(current) {
-                    Ok(Left::Done) => None,
-                    Ok(Left::Into(job)) => Some(job),
-                    Ok(Left::ForHelp(job)) => {
+                    Ok(JobProgress::Done) => None,
+                    Ok(JobProgress::Descend(job)) => Some(job),
+                    Ok(JobProgress::Split(job)) => {
                         start_helpers();
                         self.has_helpers = true;
                         Some(job)
@@ -250,42 +262,42 @@ impl<'a, V: Visitor> Worker<'a, V> {
     }
 
     /// Looks at files until there is a directory to go into.
-    fn step(&mut self, mut job: Job) -> Result<Left, CancellationReason> {
-        let folder = Arc::clone(&job.folder);
-        self.place.enter(&folder.place);
-        while job.left() > 0 {
+    fn step(&mut self, mut job: WalkJob) -> Result<JobProgress, CancellationReason> {
+        let folder = Arc::clone(&job.dir);
+        self.path.enter(&folder.path);
+        while job.remaining() > 0 {
             self.shared.stop.check()?;
-            if !self.has_helpers && self.work > WORTH_A_THREAD {
-                return Ok(Left::ForHelp(job));
+            if !self.has_helpers && self.work > MIN_WORK_FOR_THREADS {
+                return Ok(JobProgress::Split(job));
             }
-            if job.left() > 1 && self.shared.queue.somebody_waits() {
+            if job.remaining() > 1 && self.shared.queue.has_idle_worker() {
                 self.shared.queue.push(job.split());
             }
             let Some(name) = folder.names.get(job.next) else { break };
             job.next += 1;
-            self.place.child(name.bytes());
-            if self.shared.scope.is_past(self.place.bytes()) {
+            self.path.child(name.bytes());
+            if self.shared.scope.is_past(self.path.bytes()) {
                 continue;
             }
-            if self.visitor.is_beyond(self.place.bytes()) {
+            if self.visitor.is_past_cutoff(self.path.bytes()) {
                 break;
             }
             if let Some(child) = self.entry(&folder, name)? {
-                if job.left() > 0 {
+                if job.remaining() > 0 {
                     self.shared.queue.push(job);
                 }
-                return Ok(Left::Into(child));
+                return Ok(JobProgress::Descend(child));
             }
         }
-        Ok(Left::Done)
+        Ok(JobProgress::Done)
     }
 
     /// Looks at the entry at the current place; a directory becomes the next job.
-    fn entry(&mut self, folder: &Folder, name: Name<'_>) -> Result<Option<Job>, CancellationReason> {
+    fn entry(&mut self, folder: &OpenDir, name: DirEntry<'_>) -> Result<Option<WalkJob>, CancellationReason> {
         let handle = folder.handle.as_fd();
         let Some(kind) = name.kind.or_else(|| kind_by_stat(handle, name.text).ok()) else { return Ok(None) };
         if !matches!(kind, EntryKind::File | EntryKind::Directory)
-            || !self.shared.scope.takes(name, kind, self.place.bytes(), folder.rules.as_ref())
+            || !self.shared.scope.accepts(name, kind, self.path.bytes(), folder.rules.as_ref())
         {
             return Ok(None);
         }
@@ -293,28 +305,32 @@ impl<'a, V: Visitor> Worker<'a, V> {
             return self.descend(folder, name);
         }
         // A folder may lead to the last place, or lie there now; a file there, or on the way, comes before what is wanted.
-        if self.shared.scope.after.is_some_and(|after| walk_order(self.place.bytes(), after).is_le()) {
+        if self.shared.scope.after.is_some_and(|after| walk_order(self.path.bytes(), after).is_le()) {
             return Ok(None);
         }
-        self.work += self.visitor.file(handle, name.text, self.place.bytes())?;
+        self.work += self.visitor.visit_file(handle, name.text, self.path.bytes())?;
         Ok(None)
     }
 
-    fn descend(&mut self, folder: &Folder, name: Name<'_>) -> Result<Option<Job>, CancellationReason> {
-        self.work += FOLDER_WORK;
+    fn descend(
+        &mut self,
+        folder: &OpenDir,
+        name: DirEntry<'_>,
+    ) -> Result<Option<WalkJob>, CancellationReason> {
+        self.work += DIR_READ_COST;
         let depth = folder.depth + 1;
         if depth > MAX_DEPTH {
             self.skipped.too_deep += 1;
             return Ok(None);
         }
-        let Shared { scope, stop, .. } = self.shared;
-        let place = self.place.bytes().to_vec();
+        let SharedWalk { scope, stop, .. } = self.shared;
+        let place = self.path.bytes().to_vec();
         let read = open_directory(folder.handle.as_fd(), name.text).and_then(|handle| {
-            read_folder(handle, place, depth, folder.rules.clone(), scope, stop, &mut self.scratch)
+            read_dir(handle, place, depth, folder.rules.clone(), scope, stop, &mut self.scratch)
         });
         match read {
             Ok((_, Some(reason))) => Err(reason),
-            Ok((folder, None)) => Ok(Some(Job::all_of(folder))),
+            Ok((folder, None)) => Ok(Some(WalkJob::all_of(folder))),
             Err(errno) => {
                 self.skipped.failed(errno);
                 Ok(None)

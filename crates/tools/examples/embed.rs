@@ -25,7 +25,7 @@ use toolgate_gate::{
 use toolgate_manifest::Config;
 use toolgate_tools::{Front, Parts, Profile, ToolFormat};
 use toolgate_types::{Caller, StateKey, ToolCall, Trust};
-use toolgate_workspace::{Access, Mount, Rules, Workspace};
+use toolgate_workspace::{Mount, MountAccess, MountRules, Workspace};
 
 /// Who is asked before something is changed. Yours would show a dialog; this one agrees to all but deletions.
 struct Colleague;
@@ -68,8 +68,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     // 2. The workspace: open directories with a name and rules. Files are opened beneath these handles only,
     //    and the built-in deny list holds in each of them. The gate's own files are kept out of reach as well.
-    let project = Mount::new("@project", File::open(&project)?, &project, Access::ReadWrite, Rules::new())?;
-    let project = project.hide_own_files(std::slice::from_ref(&state)).as_default();
+    let project =
+        Mount::new("@project", File::open(&project)?, &project, MountAccess::ReadWrite, MountRules::new())?;
+    let project = project.hide_gate_files(std::slice::from_ref(&state)).as_default();
     let workspace = Arc::new(Workspace::new(vec![project])?);
 
     // 3. The journal that undo reads, and the record. Opening them also settles what a crash left behind. The journal believes only entries that were

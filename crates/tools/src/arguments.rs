@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 use toolgate_types::Failure;
-use toolgate_workspace::{Hidden, ListOptions, SearchOptions, View};
+use toolgate_workspace::{Hidden, ListOptions, SearchOptions, WorkspaceView};
 
 use crate::file_tool::decode;
 use crate::preview::{Shown, Verb};
@@ -36,13 +36,13 @@ pub(crate) struct PathAndContent {
 }
 
 /// The new content of a file, for a preview.
-pub(crate) fn show_write(_: &View<'_>, arguments: Value) -> Result<Shown, Failure> {
+pub(crate) fn show_write(_: &WorkspaceView<'_>, arguments: Value) -> Result<Shown, Failure> {
     let PathAndContent { content, .. } = decode(arguments)?;
     Ok(Shown::Text(Verb::Replace, content))
 }
 
 /// What is added to a file, for a preview.
-pub(crate) fn show_append(_: &View<'_>, arguments: Value) -> Result<Shown, Failure> {
+pub(crate) fn show_append(_: &WorkspaceView<'_>, arguments: Value) -> Result<Shown, Failure> {
     let PathAndContent { content, .. } = decode(arguments)?;
     Ok(Shown::Text(Verb::Append, content))
 }
@@ -70,7 +70,7 @@ impl SearchArguments {
     }
 
     /// The search that was asked for, with `most` matches at most.
-    pub(crate) fn options(&self, view: &View<'_>, most: usize) -> SearchOptions<'_> {
+    pub(crate) fn options(&self, view: &WorkspaceView<'_>, most: usize) -> SearchOptions<'_> {
         SearchOptions {
             regex: self.regex,
             case_sensitive: self.case_sensitive.unwrap_or(true),
@@ -86,7 +86,7 @@ impl SearchArguments {
 }
 
 /// Every entry that may be seen, as many as the call may list.
-pub(crate) fn every_entry(view: &View<'_>, with_size: bool) -> ListOptions {
+pub(crate) fn every_entry(view: &WorkspaceView<'_>, with_size: bool) -> ListOptions {
     ListOptions {
         max_entries: view.limits.max_entries,
         include_hidden: true,

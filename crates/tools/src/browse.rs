@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use toolgate_types::{DocumentContent, Failure, ResourceContent, Structured, ToolOutput};
-use toolgate_workspace::{EntireContent, EntireFile, Page, View};
+use toolgate_workspace::{EntireContent, EntireFile, FilePage, WorkspaceView};
 
 use crate::file_tool::decode;
 
@@ -28,9 +28,13 @@ struct Beneath {
 }
 
 /// A page of files.
-pub(crate) fn page(view: &View<'_>, arguments: Value, after: Option<&str>) -> Result<ToolOutput, Failure> {
+pub(crate) fn page(
+    view: &WorkspaceView<'_>,
+    arguments: Value,
+    after: Option<&str>,
+) -> Result<ToolOutput, Failure> {
     let Beneath { path, max_results } = decode(arguments)?;
-    let Page { files, next } = view.page(&path, after, max_results)?;
+    let FilePage { files, next } = view.page(&path, after, max_results)?;
     let structured = json!({"paths": [], "truncated": next.is_some()});
     Ok(ToolOutput::from_resource(ResourceContent::Page { files, next }, structured))
 }
@@ -42,7 +46,7 @@ struct Named {
 
 /// A whole file.
 pub(crate) fn whole(
-    view: &View<'_>,
+    view: &WorkspaceView<'_>,
     arguments: Value,
     most: u64,
     about: About,

@@ -7,7 +7,7 @@ use toolgate_text::edit::Edit;
 use toolgate_text::quoted_name;
 use toolgate_types::{ErrorCode, Failure, Outcome, ToolClass, ToolOutput};
 use toolgate_workspace::{
-    FileContent, Forgetful, ReadRequest, Recorder, Rehearsal, Transformed, View, WorkspaceError,
+    DryRun, FileContent, NoopRecorder, ReadRequest, Recorder, Transformed, WorkspaceError, WorkspaceView,
 };
 
 use crate::arguments::{ListArguments, PathAndContent, every_entry, show_append, show_write};
@@ -101,7 +101,7 @@ struct PathOnly {
     path: String,
 }
 
-fn read_file(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {
+fn read_file(view: &WorkspaceView<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {
     let PathOnly { path } = decode(arguments)?;
     let read = view.read(&path, &ReadRequest::default())?;
     match read.content {
@@ -117,13 +117,21 @@ fn read_file(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<Tool
     }
 }
 
-fn write_file(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Result<ToolOutput, Failure> {
+fn write_file(
+    view: &WorkspaceView<'_>,
+    arguments: Value,
+    recorder: &dyn Recorder,
+) -> Result<ToolOutput, Failure> {
     let PathAndContent { path, content } = decode(arguments)?;
     let written = view.write(&path, content.as_bytes(), None, recorder)?;
     ok(format!("wrote {} bytes to {}", written.bytes, quoted_name(&written.path)))
 }
 
-fn append_file(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Result<ToolOutput, Failure> {
+fn append_file(
+    view: &WorkspaceView<'_>,
+    arguments: Value,
+    recorder: &dyn Recorder,
+) -> Result<ToolOutput, Failure> {
     let PathAndContent { path, content } = decode(arguments)?;
     let written = view.append(&path, content.as_bytes(), recorder)?;
     ok(format!(
@@ -134,7 +142,7 @@ fn append_file(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Re
     ))
 }
 
-fn list_dir(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {
+fn list_dir(view: &WorkspaceView<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {
     let arguments: ListArguments = decode(arguments)?;
     let mut listed = view.list(arguments.path(), &every_entry(view, true))?;
     bound_listing(view, &mut listed, EntryCost { names: 1, around: 24 });
@@ -151,9 +159,9 @@ struct EditArguments {
 }
 
 fn edit(
-    view: &View<'_>,
+    view: &WorkspaceView<'_>,
     arguments: Value,
-    rehearsal: Rehearsal,
+    rehearsal: DryRun,
     recorder: &dyn Recorder,
 ) -> Result<(Transformed, usize), Failure> {
     let EditArguments { path, old_text, new_text, replace_all } = decode(arguments)?;
@@ -161,13 +169,17 @@ fn edit(
     crate::edit::edit(view, &path, &edits, rehearsal, recorder)
 }
 
-fn show_edit(view: &View<'_>, arguments: Value) -> Result<Shown, Failure> {
-    let (transformed, _) = edit(view, arguments, Rehearsal::Yes, &Forgetful)?;
+fn show_edit(view: &WorkspaceView<'_>, arguments: Value) -> Result<Shown, Failure> {
+    let (transformed, _) = edit(view, arguments, DryRun::Yes, &NoopRecorder)?;
     Ok(Shown::Text(Verb::Edit, transformed.after))
 }
 
-fn edit_file(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Result<ToolOutput, Failure> {
-    let (transformed, count) = edit(view, arguments, Rehearsal::No, recorder)?;
+fn edit_file(
+    view: &WorkspaceView<'_>,
+    arguments: Value,
+    recorder: &dyn Recorder,
+) -> Result<ToolOutput, Failure> {
+    let (transformed, count) = edit(view, arguments, DryRun::No, recorder)?;
     ok(format!("replaced {count} of {count} matches in {}", quoted_name(&transformed.written.path)))
 }
 

@@ -4,14 +4,14 @@ use std::cell::Cell;
 
 use toolgate_text::edit::{Edit, apply_cancellable};
 use toolgate_types::Failure;
-use toolgate_workspace::{Recorder, Rehearsal, Transformed, View};
+use toolgate_workspace::{DryRun, Recorder, Transformed, WorkspaceView};
 
 /// Makes the edits, all or none, and says how many places were replaced.
 pub(crate) fn edit(
-    view: &View<'_>,
+    view: &WorkspaceView<'_>,
     path: &str,
     edits: &[Edit],
-    rehearsal: Rehearsal,
+    rehearsal: DryRun,
     recorder: &dyn Recorder,
 ) -> Result<(Transformed, usize), Failure> {
     let limit = usize::try_from(view.limits.max_write_bytes).unwrap_or(usize::MAX);

@@ -9,7 +9,7 @@ use toolgate_gate::{
 };
 use toolgate_policy::{PathInput, PathInputs, PathSource};
 use toolgate_types::{Cancellation, Category, ErrorCode, Failure, ToolClass, ToolOutput};
-use toolgate_workspace::{Mount, PathStyle, Recorder, View, Workspace};
+use toolgate_workspace::{Mount, PathStyle, Recorder, Workspace, WorkspaceView};
 
 use crate::browse::{self, Browsable};
 use crate::preview::{self, Show};
@@ -21,7 +21,7 @@ const PATHS: [&str; 3] = ["path", "from", "to"];
 const PATCH: &str = "patch";
 
 /// Does the work of one call.
-pub(crate) type Work = fn(&View<'_>, Value, &dyn Recorder) -> Result<ToolOutput, Failure>;
+pub(crate) type Work = fn(&WorkspaceView<'_>, Value, &dyn Recorder) -> Result<ToolOutput, Failure>;
 
 /// What a profile says about one of its tools.
 pub(crate) struct Declaration {
@@ -86,8 +86,8 @@ struct FileTool {
 }
 
 impl FileTool {
-    fn view<'a>(&'a self, context: &'a CallContext, stop: &'a Cancellation) -> View<'a> {
-        View {
+    fn view<'a>(&'a self, context: &'a CallContext, stop: &'a Cancellation) -> WorkspaceView<'a> {
+        WorkspaceView {
             workspace: &self.workspace,
             style: self.style,
             limits: &context.limits,

@@ -1,18 +1,18 @@
 //! How much one answer may hold, whatever it is made of. File contents have a limit of their own.
 
 use toolgate_text::quoted_name;
-use toolgate_workspace::{Entry, FoundFiles, FoundLines, Listed, View};
+use toolgate_workspace::{FoundFiles, FoundLines, ListResult, ListedEntry, WorkspaceView};
 
 /// What an answer keeps free for the words around a list or a diff, as far as it can.
 const AROUND: usize = 1024;
 
-fn room(view: &View<'_>) -> usize {
+fn room(view: &WorkspaceView<'_>) -> usize {
     let limit = usize::try_from(view.limits.max_output_bytes).unwrap_or(usize::MAX);
     limit - AROUND.min(limit / 2)
 }
 
 /// A text of lines, cut after a line where it is too long, with a notice; and whether it was cut.
-pub(crate) fn cut_lines(view: &View<'_>, text: String, notice: &str) -> (String, bool) {
+pub(crate) fn cut_lines(view: &WorkspaceView<'_>, text: String, notice: &str) -> (String, bool) {
     let room = room(view);
     if text.len() <= room {
         return (text, false);
@@ -30,7 +30,7 @@ pub(crate) fn cut_lines(view: &View<'_>, text: String, notice: &str) -> (String,
 }
 
 /// How many items fit, by what each costs.
-fn fitting(view: &View<'_>, costs: impl Iterator<Item = usize>) -> usize {
+fn fitting(view: &WorkspaceView<'_>, costs: impl Iterator<Item = usize>) -> usize {
     let mut left = room(view);
     let fits = |cost: &usize| match left.checked_sub(*cost) {
         Some(rest) => {
@@ -85,7 +85,7 @@ impl EntryCost {
 }
 
 /// Shortens a listing.
-pub(crate) fn bound_listing(view: &View<'_>, listed: &mut Listed, cost: EntryCost) {
+pub(crate) fn bound_listing(view: &WorkspaceView<'_>, listed: &mut ListResult, cost: EntryCost) {
     if most_written(listed, cost) <= room(view) {
         return;
     }
@@ -95,22 +95,23 @@ pub(crate) fn bound_listing(view: &View<'_>, listed: &mut Listed, cost: EntryCos
 }
 
 /// No fewer bytes than a listing takes in JSON, whatever is in its names: what this says of most listings is that nobody need count them.
-fn most_written(listed: &Listed, cost: EntryCost) -> usize {
+fn most_written(listed: &ListResult, cost: EntryCost) -> usize {
     let names = listed.names.len().saturating_mul(LONGEST_ESCAPE).saturating_mul(cost.names);
     names.saturating_add(listed.entries.len().saturating_mul(cost.around))
 }
 
 /// The bytes that the name of each entry takes in JSON.
-fn written_names(listed: &Listed) -> impl Iterator<Item = usize> {
+fn written_names(listed: &ListResult) -> impl Iterator<Item = usize> {
     // What stands between names is a NUL, and in none. Characters that are not ASCII may be invisible, and are escaped in a text then.
     let is_escaped =
         has_byte(&listed.names, |byte| byte != 0 && (added_by_escaping(byte) > 0 || !byte.is_ascii()));
-    let name = move |entry: &Entry| if is_escaped { shown(listed.name(entry)) } else { entry.name.len() };
+    let name =
+        move |entry: &ListedEntry| if is_escaped { shown(listed.name(entry)) } else { entry.name.len() };
     listed.entries.iter().map(name)
 }
 
 /// Shortens a list of paths.
-pub(crate) fn bound_paths(view: &View<'_>, found: &mut FoundFiles) {
+pub(crate) fn bound_paths(view: &WorkspaceView<'_>, found: &mut FoundFiles) {
     let fit = fitting(view, found.paths.iter().map(|path| shown(path) + "\"\",".len()));
     found.is_cut |= fit < found.paths.len();
     found.truncated |= found.is_cut;
@@ -118,7 +119,7 @@ pub(crate) fn bound_paths(view: &View<'_>, found: &mut FoundFiles) {
 }
 
 /// Shortens the matches of a search. The first one stays, if need be without its neighbours.
-pub(crate) fn bound_matches(view: &View<'_>, found: &mut FoundLines) {
+pub(crate) fn bound_matches(view: &WorkspaceView<'_>, found: &mut FoundLines) {
     const NUMBER_AND_FIELDS: usize = 64;
     let costs = found.matches.iter().map(|(path, found)| {
         let lines = std::iter::once(&found.line).chain(&found.before).chain(&found.after);
@@ -147,12 +148,12 @@ mod tests {
             names in prop::collection::vec("[a-c]{1,9}|[\u{1}-\u{1f}\"\\\\\u{7f}a\u{e9}]{1,3}|[\u{1}-\u{7}]{1,9}", 0..4),
         ) {
             let mut listed =
-                Listed { path: String::new(), names: String::new(), entries: Vec::new(), total: 0, truncated: false };
+                ListResult { path: String::new(), names: String::new(), entries: Vec::new(), total: 0, truncated: false };
             for name in &names {
                 let start = listed.names.len();
                 listed.names.push_str(name);
                 let name = start..listed.names.len();
-                listed.entries.push(Entry { name, kind: EntryKind::File, size: None });
+                listed.entries.push(ListedEntry { name, kind: EntryKind::File, size: None });
                 listed.names.push('\0');
             }
             for (counted, name) in written_names(&listed).zip(&names) {

@@ -14,8 +14,8 @@ use toolgate_text::confusables::quote_value;
 use toolgate_text::diff::unified;
 use toolgate_types::{Cancellation, ErrorCode, Failure, Sha256};
 use toolgate_workspace::{
-    ChangeKind, FileMark, ListOptions, NotKept, PathStyle, PlannedChange, Recorder, Settled, View,
-    WorkspaceError, mark,
+    ChangeKind, FileMark, JournalError, ListOptions, PathStyle, PlannedChange, Recorder, TransactionOutcome,
+    WorkspaceError, WorkspaceView, mark,
 };
 
 use crate::file_tool::Work;
@@ -30,7 +30,7 @@ const MAX_NAMED: usize = 3;
 const ATTEMPTS: usize = 4;
 
 /// Says what new text a call would leave behind.
-pub(crate) type Show = fn(&View<'_>, Value) -> Result<Shown, Failure>;
+pub(crate) type Show = fn(&WorkspaceView<'_>, Value) -> Result<Shown, Failure>;
 
 /// The new text of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +53,7 @@ pub(crate) enum Shown {
 
 /// A call that changes something.
 pub(crate) fn of_change(
-    view: &View<'_>,
+    view: &WorkspaceView<'_>,
     arguments: &Value,
     work: Work,
     show: Option<Show>,
@@ -70,7 +70,12 @@ pub(crate) fn of_change(
     }
 }
 
-fn foresee(view: &View<'_>, arguments: &Value, work: Work, show: Option<Show>) -> Result<Preview, Failure> {
+fn foresee(
+    view: &WorkspaceView<'_>,
+    arguments: &Value,
+    work: Work,
+    show: Option<Show>,
+) -> Result<Preview, Failure> {
     for _ in 0..ATTEMPTS {
         let Some(foreseen) = rehearse(view, arguments, work)? else {
             let summary = vec!["changes nothing".to_owned()];
@@ -98,7 +103,11 @@ struct Foreseen {
 }
 
 /// Makes the call up to the moment before it changes anything; `None` when it changes nothing.
-fn rehearse(view: &View<'_>, arguments: &Value, work: Work) -> Result<Option<Vec<Foreseen>>, Failure> {
+fn rehearse(
+    view: &WorkspaceView<'_>,
+    arguments: &Value,
+    work: Work,
+) -> Result<Option<Vec<Foreseen>>, Failure> {
     let foresight = Foresight { limit: view.limits.max_write_bytes, seen: Mutex::default() };
     let outcome = work(view, arguments.clone(), &foresight);
     match foresight.seen.into_inner() {
@@ -114,7 +123,7 @@ struct Foresight {
 }
 
 impl Recorder for Foresight {
-    fn record(&self, changes: &[PlannedChange<'_>], stop: &Cancellation) -> Result<(), NotKept> {
+    fn record(&self, changes: &[PlannedChange<'_>], stop: &Cancellation) -> Result<(), JournalError> {
         let look = |planned: &PlannedChange<'_>| {
             let change = ForeseenChange::observe(planned, stop).map_err(|error| error.to_string())?;
             let text = planned.before.and_then(|file| text_of(file, self.limit));
@@ -124,18 +133,18 @@ impl Recorder for Foresight {
         if let Ok(mut known) = self.seen.lock() {
             *known = Some(seen);
         }
-        Err(NotKept::Failed("this is a rehearsal".to_owned()))
+        Err(JournalError::Failed("this is a rehearsal".to_owned()))
     }
 
-    fn begin(&self) -> Result<(), NotKept> {
-        Err(NotKept::Failed("this is a rehearsal".to_owned()))
+    fn begin(&self) -> Result<(), JournalError> {
+        Err(JournalError::Failed("this is a rehearsal".to_owned()))
     }
 
     fn await_intent(&self) -> Result<(), String> {
         Err("this is a rehearsal".to_owned())
     }
 
-    fn settle(&self, _settled: Settled) {}
+    fn settle(&self, _settled: TransactionOutcome) {}
 }
 
 /// The whole text of a file, if it is text and not too long.
@@ -152,7 +161,7 @@ fn text_of(mut file: &File, limit: u64) -> Option<String> {
 
 /// What would happen, file by file, and the whole of it. `None` when the text does not belong to what was foreseen.
 fn describe(
-    view: &View<'_>,
+    view: &WorkspaceView<'_>,
     foreseen: &[Foreseen],
     shown: Option<&Shown>,
 ) -> Option<(Vec<String>, PreviewBody)> {
@@ -165,7 +174,7 @@ fn describe(
 }
 
 fn describe_text(
-    view: &View<'_>,
+    view: &WorkspaceView<'_>,
     one: &Foreseen,
     verb: Verb,
     text: &str,
@@ -200,7 +209,7 @@ fn describe_text(
 }
 
 /// What a person should know about files among those that change, one line for each kind.
-fn marks(view: &View<'_>, foreseen: &[Foreseen]) -> Vec<String> {
+fn marks(view: &WorkspaceView<'_>, foreseen: &[Foreseen]) -> Vec<String> {
     let mut marked: BTreeMap<FileMark, Vec<String>> = BTreeMap::new();
     for ForeseenChange { alias, location, kind, .. } in foreseen.iter().map(|foreseen| &foreseen.change) {
         let target = match kind {
@@ -226,7 +235,7 @@ fn diff_or_nothing(diff: String) -> PreviewBody {
     if diff.is_empty() { PreviewBody::Nothing } else { PreviewBody::Diff(diff) }
 }
 
-fn summary(view: &View<'_>, foreseen: &[Foreseen]) -> Vec<String> {
+fn summary(view: &WorkspaceView<'_>, foreseen: &[Foreseen]) -> Vec<String> {
     let mut lines = Vec::new();
     let mut changes = foreseen.iter().map(|foreseen| &foreseen.change).peekable();
     while let Some(change) = changes.next() {
@@ -245,9 +254,10 @@ fn summary(view: &View<'_>, foreseen: &[Foreseen]) -> Vec<String> {
     lines
 }
 
-fn summary_of(view: &View<'_>, change: &ForeseenChange) -> String {
+fn summary_of(view: &WorkspaceView<'_>, change: &ForeseenChange) -> String {
     let path = shown_path(view, &change.alias, &change.location);
-    let bytes = |content: Option<toolgate_workspace::After>| content.map_or(0, |content| content.bytes);
+    let bytes =
+        |content: Option<toolgate_workspace::ContentDigest>| content.map_or(0, |content| content.bytes);
     match &change.kind {
         ChangeKind::Create => format!("create {path} ({} bytes)", bytes(change.after)),
         ChangeKind::Modify => {
@@ -260,11 +270,11 @@ fn summary_of(view: &View<'_>, change: &ForeseenChange) -> String {
     }
 }
 
-fn shown_path(view: &View<'_>, alias: &str, location: &std::path::Path) -> String {
+fn shown_path(view: &WorkspaceView<'_>, alias: &str, location: &std::path::Path) -> String {
     quote_value(&plain_path(view, alias, location))
 }
 
-fn plain_path(view: &View<'_>, alias: &str, location: &std::path::Path) -> String {
+fn plain_path(view: &WorkspaceView<'_>, alias: &str, location: &std::path::Path) -> String {
     match (view.workspace.mount(alias), view.style) {
         (Some(mount), PathStyle::Free) => mount.show(location),
         (Some(mount), PathStyle::AliasOnly) => mount.show_with_alias(location),
@@ -273,7 +283,7 @@ fn plain_path(view: &View<'_>, alias: &str, location: &std::path::Path) -> Strin
 }
 
 /// A call that changes nothing: its arguments, and where its path really leads.
-pub(crate) fn of_reading(view: &View<'_>, arguments: &Value) -> Result<Preview, Failure> {
+pub(crate) fn of_reading(view: &WorkspaceView<'_>, arguments: &Value) -> Result<Preview, Failure> {
     let mut preview = Preview::of_arguments(arguments);
     let path = arguments.get("path").and_then(Value::as_str).unwrap_or(".");
     let nothing =

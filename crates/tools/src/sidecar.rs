@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use toolgate_gate::Effect;
 use toolgate_types::{ErrorCode, Failure, Outcome, ToolClass, ToolOutput};
-use toolgate_workspace::{EntryKind, FileContent, ReadRequest, Recorder, SearchOptions, View};
+use toolgate_workspace::{EntryKind, FileContent, ReadRequest, Recorder, SearchOptions, WorkspaceView};
 
 use crate::arguments::{
     ListArguments, PathAndContent, ReadArguments, SearchArguments, every_entry, show_write,
@@ -104,7 +104,7 @@ fn observed(structured: Value) -> Result<ToolOutput, Failure> {
     Ok(ToolOutput::new(String::new(), structured))
 }
 
-fn read_file(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {
+fn read_file(view: &WorkspaceView<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {
     let ReadArguments { path, start_line, end_line } = decode(arguments)?;
     let read = view.read(&path, &ReadRequest { start_line, end_line, refuse_oversize: true })?;
     observed(match read.content {
@@ -124,13 +124,21 @@ fn media_type(beginning: &[u8]) -> &'static str {
     infer::get(beginning).map_or("application/octet-stream", |kind| kind.mime_type())
 }
 
-fn write_file(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Result<ToolOutput, Failure> {
+fn write_file(
+    view: &WorkspaceView<'_>,
+    arguments: Value,
+    recorder: &dyn Recorder,
+) -> Result<ToolOutput, Failure> {
     let PathAndContent { path, content } = decode(arguments)?;
     let written = view.write(&path, content.as_bytes(), None, recorder)?;
     observed(json!({"path": written.path, "bytes_written": written.bytes, "created": written.created}))
 }
 
-fn list_directory(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {
+fn list_directory(
+    view: &WorkspaceView<'_>,
+    arguments: Value,
+    _: &dyn Recorder,
+) -> Result<ToolOutput, Failure> {
     let arguments: ListArguments = decode(arguments)?;
     let mut listed = view.list(arguments.path(), &every_entry(view, true))?;
     bound_listing(view, &mut listed, EntryCost { names: 1, around: 64 });
@@ -152,7 +160,7 @@ fn list_directory(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result
     )
 }
 
-fn search_files(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {
+fn search_files(view: &WorkspaceView<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {
     let arguments: SearchArguments = decode(arguments)?;
     let most = view.limits.max_matches;
     let options = SearchOptions { skip_directories: &["node_modules"], ..arguments.options(view, most) };

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use toolgate_gate::Effect;
 use toolgate_text::quoted_name;
 use toolgate_types::{Failure, Outcome, ToolClass, ToolOutput};
-use toolgate_workspace::{FileContent, ReadRequest, Recorder, View, WorkspaceError};
+use toolgate_workspace::{FileContent, ReadRequest, Recorder, WorkspaceError, WorkspaceView};
 
 use crate::arguments::{PathAndContent, ReadArguments, show_write};
 use crate::command::{ShellDress, output_before};
@@ -53,7 +53,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
     ]
 }
 
-fn file_read(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {
+fn file_read(view: &WorkspaceView<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {
     let ReadArguments { path, start_line, end_line } = decode(arguments)?;
     let read = view.read(&path, &ReadRequest { start_line, end_line, refuse_oversize: false })?;
     match read.content {
@@ -69,7 +69,11 @@ fn file_read(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<Tool
     }
 }
 
-fn file_write(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Result<ToolOutput, Failure> {
+fn file_write(
+    view: &WorkspaceView<'_>,
+    arguments: Value,
+    recorder: &dyn Recorder,
+) -> Result<ToolOutput, Failure> {
     let PathAndContent { path, content } = decode(arguments)?;
     let written = view.write(&path, content.as_bytes(), None, recorder)?;
     let text = format!(

@@ -4,42 +4,43 @@ use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 
 use toolgate_search::{
-    Entry, FindOptions, ListOptions, MAX_DEPTH, Match, SearchOptions, Skipped, Start, Target, Visible,
+    FindOptions, ListOptions, ListedEntry, MAX_DEPTH, Match, SearchOptions, SearchTarget, Skipped,
+    VisibilityFilter, WalkRoot,
 };
 use toolgate_types::CancellationReason;
 
+use crate::deny_prefilter::cannot_match;
 use crate::error::WorkspaceError;
-use crate::glance::is_harmless;
 use crate::mount::Mount;
-use crate::open::{Opened, open_existing, size_by_names};
-use crate::rules::{PathGrant, Rules, Verdict};
-use crate::view::View;
+use crate::open::{OpenedFile, open_existing, size_by_names};
+use crate::rules::{MountRules, PathGrant, PathVerdict};
+use crate::view::WorkspaceView;
 
 /// A directory's entries.
 #[derive(Debug)]
-pub struct Listed {
+pub struct ListResult {
     /// The directory as answers show it.
     pub path: String,
     /// The names of the entries as answers show them, and maybe others that may be reached, with nothing or a NUL after each.
     pub names: String,
     /// In the order of their names; entries that may not be reached are left out.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<ListedEntry>,
     /// How many there are.
     pub total: usize,
     /// Whether the limit cut the list.
     pub truncated: bool,
 }
 
-impl Listed {
+impl ListResult {
     /// The name of an entry as answers show it.
     #[must_use]
-    pub fn name(&self, entry: &Entry) -> &str {
+    pub fn name(&self, entry: &ListedEntry) -> &str {
         self.names.get(entry.name.clone()).unwrap_or_default()
     }
 }
 
 /// The names of a listing as answers show them. Nearly always all are text as they are.
-fn shown(names: Vec<u8>, entries: &mut [Entry]) -> String {
+fn display_names(names: Vec<u8>, entries: &mut [ListedEntry]) -> String {
     String::from_utf8(names).unwrap_or_else(|error| {
         let names = error.as_bytes();
         let mut shown = String::with_capacity(names.len());
@@ -63,19 +64,19 @@ pub struct FoundFiles {
     /// Whether the limit cut the list, or time ran out.
     pub is_cut: bool,
     /// What was not walked.
-    pub unwalked: Unwalked,
+    pub gaps: WalkGaps,
 }
 
 /// What a walk left out, so that a file in it is not in the answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Unwalked {
+pub struct WalkGaps {
     /// Directories that are nested deeper than a walk goes ([`toolgate_search::MAX_DEPTH`]).
     pub too_deep: u64,
     /// Directories and files that could not be opened because too many files are open (`EMFILE`, `ENFILE`).
     pub no_descriptors: u64,
 }
 
-impl Unwalked {
+impl WalkGaps {
     fn of(skipped: &Skipped) -> Self {
         Self { too_deep: skipped.too_deep, no_descriptors: skipped.no_descriptors }
     }
@@ -104,7 +105,7 @@ impl Unwalked {
 
 /// Files beneath a directory, one page of them.
 #[derive(Debug)]
-pub struct Page {
+pub struct FilePage {
     /// Where they are, relative to the root of the mount, in order, and their sizes. Those whose names are not text are left out: nobody could name them.
     pub files: Vec<(String, u64)>,
     /// Where the next page begins, if there is one: after this path, relative to the root of the mount.
@@ -127,15 +128,15 @@ pub struct FoundLines {
     /// How many files match.
     pub files_with_matches: u64,
     /// What was not walked.
-    pub unwalked: Unwalked,
+    pub gaps: WalkGaps,
 }
 
-impl View<'_> {
+impl WorkspaceView<'_> {
     /// Lists a directory.
     ///
     /// # Errors
     /// See [`WorkspaceError`].
-    pub fn list(&self, path: &str, options: &ListOptions) -> Result<Listed, WorkspaceError> {
+    pub fn list(&self, path: &str, options: &ListOptions) -> Result<ListResult, WorkspaceError> {
         let requested = self.request(path)?;
         let opened = open_existing(self, &requested)?;
         let mount = self.mount(opened.mount(&requested))?;
@@ -151,8 +152,8 @@ impl View<'_> {
         if let Some(reason) = listing.stopped {
             return Err(WorkspaceError::Stopped(reason));
         }
-        let names = shown(listing.names, &mut listing.entries);
-        Ok(Listed {
+        let names = display_names(listing.names, &mut listing.entries);
+        Ok(ListResult {
             path,
             names,
             entries: listing.entries,
@@ -174,18 +175,18 @@ impl View<'_> {
         }
         let found = toolgate_search::find(start(mount, &opened), &self.visible(mount), options, self.stop)
             .map_err(WorkspaceError::other)?;
-        let unwalked = Unwalked::of(&found.skipped);
+        let unwalked = WalkGaps::of(&found.skipped);
         let is_cut = found.truncated || partial(found.stopped)?;
         let truncated = is_cut || !unwalked.is_empty();
         let paths = found.paths.iter().map(|path| self.show(mount, path)).collect();
-        Ok(FoundFiles { paths, truncated, is_cut, unwalked })
+        Ok(FoundFiles { paths, truncated, is_cut, gaps: unwalked })
     }
 
     /// Some of the files beneath a directory: those that come after a path, relative to the root of the mount, in path order.
     ///
     /// # Errors
     /// See [`WorkspaceError`]; also where time runs out, for a page with gaps would be taken for a whole one.
-    pub fn page(&self, path: &str, after: Option<&str>, most: usize) -> Result<Page, WorkspaceError> {
+    pub fn page(&self, path: &str, after: Option<&str>, most: usize) -> Result<FilePage, WorkspaceError> {
         let requested = self.request(path)?;
         let opened = open_existing(self, &requested)?;
         let mount = self.mount(opened.mount(&requested))?;
@@ -200,7 +201,7 @@ impl View<'_> {
         let text = |path: &PathBuf| path.to_str().map(str::to_owned);
         let next = found.paths.last().filter(|_| found.truncated).and_then(text);
         let sized = |path: &PathBuf| Some((text(path)?, size_by_names(mount, path)?));
-        Ok(Page { files: found.paths.iter().filter_map(sized).collect(), next })
+        Ok(FilePage { files: found.paths.iter().filter_map(sized).collect(), next })
     }
 
     /// Searches a file, or every file beneath a directory.
@@ -212,59 +213,59 @@ impl View<'_> {
         let opened = open_existing(self, &requested)?;
         let mount = self.mount(opened.mount(&requested))?;
         let target = match opened.is_directory() {
-            true => Target::Tree(start(mount, &opened)),
-            false => Target::File { file: opened.file.as_fd(), path: &opened.location },
+            true => SearchTarget::Tree(start(mount, &opened)),
+            false => SearchTarget::File { file: opened.file.as_fd(), path: &opened.location },
         };
         let found = toolgate_search::search(target, &self.visible(mount), options, self.stop)
             .map_err(WorkspaceError::other)?;
         let timed_out = partial(found.stopped)?;
-        let unwalked = Unwalked::of(&found.skipped);
+        let unwalked = WalkGaps::of(&found.skipped);
         let matches = found.matches.into_iter().map(|found| (self.show(mount, &found.path), found)).collect();
         Ok(FoundLines {
             matches,
             truncated: found.truncated || timed_out || !unwalked.is_empty(),
             is_cut: found.truncated || timed_out,
-            unwalked,
+            gaps: unwalked,
             timed_out,
-            files_searched: found.effort.files_searched,
-            files_with_matches: found.effort.files_with_matches,
+            files_searched: found.stats.files_searched,
+            files_with_matches: found.stats.files_with_matches,
         })
     }
 
-    fn visible<'v>(&'v self, mount: &'v Mount) -> Reachable<'v> {
-        let inner: Vec<_> = self.workspace.mounts_inside(mount).collect();
-        let names_suffice = inner.is_empty() && self.grant.is_none() && mount.rules().are_about_names();
-        Reachable { rules: mount.rules(), grant: self.grant, inner, names_suffice }
+    fn visible<'v>(&'v self, mount: &'v Mount) -> ReachableFilter<'v> {
+        let inner: Vec<_> = self.workspace.nested_mounts(mount).collect();
+        let names_suffice = inner.is_empty() && self.grant.is_none() && mount.rules().depend_on_names_only();
+        ReachableFilter { rules: mount.rules(), grant: self.grant, inner, names_suffice }
     }
 }
 
 /// What of a folder and of all below it may be seen, those rules included that mounts inside this one have. The folder itself was judged when it was opened.
-struct Reachable<'a> {
-    rules: &'a Rules,
+struct ReachableFilter<'a> {
+    rules: &'a MountRules,
     grant: Option<&'a dyn PathGrant>,
     inner: Vec<(&'a Mount, &'a Path)>,
     /// Whether only the built-in rules have a say.
     names_suffice: bool,
 }
 
-impl Visible for Reachable<'_> {
+impl VisibilityFilter for ReachableFilter<'_> {
     fn visible(&self, location: &Path, is_directory: bool) -> bool {
         self.rules.reaches_entry(location, is_directory, self.grant)
             && self.inner.iter().all(|(inner, place)| {
                 let rest = location.strip_prefix(place);
                 rest.map_or(true, |rest| {
-                    inner.rules().verdict(rest, is_directory, None) == Verdict::Reachable
+                    inner.rules().verdict(rest, is_directory, None) == PathVerdict::Reachable
                 })
             })
     }
 
     fn visible_anywhere(&self, name: &[u8]) -> bool {
-        self.names_suffice && is_harmless(name)
+        self.names_suffice && cannot_match(name)
     }
 }
 
-fn start<'o>(mount: &'o Mount, opened: &'o Opened) -> Start<'o> {
-    Start { directory: opened.file.as_fd(), base: &opened.location, mount: Some(mount.as_fd()) }
+fn start<'o>(mount: &'o Mount, opened: &'o OpenedFile) -> WalkRoot<'o> {
+    WalkRoot { directory: opened.file.as_fd(), base: &opened.location, mount: Some(mount.as_fd()) }
 }
 
 /// What was found before the time ran out is an answer; what was found before a cancellation is not.
@@ -291,7 +292,7 @@ mod tests {
 
     use super::*;
     use crate::testing::{mount, view};
-    use crate::{Access, Workspace};
+    use crate::{MountAccess, Workspace};
 
     const EVERYTHING: ListOptions =
         ListOptions { max_entries: 10, include_hidden: true, include_symlinks: true, with_size: false };
@@ -314,25 +315,27 @@ mod tests {
         for file in ["f/notes.md", "f/other.md", "f/.env", "f/inner/notes.md"] {
             std::fs::write(root.join(file), "x").unwrap();
         }
-        let with = |rules: Rules, root: &Path| {
-            Mount::new("@w", File::open(root).unwrap(), root, Access::ReadWrite, rules).unwrap().as_default()
+        let with = |rules: MountRules, root: &Path| {
+            Mount::new("@w", File::open(root).unwrap(), root, MountAccess::ReadWrite, rules)
+                .unwrap()
+                .as_default()
         };
         let alone = |mount: Mount| Workspace::new(vec![mount]).unwrap();
         let patterns = |pattern: &str| [pattern.to_owned()];
-        let scoped = Rules::new().scope(&patterns("f/[!n]*")).unwrap();
-        let denying = Rules::new().deny(&patterns("notes.md")).unwrap();
-        let own = with(Rules::new(), root).hide_own_files(&[root.join("f/notes.md")]);
+        let scoped = MountRules::new().scope(&patterns("f/[!n]*")).unwrap();
+        let denying = MountRules::new().deny(&patterns("notes.md")).unwrap();
+        let own = with(MountRules::new(), root).hide_gate_files(&[root.join("f/notes.md")]);
         let inner = Mount::new(
             "@i",
             File::open(root.join("f")).unwrap(),
             &root.join("f"),
-            Access::ReadWrite,
+            MountAccess::ReadWrite,
             denying.clone(),
         );
-        let nested = Workspace::new(vec![with(Rules::new(), root), inner.unwrap()]).unwrap();
+        let nested = Workspace::new(vec![with(MountRules::new(), root), inner.unwrap()]).unwrap();
         let stop = Cancellation::never();
         let listed = |workspace: &Workspace, grant: Option<&dyn PathGrant>| {
-            let view = View { grant, ..view(workspace, &stop) };
+            let view = WorkspaceView { grant, ..view(workspace, &stop) };
             let listed = view.list("f", &EVERYTHING).unwrap();
             let found = view.find("f", &FindOptions { hidden: true, ..FindOptions::new("*.md") }).unwrap();
             let names: Vec<&str> = listed.entries.iter().map(|entry| listed.name(entry)).collect();
@@ -346,7 +349,7 @@ mod tests {
             ("scope", alone(with(scoped, root)), None, no_note),
             ("operator", alone(with(denying, root)), None, no_note),
             ("the gate", alone(own), None, only_there),
-            ("grant", alone(with(Rules::new(), root)), Some(&AllButNotes as &dyn PathGrant), no_note),
+            ("grant", alone(with(MountRules::new(), root)), Some(&AllButNotes as &dyn PathGrant), no_note),
             ("inner mount", nested, None, no_note),
         ] {
             let (names, paths) = listed(&workspace, grant);
@@ -370,15 +373,15 @@ mod tests {
             };
             let (mut all, mut entries) = (Vec::new(), Vec::new());
             for name in &names {
-                entries.push(Entry { name: all.len()..all.len() + name.len(), kind: EntryKind::File, size: None });
+                entries.push(ListedEntry { name: all.len()..all.len() + name.len(), kind: EntryKind::File, size: None });
                 all.extend_from_slice(name);
                 all.push(0);
             }
             // Names stand in the order of the directory, entries in their own.
             entries.reverse();
-            let names_shown = shown(all, &mut entries);
+            let names_shown = display_names(all, &mut entries);
             let listed =
-                Listed { path: String::new(), names: names_shown, entries, total: names.len(), truncated: false };
+                ListResult { path: String::new(), names: names_shown, entries, total: names.len(), truncated: false };
             let seen: Vec<&str> = listed.entries.iter().map(|entry| listed.name(entry)).collect();
             prop_assert_eq!(seen, names.iter().rev().map(|name| lossy(name)).collect::<Vec<_>>());
         }

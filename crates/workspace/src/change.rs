@@ -29,13 +29,13 @@ pub struct PlannedChange<'a> {
     /// Digest of what is there now, where it was read already.
     pub before_sha256: Option<Sha256>,
     /// What will be there.
-    pub after: Option<After>,
+    pub after: Option<ContentDigest>,
     /// Which file will hold that, where it lies on the disk already.
     pub after_stamp: Option<FileStamp>,
     /// A name in the same folder that exists for an instant; whatever is left of it after a crash is litter.
     pub temporary: Option<OsString>,
     /// Folders that will be made for it, outermost first, below the mount.
-    pub new_folders: Vec<PathBuf>,
+    pub new_directories: Vec<PathBuf>,
 }
 
 /// What happens to a file.
@@ -80,7 +80,7 @@ impl From<&Stat> for FileStamp {
 
 /// Content that a change leaves behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct After {
+pub struct ContentDigest {
     /// Its digest.
     pub sha256: Sha256,
     /// Its size.
@@ -94,14 +94,14 @@ pub trait Recorder: Sync {
     ///
     /// # Errors
     /// Why it could not be stored.
-    fn record(&self, changes: &[PlannedChange<'_>], stop: &Cancellation) -> Result<(), NotKept>;
+    fn record(&self, changes: &[PlannedChange<'_>], stop: &Cancellation) -> Result<(), JournalError>;
 
     /// What was recorded counts from here on: unless it is settled, the next start puts it back. Called with the folders locked, right before the first
     /// change: what other gates did until then is not to be taken for what this call did.
     ///
     /// # Errors
     /// Why it cannot count; nothing may be changed then.
-    fn begin(&self) -> Result<(), NotKept>;
+    fn begin(&self) -> Result<(), JournalError>;
 
     /// Waits until the intent of the call is stored. For effects that are no changes of files, right before the first: a command is confined and prepared while
     /// the disk is at work.
@@ -111,23 +111,23 @@ pub trait Recorder: Sync {
     fn await_intent(&self) -> Result<(), String>;
 
     /// Says how it went. After `RolledBack` nothing has changed, and another attempt may be recorded.
-    fn settle(&self, settled: Settled);
+    fn settle(&self, settled: TransactionOutcome);
 }
 
 /// How a recorded change ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Settled {
+pub enum TransactionOutcome {
     /// All of it was made.
-    Done,
+    Committed,
     /// None of it was made.
     RolledBack,
     /// Some of it was made and could not be taken back: what was kept for it must stay until somebody can.
-    Unsure,
+    Indeterminate,
 }
 
 /// Why what is needed to put a change back could not be kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NotKept {
+pub enum JournalError {
     /// There is more to keep than may be.
     TooLarge {
         /// The size of the file.
@@ -164,7 +164,7 @@ impl fmt::Display for KeptBound {
     }
 }
 
-impl From<io::Error> for NotKept {
+impl From<io::Error> for JournalError {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::NoSpace(error.to_string()),
@@ -173,7 +173,7 @@ impl From<io::Error> for NotKept {
     }
 }
 
-impl From<String> for NotKept {
+impl From<String> for JournalError {
     fn from(reason: String) -> Self {
         Self::Failed(reason)
     }
@@ -181,14 +181,14 @@ impl From<String> for NotKept {
 
 /// Remembers nothing: for undoing, which keeps its own books, and for tests.
 #[derive(Debug)]
-pub struct Forgetful;
+pub struct NoopRecorder;
 
-impl Recorder for Forgetful {
-    fn record(&self, _changes: &[PlannedChange<'_>], _stop: &Cancellation) -> Result<(), NotKept> {
+impl Recorder for NoopRecorder {
+    fn record(&self, _changes: &[PlannedChange<'_>], _stop: &Cancellation) -> Result<(), JournalError> {
         Ok(())
     }
 
-    fn begin(&self) -> Result<(), NotKept> {
+    fn begin(&self) -> Result<(), JournalError> {
         Ok(())
     }
 
@@ -196,5 +196,5 @@ impl Recorder for Forgetful {
         Ok(())
     }
 
-    fn settle(&self, _settled: Settled) {}
+    fn settle(&self, _settled: TransactionOutcome) {}
 }

@@ -6,24 +6,24 @@
 //!
 //! This module mounts nothing and runs nothing: it tells what to cover, relative to a mount's handle.
 
-mod ground;
+mod mount_tree;
 mod hard_links;
 mod repositories;
-mod discovery;
+mod git_discovery;
 mod inventory;
-mod todo;
+mod rebase_todo;
 mod targets;
-mod look;
-mod covers;
-mod before;
+mod scanner;
+mod overlays;
+mod baseline;
 mod codec;
 mod lineage;
-mod record;
+mod baseline_record;
 mod baselines;
-mod run;
-mod stray;
+mod confined_run;
+mod protected_artifact;
 mod leftover;
-mod strays;
+mod post_run_scan;
 mod quarantine;
 mod quarantine_bounds;
 
@@ -33,43 +33,43 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-use toolgate_search::{Surveyed, survey};
+use toolgate_search::{TreeScan, scan_tree};
 use toolgate_types::{Cancellation, MountOverlay};
 
 use crate::error::WorkspaceError;
-use crate::mount::{Access, Mount};
-use crate::request::PathStyle;
+use crate::mount::{Mount, MountAccess};
+use crate::requested_path::PathStyle;
 use crate::rules::PathGrant;
 use crate::view::Workspace;
 
-use before::Before;
-use covers::{Assembled, assemble};
-use ground::Ground;
-use leftover::Told;
-use look::{Look, Sightings};
+use baseline::Baseline;
+use leftover::ReportedLeftover;
+use mount_tree::MountTree;
+use overlays::{OverlayPlan, plan_overlays};
+use scanner::{ScanResult, Scanner};
 
 pub(crate) use targets::is_target;
 
 pub use baselines::Baselines;
+pub use confined_run::{ConfinedRun, ScanCoverage};
 pub use hard_links::HardLinks;
 pub use leftover::{Leftover, LeftoverKind};
+pub use protected_artifact::{PostRunScan, ProtectedArtifact, ProtectedArtifactKind};
 pub use quarantine::{Quarantine, Quarantined};
 pub use quarantine_bounds::QuarantineBounds;
-pub use run::{Looked, Run};
-pub use stray::{Stray, StrayKind, Strays};
 
 /// Each cover is a mount that every command pays for. Where more would be needed, directories are hidden as a whole.
-pub(crate) const MOST_COVERS: usize = 10_000;
+pub(crate) const MAX_OVERLAYS: usize = 10_000;
 
 /// A walk that has found more to cover than this finds no more.
-const MAX_SEALS: usize = 200_000;
+const MAX_PROTECTIONS: usize = 200_000;
 
 /// How often a tree is walked in which others keep changing directories.
-const WALKS: usize = 4;
+const MAX_WALKS: usize = 4;
 
 /// A mount that a command wants.
 #[derive(Clone, Copy, Debug)]
-pub struct Confined<'a> {
+pub struct ConfineRequest<'a> {
     /// The alias, with its `@`.
     pub alias: &'a str,
     /// Whether the command may change it.
@@ -79,18 +79,18 @@ pub struct Confined<'a> {
 /// A mount as one command gets it.
 #[derive(Debug)]
 pub struct ConfinedMount<'a> {
-    ground: Ground<'a>,
+    tree: MountTree<'a>,
     writable: bool,
-    covers: Vec<MountOverlay>,
+    overlays: Vec<MountOverlay>,
     /// Directories that are hidden as a whole because too much in them is denied.
     bundled: Vec<PathBuf>,
     /// How many files have a name elsewhere, and cannot be changed.
     linked: usize,
     /// What would be told if the command had left it, and was there before.
-    told: HashSet<Told>,
-    before: Arc<Before>,
+    reported: HashSet<ReportedLeftover>,
+    baseline: Arc<Baseline>,
     /// How many strays were taken away.
-    taken: AtomicUsize,
+    quarantined: AtomicUsize,
 }
 
 impl Workspace {
@@ -103,7 +103,7 @@ impl Workspace {
     /// An alias that is not mounted, a read-only mount that is to be written, more covers than anybody would wait for, or a tree that cannot be walked.
     pub fn confine(
         &self,
-        wanted: &[Confined<'_>],
+        wanted: &[ConfineRequest<'_>],
         grant: Option<&dyn PathGrant>,
         stop: &Cancellation,
     ) -> Result<Vec<ConfinedMount<'_>>, WorkspaceError> {
@@ -112,27 +112,36 @@ impl Workspace {
 
     fn confine_one(
         &self,
-        wanted: &Confined<'_>,
+        wanted: &ConfineRequest<'_>,
         grant: Option<&dyn PathGrant>,
         stop: &Cancellation,
     ) -> Result<ConfinedMount<'_>, WorkspaceError> {
         let mount = self.mount(wanted.alias).ok_or_else(|| self.unknown(wanted.alias))?;
-        if wanted.writable && mount.access() == Access::ReadOnly {
+        if wanted.writable && mount.access() == MountAccess::ReadOnly {
             return Err(WorkspaceError::ReadOnly { path: mount.alias().to_owned() });
         }
-        let ground = Ground::new(self, mount);
-        let mut sightings = look_around(&ground, wanted.writable, grant, stop)?;
-        let before = Arc::new(Before::take(&mut sightings, &ground));
-        let linked = hard_links::freeze(&mut sightings);
-        let told = std::mem::take(&mut sightings.told);
-        let Assembled { covers, bundled } =
-            assemble(sightings, wanted.writable).map_err(|most| WorkspaceError::TooManyCovers {
+        let ground = MountTree::new(self, mount);
+        let mut sightings = scan_until_stable(&ground, wanted.writable, grant, stop)?;
+        let before = Arc::new(Baseline::from_scan(&mut sightings, &ground));
+        let linked = hard_links::protect_hard_links(&mut sightings);
+        let told = std::mem::take(&mut sightings.reported);
+        let OverlayPlan { overlays: covers, bundled } =
+            plan_overlays(sightings, wanted.writable).map_err(|most| WorkspaceError::TooManyCovers {
                 alias: mount.alias().to_owned(),
-                limit: MOST_COVERS,
+                limit: MAX_OVERLAYS,
                 most: mount.show_with_alias(&most),
             })?;
         let (writable, taken) = (wanted.writable, AtomicUsize::new(0));
-        Ok(ConfinedMount { ground, writable, covers, bundled, linked, told, before, taken })
+        Ok(ConfinedMount {
+            tree: ground,
+            writable,
+            overlays: covers,
+            bundled,
+            linked,
+            reported: told,
+            baseline: before,
+            quarantined: taken,
+        })
     }
 
     pub(crate) fn unknown(&self, alias: &str) -> WorkspaceError {
@@ -145,43 +154,43 @@ impl Workspace {
     }
 }
 
-fn restless_mount(ground: &Ground<'_>) -> WorkspaceError {
+fn unstable_tree(ground: &MountTree<'_>) -> WorkspaceError {
     WorkspaceError::Restless { alias: ground.mount.alias().to_owned() }
 }
 
 /// Walks until nobody moved anything past us. In a tree that never rests, all that was seen in several walks counts; but where a folder moved away before it was
 /// read, or something that no command may see is no longer where it was seen, nobody knows where it is, and no command is started.
-fn look_around(
-    ground: &Ground<'_>,
+fn scan_until_stable(
+    ground: &MountTree<'_>,
     writable: bool,
     grant: Option<&dyn PathGrant>,
     stop: &Cancellation,
-) -> Result<Sightings, WorkspaceError> {
-    let mut earlier = Sightings::default();
-    for walk in 1..=WALKS {
-        let look = || Look::new(ground, writable, grant);
-        let Surveyed { surveyors, restless, missed, stopped } =
-            survey(ground.mount.as_fd(), stop, look).map_err(WorkspaceError::other)?;
+) -> Result<ScanResult, WorkspaceError> {
+    let mut earlier = ScanResult::default();
+    for walk in 1..=MAX_WALKS {
+        let look = || Scanner::new(ground, writable, grant);
+        let TreeScan { visitors: surveyors, changed_during_scan: restless, incomplete: missed, stopped } =
+            scan_tree(ground.mount.as_fd(), stop, look).map_err(WorkspaceError::other)?;
         if let Some(reason) = stopped {
             return Err(WorkspaceError::Stopped(reason));
         }
-        let mut seen = Sightings::default();
-        surveyors.into_iter().for_each(|look| seen.add(look.into_sightings()));
+        let mut seen = ScanResult::default();
+        surveyors.into_iter().for_each(|look| seen.add(look.into_result()));
         if !restless {
-            seen.add(earlier.still_there(ground));
+            seen.add(earlier.retain_existing(ground));
             return Ok(seen);
         }
-        if walk == WALKS {
+        if walk == MAX_WALKS {
             let (links, targets) = (std::mem::take(&mut seen.links), std::mem::take(&mut seen.targets));
             seen.add(earlier);
             let linked = std::mem::take(&mut seen.linked);
-            let sealed = seen.seals.len();
-            let seen = seen.still_there(ground);
-            let all_there = !missed && seen.seals.len() == sealed;
+            let sealed = seen.protections.len();
+            let seen = seen.retain_existing(ground);
+            let all_there = !missed && seen.protections.len() == sealed;
             return if all_there {
-                Ok(Sightings { links, targets, linked, ..seen })
+                Ok(ScanResult { links, targets, linked, ..seen })
             } else {
-                Err(restless_mount(ground))
+                Err(unstable_tree(ground))
             };
         }
         earlier.add(seen);
@@ -193,13 +202,13 @@ impl<'a> ConfinedMount<'a> {
     /// The alias, with its `@`.
     #[must_use]
     pub fn alias(&self) -> &'a str {
-        self.ground.mount.alias()
+        self.tree.mount.alias()
     }
 
     /// The open directory.
     #[must_use]
     pub fn handle(&self) -> BorrowedFd<'a> {
-        self.ground.mount.as_fd()
+        self.tree.mount.as_fd()
     }
 
     /// Whether the command may change it.
@@ -210,7 +219,7 @@ impl<'a> ConfinedMount<'a> {
 
     /// Directories that are hidden as a whole because too much in them is denied, as answers show them.
     pub fn bundled(&self) -> impl Iterator<Item = String> {
-        self.bundled.iter().map(|folder| self.ground.mount.show_with_alias(folder))
+        self.bundled.iter().map(|folder| self.tree.mount.show_with_alias(folder))
     }
 
     /// How many files the command cannot change because they have another name elsewhere.
@@ -221,7 +230,7 @@ impl<'a> ConfinedMount<'a> {
 
     /// What to cover, in this order: parents stand before children, and every place once.
     #[must_use]
-    pub fn covers(&self) -> &[MountOverlay] {
-        &self.covers
+    pub fn overlays(&self) -> &[MountOverlay] {
+        &self.overlays
     }
 }

@@ -80,7 +80,7 @@ pub const DEFAULT_DENY: &[&str] = &[
 const EXCEPTIONS: &[&str] = &[".env.example", ".env.sample", ".env.template", "cacert.pem"];
 
 /// Folders of published certificates; their `*.pem` files are no keys.
-const CERTIFICATES: &[&str] = &["certifi"];
+const CERTIFICATE_DIRECTORIES: &[&str] = &["certifi"];
 
 /// Rules that mean a file: there are packages of this name, and folders full of code.
 const FILES_ONLY: &[&str] = &["credentials"];
@@ -125,7 +125,7 @@ fn first_rule(folded: &str, applies: impl Fn(&str, Option<&str>, &str) -> bool) 
         {
             return Some(rule);
         }
-        among_certificates |= CERTIFICATES.contains(&name);
+        among_certificates |= CERTIFICATE_DIRECTORIES.contains(&name);
         rest = below?;
     }
 }
@@ -146,19 +146,19 @@ pub(crate) fn matches_all(name: &str, below: Option<&str>, rule: &str) -> bool {
 }
 
 /// Whether a rule could end at a plain name of this kind, in any case: asked about every name of a tree, so that most need no further thought.
-pub(crate) fn may_end_a_rule(name: &[u8]) -> bool {
-    static LAST_NAMES: LazyLock<LastNames> = LazyLock::new(|| LastNames::of(DEFAULT_DENY));
+pub(crate) fn may_end_rule(name: &[u8]) -> bool {
+    static LAST_NAMES: LazyLock<LastNameIndex> = LazyLock::new(|| LastNameIndex::of(DEFAULT_DENY));
     LAST_NAMES.may_match(name)
 }
 
 /// The last name of every rule, by the letter that it begins with.
-pub(crate) struct LastNames {
+pub(crate) struct LastNameIndex {
     by_first: Vec<Vec<&'static str>>,
     endings: Vec<&'static str>,
     ends: [bool; 256],
 }
 
-impl LastNames {
+impl LastNameIndex {
     pub(crate) fn of(rules: &[&'static str]) -> Self {
         let mut all = Self { by_first: vec![Vec::new(); 256], endings: Vec::new(), ends: [false; 256] };
         for rule in rules {
@@ -285,7 +285,7 @@ mod tests {
             if rule_ending_at(&location, is_directory).is_some() {
                 let name = location.rsplit('/').next().unwrap();
                 let name = if shout { name.to_ascii_uppercase() } else { name.to_owned() };
-                prop_assert!(may_end_a_rule(name.as_bytes()), "{}", name);
+                prop_assert!(may_end_rule(name.as_bytes()), "{}", name);
             }
         }
     }
@@ -303,7 +303,7 @@ mod tests {
             "key",
             "pem",
         ] {
-            assert!(!may_end_a_rule(name.as_bytes()), "{name}");
+            assert!(!may_end_rule(name.as_bytes()), "{name}");
         }
     }
 

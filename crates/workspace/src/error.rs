@@ -7,7 +7,7 @@ use thiserror::Error;
 use toolgate_types::{CancellationReason, ErrorCode, Failure};
 
 use crate::change::KeptBound;
-use crate::request::{PathStyle, SHORTER, TOO_LONG};
+use crate::requested_path::{PathStyle, SHORTER, TOO_LONG};
 
 /// What `max_write_bytes` bounds in a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

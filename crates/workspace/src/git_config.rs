@@ -5,25 +5,25 @@
 //! What is kept is listed; whatever the list does not name is left out, so that a setting invented tomorrow is left out too.
 
 mod keys;
-mod named;
+mod references;
 mod parse;
 mod remote;
 
 use std::collections::HashSet;
 
-use keys::{Meaning, meaning};
+use keys::{SettingPolicy, policy_for};
 use parse::{Setting, parse};
 
-pub(crate) use named::{Named, named};
+pub(crate) use references::{ConfigReference, references};
 
 /// Shown in place of a configuration that cannot be read: git then guesses the rest, and runs nothing.
 const MINIMAL: &[u8] = b"[core]\n\trepositoryformatversion = \"0\"\n";
 
 /// More than this is no configuration that anybody wrote.
-pub(crate) const LARGEST_CONFIG: usize = 256 << 10;
+pub(crate) const MAX_CONFIG_BYTES: usize = 256 << 10;
 
 /// More than this is no configuration that git itself writes for a new repository.
-pub(crate) const LARGEST_NEW_CONFIG: usize = 64 << 10;
+pub(crate) const MAX_NEW_CONFIG_BYTES: usize = 64 << 10;
 
 /// A copy of a git configuration with only what is safe to obey and to show: the format, remotes without credentials, branches, and who commits.
 ///
@@ -43,7 +43,7 @@ pub fn sanitised_git_config(original: &[u8]) -> Vec<u8> {
     let mut copy = Vec::new();
     let mut section: Option<(&[u8], Option<&[u8]>)> = None;
     for setting in &settings {
-        let Meaning::Shown(value) = meaning(setting) else { continue };
+        let SettingPolicy::Shown(value) = policy_for(setting) else { continue };
         let here = (setting.section(), setting.subsection());
         if section != Some(here) {
             write_header(&mut copy, here.0, here.1);
@@ -60,7 +60,7 @@ pub fn sanitised_git_config(original: &[u8]) -> Vec<u8> {
 
 /// What a configuration that a command left says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Judgement {
+pub(crate) enum ConfigVerdict {
     /// Git runs and obeys nothing because of it. It may say where the files of the repository lie, which is another question.
     Harmless {
         /// Where it says they lie.
@@ -72,34 +72,35 @@ pub(crate) enum Judgement {
 
 /// Whether a configuration makes git run or obey nothing that it did not `before`, so that it may stay where it is. One that was not there before is
 /// expected to be small.
-pub(crate) fn judge(original: &[u8], before: Option<&Refused>) -> Judgement {
-    let largest = if before.is_some() { LARGEST_CONFIG } else { LARGEST_NEW_CONFIG };
+pub(crate) fn judge(original: &[u8], before: Option<&RefusedSettings>) -> ConfigVerdict {
+    let largest = if before.is_some() { MAX_CONFIG_BYTES } else { MAX_NEW_CONFIG_BYTES };
     let settings = if original.len() <= largest { parse(original) } else { None };
-    let Some(settings) = settings else { return Judgement::Harmful };
+    let Some(settings) = settings else { return ConfigVerdict::Harmful };
     let was_said = |setting: &Setting| before.is_some_and(|before| before.0.contains(&setting.written()));
     let mut worktree = None;
     for setting in &settings {
-        match meaning(setting) {
-            Meaning::Shown(_) | Meaning::Private => {}
-            Meaning::Worktree(_) | Meaning::Refused if was_said(setting) => {}
+        match policy_for(setting) {
+            SettingPolicy::Shown(_) | SettingPolicy::Private => {}
+            SettingPolicy::Worktree(_) | SettingPolicy::Refused if was_said(setting) => {}
             // Git writes it once.
-            Meaning::Worktree(place) if worktree.is_none() => worktree = Some(place),
-            Meaning::Worktree(_) | Meaning::Refused => return Judgement::Harmful,
+            SettingPolicy::Worktree(place) if worktree.is_none() => worktree = Some(place),
+            SettingPolicy::Worktree(_) | SettingPolicy::Refused => return ConfigVerdict::Harmful,
         }
     }
-    Judgement::Harmless { worktree }
+    ConfigVerdict::Harmless { worktree }
 }
 
 /// The settings of a configuration that no copy shows: what its owner lets git run and obey.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Refused(HashSet<Vec<u8>>);
+pub(crate) struct RefusedSettings(HashSet<Vec<u8>>);
 
-impl Refused {
+impl RefusedSettings {
     /// Nothing is told of a configuration that does not parse.
     pub(crate) fn of(original: &[u8]) -> Self {
         let settings = parse(original).unwrap_or_default();
-        let is_refused =
-            |setting: &&Setting| matches!(meaning(setting), Meaning::Refused | Meaning::Worktree(_));
+        let is_refused = |setting: &&Setting| {
+            matches!(policy_for(setting), SettingPolicy::Refused | SettingPolicy::Worktree(_))
+        };
         Self(settings.iter().filter(is_refused).map(Setting::written).collect())
     }
 

@@ -6,70 +6,73 @@
 //!
 //! This crate knows no tool, no profile and no policy; it answers with shown paths and typed errors, and never with a host path.
 
-mod fold;
+mod name_fold;
 mod deny_list;
-mod glance;
-mod obeyed;
-mod personal;
-mod marks;
+mod deny_prefilter;
+mod autorun_files;
+mod home_files;
+mod file_marks;
 mod rules;
 mod location;
 mod mount;
 mod repository;
-mod request;
+mod requested_path;
 mod view;
 mod open;
 mod locate;
 mod read;
-mod whole;
-mod large;
-mod again;
+mod file_contents;
+mod large_file;
+mod digest_cache;
 mod browse;
 mod change;
-mod target;
-mod dress;
-mod saving;
-mod stage;
+mod file_target;
+mod file_attributes;
+mod background_fsync;
+mod staged_file;
 mod swap;
 mod transaction;
 mod write;
 mod patch;
-mod relocate;
+mod move_delete;
 mod restore;
 mod git_config;
 mod pathspecs;
 mod confine;
-mod tally;
+mod append_counter;
 mod reserve;
 mod error;
 #[cfg(test)]
 mod testing;
 
-pub use browse::{FoundFiles, FoundLines, Listed, Page, Unwalked};
+pub use append_counter::{AppendCounter, COUNTER_STEP, counter_units};
+pub use autorun_files::AUTORUN_FILES;
+pub use browse::{FilePage, FoundFiles, FoundLines, ListResult, WalkGaps};
 pub use change::{
-    After, ChangeKind, FileStamp, Forgetful, KeptBound, NotKept, PlannedChange, Recorder, Settled,
+    ChangeKind, ContentDigest, FileStamp, JournalError, KeptBound, NoopRecorder, PlannedChange, Recorder,
+    TransactionOutcome,
 };
 pub use confine::{
-    Baselines, Confined, ConfinedMount, HardLinks, Leftover, LeftoverKind, Looked, Quarantine,
-    QuarantineBounds, Quarantined, Run, Stray, StrayKind, Strays,
+    Baselines, ConfineRequest, ConfinedMount, ConfinedRun, HardLinks, Leftover, LeftoverKind, PostRunScan,
+    ProtectedArtifact, ProtectedArtifactKind, Quarantine, QuarantineBounds, Quarantined, ScanCoverage,
 };
 pub use deny_list::DEFAULT_DENY;
-pub use dress::copy_attributes;
 pub use error::{WorkspaceError, WriteBound};
+pub use file_attributes::copy_attributes;
+pub use file_marks::{FileMark, MARKED, mark};
 pub use git_config::sanitised_git_config;
-pub use locate::Located;
-pub use marks::{FileMark, MARKED, mark};
-pub use mount::{Access, Mount, MountError, PersonalPaths, RootIdentity, is_alias};
-pub use obeyed::OBEYED;
+pub use home_files::HOME_AUTORUN_FILES;
+pub use locate::LocatedFile;
+pub use mount::{Mount, MountAccess, MountError, PersonalPaths, RootIdentity, is_alias};
+pub use move_delete::{Deleted, MoveResult, Overwrite};
 pub use patch::{PatchAction, Patched, PatchedFile};
-pub use personal::OBEYED_IN_HOME;
 pub use read::{EntireContent, EntireFile, FileContent, FileRead, ReadRequest, TextWindow};
-pub use relocate::{Deleted, Moved, Overwrite};
-pub use request::PathStyle;
+pub use requested_path::PathStyle;
 pub use reserve::{DiskReserve, Headroom, USUAL_RESERVE_BYTES};
-pub use restore::{Expect, MovedFile, Patience, Restoration};
-pub use rules::{InvalidGlob, PathGrant, Rules};
-pub use tally::{TALLY_STEP, Tally, tally_units};
-pub use toolgate_search::{Entry, EntryKind, FindOptions, Hidden, Line, ListOptions, Match, SearchOptions};
-pub use view::{View, Workspace};
-pub use write::{Rehearsal, Transformed, Written};
+pub use restore::{ExpectedContent, LockTimeout, MovedFile, Restoration};
+pub use rules::{InvalidGlob, MountRules, PathGrant};
+pub use toolgate_search::{
+    EntryKind, FindOptions, Hidden, ListOptions, ListedEntry, Match, MatchLine, SearchOptions,
+};
+pub use view::{Workspace, WorkspaceView};
+pub use write::{DryRun, Transformed, WriteResult};

@@ -8,18 +8,18 @@ use rustix::io::Errno;
 use toolgate_text::patch;
 
 use crate::error::WorkspaceError;
+use crate::file_target::{stat_name, too_many_conflicts};
 use crate::mount::Mount;
 use crate::open::{check_rules, open_existing};
-use crate::request::Requested;
-use crate::target::{keeps_changing, stat_name};
-use crate::view::View;
+use crate::requested_path::RequestedPath;
+use crate::view::WorkspaceView;
 
 /// How often a place that keeps changing is looked up anew before giving up.
-const ATTEMPTS: usize = 32;
+const MAX_ATTEMPTS: usize = 32;
 
 /// A file or directory that a path leads to, or the place where one would be.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Located {
+pub struct LocatedFile {
     /// The mount that the path was spelt for, and the real location below it.
     pub alias: String,
     /// Empty for the mount itself.
@@ -30,14 +30,14 @@ pub struct Located {
     pub places: Vec<String>,
 }
 
-impl View<'_> {
+impl WorkspaceView<'_> {
     /// Opens what a path names and says where it really is. Of a file that does not exist, the deepest directory above it that does is opened.
     ///
     /// # Errors
     /// See [`WorkspaceError`]: what no rule lets this call reach is not located either.
-    pub fn locate(&self, path: &str) -> Result<Located, WorkspaceError> {
+    pub fn locate(&self, path: &str) -> Result<LocatedFile, WorkspaceError> {
         let requested = self.request(path)?;
-        for _ in 0..ATTEMPTS {
+        for _ in 0..MAX_ATTEMPTS {
             self.stop.check()?;
             match open_existing(self, &requested) {
                 Ok(opened) => {
@@ -54,21 +54,21 @@ impl View<'_> {
                 return self.located(mount, &requested, &location, None);
             }
         }
-        Err(keeps_changing(&requested.shown))
+        Err(too_many_conflicts(&requested.shown))
     }
 
     /// The same for every file that a patch names.
     ///
     /// # Errors
     /// The patch is none, or one of its paths leads nowhere that this call may reach.
-    pub fn locate_patched(&self, text: &str) -> Result<Vec<Located>, WorkspaceError> {
+    pub fn locate_patched(&self, text: &str) -> Result<Vec<LocatedFile>, WorkspaceError> {
         let files = patch::parse(text).map_err(WorkspaceError::other)?;
         let paths = files.iter().flat_map(|file| file.old_path.iter().chain(&file.new_path));
         paths.map(|path| self.locate(path)).collect()
     }
 
     /// Where a file would be that does not exist; nothing when it has just appeared.
-    fn missing(&self, requested: &Requested<'_>) -> Result<Option<(usize, PathBuf)>, WorkspaceError> {
+    fn missing(&self, requested: &RequestedPath<'_>) -> Result<Option<(usize, PathBuf)>, WorkspaceError> {
         let mut above = requested.clone();
         let mut names: Vec<OsString> = Vec::new();
         let opened = loop {
@@ -101,10 +101,10 @@ impl View<'_> {
     fn located(
         &self,
         mount: &Mount,
-        requested: &Requested<'_>,
+        requested: &RequestedPath<'_>,
         location: &Path,
         identity: Option<(u64, u64)>,
-    ) -> Result<Located, WorkspaceError> {
+    ) -> Result<LocatedFile, WorkspaceError> {
         // A name that is not text could be spelt in no rule.
         let Some(text) = location.to_str() else {
             let path = requested.shown.to_string();
@@ -119,6 +119,6 @@ impl View<'_> {
         let mut places: Vec<(usize, String)> = self.workspace.mounts().iter().filter_map(within).collect();
         places.sort_by_key(|(depth, _)| *depth);
         let places = places.into_iter().map(|(_, place)| place).collect();
-        Ok(Located { alias: mount.alias().to_owned(), location: text.to_owned(), identity, places })
+        Ok(LocatedFile { alias: mount.alias().to_owned(), location: text.to_owned(), identity, places })
     }
 }

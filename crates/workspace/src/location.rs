@@ -11,20 +11,20 @@ use rustix::fs::{Mode, OFlags};
 use rustix::path::DecInt;
 
 /// The folder in which the kernel tells about this process's open files. It is asked about every file, and so is looked for once.
-static OPEN_FILES: OnceLock<OwnedFd> = OnceLock::new();
+static PROC_SELF_FD: OnceLock<OwnedFd> = OnceLock::new();
 
-fn open_files() -> io::Result<&'static OwnedFd> {
-    if let Some(folder) = OPEN_FILES.get() {
+fn proc_self_fd() -> io::Result<&'static OwnedFd> {
+    if let Some(folder) = PROC_SELF_FD.get() {
         return Ok(folder);
     }
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let folder = rustix::fs::open("/proc/self/fd", flags, Mode::empty())?;
-    Ok(OPEN_FILES.get_or_init(|| folder))
+    Ok(PROC_SELF_FD.get_or_init(|| folder))
 }
 
 /// Asks the kernel for the path of an open handle. Fails when the system does not tell: a rule that cannot be applied is not passed.
 pub(crate) fn real_location(handle: BorrowedFd<'_>) -> io::Result<PathBuf> {
-    let target = rustix::fs::readlinkat(open_files()?, DecInt::from_fd(handle), Vec::with_capacity(256))?;
+    let target = rustix::fs::readlinkat(proc_self_fd()?, DecInt::from_fd(handle), Vec::with_capacity(256))?;
     let path = PathBuf::from(OsString::from_vec(target.into_bytes()));
     if path.is_absolute() {
         Ok(path)

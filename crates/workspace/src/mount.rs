@@ -7,14 +7,14 @@ use std::sync::Arc;
 
 use cap_std::fs::Dir;
 
+use crate::home_files::home_autorun_places;
 use crate::location::real_location;
-use crate::personal::obeyed_places;
-use crate::request::MAX_PATH_BYTES;
-use crate::rules::Rules;
+use crate::requested_path::MAX_PATH_BYTES;
+use crate::rules::MountRules;
 
 /// Whether a mount may be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
+pub enum MountAccess {
     /// Reading only.
     ReadOnly,
     /// Reading and writing.
@@ -54,10 +54,10 @@ pub struct Mount {
     root: PathBuf,
     identity: RootIdentity,
     declared: PathBuf,
-    access: Access,
-    rules: Rules,
+    access: MountAccess,
+    rules: MountRules,
     is_default: bool,
-    inside: Vec<MountInside>,
+    nested: Vec<NestedMount>,
     personal: Arc<PersonalPaths>,
 }
 
@@ -72,11 +72,11 @@ pub struct PersonalPaths {
 
 /// A mount that lies inside another one.
 #[derive(Debug)]
-pub(crate) struct MountInside {
+pub(crate) struct NestedMount {
     /// Its index in the workspace.
     pub(crate) index: usize,
     /// Where it lies in the outer one.
-    pub(crate) place: PathBuf,
+    pub(crate) path: PathBuf,
 }
 
 /// Why a directory could not be mounted.
@@ -109,8 +109,8 @@ impl Mount {
         alias: &str,
         directory: std::fs::File,
         declared: &Path,
-        access: Access,
-        rules: Rules,
+        access: MountAccess,
+        rules: MountRules,
     ) -> Result<Self, MountError> {
         if !is_alias(alias) {
             return Err(MountError::InvalidAlias(alias.to_owned()));
@@ -128,25 +128,25 @@ impl Mount {
             access,
             rules,
             is_default: false,
-            inside: Vec::new(),
+            nested: Vec::new(),
             personal: Arc::default(),
         })
     }
 
     /// Keeps these files and folders of the gate (absolute host paths) out of reach, where they lie in this mount.
     #[must_use]
-    pub fn hide_own_files(mut self, host_paths: &[PathBuf]) -> Self {
+    pub fn hide_gate_files(mut self, host_paths: &[PathBuf]) -> Self {
         let inside = host_paths.iter().filter_map(|path| self.strip_root(path));
         // A mount that is itself one of the gate's folders, such as `@state`, is meant to be reached.
         let inside = inside.filter(|rest| !rest.as_os_str().is_empty()).map(Path::to_path_buf).collect();
-        self.rules = std::mem::take(&mut self.rules).own_files(inside);
+        self.rules = std::mem::take(&mut self.rules).gate_files(inside);
         self
     }
 
     /// Keeps what these paths make programs obey from being changed, where it lies in this mount.
     #[must_use]
     pub fn protect_personal(mut self, personal: Arc<PersonalPaths>) -> Self {
-        let places = obeyed_places(&self.root, &personal.homes);
+        let places = home_autorun_places(&self.root, &personal.homes);
         self.rules = std::mem::take(&mut self.rules).protect_places(places);
         self.personal = personal;
         self
@@ -179,7 +179,7 @@ impl Mount {
 
     /// Whether it may be changed.
     #[must_use]
-    pub fn access(&self) -> Access {
+    pub fn access(&self) -> MountAccess {
         self.access
     }
 
@@ -196,24 +196,24 @@ impl Mount {
     }
 
     /// The mounts of its workspace that lie inside it.
-    pub(crate) fn inside(&self) -> &[MountInside] {
-        &self.inside
+    pub(crate) fn nested(&self) -> &[NestedMount] {
+        &self.nested
     }
 
     /// Looks for the mounts that lie inside this one, among all of the workspace in their order.
-    pub(crate) fn find_inside(&self, all: &[Self]) -> Vec<MountInside> {
+    pub(crate) fn find_nested(&self, all: &[Self]) -> Vec<NestedMount> {
         let inside = all.iter().enumerate().filter_map(|(index, inner)| {
             let place = inner.root.strip_prefix(&self.root).ok()?;
-            (!place.as_os_str().is_empty()).then(|| MountInside { index, place: place.to_path_buf() })
+            (!place.as_os_str().is_empty()).then(|| NestedMount { index, path: place.to_path_buf() })
         });
         inside.collect()
     }
 
-    pub(crate) fn keep_inside(&mut self, inside: Vec<MountInside>) {
-        self.inside = inside;
+    pub(crate) fn set_nested(&mut self, inside: Vec<NestedMount>) {
+        self.nested = inside;
     }
 
-    pub(crate) fn rules(&self) -> &Rules {
+    pub(crate) fn rules(&self) -> &MountRules {
         &self.rules
     }
 

@@ -12,27 +12,27 @@ use cap_std::fs::{OpenOptions, OpenOptionsExt as _};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat};
 
 use crate::error::WorkspaceError;
-use crate::fold;
+use crate::file_target::{same_file, too_many_conflicts};
 use crate::location::real_location;
 use crate::mount::Mount;
-use crate::request::Requested;
-use crate::rules::Verdict;
-use crate::target::{keeps_changing, same_file};
+use crate::name_fold;
+use crate::requested_path::RequestedPath;
+use crate::rules::PathVerdict;
 use crate::transaction::is_temporary;
-use crate::view::View;
+use crate::view::WorkspaceView;
 
 /// The kernel's own bound on links in one path.
-const MAX_LINKS: usize = 40;
+const MAX_SYMLINKS: usize = 40;
 
 /// Links from one mount into another that were all followed already; more of them means that somebody changes them meanwhile.
 const MAX_CROSSINGS: usize = 4;
 
 /// How often a name that keeps being given to other files is opened anew before giving up.
-const ATTEMPTS: usize = 32;
+const MAX_ATTEMPTS: usize = 32;
 
 /// Something that exists, is open, and passed the rules.
 #[derive(Debug)]
-pub(crate) struct Opened {
+pub(crate) struct OpenedFile {
     pub(crate) file: File,
     pub(crate) stat: Stat,
     /// The real location below the mount.
@@ -41,9 +41,9 @@ pub(crate) struct Opened {
     led_to: Option<usize>,
 }
 
-impl Opened {
+impl OpenedFile {
     /// The index of the mount that it lies in; its rules and its access are the ones that count.
-    pub(crate) fn mount(&self, requested: &Requested<'_>) -> usize {
+    pub(crate) fn mount(&self, requested: &RequestedPath<'_>) -> usize {
         self.led_to.unwrap_or(requested.mount)
     }
 
@@ -59,21 +59,24 @@ impl Opened {
 /// Opens what exists at a requested path.
 ///
 /// A symlink that leads into another mount is followed there, and what it leads to is judged as if it had been named there.
-pub(crate) fn open_existing(view: &View<'_>, requested: &Requested<'_>) -> Result<Opened, WorkspaceError> {
+pub(crate) fn open_existing(
+    view: &WorkspaceView<'_>,
+    requested: &RequestedPath<'_>,
+) -> Result<OpenedFile, WorkspaceError> {
     open_across(view, requested, MAX_CROSSINGS)
 }
 
 /// The same, through so many links from one mount into another.
 fn open_across(
-    view: &View<'_>,
-    requested: &Requested<'_>,
+    view: &WorkspaceView<'_>,
+    requested: &RequestedPath<'_>,
     crossings: usize,
-) -> Result<Opened, WorkspaceError> {
+) -> Result<OpenedFile, WorkspaceError> {
     let mount = view.mount(requested.mount)?;
     let named = requested.relative();
     // What is denied by name is not even opened: somebody could give it another name before it is asked where it is.
     check_name(mount, requested, named, true)?;
-    for _ in 0..ATTEMPTS {
+    for _ in 0..MAX_ATTEMPTS {
         let file = match open_beneath(view, requested, named)? {
             Led::Here(file) => file,
             Led::Elsewhere(led) => {
@@ -100,7 +103,7 @@ fn open_across(
         }
         return Ok(opened);
     }
-    Err(keeps_changing(&requested.shown))
+    Err(too_many_conflicts(&requested.shown))
 }
 
 /// Where a path leads.
@@ -111,22 +114,22 @@ enum Led<'a> {
 
 /// A place of another mount.
 struct LedElsewhere<'a> {
-    requested: Requested<'a>,
+    requested: RequestedPath<'a>,
     /// Whether the first name that is missing was named by a link.
     leads_nowhere: bool,
 }
 
 fn open_elsewhere(
-    view: &View<'_>,
+    view: &WorkspaceView<'_>,
     led: &LedElsewhere<'_>,
     crossings: usize,
-) -> Result<Opened, WorkspaceError> {
+) -> Result<OpenedFile, WorkspaceError> {
     let shown = || led.requested.shown.to_string();
     let Some(left) = crossings.checked_sub(1) else {
         return Err(WorkspaceError::SymlinkLoop { path: shown() });
     };
     match open_across(view, &led.requested, left) {
-        Ok(opened) => Ok(Opened { led_to: Some(opened.mount(&led.requested)), ..opened }),
+        Ok(opened) => Ok(OpenedFile { led_to: Some(opened.mount(&led.requested)), ..opened }),
         Err(WorkspaceError::NotFound { .. }) if led.leads_nowhere => {
             Err(WorkspaceError::SymlinkOutside { path: shown(), dangling: true })
         }
@@ -140,22 +143,25 @@ fn open_elsewhere(
 /// names that were asked for were its location while it was looked up, but for their case where a filesystem does not care about that. Denials do not care
 /// about it either, and what a scope names in one case it means there in any. Everything else is left to whoever looks more closely, and knows what to
 /// say about it.
-pub(crate) fn open_to_read(view: &View<'_>, requested: &Requested<'_>) -> Result<Opened, WorkspaceError> {
+pub(crate) fn open_to_read(
+    view: &WorkspaceView<'_>,
+    requested: &RequestedPath<'_>,
+) -> Result<OpenedFile, WorkspaceError> {
     match open_without_links(view, requested) {
         Some(opened) => Ok(opened),
         None => open_existing(view, requested),
     }
 }
 
-fn open_without_links(view: &View<'_>, requested: &Requested<'_>) -> Option<Opened> {
+fn open_without_links(view: &WorkspaceView<'_>, requested: &RequestedPath<'_>) -> Option<OpenedFile> {
     let (mount, named) = (view.mount(requested.mount).ok()?, requested.relative());
-    let is_plain = fold::is_plain(named.as_os_str().as_bytes()) && !requested.is_root();
-    if !is_plain || requested.wants_directory || !mount.inside().is_empty() {
+    let is_plain = name_fold::is_plain(named.as_os_str().as_bytes()) && !requested.is_root();
+    if !is_plain || requested.wants_directory || !mount.nested().is_empty() {
         return None;
     }
     // Asked once and before it is opened, as about a file: what is denied as a folder is denied as a file too.
-    let is_reachable = mount.rules().verdict(named, false, view.grant) == Verdict::Reachable
-        && view.grant.is_none_or(|grant| grant.opens(mount.alias(), named, false));
+    let is_reachable = mount.rules().verdict(named, false, view.grant) == PathVerdict::Reachable
+        && view.grant.is_none_or(|grant| grant.may_open(mount.alias(), named, false));
     is_reachable.then(|| open_file_by_names(mount, named)).flatten()
 }
 
@@ -169,19 +175,19 @@ pub(crate) fn size_by_names(mount: &Mount, named: &Path) -> Option<u64> {
     is_file.then(|| u64::try_from(stat.st_size).ok()).flatten()
 }
 
-fn open_file_by_names(mount: &Mount, named: &Path) -> Option<Opened> {
+fn open_file_by_names(mount: &Mount, named: &Path) -> Option<OpenedFile> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_SYMLINKS;
     let file = rustix::fs::openat2(mount.directory(), named, flags, Mode::empty(), resolve).ok()?;
     let stat = rustix::fs::fstat(&file).ok()?;
     let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && stat.st_nlink > 0;
-    is_file.then(|| Opened { file: File::from(file), stat, location: named.to_path_buf(), led_to: None })
+    is_file.then(|| OpenedFile { file: File::from(file), stat, location: named.to_path_buf(), led_to: None })
 }
 
 /// Asks about the name alone, as that of a folder or of anything else.
 fn check_name(
     mount: &Mount,
-    requested: &Requested<'_>,
+    requested: &RequestedPath<'_>,
     named: &Path,
     is_directory: bool,
 ) -> Result<(), WorkspaceError> {
@@ -192,33 +198,33 @@ fn check_name(
 }
 
 /// Whether another gate has just put new content under the name, so that this is the old content under the name that it has for an instant.
-fn is_being_replaced(opened: &Opened, requested: &Requested<'_>) -> bool {
+fn is_being_replaced(opened: &OpenedFile, requested: &RequestedPath<'_>) -> bool {
     let name = opened.location.file_name();
     name.is_some_and(is_temporary) && requested.names().next_back() != name
 }
 
 /// Applies the mount's rules and the call's grant to a real location.
 pub(crate) fn check_rules(
-    view: &View<'_>,
+    view: &WorkspaceView<'_>,
     mount: &Mount,
     location: &Path,
     is_directory: bool,
     shown: &str,
 ) -> Result<(), WorkspaceError> {
-    if view.grant.is_some_and(|grant| !grant.opens(mount.alias(), location, is_directory)) {
+    if view.grant.is_some_and(|grant| !grant.may_open(mount.alias(), location, is_directory)) {
         let reason = "it leads to another file than when the call was judged".to_owned();
         return Err(WorkspaceError::Precondition { path: shown.to_owned(), reason });
     }
     match view.verdict(mount, location, is_directory) {
-        Verdict::Reachable => Ok(()),
-        Verdict::Denied { rule } => Err(WorkspaceError::Denied { path: shown.to_owned(), rule }),
-        Verdict::OutOfScope => Err(WorkspaceError::OutOfScope { path: shown.to_owned() }),
+        PathVerdict::Reachable => Ok(()),
+        PathVerdict::Denied { rule } => Err(WorkspaceError::Denied { path: shown.to_owned(), rule }),
+        PathVerdict::OutOfScope => Err(WorkspaceError::OutOfScope { path: shown.to_owned() }),
     }
 }
 
 fn open_beneath<'r>(
-    view: &View<'_>,
-    requested: &Requested<'r>,
+    view: &WorkspaceView<'_>,
+    requested: &RequestedPath<'r>,
     named: &Path,
 ) -> Result<Led<'r>, WorkspaceError> {
     match open_path(view.mount(requested.mount)?, named) {
@@ -245,7 +251,10 @@ fn is_escape(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::PermissionDenied && error.raw_os_error().is_none()
 }
 
-fn reopen_through_links<'r>(view: &View<'_>, requested: &Requested<'r>) -> Result<Led<'r>, WorkspaceError> {
+fn reopen_through_links<'r>(
+    view: &WorkspaceView<'_>,
+    requested: &RequestedPath<'r>,
+) -> Result<Led<'r>, WorkspaceError> {
     let shown = || requested.shown.to_string();
     let followed = follow_links(view, requested)?;
     if followed.mount != requested.mount {
@@ -265,7 +274,7 @@ fn reopen_through_links<'r>(view: &View<'_>, requested: &Requested<'r>) -> Resul
     })
 }
 
-struct Followed {
+struct FollowedPath {
     /// The index of the mount that it ends in.
     mount: usize,
     path: PathBuf,
@@ -274,7 +283,7 @@ struct Followed {
 }
 
 /// A name on the way, and who named it.
-struct Name {
+struct PathStep {
     name: OsString,
     by_link: bool,
 }
@@ -361,15 +370,18 @@ impl Position<'_> {
 }
 
 /// Spells out every link on the way, turning absolute ones that land inside into relative paths.
-fn follow_links(view: &View<'_>, requested: &Requested<'_>) -> Result<Followed, WorkspaceError> {
+fn follow_links(
+    view: &WorkspaceView<'_>,
+    requested: &RequestedPath<'_>,
+) -> Result<FollowedPath, WorkspaceError> {
     let outside = || WorkspaceError::SymlinkOutside { path: requested.shown.to_string(), dangling: false };
-    let mut pending: VecDeque<Name> =
-        requested.names().map(|name| Name { name: name.to_owned(), by_link: false }).collect();
+    let mut pending: VecDeque<PathStep> =
+        requested.names().map(|name| PathStep { name: name.to_owned(), by_link: false }).collect();
     let (mounts, mount) = (view.workspace.mounts(), requested.mount);
     let mut position = Position { mounts, mount, path: PathBuf::new(), between: None };
     let mut links = 0;
     let mut missing = None;
-    while let Some(Name { name, by_link }) = pending.pop_front() {
+    while let Some(PathStep { name, by_link }) = pending.pop_front() {
         // Only what a link names leads from one mount into another: names of the caller behind a link that leads out of its mount try the host.
         if position.between.is_some() && !by_link {
             return Err(outside());
@@ -393,7 +405,7 @@ fn follow_links(view: &View<'_>, requested: &Requested<'_>) -> Result<Followed, 
             }
         };
         links += 1;
-        if links > MAX_LINKS {
+        if links > MAX_SYMLINKS {
             return Err(WorkspaceError::SymlinkLoop { path: requested.shown.to_string() });
         }
         position.path.pop();
@@ -404,19 +416,21 @@ fn follow_links(view: &View<'_>, requested: &Requested<'_>) -> Result<Followed, 
                 Component::ParentDir => OsString::from(".."),
                 Component::CurDir | Component::RootDir | Component::Prefix(_) => continue,
             };
-            pending.push_front(Name { name, by_link: true });
+            pending.push_front(PathStep { name, by_link: true });
         }
     }
     match position.between {
         Some(_) => Err(outside()),
-        None => {
-            Ok(Followed { mount: position.mount, path: position.path, leads_nowhere: missing == Some(true) })
-        }
+        None => Ok(FollowedPath {
+            mount: position.mount,
+            path: position.path,
+            leads_nowhere: missing == Some(true),
+        }),
     }
 }
 
 /// What was opened, and where it really is.
-pub(crate) fn identify(mount: &Mount, file: File, shown: &str) -> Result<Opened, WorkspaceError> {
+pub(crate) fn identify(mount: &Mount, file: File, shown: &str) -> Result<OpenedFile, WorkspaceError> {
     // Asked before whether it still has a name: the kernel tells a made-up place for what has none.
     let located = real_location(file.as_fd());
     let stat =
@@ -426,16 +440,16 @@ pub(crate) fn identify(mount: &Mount, file: File, shown: &str) -> Result<Opened,
         return Err(WorkspaceError::SpecialFile { path: shown.to_owned(), kind: kind_name(kind) });
     }
     let located = located.map_err(|error| WorkspaceError::io("locating", shown, error))?;
-    if stat.st_nlink == 0 || is_made_up(&located, &stat) {
+    if stat.st_nlink == 0 || is_deleted_suffix(&located, &stat) {
         return Err(WorkspaceError::NotFound { path: shown.to_owned() });
     }
     let location =
         below_root(mount, &located).ok_or_else(|| WorkspaceError::Outside { path: shown.to_owned() })?;
-    Ok(Opened { file, stat, location, led_to: None })
+    Ok(OpenedFile { file, stat, location, led_to: None })
 }
 
 /// A name that is gone is told as `name (deleted)`, also where the file has other names. There may be a file that is really called that.
-fn is_made_up(located: &Path, stat: &Stat) -> bool {
+fn is_deleted_suffix(located: &Path, stat: &Stat) -> bool {
     located.as_os_str().as_bytes().ends_with(b" (deleted)")
         && !rustix::fs::lstat(located).is_ok_and(|there| same_file(&there, stat))
 }

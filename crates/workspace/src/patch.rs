@@ -8,15 +8,15 @@ use toolgate_text::patch::{self, FilePatch, PatchKind};
 use toolgate_types::{ErrorCode, Failure};
 
 use crate::change::Recorder;
-use crate::dress::Dress;
 use crate::error::{WorkspaceError, WriteBound};
-use crate::stage::{Content, stage};
-use crate::target::{Target, keeps_changing};
-use crate::transaction::{Attempt, Step, carry_out};
-use crate::view::View;
-use crate::write::Rehearsal;
+use crate::file_attributes::FileAttributes;
+use crate::file_target::{FileTarget, too_many_conflicts};
+use crate::staged_file::{NewContent, stage};
+use crate::transaction::{ChangeStep, CommitAttempt, commit};
+use crate::view::WorkspaceView;
+use crate::write::DryRun;
 
-const ATTEMPTS: usize = 16;
+const MAX_ATTEMPTS: usize = 16;
 const DIFF_CONTEXT: usize = 3;
 /// Files that one patch may change. All of them are open at once, each with its folder, and a process may not have many open.
 const MAX_FILES: usize = 200;
@@ -67,7 +67,7 @@ impl PatchAction {
     }
 }
 
-impl View<'_> {
+impl WorkspaceView<'_> {
     /// Applies a unified diff, all of it or nothing.
     ///
     /// # Errors
@@ -75,7 +75,7 @@ impl View<'_> {
     pub fn apply_patch(
         &self,
         text: &str,
-        rehearsal: Rehearsal,
+        rehearsal: DryRun,
         recorder: &dyn Recorder,
     ) -> Result<Patched, WorkspaceError> {
         let files = patch::parse(text).map_err(WorkspaceError::other)?;
@@ -85,52 +85,52 @@ impl View<'_> {
                 Failure::new(ErrorCode::PatchInvalid, message).help("split the patch"),
             ));
         }
-        for _ in 0..ATTEMPTS {
-            let mut plan = Plan::default();
+        for _ in 0..MAX_ATTEMPTS {
+            let mut plan = PatchPlan::default();
             for file in &files {
                 plan.add(self, file)?;
             }
-            plan.refuse_repeats()?;
+            plan.reject_duplicates()?;
             let patched = Patched { files: plan.files, diff: plan.diff };
-            if rehearsal == Rehearsal::Yes || carry_out(self, plan.steps, recorder)? == Attempt::Done {
+            if rehearsal == DryRun::Yes || commit(self, plan.steps, recorder)? == CommitAttempt::Committed {
                 return Ok(patched);
             }
         }
-        Err(keeps_changing("a file of the patch"))
+        Err(too_many_conflicts("a file of the patch"))
     }
 }
 
 /// The steps of a patch while they are gathered.
 #[derive(Default)]
-struct Plan<'v> {
-    steps: Vec<Step<'v>>,
+struct PatchPlan<'v> {
+    steps: Vec<ChangeStep<'v>>,
     files: Vec<PatchedFile>,
     diff: String,
     places: Vec<(String, String)>,
 }
 
-impl<'v> Plan<'v> {
-    fn add(&mut self, view: &'v View<'_>, file: &FilePatch) -> Result<(), WorkspaceError> {
+impl<'v> PatchPlan<'v> {
+    fn add(&mut self, view: &'v WorkspaceView<'_>, file: &FilePatch) -> Result<(), WorkspaceError> {
         let old = file.old_path.as_deref().unwrap_or_default();
         let new = file.new_path.as_deref().unwrap_or_default();
         match file.kind {
             PatchKind::Create => {
                 let target =
-                    self.note(must_be_free(view.find_by_name(new)?)?, view, PatchAction::Create, None);
+                    self.note(require_absent(view.find_by_name(new)?)?, view, PatchAction::Create, None);
                 let after = self.changed(view, file, &target, String::new(), &target)?;
                 self.put(view, target, &after, None)
             }
             PatchKind::Modify => {
                 let target = self.note(view.find_by_name(old)?, view, PatchAction::Modify, None);
-                let before = whole_text(view, &target)?;
+                let before = read_text(view, &target)?;
                 let after = self.changed(view, file, &target, before, &target)?;
                 self.put(view, target, &after, None)
             }
             PatchKind::Delete => {
                 let target = self.note(view.find_unlinked(old)?, view, PatchAction::Delete, None);
-                let before = whole_text(view, &target)?;
+                let before = read_text(view, &target)?;
                 self.changed(view, file, &target, before, &target)?;
-                self.steps.push(Step::Remove(target));
+                self.steps.push(ChangeStep::Remove(target));
                 Ok(())
             }
             PatchKind::Rename => {
@@ -138,13 +138,18 @@ impl<'v> Plan<'v> {
                 let shown = view.show(from.mount, &from.location);
                 self.places
                     .push((from.mount.alias().to_owned(), from.location.to_string_lossy().into_owned()));
-                let to =
-                    self.note(must_be_free(view.find_by_name(new)?)?, view, PatchAction::Rename, Some(shown));
-                let before = whole_text(view, &from)?;
-                let dress = from.existing.as_ref().map(|existing| Dress::of(&existing.file, &existing.stat));
+                let to = self.note(
+                    require_absent(view.find_by_name(new)?)?,
+                    view,
+                    PatchAction::Rename,
+                    Some(shown),
+                );
+                let before = read_text(view, &from)?;
+                let dress =
+                    from.existing.as_ref().map(|existing| FileAttributes::of(&existing.file, &existing.stat));
                 let after = self.changed(view, file, &from, before, &to)?;
                 self.put(view, to, &after, dress)?;
-                self.steps.push(Step::Remove(from));
+                self.steps.push(ChangeStep::Remove(from));
                 Ok(())
             }
         }
@@ -152,11 +157,11 @@ impl<'v> Plan<'v> {
 
     fn note(
         &mut self,
-        target: Target<'v>,
-        view: &View<'_>,
+        target: FileTarget<'v>,
+        view: &WorkspaceView<'_>,
         action: PatchAction,
         from: Option<String>,
-    ) -> Target<'v> {
+    ) -> FileTarget<'v> {
         self.places.push((target.mount.alias().to_owned(), target.location.to_string_lossy().into_owned()));
         self.files.push(PatchedFile { path: view.show(target.mount, &target.location), from, action });
         target
@@ -165,11 +170,11 @@ impl<'v> Plan<'v> {
     /// The new text, and its place in the diff that is answered.
     fn changed(
         &mut self,
-        view: &View<'_>,
+        view: &WorkspaceView<'_>,
         file: &FilePatch,
-        from: &Target<'_>,
+        from: &FileTarget<'_>,
         before: String,
-        to: &Target<'_>,
+        to: &FileTarget<'_>,
     ) -> Result<String, WorkspaceError> {
         let after = patch::apply(file, &before).map_err(WorkspaceError::other)?.text;
         view.check_write_size(after.len() as u64, WriteBound::Result, &to.shown)?;
@@ -183,18 +188,18 @@ impl<'v> Plan<'v> {
 
     fn put(
         &mut self,
-        view: &View<'_>,
-        target: Target<'v>,
+        view: &WorkspaceView<'_>,
+        target: FileTarget<'v>,
         after: &str,
-        dress: Option<Dress>,
+        dress: Option<FileAttributes>,
     ) -> Result<(), WorkspaceError> {
-        let staged = stage(view, &target, Content::Bytes(after.as_bytes()), dress)?;
-        self.steps.push(Step::Put(target, staged));
+        let staged = stage(view, &target, NewContent::Bytes(after.as_bytes()), dress)?;
+        self.steps.push(ChangeStep::Put(target, staged));
         Ok(())
     }
 
     /// Two spellings may name one file; only now, with both opened, can that be seen.
-    fn refuse_repeats(&self) -> Result<(), WorkspaceError> {
+    fn reject_duplicates(&self) -> Result<(), WorkspaceError> {
         let mut seen = BTreeSet::new();
         match self.places.iter().find(|place| !seen.insert(*place)) {
             None => Ok(()),
@@ -209,16 +214,16 @@ impl<'v> Plan<'v> {
     }
 }
 
-fn must_be_free(target: Target<'_>) -> Result<Target<'_>, WorkspaceError> {
+fn require_absent(target: FileTarget<'_>) -> Result<FileTarget<'_>, WorkspaceError> {
     match target.existing {
         None => Ok(target),
         Some(_) => Err(WorkspaceError::AlreadyExists { path: target.shown }),
     }
 }
 
-fn whole_text(view: &View<'_>, target: &Target<'_>) -> Result<String, WorkspaceError> {
+fn read_text(view: &WorkspaceView<'_>, target: &FileTarget<'_>) -> Result<String, WorkspaceError> {
     match &target.existing {
-        Some(existing) => view.whole_text(existing, view.limits.max_write_bytes, &target.shown),
+        Some(existing) => view.read_text(existing, view.limits.max_write_bytes, &target.shown),
         None => Err(WorkspaceError::NotFound { path: target.shown.clone() }),
     }
 }

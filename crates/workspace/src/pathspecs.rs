@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use crate::deny_list::{DEFAULT_DENY, is_files_only};
 use crate::error::WorkspaceError;
-use crate::rules::{PathGrant, Rules};
+use crate::rules::{MountRules, PathGrant};
 use crate::view::Workspace;
 
 /// More alternatives of one glob than this are not spelt out.
@@ -19,10 +19,10 @@ const INCLUDE: &str = ":(top,glob)";
 const EVERYTHING: &str = ":(top)";
 
 /// What a copy of a denied file is called: `~`, `.bak`, `.orig`, `.old`, `.save`, `.swp`, `.swo`, `.copy`; and what some filesystems take for the name itself.
-const ENDINGS: [&str; 5] = ["", "~*", ".[bosc][arlwo][kivpod]*", ".", "[ :]*"];
+const COPY_SUFFIX_GLOBS: [&str; 5] = ["", "~*", ".[bosc][arlwo][kivpod]*", ".", "[ :]*"];
 
 /// A glob that git cannot be told.
-struct Unsayable;
+struct Inexpressible;
 
 impl Workspace {
     /// Pathspecs with which git, run at the root of a mount that is the root of a worktree, shows of its history only what tools reach there.
@@ -40,32 +40,32 @@ impl Workspace {
         if grant.is_some() {
             return Err(unsayable());
         }
-        let mut all = scope(mount.rules()).map_err(|Unsayable| unsayable())?;
+        let mut all = scope(mount.rules()).map_err(|Inexpressible| unsayable())?;
         all.extend(built_in());
-        all.extend(denials(mount.rules(), "").map_err(|Unsayable| unsayable())?);
-        for (inner, place) in self.mounts_inside(mount) {
+        all.extend(denials(mount.rules(), "").map_err(|Inexpressible| unsayable())?);
+        for (inner, place) in self.nested_mounts(mount) {
             let place = escaped(&place.to_string_lossy());
             if inner.rules().has_scope() {
                 all.insert(format!("{EXCLUDE}{place}/**"));
             }
-            all.extend(denials(inner.rules(), &format!("{place}/")).map_err(|Unsayable| unsayable())?);
+            all.extend(denials(inner.rules(), &format!("{place}/")).map_err(|Inexpressible| unsayable())?);
         }
         Ok(all.into_iter().collect())
     }
 }
 
 /// What is let in.
-fn scope(rules: &Rules) -> Result<BTreeSet<String>, Unsayable> {
+fn scope(rules: &MountRules) -> Result<BTreeSet<String>, Inexpressible> {
     let Some(patterns) = rules.scope_texts() else { return Ok(BTreeSet::from([EVERYTHING.to_owned()])) };
     let mut all = BTreeSet::new();
     for pattern in patterns {
         for alternative in alternatives(pattern.trim_start_matches("./"))? {
-            all.extend(exactly(&alternative)?.map(|pattern| format!("{INCLUDE}{pattern}")));
+            all.extend(translate(&alternative)?.map(|pattern| format!("{INCLUDE}{pattern}")));
         }
     }
     match all.is_empty() {
         // Without any, git would show everything.
-        true => Err(Unsayable),
+        true => Err(Inexpressible),
         false => Ok(all),
     }
 }
@@ -77,20 +77,21 @@ fn built_in() -> impl Iterator<Item = String> {
         let above = if directory.is_empty() { String::new() } else { format!("{directory}/") };
         let below = (!is_files_only(rule)).then(|| format!("{name}/**"));
         let copies = [format!(".#{name}"), format!("#{name}#"), format!(".{name}.sw[op]")];
-        let names = ENDINGS.iter().map(|ending| format!("{name}{ending}")).chain(below).chain(copies);
+        let names =
+            COPY_SUFFIX_GLOBS.iter().map(|ending| format!("{name}{ending}")).chain(below).chain(copies);
         names.map(|name| format!("{EXCLUDE}**/{above}{name}")).collect::<Vec<_>>()
     })
 }
 
 /// What the operator denies, and what is the gate's own.
-fn denials(rules: &Rules, place: &str) -> Result<Vec<String>, Unsayable> {
+fn denials(rules: &MountRules, place: &str) -> Result<Vec<String>, Inexpressible> {
     let mut all = Vec::new();
-    for own in rules.own_places() {
-        let own = loosely(&escaped(own));
+    for own in rules.gate_places() {
+        let own = widen(&escaped(own));
         all.extend([own.clone(), format!("{own}/**")]);
     }
     for pattern in rules.deny_texts() {
-        all.extend(alternatives(pattern.trim_start_matches("./"))?.iter().map(|pattern| loosely(pattern)));
+        all.extend(alternatives(pattern.trim_start_matches("./"))?.iter().map(|pattern| widen(pattern)));
     }
     // Git would take these for paths outside, and rules never match them.
     let can_match =
@@ -107,7 +108,7 @@ fn escaped(text: &str) -> String {
 
 /// A pattern without braces that matches at least what a denial does, without regard to case. Git compares single letters of a class with case although it was
 /// told not to: they become lower-case, and a class of anything else any letter. What has twins beyond ASCII becomes any letters.
-fn loosely(pattern: &str) -> String {
+fn widen(pattern: &str) -> String {
     let mut loose = String::new();
     let mut rest = pattern.chars();
     while let Some(letter) = rest.next() {
@@ -131,7 +132,7 @@ fn loosely(pattern: &str) -> String {
 }
 
 /// The same pattern for git, as long as both mean exactly the same by it; `None` of one that matches nothing.
-fn exactly(pattern: &str) -> Result<Option<String>, Unsayable> {
+fn translate(pattern: &str) -> Result<Option<String>, Inexpressible> {
     if pattern.starts_with('/') || pattern.split('/').any(|name| matches!(name, "" | "." | "..")) {
         return Ok(None);
     }
@@ -143,7 +144,7 @@ fn exactly(pattern: &str) -> Result<Option<String>, Unsayable> {
                 let class = skip_class(&mut rest);
                 let is_plain = |letter: char| letter.is_ascii() && !matches!(letter, '[' | '\\' | '/');
                 if !class.chars().all(is_plain) {
-                    return Err(Unsayable);
+                    return Err(Inexpressible);
                 }
                 has_wildcard = true;
             }
@@ -159,10 +160,10 @@ fn exactly(pattern: &str) -> Result<Option<String>, Unsayable> {
 }
 
 /// A class of one letter is a wildcard.
-fn as_wildcard(pattern: &str) -> Result<String, Unsayable> {
-    let last = pattern.chars().rev().find(|letter| letter.is_ascii_alphanumeric()).ok_or(Unsayable)?;
-    let (before, after) = pattern.rsplit_once(last).ok_or(Unsayable)?;
-    Ok(if before.ends_with('\\') { return Err(Unsayable) } else { format!("{before}[{last}]{after}") })
+fn as_wildcard(pattern: &str) -> Result<String, Inexpressible> {
+    let last = pattern.chars().rev().find(|letter| letter.is_ascii_alphanumeric()).ok_or(Inexpressible)?;
+    let (before, after) = pattern.rsplit_once(last).ok_or(Inexpressible)?;
+    Ok(if before.ends_with('\\') { return Err(Inexpressible) } else { format!("{before}[{last}]{after}") })
 }
 
 /// Goes behind the end of a class, whose `[` was read, and answers with what is in it.
@@ -180,7 +181,7 @@ fn skip_class(rest: &mut std::str::Chars<'_>) -> String {
 }
 
 /// A pattern for each choice of the alternatives in its braces.
-fn alternatives(pattern: &str) -> Result<Vec<String>, Unsayable> {
+fn alternatives(pattern: &str) -> Result<Vec<String>, Inexpressible> {
     let (mut done, mut left) = (Vec::new(), vec![pattern.to_owned()]);
     while let Some(pattern) = left.pop() {
         match first_braces(&pattern) {
@@ -190,7 +191,7 @@ fn alternatives(pattern: &str) -> Result<Vec<String>, Unsayable> {
             }
         }
         if done.len() + left.len() > MAX_ALTERNATIVES {
-            return Err(Unsayable);
+            return Err(Inexpressible);
         }
     }
     Ok(done)
@@ -254,9 +255,9 @@ mod tests {
         for (pattern, loose) in
             [("[S]ecret*", "[s]ecret*"), ("Ärger/[!pP]*", "*rger/?*"), ("a\\*B", "a\\*b"), ("x[]]y", "x?y")]
         {
-            assert_eq!(loosely(pattern), loose);
+            assert_eq!(widen(pattern), loose);
         }
-        let exact = |pattern: &str| exactly(pattern).ok().flatten();
+        let exact = |pattern: &str| translate(pattern).ok().flatten();
         assert_eq!(exact("src/**").as_deref(), Some("src/**"));
         assert_eq!(exact("src").as_deref(), Some("sr[c]"));
         assert_eq!(exact("a/b.md").as_deref(), Some("a/b.m[d]"));

@@ -8,9 +8,9 @@ use toolgate_types::Sha256;
 use toolgate_types::digest::Sha256Hasher;
 
 use crate::error::WorkspaceError;
-use crate::open::{Opened, open_to_read};
-use crate::view::View;
-use crate::whole::{Whole, count_newlines};
+use crate::file_contents::{FileContents, count_newlines};
+use crate::open::{OpenedFile, open_to_read};
+use crate::view::WorkspaceView;
 
 /// Which part of a file to answer with, and what to do when that is too much.
 #[derive(Clone, Copy, Debug, Default)]
@@ -85,25 +85,25 @@ pub enum EntireContent {
     Bytes(Vec<u8>),
 }
 
-pub(crate) const CHUNK: usize = 128 * 1024;
+pub(crate) const CHUNK_BYTES: usize = 128 * 1024;
 
 /// How much of a file that is not text is answered with, to tell what kind of file it is.
 const BEGINNING: usize = 8 * 1024;
 
 /// Less is not read at once where it is not known how much will come.
-const LEAST: usize = 4096;
+const MIN_READ_BYTES: usize = 4096;
 
 /// Nobody makes room for more than this before there is something to put there.
-const MOST_EXPECTED: usize = 16 << 20;
+const MAX_PREALLOCATED_BYTES: usize = 16 << 20;
 
-impl View<'_> {
+impl WorkspaceView<'_> {
     /// Reads a file, or a range of its lines.
     ///
     /// # Errors
     /// See [`WorkspaceError`].
     pub fn read(&self, path: &str, request: &ReadRequest) -> Result<FileRead, WorkspaceError> {
         let requested = self.request(path)?;
-        let window = Window::of(request, &requested.shown)?;
+        let window = LineRange::of(request, &requested.shown)?;
         let opened = open_to_read(self, &requested)?;
         if opened.is_directory() {
             return Err(WorkspaceError::NotAFile { path: requested.shown.into_owned() });
@@ -119,11 +119,11 @@ impl View<'_> {
         }
         let expected = usize::try_from(opened.size()).unwrap_or(usize::MAX);
         let limit = usize::try_from(self.limits.max_read_bytes).unwrap_or(usize::MAX);
-        if window.is_whole() && expected <= limit.min(MOST_EXPECTED) {
-            return Ok(with_beginning(self.read_kept(&opened, expected, shown)?, &opened));
+        if window.is_whole() && expected <= limit.min(MAX_PREALLOCATED_BYTES) {
+            return Ok(with_beginning(self.read_to_end(&opened, expected, shown)?, &opened));
         }
-        let scan = Scan::new(window, self.limits.max_read_bytes, expected);
-        Ok(with_beginning(self.read_through(&opened, scan, expected, shown)?, &opened))
+        let scan = FileScan::new(window, self.limits.max_read_bytes, expected);
+        Ok(with_beginning(self.read_streaming(&opened, scan, expected, shown)?, &opened))
     }
 
     /// All of a file, whatever is in it, if it has no more bytes than this.
@@ -143,42 +143,48 @@ impl View<'_> {
         if opened.size() > most {
             return Err(too_long(shown, opened.size()));
         }
-        let bytes = self.whole(&opened.file, opened.size(), most, &shown).map_err(|error| match error {
-            // It has grown meanwhile.
-            WorkspaceError::TooLargeToChange { path, bytes, .. } => too_long(path, bytes),
-            other => other,
-        })?;
+        let bytes =
+            self.read_bytes(&opened.file, opened.size(), most, &shown).map_err(|error| match error {
+                // It has grown meanwhile.
+                WorkspaceError::TooLargeToChange { path, bytes, .. } => too_long(path, bytes),
+                other => other,
+            })?;
         let (length, sha256) = (bytes.len() as u64, Sha256::of(&bytes));
         let content = text_of(bytes).map_or_else(EntireContent::Bytes, EntireContent::Text);
         Ok(EntireFile { path, bytes: length, sha256, content })
     }
 
     /// A file that is wanted whole and expected to be no longer than may be kept.
-    fn read_kept(&self, opened: &Opened, expected: usize, shown: String) -> Result<FileRead, WorkspaceError> {
-        if let Some(whole) = self.read_whole(opened, expected, &shown)? {
-            return Ok(whole_file(whole, shown));
+    fn read_to_end(
+        &self,
+        opened: &OpenedFile,
+        expected: usize,
+        shown: String,
+    ) -> Result<FileRead, WorkspaceError> {
+        if let Some(whole) = self.read_contents(opened, expected, &shown)? {
+            return Ok(into_file_read(whole, shown));
         }
         // It has grown meanwhile, perhaps beyond what may be kept, and is read anew.
         let mut file = &opened.file;
         file.rewind().map_err(|error| WorkspaceError::io("reading", &shown, error))?;
-        self.read_through(
+        self.read_streaming(
             opened,
-            Scan::new(Window::WHOLE, self.limits.max_read_bytes, expected),
+            FileScan::new(LineRange::WHOLE, self.limits.max_read_bytes, expected),
             expected,
             shown,
         )
     }
 
     /// A file, however long it is.
-    fn read_through(
+    fn read_streaming(
         &self,
-        opened: &Opened,
-        mut scan: Scan,
+        opened: &OpenedFile,
+        mut scan: FileScan,
         expected: usize,
         shown: String,
     ) -> Result<FileRead, WorkspaceError> {
         // One byte more than there should be: that it does not come is the end.
-        let mut buffer = vec![0; expected.saturating_add(1).clamp(LEAST, CHUNK)];
+        let mut buffer = vec![0; expected.saturating_add(1).clamp(MIN_READ_BYTES, CHUNK_BYTES)];
         stream(&opened.file, &mut buffer, expected, self, &shown, |chunk| scan.feed(chunk))?;
         scan.finish(shown)
     }
@@ -186,15 +192,15 @@ impl View<'_> {
     /// Digest of an open file, from its beginning.
     pub(crate) fn hash(&self, file: &File, shown: &str) -> Result<Sha256, WorkspaceError> {
         let mut hasher = Sha256Hasher::new();
-        let mut buffer = vec![0; CHUNK];
+        let mut buffer = vec![0; CHUNK_BYTES];
         stream(file, &mut buffer, usize::MAX, self, shown, |chunk| hasher.update(chunk))?;
         Ok(hasher.finish())
     }
 
     /// The whole text of an open file, and its digest, when it is text and not over the limit.
-    pub(crate) fn whole_text(
+    pub(crate) fn read_text(
         &self,
-        opened: &Opened,
+        opened: &OpenedFile,
         limit: u64,
         shown: &str,
     ) -> Result<String, WorkspaceError> {
@@ -205,20 +211,20 @@ impl View<'_> {
                 limit,
             });
         }
-        let bytes = self.whole(&opened.file, opened.size(), limit, shown)?;
+        let bytes = self.read_bytes(&opened.file, opened.size(), limit, shown)?;
         text_of(bytes).map_err(|_| WorkspaceError::Binary { path: shown.to_owned() })
     }
 }
 
 /// Adds the first bytes of a file that turned out not to be text. They are read anew: nothing is decided by them, and most files are text.
-fn with_beginning(mut read: FileRead, opened: &Opened) -> FileRead {
+fn with_beginning(mut read: FileRead, opened: &OpenedFile) -> FileRead {
     if let FileContent::Binary { beginning } = &mut read.content {
         *beginning = first_bytes(opened);
     }
     read
 }
 
-fn first_bytes(opened: &Opened) -> Vec<u8> {
+fn first_bytes(opened: &OpenedFile) -> Vec<u8> {
     let mut bytes = vec![0; BEGINNING];
     let count = rustix::io::pread(&opened.file, bytes.as_mut_slice(), 0).unwrap_or(0);
     bytes.truncate(count);
@@ -245,7 +251,7 @@ fn stream(
     mut file: impl Read,
     buffer: &mut [u8],
     expected: usize,
-    view: &View<'_>,
+    view: &WorkspaceView<'_>,
     shown: &str,
     mut consume: impl FnMut(&[u8]),
 ) -> Result<(), WorkspaceError> {
@@ -268,12 +274,12 @@ fn stream(
 }
 
 #[derive(Clone, Copy)]
-struct Window {
+struct LineRange {
     start: u64,
     end: u64,
 }
 
-impl Window {
+impl LineRange {
     const WHOLE: Self = Self { start: 1, end: u64::MAX };
 
     fn of(request: &ReadRequest, shown: &str) -> Result<Self, WorkspaceError> {
@@ -292,8 +298,8 @@ impl Window {
 }
 
 /// The state of one pass over a file.
-struct Scan {
-    window: Window,
+struct FileScan {
+    window: LineRange,
     limit: usize,
     hasher: Sha256Hasher,
     utf8: Utf8Check,
@@ -304,11 +310,11 @@ struct Scan {
     cut: bool,
 }
 
-impl Scan {
+impl FileScan {
     /// The size is what is expected of the file, and may turn out wrong.
-    fn new(window: Window, limit: u64, size: usize) -> Self {
+    fn new(window: LineRange, limit: u64, size: usize) -> Self {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        let room = if window.is_whole() { size.min(limit).min(MOST_EXPECTED) } else { 0 };
+        let room = if window.is_whole() { size.min(limit).min(MAX_PREALLOCATED_BYTES) } else { 0 };
         Self {
             window,
             limit,
@@ -369,7 +375,7 @@ impl Scan {
 
     fn finish(self, path: String) -> Result<FileRead, WorkspaceError> {
         let total_lines = self.newlines + u64::from(!self.ends_with_newline);
-        let Window { start, end } = self.window;
+        let LineRange { start, end } = self.window;
         if start > total_lines.max(1) {
             let help = format!("the file has {total_lines} lines");
             return Err(WorkspaceError::InvalidRange {
@@ -388,8 +394,8 @@ impl Scan {
 }
 
 /// What is to be said about a file that was kept whole.
-fn whole_file(whole: Whole, path: String) -> FileRead {
-    let Whole { text, bytes, newlines, sha256 } = whole;
+fn into_file_read(whole: FileContents, path: String) -> FileRead {
+    let FileContents { text, bytes, newlines, sha256 } = whole;
     let content = text.map_or(FileContent::Binary { beginning: Vec::new() }, |text| {
         let ends_within_line = !text.is_empty() && !text.ends_with('\n');
         let total_lines = newlines + u64::from(ends_within_line);
@@ -479,18 +485,19 @@ mod tests {
         let (workspace, stop) = (workspace(scratch.path()), Cancellation::never());
         let view = view(&workspace, &stop);
         let text = "aé漢🦀 and more\n".repeat(60_000);
-        let large = 5 * CHUNK;
+        let large = 5 * CHUNK_BYTES;
         let mut before = 0;
         for length in [0, 1, 5000, large + 100, large, text.len()] {
             let text = text.get(..text.floor_char_boundary(length)).unwrap();
             std::fs::write(scratch.path().join("f"), text).unwrap();
             // What was read before is remembered, and this may be its beginning.
             let expected = [before, text.len().saturating_sub(1), text.len(), text.len() + 1];
-            let expected = expected.into_iter().chain([0, 10, large - CHUNK, large, large + 1, 8 * CHUNK]);
+            let expected =
+                expected.into_iter().chain([0, 10, large - CHUNK_BYTES, large, large + 1, 8 * CHUNK_BYTES]);
             before = text.len();
-            for expected in expected.filter(|expected| *expected <= 8 * CHUNK) {
+            for expected in expected.filter(|expected| *expected <= 8 * CHUNK_BYTES) {
                 let opened = open_to_read(&view, &view.request("f").unwrap()).unwrap();
-                let read = view.read_kept(&opened, expected, "f".to_owned()).unwrap();
+                let read = view.read_to_end(&opened, expected, "f".to_owned()).unwrap();
                 let about = format!("{} bytes instead of {expected}", text.len());
                 assert_eq!(
                     (read.bytes, read.sha256),

@@ -5,8 +5,8 @@
 
 use std::path::Path;
 
-use crate::fold::fold;
 use crate::mount::Mount;
+use crate::name_fold::fold;
 
 /// Whether changing this place would change a repository's inside, or complete one.
 pub(crate) fn is_inside_repository(mount: &Mount, location: &Path) -> bool {

@@ -11,15 +11,15 @@ use rustix::io::Errno;
 use toolgate_types::Sha256;
 
 use crate::change::{FileStamp, Recorder};
-use crate::dress::Dress;
 use crate::error::WorkspaceError;
-use crate::open::Opened;
-use crate::rules::Verdict;
-use crate::stage::{Content, stage};
-use crate::swap::{second_name, unfinished_name};
-use crate::target::{Target, keeps_changing, open_directory_by_names};
-use crate::transaction::{Attempt, LOCK_PATIENCE, Step, carry_out_within};
-use crate::view::View;
+use crate::file_attributes::FileAttributes;
+use crate::file_target::{FileTarget, open_directory_by_names, too_many_conflicts};
+use crate::open::OpenedFile;
+use crate::rules::PathVerdict;
+use crate::staged_file::{NewContent, stage};
+use crate::swap::{backup_name, unfinished_name};
+use crate::transaction::{ChangeStep, CommitAttempt, LOCK_TIMEOUT, commit_with_timeout};
+use crate::view::WorkspaceView;
 
 /// One file to be put back.
 #[derive(Debug)]
@@ -37,14 +37,14 @@ pub enum Restoration {
         /// Whose it was, user and group, where there is no file now that says so.
         owner: Option<(u32, u32)>,
         /// What it is expected to be now.
-        expect: Expect,
+        expect: ExpectedContent,
     },
     /// The file goes away.
     Absence {
         /// With its alias.
         path: String,
         /// What it is expected to be now.
-        expect: Expect,
+        expect: ExpectedContent,
     },
     /// The file gets its old name again.
     Name {
@@ -55,7 +55,7 @@ pub enum Restoration {
         /// What is expected to be where it is.
         moved: MovedFile,
         /// What is expected to be where it was.
-        expect: Expect,
+        expect: ExpectedContent,
     },
 }
 
@@ -72,7 +72,7 @@ pub enum MovedFile {
 
 /// What a file is expected to be before it is put back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Expect {
+pub enum ExpectedContent {
     /// Content with this digest.
     Digest(Sha256),
     /// Nothing there.
@@ -83,23 +83,23 @@ pub enum Expect {
 
 /// How long to wait for folders that other programs hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Patience {
+pub enum LockTimeout {
     /// As long as for any other change.
-    Usual,
+    Default,
     /// Not at all: somebody will try again.
-    None,
+    NoWait,
 }
 
-impl Patience {
+impl LockTimeout {
     fn duration(self) -> Duration {
         match self {
-            Self::Usual => LOCK_PATIENCE,
-            Self::None => Duration::ZERO,
+            Self::Default => LOCK_TIMEOUT,
+            Self::NoWait => Duration::ZERO,
         }
     }
 }
 
-impl View<'_> {
+impl WorkspaceView<'_> {
     /// Puts files back, all or none: by the rules of the mounts, and never through a symlink.
     ///
     /// # Errors
@@ -107,30 +107,36 @@ impl View<'_> {
     pub fn restore(
         &self,
         restorations: &[Restoration],
-        patience: Patience,
+        patience: LockTimeout,
         recorder: &dyn Recorder,
     ) -> Result<(), WorkspaceError> {
-        let mut steps = Steps::default();
+        let mut steps = RestorePlan::default();
         for restoration in restorations {
             steps.add(self, restoration)?;
         }
-        match carry_out_within(self, steps.steps, recorder, patience.duration())? {
-            Attempt::Done => Ok(()),
-            Attempt::Overtaken => Err(keeps_changing("a file that was being put back")),
+        match commit_with_timeout(self, steps.steps, recorder, patience.duration())? {
+            CommitAttempt::Committed => Ok(()),
+            CommitAttempt::Conflict => Err(too_many_conflicts("a file that was being put back")),
         }
     }
 
     /// The place, if what is there is what is expected.
-    fn expected<'b>(&'b self, path: &'b str, expect: Expect) -> Result<Target<'b>, WorkspaceError> {
+    fn expected<'b>(
+        &'b self,
+        path: &'b str,
+        expect: ExpectedContent,
+    ) -> Result<FileTarget<'b>, WorkspaceError> {
         let target = self.find_exactly(path)?;
         let found = match (&target.existing, expect) {
-            (_, Expect::Anything) | (None, Expect::Absent) => return Ok(target),
-            (None, Expect::Digest(_)) => "it was deleted",
-            (Some(_), Expect::Absent) => "there is a file again",
-            (Some(existing), Expect::Digest(digest)) if self.hash(&existing.file, path)? == digest => {
+            (_, ExpectedContent::Anything) | (None, ExpectedContent::Absent) => return Ok(target),
+            (None, ExpectedContent::Digest(_)) => "it was deleted",
+            (Some(_), ExpectedContent::Absent) => "there is a file again",
+            (Some(existing), ExpectedContent::Digest(digest))
+                if self.hash(&existing.file, path)? == digest =>
+            {
                 return Ok(target);
             }
-            (Some(_), Expect::Digest(_)) => "it was changed since",
+            (Some(_), ExpectedContent::Digest(_)) => "it was changed since",
         };
         Err(WorkspaceError::Precondition { path: path.to_owned(), reason: found.to_owned() })
     }
@@ -146,7 +152,7 @@ impl View<'_> {
         }
     }
 
-    fn is_moved(&self, there: &Opened, shown: &str, moved: MovedFile) -> Result<bool, WorkspaceError> {
+    fn is_moved(&self, there: &OpenedFile, shown: &str, moved: MovedFile) -> Result<bool, WorkspaceError> {
         match moved {
             MovedFile::Anything => Ok(true),
             MovedFile::Digest(digest) => Ok(self.hash(&there.file, shown)? == digest),
@@ -155,11 +161,11 @@ impl View<'_> {
     }
 
     /// Takes away folders of a mount if they are empty, innermost first. What the rules keep from being changed stays.
-    pub fn remove_empty_folders(&self, alias: &str, folders: &[PathBuf]) {
+    pub fn remove_empty_directories(&self, alias: &str, folders: &[PathBuf]) {
         let Some(mount) = self.workspace.mount(alias) else { return };
         for folder in folders.iter().rev() {
             let (Some(parent), Some(name)) = (folder.parent(), folder.file_name()) else { continue };
-            let reachable = self.verdict(mount, folder, true) == Verdict::Reachable;
+            let reachable = self.verdict(mount, folder, true) == PathVerdict::Reachable;
             if !reachable || !self.may_change(mount, folder) {
                 continue;
             }
@@ -174,14 +180,14 @@ impl View<'_> {
     ///
     /// # Errors
     /// See [`WorkspaceError`].
-    pub fn open_litter(
+    pub fn open_stale_temporary(
         &self,
         alias: &str,
         beside: &Path,
         name: &OsStr,
     ) -> Result<Option<File>, WorkspaceError> {
-        let Some(folder) = self.folder_of(alias, beside)? else { return Ok(None) };
-        open_leftover(&folder, name)
+        let Some(folder) = self.parent_of(alias, beside)? else { return Ok(None) };
+        open_regular_file(&folder, name)
     }
 
     /// Takes away a temporary name that a crash left beside a file, and the others that some filesystems need.
@@ -189,20 +195,20 @@ impl View<'_> {
     ///
     /// # Errors
     /// `Precondition` when something unknown is left; else see [`WorkspaceError`].
-    pub fn remove_litter(
+    pub fn remove_stale_temporary(
         &self,
         alias: &str,
         beside: &Path,
         name: &OsStr,
         is_known: &dyn Fn(Sha256) -> bool,
     ) -> Result<(), WorkspaceError> {
-        let Some(folder) = self.folder_of(alias, beside)? else { return Ok(()) };
+        let Some(folder) = self.parent_of(alias, beside)? else { return Ok(()) };
         let unlink = |name: &OsStr| match rustix::fs::unlinkat(&folder, name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(error) => Err(WorkspaceError::io("removing", &name.to_string_lossy(), error.into())),
         };
-        for name in [name.to_owned(), second_name(name)] {
-            let Some(file) = open_leftover(&folder, &name)? else { continue };
+        for name in [name.to_owned(), backup_name(name)] {
+            let Some(file) = open_regular_file(&folder, &name)? else { continue };
             let path = name.to_string_lossy().into_owned();
             if !is_known(self.hash(&file, &path)?) {
                 let reason = "it may be the only copy of something".to_owned();
@@ -215,7 +221,7 @@ impl View<'_> {
     }
 
     /// The folder of a file; nothing when there is none any more.
-    fn folder_of(&self, alias: &str, beside: &Path) -> Result<Option<File>, WorkspaceError> {
+    fn parent_of(&self, alias: &str, beside: &Path) -> Result<Option<File>, WorkspaceError> {
         let Some(mount) = self.workspace.mount(alias) else { return Ok(None) };
         match open_directory_by_names(mount, beside.parent().unwrap_or(Path::new(""))) {
             Ok(folder) => Ok(Some(folder)),
@@ -239,7 +245,7 @@ impl View<'_> {
 }
 
 /// Opens a regular file in a folder, never through a link and never waiting for anybody.
-fn open_leftover(folder: &File, name: &OsStr) -> Result<Option<File>, WorkspaceError> {
+fn open_regular_file(folder: &File, name: &OsStr) -> Result<Option<File>, WorkspaceError> {
     let path = || name.to_string_lossy().into_owned();
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = match rustix::fs::openat(folder, name, flags, Mode::empty()) {
@@ -257,27 +263,31 @@ fn open_leftover(folder: &File, name: &OsStr) -> Result<Option<File>, WorkspaceE
 
 /// The steps of putting back while they are gathered.
 #[derive(Default)]
-struct Steps<'v> {
-    steps: Vec<Step<'v>>,
+struct RestorePlan<'v> {
+    steps: Vec<ChangeStep<'v>>,
     /// Places that an earlier step leaves free, so that a later one finds nothing there.
     freed: Vec<(String, PathBuf)>,
 }
 
-impl<'v> Steps<'v> {
-    fn add(&mut self, view: &'v View<'_>, restoration: &'v Restoration) -> Result<(), WorkspaceError> {
+impl<'v> RestorePlan<'v> {
+    fn add(
+        &mut self,
+        view: &'v WorkspaceView<'_>,
+        restoration: &'v Restoration,
+    ) -> Result<(), WorkspaceError> {
         match restoration {
             Restoration::Content { path, content, sha256, mode, owner, expect } => {
                 let target = match self.freed(view.find_exactly(path)?) {
                     Some(freed) => freed,
                     None => view.expected(path, *expect)?,
                 };
-                let dress = dress_again(&target, content, *mode, *owner, path)?;
-                let staged = stage(view, &target, Content::CopyOf(content), Some(dress))?;
+                let dress = restored_attributes(&target, content, *mode, *owner, path)?;
+                let staged = stage(view, &target, NewContent::CopyOf(content), Some(dress))?;
                 // Compared with what was just copied, not with what could be read before: the file may be open elsewhere.
                 if sha256.is_some_and(|sha256| sha256 != staged.after.sha256) {
                     return Err(WorkspaceError::KeptContentDiffers { path: path.clone() });
                 }
-                self.steps.push(Step::Put(target, staged));
+                self.steps.push(ChangeStep::Put(target, staged));
             }
             Restoration::Absence { path, expect } => {
                 // What is gone already is as it should be, whatever took it away.
@@ -295,29 +305,29 @@ impl<'v> Steps<'v> {
                     let reason = "it is not the file that was moved there, or was changed since".to_owned();
                     return Err(WorkspaceError::Precondition { path: now.clone(), reason });
                 }
-                let to = self.make_room(view, before, *expect)?;
+                let to = self.vacate(view, before, *expect)?;
                 self.freed.push(place(&from));
-                self.steps.push(Step::Move(Box::new((from, to))));
+                self.steps.push(ChangeStep::Move(Box::new((from, to))));
             }
         }
         Ok(())
     }
 
-    fn remove(&mut self, target: Target<'v>) {
+    fn remove(&mut self, target: FileTarget<'v>) {
         if target.existing.is_some() {
             self.freed.push(place(&target));
-            self.steps.push(Step::Remove(target));
+            self.steps.push(ChangeStep::Remove(target));
         }
     }
 
     /// A place that is free, or that may be and will be.
-    fn make_room(
+    fn vacate(
         &mut self,
-        view: &'v View<'_>,
+        view: &'v WorkspaceView<'_>,
         path: &'v str,
-        expect: Expect,
-    ) -> Result<Target<'v>, WorkspaceError> {
-        if expect == Expect::Anything && self.freed(view.find_exactly(path)?).is_none() {
+        expect: ExpectedContent,
+    ) -> Result<FileTarget<'v>, WorkspaceError> {
+        if expect == ExpectedContent::Anything && self.freed(view.find_exactly(path)?).is_none() {
             self.remove(view.find_exactly(path)?);
         }
         let target = view.find_exactly(path)?;
@@ -328,28 +338,28 @@ impl<'v> Steps<'v> {
     }
 
     /// The place as it will be after the steps so far, if one of them leaves it free.
-    fn freed(&self, target: Target<'v>) -> Option<Target<'v>> {
+    fn freed(&self, target: FileTarget<'v>) -> Option<FileTarget<'v>> {
         let is_freed = self.freed.contains(&place(&target));
-        is_freed.then_some(Target { existing: None, sha256: None, ..target })
+        is_freed.then_some(FileTarget { existing: None, sha256: None, ..target })
     }
 }
 
 /// The mode that was kept; all else like the file that is there, or, where there is none, like what was kept.
-fn dress_again(
-    target: &Target<'_>,
+fn restored_attributes(
+    target: &FileTarget<'_>,
     content: &File,
     mode: u32,
     owner: Option<(u32, u32)>,
     path: &str,
-) -> Result<Dress, WorkspaceError> {
+) -> Result<FileAttributes, WorkspaceError> {
     if let Some(existing) = &target.existing {
-        return Ok(Dress::of(&existing.file, &existing.stat).with_mode(mode));
+        return Ok(FileAttributes::of(&existing.file, &existing.stat).with_mode(mode));
     }
     let stat =
         rustix::fs::fstat(content).map_err(|error| WorkspaceError::io("looking at", path, error.into()))?;
-    Ok(Dress::of(content, &stat).with_mode(mode).with_owner(owner))
+    Ok(FileAttributes::of(content, &stat).with_mode(mode).with_owner(owner))
 }
 
-fn place(target: &Target<'_>) -> (String, PathBuf) {
+fn place(target: &FileTarget<'_>) -> (String, PathBuf) {
     (target.mount.alias().to_owned(), target.location.clone())
 }

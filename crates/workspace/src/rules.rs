@@ -9,8 +9,8 @@ use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use toolgate_text::glob_classes::{has_class_beyond_ascii, letter_left_out_in_one_case, other_case};
 
 use crate::deny_list::{default_rule, rule_ending_at};
-use crate::fold::{fold, fold_glob, without_backup_marks};
-use crate::glance::{has_only_harmless_names, is_harmless};
+use crate::deny_prefilter::{cannot_match, no_name_can_match};
+use crate::name_fold::{fold, fold_glob, without_backup_marks};
 
 /// A glob that does not parse.
 #[derive(Debug, thiserror::Error)]
@@ -29,7 +29,7 @@ pub trait PathGrant: Send + Sync + std::fmt::Debug {
 
     /// Whether the call may open what really lies at a location of this mount: not where it was decided about other files. What is found below a
     /// directory that was opened is not asked about.
-    fn opens(&self, alias: &str, location: &Path, is_directory: bool) -> bool {
+    fn may_open(&self, alias: &str, location: &Path, is_directory: bool) -> bool {
         let _ = (alias, location, is_directory);
         true
     }
@@ -37,27 +37,27 @@ pub trait PathGrant: Send + Sync + std::fmt::Debug {
 
 /// What of a mount may be reached, and what of that may be changed.
 #[derive(Clone, Debug, Default)]
-pub struct Rules {
-    deny: Option<Globs>,
+pub struct MountRules {
+    deny: Option<FoldedGlobs>,
     scope: Option<GlobSet>,
     /// The globs of the scope as they were written.
     scope_texts: Vec<String>,
-    protected: Option<Globs>,
+    protected: Option<FoldedGlobs>,
     /// Folded.
-    own_files: Vec<String>,
+    gate_files: Vec<String>,
     /// Folded, and protected with all that is below.
     protected_places: Vec<String>,
 }
 
 /// The answer about one location.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum PathVerdict {
     Reachable,
     Denied { rule: String },
     OutOfScope,
 }
 
-impl Rules {
+impl MountRules {
     /// The default deny list alone.
     #[must_use]
     pub fn new() -> Self {
@@ -71,7 +71,7 @@ impl Rules {
     pub fn deny(mut self, patterns: &[String]) -> Result<Self, InvalidGlob> {
         patterns.iter().try_for_each(|pattern| has_clear_classes(pattern))?;
         let texts: Vec<String> = patterns.iter().flat_map(|pattern| with_everything_below(pattern)).collect();
-        self.deny = Globs::compile(texts)?;
+        self.deny = FoldedGlobs::compile(texts)?;
         Ok(self)
     }
 
@@ -90,7 +90,8 @@ impl Rules {
     /// # Errors
     /// A glob that does not parse.
     pub fn protect(mut self, patterns: &[&str]) -> Result<Self, InvalidGlob> {
-        self.protected = Globs::compile(patterns.iter().map(|pattern| (*pattern).to_owned()).collect())?;
+        self.protected =
+            FoldedGlobs::compile(patterns.iter().map(|pattern| (*pattern).to_owned()).collect())?;
         Ok(self)
     }
 
@@ -125,15 +126,15 @@ impl Rules {
 
     /// The gate's own files and folders, as locations inside this mount.
     #[must_use]
-    pub fn own_files(mut self, locations: Vec<PathBuf>) -> Self {
-        self.own_files = locations.iter().map(|location| fold(location).into_owned()).collect();
+    pub fn gate_files(mut self, locations: Vec<PathBuf>) -> Self {
+        self.gate_files = locations.iter().map(|location| fold(location).into_owned()).collect();
         self
     }
 
     /// Whether tools reach the file at a real location of the mount.
     #[must_use]
     pub fn reaches(&self, location: &Path) -> bool {
-        self.verdict(location, false, None) == Verdict::Reachable
+        self.verdict(location, false, None) == PathVerdict::Reachable
     }
 
     pub(crate) fn verdict(
@@ -141,13 +142,13 @@ impl Rules {
         location: &Path,
         is_directory: bool,
         grant: Option<&dyn PathGrant>,
-    ) -> Verdict {
+    ) -> PathVerdict {
         if let Some(rule) = self.denying_rule(location, is_directory) {
-            return Verdict::Denied { rule };
+            return PathVerdict::Denied { rule };
         }
         // Directories are passed so that what lies in scope below them can be reached; their entries are asked about.
         let reachable = is_directory || self.is_in_scope(location, grant);
-        if reachable { Verdict::Reachable } else { Verdict::OutOfScope }
+        if reachable { PathVerdict::Reachable } else { PathVerdict::OutOfScope }
     }
 
     /// Whether an entry of a folder that is itself reachable is so too: the same as the verdict, for whoever asks about every entry of a tree.
@@ -167,7 +168,7 @@ impl Rules {
         if let Some(rule) = self.operators_rule(location) {
             return Some(rule);
         }
-        if has_only_harmless_names(location.as_os_str().as_bytes()) {
+        if no_name_can_match(location.as_os_str().as_bytes()) {
             return None;
         }
         built_in_rule(location, is_directory).map(str::to_owned)
@@ -175,11 +176,11 @@ impl Rules {
 
     /// The gate's own files, and what the operator denies.
     pub(crate) fn operators_rule(&self, location: &Path) -> Option<String> {
-        if self.own_files.is_empty() && self.deny.is_none() {
+        if self.gate_files.is_empty() && self.deny.is_none() {
             return None;
         }
         let folded = fold(location);
-        if let Some(own) = self.own_files.iter().find(|own| is_at_or_below(&folded, own)) {
+        if let Some(own) = self.gate_files.iter().find(|own| is_at_or_below(&folded, own)) {
             return Some(format!("the gate's own {own}"));
         }
         // An operator's pattern means what it says, letter by letter, and its twins.
@@ -190,27 +191,27 @@ impl Rules {
 
     /// The same as a plain answer, for whoever asks about every file of a tree.
     pub(crate) fn is_denied_by_operator(&self, location: &Path) -> bool {
-        if self.own_files.is_empty() && self.deny.is_none() {
+        if self.gate_files.is_empty() && self.deny.is_none() {
             return false;
         }
         let folded = fold(location);
-        let is_denied = |globs: &Globs| {
+        let is_denied = |globs: &FoldedGlobs| {
             let raw = location.to_string_lossy();
             globs.set.is_match(raw.as_ref()) || (raw != folded && globs.set.is_match(folded.as_ref()))
         };
-        self.own_files.iter().any(|own| is_at_or_below(&folded, own))
+        self.gate_files.iter().any(|own| is_at_or_below(&folded, own))
             || self.deny.as_ref().is_some_and(is_denied)
     }
 
     /// Whether this is, or lies in, one of the gate's own files and folders.
-    pub(crate) fn is_own(&self, location: &Path) -> bool {
+    pub(crate) fn is_gate_owned(&self, location: &Path) -> bool {
         let folded = fold(location);
-        self.own_files.iter().any(|own| is_at_or_below(&folded, own))
+        self.gate_files.iter().any(|own| is_at_or_below(&folded, own))
     }
 
     /// The gate's own files and folders, as folded locations.
-    pub(crate) fn own_places(&self) -> &[String] {
-        &self.own_files
+    pub(crate) fn gate_places(&self) -> &[String] {
+        &self.gate_files
     }
 
     /// Whether a file is among what the mount and the call are limited to.
@@ -236,8 +237,8 @@ impl Rules {
     }
 
     /// Whether there are only the built-in rules, which judge an entry of a reachable folder by its name and those above it.
-    pub(crate) fn are_about_names(&self) -> bool {
-        self.own_files.is_empty() && self.deny.is_none() && self.scope.is_none()
+    pub(crate) fn depend_on_names_only(&self) -> bool {
+        self.gate_files.is_empty() && self.deny.is_none() && self.scope.is_none()
     }
 
     /// Whether there are globs, which may speak of any location.
@@ -262,7 +263,7 @@ fn built_in_rule(location: &Path, is_directory: bool) -> Option<&'static str> {
 pub(crate) fn is_denied_by_name(place: &Path, is_directory: bool) -> bool {
     // The name alone is all that is needed to be done with most places.
     let name = place.as_os_str().as_bytes().rsplit(|byte| *byte == b'/').next();
-    !name.is_some_and(is_harmless) && is_denied_when_folded(place, is_directory)
+    !name.is_some_and(cannot_match) && is_denied_when_folded(place, is_directory)
 }
 
 fn is_denied_when_folded(place: &Path, is_directory: bool) -> bool {
@@ -326,12 +327,12 @@ fn with_everything_below(pattern: &str) -> Vec<String> {
 /// Globs matched on folded locations, remembering their text so that a denial can say which rule it was. Each stands there as it was written, and
 /// once more as it is folded where that is something else.
 #[derive(Clone, Debug)]
-struct Globs {
+struct FoldedGlobs {
     texts: Vec<String>,
     set: GlobSet,
 }
 
-impl Globs {
+impl FoldedGlobs {
     fn compile(mut texts: Vec<String>) -> Result<Option<Self>, InvalidGlob> {
         if texts.is_empty() {
             return Ok(None);
@@ -358,14 +359,14 @@ mod tests {
 
     use super::*;
 
-    fn denied(rules: &Rules, location: &str) -> bool {
-        matches!(rules.verdict(Path::new(location), false, None), Verdict::Denied { .. })
+    fn denied(rules: &MountRules, location: &str) -> bool {
+        matches!(rules.verdict(Path::new(location), false, None), PathVerdict::Denied { .. })
     }
 
     #[test]
     fn operator_denials_cover_the_folder_and_its_content_in_any_case() {
         let rules =
-            Rules::new().deny(&["secrets/".into(), "**/*.Secret".into(), "drafts/**".into()]).unwrap();
+            MountRules::new().deny(&["secrets/".into(), "**/*.Secret".into(), "drafts/**".into()]).unwrap();
         for location in
             ["secrets", "a/secrets", "Secrets/a/b", "x/y.secret", "x/Y.SECRET", "drafts", "drafts/x", ".env"]
         {
@@ -378,10 +379,10 @@ mod tests {
 
     #[test]
     fn a_deny_beats_a_scope_and_a_scope_keeps_the_rest_out() {
-        let rules = Rules::new().scope(&["src/**".into()]).unwrap();
-        assert_eq!(rules.verdict(Path::new("src/a.rs"), false, None), Verdict::Reachable);
-        assert_eq!(rules.verdict(Path::new("docs/a.md"), false, None), Verdict::OutOfScope);
-        assert_eq!(rules.verdict(Path::new("docs"), true, None), Verdict::Reachable);
+        let rules = MountRules::new().scope(&["src/**".into()]).unwrap();
+        assert_eq!(rules.verdict(Path::new("src/a.rs"), false, None), PathVerdict::Reachable);
+        assert_eq!(rules.verdict(Path::new("docs/a.md"), false, None), PathVerdict::OutOfScope);
+        assert_eq!(rules.verdict(Path::new("docs"), true, None), PathVerdict::Reachable);
         assert!(denied(&rules, "src/.env"));
         #[derive(Debug)]
         struct OnlyMarkdown;
@@ -391,15 +392,15 @@ mod tests {
             }
         }
         let grant = OnlyMarkdown;
-        assert_eq!(rules.verdict(Path::new("src/a.rs"), false, Some(&grant)), Verdict::OutOfScope);
-        assert_eq!(rules.verdict(Path::new("src/a.md"), false, Some(&grant)), Verdict::Reachable);
-        assert_eq!(rules.verdict(Path::new("docs/a.md"), false, Some(&grant)), Verdict::OutOfScope);
+        assert_eq!(rules.verdict(Path::new("src/a.rs"), false, Some(&grant)), PathVerdict::OutOfScope);
+        assert_eq!(rules.verdict(Path::new("src/a.md"), false, Some(&grant)), PathVerdict::Reachable);
+        assert_eq!(rules.verdict(Path::new("docs/a.md"), false, Some(&grant)), PathVerdict::OutOfScope);
     }
 
     #[test]
     fn operator_denials_mean_what_they_say() {
         let patterns = ["a:b/**", "notes./**", "re\u{301}sume\u{301}/**", "²secret"].map(str::to_owned);
-        let rules = Rules::new().deny(&patterns).unwrap();
+        let rules = MountRules::new().deny(&patterns).unwrap();
         for location in ["a:b/x", "notes./x", "re\u{301}sume\u{301}/x", "²secret", "deep/²secret"] {
             assert!(denied(&rules, location), "{location}");
         }
@@ -419,7 +420,7 @@ mod tests {
             ("a＊b", &["a＊b", "A＊B", "a*b"]),
             ("Ω\\*", &["ω*", "Ω*", "\u{2126}*"]),
         ] {
-            let rules = Rules::new().deny(&[pattern.to_owned()]).unwrap();
+            let rules = MountRules::new().deny(&[pattern.to_owned()]).unwrap();
             for twin in twins {
                 assert!(denied(&rules, twin), "{pattern} lets {twin} through");
                 assert!(rules.is_denied_by_operator(Path::new(twin)), "{pattern} lets {twin} through");
@@ -430,7 +431,8 @@ mod tests {
                 );
             }
         }
-        let rules = Rules::new().deny(&["[S]ecret*".into(), "data/[!pP]*".into(), "a＊b".into()]).unwrap();
+        let rules =
+            MountRules::new().deny(&["[S]ecret*".into(), "data/[!pP]*".into(), "a＊b".into()]).unwrap();
         for location in ["ecret", "xsecret", "data/public", "data/Public", "axb", "ab"] {
             assert!(!denied(&rules, location), "{location}");
         }
@@ -443,7 +445,7 @@ mod tests {
             ("[^A-Z]*", "leaves out `A` and not `a`"),
             ("[é]t*", "ASCII alone"),
         ] {
-            let refused = Rules::new().deny(&[pattern.to_owned()]).unwrap_err().to_string();
+            let refused = MountRules::new().deny(&[pattern.to_owned()]).unwrap_err().to_string();
             assert!(refused.contains(words) && refused.contains(pattern), "{refused}");
         }
     }
@@ -457,7 +459,7 @@ mod tests {
             name in "[a-cA-CäÄéÉ1]{1,4}",
             cases in any::<u8>(),
         ) {
-            let rules = Rules::new().deny(&[pieces.concat()]).unwrap();
+            let rules = MountRules::new().deny(&[pieces.concat()]).unwrap();
             let other = |(place, letter): (usize, char)| match cases >> (place % 8) & 1 {
                 1 if letter.is_uppercase() => letter.to_lowercase().to_string(),
                 1 => letter.to_uppercase().to_string(),
@@ -473,10 +475,10 @@ mod tests {
         for location in
             [".env~", "a/id_rsa.bak", "x/server.pem.orig", ".id_rsa.swp", "#.env#", ".#.env", "k.key.old~"]
         {
-            assert!(denied(&Rules::new(), location), "{location}");
+            assert!(denied(&MountRules::new(), location), "{location}");
         }
         for location in ["notes.md~", "main.rs.bak", "#notes#", "environment~"] {
-            assert!(!denied(&Rules::new(), location), "{location}");
+            assert!(!denied(&MountRules::new(), location), "{location}");
         }
     }
 
@@ -495,15 +497,15 @@ mod tests {
             ),
             is_directory in any::<bool>(),
         ) {
-            let rules = Rules::new().deny(&["secrets/".into(), "drafts/**".into()]).unwrap();
+            let rules = MountRules::new().deny(&["secrets/".into(), "drafts/**".into()]).unwrap();
             let rules = rules.scope(&["a/**".into(), "SRC/**".into()]).unwrap();
-            let rules = rules.own_files(vec![PathBuf::from("var/state")]);
+            let rules = rules.gate_files(vec![PathBuf::from("var/state")]);
             // A walk goes down until it meets what may not be reached.
             let mut location = PathBuf::new();
             for (number, name) in names.iter().enumerate() {
                 location.push(name);
                 let is_directory = is_directory || number + 1 < names.len();
-                let whole = rules.verdict(&location, is_directory, None) == Verdict::Reachable;
+                let whole = rules.verdict(&location, is_directory, None) == PathVerdict::Reachable;
                 prop_assert_eq!(rules.reaches_entry(&location, is_directory, None), whole, "{:?}", location);
                 if !whole {
                     break;
@@ -559,7 +561,7 @@ mod tests {
             let place = PathBuf::from(names.join("/"));
             prop_assert_eq!(is_denied_by_name(&place, is_directory), is_denied_when_folded(&place, is_directory), "{:?}", place);
             let rule = built_in_rule(&place, is_directory).map(str::to_owned);
-            prop_assert_eq!(Rules::new().denying_rule(&place, is_directory), rule, "{:?}", place);
+            prop_assert_eq!(MountRules::new().denying_rule(&place, is_directory), rule, "{:?}", place);
             // Who asks about a file need not ask about a folder of the same name.
             if built_in_rule(&place, true).is_some() {
                 prop_assert!(built_in_rule(&place, false).is_some(), "{:?}", place);
@@ -569,7 +571,7 @@ mod tests {
 
     #[test]
     fn own_files_are_denied_with_everything_below() {
-        let rules = Rules::new().own_files(vec![PathBuf::from("var/state")]);
+        let rules = MountRules::new().gate_files(vec![PathBuf::from("var/state")]);
         assert!(denied(&rules, "var/state/audit/x.jsonl") && denied(&rules, "var/state"));
         assert!(!denied(&rules, "var/state2"));
     }

@@ -10,46 +10,46 @@ use rustix::fs::{AtFlags, RenameFlags, Stat};
 use rustix::io::Errno;
 
 use crate::error::WorkspaceError;
-use crate::stage::Staged;
-use crate::target::{Target, is_unmodified, same_file, stat_name};
-use crate::transaction::Step;
+use crate::file_target::{FileTarget, is_unmodified, same_file, stat_name};
+use crate::staged_file::StagedFile;
+use crate::transaction::ChangeStep;
 
 /// How often files change places before whoever keeps giving the name to others is left alone with it.
-const TRADES: usize = 64;
+const MAX_EXCHANGES: usize = 64;
 
 /// How a step went.
 #[derive(Debug)]
-pub(crate) enum Swap {
+pub(crate) enum SwapOutcome {
     /// It was made; this is the file it put there, if it put one.
     Done(Option<Stat>),
     /// Somebody changed the file after it was looked at; nothing was done.
-    Overtaken,
+    Conflict,
 }
 
 /// Why a step was not made.
 #[derive(Debug)]
-pub(crate) enum Trouble {
+pub(crate) enum SwapError {
     /// Nothing was done.
     Untouched(WorkspaceError),
     /// Something was done and could not be taken back.
-    Unsure(WorkspaceError),
+    Indeterminate(WorkspaceError),
 }
 
 /// A reason to be unsure about a place; each of them is told in the same words.
-struct LeftAsIs;
+struct LeftInPlace;
 
-impl From<Errno> for LeftAsIs {
+impl From<Errno> for LeftInPlace {
     fn from(_: Errno) -> Self {
         Self
     }
 }
 
-impl Step<'_> {
-    pub(crate) fn swap(&self, temporary: &OsStr) -> Result<Swap, Trouble> {
+impl ChangeStep<'_> {
+    pub(crate) fn swap(&self, temporary: &OsStr) -> Result<SwapOutcome, SwapError> {
         match self {
             Self::Put(target, staged) if target.existing.is_none() => create(target, staged, temporary),
             Self::Put(target, staged) => exchange(target, staged, temporary),
-            Self::Remove(target) => hide(target, temporary),
+            Self::Remove(target) => move_to_temporary(target, temporary),
             Self::Move(places) => relocate(&places.0, &places.1),
         }
     }
@@ -60,19 +60,19 @@ impl Step<'_> {
             (Self::Put(target, _), Some(ours)) if target.existing.is_none() => {
                 uncreate(target, temporary, ours)
             }
-            (Self::Put(target, _), Some(ours)) => put_back(target, temporary, ours),
-            (Self::Put(..), None) => Err(LeftAsIs),
+            (Self::Put(target, _), Some(ours)) => restore_original(target, temporary, ours),
+            (Self::Put(..), None) => Err(LeftInPlace),
             (Self::Remove(target), _) => {
                 rename_to_free_name(&target.directory, temporary, &target.directory, &target.name)
-                    .map_err(LeftAsIs::from)
+                    .map_err(LeftInPlace::from)
             }
             (Self::Move(places), _) => move_back(&places.0, &places.1),
         };
-        taken_back.map_err(|LeftAsIs| unsure(self.place()))
+        taken_back.map_err(|LeftInPlace| indeterminate(self.place()))
     }
 
     /// Takes the old content away. It was compared with what was found before, and that was recorded.
-    pub(crate) fn clear_away(&self, temporary: &OsStr) {
+    pub(crate) fn discard_old(&self, temporary: &OsStr) {
         let replaced = match self {
             Self::Put(target, _) => target.existing.is_some(),
             Self::Remove(_) => true,
@@ -87,20 +87,20 @@ impl Step<'_> {
 
 /// Asked first, with the folder locked: what another gate has put there is never taken out only to be put back, so that nobody reads meanwhile
 /// what was never meant to be seen. Whoever locks nothing is found by the comparison afterwards.
-fn is_still_there(target: &Target<'_>) -> bool {
-    stat_name(&target.directory, &target.name).is_ok_and(|now| target.is_as_found(&now))
+fn is_still_there(target: &FileTarget<'_>) -> bool {
+    stat_name(&target.directory, &target.name).is_ok_and(|now| target.is_unchanged(&now))
 }
 
-fn unsure(target: &Target<'_>) -> WorkspaceError {
+fn indeterminate(target: &FileTarget<'_>) -> WorkspaceError {
     WorkspaceError::Unsure { path: target.shown.clone() }
 }
 
-fn untouched(target: &Target<'_>, error: impl Into<std::io::Error>) -> Trouble {
-    Trouble::Untouched(WorkspaceError::io("changing", &target.shown, error.into()))
+fn untouched(target: &FileTarget<'_>, error: impl Into<std::io::Error>) -> SwapError {
+    SwapError::Untouched(WorkspaceError::io("changing", &target.shown, error.into()))
 }
 
 /// A new file appears under its own name at once, or not at all when the name was taken meanwhile.
-fn create(target: &Target<'_>, staged: &Staged, temporary: &OsStr) -> Result<Swap, Trouble> {
+fn create(target: &FileTarget<'_>, staged: &StagedFile, temporary: &OsStr) -> Result<SwapOutcome, SwapError> {
     let directory = &target.directory;
     let linked = if staged.has_no_name() {
         staged.link(directory, &target.name)
@@ -114,14 +114,14 @@ fn create(target: &Target<'_>, staged: &Staged, temporary: &OsStr) -> Result<Swa
         })
     };
     match linked {
-        Ok(ours) => Ok(Swap::Done(Some(ours))),
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(Swap::Overtaken),
+        Ok(ours) => Ok(SwapOutcome::Done(Some(ours))),
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(SwapOutcome::Conflict),
         Err(error) => Err(untouched(target, error)),
     }
 }
 
 /// Takes a new file away again, if it is still the one that was put there and nobody wrote into it.
-fn uncreate(target: &Target<'_>, temporary: &OsStr, ours: &Stat) -> Result<(), LeftAsIs> {
+fn uncreate(target: &FileTarget<'_>, temporary: &OsStr, ours: &Stat) -> Result<(), LeftInPlace> {
     let directory = &target.directory;
     match rename_to_free_name(directory, &target.name, directory, temporary) {
         Ok(()) => {}
@@ -132,32 +132,41 @@ fn uncreate(target: &Target<'_>, temporary: &OsStr, ours: &Stat) -> Result<(), L
         return Ok(());
     }
     rename_to_free_name(directory, temporary, directory, &target.name)?;
-    Err(LeftAsIs)
+    Err(LeftInPlace)
 }
 
 /// Old and new change places. If what came out is not what was found before, they change back.
-fn exchange(target: &Target<'_>, staged: &Staged, temporary: &OsStr) -> Result<Swap, Trouble> {
+fn exchange(
+    target: &FileTarget<'_>,
+    staged: &StagedFile,
+    temporary: &OsStr,
+) -> Result<SwapOutcome, SwapError> {
     let directory = &target.directory;
     if !is_still_there(target) {
-        return Ok(Swap::Overtaken);
+        return Ok(SwapOutcome::Conflict);
     }
     let ours = staged.link(directory, temporary).map_err(|error| untouched(target, error))?;
-    match trade(target, temporary) {
+    match rename_exchange(target, temporary) {
         Ok(()) => {}
         Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => return replace(target, temporary, ours),
         Err(error) => {
-            discard(directory, temporary, &ours).map_err(|_| Trouble::Unsure(unsure(target)))?;
-            return if error == Errno::NOENT { Ok(Swap::Overtaken) } else { Err(untouched(target, error)) };
+            discard(directory, temporary, &ours)
+                .map_err(|_| SwapError::Indeterminate(indeterminate(target)))?;
+            return if error == Errno::NOENT {
+                Ok(SwapOutcome::Conflict)
+            } else {
+                Err(untouched(target, error))
+            };
         }
     }
-    let not_back = |_| Trouble::Unsure(unsure(target));
+    let not_back = |_| SwapError::Indeterminate(indeterminate(target));
     let came_out = stat_name(directory, temporary).map_err(not_back)?;
-    if target.is_as_found(&came_out) {
-        return Ok(Swap::Done(Some(ours)));
+    if target.is_unchanged(&came_out) {
+        return Ok(SwapOutcome::Done(Some(ours)));
     }
-    match trade_back(target, temporary, &ours, &came_out) {
-        Ok(()) => Ok(Swap::Overtaken),
-        Err(LeftAsIs) => Err(Trouble::Unsure(unsure(target))),
+    match exchange_back(target, temporary, &ours, &came_out) {
+        Ok(()) => Ok(SwapOutcome::Conflict),
+        Err(LeftInPlace) => Err(SwapError::Indeterminate(indeterminate(target))),
     }
 }
 
@@ -165,10 +174,15 @@ fn exchange(target: &Target<'_>, staged: &Staged, temporary: &OsStr) -> Result<S
 ///
 /// Somebody may give the name to newer files meanwhile, again and again. Whatever comes out and is not what had just been put there is newer, and must
 /// get the name back in turn; only when nobody came between is the other one what was replaced.
-fn trade_back(target: &Target<'_>, temporary: &OsStr, ours: &Stat, waiting: &Stat) -> Result<(), LeftAsIs> {
+fn exchange_back(
+    target: &FileTarget<'_>,
+    temporary: &OsStr,
+    ours: &Stat,
+    waiting: &Stat,
+) -> Result<(), LeftInPlace> {
     let (mut named, mut waiting) = (*ours, *waiting);
-    for _ in 0..TRADES {
-        trade(target, temporary)?;
+    for _ in 0..MAX_EXCHANGES {
+        rename_exchange(target, temporary)?;
         let came_out = stat_name(&target.directory, temporary)?;
         if !same_file(&came_out, &named) {
             (named, waiting) = (waiting, came_out);
@@ -176,30 +190,30 @@ fn trade_back(target: &Target<'_>, temporary: &OsStr, ours: &Stat, waiting: &Sta
             return Ok(());
         } else {
             // Somebody wrote into it while it had the name, so that is where it belongs.
-            trade(target, temporary)?;
-            return Err(LeftAsIs);
+            rename_exchange(target, temporary)?;
+            return Err(LeftInPlace);
         }
     }
-    Err(LeftAsIs)
+    Err(LeftInPlace)
 }
 
 /// Gives the name back to the file that was found before, which waits under the temporary name.
-fn put_back(target: &Target<'_>, temporary: &OsStr, ours: &Stat) -> Result<(), LeftAsIs> {
+fn restore_original(target: &FileTarget<'_>, temporary: &OsStr, ours: &Stat) -> Result<(), LeftInPlace> {
     let directory = &target.directory;
     let old = stat_name(directory, temporary)?;
-    if trade_back(target, temporary, ours, &old).is_ok() {
+    if exchange_back(target, temporary, ours, &old).is_ok() {
         return Ok(());
     }
     // Where the filesystem cannot exchange, nothing was done; elsewhere the names are no longer these files'.
     let is_as_before = is_unmodified(ours, &stat_name(directory, &target.name)?)
         && is_unmodified(&old, &stat_name(directory, temporary)?);
     if !is_as_before {
-        return Err(LeftAsIs);
+        return Err(LeftInPlace);
     }
     Ok(rustix::fs::renameat(directory, temporary, directory, &target.name)?)
 }
 
-fn trade(target: &Target<'_>, temporary: &OsStr) -> Result<(), Errno> {
+fn rename_exchange(target: &FileTarget<'_>, temporary: &OsStr) -> Result<(), Errno> {
     let directory = &target.directory;
     rustix::fs::renameat_with(directory, temporary, directory, &target.name, RenameFlags::EXCHANGE)
 }
@@ -214,29 +228,30 @@ fn discard(directory: &File, name: &OsStr, known: &Stat) -> Result<bool, Errno> 
 }
 
 /// For filesystems that cannot exchange: keep the old file under a second name, then rename over it.
-fn replace(target: &Target<'_>, temporary: &OsStr, ours: Stat) -> Result<Swap, Trouble> {
+fn replace(target: &FileTarget<'_>, temporary: &OsStr, ours: Stat) -> Result<SwapOutcome, SwapError> {
     let directory = &target.directory;
-    let kept = second_name(temporary);
-    let give_up = |answer: Result<Swap, Trouble>| match discard(directory, temporary, &ours) {
+    let kept = backup_name(temporary);
+    let give_up = |answer: Result<SwapOutcome, SwapError>| match discard(directory, temporary, &ours) {
         Ok(_) => answer,
-        Err(_) => Err(Trouble::Unsure(unsure(target))),
+        Err(_) => Err(SwapError::Indeterminate(indeterminate(target))),
     };
     match rustix::fs::linkat(directory, &target.name, directory, &kept, AtFlags::empty()) {
         Ok(()) => {}
-        Err(Errno::NOENT) => return give_up(Ok(Swap::Overtaken)),
+        Err(Errno::NOENT) => return give_up(Ok(SwapOutcome::Conflict)),
         Err(error) => return give_up(Err(untouched(target, error))),
     }
-    let found = stat_name(directory, &kept).is_ok_and(|now| target.is_as_found(&now));
+    let found = stat_name(directory, &kept).is_ok_and(|now| target.is_unchanged(&now));
     let renamed = if found {
-        rustix::fs::renameat(directory, temporary, directory, &target.name).map(|()| Swap::Done(Some(ours)))
+        rustix::fs::renameat(directory, temporary, directory, &target.name)
+            .map(|()| SwapOutcome::Done(Some(ours)))
     } else {
-        Ok(Swap::Overtaken)
+        Ok(SwapOutcome::Conflict)
     };
     match renamed {
         // From here on the temporary name holds the old content, as after an exchange.
-        Ok(Swap::Done(ours)) => match rustix::fs::renameat(directory, &kept, directory, temporary) {
-            Ok(()) => Ok(Swap::Done(ours)),
-            Err(_) => Err(Trouble::Unsure(unsure(target))),
+        Ok(SwapOutcome::Done(ours)) => match rustix::fs::renameat(directory, &kept, directory, temporary) {
+            Ok(()) => Ok(SwapOutcome::Done(ours)),
+            Err(_) => Err(SwapError::Indeterminate(indeterminate(target))),
         },
         not_done => {
             // Only a second name of a file that still has its first one.
@@ -247,7 +262,7 @@ fn replace(target: &Target<'_>, temporary: &OsStr, ours: Stat) -> Result<Swap, T
 }
 
 /// Where the old file waits while the new one takes its name.
-pub(crate) fn second_name(temporary: &OsStr) -> OsString {
+pub(crate) fn backup_name(temporary: &OsStr) -> OsString {
     let mut second = temporary.to_owned();
     second.push("~");
     second
@@ -255,58 +270,58 @@ pub(crate) fn second_name(temporary: &OsStr) -> OsString {
 
 /// Where new content is written on filesystems without unnamed files, until it is whole.
 pub(crate) fn unfinished_name(temporary: &OsStr) -> OsString {
-    second_name(&second_name(temporary))
+    backup_name(&backup_name(temporary))
 }
 
 /// The file leaves its name. If another one was there by now, it gets its name back.
-fn hide(target: &Target<'_>, temporary: &OsStr) -> Result<Swap, Trouble> {
+fn move_to_temporary(target: &FileTarget<'_>, temporary: &OsStr) -> Result<SwapOutcome, SwapError> {
     let directory = &target.directory;
     if !is_still_there(target) {
-        return Ok(Swap::Overtaken);
+        return Ok(SwapOutcome::Conflict);
     }
     match rename_to_free_name(directory, &target.name, directory, temporary) {
         Ok(()) => {}
-        Err(Errno::NOENT) => return Ok(Swap::Overtaken),
+        Err(Errno::NOENT) => return Ok(SwapOutcome::Conflict),
         Err(error) => return Err(untouched(target, error)),
     }
-    if stat_name(directory, temporary).is_ok_and(|came_out| target.is_as_found(&came_out)) {
-        return Ok(Swap::Done(None));
+    if stat_name(directory, temporary).is_ok_and(|came_out| target.is_unchanged(&came_out)) {
+        return Ok(SwapOutcome::Done(None));
     }
     match rename_to_free_name(directory, temporary, directory, &target.name) {
-        Ok(()) => Ok(Swap::Overtaken),
-        Err(_) => Err(Trouble::Unsure(unsure(target))),
+        Ok(()) => Ok(SwapOutcome::Conflict),
+        Err(_) => Err(SwapError::Indeterminate(indeterminate(target))),
     }
 }
 
-fn relocate(from: &Target<'_>, to: &Target<'_>) -> Result<Swap, Trouble> {
+fn relocate(from: &FileTarget<'_>, to: &FileTarget<'_>) -> Result<SwapOutcome, SwapError> {
     if !is_still_there(from) {
-        return Ok(Swap::Overtaken);
+        return Ok(SwapOutcome::Conflict);
     }
     match rename_to_free_name(&from.directory, &from.name, &to.directory, &to.name) {
         Ok(()) => {}
         Err(Errno::EXIST) => {
-            return Err(Trouble::Untouched(WorkspaceError::AlreadyExists { path: to.shown.clone() }));
+            return Err(SwapError::Untouched(WorkspaceError::AlreadyExists { path: to.shown.clone() }));
         }
-        Err(Errno::NOENT) => return Ok(Swap::Overtaken),
+        Err(Errno::NOENT) => return Ok(SwapOutcome::Conflict),
         Err(error) => return Err(untouched(from, error)),
     }
-    if stat_name(&to.directory, &to.name).is_ok_and(|moved| from.is_as_found(&moved)) {
-        return Ok(Swap::Done(None));
+    if stat_name(&to.directory, &to.name).is_ok_and(|moved| from.is_unchanged(&moved)) {
+        return Ok(SwapOutcome::Done(None));
     }
     match rename_to_free_name(&to.directory, &to.name, &from.directory, &from.name) {
-        Ok(()) => Ok(Swap::Overtaken),
-        Err(_) => Err(Trouble::Unsure(unsure(from))),
+        Ok(()) => Ok(SwapOutcome::Conflict),
+        Err(_) => Err(SwapError::Indeterminate(indeterminate(from))),
     }
 }
 
 /// Gives a moved file its old name again, if it is still the one that was moved.
-fn move_back(from: &Target<'_>, to: &Target<'_>) -> Result<(), LeftAsIs> {
+fn move_back(from: &FileTarget<'_>, to: &FileTarget<'_>) -> Result<(), LeftInPlace> {
     if !from
         .existing
         .as_ref()
         .is_some_and(|moved| stat_name(&to.directory, &to.name).is_ok_and(|now| same_file(&moved.stat, &now)))
     {
-        return Err(LeftAsIs);
+        return Err(LeftInPlace);
     }
     Ok(rename_to_free_name(&to.directory, &to.name, &from.directory, &from.name)?)
 }
@@ -338,16 +353,16 @@ mod tests {
     use toolgate_types::Cancellation;
 
     use super::*;
-    use crate::View;
-    use crate::stage::{Content, stage};
+    use crate::WorkspaceView;
+    use crate::staged_file::{NewContent, stage};
     use crate::testing::{view, workspace};
 
     const TEMPORARY: &str = ".a.txt.tmp.x";
 
     /// Prepares one step in a folder that holds `a.txt` and `b.txt`, and lets a test make it.
     fn with_step(
-        make: impl for<'v> Fn(&'v View<'v>) -> Step<'v>,
-        test: impl FnOnce(&Path, &Step<'_>),
+        make: impl for<'v> Fn(&'v WorkspaceView<'v>) -> ChangeStep<'v>,
+        test: impl FnOnce(&Path, &ChangeStep<'_>),
     ) -> Vec<(String, String)> {
         let folder = tempfile::tempdir().unwrap();
         let root = fs::canonicalize(folder.path()).unwrap();
@@ -366,16 +381,16 @@ mod tests {
         found
     }
 
-    fn put<'v>(view: &'v View<'v>, path: &str) -> Step<'v> {
+    fn put<'v>(view: &'v WorkspaceView<'v>, path: &str) -> ChangeStep<'v> {
         let target = view.find_by_name(path).unwrap();
-        let staged = stage(view, &target, Content::Bytes(b"ours"), None).unwrap();
-        Step::Put(target, staged)
+        let staged = stage(view, &target, NewContent::Bytes(b"ours"), None).unwrap();
+        ChangeStep::Put(target, staged)
     }
 
-    fn made(step: &Step<'_>) -> Option<Stat> {
+    fn made(step: &ChangeStep<'_>) -> Option<Stat> {
         match step.swap(TEMPORARY.as_ref()).unwrap() {
-            Swap::Done(ours) => ours,
-            Swap::Overtaken => panic!("nobody was faster"),
+            SwapOutcome::Done(ours) => ours,
+            SwapOutcome::Conflict => panic!("nobody was faster"),
         }
     }
 
@@ -406,7 +421,7 @@ mod tests {
             |view| put(view, "a.txt"),
             |root, step| {
                 save(root, "a.txt", "a person's");
-                assert!(matches!(step.swap(TEMPORARY.as_ref()), Ok(Swap::Overtaken)));
+                assert!(matches!(step.swap(TEMPORARY.as_ref()), Ok(SwapOutcome::Conflict)));
             },
         );
         assert_eq!(found, files(&[("a.txt", "a person's")]));
@@ -418,10 +433,10 @@ mod tests {
             |view| put(view, "a.txt"),
             |root, step| {
                 let ours = made(step).unwrap();
-                let Step::Put(target, _) = step else { panic!("a put") };
+                let ChangeStep::Put(target, _) = step else { panic!("a put") };
                 let waiting = stat_name(&target.directory, TEMPORARY.as_ref()).unwrap();
                 save(root, "a.txt", "newest");
-                assert!(trade_back(target, TEMPORARY.as_ref(), &ours, &waiting).is_ok());
+                assert!(exchange_back(target, TEMPORARY.as_ref(), &ours, &waiting).is_ok());
             },
         );
         assert_eq!(found, files(&[("a.txt", "newest")]));
@@ -462,7 +477,7 @@ mod tests {
     #[test]
     fn a_removed_file_whose_name_was_taken_waits_under_the_temporary_one() {
         let found = with_step(
-            |view| Step::Remove(view.find_by_name("a.txt").unwrap()),
+            |view| ChangeStep::Remove(view.find_by_name("a.txt").unwrap()),
             |root, step| {
                 made(step);
                 save(root, "a.txt", "a person's");

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use toolgate_types::{Cancellation, Limits};
 
-use crate::{Access, Mount, PathStyle, Rules, View, Workspace};
+use crate::{Mount, MountAccess, MountRules, PathStyle, Workspace, WorkspaceView};
 
 pub(crate) const LIMITS: Limits = Limits {
     max_read_bytes: 1 << 20,
@@ -23,7 +23,7 @@ pub(crate) const LIMITS: Limits = Limits {
 };
 
 pub(crate) fn mount(alias: &str, root: &Path) -> Mount {
-    Mount::new(alias, File::open(root).unwrap(), root, Access::ReadWrite, Rules::new()).unwrap()
+    Mount::new(alias, File::open(root).unwrap(), root, MountAccess::ReadWrite, MountRules::new()).unwrap()
 }
 
 /// A workspace whose only mount is this folder.
@@ -31,6 +31,6 @@ pub(crate) fn workspace(root: &Path) -> Workspace {
     Workspace::new(vec![mount("@w", root).as_default()]).unwrap()
 }
 
-pub(crate) fn view<'a>(workspace: &'a Workspace, stop: &'a Cancellation) -> View<'a> {
-    View { workspace, style: PathStyle::Free, limits: &LIMITS, grant: None, stop, unlocked: None }
+pub(crate) fn view<'a>(workspace: &'a Workspace, stop: &'a Cancellation) -> WorkspaceView<'a> {
+    WorkspaceView { workspace, style: PathStyle::Free, limits: &LIMITS, grant: None, stop, unlocked: None }
 }

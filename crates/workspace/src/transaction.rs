@@ -12,64 +12,64 @@ use rustix::fs::{AtFlags, Stat};
 use rustix::io::Errno;
 use toolgate_types::{FileLock, NotLocked};
 
-use crate::change::{ChangeKind, NotKept, PlannedChange, Recorder, Settled};
+use crate::change::{ChangeKind, JournalError, PlannedChange, Recorder, TransactionOutcome};
 use crate::error::WorkspaceError;
-use crate::stage::Staged;
-use crate::swap::{Swap, Trouble};
-use crate::target::Target;
-use crate::view::View;
+use crate::file_target::FileTarget;
+use crate::staged_file::StagedFile;
+use crate::swap::{SwapError, SwapOutcome};
+use crate::view::WorkspaceView;
 
 /// How long other gates may hold a folder.
-pub(crate) const LOCK_PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// One change, ready to be made.
 #[derive(Debug)]
-pub(crate) enum Step<'a> {
+pub(crate) enum ChangeStep<'a> {
     /// New content for a place.
-    Put(Target<'a>, Staged),
+    Put(FileTarget<'a>, StagedFile),
     /// The file at a place goes away.
-    Remove(Target<'a>),
+    Remove(FileTarget<'a>),
     /// The file at the first place moves to the second, which must be free.
-    Move(Box<(Target<'a>, Target<'a>)>),
+    Move(Box<(FileTarget<'a>, FileTarget<'a>)>),
 }
 
 /// How an attempt went.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Attempt {
+pub(crate) enum CommitAttempt {
     /// All changes were made.
-    Done,
+    Committed,
     /// Somebody changed a file after it was looked at; nothing was done.
-    Overtaken,
+    Conflict,
 }
 
 /// How an attempt ended: what the journal is told, and what the caller is told.
-struct Ending {
-    settled: Settled,
-    answer: Result<Attempt, WorkspaceError>,
+struct TransactionEnd {
+    settled: TransactionOutcome,
+    answer: Result<CommitAttempt, WorkspaceError>,
 }
 
-impl Ending {
-    fn rolled_back(answer: Result<Attempt, WorkspaceError>) -> Self {
-        Self { settled: Settled::RolledBack, answer }
+impl TransactionEnd {
+    fn rolled_back(answer: Result<CommitAttempt, WorkspaceError>) -> Self {
+        Self { settled: TransactionOutcome::RolledBack, answer }
     }
 }
 
 /// Makes all changes or none.
-pub(crate) fn carry_out(
-    view: &View<'_>,
-    steps: Vec<Step<'_>>,
+pub(crate) fn commit(
+    view: &WorkspaceView<'_>,
+    steps: Vec<ChangeStep<'_>>,
     recorder: &dyn Recorder,
-) -> Result<Attempt, WorkspaceError> {
-    carry_out_within(view, steps, recorder, LOCK_PATIENCE)
+) -> Result<CommitAttempt, WorkspaceError> {
+    commit_with_timeout(view, steps, recorder, LOCK_TIMEOUT)
 }
 
 /// Makes all changes or none, waiting only so long for folders that others hold.
-pub(crate) fn carry_out_within(
-    view: &View<'_>,
-    mut steps: Vec<Step<'_>>,
+pub(crate) fn commit_with_timeout(
+    view: &WorkspaceView<'_>,
+    mut steps: Vec<ChangeStep<'_>>,
     recorder: &dyn Recorder,
     patience: Duration,
-) -> Result<Attempt, WorkspaceError> {
+) -> Result<CommitAttempt, WorkspaceError> {
     view.stop.check()?;
     let names: Vec<OsString> = steps.iter().map(|step| temporary_name(&step.place().name)).collect();
     let planned: Vec<PlannedChange<'_>> =
@@ -77,39 +77,40 @@ pub(crate) fn carry_out_within(
     recorder.record(&planned, view.stop).map_err(|error| not_recorded(view, error))?;
     drop(planned);
     // The disk had time for it while the changes were recorded.
-    let saved = steps.iter_mut().try_for_each(Step::save);
-    saved.inspect_err(|_| recorder.settle(Settled::RolledBack))?;
-    let mut locks = Locks::new();
-    let Ending { settled, answer } =
-        make_folders_and_swap(view, &mut steps, &names, recorder, patience, &mut locks);
+    let saved = steps.iter_mut().try_for_each(ChangeStep::save);
+    saved.inspect_err(|_| recorder.settle(TransactionOutcome::RolledBack))?;
+    let mut locks = DirectoryLocks::new();
+    let TransactionEnd { settled, answer } =
+        create_directories_and_swap(view, &mut steps, &names, recorder, patience, &mut locks);
     recorder.settle(settled);
     answer
 }
 
-fn not_recorded(view: &View<'_>, error: NotKept) -> WorkspaceError {
+fn not_recorded(view: &WorkspaceView<'_>, error: JournalError) -> WorkspaceError {
     match (view.stop.reason(), error) {
         (Some(reason), _) => WorkspaceError::Stopped(reason),
-        (None, NotKept::TooLarge { bytes, limit }) => WorkspaceError::TooLargeToKeep { bytes, limit },
-        (None, NotKept::Full(bound)) => WorkspaceError::JournalFull(bound),
-        (None, NotKept::NoSpace(reason)) => WorkspaceError::NoSpaceToKeep(reason),
-        (None, NotKept::Failed(reason)) => WorkspaceError::NotRecorded(reason),
+        (None, JournalError::TooLarge { bytes, limit }) => WorkspaceError::TooLargeToKeep { bytes, limit },
+        (None, JournalError::Full(bound)) => WorkspaceError::JournalFull(bound),
+        (None, JournalError::NoSpace(reason)) => WorkspaceError::NoSpaceToKeep(reason),
+        (None, JournalError::Failed(reason)) => WorkspaceError::NotRecorded(reason),
     }
 }
 
-fn make_folders_and_swap<'s>(
-    view: &View<'_>,
-    steps: &'s mut [Step<'_>],
+fn create_directories_and_swap<'s>(
+    view: &WorkspaceView<'_>,
+    steps: &'s mut [ChangeStep<'_>],
     names: &[OsString],
     recorder: &dyn Recorder,
     patience: Duration,
-    locks: &mut Locks<'s>,
-) -> Ending {
+    locks: &mut DirectoryLocks<'s>,
+) -> TransactionEnd {
     let mut made = Vec::new();
-    let ending = match steps.iter_mut().try_for_each(|step| step.destination_mut().make_parents(&mut made)) {
+    let ending = match steps.iter_mut().try_for_each(|step| step.destination_mut().create_parents(&mut made))
+    {
         Ok(()) => swap_all(view, steps, names, recorder, patience, locks),
-        Err(error) => Ending::rolled_back(Err(error)),
+        Err(error) => TransactionEnd::rolled_back(Err(error)),
     };
-    if ending.settled == Settled::RolledBack {
+    if ending.settled == TransactionOutcome::RolledBack {
         for (directory, name) in made.iter().rev() {
             // A folder that others have begun to use meanwhile is not empty, and stays.
             let _ = rustix::fs::unlinkat(directory, name, AtFlags::REMOVEDIR);
@@ -119,50 +120,53 @@ fn make_folders_and_swap<'s>(
 }
 
 /// A step that was made, its temporary name, and the file that it put there.
-type Made<'s, 'a> = (&'s Step<'a>, &'s OsString, Option<Stat>);
+type AppliedStep<'s, 'a> = (&'s ChangeStep<'a>, &'s OsString, Option<Stat>);
 
 fn swap_all<'s>(
-    view: &View<'_>,
-    steps: &'s [Step<'_>],
+    view: &WorkspaceView<'_>,
+    steps: &'s [ChangeStep<'_>],
     names: &[OsString],
     recorder: &dyn Recorder,
     patience: Duration,
-    locks: &mut Locks<'s>,
-) -> Ending {
+    locks: &mut DirectoryLocks<'s>,
+) -> TransactionEnd {
     let folders = match lock_folders(view, steps, patience, locks) {
         Ok(folders) => folders,
-        Err(error) => return Ending::rolled_back(Err(error)),
+        Err(error) => return TransactionEnd::rolled_back(Err(error)),
     };
     if let Err(error) = recorder.begin() {
-        return Ending::rolled_back(Err(not_recorded(view, error)));
+        return TransactionEnd::rolled_back(Err(not_recorded(view, error)));
     }
-    let mut made: Vec<Made<'_, '_>> = Vec::new();
+    let mut made: Vec<AppliedStep<'_, '_>> = Vec::new();
     for (step, name) in steps.iter().zip(names) {
         match step.swap(name) {
-            Ok(Swap::Done(ours)) => made.push((step, name, ours)),
-            Ok(Swap::Overtaken) => return take_back(&made, Ok(Attempt::Overtaken)),
-            Err(Trouble::Untouched(error)) => return take_back(&made, Err(error)),
-            Err(Trouble::Unsure(error)) => {
-                let ending = take_back(&made, Err(error));
-                return Ending { settled: Settled::Unsure, ..ending };
+            Ok(SwapOutcome::Done(ours)) => made.push((step, name, ours)),
+            Ok(SwapOutcome::Conflict) => return roll_back(&made, Ok(CommitAttempt::Conflict)),
+            Err(SwapError::Untouched(error)) => return roll_back(&made, Err(error)),
+            Err(SwapError::Indeterminate(error)) => {
+                let ending = roll_back(&made, Err(error));
+                return TransactionEnd { settled: TransactionOutcome::Indeterminate, ..ending };
             }
         }
     }
-    made.iter().for_each(|(step, name, _)| step.clear_away(name));
-    if steps.iter().all(|step| matches!(step, Step::Put(..))) {
+    made.iter().for_each(|(step, name, _)| step.discard_old(name));
+    if steps.iter().all(|step| matches!(step, ChangeStep::Put(..))) {
         // Others need not wait for the disk: their own changes are saved with these. If this process dies before the journal knows, what they made of
         // these files is left alone: only content that is still the very same is put back.
         locks.clear();
     }
-    Ending { settled: Settled::Done, answer: save(&folders).map(|()| Attempt::Done) }
+    TransactionEnd {
+        settled: TransactionOutcome::Committed,
+        answer: sync_directories(&folders).map(|()| CommitAttempt::Committed),
+    }
 }
 
 /// Takes back what was made before a step failed, newest first. Whatever cannot be taken back stays in the journal for the next start.
-fn take_back(made: &[Made<'_, '_>], answer: Result<Attempt, WorkspaceError>) -> Ending {
-    let mut ending = Ending::rolled_back(answer);
+fn roll_back(made: &[AppliedStep<'_, '_>], answer: Result<CommitAttempt, WorkspaceError>) -> TransactionEnd {
+    let mut ending = TransactionEnd::rolled_back(answer);
     for (step, name, ours) in made.iter().rev() {
         if let Err(error) = step.swap_back(name, ours.as_ref()) {
-            ending = Ending { settled: Settled::Unsure, answer: Err(error) };
+            ending = TransactionEnd { settled: TransactionOutcome::Indeterminate, answer: Err(error) };
         }
     }
     ending
@@ -170,9 +174,10 @@ fn take_back(made: &[Made<'_, '_>], answer: Result<Attempt, WorkspaceError>) -> 
 
 /// `.name.tmp.<id>`, cut so that it fits into a name. Never inside a character: the journal must be able to write it down.
 fn temporary_name(name: &OsStr) -> OsString {
-    const KEPT: usize = 200;
+    const MAX_STEM_BYTES: usize = 200;
     let name = name.to_string_lossy();
-    let kept = name.char_indices().take_while(|(start, character)| start + character.len_utf8() <= KEPT);
+    let kept =
+        name.char_indices().take_while(|(start, character)| start + character.len_utf8() <= MAX_STEM_BYTES);
     let kept: String = kept.map(|(_, character)| character).collect();
     OsString::from(format!(".{kept}.tmp.{}", toolgate_types::CallId::fresh()))
 }
@@ -188,10 +193,10 @@ pub(crate) fn is_temporary(name: &OsStr) -> bool {
 ///
 /// The journal's entry counts only once they are locked, and they stay so until it is settled. Of a name that is free the next start cannot tell whose doing
 /// that was: if somebody else could use it, or free it, while the entry counts, and this process died, what they did would be put back.
-type Locks<'s> = Vec<FileLock<&'s File>>;
+type DirectoryLocks<'s> = Vec<FileLock<&'s File>>;
 
 /// The changes are made and visible by now; only their survival of a power cut is in doubt, and that is worth an error.
-fn save(folders: &[(&File, &str)]) -> Result<(), WorkspaceError> {
+fn sync_directories(folders: &[(&File, &str)]) -> Result<(), WorkspaceError> {
     folders.iter().try_for_each(|(folder, shown)| {
         let saved = folder.sync_all();
         #[cfg(test)]
@@ -202,13 +207,13 @@ fn save(folders: &[(&File, &str)]) -> Result<(), WorkspaceError> {
 
 /// Locks every folder once, in one order for all gates, so that none waits for another in a circle. Says which they are, and how they are called.
 fn lock_folders<'s>(
-    view: &View<'_>,
-    steps: &'s [Step<'_>],
+    view: &WorkspaceView<'_>,
+    steps: &'s [ChangeStep<'_>],
     patience: Duration,
-    locks: &mut Locks<'s>,
+    locks: &mut DirectoryLocks<'s>,
 ) -> Result<Vec<(&'s File, &'s str)>, WorkspaceError> {
     let mut folders = Vec::new();
-    for place in steps.iter().flat_map(Step::places) {
+    for place in steps.iter().flat_map(ChangeStep::places) {
         let stat = rustix::fs::fstat(&place.directory)
             .map_err(|error| WorkspaceError::io("looking at the folder of", &place.shown, error.into()))?;
         folders.push(((stat.st_dev, stat.st_ino), &place.directory, place.shown.as_str()));
@@ -223,7 +228,7 @@ fn lock_folders<'s>(
 
 /// Waits for the lock as long as the call may take: whoever holds it for good must not hold us. Nothing where there are no locks.
 fn lock<'s>(
-    view: &View<'_>,
+    view: &WorkspaceView<'_>,
     folder: &'s File,
     shown: &str,
     patience: Duration,
@@ -244,9 +249,9 @@ fn lock<'s>(
     }
 }
 
-impl<'a> Step<'a> {
+impl<'a> ChangeStep<'a> {
     /// The place whose content is at stake.
-    pub(crate) fn place(&self) -> &Target<'a> {
+    pub(crate) fn place(&self) -> &FileTarget<'a> {
         match self {
             Self::Put(target, _) | Self::Remove(target) => target,
             Self::Move(places) => &places.0,
@@ -257,27 +262,27 @@ impl<'a> Step<'a> {
     fn save(&mut self) -> Result<(), WorkspaceError> {
         match self {
             Self::Put(target, staged) => {
-                staged.save().map_err(|error| WorkspaceError::io("writing", &target.shown, error))
+                staged.wait_for_sync().map_err(|error| WorkspaceError::io("writing", &target.shown, error))
             }
             Self::Remove(_) | Self::Move(_) => Ok(()),
         }
     }
 
-    fn destination_mut(&mut self) -> &mut Target<'a> {
+    fn destination_mut(&mut self) -> &mut FileTarget<'a> {
         match self {
             Self::Put(target, _) | Self::Remove(target) => target,
             Self::Move(places) => &mut places.1,
         }
     }
 
-    fn places(&self) -> Vec<&Target<'a>> {
+    fn places(&self) -> Vec<&FileTarget<'a>> {
         match self {
             Self::Put(target, _) | Self::Remove(target) => vec![target],
             Self::Move(places) => vec![&places.0, &places.1],
         }
     }
 
-    fn staged(&self) -> Option<&Staged> {
+    fn staged(&self) -> Option<&StagedFile> {
         match self {
             Self::Put(_, staged) => Some(staged),
             Self::Remove(_) | Self::Move(_) => None,
@@ -303,14 +308,14 @@ impl<'a> Step<'a> {
             before: place.existing.as_ref().map(|existing| &existing.file),
             before_sha256: place.sha256,
             after,
-            after_stamp: self.staged().and_then(Staged::stamp),
+            after_stamp: self.staged().and_then(StagedFile::stamp),
             temporary: Some(temporary.to_owned()),
-            new_folders: maker.new_folders(),
+            new_directories: maker.new_folders(),
         }
     }
 }
 
-impl Target<'_> {
+impl FileTarget<'_> {
     fn as_move_destination(&self) -> ChangeKind {
         ChangeKind::Move {
             alias: self.mount.alias().to_owned(),
@@ -341,7 +346,7 @@ mod tests {
 
     use super::*;
     use crate::Overwrite;
-    use crate::stage::{Content, stage};
+    use crate::staged_file::{NewContent, stage};
     use crate::testing::{view, workspace};
 
     thread_local! {
@@ -372,11 +377,11 @@ mod tests {
     }
 
     impl Recorder for Neighbour {
-        fn record(&self, _changes: &[PlannedChange<'_>], _stop: &Cancellation) -> Result<(), NotKept> {
+        fn record(&self, _changes: &[PlannedChange<'_>], _stop: &Cancellation) -> Result<(), JournalError> {
             Ok(())
         }
 
-        fn begin(&self) -> Result<(), NotKept> {
+        fn begin(&self) -> Result<(), JournalError> {
             self.look("begun");
             Ok(())
         }
@@ -385,12 +390,12 @@ mod tests {
             Ok(())
         }
 
-        fn settle(&self, settled: Settled) {
+        fn settle(&self, settled: TransactionOutcome) {
             self.look(&format!("{settled:?}"));
         }
     }
 
-    type Change = fn(&View<'_>, &Neighbour);
+    type Change = fn(&WorkspaceView<'_>, &Neighbour);
 
     /// Makes a change among `here/a`, `here/b` and `there/`, and says which of the two folders were locked when it counted, each time that one had
     /// been saved, when the journal was told, and in the end.
@@ -414,25 +419,25 @@ mod tests {
     }
 
     /// What a move to another filesystem is made of.
-    fn copy_and_remove(view: &View<'_>, neighbour: &Neighbour) {
+    fn copy_and_remove(view: &WorkspaceView<'_>, neighbour: &Neighbour) {
         let (from, to) = (view.find_by_name("here/a").unwrap(), view.find_by_name("there/a").unwrap());
-        let staged = stage(view, &to, Content::Bytes(b"old"), None).unwrap();
-        let steps = vec![Step::Put(to, staged), Step::Remove(from)];
-        assert_eq!(carry_out(view, steps, neighbour).unwrap(), Attempt::Done);
+        let staged = stage(view, &to, NewContent::Bytes(b"old"), None).unwrap();
+        let steps = vec![ChangeStep::Put(to, staged), ChangeStep::Remove(from)];
+        assert_eq!(commit(view, steps, neighbour).unwrap(), CommitAttempt::Committed);
     }
 
     /// A deletion that is taken back, because somebody was faster at another file.
-    fn overtaken(view: &View<'_>, neighbour: &Neighbour) {
+    fn overtaken(view: &WorkspaceView<'_>, neighbour: &Neighbour) {
         let (from, other) = (view.find_by_name("here/a").unwrap(), view.find_by_name("here/b").unwrap());
-        let staged = stage(view, &other, Content::Bytes(b"new"), None).unwrap();
+        let staged = stage(view, &other, NewContent::Bytes(b"new"), None).unwrap();
         fs::write(neighbour.root.join("here/b"), "newer").unwrap();
-        let steps = vec![Step::Remove(from), Step::Put(other, staged)];
-        assert_eq!(carry_out(view, steps, neighbour).unwrap(), Attempt::Overtaken);
+        let steps = vec![ChangeStep::Remove(from), ChangeStep::Put(other, staged)];
+        assert_eq!(commit(view, steps, neighbour).unwrap(), CommitAttempt::Conflict);
     }
 
     #[test]
     fn where_a_name_became_free_the_folder_is_locked_until_the_journal_knows() {
-        fn moved(view: &View<'_>, to: &str, overwrite: Overwrite, neighbour: &Neighbour) {
+        fn moved(view: &WorkspaceView<'_>, to: &str, overwrite: Overwrite, neighbour: &Neighbour) {
             view.move_file("here/a", to, overwrite, neighbour).unwrap();
         }
         let both = ["begun: here there", "saved: here there", "saved: here there", "Done: here there"];

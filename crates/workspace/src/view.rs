@@ -4,22 +4,22 @@ use std::path::Path;
 
 use toolgate_types::{Cancellation, Limits};
 
-use crate::again::LastLarge;
+use crate::autorun_files::triggers_execution;
 use crate::confine::{HardLinks, is_target};
+use crate::digest_cache::DigestCache;
 use crate::error::WorkspaceError;
-use crate::fold::fold;
-use crate::mount::{Access, Mount, MountInside};
-use crate::obeyed::is_obeyed;
+use crate::file_target::find_target;
+use crate::mount::{Mount, MountAccess, NestedMount};
+use crate::name_fold::fold;
 use crate::repository::is_inside_repository;
-use crate::request::{self, PathStyle, Requested};
-use crate::rules::{PathGrant, Verdict};
-use crate::target::find_target;
+use crate::requested_path::{self, PathStyle, RequestedPath};
+use crate::rules::{PathGrant, PathVerdict};
 
 /// All mounts of a workspace.
 #[derive(Debug)]
 pub struct Workspace {
     mounts: Vec<Mount>,
-    pub(crate) last_large: LastLarge,
+    pub(crate) digest_cache: DigestCache,
     pub(crate) hard_links: HardLinks,
 }
 
@@ -34,11 +34,11 @@ impl Workspace {
                 return Err(crate::MountError::Duplicate(mount.alias().to_owned()));
             }
         }
-        let inside: Vec<_> = mounts.iter().map(|mount| mount.find_inside(&mounts)).collect();
+        let inside: Vec<_> = mounts.iter().map(|mount| mount.find_nested(&mounts)).collect();
         for (mount, inside) in mounts.iter_mut().zip(inside) {
-            mount.keep_inside(inside);
+            mount.set_nested(inside);
         }
-        Ok(Self { mounts, last_large: LastLarge::default(), hard_links: HardLinks::default() })
+        Ok(Self { mounts, digest_cache: DigestCache::default(), hard_links: HardLinks::default() })
     }
 
     /// The same, with a say about files that have another name outside of what a command may change.
@@ -56,7 +56,7 @@ impl Workspace {
     /// A path as named, spelt with the alias of its mount and without `.` and `..`. Nothing is looked up; `None` where the name leads out of the mounts.
     #[must_use]
     pub fn spelt(&self, path: &str, style: PathStyle) -> Option<String> {
-        let requested = request::parse(path, style, &self.mounts).ok()?;
+        let requested = requested_path::parse(path, style, &self.mounts).ok()?;
         let mount = self.mounts.get(requested.mount)?;
         Some(mount.show_with_alias(requested.relative()))
     }
@@ -68,18 +68,18 @@ impl Workspace {
     }
 
     /// Mounts that lie inside another one, with their places in it.
-    pub(crate) fn mounts_inside<'m>(
+    pub(crate) fn nested_mounts<'m>(
         &'m self,
         mount: &'m Mount,
     ) -> impl Iterator<Item = (&'m Mount, &'m Path)> {
-        let inner = |inside: &'m MountInside| Some((self.mounts.get(inside.index)?, inside.place.as_path()));
-        mount.inside().iter().filter_map(inner)
+        let inner = |inside: &'m NestedMount| Some((self.mounts.get(inside.index)?, inside.path.as_path()));
+        mount.nested().iter().filter_map(inner)
     }
 }
 
 /// A workspace together with what one call may do in it: every operation is a method of this.
 #[derive(Clone, Copy, Debug)]
-pub struct View<'a> {
+pub struct WorkspaceView<'a> {
     /// The mounts.
     pub workspace: &'a Workspace,
     /// How paths are written.
@@ -94,9 +94,9 @@ pub struct View<'a> {
     pub unlocked: Option<&'a str>,
 }
 
-impl<'a> View<'a> {
-    pub(crate) fn request<'p>(&self, path: &'p str) -> Result<Requested<'p>, WorkspaceError> {
-        request::parse(path, self.style, &self.workspace.mounts)
+impl<'a> WorkspaceView<'a> {
+    pub(crate) fn request<'p>(&self, path: &'p str) -> Result<RequestedPath<'p>, WorkspaceError> {
+        requested_path::parse(path, self.style, &self.workspace.mounts)
     }
 
     pub(crate) fn mount(&self, index: usize) -> Result<&'a Mount, WorkspaceError> {
@@ -107,22 +107,23 @@ impl<'a> View<'a> {
     }
 
     /// What the rules say about a location, those of mounts inside this one too: coming through the outer mount is no way around them.
-    pub(crate) fn verdict(&self, mount: &Mount, location: &Path, is_directory: bool) -> Verdict {
+    pub(crate) fn verdict(&self, mount: &Mount, location: &Path, is_directory: bool) -> PathVerdict {
         let own = mount.rules().verdict(location, is_directory, self.grant);
         let inner = self.inner_mounts(mount, location);
         let inner = inner.map(|(inner, rest)| inner.rules().verdict(rest, is_directory, None));
-        let mut refusals = std::iter::once(own).chain(inner).filter(|verdict| *verdict != Verdict::Reachable);
-        refusals.next().unwrap_or(Verdict::Reachable)
+        let mut refusals =
+            std::iter::once(own).chain(inner).filter(|verdict| *verdict != PathVerdict::Reachable);
+        refusals.next().unwrap_or(PathVerdict::Reachable)
     }
 
     /// Whether a file may be changed, also as far as mounts inside this one have a say.
     pub(crate) fn may_change(&self, mount: &Mount, location: &Path) -> bool {
         let may = |mount: &Mount, location: &Path| {
             let unlocked = self.unlocked.is_some_and(|path| path == mount.show_with_alias(location));
-            mount.access() == Access::ReadWrite
+            mount.access() == MountAccess::ReadWrite
                 && (unlocked || mount.rules().may_change(location))
                 && !is_inside_repository(mount, location)
-                && !is_obeyed(&fold(location))
+                && !triggers_execution(&fold(location))
                 && !is_target(mount, location)
         };
         may(mount, location) && self.inner_mounts(mount, location).all(|(inner, rest)| may(inner, rest))
@@ -137,7 +138,7 @@ impl<'a> View<'a> {
     where
         'a: 'l,
     {
-        let inside = self.workspace.mounts_inside(mount);
+        let inside = self.workspace.nested_mounts(mount);
         inside.filter_map(move |(inner, place)| Some((inner, location.strip_prefix(place).ok()?)))
     }
 

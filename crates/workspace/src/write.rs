@@ -8,22 +8,22 @@ use toolgate_types::{Failure, Sha256};
 
 use crate::change::Recorder;
 use crate::error::{WorkspaceError, WriteBound};
-use crate::open::Opened;
-use crate::request::Requested;
-use crate::stage::{Content, stage};
-use crate::target::{Target, find_target, keeps_changing};
-use crate::transaction::{Attempt, Step, carry_out};
-use crate::view::View;
+use crate::file_target::{FileTarget, find_target, too_many_conflicts};
+use crate::open::OpenedFile;
+use crate::requested_path::RequestedPath;
+use crate::staged_file::{NewContent, stage};
+use crate::transaction::{ChangeStep, CommitAttempt, commit};
+use crate::view::WorkspaceView;
 
 /// How often a change is tried anew when somebody else was faster.
-const ATTEMPTS: usize = 64;
+const MAX_ATTEMPTS: usize = 64;
 
 /// A file that is appended to or edited has at most this many times the bytes that one call may write.
 const MAX_CHANGED_PER_WRITTEN: u64 = 64;
 
 /// What a write did.
 #[derive(Clone, Debug)]
-pub struct Written {
+pub struct WriteResult {
     /// The path as answers show it.
     pub path: String,
     /// Whether the file is new.
@@ -44,19 +44,19 @@ pub struct Transformed {
     /// The text after.
     pub after: String,
     /// What was written; for a rehearsal, what would have been.
-    pub written: Written,
+    pub written: WriteResult,
 }
 
 /// Whether to make a change or only to say what it would be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rehearsal {
+pub enum DryRun {
     /// Make it.
     No,
     /// Only say what it would be.
     Yes,
 }
 
-impl View<'_> {
+impl WorkspaceView<'_> {
     /// Gives a file this content. With `if_match`, only if the file now has that digest.
     ///
     /// # Errors
@@ -67,15 +67,15 @@ impl View<'_> {
         content: &[u8],
         if_match: Option<Sha256>,
         recorder: &dyn Recorder,
-    ) -> Result<Written, WorkspaceError> {
+    ) -> Result<WriteResult, WorkspaceError> {
         let requested = self.request(path)?;
         self.check_write_size(content.len() as u64, WriteBound::Content, &requested.shown)?;
-        self.until_not_overtaken(
+        self.retry_on_conflict(
             &requested,
             |target| {
                 let before = self.check_digest(&target, if_match)?;
-                let staged = stage(self, &target, Content::Bytes(content), None)?;
-                Ok((Step::Put(Target { sha256: before, ..target }, staged), before))
+                let staged = stage(self, &target, NewContent::Bytes(content), None)?;
+                Ok((ChangeStep::Put(FileTarget { sha256: before, ..target }, staged), before))
             },
             recorder,
         )
@@ -90,23 +90,24 @@ impl View<'_> {
         path: &str,
         content: &[u8],
         recorder: &dyn Recorder,
-    ) -> Result<Written, WorkspaceError> {
+    ) -> Result<WriteResult, WorkspaceError> {
         let requested = self.request(path)?;
         self.check_write_size(content.len() as u64, WriteBound::Appended, &requested.shown)?;
-        self.until_not_overtaken(
+        self.retry_on_conflict(
             &requested,
             |target| {
                 // The file is copied and exchanged as a whole, so that it has a bound as well.
-                let (bytes, limit) = (target.existing.as_ref().map_or(0, Opened::size), self.changeable());
+                let (bytes, limit) =
+                    (target.existing.as_ref().map_or(0, OpenedFile::size), self.changeable());
                 if bytes > limit {
                     let path = requested.shown.to_string();
                     return Err(WorkspaceError::TooLargeToChange { path, bytes, limit });
                 }
                 let existing = target.existing.as_ref().map(|existing| &existing.file);
                 let content =
-                    existing.map_or(Content::Bytes(content), |file| Content::Appended(file, content));
+                    existing.map_or(NewContent::Bytes(content), |file| NewContent::Appended(file, content));
                 let staged = stage(self, &target, content, None)?;
-                Ok((Step::Put(target, staged), None))
+                Ok((ChangeStep::Put(target, staged), None))
             },
             recorder,
         )
@@ -120,17 +121,17 @@ impl View<'_> {
         &self,
         path: &str,
         if_match: Option<Sha256>,
-        rehearsal: Rehearsal,
+        rehearsal: DryRun,
         change: &dyn Fn(&str) -> Result<String, Failure>,
         recorder: &dyn Recorder,
     ) -> Result<Transformed, WorkspaceError> {
         let requested = self.request(path)?;
-        for _ in 0..ATTEMPTS {
+        for _ in 0..MAX_ATTEMPTS {
             let target = find_target(self, &requested)?;
             let Some(existing) = &target.existing else {
                 return Err(WorkspaceError::NotFound { path: requested.shown.into_owned() });
             };
-            let before = self.whole_text(existing, self.changeable(), &requested.shown)?;
+            let before = self.read_text(existing, self.changeable(), &requested.shown)?;
             if if_match.is_some() {
                 check_match(if_match, Some(Sha256::of(before.as_bytes())), &requested.shown)?;
             }
@@ -142,43 +143,43 @@ impl View<'_> {
             let path = self.show(target.mount, &target.location);
             let bytes = after.len() as u64;
             let digests = LazyCell::new(|| digests(before.as_bytes(), after.as_bytes()));
-            let written = |(sha256_before, sha256_after)| Written {
+            let written = |(sha256_before, sha256_after)| WriteResult {
                 path,
                 created: false,
                 sha256_before: Some(sha256_before),
                 sha256_after,
                 bytes,
             };
-            if rehearsal == Rehearsal::Yes {
+            if rehearsal == DryRun::Yes {
                 let written = written(*digests);
                 return Ok(Transformed { before, after, written });
             }
             let sha256 = || digests.1;
-            let staged = stage(self, &target, Content::Digested(after.as_bytes(), &sha256), None)?;
+            let staged = stage(self, &target, NewContent::Digested(after.as_bytes(), &sha256), None)?;
             let written = written(*digests);
-            let target = Target { sha256: Some(digests.0), ..target };
-            if carry_out(self, vec![Step::Put(target, staged)], recorder)? == Attempt::Done {
+            let target = FileTarget { sha256: Some(digests.0), ..target };
+            if commit(self, vec![ChangeStep::Put(target, staged)], recorder)? == CommitAttempt::Committed {
                 return Ok(Transformed { before, after, written });
             }
         }
-        Err(keeps_changing(&requested.shown))
+        Err(too_many_conflicts(&requested.shown))
     }
 
-    fn until_not_overtaken<'v>(
+    fn retry_on_conflict<'v>(
         &'v self,
-        requested: &Requested<'_>,
-        prepare: impl Fn(Target<'v>) -> Result<(Step<'v>, Option<Sha256>), WorkspaceError>,
+        requested: &RequestedPath<'_>,
+        prepare: impl Fn(FileTarget<'v>) -> Result<(ChangeStep<'v>, Option<Sha256>), WorkspaceError>,
         recorder: &dyn Recorder,
-    ) -> Result<Written, WorkspaceError> {
-        for _ in 0..ATTEMPTS {
+    ) -> Result<WriteResult, WorkspaceError> {
+        for _ in 0..MAX_ATTEMPTS {
             let target = find_target(self, requested)?;
             let path = self.show(target.mount, &target.location);
             let created = target.existing.is_none();
             let (step, sha256_before) = prepare(target)?;
-            let Step::Put(_, staged) = &step else { return Err(keeps_changing(&requested.shown)) };
+            let ChangeStep::Put(_, staged) = &step else { return Err(too_many_conflicts(&requested.shown)) };
             let after = staged.after;
-            if carry_out(self, vec![step], recorder)? == Attempt::Done {
-                return Ok(Written {
+            if commit(self, vec![step], recorder)? == CommitAttempt::Committed {
+                return Ok(WriteResult {
                     path,
                     created,
                     sha256_before,
@@ -187,7 +188,7 @@ impl View<'_> {
                 });
             }
         }
-        Err(keeps_changing(&requested.shown))
+        Err(too_many_conflicts(&requested.shown))
     }
 
     pub(crate) fn check_write_size(
@@ -211,7 +212,7 @@ impl View<'_> {
     /// Digest of what is there, when the call says what it expects.
     fn check_digest(
         &self,
-        target: &Target<'_>,
+        target: &FileTarget<'_>,
         if_match: Option<Sha256>,
     ) -> Result<Option<Sha256>, WorkspaceError> {
         if if_match.is_none() {

@@ -13,7 +13,7 @@ use toolgate_gate::UndoOptions;
 use toolgate_tools::Profile;
 use toolgate_types::{Cancellation, ErrorCode, Limits};
 use toolgate_workspace::{
-    Access, Forgetful, Mount, PathStyle, Rehearsal, Rules, View, Workspace, WorkspaceError,
+    DryRun, Mount, MountAccess, MountRules, NoopRecorder, PathStyle, Workspace, WorkspaceError, WorkspaceView,
 };
 
 use crate::fixture::write;
@@ -26,11 +26,19 @@ fn with_view<Answer>(
     root: &Path,
     limits: &Limits,
     stop: &Cancellation,
-    work: impl FnOnce(&View<'_>) -> Answer,
+    work: impl FnOnce(&WorkspaceView<'_>) -> Answer,
 ) -> Answer {
-    let mount = Mount::new("@w", File::open(root).unwrap(), root, Access::ReadWrite, Rules::new()).unwrap();
+    let mount =
+        Mount::new("@w", File::open(root).unwrap(), root, MountAccess::ReadWrite, MountRules::new()).unwrap();
     let workspace = Workspace::new(vec![mount.as_default()]).unwrap();
-    work(&View { workspace: &workspace, style: PathStyle::Free, limits, grant: None, stop, unlocked: None })
+    work(&WorkspaceView {
+        workspace: &workspace,
+        style: PathStyle::Free,
+        limits,
+        grant: None,
+        stop,
+        unlocked: None,
+    })
 }
 
 #[test]
@@ -39,12 +47,12 @@ fn a_file_that_holds_more_than_it_says_is_not_read_into_memory() {
     let limits = Limits { max_write_bytes: 3, ..Profile::Native.limits() };
     with_view(Path::new("/proc"), &limits, &Cancellation::never(), |view| {
         let change = |text: &str| Ok(text.to_owned());
-        let refused = view.transform("cpuinfo", None, Rehearsal::Yes, &change, &Forgetful).unwrap_err();
+        let refused = view.transform("cpuinfo", None, DryRun::Yes, &change, &NoopRecorder).unwrap_err();
         assert!(matches!(refused, WorkspaceError::TooLargeToChange { bytes: 193, .. }), "{refused}");
     });
     with_view(Path::new("/proc/sys/kernel"), &limits, &Cancellation::never(), |view| {
         let change = |text: &str| Ok(text.to_owned());
-        let refused = view.transform("ostype", None, Rehearsal::Yes, &change, &Forgetful).unwrap_err();
+        let refused = view.transform("ostype", None, DryRun::Yes, &change, &NoopRecorder).unwrap_err();
         assert!(matches!(refused, WorkspaceError::WriteLimit { bytes: 6, .. }), "{refused}");
     });
 }
@@ -101,7 +109,7 @@ fn a_change_that_was_worked_out_too_late_is_not_made() {
             over.store(true, Ordering::Relaxed);
             Ok("new".to_owned())
         };
-        let ended = view.transform("a.txt", None, Rehearsal::No, &change, &Forgetful).unwrap_err();
+        let ended = view.transform("a.txt", None, DryRun::No, &change, &NoopRecorder).unwrap_err();
         assert!(matches!(ended, WorkspaceError::Stopped(_)), "{ended}");
     });
     assert_eq!(std::fs::read_to_string(scratch.folder("w").join("a.txt")).unwrap(), "old");

@@ -12,7 +12,7 @@ use toolgate_attack::{Bench, BenchOptions, Scratch, litter_below, unfinish};
 use toolgate_gate::{ChangeSet, UndoOptions};
 use toolgate_tools::Profile;
 use toolgate_types::{CallId, Cancellation, ChangeFate, Limits, StateKey};
-use toolgate_workspace::{Access, Mount, PathStyle, Rules, View, Workspace};
+use toolgate_workspace::{Mount, MountAccess, MountRules, PathStyle, Workspace, WorkspaceView};
 
 use crate::fixture::write;
 
@@ -245,11 +245,13 @@ fn a_pipe_in_place_of_a_folder_is_not_waited_for() {
     let place = Place::new();
     mknodat(CWD, place.root().join("pipe"), FileType::Fifo, Mode::from_raw_mode(0o644), 0).unwrap();
     let root = place.root();
-    let mount = Mount::new("@w", File::open(&root).unwrap(), &root, Access::ReadWrite, Rules::new()).unwrap();
+    let mount =
+        Mount::new("@w", File::open(&root).unwrap(), &root, MountAccess::ReadWrite, MountRules::new())
+            .unwrap();
     let workspace = Workspace::new(vec![mount]).unwrap();
     let limits: Limits = Profile::Native.limits();
     let stop = Cancellation::never();
-    let view = View {
+    let view = WorkspaceView {
         workspace: &workspace,
         style: PathStyle::Free,
         limits: &limits,
@@ -257,11 +259,11 @@ fn a_pipe_in_place_of_a_folder_is_not_waited_for() {
         stop: &stop,
         unlocked: None,
     };
-    view.remove_empty_folders("@w", &["pipe/inner".into()]);
+    view.remove_empty_directories("@w", &["pipe/inner".into()]);
     let beside = Path::new("pipe/a.txt");
-    view.remove_litter("@w", beside, "x".as_ref(), &|_| true).unwrap();
-    assert!(view.open_litter("@w", beside, "x".as_ref()).unwrap().is_none());
-    view.remove_litter("@w", Path::new("a.txt"), "pipe".as_ref(), &|_| true).unwrap_err();
+    view.remove_stale_temporary("@w", beside, "x".as_ref(), &|_| true).unwrap();
+    assert!(view.open_stale_temporary("@w", beside, "x".as_ref()).unwrap().is_none());
+    view.remove_stale_temporary("@w", Path::new("a.txt"), "pipe".as_ref(), &|_| true).unwrap_err();
 }
 
 /// The id of a call that was made so many days ago; the first 48 bits are the time in milliseconds.

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use cap_std::fs::Dir;
-use toolgate_workspace::Rules;
+use toolgate_workspace::MountRules;
 
 use crate::ambient::{Surroundings, real_path, variable};
 use crate::arguments::McpInstall;
@@ -67,17 +67,17 @@ impl ClientFile {
 struct Seen {
     folder: PathBuf,
     is_writable: bool,
-    rules: Rules,
+    rules: MountRules,
 }
 
 impl Seen {
     fn all(settings: &Settings) -> Result<Vec<Self>, Failed> {
         let own = Own::of(settings);
-        let seen = |path: &Path, is_writable: bool, rules: Rules| {
+        let seen = |path: &Path, is_writable: bool, rules: MountRules| {
             let folder = real_path(path);
             let own = own.places().iter().filter_map(|place| place.strip_prefix(&folder).ok());
             let own = own.filter(|place| !place.as_os_str().is_empty()).map(Path::to_path_buf).collect();
-            Self { folder, is_writable, rules: rules.own_files(own) }
+            Self { folder, is_writable, rules: rules.gate_files(own) }
         };
         let mut all = vec![seen(&settings.workspace, true, rules(settings, &[], &[])?)];
         for MountSettings { path, read_only, scope, deny, .. } in &settings.mounts {
@@ -236,10 +236,10 @@ mod tests {
                 std::fs::write(&path, holds).unwrap();
             }
             let read = holds.map(|text| text.as_bytes().to_vec());
-            ClientFile { path, read, seen: self.seen(Rules::new()) }
+            ClientFile { path, read, seen: self.seen(MountRules::new()) }
         }
 
-        fn seen(&self, rules: Rules) -> Vec<Seen> {
+        fn seen(&self, rules: MountRules) -> Vec<Seen> {
             vec![Seen { folder: real_path(&self.project), is_writable: true, rules }]
         }
 
@@ -328,7 +328,7 @@ mod tests {
         for folder in [project, home] {
             std::fs::write(folder.join("plain.json"), "{}").unwrap();
         }
-        let seen = ground.seen(Rules::new());
+        let seen = ground.seen(MountRules::new());
         symlink(home.join("plain.json"), project.join("out.json")).unwrap();
         for (target, is_refused) in [
             (project.join("plain.json"), false),
@@ -348,12 +348,12 @@ mod tests {
     fn a_link_to_what_tools_are_kept_from_is_refused() {
         let ground = Ground::new();
         let inner = ground.project.join("inner");
-        let rules = Rules::new().deny(&["private".to_owned()]).unwrap();
-        let mut seen = ground.seen(rules.own_files(vec!["state".into()]));
+        let rules = MountRules::new().deny(&["private".to_owned()]).unwrap();
+        let mut seen = ground.seen(rules.gate_files(vec!["state".into()]));
         seen.push(Seen {
             folder: real_path(&ground.project).join("inner"),
             is_writable: false,
-            rules: Rules::new().scope(&["open/**".to_owned()]).unwrap(),
+            rules: MountRules::new().scope(&["open/**".to_owned()]).unwrap(),
         });
         for folder in ["private", "state", ".aws", "config", "inner/open"] {
             std::fs::create_dir_all(ground.project.join(folder)).unwrap();

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use toolgate_agent::{AgentSettings, MountFact, Surroundings};
 use toolgate_llm::{Stated, Timeouts, ToolNames, Wire};
 use toolgate_manifest::{ConversationConfig, ModelKey, ModelServerConfig, ModelWire};
-use toolgate_workspace::{Access, Mount, PathStyle, Workspace};
+use toolgate_workspace::{Mount, MountAccess, PathStyle, Workspace};
 
 use super::model::{Declared, KeyPlace};
 use super::speaker::Speaker;
@@ -116,7 +116,7 @@ fn declared_system(declared: &ConversationConfig, settings: &Settings) -> Result
 fn surroundings(settings: &Settings, workspace: &Workspace) -> Surroundings {
     let told = |mount: &Mount| MountFact {
         alias: mount.alias().to_owned(),
-        writable: mount.access() == Access::ReadWrite,
+        writable: mount.access() == MountAccess::ReadWrite,
     };
     Surroundings {
         date: Some(Timestamp::now().to_string().chars().take(10).collect()),

@@ -153,7 +153,7 @@ mod tests {
     use std::sync::Arc;
 
     use toolgate_types::{Cancellation, StateKey};
-    use toolgate_workspace::{Recorder as _, Settled, Workspace};
+    use toolgate_workspace::{Recorder as _, TransactionOutcome, Workspace};
 
     use super::super::{CallRecorder, Journal};
     use super::*;
@@ -183,9 +183,9 @@ mod tests {
             call
         };
         // One group that is synced file by file and one that is not.
-        let mut finished: BTreeSet<CallId> = (0..2).map(|_| make(Settled::Done)).collect();
-        finished.extend((0..50).map(|_| make(Settled::Done)));
-        let rolled_back = make(Settled::RolledBack);
+        let mut finished: BTreeSet<CallId> = (0..2).map(|_| make(TransactionOutcome::Committed)).collect();
+        finished.extend((0..50).map(|_| make(TransactionOutcome::Committed)));
+        let rolled_back = make(TransactionOutcome::RolledBack);
         drop(journal);
         let synced = SYNCED.lock().unwrap();
         assert!(finished.is_subset(&synced), "{} of {}", synced.len(), finished.len());

@@ -13,7 +13,8 @@ use toolgate_types::digest::Sha256Hasher;
 use toolgate_types::time::rfc3339_millis;
 use toolgate_types::{CallId, Cancellation, FileLock, SessionId, Sha256};
 use toolgate_workspace::{
-    ChangeKind, FileStamp, Headroom, NotKept, PlannedChange, Recorder, Settled, copy_attributes,
+    ChangeKind, FileStamp, Headroom, JournalError, PlannedChange, Recorder, TransactionOutcome,
+    copy_attributes,
 };
 
 use super::entry::{Change, ChangeSet, Kept, Kind, Place, Stamp};
@@ -88,7 +89,7 @@ impl CallRecorder {
         state: &mut State,
         changes: &[PlannedChange<'_>],
         stop: &Cancellation,
-    ) -> Result<(), NotKept> {
+    ) -> Result<(), JournalError> {
         let stats = changes.iter().map(stat_of_kept).collect::<Result<Vec<_>, _>>()?;
         state.bytes = stats.iter().flatten().map(disk_space).fold(0, u64::saturating_add);
         // An undo is always possible: it is the way out of a full journal.
@@ -98,8 +99,10 @@ impl CallRecorder {
             state.without_copies = match self.journal.make_space(state.bytes) {
                 Headroom::Enough => false,
                 Headroom::RemovalsOnly(_) if is_removal => true,
-                Headroom::RemovalsOnly(note) | Headroom::Nothing(note) => return Err(NotKept::NoSpace(note)),
-                Headroom::Unknown(note) => return Err(NotKept::Failed(note)),
+                Headroom::RemovalsOnly(note) | Headroom::Nothing(note) => {
+                    return Err(JournalError::NoSpace(note));
+                }
+                Headroom::Unknown(note) => return Err(JournalError::Failed(note)),
             };
         }
         let entry = self.journal.make_entry(self.set.call)?;
@@ -128,7 +131,7 @@ impl CallRecorder {
         change: &PlannedChange<'_>,
         stat: Option<&Stat>,
         stop: &Cancellation,
-    ) -> Result<Change, NotKept> {
+    ) -> Result<Change, JournalError> {
         let (kind, moved_to) = match &change.kind {
             ChangeKind::Create => (Kind::Create, None),
             ChangeKind::Modify => (Kind::Modify, None),
@@ -163,16 +166,16 @@ impl CallRecorder {
             made: change.after_stamp.map(Stamp::from),
             moved_to,
             temporary: change.temporary.as_ref().map(|name| name.to_string_lossy().into_owned()),
-            new_folders: change.new_folders.clone(),
+            new_folders: change.new_directories.clone(),
         })
     }
 }
 
 impl Recorder for CallRecorder {
-    fn record(&self, changes: &[PlannedChange<'_>], stop: &Cancellation) -> Result<(), NotKept> {
+    fn record(&self, changes: &[PlannedChange<'_>], stop: &Cancellation) -> Result<(), JournalError> {
         let mut state = self.state.lock().map_err(|_| "an earlier change was interrupted".to_owned())?;
         if state.is_unsure {
-            return Err(NotKept::Failed("an earlier change of this call was left half-made".to_owned()));
+            return Err(JournalError::Failed("an earlier change of this call was left half-made".to_owned()));
         }
         let kept = self.keep(&mut state, changes, stop);
         if kept.is_err() {
@@ -181,7 +184,7 @@ impl Recorder for CallRecorder {
         kept
     }
 
-    fn begin(&self) -> Result<(), NotKept> {
+    fn begin(&self) -> Result<(), JournalError> {
         Ok(self.journal.announce(self.set.call)?)
     }
 
@@ -190,13 +193,13 @@ impl Recorder for CallRecorder {
         self.wait_for_intent(&mut state)
     }
 
-    fn settle(&self, settled: Settled) {
+    fn settle(&self, settled: TransactionOutcome) {
         let Ok(mut state) = self.state.lock() else { return };
         match settled {
-            Settled::Done => self.journal.finish(&self.set, &mut state),
-            Settled::RolledBack => self.journal.forget(self.set.call, &mut state.blobs),
+            TransactionOutcome::Committed => self.journal.finish(&self.set, &mut state),
+            TransactionOutcome::RolledBack => self.journal.forget(self.set.call, &mut state.blobs),
             // Without its lock, the entry is one that the next start puts back.
-            Settled::Unsure => state.is_unsure = true,
+            TransactionOutcome::Indeterminate => state.is_unsure = true,
         }
         state.entry = None;
     }
@@ -226,7 +229,12 @@ impl Journal {
     /// Keeps content as a copy. Another name of the same file would not do: a process that has the file open for writing, a command that was left running for
     /// one, goes on writing into it. Only what is too large to be copied, or is removed while the disk has no room for a copy, is kept that way, and its
     /// digest tells whether it was written to.
-    fn keep_content(&self, file: &File, wanted: Wanted<'_>, stop: &Cancellation) -> Result<Kept, NotKept> {
+    fn keep_content(
+        &self,
+        file: &File,
+        wanted: Wanted<'_>,
+        stop: &Cancellation,
+    ) -> Result<Kept, JournalError> {
         let Wanted { blob, stat, sha256, max_copied, is_last } = wanted;
         let bytes = u64::try_from(stat.st_size).unwrap_or(0);
         let mut options = OpenOptions::new();
@@ -247,10 +255,10 @@ impl Journal {
         // Another name elsewhere means that it may be written to by that name.
         if !is_copied && (stat.st_nlink != 1 || self.link(file, &blob).is_err()) {
             return Err(match max_copied {
-                0 => {
-                    NotKept::NoSpace("there is no room for a copy, and no other name can be made".to_owned())
-                }
-                limit => NotKept::TooLarge { bytes, limit },
+                0 => JournalError::NoSpace(
+                    "there is no room for a copy, and no other name can be made".to_owned(),
+                ),
+                limit => JournalError::TooLarge { bytes, limit },
             });
         }
         let sha256 = match copied {
@@ -308,7 +316,7 @@ impl Journal {
     }
 
     /// Writes what an entry says as long as it is pending; says what makes it one that is done.
-    pub(super) fn write_down(&self, mut entry: &File, set: &ChangeSet) -> Result<NotedEntry, NotKept> {
+    pub(super) fn write_down(&self, mut entry: &File, set: &ChangeSet) -> Result<NotedEntry, JournalError> {
         use std::io::Write as _;
         let json = serde_json::to_vec(set).map_err(io::Error::from)?;
         let done = self.seals.line(Phase::Done, &json);
@@ -316,7 +324,7 @@ impl Journal {
         let lines = [&json, &b"\n"[..], pending.as_bytes()].concat();
         let bytes = lines.len().saturating_add(done.len()) as u64;
         if bytes > MAX_ENTRY_BYTES {
-            return Err(NotKept::TooLarge { bytes, limit: MAX_ENTRY_BYTES });
+            return Err(JournalError::TooLarge { bytes, limit: MAX_ENTRY_BYTES });
         }
         entry.write_all(&lines)?;
         Ok(NotedEntry { done, bytes })
@@ -332,7 +340,7 @@ impl Journal {
 }
 
 /// The file whose content is to be kept, looked at. What only moves stays what it is; its content need not be kept.
-fn stat_of_kept(change: &PlannedChange<'_>) -> Result<Option<Stat>, NotKept> {
+fn stat_of_kept(change: &PlannedChange<'_>) -> Result<Option<Stat>, JournalError> {
     let kept = change.before.filter(|_| !matches!(change.kind, ChangeKind::Move { .. }));
     Ok(kept.map(rustix::fs::fstat).transpose().map_err(io::Error::from)?)
 }
@@ -349,7 +357,7 @@ fn known_again(
     file: &File,
     sha256: Option<Sha256>,
     stop: &Cancellation,
-) -> Result<(Option<Sha256>, Option<Stamp>), NotKept> {
+) -> Result<(Option<Sha256>, Option<Stamp>), JournalError> {
     let stat = rustix::fs::fstat(file).map_err(io::Error::from)?;
     let stamp = FileStamp::from(&stat);
     if stamp.bytes > MAX_HASHED_TO_MOVE {
@@ -364,7 +372,12 @@ fn known_again(
 
 /// Copies a small file, and hashes it unless its digest is known. What is appended meanwhile is not followed: the change is not made then, because the file is
 /// another one than was found.
-fn copy_small(file: &File, mut copy: &File, bytes: u64, known: Option<Sha256>) -> Result<Sha256, NotKept> {
+fn copy_small(
+    file: &File,
+    mut copy: &File,
+    bytes: u64,
+    known: Option<Sha256>,
+) -> Result<Sha256, JournalError> {
     use std::io::Write as _;
     use std::os::unix::fs::FileExt as _;
     let mut content = vec![0; usize::try_from(bytes).unwrap_or(0)];
@@ -388,12 +401,12 @@ fn copy_bounded(
     mut copy: &File,
     known: Option<Sha256>,
     stop: &Cancellation,
-) -> Result<Option<Sha256>, NotKept> {
+) -> Result<Option<Sha256>, JournalError> {
     use std::io::Write as _;
     file.rewind()?;
     let (mut copied, mut hasher, mut buffer) = (0, Sha256Hasher::new(), Vec::new());
     loop {
-        stop.check().map_err(|_| NotKept::Failed("the call must end".to_owned()))?;
+        stop.check().map_err(|_| JournalError::Failed("the call must end".to_owned()))?;
         let count = match known {
             Some(_) => io::copy(&mut file.take(COPIED_AT_ONCE), &mut copy)?,
             None => {
@@ -406,7 +419,7 @@ fn copy_bounded(
         };
         copied += count;
         if copied > MAX_COPIED_BYTES {
-            return Err(NotKept::TooLarge { bytes: copied, limit: MAX_COPIED_BYTES });
+            return Err(JournalError::TooLarge { bytes: copied, limit: MAX_COPIED_BYTES });
         }
         // Less than was asked for: both ways read on until the end of the file.
         if count < COPIED_AT_ONCE {
@@ -428,7 +441,7 @@ pub(super) fn is_named(folder: &Dir, name: impl AsRef<Path>, file: &File) -> boo
 #[expect(clippy::disallowed_methods, reason = "tests arrange files by hand")]
 mod tests {
     use toolgate_types::StateKey;
-    use toolgate_workspace::{Access, Mount, Rules, Workspace};
+    use toolgate_workspace::{Mount, MountAccess, MountRules, Workspace};
 
     use super::*;
 
@@ -449,7 +462,7 @@ mod tests {
         let in_use = open(&folder, &nothing);
         assert_eq!(in_use.recovery().put_back, [], "somebody is at work on it");
         let _inherited = recorder.state.lock().unwrap().entry.as_ref().unwrap().try_clone().unwrap();
-        recorder.settle(Settled::Unsure);
+        recorder.settle(TransactionOutcome::Indeterminate);
         assert_eq!(open(&folder, &nothing).recovery().put_back, [call]);
     }
 
@@ -465,8 +478,14 @@ mod tests {
             let path = root.join("a");
             std::fs::write(&path, "old").unwrap();
             let state = Dir::open_ambient_dir(state, cap_std::ambient_authority()).unwrap();
-            let mount =
-                Mount::new("@w", File::open(&root).unwrap(), &root, Access::ReadWrite, Rules::new()).unwrap();
+            let mount = Mount::new(
+                "@w",
+                File::open(&root).unwrap(),
+                &root,
+                MountAccess::ReadWrite,
+                MountRules::new(),
+            )
+            .unwrap();
             let identity = mount.identity();
             let workspace = Workspace::new(vec![mount]).unwrap();
             let journal = Arc::new(open(&state, &workspace));
@@ -484,7 +503,7 @@ mod tests {
                 after: None,
                 after_stamp: None,
                 temporary: None,
-                new_folders: vec!["new".into()],
+                new_directories: vec!["new".into()],
             };
             recorder.record(&[deletion], &Cancellation::never()).unwrap();
             std::fs::create_dir(root.join("new")).unwrap();

@@ -14,7 +14,8 @@ use rustix::fs::OFlags;
 use rustix::time::ClockId;
 use toolgate_types::{CallId, Cancellation, FileLock, Sha256};
 use toolgate_workspace::{
-    NotKept, Patience, PlannedChange, Recorder, Restoration, Settled, View, Workspace, WorkspaceError,
+    JournalError, LockTimeout, PlannedChange, Recorder, Restoration, TransactionOutcome, Workspace,
+    WorkspaceError, WorkspaceView,
 };
 
 use super::entry::{Change, ChangeSet, Kind, Place};
@@ -163,7 +164,7 @@ fn was_made_before_boot(file: &File) -> bool {
 }
 
 fn put_one_back(
-    view: &View<'_>,
+    view: &WorkspaceView<'_>,
     change: &Change,
     known: &Known<'_>,
     recorder: &dyn Recorder,
@@ -173,17 +174,17 @@ fn put_one_back(
     // Somebody may be at work on the file by now: only what this change left behind is put back.
     if made && is_where_it_went(view, change).map_err(told)? {
         let restoration = known.restoration(view, change)?;
-        view.restore(&[restoration], Patience::None, recorder).map_err(told)?;
+        view.restore(&[restoration], LockTimeout::NoWait, recorder).map_err(told)?;
     }
     if let Some(temporary) = &change.temporary {
         known.remove_litter(view, &change.mount, &change.path, temporary).map_err(told)?;
     }
-    view.remove_empty_folders(change.mount_of_new_folders(), &change.new_folders);
+    view.remove_empty_directories(change.mount_of_new_folders(), &change.new_folders);
     Ok(())
 }
 
 /// Whether a file is as the change would have left it.
-fn is_made(view: &View<'_>, change: &Change) -> Result<bool, WorkspaceError> {
+fn is_made(view: &WorkspaceView<'_>, change: &Change) -> Result<bool, WorkspaceError> {
     let now = view.digest_of(&change.shown())?;
     Ok(match change.kind {
         Kind::Create | Kind::Modify => change.after.is_some() && now == change.after,
@@ -203,12 +204,12 @@ fn remove_new_folders(set: &ChangeSet, workspace: &Workspace) {
     let stop = Cancellation::never();
     let view = restoring(workspace, &stop);
     for change in &set.changes {
-        view.remove_empty_folders(change.mount_of_new_folders(), &change.new_folders);
+        view.remove_empty_directories(change.mount_of_new_folders(), &change.new_folders);
     }
 }
 
 /// A file that moved is put back from where it went. If nothing is there, or something else, or it was written to since, it is left alone.
-fn is_where_it_went(view: &View<'_>, change: &Change) -> Result<bool, WorkspaceError> {
+fn is_where_it_went(view: &WorkspaceView<'_>, change: &Change) -> Result<bool, WorkspaceError> {
     change.shown_destination().map_or(Ok(true), |now| view.is_moved_file(&now, change.moved_file()))
 }
 
@@ -241,11 +242,11 @@ impl Known<'_> {
 
     /// What was taken out waits under the temporary name, and is put back from there: if somebody was faster than the call,
     /// it is newer than what was kept.
-    fn restoration(&self, view: &View<'_>, change: &Change) -> Result<Restoration, String> {
+    fn restoration(&self, view: &WorkspaceView<'_>, change: &Change) -> Result<Restoration, String> {
         let restoration = restoration_of(&self.journal.blobs, change, expectation(change));
         if let (Some(temporary), Some(kept)) = (&change.temporary, &change.before) {
             let taken = view
-                .open_litter(&change.mount, change.path.as_ref(), temporary.as_ref())
+                .open_stale_temporary(&change.mount, change.path.as_ref(), temporary.as_ref())
                 .map_err(|error| operator_text(&error))?;
             if let Some(taken) = taken {
                 let digest =
@@ -264,7 +265,7 @@ impl Known<'_> {
     /// Removes the file that has the last name of `name`, beside `beside`, if what it holds is to be had elsewhere.
     fn remove_litter(
         &self,
-        view: &View<'_>,
+        view: &WorkspaceView<'_>,
         mount: &str,
         beside: &str,
         name: &str,
@@ -275,7 +276,7 @@ impl Known<'_> {
             places.clone().any(|path| matches!(view.digest_of(&path), Ok(Some(now)) if now == digest))
         };
         let is_known = |digest: Sha256| self.digests().contains(&digest) || elsewhere(digest);
-        view.remove_litter(mount, beside.as_ref(), name.as_ref(), &is_known)
+        view.remove_stale_temporary(mount, beside.as_ref(), name.as_ref(), &is_known)
     }
 }
 
@@ -292,7 +293,7 @@ impl<'j> Remembering<'j> {
 }
 
 impl Recorder for Remembering<'_> {
-    fn record(&self, changes: &[PlannedChange<'_>], _stop: &Cancellation) -> Result<(), NotKept> {
+    fn record(&self, changes: &[PlannedChange<'_>], _stop: &Cancellation) -> Result<(), JournalError> {
         let mut held = self.held.lock().map_err(|_| "putting back was interrupted".to_owned())?;
         for change in changes {
             let Some(temporary) = &change.temporary else { continue };
@@ -308,7 +309,7 @@ impl Recorder for Remembering<'_> {
     }
 
     /// The entry has counted since the call that is put back, and must go on to.
-    fn begin(&self) -> Result<(), NotKept> {
+    fn begin(&self) -> Result<(), JournalError> {
         Ok(())
     }
 
@@ -316,5 +317,5 @@ impl Recorder for Remembering<'_> {
         Ok(())
     }
 
-    fn settle(&self, _settled: Settled) {}
+    fn settle(&self, _settled: TransactionOutcome) {}
 }

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{AtFlags, Stat, statat};
 use toolgate_types::CallId;
-use toolgate_workspace::{Headroom, KeptBound, NotKept, TALLY_STEP, Tally, tally_units};
+use toolgate_workspace::{AppendCounter, COUNTER_STEP, Headroom, JournalError, KeptBound, counter_units};
 
 use super::bounds::JournalBounds;
 use super::dropped::Dropped;
@@ -52,7 +52,7 @@ const TALLY: &str = "added";
 #[derive(Debug, Default)]
 pub(super) struct Sweeper {
     pub(super) bounds: JournalBounds,
-    tally: OnceLock<Option<Tally>>,
+    tally: OnceLock<Option<AppendCounter>>,
     index: Mutex<Index>,
     /// Whether a thread is at it.
     is_running: AtomicBool,
@@ -128,20 +128,20 @@ struct Found {
 
 impl Journal {
     /// Sees to it that so much content can be kept for one call.
-    pub(super) fn make_room(self: &Arc<Self>, bytes: u64) -> Result<(), NotKept> {
+    pub(super) fn make_room(self: &Arc<Self>, bytes: u64) -> Result<(), JournalError> {
         let bounds = &self.sweeper.bounds;
         let limit = bounds.max_call_bytes();
         if bytes > limit {
-            return Err(NotKept::TooLarge { bytes, limit });
+            return Err(JournalError::TooLarge { bytes, limit });
         }
-        let added = self.tally().map_or(0, Tally::get);
-        if added >= 2 * TALLY_STEP || bytes >= bounds.step_bytes() {
+        let added = self.tally().map_or(0, AppendCounter::get);
+        if added >= 2 * COUNTER_STEP || bytes >= bounds.step_bytes() {
             return match self.sweep(Pressure::Bounds { reserved: bytes }, LOCK_TIMEOUT) {
-                Swept::Full(bound) => Err(NotKept::Full(bound)),
+                Swept::Full(bound) => Err(JournalError::Full(bound)),
                 Swept::Within | Swept::Unfinished => Ok(()),
             };
         }
-        if added >= TALLY_STEP || self.is_time_to_look() {
+        if added >= COUNTER_STEP || self.is_time_to_look() {
             self.sweep_in_background();
         }
         Ok(())
@@ -163,12 +163,12 @@ impl Journal {
     pub(super) fn count_added(&self, bytes: u64) {
         let bounds = &self.sweeper.bounds;
         if let Some(tally) = self.tally() {
-            tally.add(tally_units(bytes, bounds.step_entries(), bounds.step_bytes()));
+            tally.add(counter_units(bytes, bounds.step_entries(), bounds.step_bytes()));
         }
     }
 
-    fn tally(&self) -> Option<&Tally> {
-        self.sweeper.tally.get_or_init(|| Tally::open(&self.directory, TALLY).ok()).as_ref()
+    fn tally(&self) -> Option<&AppendCounter> {
+        self.sweeper.tally.get_or_init(|| AppendCounter::open(&self.directory, TALLY).ok()).as_ref()
     }
 
     /// Whether the age of entries was not looked at for a while, by any process.
@@ -205,13 +205,13 @@ impl Journal {
     fn sweep(&self, pressure: Pressure, lock_timeout: Duration) -> Swept {
         let mut index = self.sweeper.index.lock().unwrap_or_else(PoisonError::into_inner);
         // What is added after the look counts for the next sweep. Until this one has ended well the count stays: else other gates would add while it refuses.
-        let added = self.tally().map_or(0, Tally::get);
+        let added = self.tally().map_or(0, AppendCounter::get);
         let swept = self.sweep_with(&mut index, pressure, lock_timeout);
         match self.tally() {
             Some(tally) if swept == Swept::Within => tally.subtract(added),
             // The next change tries again.
-            Some(tally) if added < 2 * TALLY_STEP && pressure != Pressure::Disk => {
-                (0..2).for_each(|_| tally.add(TALLY_STEP))
+            Some(tally) if added < 2 * COUNTER_STEP && pressure != Pressure::Disk => {
+                (0..2).for_each(|_| tally.add(COUNTER_STEP))
             }
             _ => {}
         }

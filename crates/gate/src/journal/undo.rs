@@ -9,7 +9,7 @@ use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
 use thiserror::Error;
 use toolgate_types::{CallId, Cancellation, ErrorCode, FileLock, Limits, SessionId};
 use toolgate_workspace::{
-    Expect, MovedFile, PathStyle, Patience, Restoration, View, Workspace, WorkspaceError,
+    ExpectedContent, LockTimeout, MovedFile, PathStyle, Restoration, Workspace, WorkspaceError, WorkspaceView,
 };
 
 use super::entry::{Change, ChangeSet, Kind};
@@ -156,7 +156,7 @@ impl Journal {
         let mut restorations = Vec::new();
         for change in set.changes.iter().rev() {
             let expected = match options.force {
-                true => (Expect::Anything, MovedFile::Anything),
+                true => (ExpectedContent::Anything, MovedFile::Anything),
                 false => expectation(change),
             };
             let restoration = restoration_of(&self.blobs, change, expected);
@@ -167,10 +167,10 @@ impl Journal {
             })?);
         }
         let recorder = CallRecorder::new(Arc::clone(self), by, session, "undo", None, Some(call));
-        view.restore(&restorations, Patience::Usual, &recorder)
+        view.restore(&restorations, LockTimeout::Default, &recorder)
             .map_err(|source| UndoError::of(call, source))?;
         for change in &set.changes {
-            view.remove_empty_folders(change.mount_of_new_folders(), &change.new_folders);
+            view.remove_empty_directories(change.mount_of_new_folders(), &change.new_folders);
         }
         Ok(Undone { call, by, paths: set.changes.iter().map(Change::shown).collect() })
     }
@@ -224,12 +224,12 @@ impl Journal {
 }
 
 /// What a change left behind: under its name, and for a file that moved, under the new one.
-pub(super) fn expectation(change: &Change) -> (Expect, MovedFile) {
+pub(super) fn expectation(change: &Change) -> (ExpectedContent, MovedFile) {
     let expect = match (change.kind, change.after) {
         // A file that moved must find its old name free.
-        (Kind::Delete | Kind::Move, _) => Expect::Absent,
-        (_, Some(digest)) => Expect::Digest(digest),
-        (_, None) => Expect::Anything,
+        (Kind::Delete | Kind::Move, _) => ExpectedContent::Absent,
+        (_, Some(digest)) => ExpectedContent::Digest(digest),
+        (_, None) => ExpectedContent::Anything,
     };
     (expect, change.moved_file())
 }
@@ -238,7 +238,7 @@ pub(super) fn expectation(change: &Change) -> (Expect, MovedFile) {
 pub(super) fn restoration_of(
     blobs: &Dir,
     change: &Change,
-    (expect, moved): (Expect, MovedFile),
+    (expect, moved): (ExpectedContent, MovedFile),
 ) -> io::Result<Restoration> {
     let path = change.shown();
     if let Some(now) = change.shown_destination() {
@@ -255,7 +255,7 @@ pub(super) fn restoration_of(
 }
 
 /// A view for putting things back: the journal only ever writes what was there before, however large.
-pub(super) fn restoring<'a>(workspace: &'a Workspace, stop: &'a Cancellation) -> View<'a> {
+pub(super) fn restoring<'a>(workspace: &'a Workspace, stop: &'a Cancellation) -> WorkspaceView<'a> {
     // Not `AliasOnly`, which would read a backslash in a name as a slash.
-    View { workspace, style: PathStyle::Free, limits: &UNLIMITED, grant: None, stop, unlocked: None }
+    WorkspaceView { workspace, style: PathStyle::Free, limits: &UNLIMITED, grant: None, stop, unlocked: None }
 }

@@ -23,7 +23,7 @@ fn links_out_of_the_tree_and_round_in_it_are_not_followed() {
     link(Path::new("/proc/self/root"), "magic");
     let found = tree.search(&SearchOptions::new("needle"));
     assert_eq!(places(&found), ["real/file:1"]);
-    assert_eq!((found.effort.files_searched, found.skipped), (1, Skipped::default()));
+    assert_eq!((found.stats.files_searched, found.skipped), (1, Skipped::default()));
 }
 
 #[test]
@@ -32,7 +32,7 @@ fn a_pipe_in_the_tree_is_passed_by() {
     mkfifoat(&tree.handle, "pipe", Mode::RUSR | Mode::WUSR).unwrap();
     mkfifoat(&tree.handle, ".gitignore", Mode::RUSR | Mode::WUSR).unwrap();
     let found = tree.search(&SearchOptions { hidden: Hidden::All, ..SearchOptions::new("needle") });
-    assert_eq!((places(&found), found.effort.files_searched), (vec!["a:1".to_owned(), "z:1".to_owned()], 2));
+    assert_eq!((places(&found), found.stats.files_searched), (vec!["a:1".to_owned(), "z:1".to_owned()], 2));
 }
 
 /// Says stop when it goes, so that a failed assertion does not leave the other thread running.

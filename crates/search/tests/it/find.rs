@@ -2,7 +2,7 @@ use std::fs::File;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use toolgate_search::{Error, FindOptions, Start, find};
+use toolgate_search::{Error, FindOptions, WalkRoot, find};
 use toolgate_types::{Cancellation, ErrorCode};
 
 use crate::tree::{Tree, everything, not_utf8};
@@ -61,7 +61,7 @@ fn hidden_and_skipped_directories_are_choices() {
 fn paths_are_relative_to_the_mount_and_globs_to_the_start() {
     let tree = tree();
     let sub = File::open(tree.path().join("a")).unwrap();
-    let start = Start::beneath(&tree.handle, &sub, Path::new("./../a/"));
+    let start = WalkRoot::beneath(&tree.handle, &sub, Path::new("./../a/"));
     for (glob, expected) in
         [("deep/**", vec!["a/deep/er/y.rs"]), ("a/**", vec![]), ("*.md", vec!["a/readme.md"])]
     {

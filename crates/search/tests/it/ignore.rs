@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use proptest::prelude::*;
-use toolgate_search::{FindOptions, Start, find};
+use toolgate_search::{FindOptions, WalkRoot, find};
 use toolgate_types::Cancellation;
 
 use crate::tree::{Tree, everything, text};
@@ -162,12 +162,12 @@ fn rules_above_the_start_count_up_to_the_mount() {
     ]);
     let mount = File::open(outside.path().join("mount")).unwrap();
     let base = File::open(outside.path().join("mount/a/b")).unwrap();
-    let met = |start: Start<'_>| -> Vec<String> {
+    let met = |start: WalkRoot<'_>| -> Vec<String> {
         let found = find(start, &everything, &FindOptions::new("*"), &Cancellation::never()).unwrap();
         found.paths.into_iter().map(text).collect()
     };
-    assert_eq!(met(Start::beneath(&mount, &base, Path::new("a/b"))), ["a/b/3.z", "a/b/c/only"]);
-    let alone = Start { mount: None, ..Start::beneath(&mount, &base, Path::new("a/b")) };
+    assert_eq!(met(WalkRoot::beneath(&mount, &base, Path::new("a/b"))), ["a/b/3.z", "a/b/c/only"]);
+    let alone = WalkRoot { mount: None, ..WalkRoot::beneath(&mount, &base, Path::new("a/b")) };
     assert_eq!(met(alone), ["a/b/1.x", "a/b/2.y", "a/b/3.z", "a/b/c/only", "a/b/only"]);
 }
 

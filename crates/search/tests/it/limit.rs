@@ -1,4 +1,4 @@
-use toolgate_search::{FindOptions, SearchOptions, Searched};
+use toolgate_search::{FindOptions, SearchOptions, SearchResults};
 
 use crate::tree::{Tree, places};
 
@@ -19,7 +19,7 @@ fn large() -> Tree {
     tree
 }
 
-fn all(tree: &Tree) -> Searched {
+fn all(tree: &Tree) -> SearchResults {
     let found = tree.search(&SearchOptions { max_matches: 10_000, ..SearchOptions::new("needle") });
     assert!(!found.truncated);
     found
@@ -29,8 +29,8 @@ fn all(tree: &Tree) -> Searched {
 fn a_limit_keeps_the_first_in_path_order_however_the_work_was_shared() {
     let tree = large();
     let all = all(&tree);
-    assert_eq!((all.matches.len(), all.effort.files_with_matches), (400, 300));
-    assert_eq!((all.effort.matches_seen, all.effort.files_searched), (400, 900));
+    assert_eq!((all.matches.len(), all.stats.files_with_matches), (400, 300));
+    assert_eq!((all.stats.matches_seen, all.stats.files_searched), (400, 900));
     assert!(all.matches.is_sorted_by(|one, other| (&one.path, one.number) < (&other.path, other.number)));
     for limit in [0, 1, 7, 50, 399, 400, 401] {
         for _ in 0..8 {
@@ -74,7 +74,7 @@ fn what_cannot_be_answered_any_more_is_not_searched() {
     let tree = large();
     let found = tree.search(&SearchOptions { max_matches: 1, ..SearchOptions::new("filler") });
     assert_eq!(places(&found), ["a/000.txt:2"]);
-    assert!(found.effort.files_searched < 10, "{:?}", found.effort);
+    assert!(found.stats.files_searched < 10, "{:?}", found.stats);
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn a_file_is_left_as_soon_as_nothing_more_of_it_can_be_answered() {
     let tree = Tree::with(&[("a", &format!("needle\nneedle\n{}needle\n", "filler\n".repeat(500_000)))]);
     let found = tree.search(&SearchOptions { max_matches: 1, before: 1, ..SearchOptions::new("needle") });
     assert_eq!((places(&found), found.truncated), (vec!["a:1".to_owned()], true));
-    assert!(found.effort.bytes_searched < 1_000_000, "{:?}", found.effort);
+    assert!(found.stats.bytes_searched < 1_000_000, "{:?}", found.stats);
 }
 
 #[test]
@@ -107,5 +107,5 @@ fn one_file_with_very_many_matches_is_left_early() {
         tree.search(&SearchOptions { max_matches: 3, before: 1, after: 1, ..SearchOptions::new("needle") });
     assert_eq!(places(&found), ["a:1", "a:2", "a:3"]);
     assert!(found.truncated);
-    assert!(found.effort.matches_seen < 100 && found.effort.bytes_searched < 1_000_000, "{:?}", found.effort);
+    assert!(found.stats.matches_seen < 100 && found.stats.bytes_searched < 1_000_000, "{:?}", found.stats);
 }

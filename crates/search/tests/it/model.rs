@@ -98,7 +98,7 @@ fn naive_search(root: &Path, files: Vec<PathBuf>, options: &SearchOptions<'_>) -
 }
 
 fn plain(found: Match) -> Plain {
-    let texts = |lines: Vec<toolgate_search::Line>| lines.into_iter().map(|line| line.text).collect();
+    let texts = |lines: Vec<toolgate_search::MatchLine>| lines.into_iter().map(|line| line.text).collect();
     (found.path, found.number, found.column, found.line.text, texts(found.before), texts(found.after))
 }
 

@@ -2,12 +2,12 @@ use std::fs::File;
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use toolgate_search::{Error, Line, SearchOptions, Start, Target, search};
+use toolgate_search::{Error, MatchLine, SearchOptions, SearchTarget, WalkRoot, search};
 use toolgate_types::Cancellation;
 
 use crate::tree::{Tree, everything, not_utf8, places};
 
-fn texts(lines: &[Line]) -> Vec<&str> {
+fn texts(lines: &[MatchLine]) -> Vec<&str> {
     lines.iter().map(|line| line.text.as_str()).collect()
 }
 
@@ -164,14 +164,14 @@ fn only_the_beginning_of_a_monstrous_line_is_searched() {
 fn a_single_file_is_searched_through_its_handle() {
     let tree = Tree::with(&[("sub/a", "one\nneedle\n")]);
     let file = File::open(tree.path().join("sub/a")).unwrap();
-    let target = Target::File { file: file.as_fd(), path: Path::new("sub/a") };
+    let target = SearchTarget::File { file: file.as_fd(), path: Path::new("sub/a") };
     for _ in 0..2 {
         let found =
             search(target, &everything, &SearchOptions::new("needle"), &Cancellation::never()).unwrap();
         assert_eq!(places(&found), ["sub/a:2"]);
-        assert_eq!((found.effort.files_searched, found.effort.bytes_searched), (1, 11));
+        assert_eq!((found.stats.files_searched, found.stats.bytes_searched), (1, 11));
     }
-    let not_a_file = Target::File { file: tree.handle.as_fd(), path: Path::new("") };
+    let not_a_file = SearchTarget::File { file: tree.handle.as_fd(), path: Path::new("") };
     let outcome = search(not_a_file, &everything, &SearchOptions::new("needle"), &Cancellation::never());
     assert!(matches!(outcome, Err(Error::NotAFile)));
 }
@@ -179,7 +179,7 @@ fn a_single_file_is_searched_through_its_handle() {
 #[test]
 fn files_that_grow_from_nothing_are_read_to_their_end() {
     let file = File::open("/proc/self/status").unwrap();
-    let target = Target::File { file: file.as_fd(), path: Path::new("status") };
+    let target = SearchTarget::File { file: file.as_fd(), path: Path::new("status") };
     let found = search(target, &everything, &SearchOptions::new("Threads:"), &Cancellation::never()).unwrap();
     assert_eq!(found.matches.len(), 1);
 }
@@ -196,12 +196,12 @@ fn globs_and_rules_narrow_a_search() {
     tree.write(Path::new("sub").join(not_utf8(b"\xFF.rs")), "x");
     let rules = |path: &Path, _: bool| path != Path::new("sub/no.rs") && path != Path::new("off");
     let options = SearchOptions { glob: Some("*.rs"), ..SearchOptions::new("x") };
-    let found = search(Target::Tree(tree.start()), &rules, &options, &Cancellation::never()).unwrap();
+    let found = search(SearchTarget::Tree(tree.start()), &rules, &options, &Cancellation::never()).unwrap();
     assert_eq!(places(&found), ["a.rs:1", "sub/c.rs:1", "sub/\u{FFFD}.rs:1"]);
     let sub = File::open(tree.path().join("sub")).unwrap();
-    let start = Start::beneath(&tree.handle, &sub, Path::new("sub"));
+    let start = WalkRoot::beneath(&tree.handle, &sub, Path::new("sub"));
     let anchored = SearchOptions { glob: Some("/c.rs"), ..options };
-    let found = search(Target::Tree(start), &rules, &anchored, &Cancellation::never()).unwrap();
+    let found = search(SearchTarget::Tree(start), &rules, &anchored, &Cancellation::never()).unwrap();
     assert_eq!(places(&found), ["sub/c.rs:1"]);
 }
 

@@ -3,7 +3,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use toolgate_search::{FindOptions, ListOptions, SearchOptions, Searched, Target, find, list, search};
+use toolgate_search::{
+    FindOptions, ListOptions, SearchOptions, SearchResults, SearchTarget, find, list, search,
+};
 use toolgate_types::{Cancellation, CancellationReason};
 
 use crate::tree::{Tree, everything};
@@ -15,10 +17,10 @@ fn at_question(number: usize) -> (Cancellation, Arc<AtomicUsize>) {
     (Cancellation::new(None, move || counter.fetch_add(1, Ordering::Relaxed) >= number), questions)
 }
 
-fn searched(tree: &Tree, pattern: &str, stop: &Cancellation) -> Searched {
+fn searched(tree: &Tree, pattern: &str, stop: &Cancellation) -> SearchResults {
     let options =
         SearchOptions { max_matches: 1_000_000, max_bytes: usize::MAX, ..SearchOptions::new(pattern) };
-    search(Target::Tree(tree.start()), &everything, &options, stop).unwrap()
+    search(SearchTarget::Tree(tree.start()), &everything, &options, stop).unwrap()
 }
 
 fn many_files() -> Tree {
@@ -55,7 +57,7 @@ fn large_files_are_left_in_the_middle() {
     let (stop, _) = at_question(asked / 2);
     let found = searched(&tree, "needle", &stop);
     assert_eq!(found.stopped, Some(CancellationReason::Cancelled));
-    assert!(found.effort.bytes_searched < all.effort.bytes_searched);
+    assert!(found.stats.bytes_searched < all.stats.bytes_searched);
 }
 
 #[test]
@@ -76,7 +78,7 @@ fn a_deadline_in_the_past_stops_everything_at_once() {
     let found = find(tree.start(), &everything, &FindOptions::new("*"), &stop).unwrap();
     assert_eq!((found.paths.len(), found.stopped), (0, Some(CancellationReason::Deadline)));
     let file = std::fs::File::open(tree.path().join("0/0")).unwrap();
-    let target = Target::File { file: std::os::fd::AsFd::as_fd(&file), path: Path::new("0/0") };
+    let target = SearchTarget::File { file: std::os::fd::AsFd::as_fd(&file), path: Path::new("0/0") };
     let found = search(target, &everything, &SearchOptions::new("needle"), &stop).unwrap();
     assert_eq!(found.stopped, Some(CancellationReason::Deadline));
 }
@@ -106,7 +108,12 @@ fn a_rule_that_panics_ends_the_search_instead_of_hanging_it() {
         true
     };
     let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        search(Target::Tree(tree.start()), &rules, &SearchOptions::new("nowhere"), &Cancellation::never())
+        search(
+            SearchTarget::Tree(tree.start()),
+            &rules,
+            &SearchOptions::new("nowhere"),
+            &Cancellation::never(),
+        )
     }));
     assert!(outcome.is_err());
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use proptest::prelude::*;
-use toolgate_search::{EntryKind, Error, Surveyed, SurveyedEntry, SurveyedFolder, Surveyor, survey};
+use toolgate_search::{EntryKind, Error, ScannedDir, ScannedEntry, TreeScan, TreeVisitor, scan_tree};
 use toolgate_types::{Cancellation, CancellationReason};
 
 /// Writes everything down, and enters all folders but those called `closed`.
@@ -16,25 +16,26 @@ struct Notes {
     closed: Vec<PathBuf>,
 }
 
-impl Surveyor for Notes {
-    fn folder(&mut self, folder: &SurveyedFolder<'_>, enter: &mut dyn FnMut(SurveyedEntry<'_>)) {
+impl TreeVisitor for Notes {
+    fn visit_dir(&mut self, folder: &ScannedDir<'_>, enter: &mut dyn FnMut(ScannedEntry<'_>)) {
         for entry in folder.entries() {
             let name = entry.name.to_str().unwrap();
-            assert!(self.seen.insert((folder.place().join(name), entry.kind)), "{name} was seen twice");
+            assert!(self.seen.insert((folder.path().join(name), entry.kind)), "{name} was seen twice");
             if entry.kind == EntryKind::Directory && name != "closed" {
                 enter(entry);
             }
         }
     }
 
-    fn closed(&mut self, place: &Path) {
+    fn visit_unreadable(&mut self, place: &Path) {
         self.closed.push(place.to_path_buf());
     }
 }
 
-fn surveyed(root: &Path, stop: &Cancellation) -> Result<(Notes, Surveyed<()>), Error> {
+fn surveyed(root: &Path, stop: &Cancellation) -> Result<(Notes, TreeScan<()>), Error> {
     let handle = File::open(root).unwrap();
-    let Surveyed { surveyors, restless, missed, stopped } = survey(handle.as_fd(), stop, Notes::default)?;
+    let TreeScan { visitors: surveyors, changed_during_scan: restless, incomplete: missed, stopped } =
+        scan_tree(handle.as_fd(), stop, Notes::default)?;
     let mut all = Notes::default();
     for notes in surveyors {
         for entry in notes.seen {
@@ -42,7 +43,7 @@ fn surveyed(root: &Path, stop: &Cancellation) -> Result<(Notes, Surveyed<()>), E
         }
         all.closed.extend(notes.closed);
     }
-    Ok((all, Surveyed { surveyors: Vec::new(), restless, missed, stopped }))
+    Ok((all, TreeScan { visitors: Vec::new(), changed_during_scan: restless, incomplete: missed, stopped }))
 }
 
 fn by_path(root: &Path, folder: &Path, all: &mut BTreeSet<(PathBuf, EntryKind)>) {
@@ -105,7 +106,7 @@ fn changes_are_noticed_and_rest_is_too() {
     let scratch = tempfile::tempdir().unwrap();
     let folder = scratch.path().join("a/b");
     fs::create_dir_all(&folder).unwrap();
-    let is_restless = || surveyed(scratch.path(), &Cancellation::never()).unwrap().1.restless;
+    let is_restless = || surveyed(scratch.path(), &Cancellation::never()).unwrap().1.changed_during_scan;
     for change in ["one", "two"] {
         // What was changed a moment ago is noticed, and a survey may begin later than that.
         let noticed = (0..1000).any(|number| {
@@ -127,7 +128,7 @@ fn a_survey_that_must_end_says_so() {
     let begun = AtomicBool::new(false);
     let begun: &'static AtomicBool = Box::leak(Box::new(begun));
     let stop = Cancellation::new(None, move || begun.swap(true, Ordering::Relaxed));
-    let (_, Surveyed { stopped, .. }) = surveyed(scratch.path(), &stop).unwrap();
+    let (_, TreeScan { stopped, .. }) = surveyed(scratch.path(), &stop).unwrap();
     assert_eq!(stopped, Some(CancellationReason::Cancelled));
     let file = scratch.path().join("file");
     fs::write(&file, "").unwrap();

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
-use toolgate_search::{FindOptions, Found, SearchOptions, Searched, Start, Target};
+use toolgate_search::{FindOptions, FindResults, SearchOptions, SearchResults, SearchTarget, WalkRoot};
 use toolgate_types::Cancellation;
 
 pub(crate) struct Tree {
@@ -44,16 +44,21 @@ impl Tree {
         fs::write(path, text).unwrap();
     }
 
-    pub(crate) fn start(&self) -> Start<'_> {
-        Start::root(&self.handle)
+    pub(crate) fn start(&self) -> WalkRoot<'_> {
+        WalkRoot::root(&self.handle)
     }
 
-    pub(crate) fn search(&self, options: &SearchOptions<'_>) -> Searched {
-        toolgate_search::search(Target::Tree(self.start()), &everything, options, &Cancellation::never())
-            .unwrap()
+    pub(crate) fn search(&self, options: &SearchOptions<'_>) -> SearchResults {
+        toolgate_search::search(
+            SearchTarget::Tree(self.start()),
+            &everything,
+            options,
+            &Cancellation::never(),
+        )
+        .unwrap()
     }
 
-    pub(crate) fn find(&self, options: &FindOptions<'_>) -> Found {
+    pub(crate) fn find(&self, options: &FindOptions<'_>) -> FindResults {
         toolgate_search::find(self.start(), &everything, options, &Cancellation::never()).unwrap()
     }
 
@@ -75,6 +80,6 @@ pub(crate) fn not_utf8(name: &[u8]) -> &OsStr {
 }
 
 /// `path:line` of every match.
-pub(crate) fn places(found: &Searched) -> Vec<String> {
+pub(crate) fn places(found: &SearchResults) -> Vec<String> {
     found.matches.iter().map(|found| format!("{}:{}", found.path.to_string_lossy(), found.number)).collect()
 }

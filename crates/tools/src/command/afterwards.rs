@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use toolgate_types::{CallId, Cancellation, ErrorCode, Failure};
 use toolgate_workspace::{
-    ConfinedMount, Leftover, Looked, Quarantine, Quarantined, Run, Stray, StrayKind, Strays, WorkspaceError,
+    ConfinedMount, ConfinedRun, Leftover, PostRunScan, ProtectedArtifact, ProtectedArtifactKind, Quarantine,
+    Quarantined, ScanCoverage, WorkspaceError,
 };
 
 use super::confinement::Keeping;
@@ -32,14 +33,14 @@ pub(super) struct Left {
 
 /// Moves what an ended command left under protected names to quarantine. Everything is tried before anything is reported as failed; where something
 /// failed, the baseline stays the old one, and the next command looks again.
-pub(super) fn take_away(keeping: &Keeping, run: &Run<'_>, call: CallId) -> Result<Left, Failure> {
+pub(super) fn take_away(keeping: &Keeping, run: &ConfinedRun<'_>, call: CallId) -> Result<Left, Failure> {
     run.ended();
     let search = Search::of(keeping, run, call);
     for (mount, is_whole) in search.is_whole.iter().enumerate() {
         let looked = match is_whole {
-            true => Looked::Whole,
-            false if run.has_company(mount) => Looked::LeftToOthers,
-            false => Looked::Partly,
+            true => ScanCoverage::Complete,
+            false if run.has_concurrent_run(mount) => ScanCoverage::Deferred,
+            false => ScanCoverage::Partial,
         };
         run.settle(mount, looked);
     }
@@ -49,7 +50,7 @@ pub(super) fn take_away(keeping: &Keeping, run: &Run<'_>, call: CallId) -> Resul
 /// The same while the process goes on.
 pub(super) fn take_away_from_running(
     keeping: &Keeping,
-    run: &Run<'_>,
+    run: &ConfinedRun<'_>,
     call: CallId,
 ) -> Result<Left, Failure> {
     Search::of(keeping, run, call).into_left()
@@ -65,11 +66,12 @@ struct Search {
 }
 
 impl Search {
-    fn of(keeping: &Keeping, run: &Run<'_>, call: CallId) -> Self {
+    fn of(keeping: &Keeping, run: &ConfinedRun<'_>, call: CallId) -> Self {
         let when = toolgate_types::time::rfc3339_millis(jiff::Timestamp::now());
-        let quarantine = Quarantine { folder: &keeping.quarantine, call, when, bounds: keeping.bounds };
-        let look = |mount: &&ConfinedMount<'_>, stop: &Cancellation| mount.strays(stop);
-        let take = |mount: &&ConfinedMount<'_>, stray: &Stray| run.quarantine(mount, stray, &quarantine);
+        let quarantine = Quarantine { directory: &keeping.quarantine, call, when, bounds: keeping.bounds };
+        let look = |mount: &&ConfinedMount<'_>, stop: &Cancellation| mount.scan_after_run(stop);
+        let take =
+            |mount: &&ConfinedMount<'_>, stray: &ProtectedArtifact| run.quarantine(mount, stray, &quarantine);
         let mounts: Vec<(&str, &ConfinedMount<'_>)> =
             run.mounts().iter().map(|mount| (mount.alias(), mount)).collect();
         let search = Self::through(&mounts, look, take);
@@ -83,8 +85,8 @@ impl Search {
     /// Walks the mounts, each by its alias, until directories no longer move away before they are read.
     fn through<Mount>(
         mounts: &[(&str, Mount)],
-        mut look: impl FnMut(&Mount, &Cancellation) -> Result<Strays, WorkspaceError>,
-        mut take: impl FnMut(&Mount, &Stray) -> Result<Option<Quarantined>, WorkspaceError>,
+        mut look: impl FnMut(&Mount, &Cancellation) -> Result<PostRunScan, WorkspaceError>,
+        mut take: impl FnMut(&Mount, &ProtectedArtifact) -> Result<Option<Quarantined>, WorkspaceError>,
     ) -> Self {
         let mut search = Self { is_whole: vec![false; mounts.len()], ..Self::default() };
         let mut wanted: Vec<usize> = (0..mounts.len()).collect();
@@ -98,11 +100,11 @@ impl Search {
                 let strays = look(mount, &stop);
                 let missed = search.note(index, alias, &strays, walk == WALKS);
                 again.extend(missed.then_some(index));
-                let Strays { found: strays, leftovers, .. } = strays.unwrap_or_default();
+                let PostRunScan { found: strays, leftovers, .. } = strays.unwrap_or_default();
                 found.extend(strays.into_iter().map(|stray| (mount, stray)));
                 search.left.leftovers.extend(leftovers);
             }
-            let kind = |(_, stray): &(&Mount, Stray)| stray.kind;
+            let kind = |(_, stray): &(&Mount, ProtectedArtifact)| stray.kind;
             let mut taken = take_each(found, kind, &within(TAKING), |(mount, stray)| take(mount, &stray));
             search.left.quarantined.append(&mut taken.quarantined);
             search.failed.append(&mut taken.failed);
@@ -123,18 +125,18 @@ impl Search {
         &mut self,
         index: usize,
         alias: &str,
-        strays: &Result<Strays, WorkspaceError>,
+        strays: &Result<PostRunScan, WorkspaceError>,
         is_last: bool,
     ) -> bool {
         match strays {
             Err(error) => self.failed.push(format!("`{alias}` could not be looked at: {error}")),
-            Ok(Strays { incomplete: true, .. }) => {
+            Ok(PostRunScan { incomplete: true, .. }) => {
                 self.failed.push(format!("`{alias}` could not all be looked at in time"));
             }
-            Ok(Strays { missed: true, .. }) if is_last => {
+            Ok(PostRunScan { missed: true, .. }) if is_last => {
                 self.failed.push(format!("directories of `{alias}` kept moving"));
             }
-            Ok(Strays { missed: true, .. }) => return true,
+            Ok(PostRunScan { missed: true, .. }) => return true,
             Ok(_) => self.is_whole.get_mut(index).into_iter().for_each(|is_whole| *is_whole = true),
         }
         false
@@ -171,7 +173,7 @@ struct Taken {
 /// Takes away one after the other, the most dangerous first, until the time is up.
 fn take_each<Left>(
     mut left: Vec<Left>,
-    kind: impl Fn(&Left) -> StrayKind,
+    kind: impl Fn(&Left) -> ProtectedArtifactKind,
     stop: &Cancellation,
     mut take: impl FnMut(Left) -> Result<Option<Quarantined>, WorkspaceError>,
 ) -> Taken {
@@ -191,12 +193,12 @@ fn take_each<Left>(
 }
 
 /// Whose turn it is: git runs what its configuration and hooks say at the next glance of an editor or a prompt, the rest needs somebody who comes by.
-fn turn(kind: StrayKind) -> u8 {
+fn turn(kind: ProtectedArtifactKind) -> u8 {
     match kind {
         // Without its `HEAD`, a repository's configuration and hooks are nobody's.
-        StrayKind::GitConfig | StrayKind::Repository => 0,
-        StrayKind::Hook => 1,
-        StrayKind::GitPointer => 2,
+        ProtectedArtifactKind::GitConfig | ProtectedArtifactKind::Repository => 0,
+        ProtectedArtifactKind::Hook => 1,
+        ProtectedArtifactKind::GitPointer => 2,
         _ => 3,
     }
 }
@@ -208,17 +210,17 @@ mod tests {
 
     use super::*;
 
-    const LEFT: [StrayKind; 7] = [
-        StrayKind::ProgramConfig,
-        StrayKind::GitPointer,
-        StrayKind::Link,
-        StrayKind::Hook,
-        StrayKind::GitConfig,
-        StrayKind::Hook,
-        StrayKind::Repository,
+    const LEFT: [ProtectedArtifactKind; 7] = [
+        ProtectedArtifactKind::ProgramConfig,
+        ProtectedArtifactKind::GitPointer,
+        ProtectedArtifactKind::Link,
+        ProtectedArtifactKind::Hook,
+        ProtectedArtifactKind::GitConfig,
+        ProtectedArtifactKind::Hook,
+        ProtectedArtifactKind::Repository,
     ];
 
-    fn quarantined(kind: StrayKind) -> Quarantined {
+    fn quarantined(kind: ProtectedArtifactKind) -> Quarantined {
         Quarantined { path: kind.as_str().to_owned(), kept_as: String::new(), in_place: false }
     }
 
@@ -258,11 +260,11 @@ mod tests {
     }
 
     /// What comes of walks that go like this, in a mount beside one that is quiet.
-    fn walked(walks: &[Strays]) -> (usize, Search) {
+    fn walked(walks: &[PostRunScan]) -> (usize, Search) {
         let mut walks = walks.iter().cloned();
         let mut count = 0;
         let look = |is_quiet: &bool, _: &Cancellation| match is_quiet {
-            true => Ok(Strays::default()),
+            true => Ok(PostRunScan::default()),
             false => {
                 count += 1;
                 Ok(walks.next().unwrap())
@@ -274,9 +276,10 @@ mod tests {
 
     #[test]
     fn a_mount_that_never_rests_is_walked_again_and_then_a_failure() {
-        let missed = Strays { missed: true, ..Strays::default() };
-        let late = Strays { incomplete: true, ..Strays::default() };
-        let (count, search) = walked(&[missed.clone(), missed.clone(), missed.clone(), Strays::default()]);
+        let missed = PostRunScan { missed: true, ..PostRunScan::default() };
+        let late = PostRunScan { incomplete: true, ..PostRunScan::default() };
+        let (count, search) =
+            walked(&[missed.clone(), missed.clone(), missed.clone(), PostRunScan::default()]);
         assert_eq!((count, search.is_whole.as_slice(), search.failed.len()), (4, &[true, true][..], 0));
         assert!(search.into_left().is_ok());
         let (count, search) = walked(&[missed.clone(), missed.clone(), missed.clone(), missed.clone()]);
@@ -292,7 +295,7 @@ mod tests {
     #[test]
     fn one_that_cannot_be_taken_does_not_keep_the_others() {
         let broken = |kind| match kind {
-            StrayKind::GitConfig => Err(WorkspaceError::ReadOnly { path: "a\u{1b}b".to_owned() }),
+            ProtectedArtifactKind::GitConfig => Err(WorkspaceError::ReadOnly { path: "a\u{1b}b".to_owned() }),
             other => Ok(Some(quarantined(other))),
         };
         let taken = take_each(LEFT.to_vec(), |kind| *kind, &Cancellation::never(), broken);

@@ -34,7 +34,7 @@ pub(crate) struct Held {
 impl Held {
     pub(super) fn of(command: &Command<'_>, context: &CallContext, confined: &[ConfinedMount<'_>]) -> Self {
         let count = |is_meant: fn(&MountOverlay) -> bool| {
-            let covers = confined.iter().flat_map(ConfinedMount::covers);
+            let covers = confined.iter().flat_map(ConfinedMount::overlays);
             covers.filter(|cover| is_meant(cover)).count()
         };
         Self {

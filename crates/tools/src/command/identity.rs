@@ -90,7 +90,7 @@ fn unquoted(value: &str) -> Option<String> {
 fn own_config<'c>(directory: &Path, confined: &'c [ConfinedMount<'_>]) -> Option<&'c [u8]> {
     let configs = confined.iter().flat_map(|mount| {
         let place = directory.strip_prefix(inside(mount.alias(), "")).ok();
-        mount.covers().iter().filter_map(move |cover| match (cover, place) {
+        mount.overlays().iter().filter_map(move |cover| match (cover, place) {
             (MountOverlay::Substitute { path, content }, Some(place)) => {
                 let repository = path.parent().filter(|_| path.ends_with(".git/config"))?.parent()?;
                 place.starts_with(repository).then_some((repository, content))

@@ -13,7 +13,7 @@ use tokio::sync::{oneshot, watch};
 use toolgate_egress::Refusal;
 use toolgate_sandbox::{Ended, Ends, Handed, Job, Network, SandboxError, Stream, Streams};
 use toolgate_types::{CallId, Cancellation, ErrorCode, Failure};
-use toolgate_workspace::{Confined, ConfinedMount, DiskReserve, Run};
+use toolgate_workspace::{ConfineRequest, ConfinedMount, ConfinedRun, DiskReserve};
 
 use super::afterwards::{Left, take_away, take_away_from_running};
 use super::confinement::Made;
@@ -107,8 +107,8 @@ impl Keeper {
         let refused = Unstarted::Refused;
         let made = self.runner.options.confinement.made().map_err(refused)?;
         let mounts = self.process.mounts.iter();
-        let mounts: Vec<Confined<'_>> =
-            mounts.map(|(alias, writable)| Confined { alias, writable: *writable }).collect();
+        let mounts: Vec<ConfineRequest<'_>> =
+            mounts.map(|(alias, writable)| ConfineRequest { alias, writable: *writable }).collect();
         let begun = self.runner.begin(made.keeping, &mounts, None, &looking(), CallId::fresh());
         // What others left before is told with what the process leaves.
         let (run, recovered) = begun.map_err(refused)?;
@@ -136,7 +136,7 @@ impl Keeper {
     }
 
     /// Looks at what the process left whenever it is asked to, until the process has ended.
-    fn look_after(&self, made: Made<'_>, run: &Run<'_>) {
+    fn look_after(&self, made: Made<'_>, run: &ConfinedRun<'_>) {
         let orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
         while let Ok(Order::Look { call, answer }) = orders.recv() {
             let taken = take_away_from_running(made.keeping, run, call);

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{oneshot, watch};
 use toolgate_sandbox::{Ended, Ends, ResourceLimits, SandboxError, steering_variable};
 use toolgate_types::{CallId, Cancellation, ErrorCode, Failure, Limits};
-use toolgate_workspace::{Mount, PathStyle, View};
+use toolgate_workspace::{Mount, PathStyle, WorkspaceView};
 
 use super::keeper::{Keeper, News, Order};
 use super::network::Reach;
@@ -197,7 +197,7 @@ impl CommandRunner {
             return Ok(first.unwrap_or_else(|| PathBuf::from("/tmp")));
         };
         let stop = looking();
-        let view = View {
+        let view = WorkspaceView {
             workspace: self.workspace(),
             style: PathStyle::Free,
             limits: &NOTHING,

@@ -31,8 +31,8 @@ use toolgate_sandbox::{
 };
 use toolgate_types::{CallId, Cancellation, CancellationReason, Failure};
 use toolgate_workspace::{
-    Access, Confined, ConfinedMount, DiskReserve, ListOptions, Mount, PathGrant, PathStyle, Quarantined, Run,
-    View, Workspace, WorkspaceError,
+    ConfineRequest, ConfinedMount, ConfinedRun, DiskReserve, ListOptions, Mount, MountAccess, PathGrant,
+    PathStyle, Quarantined, Workspace, WorkspaceError, WorkspaceView,
 };
 
 use afterwards::{Left, take_away};
@@ -100,7 +100,7 @@ pub(crate) struct Command<'a> {
     pub(crate) arguments: Vec<OsString>,
     /// Where it begins, as it sees it.
     pub(crate) directory: PathBuf,
-    pub(crate) mounts: Vec<Confined<'a>>,
+    pub(crate) mounts: Vec<ConfineRequest<'a>>,
     pub(crate) environment: &'a [(String, String)],
     pub(crate) input: Option<Vec<u8>>,
     pub(crate) reach: &'a Reach,
@@ -256,11 +256,11 @@ impl CommandRunner {
     fn begin<'r>(
         &'r self,
         keeping: &'r Keeping,
-        mounts: &[Confined<'_>],
+        mounts: &[ConfineRequest<'_>],
         grant: Option<&dyn PathGrant>,
         stop: &Cancellation,
         call: CallId,
-    ) -> Result<(Run<'r>, Vec<Quarantined>), Failure> {
+    ) -> Result<(ConfinedRun<'r>, Vec<Quarantined>), Failure> {
         let begin = || keeping.baselines.confine(self.workspace(), mounts, grant, stop);
         let run = begin()?;
         if !run.is_inherited() {
@@ -278,12 +278,13 @@ impl CommandRunner {
     /// Not all of it could be looked at or taken away; commands look again before they start.
     pub fn recover(&self) -> Result<Vec<Quarantined>, Failure> {
         let keeping = self.options.confinement.keeping()?;
-        if !keeping.baselines.has_abandoned(self.workspace())? {
+        if !keeping.baselines.has_orphaned(self.workspace())? {
             return Ok(Vec::new());
         }
-        let writable = self.workspace().mounts().iter().filter(|mount| mount.access() == Access::ReadWrite);
-        let mounts: Vec<Confined<'_>> =
-            writable.map(|mount| Confined { alias: mount.alias(), writable: true }).collect();
+        let writable =
+            self.workspace().mounts().iter().filter(|mount| mount.access() == MountAccess::ReadWrite);
+        let mounts: Vec<ConfineRequest<'_>> =
+            writable.map(|mount| ConfineRequest { alias: mount.alias(), writable: true }).collect();
         let run = keeping.baselines.confine(self.workspace(), &mounts, None, &lasting::looking())?;
         take_away(keeping, &run, CallId::fresh()).map(|left| left.quarantined)
     }
@@ -336,14 +337,17 @@ impl CommandRunner {
 }
 
 /// A grant names files, and whoever runs a command can give a file another name: where only some files were granted, a command changes none.
-pub(crate) fn held_to_grant<'a>(mounts: &[Confined<'a>], context: &CallContext) -> Vec<Confined<'a>> {
+pub(crate) fn held_to_grant<'a>(
+    mounts: &[ConfineRequest<'a>],
+    context: &CallContext,
+) -> Vec<ConfineRequest<'a>> {
     let may_change = context.grant.is_none();
-    mounts.iter().map(|mount| Confined { writable: mount.writable && may_change, ..*mount }).collect()
+    mounts.iter().map(|mount| ConfineRequest { writable: mount.writable && may_change, ..*mount }).collect()
 }
 
 /// What a command could change, for whoever is asked about it.
-pub(crate) fn may_change(mounts: &[Confined<'_>], context: &CallContext) -> String {
-    let names = |mounts: &[Confined<'_>]| {
+pub(crate) fn may_change(mounts: &[ConfineRequest<'_>], context: &CallContext) -> String {
+    let names = |mounts: &[ConfineRequest<'_>]| {
         let writable = mounts.iter().filter(|mount| mount.writable);
         writable.map(|mount| mount.alias).collect::<Vec<_>>().join(", ")
     };
@@ -365,7 +369,7 @@ fn mounted<'j>(mount: &'j ConfinedMount<'_>) -> Mounted<'j> {
         directory: mount.handle(),
         at: inside(mount.alias(), ""),
         writable: mount.is_writable(),
-        covers: mount.covers().to_vec(),
+        covers: mount.overlays().to_vec(),
     }
 }
 
@@ -389,8 +393,8 @@ pub(crate) fn mount_aliases(workspace: &Workspace) -> Vec<String> {
 }
 
 /// A view of the workspace for one call.
-pub(crate) fn view<'a>(workspace: &'a Workspace, context: &'a CallContext) -> View<'a> {
-    View {
+pub(crate) fn view<'a>(workspace: &'a Workspace, context: &'a CallContext) -> WorkspaceView<'a> {
+    WorkspaceView {
         workspace,
         style: PathStyle::Free,
         limits: &context.limits,
@@ -409,7 +413,7 @@ pub(crate) enum Seen {
 }
 
 /// Opens what a path names, so that every rule is asked about what is really there.
-pub(crate) fn look(view: &View<'_>, path: &str) -> Result<Seen, WorkspaceError> {
+pub(crate) fn look(view: &WorkspaceView<'_>, path: &str) -> Result<Seen, WorkspaceError> {
     let nothing =
         ListOptions { max_entries: 0, include_hidden: false, include_symlinks: false, with_size: false };
     match view.list(path, &nothing) {

@@ -13,7 +13,7 @@ use toolgate_policy::{PathInput, PathInputs, PathSource};
 use toolgate_sandbox::OnFlood;
 use toolgate_text::confusables::quote_value;
 use toolgate_types::{Category, ErrorCode, Failure, Sha256, ToolClass, ToolOutput};
-use toolgate_workspace::{Access, Confined, Mount};
+use toolgate_workspace::{ConfineRequest, Mount, MountAccess};
 
 use super::blocked::{Blocked, blocked_line};
 use super::{
@@ -271,10 +271,13 @@ impl Shell {
         alias.filter(mount).unwrap_or_else(|| path.to_owned())
     }
 
-    fn mounts(&self) -> Vec<Confined<'_>> {
+    fn mounts(&self) -> Vec<ConfineRequest<'_>> {
         let mounts = self.runner.workspace().mounts().iter();
         mounts
-            .map(|mount| Confined { alias: mount.alias(), writable: mount.access() == Access::ReadWrite })
+            .map(|mount| ConfineRequest {
+                alias: mount.alias(),
+                writable: mount.access() == MountAccess::ReadWrite,
+            })
             .collect()
     }
 

@@ -1,7 +1,9 @@
 //! Beginning a run: its `@state` gets the package's workflow.
 
 use toolgate_types::{Cancellation, Limits};
-use toolgate_workspace::{FileContent, Forgetful, PathStyle, ReadRequest, View, Workspace, WorkspaceError};
+use toolgate_workspace::{
+    FileContent, NoopRecorder, PathStyle, ReadRequest, Workspace, WorkspaceError, WorkspaceView,
+};
 
 use super::workflow::WORKFLOW;
 
@@ -33,7 +35,7 @@ pub fn initialise_run(workspace: &Workspace, limits: &Limits) -> Result<bool, Ru
     }
     let limits = Limits { max_read_bytes: 4 << 20, max_write_bytes: 4 << 20, ..*limits };
     let stop = Cancellation::never();
-    let view = View {
+    let view = WorkspaceView {
         workspace,
         style: PathStyle::AliasOnly,
         limits: &limits,
@@ -52,6 +54,6 @@ pub fn initialise_run(workspace: &Workspace, limits: &Limits) -> Result<bool, Ru
     let FileContent::Text(window) = read.content else {
         return Err(RunError(WorkspaceError::Binary { path: read.path }));
     };
-    view.write(WORKFLOW, window.text.as_bytes(), None, &Forgetful).map_err(RunError)?;
+    view.write(WORKFLOW, window.text.as_bytes(), None, &NoopRecorder).map_err(RunError)?;
     Ok(true)
 }

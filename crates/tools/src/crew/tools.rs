@@ -8,8 +8,8 @@ use toolgate_gate::{Effect, ToolSchema};
 use toolgate_text::frontmatter;
 use toolgate_types::{ErrorCode, Failure, Sha256, Structured, ToolClass, ToolOutput};
 use toolgate_workspace::{
-    EntireContent, EntireFile, EntryKind, FileContent, Forgetful, Hidden, Line, ListOptions, Match,
-    ReadRequest, Recorder, Rehearsal, SearchOptions, Transformed, View, WorkspaceError,
+    DryRun, EntireContent, EntireFile, EntryKind, FileContent, Hidden, ListOptions, Match, MatchLine,
+    NoopRecorder, ReadRequest, Recorder, SearchOptions, Transformed, WorkspaceError, WorkspaceView,
 };
 
 use super::workflow::{self, WORKFLOW};
@@ -130,7 +130,7 @@ struct ListArguments {
     path: String,
 }
 
-fn list(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {
+fn list(view: &WorkspaceView<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {
     let ListArguments { path } = decode(arguments)?;
     let options = ListOptions {
         max_entries: view.limits.max_entries,
@@ -171,7 +171,7 @@ struct ReadArguments {
     end_line: Option<u64>,
 }
 
-fn read(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {
+fn read(view: &WorkspaceView<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {
     let ReadArguments { path, start_line, end_line } = decode(arguments)?;
     let read = view.read(&path, &ReadRequest { start_line, end_line, refuse_oversize: false })?;
     let FileContent::Text(window) = read.content else {
@@ -232,7 +232,7 @@ fn regex_in(pattern: &str) -> Option<(&str, bool)> {
 }
 
 /// Where a search really went, as the other tools say it.
-fn searched(view: &View<'_>, path: &str) -> Result<String, Failure> {
+fn searched(view: &WorkspaceView<'_>, path: &str) -> Result<String, Failure> {
     let nothing =
         ListOptions { max_entries: 0, include_hidden: false, include_symlinks: false, with_size: false };
     match view.list(path, &nothing) {
@@ -242,7 +242,7 @@ fn searched(view: &View<'_>, path: &str) -> Result<String, Failure> {
     }
 }
 
-fn search(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {
+fn search(view: &WorkspaceView<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {
     let arguments: SearchArguments = decode(arguments)?;
     let (pattern, regex, ignore_case) = match regex_in(&arguments.pattern) {
         Some((body, ignore_case)) => (body, true, ignore_case),
@@ -263,7 +263,7 @@ fn search(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOut
     let mut found = view.search(&arguments.path, &options)?;
     bound_matches(view, &mut found);
     let path = searched(view, &arguments.path)?;
-    let lines = |lines: &[Line]| -> Vec<String> { lines.iter().map(|line| line.text.clone()).collect() };
+    let lines = |lines: &[MatchLine]| -> Vec<String> { lines.iter().map(|line| line.text.clone()).collect() };
     let shown = |(path, found): &(String, Match)| {
         let mut shown = Map::new();
         shown.insert("path".to_owned(), json!(path));
@@ -290,7 +290,7 @@ fn search(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOut
 }
 
 /// Whether a line is longer than what is shown of it.
-fn is_cut(line: &Line) -> bool {
+fn is_cut(line: &MatchLine) -> bool {
     line.cut_before || line.cut_after
 }
 
@@ -311,7 +311,7 @@ fn expected(digest: Option<String>) -> Result<Option<Sha256>, Failure> {
     digest.map(|digest| digest.to_ascii_lowercase().parse().map_err(not_one)).transpose()
 }
 
-fn write(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Result<ToolOutput, Failure> {
+fn write(view: &WorkspaceView<'_>, arguments: Value, recorder: &dyn Recorder) -> Result<ToolOutput, Failure> {
     let WriteArguments { path, content, if_match_sha256 } = decode(arguments)?;
     let if_match_sha256 = expected(if_match_sha256)?;
     // The workflow's state is protected: it cannot be replaced behind the back of its schema and its graph.
@@ -340,9 +340,9 @@ struct Patch {
 }
 
 fn patch(
-    view: &View<'_>,
+    view: &WorkspaceView<'_>,
     arguments: Value,
-    rehearsal: Rehearsal,
+    rehearsal: DryRun,
     recorder: &dyn Recorder,
 ) -> Result<Transformed, Failure> {
     let PatchArguments { path, patch } = decode(arguments)?;
@@ -368,12 +368,16 @@ fn patch(
     Ok(view.transform(&path, if_match, rehearsal, &change, recorder)?)
 }
 
-fn show_patch(view: &View<'_>, arguments: Value) -> Result<Shown, Failure> {
-    Ok(Shown::Text(Verb::Edit, patch(view, arguments, Rehearsal::Yes, &Forgetful)?.after))
+fn show_patch(view: &WorkspaceView<'_>, arguments: Value) -> Result<Shown, Failure> {
+    Ok(Shown::Text(Verb::Edit, patch(view, arguments, DryRun::Yes, &NoopRecorder)?.after))
 }
 
-fn apply_patch(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Result<ToolOutput, Failure> {
-    let written = patch(view, arguments, Rehearsal::No, recorder)?.written;
+fn apply_patch(
+    view: &WorkspaceView<'_>,
+    arguments: Value,
+    recorder: &dyn Recorder,
+) -> Result<ToolOutput, Failure> {
+    let written = patch(view, arguments, DryRun::No, recorder)?.written;
     let before = written.sha256_before.map(|digest| digest.to_string());
     result(
         json!({"ok": true, "path": written.path, "sha256Before": before, "sha256After": written.sha256_after.to_string()}),

@@ -11,7 +11,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use toolgate_text::frontmatter;
 use toolgate_types::{ErrorCode, Failure, Limits, Sha256};
-use toolgate_workspace::{FileContent, ReadRequest, Recorder, Rehearsal, View, WorkspaceError, Written};
+use toolgate_workspace::{
+    DryRun, FileContent, ReadRequest, Recorder, WorkspaceError, WorkspaceView, WriteResult,
+};
 
 /// Where a run keeps its place in the workflow.
 pub(crate) const WORKFLOW: &str = "@state/workflow.md";
@@ -22,8 +24,8 @@ const GRAPH: &str = "@pkg/workflow.graph.json";
 const MAX_PACKAGE_FILE: u64 = 4 * 1024 * 1024;
 
 /// The same view, allowed to change the workflow's state; whoever asks for it must ask the guard too.
-pub(crate) fn unlocked<'a>(view: &View<'a>) -> View<'a> {
-    View { unlocked: Some(WORKFLOW), ..*view }
+pub(crate) fn unlocked<'a>(view: &WorkspaceView<'a>) -> WorkspaceView<'a> {
+    WorkspaceView { unlocked: Some(WORKFLOW), ..*view }
 }
 
 /// The schema and the graph of one package.
@@ -79,7 +81,7 @@ fn default_schema() -> Value {
 }
 
 impl Guard {
-    pub(crate) fn load(view: &View<'_>) -> Result<Self, Failure> {
+    pub(crate) fn load(view: &WorkspaceView<'_>) -> Result<Self, Failure> {
         let schema = package_json(view, SCHEMA)?.unwrap_or_else(default_schema);
         let schema = toolgate_manifest::validator(&schema)
             .map_err(|error| unusable(SCHEMA, &toolgate_manifest::schema_problem(&error)))?;
@@ -156,12 +158,12 @@ fn unusable(path: &str, reason: &str) -> Failure {
         .help("the package is broken; its author has to repair it")
 }
 
-fn package_json(view: &View<'_>, path: &str) -> Result<Option<Value>, Failure> {
+fn package_json(view: &WorkspaceView<'_>, path: &str) -> Result<Option<Value>, Failure> {
     if view.workspace.mount("@pkg").is_none() {
         return Ok(None);
     }
     let limits = Limits { max_read_bytes: MAX_PACKAGE_FILE, ..*view.limits };
-    let view = View { limits: &limits, grant: None, ..*view };
+    let view = WorkspaceView { limits: &limits, grant: None, ..*view };
     let request = ReadRequest { refuse_oversize: true, ..ReadRequest::default() };
     match view.read(path, &request) {
         Err(WorkspaceError::NotFound { .. }) => Ok(None),
@@ -177,18 +179,18 @@ fn package_json(view: &View<'_>, path: &str) -> Result<Option<Value>, Failure> {
 
 /// Replaces the whole document, if the new one may follow the old one.
 pub(crate) fn replace(
-    view: &View<'_>,
+    view: &WorkspaceView<'_>,
     path: &str,
     content: String,
     if_match: Option<Sha256>,
     recorder: &dyn Recorder,
-) -> Result<Written, Failure> {
+) -> Result<WriteResult, Failure> {
     let guard = Guard::load(view)?;
     let change = |before: &str| {
         guard.check(Some(before), &content)?;
         Ok(content.clone())
     };
-    match view.transform(path, if_match, Rehearsal::No, &change, recorder) {
+    match view.transform(path, if_match, DryRun::No, &change, recorder) {
         Ok(transformed) => Ok(transformed.written),
         Err(WorkspaceError::NotFound { .. }) => {
             guard.check(None, &content)?;

@@ -20,7 +20,7 @@ use toolgate_policy::{PathInput, PathInputs, PathSource};
 use toolgate_sandbox::{OnFlood, ResourceLimits};
 use toolgate_text::confusables::quote_value;
 use toolgate_types::{ErrorCode, Failure, Sha256, ToolOutput};
-use toolgate_workspace::{Confined, Located, View};
+use toolgate_workspace::{ConfineRequest, LocatedFile, WorkspaceView};
 
 use crate::command::{
     Bounds, Command, CommandRunner, Finished, ONLY_SOME, Reach, may_change, mount_aliases, stop_within, told,
@@ -87,8 +87,9 @@ impl CommandTool {
     /// Opens what a path leads to, so that symlinks and rules are judged before the command sees it. What is not there is the command's to report,
     /// unless nothing could ever be there: a history may still hold it. A command is given the rest of a path behind its mount, so a symlink into another
     /// mount would have one file judged and another of the same name used.
-    fn find(&self, place: &MountPath, context: &CallContext) -> Result<Located, Failure> {
-        let view = View { grant: context.grant.as_deref(), ..view(self.runner.workspace(), context) };
+    fn find(&self, place: &MountPath, context: &CallContext) -> Result<LocatedFile, Failure> {
+        let view =
+            WorkspaceView { grant: context.grant.as_deref(), ..view(self.runner.workspace(), context) };
         let located = view.locate(&place.to_string())?;
         if located.alias != place.alias {
             let message = format!(
@@ -147,9 +148,9 @@ impl CommandTool {
         parse::answer(manifest.output.parse, &finished.captured.output, most)
     }
 
-    fn mounts(&self) -> Vec<Confined<'_>> {
+    fn mounts(&self) -> Vec<ConfineRequest<'_>> {
         let mounts = self.declared.manifest.command.mounts.iter();
-        mounts.map(|mount| Confined { alias: &mount.alias.value, writable: mount.writable }).collect()
+        mounts.map(|mount| ConfineRequest { alias: &mount.alias.value, writable: mount.writable }).collect()
     }
 
     /// Whether it ended as it should and left nothing that it must not.
@@ -196,7 +197,7 @@ fn missing(argument: &str, path: &MountPath) -> Failure {
 }
 
 /// The place of a mount that something really lies at.
-fn mount_path(located: &Located) -> MountPath {
+fn mount_path(located: &LocatedFile) -> MountPath {
     MountPath { alias: located.alias.clone(), path: located.location.clone() }
 }
 

@@ -8,8 +8,8 @@ use toolgate_gate::Effect;
 use toolgate_text::quoted_name;
 use toolgate_types::{Failure, JsonObjectWriter, Sha256, Structured, ToolClass, ToolOutput};
 use toolgate_workspace::{
-    EntireContent, EntireFile, EntryKind, FileContent, FileRead, FindOptions, FoundLines, Listed, Match,
-    ReadRequest, Recorder, TextWindow, Unwalked, View,
+    EntireContent, EntireFile, EntryKind, FileContent, FileRead, FindOptions, FoundLines, ListResult, Match,
+    ReadRequest, Recorder, TextWindow, WalkGaps, WorkspaceView,
 };
 
 use crate::arguments::{ListArguments, ReadArguments, SearchArguments, every_entry};
@@ -168,7 +168,7 @@ pub(crate) fn tools() -> Vec<Declaration> {
     ]
 }
 
-fn read_file(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {
+fn read_file(view: &WorkspaceView<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {
     let ReadArguments { path, start_line, end_line } = decode(arguments)?;
     let read = view.read(&path, &ReadRequest { start_line, end_line, refuse_oversize: false })?;
     let FileRead { path, bytes, sha256, content } = read;
@@ -225,7 +225,11 @@ pub(crate) fn content_notice(window: &TextWindow, bytes: u64) -> String {
     )
 }
 
-fn list_directory(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {
+fn list_directory(
+    view: &WorkspaceView<'_>,
+    arguments: Value,
+    _: &dyn Recorder,
+) -> Result<ToolOutput, Failure> {
     let arguments: ListArguments = decode(arguments)?;
     // A size costs a system call per entry, and reading says it anyway.
     let mut listed = view.list(arguments.path(), &every_entry(view, false))?;
@@ -244,7 +248,7 @@ fn list_directory(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result
 }
 
 /// The bytes of all names that are told. Only of a listing that was cut are there more.
-fn length_of_names(listed: &Listed) -> usize {
+fn length_of_names(listed: &ListResult) -> usize {
     if listed.truncated {
         listed.entries.iter().map(|entry| entry.name.len()).sum()
     } else {
@@ -253,7 +257,7 @@ fn length_of_names(listed: &Listed) -> usize {
 }
 
 /// One line per entry: directories end in a slash, links in an at sign, files carry their size where it is known.
-pub(crate) fn list_text(listed: &Listed) -> String {
+pub(crate) fn list_text(listed: &ListResult) -> String {
     let mut text = String::with_capacity(length_of_names(listed) + 2 * listed.entries.len());
     // One look at all names tells that none of them needs quotes, most of the time. Between names stands a NUL.
     let may_need_quotes = has_byte(&listed.names, needs_a_look);
@@ -285,7 +289,7 @@ fn needs_a_look(byte: u8) -> bool {
     byte != 0 && !matches!(byte, b'!' | b'#'..=b'9' | b';'..=b'Z' | b'\\' | b'^'..=b'~')
 }
 
-fn search_files(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {
+fn search_files(view: &WorkspaceView<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {
     let arguments: SearchArguments = decode(arguments)?;
     let options = arguments.options(view, MOST_RESULTS);
     let mut found = view.search(arguments.path(), &options)?;
@@ -295,7 +299,7 @@ fn search_files(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<T
         "matches": matches, "truncated": found.truncated, "timed_out": found.timed_out,
         "files_searched": found.files_searched, "files_with_matches": found.files_with_matches,
     });
-    tell_unwalked(&mut structured, &found.unwalked);
+    tell_unwalked(&mut structured, &found.gaps);
     // With fewer matches than asked for, it was their text that was too long.
     let remedy = match found.matches.len() >= options.max_matches && options.max_matches < MOST_RESULTS {
         true => "narrow the search or raise max_matches",
@@ -338,7 +342,7 @@ fn search_text(found: &FoundLines, remedy: &str) -> String {
     if found.matches.is_empty() {
         let _ = writeln!(text, "no matches in {} files", found.files_searched);
     }
-    text.extend(found.unwalked.notices().iter().map(|notice| format!("[truncated: {notice}]\n")));
+    text.extend(found.gaps.notices().iter().map(|notice| format!("[truncated: {notice}]\n")));
     if found.timed_out {
         text.push_str("[the search ran out of time; narrow the path or the glob]\n");
     } else if found.is_cut {
@@ -348,7 +352,7 @@ fn search_text(found: &FoundLines, remedy: &str) -> String {
 }
 
 /// Which directories and files were left out, where any were.
-fn tell_unwalked(structured: &mut Value, unwalked: &Unwalked) {
+fn tell_unwalked(structured: &mut Value, unwalked: &WalkGaps) {
     let Some(fields) = structured.as_object_mut().filter(|_| !unwalked.is_empty()) else { return };
     fields.insert("unwalked".to_owned(), json!(unwalked.notices()));
 }
@@ -360,7 +364,7 @@ struct FindArguments {
     max_results: Option<usize>,
 }
 
-fn find_files(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {
+fn find_files(view: &WorkspaceView<'_>, arguments: Value, _: &dyn Recorder) -> Result<ToolOutput, Failure> {
     let arguments: FindArguments = decode(arguments)?;
     let options = FindOptions {
         max_results: arguments.max_results.unwrap_or(view.limits.max_entries).min(MOST_RESULTS),
@@ -372,25 +376,25 @@ fn find_files(view: &View<'_>, arguments: Value, _: &dyn Recorder) -> Result<Too
     let shown: Vec<_> = found.paths.iter().map(|path| quoted_name(path)).collect();
     let mut text = shown.join("\n");
     text.push_str(if found.paths.is_empty() { "no files match\n" } else { "\n" });
-    text.extend(found.unwalked.notices().iter().map(|notice| format!("[truncated: {notice}]\n")));
+    text.extend(found.gaps.notices().iter().map(|notice| format!("[truncated: {notice}]\n")));
     if found.is_cut {
         let _ = writeln!(text, "[truncated: the first {} files shown]", found.paths.len());
     }
     let mut structured = json!({"paths": found.paths, "truncated": found.truncated});
-    tell_unwalked(&mut structured, &found.unwalked);
+    tell_unwalked(&mut structured, &found.gaps);
     Ok(ToolOutput::new(text, structured))
 }
 
 #[cfg(test)]
 mod tests {
-    use toolgate_workspace::Entry;
+    use toolgate_workspace::ListedEntry;
 
     use super::*;
 
     #[test]
     fn a_listing_takes_room_for_what_it_tells() {
-        let entry = Entry { name: 0..1, kind: EntryKind::File, size: None };
-        let listed = Listed {
+        let entry = ListedEntry { name: 0..1, kind: EntryKind::File, size: None };
+        let listed = ListResult {
             path: String::new(),
             names: "a\0".repeat(100_000),
             entries: vec![entry],

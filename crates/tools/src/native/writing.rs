@@ -7,7 +7,9 @@ use toolgate_text::diff::unified;
 use toolgate_text::edit::Edit;
 use toolgate_text::quoted_name;
 use toolgate_types::{ErrorCode, Failure, Sha256, ToolClass, ToolOutput};
-use toolgate_workspace::{Forgetful, Overwrite, Recorder, Rehearsal, Transformed, View, Written};
+use toolgate_workspace::{
+    DryRun, NoopRecorder, Overwrite, Recorder, Transformed, WorkspaceView, WriteResult,
+};
 
 use crate::arguments::{PathAndContent, show_append, show_write};
 use crate::file_tool::{Declaration, decode};
@@ -184,14 +186,18 @@ struct WriteArguments {
     if_match_sha256: Option<Sha256>,
 }
 
-fn write_file(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Result<ToolOutput, Failure> {
+fn write_file(
+    view: &WorkspaceView<'_>,
+    arguments: Value,
+    recorder: &dyn Recorder,
+) -> Result<ToolOutput, Failure> {
     let WriteArguments { path, content, if_match_sha256 } = decode(arguments)?;
     let written = view.write(&path, content.as_bytes(), if_match_sha256, recorder)?;
     let verb = if written.created { "created" } else { "replaced" };
     Ok(written_output(&written, &format!("{verb} {}: {} bytes", quoted_name(&written.path), written.bytes)))
 }
 
-fn written_output(written: &Written, what: &str) -> ToolOutput {
+fn written_output(written: &WriteResult, what: &str) -> ToolOutput {
     let mut structured = json!({
         "path": written.path, "created": written.created, "bytes": written.bytes, "sha256": written.sha256_after.to_string(),
     });
@@ -201,7 +207,11 @@ fn written_output(written: &Written, what: &str) -> ToolOutput {
     ToolOutput::new(format!("{what}, sha256 {}\n", written.sha256_after), structured)
 }
 
-fn append_file(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Result<ToolOutput, Failure> {
+fn append_file(
+    view: &WorkspaceView<'_>,
+    arguments: Value,
+    recorder: &dyn Recorder,
+) -> Result<ToolOutput, Failure> {
     let PathAndContent { path, content } = decode(arguments)?;
     let written = view.append(&path, content.as_bytes(), recorder)?;
     let what = format!(
@@ -260,12 +270,12 @@ impl EditArguments {
 }
 
 fn edit(
-    view: &View<'_>,
+    view: &WorkspaceView<'_>,
     mut arguments: EditArguments,
     recorder: &dyn Recorder,
 ) -> Result<(Transformed, usize), Failure> {
     let edits = arguments.edits()?;
-    let rehearsal = if arguments.dry_run { Rehearsal::Yes } else { Rehearsal::No };
+    let rehearsal = if arguments.dry_run { DryRun::Yes } else { DryRun::No };
     crate::edit::edit(view, &arguments.path, &edits, rehearsal, recorder)
 }
 
@@ -274,7 +284,11 @@ fn diff_of(transformed: &Transformed) -> String {
     unified(&transformed.before, &transformed.after, path, path, DIFF_CONTEXT)
 }
 
-fn edit_file(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Result<ToolOutput, Failure> {
+fn edit_file(
+    view: &WorkspaceView<'_>,
+    arguments: Value,
+    recorder: &dyn Recorder,
+) -> Result<ToolOutput, Failure> {
     let arguments: EditArguments = decode(arguments)?;
     let dry_run = arguments.dry_run;
     let (transformed, replacements) = edit(view, arguments, recorder)?;
@@ -292,10 +306,10 @@ fn edit_file(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Resu
     Ok(ToolOutput::new(text, structured))
 }
 
-fn show_edit(view: &View<'_>, arguments: Value) -> Result<Shown, Failure> {
+fn show_edit(view: &WorkspaceView<'_>, arguments: Value) -> Result<Shown, Failure> {
     let mut arguments: EditArguments = decode(arguments)?;
     arguments.dry_run = true;
-    let (transformed, _) = edit(view, arguments, &Forgetful)?;
+    let (transformed, _) = edit(view, arguments, &NoopRecorder)?;
     Ok(Shown::Text(Verb::Edit, transformed.after))
 }
 
@@ -306,9 +320,13 @@ struct PatchArguments {
     dry_run: bool,
 }
 
-fn apply_patch(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Result<ToolOutput, Failure> {
+fn apply_patch(
+    view: &WorkspaceView<'_>,
+    arguments: Value,
+    recorder: &dyn Recorder,
+) -> Result<ToolOutput, Failure> {
     let PatchArguments { patch, dry_run } = decode(arguments)?;
-    let rehearsal = if dry_run { Rehearsal::Yes } else { Rehearsal::No };
+    let rehearsal = if dry_run { DryRun::Yes } else { DryRun::No };
     let patched = view.apply_patch(&patch, rehearsal, recorder)?;
     let mut text = String::new();
     let mut files = Vec::new();
@@ -331,9 +349,9 @@ fn apply_patch(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Re
     Ok(ToolOutput::new(text, structured))
 }
 
-fn show_patch(view: &View<'_>, arguments: Value) -> Result<Shown, Failure> {
+fn show_patch(view: &WorkspaceView<'_>, arguments: Value) -> Result<Shown, Failure> {
     let PatchArguments { patch, .. } = decode(arguments)?;
-    Ok(Shown::Diff(view.apply_patch(&patch, Rehearsal::Yes, &Forgetful)?.diff))
+    Ok(Shown::Diff(view.apply_patch(&patch, DryRun::Yes, &NoopRecorder)?.diff))
 }
 
 #[derive(Deserialize)]
@@ -344,7 +362,11 @@ struct MoveArguments {
     overwrite: bool,
 }
 
-fn move_file(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Result<ToolOutput, Failure> {
+fn move_file(
+    view: &WorkspaceView<'_>,
+    arguments: Value,
+    recorder: &dyn Recorder,
+) -> Result<ToolOutput, Failure> {
     let MoveArguments { from, to, overwrite } = decode(arguments)?;
     let overwrite = if overwrite { Overwrite::Yes } else { Overwrite::No };
     let moved = view.move_file(&from, &to, overwrite, recorder)?;
@@ -357,7 +379,11 @@ struct DeleteArguments {
     path: String,
 }
 
-fn delete_file(view: &View<'_>, arguments: Value, recorder: &dyn Recorder) -> Result<ToolOutput, Failure> {
+fn delete_file(
+    view: &WorkspaceView<'_>,
+    arguments: Value,
+    recorder: &dyn Recorder,
+) -> Result<ToolOutput, Failure> {
     let DeleteArguments { path } = decode(arguments)?;
     let deleted = view.delete(&path, recorder)?;
     let text = format!("deleted {} ({} bytes)\n", quoted_name(&deleted.path), deleted.bytes);

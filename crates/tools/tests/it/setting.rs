@@ -10,7 +10,7 @@ use toolgate_egress::{Dial, Direct};
 use toolgate_manifest::RetentionBounds;
 use toolgate_sandbox::{ResourceLimits, Sandbox, SandboxOptions};
 use toolgate_tools::{CommandOptions, CommandRunner, Confinement, OwnFolders};
-use toolgate_workspace::{Access, Mount, Rules, Workspace};
+use toolgate_workspace::{Mount, MountAccess, MountRules, Workspace};
 
 /// A folder that goes away with its value, with a workspace and a quarantine in it.
 pub(crate) fn setting() -> (TempDir, Arc<Workspace>, Arc<CommandRunner>) {
@@ -26,7 +26,8 @@ pub(crate) fn setting_in(dialer: Arc<dyn Dial>) -> (TempDir, Arc<Workspace>, Arc
         std::fs::create_dir(folder).unwrap();
     }
     let mount =
-        Mount::new("@project", File::open(&work).unwrap(), &work, Access::ReadWrite, Rules::new()).unwrap();
+        Mount::new("@project", File::open(&work).unwrap(), &work, MountAccess::ReadWrite, MountRules::new())
+            .unwrap();
     let workspace = Arc::new(Workspace::new(vec![mount.as_default()]).unwrap());
     let runner = CommandRunner::new(CommandOptions {
         workspace: Arc::clone(&workspace),

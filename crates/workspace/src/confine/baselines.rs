@@ -20,18 +20,18 @@ use cap_std::fs::Dir;
 use rustix::fs::{Mode, OFlags};
 use toolgate_types::{Cancellation, ErrorCode, Failure, FileLock, Ownership};
 
-use super::before::Before;
+use super::baseline::Baseline;
+use super::baseline_record::{BaselineRecord, ForeignRecord, RECORD_SUFFIX, RunState, remove};
+use super::confined_run::{ConfinedRun, DirectoryUse, ScanCoverage};
 use super::lineage::Lineage;
-use super::record::{ENDING, Foreign, Record, State, remove};
-use super::run::{Looked, Run, Use};
-use super::{Confined, ConfinedMount, Quarantined};
+use super::{ConfineRequest, ConfinedMount, Quarantined};
 use crate::error::WorkspaceError;
-use crate::mount::{Access, Mount};
+use crate::mount::{Mount, MountAccess};
 use crate::rules::PathGrant;
 use crate::view::Workspace;
 
 /// The file whose lock is the registry.
-const REGISTRY: &str = "registry.lock";
+const REGISTRY_LOCK: &str = "registry.lock";
 
 /// How often a command that waits for the walk of another one looks whether it is done.
 const WAIT_INTERVAL: Duration = Duration::from_millis(1);
@@ -39,20 +39,20 @@ const WAIT_INTERVAL: Duration = Duration::from_millis(1);
 /// The baselines of this gate, and its view of those of others.
 #[derive(Debug)]
 pub struct Baselines {
-    folder: Dir,
+    directory: Dir,
     registry: File,
-    entries: Mutex<Vec<Entry>>,
+    entries: Mutex<Vec<BaselineEntry>>,
     lineages: Mutex<HashMap<PathBuf, Arc<Lineage>>>,
     /// What was moved to quarantine, by device and inode, until nothing runs any more.
-    pub(super) taken: Mutex<HashMap<(u64, u64), Quarantined>>,
+    pub(super) quarantined: Mutex<HashMap<(u64, u64), Quarantined>>,
 }
 
 /// A directory that commands of this gate work in, or have worked in.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct BaselineEntry {
     lineage: Arc<Lineage>,
-    record: Record,
-    before: Arc<Before>,
+    record: BaselineRecord,
+    before: Arc<Baseline>,
     /// Whether the record holds the baseline.
     is_written: bool,
     is_starting: bool,
@@ -68,16 +68,16 @@ pub(super) struct Entry {
 
 /// A baseline that one of this gate builds on.
 #[derive(Clone, Debug)]
-pub(super) struct Source {
+pub(super) struct BaselineSource {
     lineage: Arc<Lineage>,
-    before: Arc<Before>,
+    before: Arc<Baseline>,
     /// The record, when the gate that made it is gone.
-    abandoned: Option<Arc<Abandoned>>,
+    orphaned: Option<Arc<OrphanedRecord>>,
 }
 
 /// A record of a gate that is gone. Others take it for one that is in use while this one deals with it.
 #[derive(Debug)]
-struct Abandoned {
+struct OrphanedRecord {
     name: OsString,
     _lock: FileLock<File>,
 }
@@ -97,9 +97,9 @@ impl Baselines {
             ));
         }
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let registry = rustix::fs::openat(&folder, REGISTRY, flags, Mode::RUSR | Mode::WUSR)?.into();
+        let registry = rustix::fs::openat(&folder, REGISTRY_LOCK, flags, Mode::RUSR | Mode::WUSR)?.into();
         let (entries, lineages, taken) = Default::default();
-        Ok(Self { folder, registry, entries, lineages, taken })
+        Ok(Self { directory: folder, registry, entries, lineages, quarantined: taken })
     }
 
     /// Walks the wanted mounts like [`Workspace::confine`], and registers those that may be changed until the run is settled.
@@ -109,10 +109,10 @@ impl Baselines {
     pub fn confine<'r>(
         &'r self,
         workspace: &'r Workspace,
-        wanted: &[Confined<'_>],
+        wanted: &[ConfineRequest<'_>],
         grant: Option<&dyn PathGrant>,
         stop: &Cancellation,
-    ) -> Result<Run<'r>, WorkspaceError> {
+    ) -> Result<ConfinedRun<'r>, WorkspaceError> {
         let lineages = wanted.iter().map(|wanted| self.wanted_lineage(workspace, wanted));
         let lineages: Vec<Option<Arc<Lineage>>> = lineages.collect::<Result<_, _>>()?;
         let uses = loop {
@@ -125,7 +125,7 @@ impl Baselines {
             }
         };
         // From here on, dropping takes the registration back.
-        let run = Run::new(self, uses);
+        let run = ConfinedRun::new(self, uses);
         run.begin(workspace.confine(wanted, grant, stop)?)
     }
 
@@ -133,14 +133,14 @@ impl Baselines {
     ///
     /// # Errors
     /// What it left cannot be read.
-    pub fn has_abandoned(&self, workspace: &Workspace) -> Result<bool, WorkspaceError> {
-        let writable = workspace.mounts().iter().filter(|mount| mount.access() == Access::ReadWrite);
+    pub fn has_orphaned(&self, workspace: &Workspace) -> Result<bool, WorkspaceError> {
+        let writable = workspace.mounts().iter().filter(|mount| mount.access() == MountAccess::ReadWrite);
         let lineages: Vec<_> = writable.map(|mount| self.lineage(mount)).collect::<Result<_, _>>()?;
         let entries = self.entries();
         let _registry = self.lock_registry()?;
         let others = self.others(&entries, &lineages)?;
-        let is_left = |source: &Source| {
-            source.abandoned.is_some() && lineages.iter().any(|lineage| source.concerns(lineage))
+        let is_left = |source: &BaselineSource| {
+            source.orphaned.is_some() && lineages.iter().any(|lineage| source.concerns(lineage))
         };
         Ok(others.iter().any(|(_, source)| source.as_ref().is_some_and(is_left)))
     }
@@ -148,7 +148,7 @@ impl Baselines {
     fn wanted_lineage(
         &self,
         workspace: &Workspace,
-        wanted: &Confined<'_>,
+        wanted: &ConfineRequest<'_>,
     ) -> Result<Option<Arc<Lineage>>, WorkspaceError> {
         let mount = workspace.mount(wanted.alias).filter(|_| wanted.writable);
         mount.map(|mount| self.lineage(mount)).transpose()
@@ -164,7 +164,7 @@ impl Baselines {
         Ok(lineage)
     }
 
-    pub(super) fn entries(&self) -> MutexGuard<'_, Vec<Entry>> {
+    pub(super) fn entries(&self) -> MutexGuard<'_, Vec<BaselineEntry>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -176,7 +176,7 @@ impl Baselines {
     fn register(
         &self,
         lineages: &[Option<Arc<Lineage>>],
-    ) -> Result<Option<Vec<Option<Use>>>, WorkspaceError> {
+    ) -> Result<Option<Vec<Option<DirectoryUse>>>, WorkspaceError> {
         let wanted: Vec<Arc<Lineage>> = lineages.iter().flatten().cloned().collect();
         if wanted.is_empty() {
             return Ok(Some(lineages.iter().map(|_| None).collect()));
@@ -188,10 +188,10 @@ impl Baselines {
             return Ok(None);
         }
         let others = self.others(&entries, &wanted)?;
-        if others.iter().any(|(state, _)| *state == State::Starting) {
+        if others.iter().any(|(state, _)| *state == RunState::Starting) {
             return Ok(None);
         }
-        let others: Vec<Source> = others.into_iter().filter_map(|(_, source)| source).collect();
+        let others: Vec<BaselineSource> = others.into_iter().filter_map(|(_, source)| source).collect();
         let mut uses = Vec::new();
         for lineage in lineages {
             let used = lineage.as_ref().map(|lineage| self.join(&mut entries, lineage, &others));
@@ -200,27 +200,33 @@ impl Baselines {
         Ok(Some(uses))
     }
 
-    fn join(&self, entries: &mut Vec<Entry>, lineage: &Arc<Lineage>, others: &[Source]) -> io::Result<Use> {
-        let index = entries.iter().position(|entry| entry.lineage.place_of(lineage).is_some_and(is_here));
+    fn join(
+        &self,
+        entries: &mut Vec<BaselineEntry>,
+        lineage: &Arc<Lineage>,
+        others: &[BaselineSource],
+    ) -> io::Result<DirectoryUse> {
+        let index =
+            entries.iter().position(|entry| entry.lineage.path_to(lineage).is_some_and(is_same_directory));
         let index = match index {
             Some(index) => index,
             None => {
-                entries.push(Entry::new(&self.folder, lineage)?);
+                entries.push(BaselineEntry::new(&self.directory, lineage)?);
                 entries.len() - 1
             }
         };
-        let is_new = entries.get(index).is_some_and(|entry| entry.state() == State::Idle);
-        let is_other = |(at, entry): &(usize, &Entry)| *at != index && entry.state().is_open();
+        let is_new = entries.get(index).is_some_and(|entry| entry.state() == RunState::Idle);
+        let is_other = |(at, entry): &(usize, &BaselineEntry)| *at != index && entry.state().is_open();
         let open = entries.iter().enumerate().filter(is_other).map(|(_, entry)| entry.source());
         let all = open.chain(others.iter().cloned());
-        let sources: Vec<Source> = all.filter(|source| is_new && source.concerns(lineage)).collect();
-        let is_inherited = sources.iter().any(|source| source.abandoned.is_some());
-        let mut used = Use::new(index, is_new, sources);
+        let sources: Vec<BaselineSource> = all.filter(|source| is_new && source.concerns(lineage)).collect();
+        let is_inherited = sources.iter().any(|source| source.orphaned.is_some());
+        let mut used = DirectoryUse::new(index, is_new, sources);
         if let Some(entry) = entries.get_mut(index) {
-            used.is_inherited = is_inherited || entry.is_left_alone();
+            used.is_inherited = is_inherited || entry.needs_scan();
             match is_new {
                 true => {
-                    entry.record.set(State::Starting)?;
+                    entry.record.set(RunState::Starting)?;
                     entry.is_starting = true;
                 }
                 false => entry.alive += 1,
@@ -232,17 +238,17 @@ impl Baselines {
     /// What other gates have registered in directories that meet one of these.
     fn others(
         &self,
-        entries: &[Entry],
+        entries: &[BaselineEntry],
         wanted: &[Arc<Lineage>],
-    ) -> Result<Vec<(State, Option<Source>)>, WorkspaceError> {
+    ) -> Result<Vec<(RunState, Option<BaselineSource>)>, WorkspaceError> {
         let mut others = Vec::new();
         for name in self.names().map_err(|error| unusable(&error))? {
-            if !name.as_bytes().ends_with(ENDING.as_bytes())
+            if !name.as_bytes().ends_with(RECORD_SUFFIX.as_bytes())
                 || entries.iter().any(|entry| entry.record.name == name)
             {
                 continue;
             }
-            let foreign = Foreign::open(&self.folder, name).map_err(|error| unusable(&error))?;
+            let foreign = ForeignRecord::open(&self.directory, name).map_err(|error| unusable(&error))?;
             let Some(foreign) = foreign else { continue };
             let lineage = foreign.lineage().map_err(|_| unreadable(&foreign.name))?;
             if !wanted.iter().any(|wanted| wanted.overlaps(&lineage)) {
@@ -253,9 +259,13 @@ impl Baselines {
                 false => None,
                 true => {
                     let before = foreign.before().map_err(|_| unreadable(&foreign.name))?;
-                    let Foreign { name, abandoned, .. } = foreign;
-                    let abandoned = abandoned.map(|lock| Arc::new(Abandoned { name, _lock: lock }));
-                    Some(Source { lineage: Arc::new(lineage), before: Arc::new(before), abandoned })
+                    let ForeignRecord { name, orphaned: abandoned, .. } = foreign;
+                    let abandoned = abandoned.map(|lock| Arc::new(OrphanedRecord { name, _lock: lock }));
+                    Some(BaselineSource {
+                        lineage: Arc::new(lineage),
+                        before: Arc::new(before),
+                        orphaned: abandoned,
+                    })
                 }
             };
             others.push((state, source));
@@ -266,14 +276,14 @@ impl Baselines {
     fn names(&self) -> io::Result<Vec<OsString>> {
         // The folder itself is open with `O_PATH`, which cannot be read.
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let entries = rustix::fs::Dir::new(rustix::fs::openat(&self.folder, c".", flags, Mode::empty())?)?;
+        let entries = rustix::fs::Dir::new(rustix::fs::openat(&self.directory, c".", flags, Mode::empty())?)?;
         entries.map(|entry| Ok(OsStr::from_bytes(entry?.file_name().to_bytes()).to_owned())).collect()
     }
 
     /// Decides what each mount is compared with, and writes it down.
     pub(super) fn begin(
         &self,
-        uses: &mut [Option<Use>],
+        uses: &mut [Option<DirectoryUse>],
         mounts: &mut [ConfinedMount<'_>],
     ) -> Result<(), WorkspaceError> {
         let mut entries = self.entries();
@@ -281,38 +291,38 @@ impl Baselines {
             let Some(used) = used else { continue };
             let Some(entry) = entries.get_mut(used.index) else { continue };
             if used.is_new {
-                entry.start(&used.sources, &mount.before).map_err(|error| unusable(&error))?;
+                entry.start(&used.sources, &mount.baseline).map_err(|error| unusable(&error))?;
                 used.is_new = false;
                 // The record of this gate says all that those say.
-                used.sources.retain(|source| !source.is_inside(&entry.lineage, &self.folder));
+                used.sources.retain(|source| !source.is_inside(&entry.lineage, &self.directory));
             }
             entry.starts += 1;
-            mount.before = Arc::clone(&entry.before);
+            mount.baseline = Arc::clone(&entry.before);
         }
         Ok(())
     }
 
     /// Says of what gates that are gone left around a directory that this directory has been looked at.
-    pub(super) fn settle_around(&self, lineage: &Lineage, sources: Vec<Source>) {
+    pub(super) fn settle_orphans(&self, lineage: &Lineage, sources: Vec<BaselineSource>) {
         let Ok(_registry) = self.lock_registry() else { return };
         for source in sources {
-            let Some(abandoned) = &source.abandoned else { continue };
-            let Some(place) = source.lineage.place_of(lineage) else { continue };
-            let mut before = Before::clone(&source.before);
+            let Some(abandoned) = &source.orphaned else { continue };
+            let Some(place) = source.lineage.path_to(lineage) else { continue };
+            let mut before = Baseline::clone(&source.before);
             before.hidden.insert(place);
-            let written = Record::create(&self.folder, &source.lineage).and_then(|mut record| {
+            let written = BaselineRecord::create(&self.directory, &source.lineage).and_then(|mut record| {
                 record.write(&before)?;
-                record.set(State::Ended)
+                record.set(RunState::Ended)
             });
             if written.is_ok() {
-                remove(&self.folder, &abandoned.name);
+                remove(&self.directory, &abandoned.name);
             }
         }
     }
 
     /// Whether another command may be changing something in this directory, here or in another gate. What cannot be told is answered with no: then
     /// nobody else is relied on.
-    pub(super) fn has_company(&self, index: usize) -> bool {
+    pub(super) fn has_concurrent_run(&self, index: usize) -> bool {
         let entries = self.entries();
         let Some(lineage) = entries.get(index).map(|entry| Arc::clone(&entry.lineage)) else { return false };
         if entries.iter().any(|entry| entry.alive > 0 && entry.lineage.overlaps(&lineage)) {
@@ -321,29 +331,29 @@ impl Baselines {
         let Ok(_registry) = self.lock_registry() else { return false };
         let others = self.others(&entries, &[lineage]).unwrap_or_default();
         others.iter().any(|(state, source)| {
-            let is_abandoned = source.as_ref().is_some_and(|source| source.abandoned.is_some());
-            *state == State::Running && !is_abandoned
+            let is_abandoned = source.as_ref().is_some_and(|source| source.orphaned.is_some());
+            *state == RunState::Running && !is_abandoned
         })
     }
 }
 
-fn is_here(place: PathBuf) -> bool {
+fn is_same_directory(place: PathBuf) -> bool {
     place.as_os_str().is_empty()
 }
 
 impl Drop for Baselines {
     fn drop(&mut self) {
         let entries = self.entries();
-        let idle = entries.iter().filter(|entry| entry.state() == State::Idle);
-        idle.for_each(|entry| entry.record.remove(&self.folder));
+        let idle = entries.iter().filter(|entry| entry.state() == RunState::Idle);
+        idle.for_each(|entry| entry.record.remove(&self.directory));
     }
 }
 
-impl Entry {
+impl BaselineEntry {
     fn new(folder: &Dir, lineage: &Arc<Lineage>) -> io::Result<Self> {
         Ok(Self {
             lineage: Arc::clone(lineage),
-            record: Record::create(folder, lineage)?,
+            record: BaselineRecord::create(folder, lineage)?,
             before: Arc::default(),
             is_written: false,
             is_starting: false,
@@ -354,12 +364,12 @@ impl Entry {
         })
     }
 
-    fn state(&self) -> State {
+    fn state(&self) -> RunState {
         match self {
-            Self { is_starting: true, .. } => State::Starting,
-            Self { alive: 1.., .. } => State::Running,
-            Self { ending: 0, unsettled: false, .. } => State::Idle,
-            Self { .. } => State::Ended,
+            Self { is_starting: true, .. } => RunState::Starting,
+            Self { alive: 1.., .. } => RunState::Running,
+            Self { ending: 0, unsettled: false, .. } => RunState::Idle,
+            Self { .. } => RunState::Ended,
         }
     }
 
@@ -368,18 +378,22 @@ impl Entry {
     }
 
     /// Whether something was left here that no command under way will look at.
-    fn is_left_alone(&self) -> bool {
+    fn needs_scan(&self) -> bool {
         self.unsettled && self.alive == 0 && self.ending == 0
     }
 
-    fn source(&self) -> Source {
-        Source { lineage: Arc::clone(&self.lineage), before: Arc::clone(&self.before), abandoned: None }
+    fn source(&self) -> BaselineSource {
+        BaselineSource {
+            lineage: Arc::clone(&self.lineage),
+            before: Arc::clone(&self.before),
+            orphaned: None,
+        }
     }
 
     /// Writes the baseline down, where it is not what the record holds, and says that a command runs.
-    fn start(&mut self, sources: &[Source], fresh: &Before) -> io::Result<()> {
+    fn start(&mut self, sources: &[BaselineSource], fresh: &Baseline) -> io::Result<()> {
         let inherited = sources.iter().filter_map(|source| source.for_mount(&self.lineage));
-        let before = inherited.fold(None, |before: Option<Before>, (older, at)| {
+        let before = inherited.fold(None, |before: Option<Baseline>, (older, at)| {
             Some(before.unwrap_or_else(|| fresh.clone()).inherit(&older, &at))
         });
         let before = before.as_ref().unwrap_or(fresh);
@@ -389,27 +403,27 @@ impl Entry {
             self.before = Arc::new(before.clone());
             self.is_written = true;
         }
-        self.record.set(State::Running)?;
+        self.record.set(RunState::Running)?;
         (self.is_starting, self.alive) = (false, 1);
-        self.unsettled = sources.iter().any(|source| source.abandoned.is_some());
+        self.unsettled = sources.iter().any(|source| source.orphaned.is_some());
         Ok(())
     }
 
     /// The command has no process any more.
-    pub(super) fn end(&mut self) -> Quiet {
+    pub(super) fn end(&mut self) -> IdleSnapshot {
         self.alive = self.alive.saturating_sub(1);
         self.ending += 1;
         self.write_state();
-        Quiet((self.alive == 0).then_some(self.starts))
+        IdleSnapshot((self.alive == 0).then_some(self.starts))
     }
 
     /// Its traces have been looked for; where that was done to the end, and nothing ran in between, nothing is left.
-    pub(super) fn settle(&mut self, looked: Looked, quiet: &Quiet) {
+    pub(super) fn settle(&mut self, looked: ScanCoverage, quiet: &IdleSnapshot) {
         self.ending = self.ending.saturating_sub(1);
         match looked {
-            Looked::Partly => self.unsettled = true,
-            Looked::Whole if quiet.0 == Some(self.starts) => self.unsettled = false,
-            Looked::Whole | Looked::LeftToOthers => {}
+            ScanCoverage::Partial => self.unsettled = true,
+            ScanCoverage::Complete if quiet.0 == Some(self.starts) => self.unsettled = false,
+            ScanCoverage::Complete | ScanCoverage::Deferred => {}
         }
         self.write_state();
     }
@@ -424,7 +438,7 @@ impl Entry {
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.state() == State::Idle
+        self.state() == RunState::Idle
     }
 
     /// A state that could not be written says that something runs, and the next gate looks once too often.
@@ -436,33 +450,37 @@ impl Entry {
 
 /// Whether nothing ran when the traces of a command began to be looked for, and how many had been started by then.
 #[derive(Debug)]
-pub(super) struct Quiet(Option<u64>);
+pub(super) struct IdleSnapshot(Option<u64>);
 
-impl Source {
+impl BaselineSource {
     /// Whether it says anything about a mount.
     fn concerns(&self, lineage: &Lineage) -> bool {
-        let around = self.lineage.place_of(lineage);
-        lineage.place_of(&self.lineage).is_some() || around.is_some_and(|place| !self.before.hides(&place))
+        let around = self.lineage.path_to(lineage);
+        lineage.path_to(&self.lineage).is_some()
+            || around.is_some_and(|place| !self.before.is_unscanned(&place))
     }
 
     /// The baseline as a mount sees it, and the part of the mount that it is about.
-    fn for_mount(&self, lineage: &Lineage) -> Option<(Before, PathBuf)> {
-        if let Some(place) = lineage.place_of(&self.lineage) {
-            let before =
-                if is_here(place.clone()) { Before::clone(&self.before) } else { self.before.within(&place) };
+    fn for_mount(&self, lineage: &Lineage) -> Option<(Baseline, PathBuf)> {
+        if let Some(place) = lineage.path_to(&self.lineage) {
+            let before = if is_same_directory(place.clone()) {
+                Baseline::clone(&self.before)
+            } else {
+                self.before.within(&place)
+            };
             return Some((before, place));
         }
-        let place = self.lineage.place_of(lineage)?;
+        let place = self.lineage.path_to(lineage)?;
         Some((self.before.below(&place)?, PathBuf::new()))
     }
 
     /// Removes the record of a gate that is gone, when its directory is this one or lies in it.
     fn is_inside(&self, lineage: &Lineage, folder: &Dir) -> bool {
-        let is_inside = lineage.place_of(&self.lineage).is_some();
-        if let Some(abandoned) = self.abandoned.as_ref().filter(|_| is_inside) {
+        let is_inside = lineage.path_to(&self.lineage).is_some();
+        if let Some(abandoned) = self.orphaned.as_ref().filter(|_| is_inside) {
             remove(folder, &abandoned.name);
         }
-        is_inside || self.abandoned.is_none()
+        is_inside || self.orphaned.is_none()
     }
 }
 

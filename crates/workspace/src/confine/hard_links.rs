@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, StatxFlags};
 
-use super::look::{Seal, Sightings};
+use super::scanner::{Protection, ScanResult};
 
 /// Beyond so many, whole directories are frozen: each cover is a mount, which costs every command about 15 µs.
-const MAX_FILES: usize = 500;
+const MAX_PROTECTED_FILES: usize = 500;
 
 /// What commands may do to files with another name elsewhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,12 +29,12 @@ pub enum HardLinks {
 
 /// A regular file with more than one name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Linked {
+pub(super) struct HardLinkedFile {
     inode: (u32, u32, u64),
     names: u32,
 }
 
-impl Linked {
+impl HardLinkedFile {
     /// Looks at a file; nothing where it has one name, or is not there any more.
     pub(super) fn look(folder: BorrowedFd<'_>, name: &CStr) -> Option<Self> {
         let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_DONT_SYNC;
@@ -45,21 +45,22 @@ impl Linked {
 }
 
 /// Freezes what has a name elsewhere, or where the command may not change it: a hook with a second name is a hook. How many files that are.
-pub(super) fn freeze(sightings: &mut Sightings) -> usize {
+pub(super) fn protect_hard_links(sightings: &mut ScanResult) -> usize {
     let elsewhere = with_names_elsewhere(sightings);
     let count = elsewhere.len();
-    sightings.seals.extend(places(elsewhere).into_iter().map(|place| (place, Seal::Freeze)));
+    sightings.protections.extend(places(elsewhere).into_iter().map(|place| (place, Protection::ReadOnly)));
     count
 }
 
-fn with_names_elsewhere(sightings: &Sightings) -> BTreeSet<PathBuf> {
-    let sealed: HashSet<&Path> = sightings.seals.iter().map(|(place, _)| place.as_path()).collect();
+fn with_names_elsewhere(sightings: &ScanResult) -> BTreeSet<PathBuf> {
+    let sealed: HashSet<&Path> = sightings.protections.iter().map(|(place, _)| place.as_path()).collect();
     let mut seen: HashMap<_, u32> = HashMap::new();
     for (place, linked) in &sightings.linked {
         let is_sealed = place.ancestors().any(|above| sealed.contains(above));
         *seen.entry(linked.inode).or_default() += u32::from(!is_sealed);
     }
-    let is_elsewhere = |linked: &Linked| seen.get(&linked.inode).is_none_or(|seen| *seen < linked.names);
+    let is_elsewhere =
+        |linked: &HardLinkedFile| seen.get(&linked.inode).is_none_or(|seen| *seen < linked.names);
     let elsewhere = sightings.linked.iter().filter(|(_, linked)| is_elsewhere(linked));
     elsewhere.map(|(place, _)| place.clone()).collect()
 }
@@ -67,8 +68,8 @@ fn with_names_elsewhere(sightings: &Sightings) -> BTreeSet<PathBuf> {
 /// The files themselves, or the directories that hold most of them.
 fn places(mut files: BTreeSet<PathBuf>) -> BTreeSet<PathBuf> {
     let mut whole = BTreeSet::new();
-    while files.len() > MAX_FILES
-        && let Some(directory) = crowded(&files)
+    while files.len() > MAX_PROTECTED_FILES
+        && let Some(directory) = densest_directory(&files)
     {
         files.retain(|file| !file.starts_with(&directory));
         whole.insert(directory);
@@ -78,7 +79,7 @@ fn places(mut files: BTreeSet<PathBuf>) -> BTreeSet<PathBuf> {
 }
 
 /// The directory at the top that holds most, or the one in it that holds nine tenths of that: `node_modules/.pnpm` rather than `node_modules`.
-fn crowded(files: &BTreeSet<PathBuf>) -> Option<PathBuf> {
+fn densest_directory(files: &BTreeSet<PathBuf>) -> Option<PathBuf> {
     let mut directory = PathBuf::new();
     let mut within: Vec<&PathBuf> = files.iter().collect();
     loop {
@@ -102,13 +103,13 @@ fn crowded(files: &BTreeSet<PathBuf>) -> Option<PathBuf> {
 mod tests {
     use super::*;
 
-    fn linked(inode: u64, names: u32) -> Linked {
-        Linked { inode: (8, 1, inode), names }
+    fn linked(inode: u64, names: u32) -> HardLinkedFile {
+        HardLinkedFile { inode: (8, 1, inode), names }
     }
 
     #[test]
     fn a_file_is_frozen_when_a_name_of_it_is_elsewhere_or_sealed() {
-        let mut sightings = Sightings {
+        let mut sightings = ScanResult {
             linked: [
                 ("a/inside", linked(1, 2)),
                 ("b/inside", linked(1, 2)),
@@ -118,23 +119,25 @@ mod tests {
             ]
             .map(|(place, linked)| (PathBuf::from(place), linked))
             .into(),
-            seals: vec![("hooks".into(), Seal::Freeze)],
-            ..Sightings::default()
+            protections: vec![("hooks".into(), Protection::ReadOnly)],
+            ..ScanResult::default()
         };
-        assert_eq!(freeze(&mut sightings), 3);
-        let sealed: Vec<&str> = sightings.seals.iter().map(|(place, _)| place.to_str().unwrap()).collect();
+        assert_eq!(protect_hard_links(&mut sightings), 3);
+        let sealed: Vec<&str> =
+            sightings.protections.iter().map(|(place, _)| place.to_str().unwrap()).collect();
         assert_eq!(sealed, ["hooks", "alias-of-hook", "hooks/hook", "outside"]);
     }
 
     #[test]
     fn too_many_files_become_the_directories_that_hold_them_and_others_stay_single() {
-        let mut files: BTreeSet<PathBuf> = (0..3 * MAX_FILES)
+        let mut files: BTreeSet<PathBuf> = (0..3 * MAX_PROTECTED_FILES)
             .map(|number| format!("node_modules/.pnpm/p{}/f{number}", number % 40).into())
             .collect();
         files.extend(["node_modules/other", "src/one", "top"].map(PathBuf::from));
         let expected = ["node_modules/.pnpm", "node_modules/other", "src/one", "top"];
         assert_eq!(places(files), expected.map(PathBuf::from).into());
-        let top: BTreeSet<PathBuf> = (0..=MAX_FILES).map(|number| number.to_string().into()).collect();
+        let top: BTreeSet<PathBuf> =
+            (0..=MAX_PROTECTED_FILES).map(|number| number.to_string().into()).collect();
         assert_eq!(places(top.clone()), top);
     }
 }

@@ -8,21 +8,21 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::Dir;
 
-use super::ground::{Identity, identity};
+use super::mount_tree::{FileIdentity, identity};
+use crate::file_target::open_directory;
 use crate::mount::Mount;
-use crate::target::open_folder;
 
 /// A directory with more in it is frozen instead.
 const MAX_ENTRIES: usize = 4096;
 
 /// The entries of a directory at any depth, by their places in the mount.
-pub(super) type Inventory = BTreeMap<PathBuf, Identity>;
+pub(super) type Inventory = BTreeMap<PathBuf, FileIdentity>;
 
 /// What there is; `None` if there is too much, or a directory cannot be read.
 pub(super) fn inventory(mount: &Mount, place: &Path) -> Option<Inventory> {
     let (mut found, mut left) = (Inventory::new(), vec![place.to_path_buf()]);
     while let Some(directory) = left.pop() {
-        let opened = open_folder(mount, &directory).ok()?;
+        let opened = open_directory(mount, &directory).ok()?;
         for entry in Dir::read_from(&opened).ok()? {
             let entry = entry.ok()?;
             let name = entry.file_name();

@@ -9,9 +9,9 @@ use std::path::{Component, Path};
 use std::time::Duration;
 
 use rustix::fs::{AtFlags, FileType};
-use toolgate_search::{EntryKind, SurveyedEntry, SurveyedFolder};
+use toolgate_search::{EntryKind, ScannedDir, ScannedEntry};
 
-use super::ground::Ground;
+use super::mount_tree::MountTree;
 use crate::mount::Mount;
 
 /// One thread of a walk remembers no more than this.
@@ -50,13 +50,13 @@ impl LeftoverKind {
 }
 
 /// What is told, by its path and its inode.
-pub(super) type Told = (String, u64);
+pub(super) type ReportedLeftover = (String, u64);
 
 /// Whether an entry is something to tell, and got its name since the mount was first looked at; with its inode.
-pub(super) fn leftover(
-    ground: &Ground<'_>,
-    folder: &SurveyedFolder<'_>,
-    entry: SurveyedEntry<'_>,
+pub(super) fn classify_leftover(
+    ground: &MountTree<'_>,
+    folder: &ScannedDir<'_>,
+    entry: ScannedEntry<'_>,
 ) -> Option<(Leftover, u64)> {
     if !matches!(entry.kind, EntryKind::Symlink | EntryKind::Other) {
         return None;
@@ -71,17 +71,17 @@ pub(super) fn leftover(
         FileType::Symlink if changed >= since => {
             let target = rustix::fs::readlinkat(folder.handle(), entry.name, Vec::new()).ok()?;
             let target = Path::new(OsStr::from_bytes(target.to_bytes()));
-            leads_out(mount, folder.place(), target).then_some(LeftoverKind::OutwardLink)?
+            points_outside(mount, folder.path(), target).then_some(LeftoverKind::OutwardLink)?
         }
         _ => return None,
     };
     let name = OsStr::from_bytes(entry.name.to_bytes());
-    let path = mount.show_with_alias(&folder.place().join(name));
+    let path = mount.show_with_alias(&folder.path().join(name));
     (changed >= since).then_some((Leftover { path, kind }, stat.st_ino))
 }
 
 /// Whether a target is outside, by its names alone: a symlink on the way that leads out is told by itself.
-fn leads_out(mount: &Mount, folder: &Path, target: &Path) -> bool {
+fn points_outside(mount: &Mount, folder: &Path, target: &Path) -> bool {
     let (mut place, rest) = match target.is_absolute() {
         false => (folder.to_path_buf(), target),
         true => match mount.strip_root(target) {

@@ -47,14 +47,14 @@ impl Lineage {
     }
 
     /// Where the other directory lies in this one; empty when both are the same.
-    pub(super) fn place_of(&self, inner: &Self) -> Option<PathBuf> {
+    pub(super) fn path_to(&self, inner: &Self) -> Option<PathBuf> {
         let (own, _) = self.0.last()?;
         let above = inner.0.iter().position(|(id, _)| id == own)?;
         Some(inner.0.iter().skip(above + 1).map(|(_, name)| name).collect())
     }
 
     pub(super) fn overlaps(&self, other: &Self) -> bool {
-        self.place_of(other).is_some() || other.place_of(self).is_some()
+        self.path_to(other).is_some() || other.path_to(self).is_some()
     }
 }
 

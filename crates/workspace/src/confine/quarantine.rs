@@ -17,24 +17,24 @@ use serde_json::json;
 use toolgate_types::CallId;
 
 use super::ConfinedMount;
-use super::ground::Identity;
+use super::mount_tree::FileIdentity;
+use super::protected_artifact::ProtectedArtifact;
 use super::quarantine_bounds::{NOTE_VERSION, QuarantineBounds};
-use super::stray::Stray;
 use crate::error::WorkspaceError;
 use crate::mount::Mount;
 use crate::swap::rename_to_free_name;
 
 /// What lies on another filesystem is copied up to this size.
-const LARGEST_COPY: u64 = 64 << 20;
+const MAX_COPY_BYTES: u64 = 64 << 20;
 
 /// How many numbers are tried for one name; other mounts of the call may have taken some.
-const MOST_NUMBERS: usize = 10_000;
+const MAX_NAME_ATTEMPTS: usize = 10_000;
 
 /// Where what a call left is kept.
 #[derive(Clone, Debug)]
 pub struct Quarantine<'q> {
     /// The folder, out of reach of every tool.
-    pub folder: &'q Dir,
+    pub directory: &'q Dir,
     /// Whose doing it is.
     pub call: CallId,
     /// When, as records write it.
@@ -61,12 +61,12 @@ impl ConfinedMount<'_> {
     /// Whatever the operating system says; the stray may then still be obeyed.
     pub fn quarantine(
         &self,
-        stray: &Stray,
+        stray: &ProtectedArtifact,
         quarantine: &Quarantine<'_>,
     ) -> Result<Option<Quarantined>, WorkspaceError> {
-        let path = self.ground.mount.show_with_alias(&stray.location);
+        let path = self.tree.mount.show_with_alias(&stray.location);
         let failed = |error: io::Error| WorkspaceError::io("taking away", &path, error);
-        let Some((folder, name)) = open_folder(self.ground.mount, &stray.location).map_err(failed)? else {
+        let Some((folder, name)) = open_parent(self.tree.mount, &stray.location).map_err(failed)? else {
             return Ok(None);
         };
         let private = private_name(&name);
@@ -83,20 +83,20 @@ impl ConfinedMount<'_> {
             Err(errno) => return Err(failed(errno.into())),
         }
         let taken = stat(folder.as_fd(), &private).map_err(failed)?;
-        if !Identity::of(&taken).is_same_file(&stray.identity) {
+        if !FileIdentity::of(&taken).is_same_file(&stray.identity) {
             // Somebody else has put another file there meanwhile, and gets it back.
             rename_to_free_name(&folder, &private, &folder, &name).map_err(|errno| failed(errno.into()))?;
             return Ok(None);
         }
-        let kept =
-            Shelf::open(quarantine, &name, self.taken.fetch_add(1, Ordering::Relaxed)).and_then(|shelf| {
+        let kept = QuarantineSlot::open(quarantine, &name, self.quarantined.fetch_add(1, Ordering::Relaxed))
+            .and_then(|shelf| {
                 let note = shelf.note(quarantine, &path, stray);
-                shelf.keep(quarantine, &folder, &private, &taken, &note)
+                shelf.move_in(quarantine, &folder, &private, &taken, &note)
             });
         Ok(Some(match kept {
             Ok(kept_as) => Quarantined { path, kept_as, in_place: false },
             Err(_) => {
-                let kept_as = self.ground.mount.show_with_alias(&stray.location.with_file_name(&private));
+                let kept_as = self.tree.mount.show_with_alias(&stray.location.with_file_name(&private));
                 Quarantined { path, kept_as, in_place: true }
             }
         }))
@@ -104,27 +104,28 @@ impl ConfinedMount<'_> {
 }
 
 /// A place in the quarantine folder.
-struct Shelf {
-    folder: File,
+struct QuarantineSlot {
+    directory: File,
     call: String,
     name: OsString,
 }
 
-impl Shelf {
+impl QuarantineSlot {
     /// Finds a number from `first` on that is free for this name, and holds it with an empty note.
     fn open(quarantine: &Quarantine<'_>, name: &OsStr, first: usize) -> io::Result<Self> {
         let call = quarantine.call.to_string();
-        match rustix::fs::mkdirat(quarantine.folder, call.as_str(), Mode::RWXU) {
+        match rustix::fs::mkdirat(quarantine.directory, call.as_str(), Mode::RWXU) {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(errno) => return Err(errno.into()),
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let folder = File::from(rustix::fs::openat(quarantine.folder, call.as_str(), flags, Mode::empty())?);
+        let folder =
+            File::from(rustix::fs::openat(quarantine.directory, call.as_str(), flags, Mode::empty())?);
         let name = shortened(name);
-        for number in first..first.saturating_add(MOST_NUMBERS) {
+        for number in first..first.saturating_add(MAX_NAME_ATTEMPTS) {
             let name = OsString::from(format!("{number}-{name}"));
             match create(&folder, &note_name(&name)) {
-                Ok(_) => return Ok(Self { folder, call, name }),
+                Ok(_) => return Ok(Self { directory: folder, call, name }),
                 Err(Errno::EXIST) => {}
                 Err(errno) => return Err(errno.into()),
             }
@@ -132,7 +133,7 @@ impl Shelf {
         Err(io::ErrorKind::QuotaExceeded.into())
     }
 
-    fn note(&self, quarantine: &Quarantine<'_>, path: &str, stray: &Stray) -> Vec<u8> {
+    fn note(&self, quarantine: &Quarantine<'_>, path: &str, stray: &ProtectedArtifact) -> Vec<u8> {
         let note = json!({
             "version": NOTE_VERSION,
             "path": path,
@@ -144,7 +145,7 @@ impl Shelf {
     }
 
     /// Moves what has the private name here, and says where it is below the quarantine folder.
-    fn keep(
+    fn move_in(
         &self,
         quarantine: &Quarantine<'_>,
         from: &File,
@@ -153,23 +154,23 @@ impl Shelf {
         note: &[u8],
     ) -> io::Result<String> {
         let kept = self.write_note(note).and_then(|()| {
-            match rename_to_free_name(from, private, &self.folder, &self.name) {
+            match rename_to_free_name(from, private, &self.directory, &self.name) {
                 Err(Errno::XDEV) => self.copy(from, private, taken),
                 other => Ok(other?),
             }
         });
         if kept.is_err() {
-            let _ = rustix::fs::unlinkat(&self.folder, note_name(&self.name), AtFlags::empty());
+            let _ = rustix::fs::unlinkat(&self.directory, note_name(&self.name), AtFlags::empty());
         }
         kept?;
-        quarantine.bounds.count_added(quarantine.folder, taken);
-        let _ = self.folder.sync_all();
+        quarantine.bounds.count_added(quarantine.directory, taken);
+        let _ = self.directory.sync_all();
         Ok(format!("{}/{}", self.call, self.name.to_string_lossy()))
     }
 
     fn write_note(&self, note: &[u8]) -> io::Result<()> {
         let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = rustix::fs::openat(&self.folder, note_name(&self.name), flags, Mode::empty())?;
+        let file = rustix::fs::openat(&self.directory, note_name(&self.name), flags, Mode::empty())?;
         let mut file = File::from(file);
         file.write_all(note)?;
         file.sync_all()
@@ -181,7 +182,7 @@ impl Shelf {
             FileType::RegularFile => self.copy_file(from, private)?,
             FileType::Symlink => {
                 let target = rustix::fs::readlinkat(from, private, Vec::new())?;
-                rustix::fs::symlinkat(target, &self.folder, &self.name)?;
+                rustix::fs::symlinkat(target, &self.directory, &self.name)?;
             }
             _ => return Err(io::ErrorKind::CrossesDevices.into()),
         }
@@ -191,13 +192,13 @@ impl Shelf {
     fn copy_file(&self, from: &File, private: &OsStr) -> io::Result<()> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let source = File::from(rustix::fs::openat(from, private, flags, Mode::empty())?);
-        if rustix::fs::fstat(&source)?.st_size.cast_unsigned() > LARGEST_COPY {
+        if rustix::fs::fstat(&source)?.st_size.cast_unsigned() > MAX_COPY_BYTES {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
-        let mut copy = create(&self.folder, &self.name)?;
-        let copied = io::copy(&mut (&source).take(LARGEST_COPY), &mut copy).and_then(|_| copy.sync_all());
+        let mut copy = create(&self.directory, &self.name)?;
+        let copied = io::copy(&mut (&source).take(MAX_COPY_BYTES), &mut copy).and_then(|_| copy.sync_all());
         if copied.is_err() {
-            let _ = rustix::fs::unlinkat(&self.folder, &self.name, AtFlags::empty());
+            let _ = rustix::fs::unlinkat(&self.directory, &self.name, AtFlags::empty());
         }
         copied
     }
@@ -226,9 +227,9 @@ fn shortened(name: &OsStr) -> String {
 }
 
 /// Which file is at a place; `None` when there is none, or only through a link.
-pub(super) fn identify_place(mount: &Mount, place: &Path) -> Option<Identity> {
-    let (folder, name) = open_folder(mount, place).ok()??;
-    stat(folder.as_fd(), &name).ok().map(|stat| Identity::of(&stat))
+pub(super) fn identify_place(mount: &Mount, place: &Path) -> Option<FileIdentity> {
+    let (folder, name) = open_parent(mount, place).ok()??;
+    stat(folder.as_fd(), &name).ok().map(|stat| FileIdentity::of(&stat))
 }
 
 fn stat(folder: BorrowedFd<'_>, name: &OsStr) -> io::Result<Stat> {
@@ -236,7 +237,7 @@ fn stat(folder: BorrowedFd<'_>, name: &OsStr) -> io::Result<Stat> {
 }
 
 /// Opens the folder of a place name by name, so that no link is followed; `None` when it is not there any more.
-fn open_folder(mount: &Mount, place: &Path) -> io::Result<Option<(File, OsString)>> {
+fn open_parent(mount: &Mount, place: &Path) -> io::Result<Option<(File, OsString)>> {
     let Some(name) = place.file_name() else { return Ok(None) };
     let mut folder = open_directory(mount.as_fd(), OsStr::new("."))?;
     for component in place.parent().unwrap_or(Path::new("")).components() {

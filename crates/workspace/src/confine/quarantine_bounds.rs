@@ -18,17 +18,17 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use serde_json::{Value, json};
 use toolgate_types::{CallId, FileLock};
 
-use crate::tally::{TALLY_STEP, Tally, tally_units};
+use crate::append_counter::{AppendCounter, COUNTER_STEP, counter_units};
 
 /// The version of the notes beside quarantined files.
 pub(super) const NOTE_VERSION: u32 = 1;
 
 /// Things to be removed. No call is named like this.
-const DROPPING: &str = ".dropping";
+const TRASH_DIR: &str = ".dropping";
 /// Its lock keeps sweeps apart.
-const LOCK: &str = "sweeping";
+const SWEEP_LOCK: &str = "sweeping";
 /// Its length says how much was added since the last sweep.
-const TALLY: &str = "added";
+const ADDED_COUNTER: &str = "added";
 
 /// How many things are kept, whatever their size.
 const MAX_ENTRIES: usize = 10_000;
@@ -60,7 +60,7 @@ impl Default for QuarantineBounds {
 }
 
 /// One thing that was taken away.
-struct Kept {
+struct QuarantineEntry {
     call: CallId,
     name: OsString,
     bytes: u64,
@@ -74,9 +74,9 @@ impl QuarantineBounds {
             FileType::Directory => step,
             _ => space(taken),
         };
-        if let Ok(tally) = Tally::open(quarantine, TALLY) {
+        if let Ok(tally) = AppendCounter::open(quarantine, ADDED_COUNTER) {
             // The note beside it has a name as well.
-            tally.add(tally_units(bytes.saturating_add(NAME_BYTES), MAX_ENTRIES as u64 / 16, step));
+            tally.add(counter_units(bytes.saturating_add(NAME_BYTES), MAX_ENTRIES as u64 / 16, step));
         }
     }
 
@@ -85,34 +85,34 @@ impl QuarantineBounds {
     /// # Errors
     /// The directory cannot be read or written.
     pub fn apply(&self, quarantine: &Dir) -> io::Result<()> {
-        let tally = Tally::open(quarantine, TALLY)?;
-        if tally.get() < TALLY_STEP {
+        let tally = AppendCounter::open(quarantine, ADDED_COUNTER)?;
+        if tally.get() < COUNTER_STEP {
             return Ok(());
         }
         let mut options = OpenOptions::new();
         options.write(true).create(true).mode(0o600);
-        let Ok(_alone) = FileLock::try_lock(quarantine.open_with(LOCK, &options)?.into_std()) else {
+        let Ok(_alone) = FileLock::try_lock(quarantine.open_with(SWEEP_LOCK, &options)?.into_std()) else {
             return Ok(());
         };
-        match rustix::fs::mkdirat(quarantine, DROPPING, Mode::RWXU) {
+        match rustix::fs::mkdirat(quarantine, TRASH_DIR, Mode::RWXU) {
             Ok(()) | Err(rustix::io::Errno::EXIST) => {}
             Err(errno) => return Err(errno.into()),
         }
-        let dropping = quarantine.open_dir(DROPPING)?;
-        for kept in self.excess(kept_below(quarantine)?, SystemTime::now()) {
-            drop_kept(quarantine, &dropping, &kept)?;
+        let dropping = quarantine.open_dir(TRASH_DIR)?;
+        for kept in self.excess(entries_in(quarantine)?, SystemTime::now()) {
+            discard_entry(quarantine, &dropping, &kept)?;
         }
         self.remove_notes(quarantine)?;
-        if empty(&dropping)? {
+        if empty_trash(&dropping)? {
             tally.reset();
         }
         Ok(())
     }
 
     /// What has to go: what is too old, then the largest, and of two the older one.
-    fn excess(&self, kept: Vec<Kept>, now: SystemTime) -> Vec<Kept> {
+    fn excess(&self, kept: Vec<QuarantineEntry>, now: SystemTime) -> Vec<QuarantineEntry> {
         let expired = self.expired(now);
-        let (mut gone, mut left): (Vec<Kept>, Vec<Kept>) =
+        let (mut gone, mut left): (Vec<QuarantineEntry>, Vec<QuarantineEntry>) =
             kept.into_iter().partition(|one| one.call.unix_millis() < expired);
         left.sort_by_key(|one| (std::cmp::Reverse(one.bytes), one.call));
         let mut bytes: u64 = left.iter().map(|one| one.bytes).fold(0, u64::saturating_add);
@@ -174,7 +174,7 @@ fn calls_below(quarantine: &Dir) -> io::Result<impl Iterator<Item = (CallId, Dir
     Ok(quarantine.entries()?.filter_map(open))
 }
 
-fn kept_below(quarantine: &Dir) -> io::Result<Vec<Kept>> {
+fn entries_in(quarantine: &Dir) -> io::Result<Vec<QuarantineEntry>> {
     let mut kept = Vec::new();
     for (call, directory) in calls_below(quarantine)? {
         for entry in directory.entries()? {
@@ -182,7 +182,7 @@ fn kept_below(quarantine: &Dir) -> io::Result<Vec<Kept>> {
             // Everything has a note beside it, and a note has none.
             if directory.exists(note_of(&name)) {
                 let bytes = measure(&directory, &name);
-                kept.push(Kept { call, name, bytes });
+                kept.push(QuarantineEntry { call, name, bytes });
             }
         }
     }
@@ -207,21 +207,21 @@ fn space(stat: &Stat) -> u64 {
 
 /// How much a file or a tree takes; as much as can be, where it is too wide or too deep to find out.
 fn measure(directory: &Dir, name: &OsStr) -> u64 {
-    const TOO_MUCH: u64 = u64::MAX;
+    const UNMEASURABLE: u64 = u64::MAX;
     let Ok(stat) = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) else { return 0 };
     let mut bytes = space(&stat);
     if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
         return bytes;
     }
-    let Ok(top) = open_directory(directory, name) else { return TOO_MUCH };
+    let Ok(top) = open_directory(directory, name) else { return UNMEASURABLE };
     let (mut open, mut seen) = (vec![(top, 0)], 0);
     while let Some((directory, depth)) = open.pop() {
-        let Ok(entries) = directory.entries() else { return TOO_MUCH };
+        let Ok(entries) = directory.entries() else { return UNMEASURABLE };
         for entry in entries {
             seen += 1;
-            let Ok(entry) = entry else { return TOO_MUCH };
+            let Ok(entry) = entry else { return UNMEASURABLE };
             if seen > MAX_MEASURED || depth > MAX_MEASURED_DEPTH || open.len() > MAX_MEASURED_DEPTH {
-                return TOO_MUCH;
+                return UNMEASURABLE;
             }
             let Ok(stat) = rustix::fs::statat(&directory, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW)
             else {
@@ -229,7 +229,7 @@ fn measure(directory: &Dir, name: &OsStr) -> u64 {
             };
             bytes = bytes.saturating_add(space(&stat));
             if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
-                let Ok(next) = open_directory(&directory, &entry.file_name()) else { return TOO_MUCH };
+                let Ok(next) = open_directory(&directory, &entry.file_name()) else { return UNMEASURABLE };
                 open.push((next, depth + 1));
             }
         }
@@ -238,7 +238,7 @@ fn measure(directory: &Dir, name: &OsStr) -> u64 {
 }
 
 /// Moves something to where things are removed, and says so in its note.
-fn drop_kept(quarantine: &Dir, dropping: &Dir, kept: &Kept) -> io::Result<()> {
+fn discard_entry(quarantine: &Dir, dropping: &Dir, kept: &QuarantineEntry) -> io::Result<()> {
     let directory = quarantine.open_dir(kept.call.to_string())?;
     let note = note_of(&kept.name);
     let mut said: Value = read_note(&directory, &note).unwrap_or_else(|| json!({"version": NOTE_VERSION}));
@@ -250,7 +250,7 @@ fn drop_kept(quarantine: &Dir, dropping: &Dir, kept: &Kept) -> io::Result<()> {
         fields.insert("kept".to_owned(), Value::Bool(false));
     }
     directory.write(&note, format!("{said}\n"))?;
-    move_to(&directory, &kept.name, dropping)
+    move_to_trash(&directory, &kept.name, dropping)
 }
 
 fn read_note(directory: &Dir, note: &OsStr) -> Option<Value> {
@@ -260,7 +260,7 @@ fn read_note(directory: &Dir, note: &OsStr) -> Option<Value> {
 }
 
 /// Gives something a fresh name in the directory of things to be removed. A directory is moved only by those who may write it: its `..` changes.
-fn move_to(directory: &Dir, name: &OsStr, dropping: &Dir) -> io::Result<()> {
+fn move_to_trash(directory: &Dir, name: &OsStr, dropping: &Dir) -> io::Result<()> {
     let fresh = CallId::fresh().to_string();
     let stat = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
     if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
@@ -270,7 +270,7 @@ fn move_to(directory: &Dir, name: &OsStr, dropping: &Dir) -> io::Result<()> {
 }
 
 /// Removes all that is there, as long as there is not too much of it; says whether there was not.
-fn empty(dropping: &Dir) -> io::Result<bool> {
+fn empty_trash(dropping: &Dir) -> io::Result<bool> {
     let mut removed = 0;
     loop {
         let mut is_empty = true;
@@ -306,7 +306,7 @@ fn flatten(directory: &Dir, dropping: &Dir, most: usize) -> io::Result<usize> {
             break;
         }
         match entry.file_type()?.is_dir() {
-            true => move_to(directory, &entry.file_name(), dropping)?,
+            true => move_to_trash(directory, &entry.file_name(), dropping)?,
             false => directory.remove_file(entry.file_name())?,
         }
     }
@@ -338,10 +338,10 @@ mod tests {
     fn sweep(quarantine: &Path, max_bytes: u64) {
         let bounds = QuarantineBounds { max_bytes, ..QuarantineBounds::default() };
         let folder = Dir::open_ambient_dir(quarantine, cap_std::ambient_authority()).unwrap();
-        Tally::open(&folder, TALLY).unwrap().add(TALLY_STEP);
+        AppendCounter::open(&folder, ADDED_COUNTER).unwrap().add(COUNTER_STEP);
         bounds.apply(&folder).unwrap();
-        assert_eq!(std::fs::read_dir(quarantine.join(DROPPING)).unwrap().count(), 0);
-        assert_eq!(Tally::open(&folder, TALLY).unwrap().get(), 0);
+        assert_eq!(std::fs::read_dir(quarantine.join(TRASH_DIR)).unwrap().count(), 0);
+        assert_eq!(AppendCounter::open(&folder, ADDED_COUNTER).unwrap().get(), 0);
     }
 
     #[test]

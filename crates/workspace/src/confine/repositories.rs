@@ -4,31 +4,31 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use toolgate_search::{EntryKind, SurveyedEntry, SurveyedFolder};
+use toolgate_search::{EntryKind, ScannedDir, ScannedEntry};
 
-use crate::fold::{fold, is_plain};
+use crate::name_fold::{fold, is_plain};
 
 /// The parts of a repository that decide what git runs and obeys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum RepositoryPart {
     Hooks,
     Config,
     CommonDirectory,
 }
 
 /// Which part of a repository has this folded name.
-pub(super) fn part(folded: &str) -> Option<Part> {
+pub(super) fn part(folded: &str) -> Option<RepositoryPart> {
     match folded {
-        "hooks" => Some(Part::Hooks),
-        "config" | "config.worktree" => Some(Part::Config),
-        "commondir" => Some(Part::CommonDirectory),
+        "hooks" => Some(RepositoryPart::Hooks),
+        "config" | "config.worktree" => Some(RepositoryPart::Config),
+        "commondir" => Some(RepositoryPart::CommonDirectory),
         _ => None,
     }
 }
 
 /// A folder called `.git`, or one with what git asks for: `HEAD`, and either `objects` and `refs` or a `commondir` that tells where they are.
-pub(super) fn is_repository(folder: &SurveyedFolder<'_>) -> bool {
-    has_name(folder.place(), ".git") || looks_like_repository(folder.entries())
+pub(super) fn is_repository(folder: &ScannedDir<'_>) -> bool {
+    has_name(folder.path(), ".git") || looks_like_repository(folder.entries())
 }
 
 /// Whether the last name of a place is this one, or a twin of it.
@@ -36,10 +36,10 @@ pub(super) fn has_name(place: &Path, name: &str) -> bool {
     place.file_name().is_some_and(|last| fold(Path::new(last)) == name)
 }
 
-fn looks_like_repository<'e>(entries: impl Iterator<Item = SurveyedEntry<'e>>) -> bool {
+fn looks_like_repository<'e>(entries: impl Iterator<Item = ScannedEntry<'e>>) -> bool {
     let (mut head, mut objects, mut references, mut common) = (false, false, false, false);
     for entry in entries {
-        let Some(name) = telling_name(entry.name.to_bytes()) else { continue };
+        let Some(name) = marker_name(entry.name.to_bytes()) else { continue };
         match (entry.kind, name) {
             (EntryKind::Directory | EntryKind::Symlink, "objects") => objects = true,
             (EntryKind::Directory | EntryKind::Symlink, "refs") => references = true,
@@ -53,11 +53,11 @@ fn looks_like_repository<'e>(entries: impl Iterator<Item = SurveyedEntry<'e>>) -
 
 /// Whether a folder is no repository without an entry of this name.
 pub(super) fn is_head(name: &[u8]) -> bool {
-    telling_name(name) == Some("head")
+    marker_name(name) == Some("head")
 }
 
 /// Which of the names that tell a repository this is, or is a twin of.
-fn telling_name(name: &[u8]) -> Option<&'static str> {
+fn marker_name(name: &[u8]) -> Option<&'static str> {
     const NAMES: [&str; 4] = ["head", "refs", "objects", "commondir"];
     if is_plain(name) {
         let is_one = matches!(name.len(), 4 | 7 | 9);

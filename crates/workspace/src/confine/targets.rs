@@ -3,21 +3,21 @@
 //! What there is gets frozen. What there is not, and links on the way, cannot be covered: where each of these leads is remembered, and seen again after
 //! the command.
 
-mod kept;
+mod codec_impls;
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use super::discovery::{
-    Configuration, GitDirectory, absolute, configurations_of, open_beneath, personal_configurations,
+use super::git_discovery::{
+    GitConfigFile, GitDirectory, absolute, configurations_of, open_beneath, personal_configurations,
 };
-use super::ground::{Identity, read_beginning};
+use super::mount_tree::{FileIdentity, read_prefix};
+use super::protected_artifact::{ProtectedArtifact, ProtectedArtifactKind};
 use super::quarantine::identify_place;
-use super::stray::{Stray, StrayKind};
-use crate::fold::fold;
-use crate::git_config::{Judgement, LARGEST_CONFIG, Named, Refused, judge};
+use crate::git_config::{ConfigReference, ConfigVerdict, MAX_CONFIG_BYTES, RefusedSettings, judge};
 use crate::mount::Mount;
-use crate::open::{Opened, identify};
+use crate::name_fold::fold;
+use crate::open::{OpenedFile, identify};
 use crate::rules::is_at_or_below;
 
 /// The hooks that git knows, for where a whole folder is too much to freeze.
@@ -54,49 +54,49 @@ const HOOKS: [&str; 28] = [
 
 /// A place that something outside the sandbox obeys.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Target {
+pub(super) struct AutorunTarget {
     /// As it is named, from the mount.
-    place: PathBuf,
-    purpose: Purpose,
+    path: PathBuf,
+    purpose: TargetPurpose,
     /// What something new there is.
-    kind: StrayKind,
+    kind: ProtectedArtifactKind,
     /// The links on the way.
-    links: HashMap<PathBuf, Identity>,
+    links: HashMap<PathBuf, FileIdentity>,
     /// What it leads to.
-    leads_to: Option<(PathBuf, Identity)>,
+    leads_to: Option<(PathBuf, FileIdentity)>,
 }
 
 /// What a target is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Purpose {
+enum TargetPurpose {
     /// Whatever lies there is obeyed.
     Anything,
     /// A file is obeyed.
     File,
     /// A configuration, with what it let git run and obey if it was there.
-    Config(Option<Refused>),
+    Config(Option<RefusedSettings>),
 }
 
-impl Target {
+impl AutorunTarget {
     /// A place where whatever lies there is obeyed.
-    pub(super) fn new(mount: &Mount, place: &Path, kind: StrayKind) -> Self {
-        let target = Self::with(mount, place, Purpose::Anything, follow(mount, place).as_ref());
+    pub(super) fn new(mount: &Mount, place: &Path, kind: ProtectedArtifactKind) -> Self {
+        let target = Self::with(mount, place, TargetPurpose::Anything, follow(mount, place).as_ref());
         Self { kind, ..target }
     }
 
     /// A configuration that git reads through a link.
-    pub(super) fn config(mount: &Mount, place: &Path, found: &Opened, content: &[u8]) -> Self {
-        Self::with(mount, place, Purpose::Config(Some(Refused::of(content))), Some(found))
+    pub(super) fn config(mount: &Mount, place: &Path, found: &OpenedFile, content: &[u8]) -> Self {
+        Self::with(mount, place, TargetPurpose::Config(Some(RefusedSettings::of(content))), Some(found))
     }
 
-    fn with(mount: &Mount, place: &Path, purpose: Purpose, found: Option<&Opened>) -> Self {
-        let leads_to = found.map(|opened| (opened.location.clone(), Identity::of(&opened.stat)));
-        let kind = StrayKind::GitTarget;
-        Self { links: links(mount, place), place: place.to_path_buf(), purpose, kind, leads_to }
+    fn with(mount: &Mount, place: &Path, purpose: TargetPurpose, found: Option<&OpenedFile>) -> Self {
+        let leads_to = found.map(|opened| (opened.location.clone(), FileIdentity::of(&opened.stat)));
+        let kind = ProtectedArtifactKind::GitTarget;
+        Self { links: links(mount, place), path: place.to_path_buf(), purpose, kind, leads_to }
     }
 
     /// What there is to freeze.
-    pub(super) fn frozen(&self) -> Option<&Path> {
+    pub(super) fn read_only_path(&self) -> Option<&Path> {
         let location = self.leads_to.as_ref().map(|(location, _)| location.as_path());
         location.filter(|location| !location.as_os_str().is_empty())
     }
@@ -104,69 +104,79 @@ impl Target {
     /// Whether a folded location is, or lies in, what is obeyed.
     fn holds(&self, location: &str) -> bool {
         let is_in = |place: &Path| !place.as_os_str().is_empty() && is_at_or_below(location, &fold(place));
-        is_in(&self.place) || self.frozen().is_some_and(is_in)
+        is_in(&self.path) || self.read_only_path().is_some_and(is_in)
     }
 
     /// What has come to lie there.
-    pub(super) fn stray(&self, mount: &Mount) -> Option<Stray> {
+    pub(super) fn artifact(&self, mount: &Mount) -> Option<ProtectedArtifact> {
         let new_link =
-            links(mount, &self.place).into_iter().find(|(place, now)| self.links.get(place) != Some(now));
+            links(mount, &self.path).into_iter().find(|(place, now)| self.links.get(place) != Some(now));
         if let Some((location, identity)) = new_link {
-            return Some(Stray { location, kind: StrayKind::Link, identity });
+            return Some(ProtectedArtifact { location, kind: ProtectedArtifactKind::Link, identity });
         }
-        let opened = follow(mount, &self.place)?;
-        let identity = Identity::of(&opened.stat);
+        let opened = follow(mount, &self.path)?;
+        let identity = FileIdentity::of(&opened.stat);
         let is_known = self.leads_to.as_ref().is_some_and(|(location, before)| {
             let is_same =
                 if opened.is_directory() { before.is_same_file(&identity) } else { *before == identity };
             is_same && *location == opened.location
         });
         let is_obeyed = match &self.purpose {
-            Purpose::Anything => true,
-            Purpose::File => !opened.is_directory(),
-            Purpose::Config(before) => {
-                let content = read_beginning(&opened.file, LARGEST_CONFIG);
+            TargetPurpose::Anything => true,
+            TargetPurpose::File => !opened.is_directory(),
+            TargetPurpose::Config(before) => {
+                let content = read_prefix(&opened.file, MAX_CONFIG_BYTES);
                 !content.is_ok_and(|content| {
-                    matches!(judge(&content, before.as_ref()), Judgement::Harmless { .. })
+                    matches!(judge(&content, before.as_ref()), ConfigVerdict::Harmless { .. })
                 })
             }
         };
         let is_stray = !is_known && is_obeyed && !opened.location.as_os_str().is_empty();
-        is_stray.then_some(Stray { location: opened.location, kind: self.kind, identity })
+        is_stray.then_some(ProtectedArtifact { location: opened.location, kind: self.kind, identity })
     }
 }
 
 /// What a repository's configuration makes git obey in the mount, asked of a repository that is not called `.git`: those are found from their worktrees.
-pub(super) fn targets(mount: &Mount, repository: &Path, original: &[u8]) -> Vec<Target> {
+pub(super) fn targets(mount: &Mount, repository: &Path, original: &[u8]) -> Vec<AutorunTarget> {
     let repository = GitDirectory::at(mount, mount.host_root().join(repository));
     let configurations = configurations_of(mount, repository.own.join("config"), original);
     let bases = repository.worktrees(mount);
-    Search::new(mount, bases, &repository, Whose::Repositorys).all(&configurations)
+    TargetFinder::new(mount, bases, &repository, ConfigOwner::Repository).all(&configurations)
 }
 
 /// What git obeys in the mount when it is run in a directory with a `.git` in it, which is given by its absolute path.
-pub(super) fn worktree_targets(mount: &Mount, directory: &Path, personal: &[Configuration]) -> Vec<Target> {
+pub(super) fn worktree_targets(
+    mount: &Mount,
+    directory: &Path,
+    personal: &[GitConfigFile],
+) -> Vec<AutorunTarget> {
     let Some(repository) = GitDirectory::of_worktree(mount, directory) else { return Vec::new() };
     let mut bases = repository.worktrees(mount);
     bases.push(directory.to_path_buf());
     let configurations = repository.configurations(mount);
-    let own = Search::new(mount, bases, &repository, Whose::Repositorys).all(&configurations);
+    let own = TargetFinder::new(mount, bases, &repository, ConfigOwner::Repository).all(&configurations);
     let personal = personal_targets(mount, directory, &repository, personal);
     own.into_iter().chain(personal).collect()
 }
 
 /// What the repositories above the mount make git obey in it: its files are theirs.
-pub(super) fn targets_from_above(mount: &Mount, personal: &[Configuration]) -> Vec<Target> {
+pub(super) fn targets_from_above(mount: &Mount, personal: &[GitConfigFile]) -> Vec<AutorunTarget> {
     let above = mount.host_root().ancestors().skip(1);
     above.flat_map(|directory| worktree_targets(mount, directory, personal)).collect()
 }
 
 /// What came to be obeyed because a command made repositories or worktrees: nothing there was looked at before.
-pub(super) fn new_targets(mount: &Mount, worktrees: &[PathBuf], personal: &[Configuration]) -> Vec<Stray> {
+pub(super) fn new_targets(
+    mount: &Mount,
+    worktrees: &[PathBuf],
+    personal: &[GitConfigFile],
+) -> Vec<ProtectedArtifact> {
     let directories = worktrees.iter().map(|place| mount.host_root().join(place));
     let targets = directories.flat_map(|directory| worktree_targets(mount, &directory, personal));
     targets
-        .filter_map(|target| Target { leads_to: None, links: HashMap::new(), ..target }.stray(mount))
+        .filter_map(|target| {
+            AutorunTarget { leads_to: None, links: HashMap::new(), ..target }.artifact(mount)
+        })
         .collect()
 }
 
@@ -174,9 +184,9 @@ fn personal_targets(
     mount: &Mount,
     directory: &Path,
     repository: &GitDirectory,
-    personal: &[Configuration],
-) -> Vec<Target> {
-    Search::new(mount, vec![directory.to_path_buf()], repository, Whose::Persons).all(personal)
+    personal: &[GitConfigFile],
+) -> Vec<AutorunTarget> {
+    TargetFinder::new(mount, vec![directory.to_path_buf()], repository, ConfigOwner::User).all(personal)
 }
 
 /// Whether git is made to obey what lies at this location, by a repository around it or a submodule of one, or by the person's own configuration. That holds
@@ -184,7 +194,7 @@ fn personal_targets(
 pub(crate) fn is_target(mount: &Mount, location: &Path) -> bool {
     let personal = personal_configurations(mount);
     let folded = fold(location);
-    let holds = |targets: Vec<Target>| targets.iter().any(|target| target.holds(&folded));
+    let holds = |targets: Vec<AutorunTarget>| targets.iter().any(|target| target.holds(&folded));
     let whole = mount.host_root().join(location);
     whole.ancestors().skip(1).any(|directory| {
         let Some(repository) = GitDirectory::of_worktree(mount, directory) else {
@@ -195,7 +205,7 @@ pub(crate) fn is_target(mount: &Mount, location: &Path) -> bool {
         let Some(modules) = repository.modules(mount) else { return true };
         let is_of_module = |module: PathBuf| {
             let module = GitDirectory::at(mount, module);
-            let search = Search::new(mount, module.worktrees(mount), &module, Whose::Repositorys);
+            let search = TargetFinder::new(mount, module.worktrees(mount), &module, ConfigOwner::Repository);
             holds(search.all(&module.configurations(mount)))
         };
         holds(worktree_targets(mount, directory, &personal)) || modules.into_iter().any(is_of_module)
@@ -204,31 +214,31 @@ pub(crate) fn is_target(mount: &Mount, location: &Path) -> bool {
 
 /// Whose configuration is followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Whose {
-    Repositorys,
+enum ConfigOwner {
+    Repository,
     /// It holds for all repositories, so a plain word in it is no file of this one.
-    Persons,
+    User,
 }
 
 /// All paths are absolute.
-struct Search<'s> {
+struct TargetFinder<'s> {
     mount: &'s Mount,
     /// From where git and its hooks are run.
     bases: Vec<PathBuf>,
     repository: &'s GitDirectory,
-    whose: Whose,
-    found: Vec<Target>,
+    whose: ConfigOwner,
+    found: Vec<AutorunTarget>,
 }
 
-impl<'s> Search<'s> {
-    fn new(mount: &'s Mount, bases: Vec<PathBuf>, repository: &'s GitDirectory, whose: Whose) -> Self {
+impl<'s> TargetFinder<'s> {
+    fn new(mount: &'s Mount, bases: Vec<PathBuf>, repository: &'s GitDirectory, whose: ConfigOwner) -> Self {
         Self { mount, bases, repository, whose, found: Vec::new() }
     }
 
-    fn all(mut self, configurations: &[Configuration]) -> Vec<Target> {
+    fn all(mut self, configurations: &[GitConfigFile]) -> Vec<AutorunTarget> {
         for configuration in configurations {
             for name in &configuration.names {
-                if let Named::Worktree(value) = name {
+                if let ConfigReference::Worktree(value) = name {
                     self.bases.extend(absolute(self.mount, configuration.directory(), value));
                 }
             }
@@ -237,24 +247,24 @@ impl<'s> Search<'s> {
         self.found
     }
 
-    fn configuration(&mut self, configuration: &Configuration) {
+    fn configuration(&mut self, configuration: &GitConfigFile) {
         let directory = configuration.directory();
         if let Some(place) = self.mount.strip_root(&configuration.path).filter(|_| configuration.is_included)
         {
             let opened = follow(self.mount, place).filter(|opened| !opened.is_directory());
-            let purpose = Purpose::Config(configuration.refused.clone());
-            self.found.push(Target::with(self.mount, place, purpose, opened.as_ref()));
+            let purpose = TargetPurpose::Config(configuration.refused.clone());
+            self.found.push(AutorunTarget::with(self.mount, place, purpose, opened.as_ref()));
         }
         for name in &configuration.names {
             match name {
-                Named::Hooks(value) => self.each_place(directory, value, Self::hooks),
-                Named::Path(value) => {
+                ConfigReference::Hooks(value) => self.each_place(directory, value, Self::hooks),
+                ConfigReference::Path(value) => {
                     self.each_place(directory, value, |search, place| _ = search.path(place))
                 }
-                Named::Word(value) => {
+                ConfigReference::Word(value) => {
                     self.each_place(directory, value, |search, place| search.word(value, place))
                 }
-                Named::Worktree(_) | Named::Include(_) => {}
+                ConfigReference::Worktree(_) | ConfigReference::Include(_) => {}
             }
         }
     }
@@ -271,15 +281,16 @@ impl<'s> Search<'s> {
     /// A directory with the whole worktree or repository in it cannot be frozen, but its hooks can.
     fn hooks(&mut self, place: PathBuf) {
         if !self.path(place.clone()) {
-            let hooks =
-                HOOKS.iter().map(|hook| Target::new(self.mount, &place.join(hook), StrayKind::GitTarget));
+            let hooks = HOOKS.iter().map(|hook| {
+                AutorunTarget::new(self.mount, &place.join(hook), ProtectedArtifactKind::GitTarget)
+            });
             self.found.extend(hooks);
         }
     }
 
     /// Whether the place can be kept as a whole.
     fn path(&mut self, place: PathBuf) -> bool {
-        let target = Target::new(self.mount, &place, StrayKind::GitTarget);
+        let target = AutorunTarget::new(self.mount, &place, ProtectedArtifactKind::GitTarget);
         let location = target.leads_to.as_ref().map_or(place.as_path(), |(location, _)| location);
         let location = self.mount.host_root().join(location);
         let holds_all = self.repository.own.starts_with(&location)
@@ -295,13 +306,13 @@ impl<'s> Search<'s> {
         let path = self.mount.host_root().join(&place);
         let inside = path.strip_prefix(&self.repository.own).or(path.strip_prefix(&self.repository.common));
         let looks_like_path = word.contains(['/', '.']);
-        if inside.is_ok_and(is_written_by_git) || (self.whose == Whose::Persons && !looks_like_path) {
+        if inside.is_ok_and(is_written_by_git) || (self.whose == ConfigOwner::User && !looks_like_path) {
             return;
         }
         let opened = follow(self.mount, &place);
         let is_file = opened.as_ref().map(|opened| !opened.is_directory());
         if is_file.unwrap_or(looks_like_path) {
-            self.found.push(Target::with(self.mount, &place, Purpose::File, opened.as_ref()));
+            self.found.push(AutorunTarget::with(self.mount, &place, TargetPurpose::File, opened.as_ref()));
         }
     }
 }
@@ -317,7 +328,7 @@ fn is_written_by_git(inside: &Path) -> bool {
 }
 
 /// The links among the folders of a place and at the place itself.
-fn links(mount: &Mount, place: &Path) -> HashMap<PathBuf, Identity> {
+fn links(mount: &Mount, place: &Path) -> HashMap<PathBuf, FileIdentity> {
     let folders = place.ancestors().filter(|folder| !folder.as_os_str().is_empty());
     let is_link =
         |folder: &&Path| mount.directory().symlink_metadata(folder).is_ok_and(|found| found.is_symlink());
@@ -328,6 +339,6 @@ fn links(mount: &Mount, place: &Path) -> HashMap<PathBuf, Identity> {
 }
 
 /// What lies at a place, through links, as far as that is in the mount.
-pub(super) fn follow(mount: &Mount, place: &Path) -> Option<Opened> {
+pub(super) fn follow(mount: &Mount, place: &Path) -> Option<OpenedFile> {
     identify(mount, open_beneath(mount, place).ok()?, "").ok()
 }

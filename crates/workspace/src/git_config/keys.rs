@@ -1,11 +1,11 @@
 //! The settings that are kept, each with the values that it may have.
 
 use super::parse::Setting;
-use super::remote::{Address, address};
+use super::remote::{RemoteUrl, classify_url};
 
 /// What becomes of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Meaning {
+pub(super) enum SettingPolicy {
     /// Shown, as this text.
     Shown(String),
     /// Does no harm, and is not to be seen.
@@ -18,7 +18,7 @@ pub(super) enum Meaning {
 
 /// Which values a setting may have.
 #[derive(Clone, Copy)]
-enum Values {
+enum AllowedValues {
     Switch,
     /// A switch, or one of these words.
     SwitchOr(&'static [&'static str]),
@@ -33,12 +33,12 @@ enum Values {
     Filter,
 }
 
-use Values::{
+use AllowedValues::{
     Address as Url, Filter, Number, OneOf, Person, Reference, ReferencePattern, RemoteName, Switch, SwitchOr,
 };
 
 /// Settings of a section as a whole.
-const PLAIN: &[(&str, &str, Values)] = &[
+const SECTION_SETTINGS: &[(&str, &str, AllowedValues)] = &[
     ("core", "repositoryformatversion", OneOf(&["0", "1"])),
     ("core", "filemode", Switch),
     ("core", "bare", Switch),
@@ -70,7 +70,7 @@ const PLAIN: &[(&str, &str, Values)] = &[
 ];
 
 /// Settings of a subsection.
-const NAMED: &[(&str, &str, Values)] = &[
+const SUBSECTION_SETTINGS: &[(&str, &str, AllowedValues)] = &[
     ("remote", "url", Url),
     ("remote", "pushurl", Url),
     ("remote", "fetch", ReferencePattern),
@@ -86,32 +86,32 @@ const NAMED: &[(&str, &str, Values)] = &[
 ];
 
 /// What becomes of this setting.
-pub(super) fn meaning(setting: &Setting) -> Meaning {
-    judged(setting).unwrap_or(Meaning::Refused)
+pub(super) fn policy_for(setting: &Setting) -> SettingPolicy {
+    judged(setting).unwrap_or(SettingPolicy::Refused)
 }
 
-fn judged(setting: &Setting) -> Option<Meaning> {
+fn judged(setting: &Setting) -> Option<SettingPolicy> {
     let value = setting.value.as_deref().map(std::str::from_utf8).transpose().ok()?;
     let known = match setting.subsection() {
         None if setting.section() == b"core" && setting.key == b"worktree" => {
-            return Some(Meaning::Worktree(value?.to_owned()));
+            return Some(SettingPolicy::Worktree(value?.to_owned()));
         }
-        None => PLAIN,
-        Some(name) if is_name(std::str::from_utf8(name).ok()?) => NAMED,
+        None => SECTION_SETTINGS,
+        Some(name) if is_name(std::str::from_utf8(name).ok()?) => SUBSECTION_SETTINGS,
         Some(_) => return None,
     };
-    let is_it = |(section, key, _): &&(&str, &str, Values)| {
+    let is_it = |(section, key, _): &&(&str, &str, AllowedValues)| {
         section.as_bytes() == setting.section() && key.as_bytes() == setting.key
     };
     known.iter().find(is_it)?.2.judge(value)
 }
 
-impl Values {
-    fn judge(self, value: Option<&str>) -> Option<Meaning> {
+impl AllowedValues {
+    fn judge(self, value: Option<&str>) -> Option<SettingPolicy> {
         if let Self::Switch | Self::SwitchOr(_) = self
             && let Some(switch) = switch(value)
         {
-            return Some(Meaning::Shown(switch.to_owned()));
+            return Some(SettingPolicy::Shown(switch.to_owned()));
         }
         let value = value?;
         let fits = match self {
@@ -124,14 +124,14 @@ impl Values {
             Self::RemoteName => value == "." || is_remote_name(value),
             Self::Filter => is_filter(value),
             Self::Address => {
-                return match address(value) {
-                    Address::Public(clean) => Some(Meaning::Shown(clean)),
-                    Address::Private => Some(Meaning::Private),
-                    Address::Odd => None,
+                return match classify_url(value) {
+                    RemoteUrl::Public(clean) => Some(SettingPolicy::Shown(clean)),
+                    RemoteUrl::Private => Some(SettingPolicy::Private),
+                    RemoteUrl::Unsupported => None,
                 };
             }
         };
-        fits.then(|| Meaning::Shown(value.to_owned()))
+        fits.then(|| SettingPolicy::Shown(value.to_owned()))
     }
 }
 

@@ -4,19 +4,19 @@ use std::iter::Peekable;
 use std::rc::Rc;
 use std::slice::Iter;
 
-use super::LARGEST_CONFIG;
+use super::MAX_CONFIG_BYTES;
 
 /// A longer name of a section is nobody's.
-const LONGEST_PLACE: usize = 1024;
+const MAX_SECTION_BYTES: usize = 1024;
 
 /// More settings than this are nobody's.
-const MOST_SETTINGS: usize = 10_000;
+const MAX_SETTINGS: usize = 10_000;
 
 /// One setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Setting {
     /// The section, and the subsection after a dot; held once for all settings below one header, however many there are.
-    pub(super) place: Rc<[u8]>,
+    pub(super) header: Rc<[u8]>,
     /// In lower case.
     pub(super) key: Vec<u8>,
     /// A key alone means true.
@@ -26,11 +26,11 @@ pub(super) struct Setting {
 impl Setting {
     /// In lower case.
     pub(super) fn section(&self) -> &[u8] {
-        self.place.split(|byte| *byte == b'.').next().unwrap_or_default()
+        self.header.split(|byte| *byte == b'.').next().unwrap_or_default()
     }
 
     pub(super) fn subsection(&self) -> Option<&[u8]> {
-        self.place.get(self.section().len() + 1..)
+        self.header.get(self.section().len() + 1..)
     }
 
     /// The whole setting as one text that no other setting has.
@@ -38,28 +38,29 @@ impl Setting {
         let value = self.value.as_deref();
         // Neither a key nor the end of the text can hold a line feed.
         let mark: &[u8] = if value.is_some() { b"=" } else { b"" };
-        [&*self.place, self.key.as_slice(), mark, value.unwrap_or_default()].join(&b'\n')
+        [&*self.header, self.key.as_slice(), mark, value.unwrap_or_default()].join(&b'\n')
     }
 }
 
 /// All settings in their order; `None` when git would not read on.
 pub(super) fn parse(original: &[u8]) -> Option<Vec<Setting>> {
     // A NUL ends a text for git and not for us.
-    if original.len() > LARGEST_CONFIG || original.contains(&0) {
+    if original.len() > MAX_CONFIG_BYTES || original.contains(&0) {
         return None;
     }
     let text = original.strip_prefix(b"\xef\xbb\xbf").unwrap_or(original);
-    let mut reader = Reader { bytes: text.iter().peekable() };
+    let mut reader = GitConfigParser { bytes: text.iter().peekable() };
     let mut settings = Vec::new();
     let mut place: Option<Rc<[u8]>> = None;
     while let Some(byte) = reader.next_or_end() {
         match byte {
             b'#' | b';' => reader.skip_line(),
             b'[' => {
-                place = Some(reader.header()?.into()).filter(|place: &Rc<[u8]>| place.len() <= LONGEST_PLACE)
+                place =
+                    Some(reader.header()?.into()).filter(|place: &Rc<[u8]>| place.len() <= MAX_SECTION_BYTES)
             }
             byte if is_space(byte) => {}
-            _ if settings.len() == MOST_SETTINGS => return None,
+            _ if settings.len() == MAX_SETTINGS => return None,
             // A setting before the first section belongs to nobody, like one below a name that is too long.
             byte if byte.is_ascii_alphabetic() => settings.push(reader.setting(place.clone()?, byte)?),
             _ => return None,
@@ -76,11 +77,11 @@ fn is_key(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'-'
 }
 
-struct Reader<'a> {
+struct GitConfigParser<'a> {
     bytes: Peekable<Iter<'a, u8>>,
 }
 
-impl Reader<'_> {
+impl GitConfigParser<'_> {
     /// `None` at the end. A carriage return before a line feed does not count.
     fn next_or_end(&mut self) -> Option<u8> {
         match self.bytes.next()? {
@@ -151,7 +152,7 @@ impl Reader<'_> {
             b'=' => Some(self.value()?),
             _ => return None,
         };
-        Some(Setting { place, key, value })
+        Some(Setting { header: place, key, value })
     }
 
     fn value(&mut self) -> Option<Vec<u8>> {

@@ -2,26 +2,26 @@
 
 /// What an address is good for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Address {
+pub(super) enum RemoteUrl {
     /// May be shown, as this text.
     Public(String),
     /// Does no harm, but tells about the host or may hold a secret.
     Private,
     /// Of a kind that may run a program.
-    Odd,
+    Unsupported,
 }
 
 /// Looks at an address as git would.
-pub(super) fn address(url: &str) -> Address {
+pub(super) fn classify_url(url: &str) -> RemoteUrl {
     let is_fit = |character: char| !character.is_control() && !character.is_whitespace() && character != '\\';
     if url.is_empty() || url.len() > 2048 || url.starts_with(['-', ':']) || !url.chars().all(is_fit) {
-        return Address::Odd;
+        return RemoteUrl::Unsupported;
     }
     let scheme_end = url.find(|character| !is_scheme(character)).unwrap_or(url.len());
     let (scheme, rest) = url.split_at_checked(scheme_end).unwrap_or((url, ""));
     // `helper::address` runs the program `git-remote-helper`.
     if rest.starts_with("::") {
-        return Address::Odd;
+        return RemoteUrl::Unsupported;
     }
     match rest.strip_prefix("://") {
         Some(rest) => with_scheme(&scheme.to_ascii_lowercase(), rest),
@@ -33,7 +33,7 @@ fn is_scheme(character: char) -> bool {
     character.is_ascii_alphanumeric() || "+-.".contains(character)
 }
 
-fn with_scheme(scheme: &str, rest: &str) -> Address {
+fn with_scheme(scheme: &str, rest: &str) -> RemoteUrl {
     let (authority, path) =
         rest.split_at_checked(rest.find(['/', '?', '#']).unwrap_or(rest.len())).unwrap_or((rest, ""));
     let (user, host) = authority.rsplit_once('@').unwrap_or(("", authority));
@@ -42,34 +42,38 @@ fn with_scheme(scheme: &str, rest: &str) -> Address {
         // Whoever logs in by key is no secret; a password is.
         "ssh" | "git+ssh" | "ssh+git" => user.split(':').next().filter(|user| is_plain_name(user)),
         "git" => None,
-        "file" => return Address::Private,
-        _ => return Address::Odd,
+        "file" => return RemoteUrl::Private,
+        _ => return RemoteUrl::Unsupported,
     };
     if !is_host(host) {
-        return Address::Odd;
+        return RemoteUrl::Unsupported;
     }
     // Tokens travel behind `?`; what follows `@` in a path may be the host of a password with a slash in it.
     let path = path.split(['?', '#']).next().unwrap_or_default();
     if path.contains('@') {
-        return Address::Private;
+        return RemoteUrl::Private;
     }
     let user = user.map(|user| format!("{user}@")).unwrap_or_default();
-    Address::Public(format!("{scheme}://{user}{host}{path}"))
+    RemoteUrl::Public(format!("{scheme}://{user}{host}{path}"))
 }
 
 /// `user@host:path`, or a folder.
-fn without_scheme(url: &str) -> Address {
+fn without_scheme(url: &str) -> RemoteUrl {
     let first = url.find([':', '/']).and_then(|position| url.get(position..));
     let Some((login, path)) = url.split_once(':').filter(|_| first.is_some_and(|rest| rest.starts_with(':')))
     else {
-        return if url.starts_with(['/', '~']) { Address::Private } else { Address::Public(url.to_owned()) };
+        return if url.starts_with(['/', '~']) {
+            RemoteUrl::Private
+        } else {
+            RemoteUrl::Public(url.to_owned())
+        };
     };
     let (user, host) = login.rsplit_once('@').map_or((None, login), |(user, host)| (Some(user), host));
     if !is_host(host) || path.starts_with('-') || user.is_some_and(|user| !is_plain_name(user)) {
-        return Address::Odd;
+        return RemoteUrl::Unsupported;
     }
     // One letter is a drive, and a second `@` says that the colon belongs to a password.
-    if host.len() == 1 || path.contains('@') { Address::Private } else { Address::Public(url.to_owned()) }
+    if host.len() == 1 || path.contains('@') { RemoteUrl::Private } else { RemoteUrl::Public(url.to_owned()) }
 }
 
 fn is_plain_name(text: &str) -> bool {

@@ -7,8 +7,8 @@ use super::*;
 /// Whether a configuration may stay where a command put it.
 fn is_harmless(original: &[u8], worktree: impl Fn(&str) -> bool) -> bool {
     match judge(original, None) {
-        Judgement::Harmless { worktree: place } => place.is_none_or(|place| worktree(&place)),
-        Judgement::Harmful => false,
+        ConfigVerdict::Harmless { worktree: place } => place.is_none_or(|place| worktree(&place)),
+        ConfigVerdict::Harmful => false,
     }
 }
 
@@ -148,7 +148,7 @@ fn what_does_not_parse_becomes_the_smallest() {
         assert_eq!(sanitised_git_config(original.as_bytes()), MINIMAL, "{original:?}");
         assert!(!is_harmless(original.as_bytes(), |_| true), "{original:?}");
     }
-    assert_eq!(sanitised_git_config(&vec![b'\n'; LARGEST_CONFIG + 1]), MINIMAL);
+    assert_eq!(sanitised_git_config(&vec![b'\n'; MAX_CONFIG_BYTES + 1]), MINIMAL);
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn a_name_is_held_once_however_many_settings_are_below_it() {
     let name = "A".repeat(1000);
     let settings = parse(format!("[remote \"{name}\"]\n{}", "a\n".repeat(9_000)).as_bytes()).unwrap();
     assert_eq!(settings.len(), 9_000);
-    assert!(settings.iter().all(|setting| std::rc::Rc::ptr_eq(&setting.place, &settings[0].place)));
+    assert!(settings.iter().all(|setting| std::rc::Rc::ptr_eq(&setting.header, &settings[0].header)));
 }
 
 #[test]
@@ -170,21 +170,21 @@ fn what_is_larger_than_anybody_writes_becomes_the_smallest() {
         assert!(!is_harmless(&original, |_| true), "{name} {settings}");
     }
     let largest = sanitised_git_config(&bomb(1000, 10_000));
-    assert!(largest.len() < 4 * LARGEST_CONFIG && largest != MINIMAL, "{}", largest.len());
+    assert!(largest.len() < 4 * MAX_CONFIG_BYTES && largest != MINIMAL, "{}", largest.len());
     assert!(is_harmless(&bomb(1000, 9_000), |_| false), "below 64 KiB");
     assert!(!is_harmless(&bomb(1000, 10_000 + 1000), |_| false));
-    assert!(!is_harmless(&[b"[core]\n".as_slice(), &vec![b'\n'; LARGEST_NEW_CONFIG]].concat(), |_| false));
+    assert!(!is_harmless(&[b"[core]\n".as_slice(), &vec![b'\n'; MAX_NEW_CONFIG_BYTES]].concat(), |_| false));
 }
 
 #[test]
 fn only_what_was_not_obeyed_before_does_harm() {
     let original = b"[core]\n\tpager = less\n[filter \"lfs\"]\n\tclean = git-lfs clean -- %f\n";
-    let before = Refused::of(original);
+    let before = RefusedSettings::of(original);
     let is_harmless =
-        |text: &str| matches!(judge(text.as_bytes(), Some(&before)), Judgement::Harmless { .. });
+        |text: &str| matches!(judge(text.as_bytes(), Some(&before)), ConfigVerdict::Harmless { .. });
     assert!(is_harmless("[core]\n\tbare = false\n\tpager = less\n"));
     assert!(
-        is_harmless(&format!("[core]\n\tpager = less\n{}", "\n".repeat(LARGEST_NEW_CONFIG))),
+        is_harmless(&format!("[core]\n\tpager = less\n{}", "\n".repeat(MAX_NEW_CONFIG_BYTES))),
         "it may be large"
     );
     assert!(is_harmless("[Filter \"lfs\"]\nclean=\"git-lfs clean -- %f\"\n[core]\npager=less\n"));
@@ -218,7 +218,7 @@ proptest! {
         let copy = sanitised_git_config(original.as_bytes());
         prop_assert_eq!(sanitised_git_config(&copy), copy.clone());
         for setting in parse(&copy).unwrap() {
-            prop_assert!(matches!(meaning(&setting), Meaning::Shown(_)), "{setting:?}");
+            prop_assert!(matches!(policy_for(&setting), SettingPolicy::Shown(_)), "{setting:?}");
         }
         prop_assert!(is_harmless(&copy, |_| false));
     }

@@ -9,11 +9,12 @@ use cap_std::fs::Dir;
 use tempfile::TempDir;
 use toolgate_types::{CallId, Cancellation, ErrorCode, Failure};
 use toolgate_workspace::{
-    Access, Baselines, Confined, Looked, Quarantine, QuarantineBounds, Rules, Run, Workspace, WorkspaceError,
+    Baselines, ConfineRequest, ConfinedRun, MountAccess, MountRules, Quarantine, QuarantineBounds,
+    ScanCoverage, Workspace, WorkspaceError,
 };
 
 use crate::confine::{WRITABLE, mount};
-use crate::trees::{make, shown};
+use crate::tree_text::{make, shown};
 
 /// A directory with a workspace, and one in which gates keep their baselines.
 struct Setting {
@@ -36,7 +37,7 @@ impl Setting {
 
     fn mounted(&self, mounts: &[(&str, &str)]) -> Workspace {
         let mounts = mounts.iter().map(|(alias, place)| {
-            mount(alias, &self.work.path().join(place), Access::ReadWrite, Rules::new())
+            mount(alias, &self.work.path().join(place), MountAccess::ReadWrite, MountRules::new())
         });
         Workspace::new(mounts.collect()).unwrap()
     }
@@ -61,23 +62,23 @@ impl Setting {
     }
 }
 
-const INNER: Confined<'static> = Confined { alias: "@inner", writable: true };
+const INNER: ConfineRequest<'static> = ConfineRequest { alias: "@inner", writable: true };
 
-fn begin<'r>(gate: &'r Baselines, workspace: &'r Workspace, wanted: Confined<'_>) -> Run<'r> {
+fn begin<'r>(gate: &'r Baselines, workspace: &'r Workspace, wanted: ConfineRequest<'_>) -> ConfinedRun<'r> {
     gate.confine(workspace, &[wanted], None, &Cancellation::never()).unwrap()
 }
 
-fn found(run: &Run<'_>) -> Vec<String> {
-    let strays = run.mounts()[0].strays(&Cancellation::never()).unwrap();
+fn found(run: &ConfinedRun<'_>) -> Vec<String> {
+    let strays = run.mounts()[0].scan_after_run(&Cancellation::never()).unwrap();
     assert!(!strays.incomplete && !strays.missed);
     strays.found.iter().map(|stray| format!("{} {}", stray.kind.as_str(), shown(&stray.location))).collect()
 }
 
 /// Ends a command whose traces were all looked at, and says what they are.
-fn end(run: Run<'_>) -> Vec<String> {
+fn end(run: ConfinedRun<'_>) -> Vec<String> {
     run.ended();
     let found = found(&run);
-    run.settle(0, Looked::Whole);
+    run.settle(0, ScanCoverage::Complete);
     found
 }
 
@@ -97,8 +98,8 @@ fn killed(setting: &Setting, workspace: &Workspace, at_work: impl FnOnce()) {
 /// The first command builds a repository and takes it apart again; the second one, which began in between, puts it together.
 fn attack(
     setting: &Setting,
-    first: (&Baselines, &Workspace, Confined<'_>),
-    second: (&Baselines, &Workspace, Confined<'_>),
+    first: (&Baselines, &Workspace, ConfineRequest<'_>),
+    second: (&Baselines, &Workspace, ConfineRequest<'_>),
 ) -> (Vec<String>, Vec<String>) {
     let one = begin(first.0, first.1, first.2);
     setting.parts("sub/evil");
@@ -162,7 +163,7 @@ fn a_baseline_is_renewed_when_nothing_runs_and_not_before() {
         assert_eq!(end(begin(gate, &workspace, WRITABLE)), Vec::<String>::new());
     }
     // A mount that nothing can change keeps nobody.
-    let reading = begin(&gates[0], &workspace, Confined { writable: false, ..WRITABLE });
+    let reading = begin(&gates[0], &workspace, ConfineRequest { writable: false, ..WRITABLE });
     setting.make(&["toolgate.yaml = mine"]);
     assert_eq!(end(begin(&gates[1], &workspace, WRITABLE)), Vec::<String>::new());
     drop(reading);
@@ -175,10 +176,10 @@ fn what_was_not_looked_at_to_the_end_is_not_known_to_the_next_command() {
     let setting = Setting::new();
     let (workspace, gate) = (setting.workspace(), setting.gate());
     for leave in [
-        |run: Run<'_>| drop(run),
-        |run: Run<'_>| {
+        |run: ConfinedRun<'_>| drop(run),
+        |run: ConfinedRun<'_>| {
             run.ended();
-            run.settle(0, Looked::Partly);
+            run.settle(0, ScanCoverage::Partial);
         },
     ] {
         let run = begin(&gate, &workspace, WRITABLE);
@@ -213,12 +214,12 @@ fn what_the_commands_of_a_killed_gate_left_is_not_known_to_the_next_gate() {
     ] {
         killed(&setting, &setting.workspace(), plant);
         let (workspace, gate) = (setting.mounted(mounts), setting.gate());
-        assert!(gate.has_abandoned(&workspace).unwrap());
+        assert!(gate.has_orphaned(&workspace).unwrap());
         let run = begin(&gate, &workspace, wanted);
         assert!(run.is_inherited());
         assert_eq!(end(run), expected);
         // Once is enough: what a person makes now is their own.
-        assert!(!gate.has_abandoned(&workspace).unwrap());
+        assert!(!gate.has_orphaned(&workspace).unwrap());
         assert_eq!(end(begin(&gate, &workspace, wanted)), Vec::<String>::new());
         drop(gate);
         fs::remove_dir_all(setting.work.path().join(".git")).unwrap();
@@ -227,7 +228,7 @@ fn what_the_commands_of_a_killed_gate_left_is_not_known_to_the_next_gate() {
     // Of what was killed around the last mount, the rest is still to be looked at, and that part is not.
     plant();
     let (workspace, gate) = (setting.workspace(), setting.gate());
-    assert!(gate.has_abandoned(&workspace).unwrap());
+    assert!(gate.has_orphaned(&workspace).unwrap());
     assert_eq!(end(begin(&gate, &workspace, WRITABLE)), ["hook .git/hooks/post-commit"]);
     drop(gate);
     assert_eq!(setting.records(), Vec::<PathBuf>::new());
@@ -279,13 +280,13 @@ fn a_stray_that_two_commands_left_is_taken_away_once_and_told_by_both() {
     let runs = [begin(&gate, &workspace, WRITABLE), begin(&gate, &workspace, WRITABLE)];
     setting.make(&[".envrc = evil"]);
     let strays =
-        [&runs[0], &runs[1]].map(|run| run.mounts()[0].strays(&Cancellation::never()).unwrap().found);
+        [&runs[0], &runs[1]].map(|run| run.mounts()[0].scan_after_run(&Cancellation::never()).unwrap().found);
     let taken: Vec<String> = runs
         .iter()
         .zip(&strays)
         .map(|(run, strays)| {
             let quarantine = Quarantine {
-                folder: &folder,
+                directory: &folder,
                 call: CallId::fresh(),
                 when: "2026-11-15T05:01:02.003Z".to_owned(),
                 bounds: QuarantineBounds::default(),
@@ -320,9 +321,9 @@ fn a_directory_without_rights_keeps_nothing_from_being_taken_away() {
     without_override();
     let refused = fs::remove_file(setting.work.path().join("closed/.envrc")).unwrap_err();
     assert_eq!(refused.kind(), std::io::ErrorKind::PermissionDenied, "the mode is no bound here");
-    let stray = run.mounts()[0].strays(&Cancellation::never()).unwrap().found.remove(0);
+    let stray = run.mounts()[0].scan_after_run(&Cancellation::never()).unwrap().found.remove(0);
     let quarantine = Quarantine {
-        folder: &folder,
+        directory: &folder,
         call: CallId::fresh(),
         when: String::new(),
         bounds: QuarantineBounds::default(),
@@ -359,8 +360,8 @@ fn symlinks_that_lead_out_and_pipes_are_told_and_stay() {
         setting.make(&[line]);
     }
     setting.make(&[&format!("a/same -> {inside}")]);
-    let told = |run: &Run<'_>| {
-        let leftovers = run.mounts()[0].strays(&Cancellation::never()).unwrap().leftovers;
+    let told = |run: &ConfinedRun<'_>| {
+        let leftovers = run.mounts()[0].scan_after_run(&Cancellation::never()).unwrap().leftovers;
         leftovers.iter().map(|left| format!("{} {}", left.kind.as_str(), left.path)).collect::<Vec<_>>()
     };
     assert_eq!(
@@ -390,7 +391,7 @@ fn the_refusal_of_too_many_covers_names_where_most_of_them_are() {
     setting.make(&["other/one.pem"]);
     let confined = workspace.confine(&[WRITABLE], None, &Cancellation::never()).unwrap().remove(0);
     assert_eq!(confined.bundled().collect::<Vec<_>>(), ["@project/certificates"]);
-    let covers: Vec<String> = confined.covers().iter().map(|cover| shown(cover.path())).collect();
+    let covers: Vec<String> = confined.overlays().iter().map(|cover| shown(cover.path())).collect();
     assert_eq!(covers, ["certificates", "other", "other/one.pem"]);
     // Also where each directory holds one of them.
     fs::remove_dir_all(setting.work.path().join("certificates")).unwrap();
@@ -401,7 +402,7 @@ fn the_refusal_of_too_many_covers_names_where_most_of_them_are() {
     }
     let confined = workspace.confine(&[WRITABLE], None, &Cancellation::never()).unwrap().remove(0);
     assert!(confined.bundled().any(|folder| folder == "@project/many"));
-    assert!(confined.covers().len() < 10);
+    assert!(confined.overlays().len() < 10);
 }
 
 #[test]

@@ -8,20 +8,22 @@ use std::sync::Mutex;
 use proptest::prelude::*;
 use tempfile::TempDir;
 use toolgate_types::{Cancellation, ErrorCode, MountOverlay};
-use toolgate_workspace::{Access, Confined, Mount, PathGrant, Rules, Workspace, WorkspaceError};
+use toolgate_workspace::{
+    ConfineRequest, Mount, MountAccess, MountRules, PathGrant, Workspace, WorkspaceError,
+};
 
-use crate::trees::{cases, escaped, make, shown};
+use crate::tree_text::{cases, escaped, make, shown};
 
-pub(crate) fn mount(alias: &str, root: &Path, access: Access, rules: Rules) -> Mount {
+pub(crate) fn mount(alias: &str, root: &Path, access: MountAccess, rules: MountRules) -> Mount {
     Mount::new(alias, File::open(root).unwrap(), root, access, rules).unwrap()
 }
 
 pub(crate) fn workspace(root: &Path) -> Workspace {
-    Workspace::new(vec![mount("@project", root, Access::ReadWrite, Rules::new())]).unwrap()
+    Workspace::new(vec![mount("@project", root, MountAccess::ReadWrite, MountRules::new())]).unwrap()
 }
 
-pub(crate) const WRITABLE: Confined<'static> = Confined { alias: "@project", writable: true };
-const READ_ONLY: Confined<'static> = Confined { alias: "@project", writable: false };
+pub(crate) const WRITABLE: ConfineRequest<'static> = ConfineRequest { alias: "@project", writable: true };
+const READ_ONLY: ConfineRequest<'static> = ConfineRequest { alias: "@project", writable: false };
 
 fn written(cover: &MountOverlay) -> String {
     let path = shown(cover.path());
@@ -36,11 +38,11 @@ fn written(cover: &MountOverlay) -> String {
 
 fn covers(
     workspace: &Workspace,
-    wanted: Confined<'_>,
+    wanted: ConfineRequest<'_>,
     grant: Option<&dyn PathGrant>,
 ) -> Result<Vec<String>, WorkspaceError> {
     let confined = workspace.confine(&[wanted], grant, &Cancellation::never())?;
-    Ok(confined[0].covers().iter().map(written).collect())
+    Ok(confined[0].overlays().iter().map(written).collect())
 }
 
 fn tree(lines: &[&str]) -> TempDir {
@@ -57,8 +59,8 @@ fn covers_are_as_the_table_says() {
         let scratch = tree(&lines);
         let found = covers(&workspace(scratch.path()), WRITABLE, None).unwrap();
         assert_eq!(found, expected, "{name}");
-        for cover in
-            workspace(scratch.path()).confine(&[WRITABLE], None, &Cancellation::never()).unwrap()[0].covers()
+        for cover in workspace(scratch.path()).confine(&[WRITABLE], None, &Cancellation::never()).unwrap()[0]
+            .overlays()
         {
             let kind = fs::symlink_metadata(scratch.path().join(cover.path())).unwrap().file_type();
             match cover {
@@ -90,9 +92,9 @@ fn the_operator_and_the_gate_have_their_say() {
         ".git/hooks/x",
     ]);
     let deny = ["secrets/".to_owned(), "*.secret".to_owned(), ".git".to_owned()];
-    let rules = Rules::new().deny(&deny).unwrap().protect(&["rules.md"]).unwrap();
-    let project = mount("@project", scratch.path(), Access::ReadWrite, rules)
-        .hide_own_files(&[scratch.path().join("var/state")]);
+    let rules = MountRules::new().deny(&deny).unwrap().protect(&["rules.md"]).unwrap();
+    let project = mount("@project", scratch.path(), MountAccess::ReadWrite, rules)
+        .hide_gate_files(&[scratch.path().join("var/state")]);
     let workspace = Workspace::new(vec![project]).unwrap();
     let expected = [
         "hide/ .git",
@@ -114,10 +116,10 @@ fn what_git_obeys_is_kept_where_its_configuration_may_not_be_seen() {
         ".husky/pre-commit.sh",
         "a.sh",
     ]);
-    let denied = Rules::new().deny(&[".git".to_owned()]).unwrap();
-    let scoped = Rules::new().scope(&["**/*.sh".to_owned()]).unwrap();
+    let denied = MountRules::new().deny(&[".git".to_owned()]).unwrap();
+    let scoped = MountRules::new().scope(&["**/*.sh".to_owned()]).unwrap();
     for rules in [denied, scoped] {
-        let project = mount("@project", scratch.path(), Access::ReadWrite, rules);
+        let project = mount("@project", scratch.path(), MountAccess::ReadWrite, rules);
         let workspace = Workspace::new(vec![project]).unwrap();
         assert_eq!(covers(&workspace, WRITABLE, None).unwrap(), ["hide/ .git", "freeze .husky"]);
     }
@@ -127,13 +129,13 @@ fn what_git_obeys_is_kept_where_its_configuration_may_not_be_seen() {
 fn mounts_inside_a_mount_have_their_say_too() {
     let scratch =
         tree(&["in/docs/a.md", "in/docs/.env", "in/docs/draft/x", "in/data/x.csv", "in/data/y.txt"]);
-    let deny = Rules::new().deny(&["draft/**".to_owned()]).unwrap();
-    let scope = Rules::new().scope(&["*.csv".to_owned()]).unwrap();
+    let deny = MountRules::new().deny(&["draft/**".to_owned()]).unwrap();
+    let scope = MountRules::new().scope(&["*.csv".to_owned()]).unwrap();
     let mounts = || {
         vec![
-            mount("@project", scratch.path(), Access::ReadWrite, Rules::new()),
-            mount("@docs", &scratch.path().join("in/docs"), Access::ReadOnly, deny.clone()),
-            mount("@data", &scratch.path().join("in/data"), Access::ReadWrite, scope.clone()),
+            mount("@project", scratch.path(), MountAccess::ReadWrite, MountRules::new()),
+            mount("@docs", &scratch.path().join("in/docs"), MountAccess::ReadOnly, deny.clone()),
+            mount("@data", &scratch.path().join("in/data"), MountAccess::ReadWrite, scope.clone()),
         ]
     };
     let workspace = Workspace::new(mounts()).unwrap();
@@ -146,7 +148,7 @@ fn mounts_inside_a_mount_have_their_say_too() {
         "hide/ in/docs/draft",
     ];
     assert_eq!(covers(&workspace, WRITABLE, None).unwrap(), expected);
-    let inner = Confined { alias: "@docs", writable: false };
+    let inner = ConfineRequest { alias: "@docs", writable: false };
     assert_eq!(covers(&workspace, inner, None).unwrap(), ["hide .env", "hide/ draft"]);
 }
 
@@ -173,8 +175,8 @@ fn what_is_out_of_scope_is_hidden_in_as_few_pieces_as_can_be() {
         ".git/config",
         ".git/HEAD",
     ]);
-    let scope = Rules::new().scope(&["**/*.rs".to_owned()]).unwrap();
-    let project = mount("@project", scratch.path(), Access::ReadWrite, scope);
+    let scope = MountRules::new().scope(&["**/*.rs".to_owned()]).unwrap();
+    let project = mount("@project", scratch.path(), MountAccess::ReadWrite, scope);
     let workspace = Workspace::new(vec![project]).unwrap();
     let expected =
         ["hide/ .git", "hide README.md", "hide/ docs", "pin src", "pin src/deep", "hide src/deep/c.md"];
@@ -207,15 +209,15 @@ fn more_than_anybody_would_wait_for_is_refused_with_a_remedy() {
 #[test]
 fn what_cannot_be_confined_is_an_error() {
     let scratch = tree(&["a/b/c"]);
-    let read_only = mount("@docs", scratch.path(), Access::ReadOnly, Rules::new());
+    let read_only = mount("@docs", scratch.path(), MountAccess::ReadOnly, MountRules::new());
     let workspace = Workspace::new(vec![read_only]).unwrap();
     let code = |alias, writable| {
-        covers(&workspace, Confined { alias, writable }, None).map_err(|error| error.code())
+        covers(&workspace, ConfineRequest { alias, writable }, None).map_err(|error| error.code())
     };
     assert_eq!(code("@docs", true), Err(ErrorCode::ReadOnly));
     assert_eq!(code("@nowhere", false), Err(ErrorCode::UnknownAlias));
     let stopped = workspace.confine(
-        &[Confined { alias: "@docs", writable: false }],
+        &[ConfineRequest { alias: "@docs", writable: false }],
         None,
         &Cancellation::new(None, || true),
     );
@@ -409,7 +411,7 @@ proptest! {
         }
         // A glob that matches nothing makes the walk ask about everything, and must change nothing.
         let deny: Vec<String> = if asks_everything { vec!["no/such/place".to_owned()] } else { Vec::new() };
-        let project = mount("@project", scratch.path(), Access::ReadWrite, Rules::new().deny(&deny).unwrap());
+        let project = mount("@project", scratch.path(), MountAccess::ReadWrite, MountRules::new().deny(&deny).unwrap());
         let found = covers(&Workspace::new(vec![project]).unwrap(), WRITABLE, None).unwrap();
         let found: Vec<String> = found.iter().map(|line| line.split(" = ").next().unwrap().to_owned()).collect();
         prop_assert_eq!(found, expected(&tree));

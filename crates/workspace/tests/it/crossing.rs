@@ -6,7 +6,8 @@ use std::path::Path;
 
 use toolgate_types::{Cancellation, ErrorCode};
 use toolgate_workspace::{
-    Access, Expect, Forgetful, Mount, PathStyle, Patience, ReadRequest, Restoration, Rules, View, Workspace,
+    ExpectedContent, LockTimeout, Mount, MountAccess, MountRules, NoopRecorder, PathStyle, ReadRequest,
+    Restoration, Workspace, WorkspaceView,
 };
 
 use crate::resolution::LIMITS;
@@ -21,21 +22,21 @@ fn mounts(root: &Path) -> Workspace {
     {
         fs::write(root.join(file), content).unwrap();
     }
-    let mount = |alias: &str, directory: &str, access, rules: Rules| {
+    let mount = |alias: &str, directory: &str, access, rules: MountRules| {
         let path = root.join(directory);
         Mount::new(alias, File::open(&path).unwrap(), &path, access, rules).unwrap()
     };
-    let scoped = Rules::new().scope(&["src/**".to_owned()]).unwrap();
+    let scoped = MountRules::new().scope(&["src/**".to_owned()]).unwrap();
     Workspace::new(vec![
-        mount("@w", "w", Access::ReadWrite, Rules::new()).as_default(),
-        mount("@c", "c", Access::ReadWrite, scoped),
-        mount("@r", "r", Access::ReadOnly, Rules::new()),
+        mount("@w", "w", MountAccess::ReadWrite, MountRules::new()).as_default(),
+        mount("@c", "c", MountAccess::ReadWrite, scoped),
+        mount("@r", "r", MountAccess::ReadOnly, MountRules::new()),
     ])
     .unwrap()
 }
 
-fn view<'a>(workspace: &'a Workspace, stop: &'a Cancellation) -> View<'a> {
-    View { workspace, style: PathStyle::Free, limits: &LIMITS, grant: None, stop, unlocked: None }
+fn view<'a>(workspace: &'a Workspace, stop: &'a Cancellation) -> WorkspaceView<'a> {
+    WorkspaceView { workspace, style: PathStyle::Free, limits: &LIMITS, grant: None, stop, unlocked: None }
 }
 
 #[test]
@@ -117,7 +118,7 @@ fn a_link_into_another_mount_is_written_by_the_access_of_that_mount() {
     let stop = Cancellation::never();
     let view = view(&workspace, &stop);
     let write = |path: &str| {
-        let written = view.write(path, b"written", None, &Forgetful);
+        let written = view.write(path, b"written", None, &NoopRecorder);
         written.map(|written| written.path).map_err(|error| error.code())
     };
     for (path, expected) in [
@@ -136,8 +137,8 @@ fn a_link_into_another_mount_is_written_by_the_access_of_that_mount() {
     assert_eq!(fs::read_to_string(root.join("r/x")).unwrap(), "of r");
     assert!(!root.join("outside/new").exists() && !root.join("c/src/missing").exists());
     // A link is not deleted in place of the file that it leads to, nor that file in place of the link.
-    assert_eq!(view.delete("x", &Forgetful).unwrap_err().code(), ErrorCode::NotAFile);
-    assert_eq!(view.delete("directory/x", &Forgetful).unwrap().path, "@c/src/x");
+    assert_eq!(view.delete("x", &NoopRecorder).unwrap_err().code(), ErrorCode::NotAFile);
+    assert_eq!(view.delete("directory/x", &NoopRecorder).unwrap().path, "@c/src/x");
     assert!(!root.join("c/src/x").exists() && root.join("w/x").symlink_metadata().is_ok());
 }
 
@@ -151,7 +152,7 @@ fn what_is_put_back_never_goes_through_a_link_into_another_mount() {
     symlink("../c/src", root.join("w/src")).unwrap();
     let stop = Cancellation::never();
     let view = view(&workspace, &stop);
-    let gone = Restoration::Absence { path: "@w/src/x".to_owned(), expect: Expect::Anything };
-    assert!(view.restore(&[gone], Patience::None, &Forgetful).is_err());
+    let gone = Restoration::Absence { path: "@w/src/x".to_owned(), expect: ExpectedContent::Anything };
+    assert!(view.restore(&[gone], LockTimeout::NoWait, &NoopRecorder).is_err());
     assert_eq!(fs::read_to_string(root.join("c/src/x")).unwrap(), "of c");
 }

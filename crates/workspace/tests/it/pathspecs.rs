@@ -5,10 +5,10 @@ use std::path::Path;
 use std::process::Command;
 
 use toolgate_types::ErrorCode;
-use toolgate_workspace::{Access, DEFAULT_DENY, PathGrant, Rules, Workspace};
+use toolgate_workspace::{DEFAULT_DENY, MountAccess, MountRules, PathGrant, Workspace};
 
 use crate::confine::mount;
-use crate::trees::make;
+use crate::tree_text::make;
 
 fn git(directory: &Path, arguments: &[String]) -> String {
     let mut command = Command::new("git");
@@ -100,10 +100,10 @@ fn git_shows_nothing_that_the_built_in_list_denies() {
     let mut files = names();
     files.extend(plain.map(str::to_owned));
     repository(scratch.path(), &files);
-    let project = mount("@project", scratch.path(), Access::ReadWrite, Rules::new());
+    let project = mount("@project", scratch.path(), MountAccess::ReadWrite, MountRules::new());
     let shown = shown(scratch.path(), &Workspace::new(vec![project]).unwrap());
     for file in &shown {
-        assert!(Rules::new().reaches(Path::new(file)), "{file} is shown and denied");
+        assert!(MountRules::new().reaches(Path::new(file)), "{file} is shown and denied");
     }
     for file in plain {
         assert!(shown.contains(file), "{file} is not shown");
@@ -147,8 +147,8 @@ fn git_shows_what_tools_reach_under_the_rules_of_an_operator() {
         files.into_iter().filter(|file| *file != "src").map(str::to_owned).collect();
     let strings =
         |patterns: &[&str]| patterns.iter().map(|pattern| (*pattern).to_owned()).collect::<Vec<_>>();
-    let deny = |patterns: &[&str]| Rules::new().deny(&strings(patterns)).unwrap();
-    let scope = |patterns: &[&str]| Rules::new().scope(&strings(patterns)).unwrap();
+    let deny = |patterns: &[&str]| MountRules::new().deny(&strings(patterns)).unwrap();
+    let scope = |patterns: &[&str]| MountRules::new().scope(&strings(patterns)).unwrap();
     for (rules, hides) in [
         (deny(&["secret"]), 1),
         (deny(&["[S]ecret*", "*.draft"]), 1),
@@ -164,7 +164,7 @@ fn git_shows_what_tools_reach_under_the_rules_of_an_operator() {
     ] {
         let scratch = tempfile::tempdir().unwrap();
         repository(scratch.path(), &files);
-        let project = mount("@project", scratch.path(), Access::ReadWrite, rules.clone());
+        let project = mount("@project", scratch.path(), MountAccess::ReadWrite, rules.clone());
         let shown = shown(scratch.path(), &Workspace::new(vec![project]).unwrap());
         let reached: BTreeSet<String> =
             files.iter().filter(|file| rules.reaches(Path::new(file))).cloned().collect();
@@ -182,13 +182,13 @@ fn mounts_inside_have_their_say_and_what_cannot_be_said_is_refused() {
         ["a", "in/docs/open", "in/docs/draft/x", "in/data/x.csv", "in/own/x", "d"].map(str::to_owned).into();
     let scratch = tempfile::tempdir().unwrap();
     repository(scratch.path(), &files);
-    let inner = |alias: &str, place: &str, rules: Rules| {
-        mount(alias, &scratch.path().join(place), Access::ReadOnly, rules)
+    let inner = |alias: &str, place: &str, rules: MountRules| {
+        mount(alias, &scratch.path().join(place), MountAccess::ReadOnly, rules)
     };
-    let project = mount("@project", scratch.path(), Access::ReadWrite, Rules::new())
-        .hide_own_files(&[scratch.path().join("in/own")]);
-    let draft = Rules::new().deny(&["draft/**".to_owned()]).unwrap();
-    let csv = Rules::new().scope(&["*.csv".to_owned()]).unwrap();
+    let project = mount("@project", scratch.path(), MountAccess::ReadWrite, MountRules::new())
+        .hide_gate_files(&[scratch.path().join("in/own")]);
+    let draft = MountRules::new().deny(&["draft/**".to_owned()]).unwrap();
+    let csv = MountRules::new().scope(&["*.csv".to_owned()]).unwrap();
     let mounts = vec![project, inner("@docs", "in/docs", draft), inner("@data", "in/data", csv)];
     let workspace = Workspace::new(mounts).unwrap();
     assert_eq!(shown(scratch.path(), &workspace), ["a", "d", "in/docs/open"].map(str::to_owned).into());
@@ -200,16 +200,16 @@ fn mounts_inside_have_their_say_and_what_cannot_be_said_is_refused() {
             false
         }
     }
-    let refused = |rules: Rules, grant: Option<&dyn PathGrant>| {
-        let project = mount("@project", scratch.path(), Access::ReadWrite, rules);
+    let refused = |rules: MountRules, grant: Option<&dyn PathGrant>| {
+        let project = mount("@project", scratch.path(), MountAccess::ReadWrite, rules);
         let refused = Workspace::new(vec![project]).unwrap().git_pathspecs("@project", grant).unwrap_err();
         toolgate_types::Failure::from(refused).code
     };
-    assert_eq!(refused(Rules::new(), Some(&Nothing)), ErrorCode::OutOfScope);
+    assert_eq!(refused(MountRules::new(), Some(&Nothing)), ErrorCode::OutOfScope);
     let braces = "{a,b}".repeat(9);
-    assert_eq!(refused(Rules::new().deny(&[braces]).unwrap(), None), ErrorCode::OutOfScope);
+    assert_eq!(refused(MountRules::new().deny(&[braces]).unwrap(), None), ErrorCode::OutOfScope);
     assert_eq!(
-        refused(Rules::new().scope(&["[[:alpha:]]*".to_owned()]).unwrap(), None),
+        refused(MountRules::new().scope(&["[[:alpha:]]*".to_owned()]).unwrap(), None),
         ErrorCode::OutOfScope
     );
 }

@@ -5,7 +5,8 @@ use std::fs::{self, File};
 use proptest::prelude::*;
 use toolgate_types::{Cancellation, Limits, Sha256};
 use toolgate_workspace::{
-    Access, EntireContent, FileContent, Mount, PathStyle, ReadRequest, Rules, View, Workspace, WorkspaceError,
+    EntireContent, FileContent, Mount, MountAccess, MountRules, PathStyle, ReadRequest, Workspace,
+    WorkspaceError, WorkspaceView,
 };
 
 use crate::resolution::LIMITS;
@@ -22,10 +23,10 @@ proptest! {
         let scratch = tempfile::tempdir().unwrap();
         fs::write(scratch.path().join("f"), &text).unwrap();
         let root = File::open(scratch.path()).unwrap();
-        let mount = Mount::new("@project", root, scratch.path(), Access::ReadOnly, Rules::new()).unwrap();
+        let mount = Mount::new("@project", root, scratch.path(), MountAccess::ReadOnly, MountRules::new()).unwrap();
         let workspace = Workspace::new(vec![mount.as_default()]).unwrap();
         let (limits, stop) = (Limits { max_read_bytes: limit, ..LIMITS }, Cancellation::never());
-        let view = View { workspace: &workspace, style: PathStyle::Free, limits: &limits, grant: None, stop: &stop, unlocked: None };
+        let view = WorkspaceView { workspace: &workspace, style: PathStyle::Free, limits: &limits, grant: None, stop: &stop, unlocked: None };
         let request = ReadRequest { start_line: Some(start), end_line: Some(start + length), refuse_oversize: false };
         let lines: Vec<&str> = text.split_inclusive('\n').collect();
         let Ok(read) = view.read("f", &request) else {
@@ -89,10 +90,10 @@ proptest! {
     ) {
         let scratch = tempfile::tempdir().unwrap();
         let root = File::open(scratch.path()).unwrap();
-        let mount = Mount::new("@project", root, scratch.path(), Access::ReadOnly, Rules::new()).unwrap();
+        let mount = Mount::new("@project", root, scratch.path(), MountAccess::ReadOnly, MountRules::new()).unwrap();
         let workspace = Workspace::new(vec![mount.as_default()]).unwrap();
         let (limits, stop) = (Limits { max_read_bytes: 1 << 30, ..LIMITS }, Cancellation::never());
-        let view = View { workspace: &workspace, style: PathStyle::Free, limits: &limits, grant: None, stop: &stop, unlocked: None };
+        let view = WorkspaceView { workspace: &workspace, style: PathStyle::Free, limits: &limits, grant: None, stop: &stop, unlocked: None };
         let text_of = |length: usize| line.repeat(length.div_ceil(line.len())).into_bytes();
         let mut bytes = text_of(length);
         for step in std::iter::once(Step::Same).chain(steps) {
@@ -128,7 +129,8 @@ proptest! {
 fn a_large_file_is_read_as_a_small_one_is() {
     let scratch = tempfile::tempdir().unwrap();
     let root = File::open(scratch.path()).unwrap();
-    let mount = Mount::new("@project", root, scratch.path(), Access::ReadOnly, Rules::new()).unwrap();
+    let mount =
+        Mount::new("@project", root, scratch.path(), MountAccess::ReadOnly, MountRules::new()).unwrap();
     let workspace = Workspace::new(vec![mount.as_default()]).unwrap();
     let stop = Cancellation::never();
     let line = "aé漢🦀 and more\n";
@@ -145,7 +147,7 @@ fn a_large_file_is_read_as_a_small_one_is() {
     ] {
         fs::write(scratch.path().join("f"), &bytes).unwrap();
         let limits = Limits { max_read_bytes: limit, ..LIMITS };
-        let view = View {
+        let view = WorkspaceView {
             workspace: &workspace,
             style: PathStyle::Free,
             limits: &limits,
@@ -177,11 +179,11 @@ proptest! {
         let scratch = tempfile::tempdir().unwrap();
         fs::write(scratch.path().join("f"), &bytes).unwrap();
         let root = File::open(scratch.path()).unwrap();
-        let mount = Mount::new("@project", root, scratch.path(), Access::ReadOnly, Rules::new()).unwrap();
+        let mount = Mount::new("@project", root, scratch.path(), MountAccess::ReadOnly, MountRules::new()).unwrap();
         let workspace = Workspace::new(vec![mount.as_default()]).unwrap();
         // What a model is given at once is no bound here.
         let (limits, stop) = (Limits { max_read_bytes: 1, ..LIMITS }, Cancellation::never());
-        let view = View { workspace: &workspace, style: PathStyle::Free, limits: &limits, grant: None, stop: &stop, unlocked: None };
+        let view = WorkspaceView { workspace: &workspace, style: PathStyle::Free, limits: &limits, grant: None, stop: &stop, unlocked: None };
         let length = bytes.len() as u64;
         match view.read_entire("@project/f", most) {
             Err(WorkspaceError::ReadLimit { path, bytes, limit }) => {

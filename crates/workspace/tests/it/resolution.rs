@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use toolgate_types::{Cancellation, ErrorCode, Limits};
-use toolgate_workspace::{Access, Mount, PathStyle, ReadRequest, Rules, View, Workspace, WorkspaceError};
+use toolgate_workspace::{
+    Mount, MountAccess, MountRules, PathStyle, ReadRequest, Workspace, WorkspaceError, WorkspaceView,
+};
 
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 
@@ -148,10 +150,10 @@ proptest! {
         fs::create_dir(&outside).unwrap();
         fs::write(outside.join("a"), "outside").unwrap();
         build(&model, &root, &outside);
-        let mount = Mount::new("@project", File::open(&root).unwrap(), &root, Access::ReadWrite, Rules::new()).unwrap();
+        let mount = Mount::new("@project", File::open(&root).unwrap(), &root, MountAccess::ReadWrite, MountRules::new()).unwrap();
         let workspace = Workspace::new(vec![mount.as_default()]).unwrap();
         let stop = Cancellation::never();
-        let view = View { workspace: &workspace, style: PathStyle::Free, limits: &LIMITS, grant: None, stop: &stop, unlocked: None };
+        let view = WorkspaceView { workspace: &workspace, style: PathStyle::Free, limits: &LIMITS, grant: None, stop: &stop, unlocked: None };
         for asked in asked {
             let path = asked.join("/");
             let found = view.read(&path, &ReadRequest::default()).map(|read| read.path).map_err(|error: WorkspaceError| error.code());

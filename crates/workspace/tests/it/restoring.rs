@@ -4,7 +4,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use toolgate_types::Cancellation;
-use toolgate_workspace::{Expect, Forgetful, PathStyle, Patience, Restoration, View};
+use toolgate_workspace::{ExpectedContent, LockTimeout, NoopRecorder, PathStyle, Restoration, WorkspaceView};
 
 use crate::confine::workspace;
 use crate::resolution::LIMITS;
@@ -16,8 +16,14 @@ fn a_folder_is_free_at_once_whatever_is_being_started() {
     let scratch = tempfile::tempdir().unwrap();
     let (workspace, stop) = (workspace(scratch.path()), Cancellation::never());
     let style = PathStyle::AliasOnly;
-    let view =
-        View { workspace: &workspace, style, limits: &LIMITS, grant: None, stop: &stop, unlocked: None };
+    let view = WorkspaceView {
+        workspace: &workspace,
+        style,
+        limits: &LIMITS,
+        grant: None,
+        stop: &stop,
+        unlocked: None,
+    };
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -28,8 +34,9 @@ fn a_folder_is_free_at_once_whatever_is_being_started() {
         let results: Vec<_> = (0..CHANGES)
             .map(|_| {
                 std::fs::write(scratch.path().join("x"), "x").unwrap();
-                let gone = Restoration::Absence { path: "@project/x".to_owned(), expect: Expect::Anything };
-                view.restore(&[gone], Patience::None, &Forgetful)
+                let gone =
+                    Restoration::Absence { path: "@project/x".to_owned(), expect: ExpectedContent::Anything };
+                view.restore(&[gone], LockTimeout::NoWait, &NoopRecorder)
             })
             .collect();
         is_over.store(true, Ordering::Relaxed);

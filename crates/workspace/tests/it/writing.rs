@@ -1,11 +1,11 @@
 //! What the file tools do not change, because somebody else obeys it.
 
 use toolgate_types::{Cancellation, ErrorCode};
-use toolgate_workspace::{Forgetful, PathStyle, View};
+use toolgate_workspace::{NoopRecorder, PathStyle, WorkspaceView};
 
 use crate::confine::workspace;
 use crate::resolution::LIMITS;
-use crate::trees::make;
+use crate::tree_text::make;
 
 #[test]
 fn what_git_editors_and_agents_obey_is_read_only() {
@@ -23,10 +23,16 @@ fn what_git_editors_and_agents_obey_is_read_only() {
     }
     let (workspace, stop) = (workspace(scratch.path()), Cancellation::never());
     let style = PathStyle::AliasOnly;
-    let view =
-        View { workspace: &workspace, style, limits: &LIMITS, grant: None, stop: &stop, unlocked: None };
+    let view = WorkspaceView {
+        workspace: &workspace,
+        style,
+        limits: &LIMITS,
+        grant: None,
+        stop: &stop,
+        unlocked: None,
+    };
     let write = |path: &str| {
-        let written = view.write(&format!("@project/{path}"), b"x", None, &Forgetful);
+        let written = view.write(&format!("@project/{path}"), b"x", None, &NoopRecorder);
         written.map(|_| ()).map_err(|error| error.code())
     };
     for path in [

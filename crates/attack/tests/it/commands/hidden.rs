@@ -8,7 +8,7 @@ use serde_json::json;
 use toolgate_attack::{Scratch, code_of};
 use toolgate_tools::{Called, Profile};
 use toolgate_types::ErrorCode;
-use toolgate_workspace::Rules;
+use toolgate_workspace::MountRules;
 
 use super::{Desk, git, native, structured};
 use crate::fixture::write;
@@ -163,8 +163,8 @@ fn a_history_shows_no_more_than_the_workspace() {
 #[test]
 fn a_history_shows_nothing_that_the_operator_denies() {
     let deny = ["internal/**", "*.Draft", "{plans,Pläne}/[qQ]*", "notes/secret.md"].map(str::to_owned);
-    let denied = Rules::new().deny(&deny).unwrap();
-    let scoped = Rules::new()
+    let denied = MountRules::new().deny(&deny).unwrap();
+    let scoped = MountRules::new()
         .scope(&["src/**".to_owned(), "*.md".to_owned(), "docs/{a,b}.txt".to_owned(), ".git/**".to_owned()])
         .unwrap();
     let hidden_from_deny: &[&str] = &[

@@ -21,7 +21,7 @@ use toolgate_tools::{
     Started,
 };
 use toolgate_types::{CallId, ToolCall};
-use toolgate_workspace::{Access, Mount, Rules, Workspace};
+use toolgate_workspace::{Mount, MountAccess, MountRules, Workspace};
 
 use super::native;
 
@@ -169,7 +169,8 @@ struct Server {
 impl Server {
     fn start(workspace: &Path, state: &Path) -> Self {
         let mount = File::open(workspace).unwrap();
-        let mount = Mount::new("@project", mount, workspace, Access::ReadWrite, Rules::new()).unwrap();
+        let mount =
+            Mount::new("@project", mount, workspace, MountAccess::ReadWrite, MountRules::new()).unwrap();
         let open = |folder: PathBuf| {
             std::fs::create_dir_all(&folder).unwrap();
             Dir::open_ambient_dir(folder, ambient_authority()).unwrap()

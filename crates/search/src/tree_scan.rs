@@ -1,0 +1,321 @@
+//! Everything beneath a directory: all names and kinds, hidden and ignored ones too.
+//!
+//! Finding and searching leave out what nobody wants to see. This walk is for those who must know all that there is, before and after somebody
+//! else is let loose in the tree. It reads directories and nothing else: no entry is opened or looked up that the directory itself describes.
+
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::{Builder, Scope as Threads};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::fs::fstat;
+use rustix::io::Errno;
+use toolgate_types::{Cancellation, CancellationReason};
+
+use crate::directory::{
+    DirEntries, DirentBuffer, is_concurrent_change, kind_by_stat, open_directory, reopen,
+};
+use crate::path_buffer::as_path;
+use crate::walk::{MAX_DEPTH, join_or_propagate, thread_count};
+use crate::work_queue::WorkQueue;
+use crate::{EntryKind, Error};
+
+/// How many directories one thread reads before others are worth starting.
+const MIN_DIRS_FOR_THREADS: usize = 48;
+
+/// How often a directory that changes while it is read is read again.
+const MAX_READ_ATTEMPTS: usize = 16;
+
+/// By how much the time stamps of a filesystem may lag behind the clock: they are taken from the kernel's last tick.
+const MAX_TIMESTAMP_LAG: Duration = Duration::from_millis(20);
+
+/// A directory that has been read.
+pub struct ScannedDir<'a> {
+    handle: BorrowedFd<'a>,
+    path: &'a [u8],
+    names: &'a DirEntries,
+    changed: Duration,
+}
+
+/// An entry of it.
+#[derive(Clone, Copy, Debug)]
+pub struct ScannedEntry<'a> {
+    /// A single name.
+    pub name: &'a CStr,
+    /// What it is; a link is a link.
+    pub kind: EntryKind,
+}
+
+impl<'a> ScannedDir<'a> {
+    /// The open directory, to look closer at one of its entries.
+    #[must_use]
+    pub fn handle(&self) -> BorrowedFd<'a> {
+        self.handle
+    }
+
+    /// Where it is, relative to the start; empty for the start itself.
+    #[must_use]
+    pub fn path(&self) -> &'a Path {
+        as_path(self.path)
+    }
+
+    /// When it last changed (`st_ctime`), since the beginning of time as the filesystem counts it: nothing has got a name in it since.
+    #[must_use]
+    pub fn ctime(&self) -> Duration {
+        self.changed
+    }
+
+    /// All that is in it, in the order of the filesystem.
+    pub fn entries(&self) -> impl Iterator<Item = ScannedEntry<'a>> {
+        let handle = self.handle;
+        self.names.iter().filter_map(move |name| {
+            let kind = name.kind.or_else(|| kind_by_stat(handle, name.text).ok())?;
+            Some(ScannedEntry { name: name.text, kind })
+        })
+    }
+}
+
+/// What one thread does with the directories it meets.
+pub trait TreeVisitor: Send {
+    /// Looks at a directory, and enters those of its entries that are directories to go into.
+    fn visit_dir(&mut self, folder: &ScannedDir<'_>, enter: &mut dyn FnMut(ScannedEntry<'_>));
+
+    /// A directory that was to be entered cannot be read, or lies too deep.
+    fn visit_unreadable(&mut self, place: &Path);
+}
+
+/// What a survey leaves behind.
+pub struct TreeScan<S> {
+    /// One for every thread that took part.
+    pub visitors: Vec<S>,
+    /// Whether somebody changed directories meanwhile, so that something may have been moved past us.
+    pub changed_during_scan: bool,
+    /// Whether a directory was gone before it could be read, or changed all the while it was: something was certainly not seen where it is.
+    pub incomplete: bool,
+    /// Why the survey ended before all was seen.
+    pub stopped: Option<CancellationReason>,
+}
+
+/// A time that no filesystem gives to what changes from now on: what has it or a later one may be new, what has an earlier one is not.
+#[must_use]
+pub fn earliest_timestamp() -> Duration {
+    let moment = SystemTime::now().checked_sub(MAX_TIMESTAMP_LAG);
+    moment.and_then(|moment| moment.duration_since(UNIX_EPOCH).ok()).unwrap_or_default()
+}
+
+/// Reads every directory beneath this one, on several threads when there are many.
+///
+/// # Errors
+/// [`Error::NotADirectory`], or [`Error::Unreadable`] when the system fails in a way that says nothing about a single directory.
+pub fn scan_tree<S: TreeVisitor>(
+    directory: BorrowedFd<'_>,
+    stop: &Cancellation,
+    surveyor: impl Fn() -> S + Sync,
+) -> Result<TreeScan<S>, Error> {
+    let root =
+        PendingDir { parent: Arc::new(reopen(directory)?), name: c".".into(), path: Vec::new(), depth: 0 };
+    let shared = SharedScan {
+        stop,
+        begun: earliest_timestamp(),
+        queue: WorkQueue::new(vec![root]),
+        restless: AtomicBool::new(false),
+        missed: AtomicBool::new(false),
+        ended: OnceLock::new(),
+    };
+    let workers = std::thread::scope(|threads| shared.run_on(threads, &surveyor));
+    let surveyors = workers.into_iter().map(|worker| worker.surveyor).collect();
+    let stopped = match shared.ended.into_inner() {
+        Some(ScanAbort::Failed(errno)) => return Err(errno.into()),
+        Some(ScanAbort::Stopped(reason)) => Some(reason),
+        None => None,
+    };
+    let (restless, missed) = (shared.restless.into_inner(), shared.missed.into_inner());
+    Ok(TreeScan { visitors: surveyors, changed_during_scan: restless, incomplete: missed, stopped })
+}
+
+/// A directory to be read.
+struct PendingDir {
+    parent: Arc<OwnedFd>,
+    name: CString,
+    path: Vec<u8>,
+    depth: usize,
+}
+
+/// Why a survey ended early.
+enum ScanAbort {
+    Stopped(CancellationReason),
+    Failed(Errno),
+}
+
+/// What all threads see.
+struct SharedScan<'a> {
+    stop: &'a Cancellation,
+    /// Since the beginning of time as the filesystem counts it.
+    begun: Duration,
+    queue: WorkQueue<Vec<PendingDir>>,
+    restless: AtomicBool,
+    missed: AtomicBool,
+    ended: OnceLock<ScanAbort>,
+}
+
+impl SharedScan<'_> {
+    fn run_on<'scope, 'env, S: TreeVisitor + 'env>(
+        &'env self,
+        threads: &'scope Threads<'scope, 'env>,
+        surveyor: &'env (impl Fn() -> S + Sync),
+    ) -> Vec<ScanWorker<'env, S>> {
+        let mut helpers = Vec::new();
+        let mut first = ScanWorker::new(self, surveyor());
+        first.run(&mut || {
+            for _ in 1..thread_count() {
+                let help = move || {
+                    let mut worker = ScanWorker::new(self, surveyor());
+                    worker.run(&mut || {});
+                    worker
+                };
+                // Without another thread the survey is slower, and otherwise the same.
+                helpers.extend(Builder::new().spawn_scoped(threads, help).ok());
+            }
+        });
+        let mut workers = vec![first];
+        workers.extend(helpers.into_iter().map(join_or_propagate));
+        workers
+    }
+
+    fn end(&self, ending: ScanAbort) {
+        self.ended.get_or_init(|| ending);
+        self.queue.close();
+    }
+
+    fn note_change(&self) {
+        self.restless.store(true, Ordering::Relaxed);
+    }
+
+    fn note_missing(&self) {
+        self.note_change();
+        self.missed.store(true, Ordering::Relaxed);
+    }
+
+    /// Asked after a directory was read: had somebody taken an entry away while it was not yet read, that would show.
+    fn note_ctime(&self, changed: Duration) {
+        if changed >= self.begun {
+            self.note_change();
+        }
+    }
+}
+
+/// When a directory last changed, since the beginning of time as the filesystem counts it.
+fn changed(handle: BorrowedFd<'_>) -> Result<Duration, Errno> {
+    let stat = fstat(handle)?;
+    let seconds = u64::try_from(stat.st_ctime).unwrap_or(0);
+    let nanos = u32::try_from(stat.st_ctime_nsec).unwrap_or(0);
+    Ok(Duration::new(seconds, nanos))
+}
+
+/// One thread of a survey.
+struct ScanWorker<'a, S> {
+    shared: &'a SharedScan<'a>,
+    surveyor: S,
+    scratch: DirentBuffer,
+    pending: Vec<PendingDir>,
+    folders: usize,
+}
+
+impl<'a, S: TreeVisitor> ScanWorker<'a, S> {
+    fn new(shared: &'a SharedScan<'a>, surveyor: S) -> Self {
+        Self { shared, surveyor, scratch: DirentBuffer::new(), pending: Vec::new(), folders: 0 }
+    }
+
+    fn run(&mut self, start_helpers: &mut dyn FnMut()) {
+        while let Some(mut taken) = self.shared.queue.take() {
+            self.pending.extend(taken.job().unwrap_or_default());
+            while let Some(next) = self.pending.pop() {
+                if let Err(ending) = self.visit(next) {
+                    self.pending.clear();
+                    return self.shared.end(ending);
+                }
+                self.folders += 1;
+                if self.folders == MIN_DIRS_FOR_THREADS {
+                    start_helpers();
+                }
+                self.share();
+            }
+        }
+    }
+
+    /// Gives the directories that were met first, and lie highest, to a thread that has nothing to do.
+    fn share(&mut self) {
+        if self.pending.len() > 1 && self.shared.queue.has_idle_worker() {
+            let half = self.pending.len() / 2;
+            self.shared.queue.push(self.pending.drain(..half).collect());
+        }
+    }
+
+    fn visit(&mut self, next: PendingDir) -> Result<(), ScanAbort> {
+        self.shared.stop.check().map_err(ScanAbort::Stopped)?;
+        if next.depth > MAX_DEPTH {
+            self.surveyor.visit_unreadable(as_path(&next.path));
+            return Ok(());
+        }
+        let handle = match open_directory(next.parent.as_fd(), &next.name) {
+            Ok(handle) => Arc::new(handle),
+            Err(errno) => return self.handle_open_error(&next, errno),
+        };
+        let (names, changed) = self.names(handle.as_fd())?;
+        let folder = ScannedDir { handle: handle.as_fd(), path: &next.path, names: &names, changed };
+        let pending = &mut self.pending;
+        self.surveyor.visit_dir(&folder, &mut |entry| pending.push(next.child(&handle, entry.name)));
+        Ok(())
+    }
+
+    /// What is in a directory, read again as long as it changes meanwhile: an entry that gets another name may be in none of the parts that were read.
+    fn names(&mut self, handle: BorrowedFd<'_>) -> Result<(DirEntries, Duration), ScanAbort> {
+        let mut before = changed(handle).map_err(ScanAbort::Failed)?;
+        for reading in 1.. {
+            let (names, stopped) = DirEntries::read(handle, &mut self.scratch, self.shared.stop, |_| true)
+                .map_err(ScanAbort::Failed)?;
+            if let Some(reason) = stopped {
+                return Err(ScanAbort::Stopped(reason));
+            }
+            let after = changed(handle).map_err(ScanAbort::Failed)?;
+            self.shared.note_ctime(after);
+            if after == before {
+                return Ok((names, after));
+            }
+            if reading == MAX_READ_ATTEMPTS {
+                self.shared.note_missing();
+                return Ok((names, after));
+            }
+            before = after;
+            rustix::fs::seek(handle, rustix::fs::SeekFrom::Start(0)).map_err(ScanAbort::Failed)?;
+        }
+        Err(ScanAbort::Failed(Errno::AGAIN))
+    }
+
+    /// What is gone was moved or removed meanwhile; what is closed to us is told; a system without handles or memory is an error.
+    fn handle_open_error(&mut self, next: &PendingDir, errno: Errno) -> Result<(), ScanAbort> {
+        match errno {
+            // Without the start there is nothing to tell.
+            errno if next.depth == 0 => return Err(ScanAbort::Failed(errno)),
+            Errno::ACCESS | Errno::PERM => self.surveyor.visit_unreadable(as_path(&next.path)),
+            errno if is_concurrent_change(errno) => self.shared.note_missing(),
+            errno => return Err(ScanAbort::Failed(errno)),
+        }
+        Ok(())
+    }
+}
+
+impl PendingDir {
+    fn child(&self, handle: &Arc<OwnedFd>, name: &CStr) -> Self {
+        let mut place = Vec::with_capacity(self.path.len() + 1 + name.count_bytes());
+        if !self.path.is_empty() {
+            place.extend_from_slice(&self.path);
+            place.push(b'/');
+        }
+        place.extend_from_slice(name.to_bytes());
+        Self { parent: Arc::clone(handle), name: name.to_owned(), path: place, depth: self.depth + 1 }
+    }
+}

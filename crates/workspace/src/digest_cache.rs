@@ -1,0 +1,153 @@
+//! The last large text that was read, so that its digest is known when the same is read again.
+//!
+//! Agents read the same file many times, and hashing is most of what a large one costs. Whether it is the same is found by comparing every byte, which is
+//! many times as fast; never by times, sizes or inode numbers, which somebody else may set. So a digest is always that of the bytes that are answered.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use toolgate_types::Sha256;
+
+use crate::large_file::MIN_PARALLEL_HASH_BYTES;
+
+/// Lengths of texts that are kept: from where hashing takes long, up to where memory counts for more.
+const CACHEABLE_BYTES: RangeInclusive<usize> = MIN_PARALLEL_HASH_BYTES..=2 << 20;
+
+/// A text, and what took long to find out about it.
+pub(crate) struct CachedText {
+    pub(crate) text: String,
+    pub(crate) newlines: u64,
+    pub(crate) sha256: Sha256,
+}
+
+/// One text at most for a workspace, however many reads are under way: nobody waits for it, and one that is being compared with is not replaced.
+#[derive(Default)]
+pub(crate) struct DigestCache(Mutex<Option<Arc<CachedText>>>);
+
+impl DigestCache {
+    /// The text, if a file of this length can be the same.
+    pub(crate) fn get(&self, length: usize) -> Option<Arc<CachedText>> {
+        let known = self.0.try_lock().ok()?;
+        known.as_ref().filter(|known| known.text.len() == length).cloned()
+    }
+
+    /// Where a text of this length may be kept instead of the last one, if nobody compares with that but the one who asks.
+    pub(crate) fn reserve(&self, length: usize, compared: Option<&Arc<CachedText>>) -> Option<CacheSlot<'_>> {
+        if !CACHEABLE_BYTES.contains(&length) {
+            return None;
+        }
+        let mut known = self.0.try_lock().ok()?;
+        if let Some(known) = &*known {
+            let own = usize::from(compared.is_some_and(|compared| Arc::ptr_eq(compared, known)));
+            if Arc::strong_count(known) > 1 + own {
+                return None;
+            }
+        }
+        *known = None;
+        Some(CacheSlot(known))
+    }
+}
+
+/// Nobody else keeps a text meanwhile.
+pub(crate) struct CacheSlot<'a>(MutexGuard<'a, Option<Arc<CachedText>>>);
+
+impl CacheSlot<'_> {
+    pub(crate) fn store(mut self, known: CachedText) {
+        *self.0 = Some(Arc::new(known));
+    }
+}
+
+/// Without the text: what is in files is not for logs.
+impl fmt::Debug for DigestCache {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("LastLarge").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+#[allow(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    reason = "tests arrange files by hand and fail by panicking"
+)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use toolgate_types::{Cancellation, Limits};
+
+    use super::*;
+    use crate::testing::{LIMITS, view, workspace};
+    use crate::{ReadRequest, Workspace, WorkspaceView};
+
+    /// Reads a file of this content; tells its digest.
+    fn read(workspace: &Workspace, root: &Path, content: &str) -> Sha256 {
+        fs::write(root.join("f"), content).unwrap();
+        let (stop, limits) = (Cancellation::never(), Limits { max_read_bytes: 1 << 30, ..LIMITS });
+        let view = WorkspaceView { limits: &limits, ..view(workspace, &stop) };
+        view.read("f", &ReadRequest::default()).unwrap().sha256
+    }
+
+    #[test]
+    fn what_is_the_same_is_not_hashed_again_and_what_is_not_is() {
+        let scratch = tempfile::tempdir().unwrap();
+        let workspace = workspace(scratch.path());
+        let content = "0123456789abcde\n".repeat(MIN_PARALLEL_HASH_BYTES / 16);
+        assert_eq!(read(&workspace, scratch.path(), &content), Sha256::of(content.as_bytes()));
+        assert!(
+            workspace.digest_cache.get(MIN_PARALLEL_HASH_BYTES).is_some_and(|known| known.text == content)
+        );
+        // A digest that no hashing would give.
+        let told = Sha256::of(b"something else");
+        let room = workspace.digest_cache.reserve(MIN_PARALLEL_HASH_BYTES, None).unwrap();
+        room.store(CachedText { text: content.clone(), newlines: 0, sha256: told });
+        assert_eq!(read(&workspace, scratch.path(), &content), told);
+        for other in [0, 15, MIN_PARALLEL_HASH_BYTES / 2, MIN_PARALLEL_HASH_BYTES - 1] {
+            let mut changed = content.clone();
+            changed.replace_range(other..=other, "x");
+            assert_eq!(read(&workspace, scratch.path(), &changed), Sha256::of(changed.as_bytes()));
+            assert!(
+                workspace
+                    .digest_cache
+                    .get(MIN_PARALLEL_HASH_BYTES)
+                    .is_some_and(|known| known.text == changed)
+            );
+        }
+    }
+
+    #[test]
+    fn one_text_is_kept_however_many_are_read() {
+        let scratch = tempfile::tempdir().unwrap();
+        let workspace = workspace(scratch.path());
+        let kept = |length| workspace.digest_cache.get(length).is_some();
+        for (length, is_kept) in [
+            (*CACHEABLE_BYTES.start() - 1, false),
+            (*CACHEABLE_BYTES.start(), true),
+            (*CACHEABLE_BYTES.end(), true),
+            (*CACHEABLE_BYTES.end() + 1, false),
+        ] {
+            read(&workspace, scratch.path(), &"x".repeat(length));
+            assert_eq!(kept(length), is_kept, "{length}");
+        }
+        let compared_with = workspace.digest_cache.get(*CACHEABLE_BYTES.end()).unwrap();
+        read(&workspace, scratch.path(), &"y".repeat(MIN_PARALLEL_HASH_BYTES));
+        assert!(!kept(MIN_PARALLEL_HASH_BYTES), "a second text is kept while somebody has the first");
+        drop(compared_with);
+        let room = workspace.digest_cache.reserve(MIN_PARALLEL_HASH_BYTES, None).unwrap();
+        assert!(!kept(*CACHEABLE_BYTES.end()), "the old one is gone before the new one is copied");
+        read(&workspace, scratch.path(), &"y".repeat(MIN_PARALLEL_HASH_BYTES));
+        drop(room);
+        assert!(!kept(MIN_PARALLEL_HASH_BYTES), "two copies are made at a time");
+    }
+
+    #[test]
+    fn no_text_is_shown_in_logs() {
+        let scratch = tempfile::tempdir().unwrap();
+        let workspace = workspace(scratch.path());
+        read(&workspace, scratch.path(), &"secret".repeat(MIN_PARALLEL_HASH_BYTES));
+        read(&workspace, scratch.path(), &"secret".repeat(MIN_PARALLEL_HASH_BYTES / 4));
+        assert!(workspace.digest_cache.get(MIN_PARALLEL_HASH_BYTES / 4 * 6).is_some());
+        assert!(!format!("{workspace:?}").contains("secret"));
+    }
+}

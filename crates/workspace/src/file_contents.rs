@@ -1,0 +1,132 @@
+//! Reading a file that is wanted whole and may be kept whole: straight to where it stays, and looked at once.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read as _};
+
+use rustix::buffer::spare_capacity;
+use rustix::io::Errno;
+use toolgate_types::Sha256;
+
+use crate::error::WorkspaceError;
+use crate::large_file::MIN_PARALLEL_HASH_BYTES;
+use crate::open::OpenedFile;
+use crate::read::CHUNK_BYTES;
+use crate::view::WorkspaceView;
+
+/// What a file held when it was read.
+pub(crate) struct FileContents {
+    /// UTF-8 without NUL, or nothing if it is not.
+    pub(crate) text: Option<String>,
+    pub(crate) bytes: u64,
+    pub(crate) newlines: u64,
+    pub(crate) sha256: Sha256,
+}
+
+impl WorkspaceView<'_> {
+    /// Takes in a file that is expected to have so many bytes; nothing, if it has become longer than that.
+    pub(crate) fn read_contents(
+        &self,
+        opened: &OpenedFile,
+        expected: usize,
+        shown: &str,
+    ) -> Result<Option<FileContents>, WorkspaceError> {
+        match expected >= MIN_PARALLEL_HASH_BYTES {
+            true => self.read_large(&opened.file, expected, shown),
+            false => self.read_small(&opened.file, expected, shown),
+        }
+    }
+
+    fn read_small(
+        &self,
+        file: &File,
+        expected: usize,
+        shown: &str,
+    ) -> Result<Option<FileContents>, WorkspaceError> {
+        // One byte more than there should be: that it does not come is the end.
+        let mut bytes = Vec::with_capacity(expected.saturating_add(1));
+        let mut ended = false;
+        while !ended {
+            self.stop.check()?;
+            let room = bytes.capacity() - bytes.len();
+            match rustix::io::read(file, spare_capacity(&mut bytes)) {
+                Ok(count) => ended = count == 0 || (count < room && bytes.len() >= expected),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(WorkspaceError::io("reading", shown, error.into())),
+            }
+            if bytes.len() > expected {
+                return Ok(None);
+            }
+        }
+        let (sha256, newlines) = (Sha256::of(&bytes), count_newlines(&bytes));
+        let (length, has_nul) = (bytes.len() as u64, memchr::memchr(0, &bytes).is_some());
+        let text = String::from_utf8(bytes).ok().filter(|_| !has_nul);
+        Ok(Some(FileContents { text, bytes: length, newlines, sha256 }))
+    }
+
+    /// All bytes of a file that is to be changed and is expected to have so many. It may have grown, or go on growing; one byte more than may be is enough
+    /// to know that.
+    pub(crate) fn read_bytes(
+        &self,
+        file: &File,
+        expected: u64,
+        limit: u64,
+        shown: &str,
+    ) -> Result<Vec<u8>, WorkspaceError> {
+        let room = |bytes: u64| usize::try_from(bytes.min(limit).saturating_add(1)).unwrap_or(usize::MAX);
+        let mut bytes = vec![0; room(expected)];
+        let mut read = 0;
+        loop {
+            let rest = bytes.get_mut(read..).unwrap_or_default();
+            let left = rest.len().saturating_sub(1);
+            read += self.fill(file, rest, left, shown)?;
+            if read < bytes.len() {
+                bytes.truncate(read);
+                return Ok(bytes);
+            }
+            let length = read as u64;
+            if length > limit {
+                return Err(WorkspaceError::TooLargeToChange {
+                    path: shown.to_owned(),
+                    bytes: length,
+                    limit,
+                });
+            }
+            bytes.resize(room(length.saturating_mul(2)), 0);
+        }
+    }
+
+    /// Reads until a place is full or the file ends; tells how far it came. A file that gave all that was expected of it, and then less than it was asked
+    /// for, has come to its end.
+    fn fill(
+        &self,
+        mut file: &File,
+        place: &mut [u8],
+        expected: usize,
+        shown: &str,
+    ) -> Result<usize, WorkspaceError> {
+        let mut rest = place;
+        let mut read = 0;
+        while !rest.is_empty() {
+            self.stop.check()?;
+            // The last piece asks for the one byte more: that it does not come is the end.
+            let next = if rest.len() > CHUNK_BYTES + 1 { CHUNK_BYTES } else { rest.len() };
+            match file.read(rest.get_mut(..next).unwrap_or_default()) {
+                Ok(0) => break,
+                Ok(count) => {
+                    rest = rest.get_mut(count..).unwrap_or_default();
+                    read += count;
+                    if count < next && read >= expected {
+                        break;
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(WorkspaceError::io("reading", shown, error)),
+            }
+        }
+        Ok(read)
+    }
+}
+
+pub(crate) fn count_newlines(bytes: &[u8]) -> u64 {
+    memchr::memchr_iter(b'\n', bytes).count() as u64
+}
